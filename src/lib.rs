@@ -1,0 +1,1 @@
+//! politely: a forward proxy that makes any crawler keep robots.txt.
