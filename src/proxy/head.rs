@@ -8,7 +8,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 #[derive(Debug)]
 pub(super) enum Head {
     /// A way through to an authority (RFC 9110 §9.3.6).
-    Connect { authority: Authority, credentials: Option<Bytes> },
+    Connect(Authority),
     Request(RequestHead),
 }
 
@@ -18,8 +18,6 @@ pub(super) struct RequestHead {
     /// The head as pingora is to read it: origin-form, Host first, hop-by-hop fields gone.
     pub bytes: Bytes,
     pub body: Body,
-    /// The value of Proxy-Authorization, which never goes further.
-    pub credentials: Option<Bytes>,
 }
 
 /// How the message body that follows is framed (RFC 9112 §6.3).
@@ -71,7 +69,7 @@ pub(super) fn read(raw: &[u8], tunnel: Option<&Authority>) -> Result<Head, Refus
     let (authority, path) = locate(target, &fields, minor, tunnel)?;
     let body = fields.body(method, minor)?;
     let bytes = rewrite(method, path, minor, &authority, request.headers, &fields, body);
-    Ok(Head::Request(RequestHead { authority, bytes, body, credentials: fields.credentials() }))
+    Ok(Head::Request(RequestHead { authority, bytes, body }))
 }
 
 fn connect(target: &str, fields: &Fields<'_>, tunnel: Option<&Authority>) -> Result<Head, Refusal> {
@@ -81,11 +79,8 @@ fn connect(target: &str, fields: &Fields<'_>, tunnel: Option<&Authority>) -> Res
     if fields.length.is_some() || fields.chunked {
         return Err(bad("CONNECT with a body"));
     }
-    let port = target.rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && !port.contains(']'));
-    if !port || target.contains('/') {
-        return Err(bad("CONNECT wants host:port"));
-    }
-    let authority = Authority::parse(Scheme::Https, target.as_bytes()).map_err(|error| bad(error.to_string()))?;
+    let authority = Authority::parse_connect(Scheme::Https, target.as_bytes())
+        .map_err(|error| bad(format!("CONNECT wants host:port: {error}")))?;
     // RFC 9112 §3.2.3: Host repeats the target; some clients leave the port out.
     if let Some(host) = fields.host {
         let named = Authority::parse(Scheme::Https, host).map_err(|error| bad(error.to_string()))?;
@@ -93,7 +88,7 @@ fn connect(target: &str, fields: &Fields<'_>, tunnel: Option<&Authority>) -> Res
             return Err(bad("the Host field names another host than CONNECT"));
         }
     }
-    Ok(Head::Connect { authority, credentials: fields.credentials() })
+    Ok(Head::Connect(authority))
 }
 
 /// The authority a request is for, and its path and query as sent.
@@ -117,11 +112,7 @@ fn locate<'a>(
         };
     }
     let (scheme, rest) = target.split_once("://").ok_or_else(|| bad("the request target is not a URL"))?;
-    let scheme = match () {
-        () if scheme.eq_ignore_ascii_case("http") => Scheme::Http,
-        () if scheme.eq_ignore_ascii_case("https") => Scheme::Https,
-        () => return Err(bad(format!("scheme {scheme:?} is not http or https"))),
-    };
+    let scheme = Scheme::parse(scheme).ok_or_else(|| bad(format!("scheme {scheme:?} is not http or https")))?;
     let end = rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len());
     let authority = Authority::parse(scheme, &rest.as_bytes()[..end]).map_err(|error| bad(error.to_string()))?;
     if rest[end..].starts_with('\\') {
@@ -142,7 +133,6 @@ struct Fields<'a> {
     host: Option<&'a [u8]>,
     length: Option<u64>,
     chunked: bool,
-    authorization: Option<&'a [u8]>,
     close: bool,
     keep_alive: bool,
     websocket: bool,
@@ -175,8 +165,6 @@ impl<'a> Fields<'a> {
                     return Err(bad("Transfer-Encoding in an HTTP/1.0 request"));
                 }
                 fields.chunked = true;
-            } else if name.eq_ignore_ascii_case("proxy-authorization") {
-                fields.authorization = Some(value);
             } else if name.eq_ignore_ascii_case("upgrade") {
                 upgrade = Some(value);
             } else if name.eq_ignore_ascii_case("connection") {
@@ -208,10 +196,6 @@ impl<'a> Fields<'a> {
             None if self.websocket && method == "GET" && minor == 1 => Body::Upgrade,
             None => Body::Length(0),
         })
-    }
-
-    fn credentials(&self) -> Option<Bytes> {
-        self.authorization.map(Bytes::copy_from_slice)
     }
 
     /// Meant for this hop alone (RFC 9110 §7.6.1), or written anew by `rewrite`.
@@ -292,12 +276,12 @@ fn encode_target(raw: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-fn bad(detail: impl Into<String>) -> Refusal {
+fn bad(detail: impl Into<Box<str>>) -> Refusal {
     Refusal::BadRequest { detail: detail.into() }
 }
 
 fn mismatch(tunnel: &Authority, named: &Authority) -> Refusal {
-    Refusal::AuthorityMismatch { connected: tunnel.to_string(), named: named.to_string() }
+    Refusal::AuthorityMismatch { connection: tunnel.to_string().into(), request: named.to_string().into() }
 }
 
 /// pingora's own parser takes 256; two are kept for those that `rewrite` adds.
@@ -310,7 +294,7 @@ mod tests {
     fn request(raw: &str, tunnel: Option<&Authority>) -> Result<RequestHead, Refusal> {
         match read(raw.as_bytes(), tunnel)? {
             Head::Request(head) => Ok(head),
-            Head::Connect { .. } => panic!("a CONNECT: {raw}"),
+            Head::Connect(_) => panic!("a CONNECT: {raw}"),
         }
     }
 
@@ -383,7 +367,7 @@ mod tests {
         for good in ["a.example:443", "[::1]:9", "A.Example:8443"] {
             assert!(matches!(
                 read(&format!("CONNECT {good} HTTP/1.1\r\nHost: {good}\r\n\r\n")),
-                Ok(Head::Connect { .. })
+                Ok(Head::Connect(_))
             ));
         }
         assert!(read("CONNECT a.example:8445 HTTP/1.1\r\nHost: a.example\r\n\r\n").is_ok());
