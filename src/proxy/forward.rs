@@ -90,9 +90,9 @@ impl ProxyHttp for Forward {
                 Err(ReachError::Resolve(error)) => {
                     return Err(Error::because(ErrorType::Custom(DNS), "resolving", error).into_up());
                 }
-                // Vetted a moment ago in request_filter, and rebound since.
-                Err(ReachError::Denied(why)) => {
-                    return Err(Error::explain(ErrorType::Custom(DENIED), why.to_string()).into_up());
+                // It had no address a moment ago, and now one that is denied.
+                Err(error @ (ReachError::Denied(_) | ReachError::Own)) => {
+                    return Err(Error::because(ErrorType::Custom(DENIED), "screening", error).into_up());
                 }
             };
         }
@@ -223,12 +223,13 @@ impl Forward {
         client: &Client,
     ) -> std::result::Result<Option<Answer>, Option<Refusal>> {
         let request = session.req_header();
-        if self.0.via.is_in(&request.headers) || self.0.upstream.is_own(authority) {
+        if self.0.via.is_in(&request.headers) {
             return Err(Some(Refusal::Loop));
         }
         match self.0.upstream.reach(authority).await {
             Ok(addresses) => passage.addresses = addresses,
             Err(ReachError::Denied(why)) => return Err(Some(Refusal::EgressDenied { why })),
+            Err(ReachError::Own) => return Err(Some(Refusal::Loop)),
             // A host without an address has no readable robots.txt either: the gate says so.
             Err(ReachError::Resolve(_)) => {}
         }
