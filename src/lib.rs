@@ -1,1 +1,3 @@
 //! politely: a forward proxy that makes any crawler keep robots.txt.
+
+pub mod robots;
