@@ -18,4 +18,8 @@ pub mod robots;
 #[cfg(feature = "proxy")]
 pub mod server;
 #[cfg(feature = "proxy")]
+pub mod telemetry;
+#[cfg(feature = "proxy")]
+pub mod tls;
+#[cfg(feature = "proxy")]
 pub mod upstream;

@@ -199,7 +199,11 @@ impl ProxyHttp for Forward {
         // Gives the turn back.
         passage.permit = None;
         let status = session.response_written().map_or(0, |response| response.status.as_u16());
-        self.0.counters.answered(status);
+        match (passage.refused, error) {
+            (Some(_), _) => {}
+            (None, Some(_)) => self.0.counters.failed(),
+            (None, None) => self.0.counters.forwarded(),
+        }
         tracing::info!(
             target: "access",
             client = passage.client.map(tracing::field::display),
