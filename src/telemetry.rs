@@ -8,7 +8,7 @@ use tracing::Level;
 use tracing_subscriber::filter::{LevelFilter, Targets, filter_fn};
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::prelude::*;
-use tracing_subscriber::{Layer, Registry, fmt};
+use tracing_subscriber::{Layer, fmt};
 
 /// The target of a request's line.
 pub const ACCESS: &str = "access";

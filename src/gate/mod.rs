@@ -12,7 +12,7 @@ pub use pacer::Permit;
 
 use crate::config::Settings;
 use crate::policy::pace::{Client, Terms};
-use crate::policy::{Authority, PaceKey, Refusal, RuleEvidence};
+use crate::policy::{Authority, KeyBy, PaceKey, Refusal, RuleEvidence};
 use crate::robots::{ProductToken, RuleKind};
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
@@ -152,7 +152,7 @@ impl Gate {
         };
         let mut hasher = DefaultHasher::new();
         ask.client.hash(&mut hasher);
-        let permit = self.pacer.pace(PaceKey::host(ask.authority)).turn(Client(hasher.finish()), terms).await?;
+        let permit = self.pacer.pace(PaceKey::new(KeyBy::Host, ask.authority, None)).turn(Client(hasher.finish()), terms).await?;
         Ok(Admitted::Go { permit, reported: None })
     }
 
@@ -162,6 +162,6 @@ impl Gate {
         let mut hasher = DefaultHasher::new();
         client.hash(&mut hasher);
         let terms = Terms { min_delay: settings.pace.min_delay, ..Terms::default() };
-        self.pacer.pace(PaceKey::host(authority)).turn(Client(hasher.finish()), terms).await
+        self.pacer.pace(PaceKey::new(KeyBy::Host, authority, None)).turn(Client(hasher.finish()), terms).await
     }
 }

@@ -6,7 +6,7 @@ use super::fetch::{Fetched, Fetcher, Validators};
 use super::pacer::Pacer;
 use crate::config::Settings;
 use crate::policy::pace::{Client, Outcome, Terms};
-use crate::policy::{Authority, PaceKey};
+use crate::policy::{Authority, KeyBy, PaceKey};
 use crate::robots::access::{AccessKind, from_status};
 use crate::robots::{ParseOptions, RobotsTxt};
 use arc_swap::ArcSwap;
@@ -67,7 +67,7 @@ impl RuleBook {
 }
 
 async fn renew(fetcher: &Fetcher, pacer: &Pacer, settings: &Settings, authority: &Authority, old: &Entry) -> Entry {
-    let pace = pacer.pace(PaceKey::host(authority));
+    let pace = pacer.pace(PaceKey::new(KeyBy::Host, authority, None));
     let terms = Terms { first_fetch: true, max_wait: Duration::from_secs(3600), ..Terms::default() };
     let mut permit = pace.turn(Client(0), terms).await.ok();
     let validators = Validators { etag: old.etag.clone(), last_modified: old.last_modified.clone() };

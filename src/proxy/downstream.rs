@@ -100,8 +100,12 @@ impl Downstream {
         self.message = Message::Between;
         if self.ahead.is_empty() {
             match timeout(limits.idle, self.fill()).await {
-                Ok(read) if read? > 0 => {}
-                Ok(_) | Err(_) => return Ok(None),
+                Ok(read) => {
+                    if read? == 0 {
+                        return Ok(None);
+                    }
+                }
+                Err(_) => return Ok(None),
             }
         }
         let deadline = Instant::now() + limits.head;
@@ -121,8 +125,11 @@ impl Downstream {
                 Err(refusal) => return Ok(Some(Err(refusal))),
             }
             match timeout_at(deadline, self.fill()).await {
-                Ok(read) if read? > 0 => {}
-                Ok(_) => return Ok(None),
+                Ok(read) => {
+                    if read? == 0 {
+                        return Ok(None);
+                    }
+                }
                 Err(_) => return Ok(Some(Err(Refusal::HeadTimeout { limit: limits.head }))),
             }
         }

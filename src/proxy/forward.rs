@@ -17,7 +17,7 @@ use pingora::{Error, ErrorType, Result};
 use pingora_core::protocols::http::ServerSession;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The hooks that pingora calls.
 pub(super) struct Forward(pub Arc<Shared>);
@@ -97,10 +97,10 @@ impl ProxyHttp for Forward {
             };
         }
         if passage.attempts > 0
-            && let Some(permit) = &passage.permit
+            && let Some(permit) = &mut passage.permit
         {
             // A retry is one more request to the host.
-            permit.again().await;
+            permit.again().await.map_err(|refusal| Error::explain(ErrorType::Custom(TURN), refusal.to_string()))?;
         }
         let address = passage.addresses[passage.attempts % passage.addresses.len()];
         passage.attempts += 1;
@@ -150,8 +150,8 @@ impl ProxyHttp for Forward {
         }
         if let Some(permit) = &mut passage.permit {
             permit.outcome = match response.status.as_u16() {
-                429 | 503 => Outcome::PushedBack { retry_after: fields::retry_after(response) },
-                _ => Outcome::Answered,
+                429 | 503 => Outcome::Backoff { retry_after: fields::retry_after(response) },
+                _ => Outcome::Success,
             };
         }
         fields::strip_response(response);
@@ -326,5 +326,6 @@ fn url(session: &Session, authority: Option<&Authority>) -> String {
     authority.map(|authority| format!("{authority}{path}")).unwrap_or_else(|| path.into_owned())
 }
 
-pub(super) const DNS: &str = "dns_error";
-pub(super) const DENIED: &str = "destination_ip_prohibited";
+const DNS: &str = "dns_error";
+const DENIED: &str = "destination_ip_prohibited";
+const TURN: &str = "no turn for a retry";

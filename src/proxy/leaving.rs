@@ -15,7 +15,7 @@ pub(super) async fn left(session: &mut Session) {
                 let _ = h1.idle().await;
                 return;
             }
-            let id = pingora_core::protocols::UniqueID::id(h1.stream());
+            let id = h1.stream().id();
             if hung_up(id).await.is_err() {
                 std::future::pending().await
             }
