@@ -3,3 +3,5 @@
 #[cfg(feature = "proxy")]
 pub mod config;
 pub mod policy;
+#[cfg(feature = "proxy")]
+pub mod tls;
