@@ -54,7 +54,7 @@ impl StartError {
                 format!("a systemd socket unit with `FileDescriptorName={name}` hands it over")
             }
             Self::Ca(error) => error.hint(),
-            Self::Roots(error) => error.hint(),
+            Self::Roots(error) => error.hint().into(),
             Self::Io(_) => "is there room and permission for temporary files?".into(),
         }
     }

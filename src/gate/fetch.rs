@@ -129,7 +129,7 @@ fn user_agent(settings: &Settings) -> String {
     if let Some(agent) = &identity.user_agent {
         return agent.clone();
     }
-    let tokens = identity.product_tokens.iter().map(|token| format!("{} ", token.as_str())).collect::<String>();
+    let tokens = identity.product_tokens.iter().map(|token| format!("{} ", token.as_ref())).collect::<String>();
     let contact = match identity.contact.as_str() {
         "" => String::new(),
         contact => format!(" (+{contact})"),

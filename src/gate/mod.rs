@@ -123,7 +123,7 @@ impl Gate {
                     .iter()
                     .map(|token| token.as_str().to_owned())
                     .collect(),
-                tokens => tokens.iter().map(|token| token.as_str().to_owned()).collect(),
+                tokens => tokens.iter().map(|token| token.as_ref().to_owned()).collect(),
             };
             let rules = rules.rules_for(&tokens);
             let verdict = rules.check(ask.target);

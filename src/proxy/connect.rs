@@ -20,7 +20,7 @@ pub(super) async fn connect(
     mut io: Box<Downstream>,
     authority: Authority,
 ) -> io::Result<Option<Box<Downstream>>> {
-    let mode = proxy.settings.load().intercept_mode(&authority);
+    let mode = proxy.settings.load().intercept.default;
     match mode {
         // A denied host is denied inside, where the client sees the status.
         InterceptMode::Intercept | InterceptMode::Deny => {

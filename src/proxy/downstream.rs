@@ -6,6 +6,7 @@
 
 use super::chunked::Scanner;
 use super::head::{self, Body, RequestHead};
+use crate::config::Limits;
 use crate::policy::{Authority, Refusal};
 use async_trait::async_trait;
 use bytes::{Buf, Bytes, BytesMut};
@@ -77,6 +78,16 @@ pub(super) struct HeadLimits {
     pub idle: Duration,
     pub head: Duration,
     pub size: usize,
+}
+
+impl From<&Limits> for HeadLimits {
+    fn from(limits: &Limits) -> Self {
+        HeadLimits {
+            idle: limits.idle_timeout,
+            head: limits.header_timeout,
+            size: usize::try_from(limits.max_header_size).unwrap_or(usize::MAX),
+        }
+    }
 }
 
 impl Downstream {
