@@ -30,7 +30,8 @@ pub(super) async fn left(session: &mut Session) {
 async fn hung_up(fd: i32) -> std::io::Result<()> {
     // SAFETY: the session holds the socket, and outlives this call.
     let own = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?;
-    let watched = AsyncFd::with_interest(own, Interest::READABLE)?;
+    // SAFETY: an OwnedFd keeps its descriptor open until it is dropped, after the registration.
+    let watched = unsafe { AsyncFd::register_with_interest(own, Interest::READABLE) }?;
     loop {
         let mut ready = watched.ready(Interest::READABLE).await?;
         if ready.ready().is_read_closed() {
