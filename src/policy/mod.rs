@@ -2,12 +2,15 @@
 //! the pace of a host. Pure: time and chance are arguments. Called by `gate` and `proxy`.
 
 pub mod authority;
+pub mod freshness;
 pub mod host;
 pub mod pace;
 pub mod pace_key;
 pub mod refusal;
+pub mod retry_after;
 
 pub use authority::{Authority, AuthorityError, Scheme};
 pub use host::Host;
 pub use pace_key::{KeyBy, PaceKey};
 pub use refusal::{EgressReason, Refusal, RuleEvidence};
+pub use retry_after::retry_after;
