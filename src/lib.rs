@@ -1,3 +1,4 @@
 //! politely: a forward proxy that makes any crawler keep robots.txt.
 
 pub mod policy;
+pub mod robots;
