@@ -150,7 +150,7 @@ impl ProxyHttp for Forward {
         }
         if let Some(permit) = &mut passage.permit {
             permit.outcome = match response.status.as_u16() {
-                429 | 503 => Outcome::Backoff { retry_after: fields::retry_after(response) },
+                429 | 503 => Outcome::Backoff { retry_after: fields::asked_to_wait(response) },
                 _ => Outcome::Success,
             };
         }
