@@ -3,5 +3,6 @@
 #[cfg(feature = "proxy")]
 pub mod config;
 pub mod policy;
+pub mod robots;
 #[cfg(feature = "proxy")]
 pub mod tls;
