@@ -58,6 +58,12 @@ pub enum Refusal {
     },
     /// The request cannot be understood, or not in one way only.
     BadRequest { detail: Box<str> },
+    /// Something asks the proxy as if it were the origin: a browser that was pointed at its address.
+    NotAProxyRequest,
+    /// The request head is over the limit, in octets.
+    HeadTooLarge { limit: usize },
+    /// The request head did not arrive in time.
+    HeadTimeout { limit: Duration },
     /// The request has come through this instance already, or is for one of its own listeners.
     Loop,
     /// The proxy is shutting down and takes no new waiters.
@@ -83,7 +89,9 @@ impl Refusal {
             Self::EgressDenied { .. } => "egress-denied",
             Self::ClientDenied { .. } => "client-denied",
             Self::AuthorityMismatch { .. } => "authority-mismatch",
-            Self::BadRequest { .. } => "bad-request",
+            Self::BadRequest { .. } | Self::NotAProxyRequest => "bad-request",
+            Self::HeadTooLarge { .. } => "head-too-large",
+            Self::HeadTimeout { .. } => "head-timeout",
             Self::Loop => "loop",
             Self::Draining { .. } => "draining",
             Self::OperatorDenied { .. } => "operator-denied",
@@ -103,6 +111,9 @@ impl Refusal {
             | Self::ClientDenied { .. }
             | Self::AuthorityMismatch { .. }
             | Self::BadRequest { .. }
+            | Self::NotAProxyRequest
+            | Self::HeadTooLarge { .. }
+            | Self::HeadTimeout { .. }
             | Self::Loop
             | Self::OperatorDenied { .. } => None,
         }
@@ -181,6 +192,11 @@ impl fmt::Display for Refusal {
                 )
             }
             Self::BadRequest { detail } => write!(f, "the request cannot be served as it stands: {detail}"),
+            Self::NotAProxyRequest => f.write_str(
+                "this is a forward proxy: a request names the whole URL (`GET http://host/path`) or begins with CONNECT",
+            ),
+            Self::HeadTooLarge { limit } => write!(f, "the request head is larger than {limit} octets"),
+            Self::HeadTimeout { limit } => write!(f, "the request head was not complete within {}", Seconds(*limit)),
             Self::Loop => f.write_str("the request would come back to this proxy, or is for the proxy itself"),
             Self::Draining { retry_after } => {
                 write!(f, "the proxy is shutting down; come back in {}", Seconds(*retry_after))
