@@ -11,6 +11,7 @@ use std::time::Duration;
 use politely::config::{
     AccessLog, CaSource, HostPolicy, InterceptMode, ListenAddress, Mode, Place, PortRange, RobotsOverride, Settings,
 };
+use politely::policy::own_rules::OwnVerdict;
 use politely::policy::{Host, KeyBy};
 
 const CONF: &str = include_str!("../conf/politely.yaml");
@@ -478,8 +479,10 @@ hosts:
         (www.robots, www.crawl_delay),
         (RobotsOverride::Ignore, Some(Duration::from_secs(3)))
     );
-    assert_eq!(www.allow[0].as_ref(), "/open/");
-    assert_eq!(www.deny[0].as_ref(), "/*.pdf$");
+    let own_rules = www.own_rules.as_ref().unwrap();
+    assert_eq!(own_rules.judge(b"/open/a"), OwnVerdict::Allow, "from the pattern");
+    assert!(matches!(own_rules.judge(b"/a.pdf"), OwnVerdict::Deny(_)));
+    assert!(policy(&settings, "example.com").own_rules.is_none());
     assert_eq!(www.product_tokens.as_ref().unwrap()[0].as_str(), "ShopBot");
     assert_eq!(policy(&settings, "a.shop.example.com").robots, RobotsOverride::Report);
 

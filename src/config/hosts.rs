@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use crate::policy::Host;
+use crate::policy::own_rules::OwnRules;
 use crate::robots::ProductToken;
 
 use super::error::Complaint;
@@ -18,7 +19,7 @@ use super::validate::Check;
 use super::values::{PathPattern, from_text};
 
 /// What holds for one host, with nothing left open.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct HostPolicy {
     pub robots: RobotsOverride,
     /// In place of what robots.txt says.
@@ -27,8 +28,10 @@ pub struct HostPolicy {
     /// In place of `identity.product_tokens`; empty: taken from the request's `User-Agent`.
     pub product_tokens: Option<Arc<[ProductToken]>>,
     /// The operator's own rules, which go before those of robots.txt.
-    pub allow: Arc<[PathPattern]>,
-    pub deny: Arc<[PathPattern]>,
+    pub own_rules: Option<OwnRules>,
+    /// What they were made of.
+    allow: Arc<[PathPattern]>,
+    deny: Arc<[PathPattern]>,
 }
 
 /// Which hosts an entry is for.
@@ -80,7 +83,7 @@ impl fmt::Display for HostPattern {
 }
 
 /// The policies of all hosts. Each entry is already laid over the less specific ones that match it too.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Hosts {
     hosts: HashMap<Host, HostPolicy>,
     below: HashMap<Arc<str>, HostPolicy>,
@@ -123,6 +126,7 @@ impl Hosts {
             crawl_delay: None,
             intercept: default,
             product_tokens: None,
+            own_rules: None,
             allow: Arc::default(),
             deny: Arc::default(),
         };
@@ -132,15 +136,15 @@ impl Hosts {
             any,
         };
         for (pattern, own) in all {
-            match pattern {
-                HostPattern::Any => built.any = built.any.overlaid(own),
+            match &pattern {
+                HostPattern::Any => built.any = built.any.overlaid(&pattern, own),
                 HostPattern::Below(name) => {
-                    let policy = built.covering(&name).overlaid(own);
-                    built.below.insert(name, policy);
+                    let policy = built.covering(name).overlaid(&pattern, own);
+                    built.below.insert(Arc::clone(name), policy);
                 }
                 HostPattern::Host(host) => {
-                    let policy = built.covering(host.name().unwrap_or_default()).overlaid(own);
-                    built.hosts.insert(host, policy);
+                    let policy = built.covering(host.name().unwrap_or_default()).overlaid(&pattern, own);
+                    built.hosts.insert(host.clone(), policy);
                 }
             }
         }
@@ -160,8 +164,26 @@ impl Hosts {
     }
 }
 
+impl PartialEq for HostPolicy {
+    fn eq(&self, other: &Self) -> bool {
+        let parts = |policy: &Self| (policy.robots, policy.crawl_delay, policy.intercept);
+        // `own_rules` follow from `allow` and `deny`.
+        parts(self) == parts(other)
+            && self.product_tokens == other.product_tokens
+            && (&self.allow, &self.deny) == (&other.allow, &other.deny)
+    }
+}
+
 impl HostPolicy {
-    fn overlaid(&self, own: Override) -> Self {
+    /// With what the entry for `pattern` says.
+    fn overlaid(&self, pattern: &HostPattern, own: Override) -> Self {
+        let rules = own.allow.is_some() || own.deny.is_some();
+        let allow = own.allow.map_or_else(|| Arc::clone(&self.allow), Into::into);
+        let deny = own.deny.map_or_else(|| Arc::clone(&self.deny), Into::into);
+        let own_rules = match rules {
+            true => Some(OwnRules::new(&pattern.to_string(), &allow, &deny)),
+            false => self.own_rules.clone(),
+        };
         Self {
             robots: own.robots.unwrap_or(self.robots),
             crawl_delay: own.crawl_delay.or(self.crawl_delay),
@@ -170,8 +192,9 @@ impl HostPolicy {
                 .product_tokens
                 .map(|tokens| tokens.into())
                 .or_else(|| self.product_tokens.clone()),
-            allow: own.allow.map_or_else(|| Arc::clone(&self.allow), Into::into),
-            deny: own.deny.map_or_else(|| Arc::clone(&self.deny), Into::into),
+            own_rules,
+            allow,
+            deny,
         }
     }
 }
