@@ -134,6 +134,9 @@ impl ProxyHttp for Forward {
             request.insert_header(header::USER_AGENT, agent.as_str())?;
         }
         request.append_header(header::VIA, self.0.via.line(session.req_header().version))?;
+        if let Some(permit) = &mut passage.permit {
+            permit.leaves();
+        }
         Ok(())
     }
 

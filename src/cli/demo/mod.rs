@@ -98,7 +98,10 @@ fn because(path: &str, waited: Duration) -> String {
     let rules = RobotsTxt::parse(ROBOTS.as_bytes()).rules_for(&[BOT]);
     let verdict = rules.check(path);
     let rule = match verdict.rule() {
-        Some(rule) => format!("line {}: {}: {}", rule.line(), rule.kind().as_str(), rule.pattern()),
+        Some(rule) => {
+            let kind = if verdict.is_allowed() { "Allow" } else { "Disallow" };
+            format!("line {}, {kind}: {}", rule.line(), rule.pattern())
+        }
         None => String::from("no rule matches: allowed"),
     };
     match rules.crawl_delay() {
