@@ -1,6 +1,7 @@
 //! The command line: one file a subcommand. Called by `main`.
 
 mod demo;
+mod explain;
 mod run;
 mod serve;
 
@@ -26,6 +27,8 @@ enum Command {
     Serve(serve::Args),
     /// Run a command behind a proxy of its own
     Run(run::Args),
+    /// Tell whether a URL would be fetched, and which line of which file says so
+    Explain(explain::Args),
     /// Crawl a sample site on loopback and explain each answer
     Demo,
 }
@@ -46,12 +49,20 @@ impl ConfigArg {
     }
 }
 
+#[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
+enum Format {
+    #[default]
+    Text,
+    Json,
+}
+
 /// Parses the command line, does what it says, and tells the exit code.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match &cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Run(args) => run::run(args),
+        Command::Explain(args) => explain::run(args),
         Command::Demo => demo::run(),
     };
     done.unwrap_or_else(|failed| {
@@ -113,5 +124,7 @@ fn override_key(key: &str, value: &impl serde::Serialize) -> (OsString, OsString
 }
 
 const MACHINE_CONFIG: &str = "/etc/politely/politely.yaml";
+/// The answer is no: disallowed, or faults found.
+const NO: u8 = 1;
 const USAGE: u8 = 2;
 const DEFECT: u8 = 70;

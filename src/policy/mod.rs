@@ -4,6 +4,7 @@
 pub mod authority;
 pub mod decide;
 pub mod entry;
+pub mod explain;
 pub mod freshness;
 pub mod host;
 pub mod own_rules;
