@@ -2,3 +2,5 @@
 
 pub mod policy;
 pub mod robots;
+#[cfg(feature = "proxy")]
+pub mod upstream;
