@@ -9,9 +9,9 @@ mod rulebook;
 pub use crate::policy::pace::Outcome;
 pub use pacer::Permit;
 
-use crate::config::{self, Fallback, Mode, Settings, VisitTime};
+use crate::config::{Fallback, Mode, Settings, VisitTime};
 use crate::policy::pace::{Client, Terms};
-use crate::policy::{Access, Asked, Authority, Decision, KeyBy, Options, PaceKey, Refusal, Validators, decide};
+use crate::policy::{Access, Asked, Authority, Decision, Options, PaceKey, Refusal, Validators, decide};
 use crate::robots::ProductToken;
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
@@ -184,12 +184,7 @@ fn terms(settings: &Settings, crawl_delay: Option<Duration>, first_fetch: bool) 
 }
 
 fn key(settings: &Settings, authority: &Authority) -> PaceKey {
-    let by = match settings.pace.key {
-        config::PaceKey::Host => KeyBy::Host,
-        config::PaceKey::Site => KeyBy::Site,
-        config::PaceKey::Address => KeyBy::Address,
-    };
-    PaceKey::new(by, authority, None)
+    PaceKey::new(settings.pace.key, authority, None)
 }
 
 /// Clients are told apart by address.
