@@ -2,15 +2,17 @@
 
 mod ca;
 mod check;
+mod demo;
+mod explain;
 mod run;
 mod serve;
 mod trust;
 
 use crate::config::{ConfigErrors, Log};
 use crate::server::StartError;
+use crate::tls::{CaError, RootsError};
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
-use crate::tls::{CaError, RootsError};
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -33,6 +35,10 @@ enum Command {
     Check(check::Args),
     /// The certificate authority that clients of https have to trust
     Ca(ca::Args),
+    /// Tell whether a URL would be fetched, and which line of which file says so
+    Explain(explain::Args),
+    /// Crawl a sample site on loopback and explain each answer
+    Demo,
 }
 
 /// What every command that reads the configuration takes.
@@ -51,6 +57,13 @@ impl ConfigArg {
     }
 }
 
+#[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
+enum Format {
+    #[default]
+    Text,
+    Json,
+}
+
 /// Parses the command line, does what it says, and tells the exit code.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -59,6 +72,8 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Check(args) => check::run(args),
         Command::Ca(args) => ca::run(args),
+        Command::Explain(args) => explain::run(args),
+        Command::Demo => demo::run(),
     };
     done.unwrap_or_else(|failed| {
         eprintln!("{failed}");
@@ -144,5 +159,7 @@ fn override_key(key: &str, value: &impl serde::Serialize) -> (OsString, OsString
 }
 
 const MACHINE_CONFIG: &str = "/etc/politely/politely.yaml";
+/// The answer is no: disallowed, or faults found.
+const NO: u8 = 1;
 const USAGE: u8 = 2;
 const DEFECT: u8 = 70;

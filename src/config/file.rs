@@ -123,7 +123,7 @@ pub struct Robots {
     pub user_agent_match: UserAgentMatch,
     #[serde(with = "words::Precedence")]
     pub precedence: Precedence,
-    pub visit_time: VisitTime,
+    pub visit_time: OnVisitTime,
 }
 
 /// What a host without a readable robots.txt allows.
@@ -149,7 +149,7 @@ impl Robots {
 /// What is done about `Visit-time`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum VisitTime {
+pub enum OnVisitTime {
     #[default]
     Report,
     Enforce,
@@ -394,7 +394,7 @@ impl Default for Robots {
             deny_status: 403,
             user_agent_match: UserAgentMatch::default(),
             precedence: Precedence::default(),
-            visit_time: VisitTime::default(),
+            visit_time: OnVisitTime::default(),
         }
     }
 }

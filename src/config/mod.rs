@@ -17,7 +17,7 @@ mod words;
 pub use error::{Complaint, ConfigErrors, Fault, Place};
 pub use file::{
     Access, Admin, Egress, Fallback, Identity, InterceptMode, Limits, Listener, ListenerTls, Log, LogFormat, LogLevel,
-    Mode, OnFleetLoss, VisitTime, Pace, Robots, RobotsOverride, Store, Subresources, User,
+    Mode, OnFleetLoss, OnVisitTime, Pace, Robots, RobotsOverride, Store, Subresources, User,
 };
 pub use hosts::{HostPattern, HostPolicy, Hosts};
 pub use paths::state_directory;

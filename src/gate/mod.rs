@@ -8,10 +8,14 @@ mod rulebook;
 
 pub use crate::policy::pace::Outcome;
 pub use pacer::Permit;
+pub use rulebook::parse_options;
 
-use crate::config::{Fallback, Mode, Settings, VisitTime};
+use crate::config::{Fallback, HostPolicy, Mode, OnVisitTime, RobotsOverride, Settings};
+use crate::policy::explain::{Explanation, explain};
 use crate::policy::pace::{Client, Terms};
-use crate::policy::{Access, Asked, Authority, Decision, Options, PaceKey, Refusal, Validators, decide};
+use crate::policy::{
+    Access, Asked, Authority, Decision, Entry, Options, OwnVerdict, PaceKey, Refusal, Validators, decide,
+};
 use crate::robots::ProductToken;
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
@@ -20,6 +24,7 @@ use fetch::Fetcher;
 use pacer::Pacer;
 use pingora_core::server::configuration::ServerConf;
 use rulebook::RuleBook;
+use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -83,14 +88,13 @@ impl Gate {
         if ask.reads_robots && let Some(copy) = self.robots_copy(ask.authority).await {
             return Ok(Admitted::Robots(copy));
         }
-        let tokens = tokens(&settings, ask.user_agent);
-        let decided = self.decide(ask, &tokens, &settings).await;
-        let (crawl_delay, reported) = match (decided, settings.mode) {
-            (Ok(crawl_delay), _) => (crawl_delay, None),
-            (Err(refusal), Mode::Enforce) => return Err(refusal),
-            (Err(refusal), Mode::Report) => (None, Some(refusal)),
+        let host = settings.hosts.get(ask.authority.host());
+        let (allowed, reported) = match self.judge(ask, host, &settings).await {
+            Ok(crawl_delay) => (crawl_delay, None),
+            Err(refusal) if reports(host, &settings) => (None, Some(refusal)),
+            Err(refusal) => return Err(refusal),
         };
-        let mut terms = terms(&settings, crawl_delay, false);
+        let mut terms = terms(&settings, host.crawl_delay.or(allowed), false);
         terms.max_wait = ask.prefer_wait.map_or(terms.max_wait, |wait| wait.min(terms.max_wait));
         if self.pacer.waiting() >= settings.pace.max_waiting {
             terms.queue = 0;
@@ -103,19 +107,38 @@ impl Gate {
         Ok(Admitted::Go { permit, reported })
     }
 
+    /// Why a URL may or may not be fetched. Fetches robots.txt if it is not known yet.
+    pub async fn explain(&self, asked: &Asked<'_, ProductToken>) -> Explanation {
+        let settings = self.settings.load_full();
+        let entry = self.known(asked.authority).await;
+        explain(&entry, asked, options(&settings), SystemTime::now())
+    }
+
     /// A tunnelled connection, whose requests cannot be seen: its pace is all that can be kept.
     pub async fn admit_connection(&self, authority: &Authority, from: IpAddr) -> Result<Permit, Refusal> {
         let settings = self.settings.load_full();
         self.pacer.pace(key(&settings, authority)).turn(client(from), terms(&settings, None, false)).await
     }
 
-    /// The crawl-delay under which it may go.
-    async fn decide(&self, ask: &Ask<'_>, tokens: &[String], settings: &Settings) -> Result<Option<Duration>, Refusal> {
-        let asked = Asked { authority: ask.authority, target: ask.target.as_bytes(), product_tokens: tokens };
-        let options = Options {
-            allow_long_unreachable: settings.robots.on_long_unreachable == Fallback::Allow,
-            enforce_visit_time: settings.robots.visit_time == VisitTime::Enforce,
-        };
+    /// The operator's own rules for the host go first, then its robots.txt. Tells the crawl-delay to keep.
+    async fn judge(&self, ask: &Ask<'_>, host: &HostPolicy, settings: &Settings) -> Result<Option<Duration>, Refusal> {
+        let own = host.own_rules.as_ref().map(|rules| rules.judge(ask.target.as_bytes()));
+        if let Some(OwnVerdict::Deny(refusal)) = own {
+            return Err(refusal);
+        }
+        match (host.robots, own) {
+            (RobotsOverride::Ignore, _) => Ok(None),
+            // Allowed whatever robots.txt says; its crawl-delay is kept all the same.
+            (_, Some(OwnVerdict::Allow)) => Ok(self.decide(ask, host, settings).await.unwrap_or_default()),
+            (_, _) => self.decide(ask, host, settings).await,
+        }
+    }
+
+    /// Decides by robots.txt.
+    async fn decide(&self, ask: &Ask<'_>, host: &HostPolicy, settings: &Settings) -> Result<Option<Duration>, Refusal> {
+        let tokens = tokens(host, settings, ask.user_agent);
+        let asked = Asked { authority: ask.authority, target: ask.target.as_bytes(), product_tokens: &tokens };
+        let options = options(settings);
         let slot = self.book.slot(ask.authority);
         loop {
             let decision = decide(Some(&slot.entry.load()), &asked, options, SystemTime::now());
@@ -141,14 +164,8 @@ impl Gate {
 
     /// Our copy, fetched first if there is none. `None`: there is no file to serve; the origin may say so itself.
     async fn robots_copy(&self, authority: &Authority) -> Option<RobotsCopy> {
-        let slot = self.book.slot(authority);
-        let mut now = SystemTime::now();
-        let entry = slot.entry.load_full();
-        if entry.usable(now).is_none() && entry.may_fetch(now) {
-            let _ = self.book.fetch(authority, &slot).changed().await;
-            now = SystemTime::now();
-        }
-        let entry = slot.entry.load_full();
+        let entry = self.known(authority).await;
+        let now = SystemTime::now();
         let (answer, _) = entry.usable(now)?;
         let body = match &answer.access {
             Access::Rules(robots) => Bytes::copy_from_slice(robots.source()),
@@ -159,15 +176,39 @@ impl Gate {
     }
 }
 
-/// For whom it is asked: the configured tokens, or what the User-Agent says.
-fn tokens(settings: &Settings, user_agent: Option<&[u8]>) -> Vec<String> {
-    match settings.identity.product_tokens.as_slice() {
-        [] => {
-            let named = ProductToken::from_user_agent(user_agent.unwrap_or_default());
-            named.iter().map(|token| token.as_str().to_owned()).collect()
+impl Gate {
+    /// What is known of the authority, after a fetch if that is nothing usable.
+    async fn known(&self, authority: &Authority) -> Arc<Entry> {
+        let slot = self.book.slot(authority);
+        let entry = slot.entry.load_full();
+        let now = SystemTime::now();
+        if entry.usable(now).is_some() || !entry.may_fetch(now) {
+            return entry;
         }
-        configured => configured.iter().map(|token| token.as_ref().to_owned()).collect(),
+        let _ = self.book.fetch(authority, &slot).changed().await;
+        slot.entry.load_full()
     }
+}
+
+/// For whom it is asked: the configured tokens, or what the User-Agent says.
+fn tokens<'a>(host: &'a HostPolicy, settings: &'a Settings, agent: Option<&[u8]>) -> Cow<'a, [ProductToken]> {
+    let configured = host.product_tokens.as_deref().unwrap_or(&settings.identity.product_tokens);
+    if configured.is_empty() {
+        return Cow::Owned(ProductToken::from_user_agent(agent.unwrap_or_default()));
+    }
+    Cow::Borrowed(configured)
+}
+
+fn options(settings: &Settings) -> Options {
+    Options {
+        allow_long_unreachable: settings.robots.on_long_unreachable == Fallback::Allow,
+        enforce_visit_time: settings.robots.visit_time == OnVisitTime::Enforce,
+    }
+}
+
+/// Whether a refusal is only told of.
+fn reports(host: &HostPolicy, settings: &Settings) -> bool {
+    settings.mode == Mode::Report || host.robots == RobotsOverride::Report
 }
 
 fn terms(settings: &Settings, crawl_delay: Option<Duration>, first_fetch: bool) -> Terms {
