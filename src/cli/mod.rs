@@ -4,6 +4,7 @@ mod ca;
 mod check;
 mod demo;
 mod explain;
+mod packaging;
 mod run;
 mod serve;
 mod trust;
@@ -39,6 +40,10 @@ enum Command {
     Explain(explain::Args),
     /// Crawl a sample site on loopback and explain each answer
     Demo,
+    /// Print the completions of a shell
+    Completions(packaging::Args),
+    /// Print the manual page
+    Man,
 }
 
 /// What every command that reads the configuration takes.
@@ -74,6 +79,8 @@ pub fn main() -> ExitCode {
         Command::Ca(args) => ca::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Demo => demo::run(),
+        Command::Completions(args) => Ok(packaging::completions(args)),
+        Command::Man => packaging::man(),
     };
     done.unwrap_or_else(|failed| {
         eprintln!("{failed}");
