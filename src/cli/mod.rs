@@ -72,6 +72,10 @@ enum Format {
 /// Parses the command line, does what it says, and tells the exit code.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
+    match &cli.command {
+        Command::Serve(_) | Command::Run(_) | Command::Demo => {}
+        Command::Check(_) | Command::Ca(_) | Command::Explain(_) | Command::Completions(_) | Command::Man => end_with_reader(),
+    }
     let done = match &cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Run(args) => run::run(args),
@@ -140,6 +144,13 @@ impl From<io::Error> for Failed {
     fn from(error: io::Error) -> Self {
         Failed { message: format!("error: {error}"), code: ExitCode::from(DEFECT) }
     }
+}
+
+/// Lets `politely … | head` end as quietly as other commands do. Where sockets are served a lost reader is an error to
+/// handle.
+fn end_with_reader() {
+    // SAFETY: no thread has been started yet.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
 fn runtime() -> io::Result<tokio::runtime::Runtime> {
