@@ -3,4 +3,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod connect;
+mod fields;
+mod forward;
 mod harness;
+mod intercept;
+mod messages;

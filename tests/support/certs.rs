@@ -29,7 +29,12 @@ impl TestCa {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let file = directory.path().join("origins.pem");
         std::fs::write(&file, certificate.pem()).expect("the temporary directory is writable");
-        Self { issuer: Issuer::new(params, key), der: certificate.der().clone(), file, _directory: directory }
+        Self {
+            issuer: Issuer::new(params, key),
+            der: certificate.der().clone(),
+            file,
+            _directory: directory,
+        }
     }
 
     /// The PEM file of the authority's certificate.
@@ -43,8 +48,14 @@ impl TestCa {
 
     /// A server configuration with a fresh certificate for `names` (DNS names or IP addresses).
     pub fn server_config(&self, names: &[&str], alpn: &[&[u8]]) -> Arc<rustls::ServerConfig> {
+        self.server_config_until(2099, names, alpn)
+    }
+
+    /// The same with a certificate that ends with the start of `year`.
+    pub fn server_config_until(&self, year: i32, names: &[&str], alpn: &[&[u8]]) -> Arc<rustls::ServerConfig> {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-        let params = CertificateParams::new(names).expect("names that a certificate can hold");
+        let mut params = CertificateParams::new(names).expect("names that a certificate can hold");
+        (params.not_before, params.not_after) = (rcgen::date_time_ymd(2019, 1, 1), rcgen::date_time_ymd(year, 1, 1));
         let key = KeyPair::generate().expect("a P-256 key");
         let leaf = params.signed_by(&key, &self.issuer).expect("a signed leaf");
         let mut config = rustls::ServerConfig::builder_with_provider(provider())
@@ -65,7 +76,9 @@ impl TestCa {
 pub fn client_config(pem_file: &Path, alpn: &[&[u8]]) -> Arc<rustls::ClientConfig> {
     let mut roots = rustls::RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(pem_file).expect("a PEM file") {
-        roots.add(certificate.expect("a PEM certificate")).expect("a certificate that can be a root");
+        roots
+            .add(certificate.expect("a PEM certificate"))
+            .expect("a certificate that can be a root");
     }
     let mut config = rustls::ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()

@@ -6,17 +6,20 @@ use super::within;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 use tokio::net::TcpStream;
 
 pub struct Client {
-    pub(super) source: Source<Stream>,
+    pub source: Source<Stream>,
 }
 
 impl Client {
     pub async fn open(address: SocketAddr) -> Self {
-        let stream = within("a TCP connection", TcpStream::connect(address)).await.expect("the address listens");
+        let stream = within("a TCP connection", TcpStream::connect(address))
+            .await
+            .expect("the address listens");
         stream.set_nodelay(true).ok();
         Self::over(Stream::Plain(stream))
     }
@@ -29,23 +32,70 @@ impl Client {
         client
     }
 
+    /// A client whose first octets go out in one segment with the CONNECT head `connect`, before the answer to it.
+    pub async fn connect_early(proxy: SocketAddr, connect: impl Into<Vec<u8>>) -> Self {
+        let mut first = connect.into();
+        let mut outer = Self::open(proxy).await;
+        let (inner, mut pipe) = tokio::io::duplex(64 * 1024);
+        tokio::spawn(async move {
+            first.resize(first.len() + 16 * 1024, 0);
+            let room = first.len() - 16 * 1024;
+            let Ok(length) = pipe.read(&mut first[room..]).await else {
+                return;
+            };
+            outer.send(&first[..room + length]).await;
+            assert_eq!(outer.head().await.status(), 200);
+            if pipe.write_all(&outer.source.ahead).await.is_ok() {
+                let _ = tokio::io::copy_bidirectional(&mut pipe, &mut outer.source.inner).await;
+            }
+        });
+        Self::over(Stream::Pipe(inner))
+    }
+
+    /// The same connection, whose octets go out one to a segment.
+    pub fn in_single_octets(self) -> Self {
+        let (inner, mut pipe) = tokio::io::duplex(1);
+        let mut outer = self;
+        tokio::spawn(async move {
+            pipe.write_all(&outer.source.ahead).await.ok();
+            let (mut from_pipe, mut to_pipe) = tokio::io::split(pipe);
+            let (mut from_peer, mut to_peer) = tokio::io::split(outer.source.inner);
+            let back = tokio::spawn(async move { tokio::io::copy(&mut from_peer, &mut to_pipe).await });
+            let mut octet = [0];
+            while from_pipe.read_exact(&mut octet).await.is_ok() && to_peer.write_all(&octet).await.is_ok() {
+                to_peer.flush().await.ok();
+            }
+            back.abort();
+        });
+        Self::over(Stream::Pipe(inner))
+    }
+
     pub(super) fn over(stream: Stream) -> Self {
-        Self { source: Source::new(stream) }
+        Self {
+            source: Source::new(stream),
+        }
     }
 
     /// Sends a CONNECT request and reads the head of the answer.
     pub async fn ask_connect(&mut self, authority: &str) -> Head {
-        self.send(format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n")).await;
+        self.send(format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n"))
+            .await;
         self.head().await
     }
 
     /// TLS from here on, for `name`, trusting the certificates in `roots`.
     pub async fn tls(self, name: &str, roots: &Path, alpn: &[&[u8]]) -> Self {
-        self.try_tls(name, roots, alpn).await.unwrap_or_else(|error| panic!("TLS for {name}: {error}"))
+        self.try_tls(name, roots, alpn)
+            .await
+            .unwrap_or_else(|error| panic!("TLS for {name}: {error}"))
     }
 
     pub async fn try_tls(self, name: &str, roots: &Path, alpn: &[&[u8]]) -> std::io::Result<Self> {
-        assert!(self.source.ahead.is_empty(), "octets before the handshake: {}", show(&self.source.ahead));
+        assert!(
+            self.source.ahead.is_empty(),
+            "octets before the handshake: {}",
+            show(&self.source.ahead)
+        );
         let name = name.to_owned().try_into().expect("a server name");
         let connector = tokio_rustls::TlsConnector::from(client_config(roots, alpn));
         let stream = within("a TLS handshake", connector.connect(name, Box::new(self.source.inner))).await?;
@@ -55,7 +105,7 @@ impl Client {
     /// The protocol that ALPN settled on.
     pub fn alpn(&self) -> Option<Vec<u8>> {
         match &self.source.inner {
-            Stream::Plain(_) => None,
+            Stream::Plain(_) | Stream::Pipe(_) => None,
             Stream::Tls(stream) => stream.get_ref().1.alpn_protocol().map(ToOwned::to_owned),
         }
     }
@@ -63,7 +113,7 @@ impl Client {
     /// The certificates that the peer showed, its own first.
     pub fn peer_certificates(&self) -> Vec<rustls::pki_types::CertificateDer<'static>> {
         match &self.source.inner {
-            Stream::Plain(_) => Vec::new(),
+            Stream::Plain(_) | Stream::Pipe(_) => Vec::new(),
             Stream::Tls(stream) => stream.get_ref().1.peer_certificates().unwrap_or_default().to_vec(),
         }
     }
@@ -88,7 +138,9 @@ impl Client {
 
     /// The head of the next message, interim responses (1xx but 101) left out.
     pub async fn head(&mut self) -> Head {
-        self.try_head().await.expect("a response, not the end of the connection")
+        self.try_head()
+            .await
+            .expect("a response, not the end of the connection")
     }
 
     /// `None` if the connection ends before.
@@ -112,7 +164,11 @@ impl Client {
         let mut body = Body::default();
         self.read_body(&head, method, &mut body).await;
         assert!(body.complete, "cut after {} octets: {head:?}", body.length());
-        Response { head, body: body.kept, trailers: body.trailers }
+        Response {
+            head,
+            body: body.kept,
+            trailers: body.trailers,
+        }
     }
 
     /// The body that belongs to `head`; whether it is complete is in `body`.
@@ -152,6 +208,7 @@ pub fn get(target: &str, host: &str) -> String {
 
 pub enum Stream {
     Plain(TcpStream),
+    Pipe(DuplexStream),
     Tls(Box<tokio_rustls::client::TlsStream<Box<Stream>>>),
 }
 
@@ -159,6 +216,7 @@ impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_read(context, buf),
+            Self::Pipe(stream) => Pin::new(stream).poll_read(context, buf),
             Self::Tls(stream) => Pin::new(stream).poll_read(context, buf),
         }
     }
@@ -168,6 +226,7 @@ impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, buf: &[u8]) -> Poll<std::io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write(context, buf),
+            Self::Pipe(stream) => Pin::new(stream).poll_write(context, buf),
             Self::Tls(stream) => Pin::new(stream).poll_write(context, buf),
         }
     }
@@ -175,6 +234,7 @@ impl AsyncWrite for Stream {
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Self::Pipe(stream) => Pin::new(stream).poll_flush(context),
             Self::Tls(stream) => Pin::new(stream).poll_flush(context),
         }
     }
@@ -182,6 +242,7 @@ impl AsyncWrite for Stream {
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Pipe(stream) => Pin::new(stream).poll_shutdown(context),
             Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }

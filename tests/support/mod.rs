@@ -13,6 +13,7 @@ pub mod origin_h2;
 pub mod origin_log;
 pub mod pattern;
 pub mod proxy;
+pub mod refusal;
 pub mod reply;
 pub mod websocket;
 
@@ -25,6 +26,7 @@ pub use message::{Head, Response};
 pub use origin::{Alpn, Origin};
 pub use origin_log::{Protocol, Seen};
 pub use proxy::Proxy;
+pub use refusal::{assert_problem, assert_refused};
 pub use reply::Reply;
 
 use std::time::Duration;

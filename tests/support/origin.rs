@@ -13,7 +13,14 @@ use tokio::task::JoinHandle;
 pub type Handler = Arc<dyn Fn(&Seen) -> Reply + Send + Sync>;
 
 /// What the certificates of the origins are for.
-pub const NAMES: [&str; 6] = ["localhost", "a.localhost", "b.localhost", "c.localhost", "127.0.0.1", "::1"];
+pub const NAMES: [&str; 6] = [
+    "localhost",
+    "a.localhost",
+    "b.localhost",
+    "c.localhost",
+    "127.0.0.1",
+    "::1",
+];
 
 /// Which protocols the TLS origin offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,11 +58,16 @@ pub(super) struct Wire {
 impl Origin {
     /// A plain origin on 127.0.0.1.
     pub async fn http(handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
-        Self::start("127.0.0.1:0", None, Arc::new(handler)).await
+        Self::start("127.0.0.1:0", None, Arc::new(handler))
+            .await
+            .expect("a free loopback port")
     }
 
-    /// A plain origin on another address.
-    pub async fn http_on(address: &str, handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
+    /// A plain origin on another address, if the machine has it.
+    pub async fn try_http_on(
+        address: &str,
+        handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
+    ) -> std::io::Result<Self> {
         Self::start(address, None, Arc::new(handler)).await
     }
 
@@ -78,7 +90,18 @@ impl Origin {
             Alpn::Both => &[b"h2", b"http/1.1"],
         };
         let acceptor = tokio_rustls::TlsAcceptor::from(ca.server_config(names, protocols));
-        Self::start("127.0.0.1:0", Some(acceptor), Arc::new(handler)).await
+        Self::start("127.0.0.1:0", Some(acceptor), Arc::new(handler))
+            .await
+            .expect("a free loopback port")
+    }
+
+    /// A TLS origin whose certificate is out of date.
+    pub async fn https_expired(handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
+        let config = test_ca().server_config_until(2020, &NAMES, &[b"http/1.1"]);
+        let acceptor = tokio_rustls::TlsAcceptor::from(config);
+        Self::start("127.0.0.1:0", Some(acceptor), Arc::new(handler))
+            .await
+            .expect("a free loopback port")
     }
 
     /// Pages that say their own target, and this robots.txt.
@@ -91,13 +114,16 @@ impl Origin {
         Self::https(alpn, pages(robots)).await
     }
 
-    async fn start(address: &str, tls: Option<tokio_rustls::TlsAcceptor>, handler: Handler) -> Self {
-        let listener = TcpListener::bind(address).await.expect("a free loopback port");
+    async fn start(address: &str, tls: Option<tokio_rustls::TlsAcceptor>, handler: Handler) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr().expect("a bound socket has an address");
         let scheme = if tls.is_some() { "https" } else { "http" };
         let connections = Arc::new(AtomicUsize::new(0));
         let log = Log::default();
-        let site = Site { handler, log: log.clone() };
+        let site = Site {
+            handler,
+            log: log.clone(),
+        };
         let counter = connections.clone();
         let accepting = tokio::spawn(async move {
             // The set ends its connections when the origin is dropped.
@@ -108,7 +134,13 @@ impl Origin {
                 open.spawn(serve(stream, tls.clone(), site.clone(), connection));
             }
         });
-        Self { address, log, connections, scheme, accepting }
+        Ok(Self {
+            address,
+            log,
+            connections,
+            scheme,
+            accepting,
+        })
     }
 
     pub fn port(&self) -> u16 {
@@ -161,7 +193,10 @@ async fn serve(stream: TcpStream, tls: Option<tokio_rustls::TlsAcceptor>, site: 
     };
     let Ok(stream) = tls.accept(stream).await else { return };
     let session = stream.get_ref().1;
-    let wire = Wire { connection, sni: session.server_name().map(ToOwned::to_owned) };
+    let wire = Wire {
+        connection,
+        sni: session.server_name().map(ToOwned::to_owned),
+    };
     if session.alpn_protocol() == Some(b"h2") {
         origin_h2::serve(stream, site, wire).await;
     } else {

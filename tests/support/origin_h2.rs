@@ -9,8 +9,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 pub(super) async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, site: Site, wire: Wire) {
     let mut builder = h2::server::Builder::new();
-    builder.initial_window_size(1 << 20).initial_connection_window_size(4 << 20);
-    let Ok(mut connection) = builder.handshake::<_, Bytes>(stream).await else { return };
+    builder
+        .initial_window_size(1 << 20)
+        .initial_connection_window_size(4 << 20);
+    let Ok(mut connection) = builder.handshake::<_, Bytes>(stream).await else {
+        return;
+    };
     let mut streams = tokio::task::JoinSet::new();
     while let Some(Ok((request, respond))) = connection.accept().await {
         while streams.try_join_next().is_some() {}
@@ -27,7 +31,10 @@ async fn exchange(
     let mut seen = wire.request(Protocol::Http2);
     let (head, mut body) = request.into_parts();
     seen.method = head.method.to_string();
-    seen.target = head.uri.path_and_query().map_or_else(Vec::new, |target| target.as_str().as_bytes().to_vec());
+    seen.target = head
+        .uri
+        .path_and_query()
+        .map_or_else(Vec::new, |target| target.as_str().as_bytes().to_vec());
     seen.host = head.uri.authority().map_or_else(String::new, ToString::to_string);
     seen.fields = plain(&head.headers);
     let reply = (site.handler)(&seen);
@@ -54,7 +61,9 @@ async fn read_body(body: &mut h2::RecvStream, site: &Site, index: usize) -> bool
         body.flow_control().release_capacity(piece.len()).ok();
         site.log.update(index, |seen| seen.body.push(&piece));
     }
-    let Ok(trailers) = body.trailers().await else { return false };
+    let Ok(trailers) = body.trailers().await else {
+        return false;
+    };
     site.log.update(index, |seen| {
         seen.body.complete = true;
         seen.body.trailers = trailers.as_ref().map(plain).unwrap_or_default();
@@ -142,5 +151,8 @@ pub(super) async fn send(stream: &mut h2::SendStream<Bytes>, mut bytes: Bytes) -
 
 pub(super) fn plain(fields: &http::HeaderMap) -> Vec<(String, String)> {
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-    fields.iter().map(|(name, value)| (name.to_string(), text(value))).collect()
+    fields
+        .iter()
+        .map(|(name, value)| (name.to_string(), text(value)))
+        .collect()
 }

@@ -24,7 +24,10 @@ pub struct Checker {
 
 impl Default for Checker {
     fn default() -> Self {
-        Self { length: 0, intact: true }
+        Self {
+            length: 0,
+            intact: true,
+        }
     }
 }
 

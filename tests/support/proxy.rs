@@ -25,7 +25,11 @@ impl Proxy {
         let started = super::within("the proxy's start", politely::server::start(settings)).await;
         let running = started.unwrap_or_else(|error| panic!("the proxy starts: {error}"));
         let address = running.addresses()[0];
-        Self { running: Some(running), address, directory }
+        Self {
+            running: Some(running),
+            address,
+            directory,
+        }
     }
 
     pub fn address(&self) -> SocketAddr {
