@@ -1,0 +1,215 @@
+//! What is wrong with a configuration: every fault with its place and what to do about it, shown as a compiler shows it.
+//! Called by the other modules here; shown by the command line and by whoever loads a configuration anew.
+
+use std::fmt;
+
+use annotate_snippets::{AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
+
+/// What is wrong with one value, and what to write instead. Travels through serde as its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    pub what: String,
+    /// Empty where there is nothing to say.
+    pub hint: String,
+}
+
+impl Complaint {
+    pub fn new(what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            hint: hint.into(),
+        }
+    }
+
+    /// From the text of one that went through serde, or of an error of serde's own.
+    pub(super) fn from_display(text: &dyn fmt::Display) -> Self {
+        let text = text.to_string();
+        let (what, hint) = text.split_once(HINT).unwrap_or((&text, ""));
+        Self::new(what, hint)
+    }
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        if self.hint.is_empty() {
+            Ok(())
+        } else {
+            write!(f, "{HINT}{}", self.hint)
+        }
+    }
+}
+
+/// Where a fault stands.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// The file as a whole.
+    File,
+    /// A line and a column of it, both from 1, the column in characters.
+    Line { line: usize, column: usize },
+    /// An environment variable.
+    Variable(String),
+    /// Nowhere: what is wrong was left to its default.
+    Unwritten,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub place: Place,
+    pub complaint: Complaint,
+}
+
+/// All that is wrong with a configuration, in the order of the file, then of the environment. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigErrors {
+    /// The file's name, as it was asked for.
+    name: String,
+    text: String,
+    faults: Vec<Fault>,
+}
+
+impl ConfigErrors {
+    pub(super) fn new(name: &str, text: &str, mut faults: Vec<Fault>) -> Self {
+        faults.sort_by(|a, b| a.place.cmp(&b.place));
+        Self {
+            name: name.to_owned(),
+            text: text.to_owned(),
+            faults,
+        }
+    }
+
+    pub fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+
+    /// All faults as text, in colour for a terminal.
+    pub fn render(&self, color: bool) -> String {
+        let renderer = if color { Renderer::styled() } else { Renderer::plain() };
+        let shown: Vec<String> = self
+            .faults
+            .iter()
+            .map(|fault| self.render_one(fault, &renderer))
+            .collect();
+        shown.join("\n\n")
+    }
+
+    fn render_one(&self, fault: &Fault, renderer: &Renderer) -> String {
+        let place: Option<Element<'_>> = match &fault.place {
+            Place::File => Some(Origin::path(&self.name).into()),
+            Place::Line { line, column } => Some(self.excerpt(*line, *column)),
+            Place::Variable(name) => Some(Origin::path(name).into()),
+            Place::Unwritten => None,
+        };
+        let mut report = vec![Level::ERROR.primary_title(&fault.complaint.what).elements(place)];
+        if !fault.complaint.hint.is_empty() {
+            report.push(Group::with_title(
+                Level::HELP.with_name("hint").secondary_title(&fault.complaint.hint),
+            ));
+        }
+        renderer.render(&report)
+    }
+
+    /// The line with the value underlined, or only its number where the line may hold a secret.
+    fn excerpt(&self, line: usize, column: usize) -> Element<'_> {
+        let start = self
+            .text
+            .split_inclusive('\n')
+            .take(line - 1)
+            .map(str::len)
+            .sum::<usize>();
+        let content = self.text[start..].lines().next().unwrap_or_default();
+        if holds_secret(content) {
+            return Origin::path(&self.name).line(line).char_column(column).into();
+        }
+        let from = content
+            .char_indices()
+            .nth(column - 1)
+            .map_or(content.len(), |(index, _)| index);
+        let length = written_length(&content[from..]);
+        let span = start + from..start + from + length;
+        Snippet::source(&self.text)
+            .path(&self.name)
+            .annotation(AnnotationKind::Primary.span(span))
+            .into()
+    }
+}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render(false))
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+/// The nearest of the known words, if one is near enough to have been meant.
+pub(super) fn did_you_mean(word: &str, known: &[&str]) -> Option<String> {
+    let word = word.to_ascii_lowercase().replace('-', "_");
+    let distance = |known: &&&str| strsim::damerau_levenshtein(&word, &known.replace('-', "_"));
+    let nearest = known.iter().min_by_key(distance)?;
+    let near = distance(&nearest) <= (word.chars().count() / 3).max(1);
+    near.then(|| format!("did you mean `{nearest}`?"))
+}
+
+fn holds_secret(line: &str) -> bool {
+    let credentials = line.split_once("://").is_some_and(|(_, rest)| rest.contains('@'));
+    credentials || line.contains("password")
+}
+
+/// How much of the line's rest is the one key or value that begins it, as far as that can be told by a look.
+fn written_length(rest: &str) -> usize {
+    let end = match rest.chars().next() {
+        Some(quote @ ('"' | '\'')) => rest[1..].find(quote).map(|index| index + 2),
+        Some('[' | '{') => None,
+        Some(_) => [": ", " #", ", ", "]", "}"]
+            .iter()
+            .filter_map(|end| rest.find(end))
+            .min(),
+        None => None,
+    };
+    let part = rest[..end.unwrap_or(rest.len())].trim_end();
+    part.strip_suffix(':').unwrap_or(part).len()
+}
+
+const HINT: &str = "\nhint: ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_words_are_offered_and_far_ones_are_not() {
+        let known = ["crawl_delay", "max_wait", "min_delay"];
+        assert_eq!(
+            did_you_mean("crawl_dely", &known).as_deref(),
+            Some("did you mean `crawl_delay`?")
+        );
+        assert_eq!(
+            did_you_mean("Crawl-Delay", &known).as_deref(),
+            Some("did you mean `crawl_delay`?")
+        );
+        assert_eq!(
+            did_you_mean("maxwait", &known).as_deref(),
+            Some("did you mean `max_wait`?")
+        );
+        assert_eq!(did_you_mean("timeout", &known), None);
+        assert_eq!(did_you_mean("x", &[]), None);
+    }
+
+    #[test]
+    fn a_value_ends_where_yaml_ends_it() {
+        for (rest, value) in [
+            ("10  # ten", "10"),
+            ("max_wait: 10s", "max_wait"),
+            ("pace:", "pace"),
+            ("a: 1, b: 2 }", "a"),
+            ("443, 80]", "443"),
+            ("\"a # b\" # c", "\"a # b\""),
+            ("[1, 2] ", "[1, 2]"),
+            ("http://a.example:80/", "http://a.example:80/"),
+            ("", ""),
+        ] {
+            assert_eq!(&rest[..written_length(rest)], value, "{rest}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Where things are kept when the configuration does not say. Called by `tls` and the store.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// The directory for what must outlive a restart: systemd's `StateDirectory=`, else the user's, else the machine's.
+pub fn state_directory() -> PathBuf {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    let root = unsafe { libc::geteuid() } == 0;
+    choose(|name| env::var_os(name), root)
+}
+
+fn choose(variable: impl Fn(&str) -> Option<OsString>, root: bool) -> PathBuf {
+    let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    // Several are parted by colons; the first is ours.
+    let systemd = variable("STATE_DIRECTORY").and_then(|all| env::split_paths(&all).find(|path| path.is_absolute()));
+    let users = || absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")));
+    match systemd {
+        Some(directory) => directory,
+        None if root => PathBuf::from(MACHINE),
+        None => users().map_or_else(|| PathBuf::from(MACHINE), |data| data.join("politely")),
+    }
+}
+
+const MACHINE: &str = "/var/lib/politely";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(variables: &[(&str, &str)], root: bool) -> PathBuf {
+        choose(
+            |name| {
+                variables
+                    .iter()
+                    .find(|(known, _)| *known == name)
+                    .map(|(_, value)| value.into())
+            },
+            root,
+        )
+    }
+
+    #[test]
+    fn systemd_goes_before_the_user_and_root_has_the_machines() {
+        let user = [("HOME", "/home/a"), ("XDG_DATA_HOME", "/home/a/data")];
+        assert_eq!(
+            chosen(&[("STATE_DIRECTORY", "/var/lib/x:/var/lib/y"), user[0]], false),
+            PathBuf::from("/var/lib/x")
+        );
+        assert_eq!(chosen(&user, true), PathBuf::from("/var/lib/politely"));
+        assert_eq!(chosen(&user, false), PathBuf::from("/home/a/data/politely"));
+        assert_eq!(
+            chosen(&user[..1], false),
+            PathBuf::from("/home/a/.local/share/politely")
+        );
+        assert_eq!(
+            chosen(&[("XDG_DATA_HOME", "relative")], false),
+            PathBuf::from("/var/lib/politely")
+        );
+    }
+}

@@ -1,0 +1,282 @@
+//! The tree to typed values, through serde: all faults, each with its place. Called by `settings`.
+//!
+//! A fault does not end the reading: what holds it is left out and reading begins anew, so that the next one comes to
+//! light. That works because every key may be left out, and lists and maps may be shorter.
+
+use std::collections::HashSet;
+use std::{fmt, ptr};
+
+use serde::de::value::{MapDeserializer, SeqDeserializer, StrDeserializer};
+use serde::de::{DeserializeOwned, Deserializer, Error, Expected, IntoDeserializer, Unexpected, Visitor};
+use serde::forward_to_deserialize_any;
+
+use super::error::{Complaint, did_you_mean};
+use super::source::{At, Node, Value};
+
+/// Reads the tree, or as much of it as is right, and puts what is wrong into `faults`.
+pub(super) fn read<T: DeserializeOwned + Default>(root: &Node, faults: &mut Vec<(At, Complaint)>) -> T {
+    let mut dropped = HashSet::new();
+    while faults.len() < MOST_FAULTS {
+        let error = match T::deserialize(Reader {
+            node: root,
+            dropped: &dropped,
+        }) {
+            Ok(value) => return value,
+            Err(error) => error,
+        };
+        let (at, node) = error.at.unwrap_or((root.at, root));
+        faults.push((at, error.complaint));
+        if ptr::eq(node, root) || !dropped.insert(node) {
+            break;
+        }
+    }
+    T::default()
+}
+
+/// One node as serde sees it.
+#[derive(Clone, Copy)]
+struct Reader<'a> {
+    node: &'a Node,
+    /// The nodes at fault, by identity.
+    dropped: &'a HashSet<*const Node>,
+}
+
+impl<'a> Reader<'a> {
+    fn at(self, node: &'a Node) -> Self {
+        Self { node, ..self }
+    }
+
+    fn keeps(self, node: &'a Node) -> bool {
+        !self.dropped.contains(&ptr::from_ref(node))
+    }
+
+    fn map<'de, V: Visitor<'de>>(
+        self,
+        visitor: V,
+        entries: &'a [(Node, Node)],
+        stands: impl Fn(&Node, &Node) -> bool,
+    ) -> Result<V::Value, ReadError> {
+        let kept = entries
+            .iter()
+            .filter(|(key, value)| self.keeps(key) && self.keeps(value) && stands(key, value));
+        visitor.visit_map(MapDeserializer::new(
+            kept.map(|(key, value)| (self.at(key), self.at(value))),
+        ))
+    }
+
+    fn placed<T>(self, read: Result<T, ReadError>) -> Result<T, ReadError> {
+        read.map_err(|error| ReadError {
+            at: error.at.or(Some((self.node.at, self.node))),
+            ..error
+        })
+    }
+
+    fn unexpected(self) -> Unexpected<'a> {
+        match &self.node.value {
+            Value::Null => Unexpected::Unit,
+            Value::Bool(value) => Unexpected::Bool(*value),
+            Value::Unsigned(number) => Unexpected::Unsigned(*number),
+            Value::Signed(number) => Unexpected::Signed(*number),
+            Value::Decimal(number) => Unexpected::Float(*number),
+            Value::Text(text) => Unexpected::Str(text),
+            Value::List(_) => Unexpected::Seq,
+            Value::Map(_) => Unexpected::Map,
+        }
+    }
+}
+
+impl<'de> Deserializer<'de> for Reader<'_> {
+    type Error = ReadError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        self.placed(match &self.node.value {
+            Value::Null => visitor.visit_unit(),
+            Value::Bool(value) => visitor.visit_bool(*value),
+            Value::Unsigned(number) => visitor.visit_u64(*number),
+            Value::Signed(number) => visitor.visit_i64(*number),
+            Value::Decimal(number) => visitor.visit_f64(*number),
+            Value::Text(text) => visitor.visit_str(text),
+            Value::List(items) => {
+                let kept = items.iter().filter(|item| self.keeps(item));
+                visitor.visit_seq(SeqDeserializer::new(kept.map(|item| self.at(item))))
+            }
+            Value::Map(entries) => self.map(visitor, entries, |_, _| true),
+        })
+    }
+
+    /// `null` means "the default": a known key without a value is as good as not written, and so is a whole section.
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        let known = |key: &Node| key.text().is_some_and(|key| fields.contains(&key));
+        self.placed(match &self.node.value {
+            Value::Null => self.map(visitor, &[], |_, _| true),
+            Value::Map(entries) => self.map(visitor, entries, |key, value| {
+                !(matches!(value.value, Value::Null) && known(key))
+            }),
+            // A sequence would be taken for the fields in their order.
+            Value::List(_)
+            | Value::Bool(_)
+            | Value::Unsigned(_)
+            | Value::Signed(_)
+            | Value::Decimal(_)
+            | Value::Text(_) => Err(ReadError::invalid_type(self.unexpected(), &visitor)),
+        })
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        if matches!(self.node.value, Value::Null) {
+            visitor.visit_none()
+        } else {
+            visitor.visit_some(self)
+        }
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        self.placed(match self.node.text() {
+            Some(word) => visitor.visit_enum(StrDeserializer::new(word)),
+            None => {
+                let expected = Complaint::new("one word", format!("write {}", one_of(variants))).to_string();
+                Err(ReadError::invalid_type(self.unexpected(), &expected.as_str()))
+            }
+        })
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct
+        newtype_struct seq tuple tuple_struct map identifier ignored_any
+    }
+}
+
+impl IntoDeserializer<'_, ReadError> for Reader<'_> {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+#[derive(Debug)]
+struct ReadError {
+    /// The innermost node that was being read.
+    at: Option<(At, *const Node)>,
+    complaint: Complaint,
+}
+
+impl ReadError {
+    fn new(complaint: Complaint) -> Self {
+        Self { at: None, complaint }
+    }
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.complaint.fmt(f)
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+impl Error for ReadError {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self::new(Complaint::from_display(&message))
+    }
+
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        let expected = Complaint::from_display(&expected);
+        let what = format!("expected {}, found {}", plain(&expected.what), show(found));
+        let hint = match (expected.what.as_str(), found) {
+            ("a string" | "text", Unexpected::Unsigned(_) | Unexpected::Signed(_) | Unexpected::Bool(_)) => {
+                format!("put it in quotes: \"{}\"", show(found).trim_matches('`'))
+            }
+            (_, Unexpected::Map) if expected.hint.is_empty() => String::from("nothing may be indented below this key"),
+            _ if !expected.hint.is_empty() => expected.hint,
+            ("a sequence", Unexpected::Str(_) | Unexpected::Unsigned(_)) => {
+                format!("a list is written in brackets: [{}]", show(found).trim_matches('`'))
+            }
+            ("a sequence", _) => String::from("a list is written `[one, two]`, or line by line, each begun with `- `"),
+            (map, _) if map.starts_with("struct") || map == "a map" => {
+                String::from("write the keys of this section below it, indented")
+            }
+            _ => String::new(),
+        };
+        Self::new(Complaint::new(what, hint))
+    }
+
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::invalid_type(found, expected)
+    }
+
+    fn unknown_variant(word: &str, variants: &'static [&'static str]) -> Self {
+        let what = format!("`{word}` is not one of the words that can stand here");
+        let hint = did_you_mean(word, variants).unwrap_or_else(|| format!("write {}", one_of(variants)));
+        Self::new(Complaint::new(what, hint))
+    }
+
+    fn unknown_field(key: &str, keys: &'static [&'static str]) -> Self {
+        let hint = did_you_mean(key, keys).unwrap_or_else(|| format!("the keys here are {}", listed(keys, "and")));
+        Self::new(Complaint::new(format!("unknown key `{key}`"), hint))
+    }
+
+    fn missing_field(key: &'static str) -> Self {
+        Self::new(Complaint::new(
+            format!("the key `{key}` is missing"),
+            format!("add `{key}: …`"),
+        ))
+    }
+}
+
+/// What serde calls a type, for people who write configurations.
+fn plain(expected: &str) -> String {
+    let most = |number: u64| format!("a whole number from 0 to {number}");
+    match expected {
+        "u8" => most(u64::from(u8::MAX)),
+        "u16" => most(u64::from(u16::MAX)),
+        "u32" => most(u64::from(u32::MAX)),
+        "u64" | "usize" => String::from("a whole number"),
+        "a nonzero u32" | "a nonzero usize" => String::from("a whole number from 1"),
+        "a string" => String::from("text"),
+        "a sequence" => String::from("a list"),
+        "a boolean" => String::from("`true` or `false`"),
+        other if other.starts_with("struct ") => String::from("a map of keys"),
+        other => other.to_owned(),
+    }
+}
+
+fn show(found: Unexpected<'_>) -> String {
+    match found {
+        Unexpected::Bool(value) => format!("`{value}`"),
+        Unexpected::Unsigned(number) => format!("`{number}`"),
+        Unexpected::Signed(number) => format!("`{number}`"),
+        Unexpected::Float(number) => format!("`{number}`"),
+        Unexpected::Str(text) => format!("`{text}`"),
+        Unexpected::Unit => String::from("nothing"),
+        Unexpected::Seq => String::from("a list"),
+        Unexpected::Map => String::from("a map of keys"),
+        other => other.to_string(),
+    }
+}
+
+fn one_of(words: &[&str]) -> String {
+    listed(words, "or")
+}
+
+fn listed(words: &[&str], joint: &str) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    match quoted.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} {joint} {last}", rest.join(", ")),
+        Some((only, _)) => only.clone(),
+        None => String::from("none"),
+    }
+}
+
+/// More of them at once help nobody.
+pub(super) const MOST_FAULTS: usize = 50;

@@ -1,0 +1,293 @@
+//! What is meant: the configuration as everything above reads it. Built from `file`; called by `server` and `cli`.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::environment::{self, Variable};
+use super::error::{Complaint, ConfigErrors, Fault, Place};
+use super::file::{
+    Access, Admin, CaFiles, Egress, File, Identity, InterceptMode, Limits, Listener, Log, Mode, OnFleetLoss, Pace,
+    Robots, Store,
+};
+use super::reader;
+use super::source::{At, Node, TOO_MANY, Value};
+use super::validate;
+use super::values::{AccessLog, SecretUrl};
+
+/// A whole configuration, right in itself. `Settings::default()` is what `conf/politely.yaml` says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    pub listen: Vec<Listener>,
+    pub admin: Admin,
+    pub mode: Mode,
+    pub identity: Identity,
+    pub robots: Robots,
+    pub pace: Pace,
+    pub intercept: Intercept,
+    pub egress: Egress,
+    pub access: Access,
+    pub store: Store,
+    pub fleet: Option<Fleet>,
+    pub limits: Limits,
+    pub log: Log,
+}
+
+/// What happens to `CONNECT`, for hosts without a word of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Intercept {
+    pub default: InterceptMode,
+    pub ca: CaSource,
+    /// Hosts whose certificates are kept ready.
+    pub leaf_cache: usize,
+}
+
+/// Where the certificate authority comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CaSource {
+    /// Our own, made on first use. `None`: below the state directory.
+    Directory(Option<PathBuf>),
+    /// The operator's: a PEM file with the certificate, which intermediates may follow, and its key.
+    Files { certificate: PathBuf, key: PathBuf },
+}
+
+/// The server that all instances share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fleet {
+    pub url: SecretUrl,
+    pub on_loss: OnFleetLoss,
+}
+
+impl Settings {
+    /// Reads the file, if there is one, and lays the environment (`std::env::vars_os()`) over it. Relative paths start at
+    /// the file's directory.
+    ///
+    /// # Errors
+    /// All that is wrong with it, at once.
+    pub fn load(
+        path: Option<&Path>,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Self, ConfigErrors> {
+        let variables = environment::variables(environment);
+        let Some(path) = path else {
+            return Self::build("", "", &variables);
+        };
+        let name = path.display().to_string();
+        let text = read_text(path).map_err(|fault| ConfigErrors::new(&name, "", vec![fault]))?;
+        Self::build(&name, &text, &variables)
+    }
+
+    /// Reads a text as the file `name`, without any environment.
+    ///
+    /// # Errors
+    /// All that is wrong with it, at once.
+    pub fn parse(name: &str, text: &str) -> Result<Self, ConfigErrors> {
+        Self::build(name, text, &[])
+    }
+
+    fn build(name: &str, text: &str, variables: &[Variable]) -> Result<Self, ConfigErrors> {
+        let mut faults = Vec::new();
+        let mut root = match Node::read(text) {
+            Ok((root, duplicates)) => {
+                faults.extend(duplicates.into_iter().map(|duplicate| {
+                    let first = place(text, variables, duplicate.first);
+                    let hint = match first {
+                        Place::Line { line, .. } => format!("it stands in line {line} already; keep one of them"),
+                        Place::File | Place::Variable(_) | Place::Unwritten => String::from("keep one of them"),
+                    };
+                    (
+                        duplicate.at,
+                        Complaint::new(format!("duplicate key `{}`", duplicate.key), hint),
+                    )
+                }));
+                root
+            }
+            Err(error) => return Err(ConfigErrors::new(name, text, vec![syntax(text, &error)])),
+        };
+        if matches!(root.value, Value::Null) {
+            root = Node {
+                at: At::Unwritten,
+                value: Value::Map(Vec::new()),
+            };
+        }
+        environment::overlay(&mut root, variables, &mut faults);
+        let file: File = reader::read(&root, &mut faults);
+        // What depends on several keys is judged only when each of them is right.
+        let settings = if faults.is_empty() {
+            let mut check = validate::Check::new(&root, &mut faults);
+            let settings = Self::from_file(file, &mut check);
+            validate::check(&settings, &mut check);
+            Some(settings)
+        } else {
+            None
+        };
+        match settings {
+            Some(settings) if faults.is_empty() => Ok(settings.based(Path::new(name).parent())),
+            Some(_) | None => {
+                let placed = faults.into_iter().map(|(at, complaint)| Fault {
+                    place: place(text, variables, at),
+                    complaint,
+                });
+                Err(ConfigErrors::new(name, text, placed.collect()))
+            }
+        }
+    }
+
+    fn from_file(file: File, check: &mut validate::Check<'_>) -> Self {
+        let CaFiles {
+            directory,
+            certificate,
+            key,
+        } = file.intercept.ca;
+        let ca = match (certificate, key) {
+            (Some(certificate), Some(key)) if directory.is_none() => CaSource::Files { certificate, key },
+            (None, None) => CaSource::Directory(directory),
+            (Some(_), None) => {
+                check.fault(
+                    "intercept.ca.certificate",
+                    "this certificate lacks its key",
+                    "add `key: …` beside it",
+                );
+                CaSource::Directory(directory)
+            }
+            (None, Some(_)) => {
+                check.fault(
+                    "intercept.ca.key",
+                    "this key lacks its certificate",
+                    "add `certificate: …` beside it",
+                );
+                CaSource::Directory(directory)
+            }
+            (Some(_), Some(_)) => {
+                let hint = "leave out `directory` to use this certificate, or `certificate` and `key` to have one made";
+                check.fault(
+                    "intercept.ca.certificate",
+                    "a certificate of your own and a directory exclude each other",
+                    hint,
+                );
+                CaSource::Directory(directory)
+            }
+        };
+        Self {
+            listen: file.listen,
+            admin: file.admin,
+            mode: file.mode,
+            identity: file.identity,
+            robots: file.robots,
+            pace: file.pace,
+            intercept: Intercept {
+                default: file.intercept.default,
+                ca,
+                leaf_cache: file.intercept.leaf_cache.get(),
+            },
+            egress: file.egress,
+            access: file.access,
+            store: file.store,
+            fleet: file.fleet.map(|url| Fleet {
+                url,
+                on_loss: file.on_fleet_loss,
+            }),
+            limits: file.limits,
+            log: file.log,
+        }
+    }
+
+    /// Makes relative paths start at `base`.
+    fn based(mut self, base: Option<&Path>) -> Self {
+        let Some(base) = base else { return self };
+        let mut paths: Vec<&mut PathBuf> = Vec::new();
+        for tls in self.listen.iter_mut().filter_map(|listener| listener.tls.as_mut()) {
+            paths.extend([&mut tls.certificate, &mut tls.key]);
+            paths.extend(tls.client_ca.as_mut());
+        }
+        match &mut self.intercept.ca {
+            CaSource::Directory(directory) => paths.extend(directory.as_mut()),
+            CaSource::Files { certificate, key } => paths.extend([certificate, key]),
+        }
+        paths.extend(self.admin.token_file.as_mut());
+        paths.extend(self.egress.ca_file.as_mut());
+        paths.extend(self.store.directory.as_mut());
+        if let AccessLog::File(path) = &mut self.log.access {
+            paths.push(path);
+        }
+        for path in paths {
+            *path = base.join(&*path);
+        }
+        self
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self::parse("", "").expect("the defaults are right, as a test holds")
+    }
+}
+
+fn read_text(path: &Path) -> Result<String, Fault> {
+    let whole = |what, hint: &str| Fault {
+        place: Place::File,
+        complaint: Complaint::new(what, hint),
+    };
+    let bytes = fs::read(path).map_err(|error| {
+        let hint = "give the path of a readable file; without one the defaults hold";
+        whole(format!("the configuration cannot be read: {error}"), hint)
+    })?;
+    if bytes.len() > MOST_BYTES {
+        return Err(whole(
+            String::from("the configuration is larger than 16 MiB"),
+            "is it the right file?",
+        ));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
+        whole(format!("line {line} is not UTF-8"), "save the file as UTF-8")
+    })
+}
+
+fn syntax(text: &str, error: &serde_yaml::Error) -> Fault {
+    let message = error.to_string();
+    let what = message.split(" at line ").next().unwrap_or_default();
+    let place = match error.location() {
+        Some(location) => Place::Line {
+            line: location.line(),
+            column: location.column(),
+        },
+        None => Place::File,
+    };
+    let line = match place {
+        Place::Line { line, .. } => text.lines().nth(line - 1).unwrap_or_default(),
+        Place::File | Place::Variable(_) | Place::Unwritten => "",
+    };
+    let hint = if line.contains('\t') {
+        "YAML allows no tabs: indent with spaces"
+    } else if message.contains("alias") || message.contains("anchor") {
+        "a text that begins with `*` or `&` needs quotes: \"*.example.com\""
+    } else if what.contains("mapping values are not allowed") {
+        "a text with a colon and a space needs quotes; keys of one section stand in one column"
+    } else if what == TOO_MANY || what.contains("limit exceeded") {
+        "write the values out instead of repeating aliases"
+    } else if what.contains("tag") {
+        "leave out the word that begins with `!`, or put the text in quotes"
+    } else if what.contains("more than one document") {
+        "leave out the line `---` and what follows"
+    } else {
+        "check the indentation, the quotes and the brackets here and in the line before"
+    };
+    Fault {
+        place,
+        complaint: Complaint::new(what, hint),
+    }
+}
+
+fn place(text: &str, variables: &[Variable], at: At) -> Place {
+    match at {
+        At::Node(number) => {
+            Node::locate(text, number).map_or(Place::File, |(line, column)| Place::Line { line, column })
+        }
+        At::Variable(number) => Place::Variable(variables[number as usize].name.clone()),
+        At::Unwritten => Place::Unwritten,
+    }
+}
+
+const MOST_BYTES: usize = 16 << 20;

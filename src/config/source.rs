@@ -1,0 +1,267 @@
+//! YAML text to a tree in which each value knows its place. Called by `settings`.
+//!
+//! serde_yaml tells no places of values, but it gives each error the place of the value that was being read. So the text
+//! is read once into numbered nodes, and when a fault is to be shown, once more up to the node of that number, where
+//! reading is broken off on purpose: the exact place without a second parser that might read the text otherwise.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+/// Where a value was written. The numbers count the file's values, and the environment's variables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum At {
+    Node(u32),
+    Variable(u32),
+    /// Nowhere: the value is a default.
+    Unwritten,
+}
+
+#[derive(Debug)]
+pub(super) struct Node {
+    pub at: At,
+    pub value: Value,
+}
+
+#[derive(Debug)]
+pub(super) enum Value {
+    Null,
+    Bool(bool),
+    Unsigned(u64),
+    Signed(i64),
+    Decimal(f64),
+    Text(String),
+    List(Vec<Node>),
+    Map(Vec<(Node, Node)>),
+}
+
+/// A key that stands twice in one map; the first one counts.
+#[derive(Debug)]
+pub(super) struct Duplicate {
+    pub key: String,
+    pub at: At,
+    pub first: At,
+}
+
+impl Node {
+    /// Reads a whole document; nothing but comments is an empty map. Refuses tags, several documents and bombs.
+    pub fn read(text: &str) -> Result<(Self, Vec<Duplicate>), serde_yaml::Error> {
+        let walk = Walk {
+            seen: &Cell::new(0),
+            stop_at: None,
+            duplicates: &RefCell::default(),
+        };
+        let node = walk.deserialize(serde_yaml::Deserializer::from_str(text))?;
+        Ok((node, walk.duplicates.take()))
+    }
+
+    /// Line and column, from 1, of a node of this text.
+    pub fn locate(text: &str, number: u32) -> Option<(usize, usize)> {
+        let walk = Walk {
+            seen: &Cell::new(0),
+            stop_at: Some(number),
+            duplicates: &RefCell::default(),
+        };
+        let stopped = walk.deserialize(serde_yaml::Deserializer::from_str(text)).err()?;
+        stopped.location().map(|location| (location.line(), location.column()))
+    }
+
+    /// The node at the end of this path of keys and list indices; `*` stands for the first entry that leads on.
+    pub fn find(&self, path: &[&str]) -> Option<&Self> {
+        let Some((step, rest)) = path.split_first() else {
+            return Some(self);
+        };
+        match &self.value {
+            Value::Map(entries) => {
+                let fits = |key: &Node| *step == "*" || key.text() == Some(step);
+                entries
+                    .iter()
+                    .filter(|(key, _)| fits(key))
+                    .find_map(|(_, value)| value.find(rest))
+            }
+            Value::List(items) if *step == "*" => items.iter().find_map(|item| item.find(rest)),
+            Value::List(items) => items.get(step.parse::<usize>().ok()?)?.find(rest),
+            Value::Null
+            | Value::Bool(_)
+            | Value::Unsigned(_)
+            | Value::Signed(_)
+            | Value::Decimal(_)
+            | Value::Text(_) => None,
+        }
+    }
+
+    pub fn text(&self) -> Option<&str> {
+        if let Value::Text(text) = &self.value {
+            Some(text)
+        } else {
+            None
+        }
+    }
+
+    /// Puts a value where the path of keys says, over what is there; makes the maps on the way.
+    pub fn put(&mut self, path: &[&str], value: Self) {
+        let Some((step, rest)) = path.split_first() else {
+            *self = value;
+            return;
+        };
+        if !matches!(self.value, Value::Map(_)) {
+            *self = Self {
+                at: value.at,
+                value: Value::Map(Vec::new()),
+            };
+        }
+        let Value::Map(entries) = &mut self.value else { return };
+        let known = entries.iter().position(|(key, _)| key.text() == Some(step));
+        let index = known.unwrap_or_else(|| {
+            let key = Self {
+                at: value.at,
+                value: Value::Text((*step).to_owned()),
+            };
+            entries.push((
+                key,
+                Self {
+                    at: value.at,
+                    value: Value::Null,
+                },
+            ));
+            entries.len() - 1
+        });
+        entries[index].1.put(rest, value);
+    }
+
+    /// Marks the whole of it as written in a variable.
+    pub fn place_all(&mut self, at: At) {
+        self.at = at;
+        match &mut self.value {
+            Value::List(items) => items.iter_mut().for_each(|item| item.place_all(at)),
+            Value::Map(entries) => entries.iter_mut().for_each(|(key, value)| {
+                key.place_all(at);
+                value.place_all(at);
+            }),
+            Value::Null
+            | Value::Bool(_)
+            | Value::Unsigned(_)
+            | Value::Signed(_)
+            | Value::Decimal(_)
+            | Value::Text(_) => {}
+        }
+    }
+}
+
+/// One value's reading: counts it, and breaks off if it is the one sought.
+#[derive(Clone, Copy)]
+struct Walk<'a> {
+    seen: &'a Cell<u32>,
+    stop_at: Option<u32>,
+    duplicates: &'a RefCell<Vec<Duplicate>>,
+}
+
+impl Walk<'_> {
+    fn enter<E: Error>(self) -> Result<At, E> {
+        let number = self.seen.get();
+        self.seen.set(number + 1);
+        if number == MOST_NODES {
+            return Err(E::custom(TOO_MANY));
+        }
+        if Some(number) == self.stop_at {
+            Err(E::custom("here"))
+        } else {
+            Ok(At::Node(number))
+        }
+    }
+
+    fn leaf<E: Error>(self, value: Value) -> Result<Node, E> {
+        Ok(Node {
+            at: self.enter()?,
+            value,
+        })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Walk<'_> {
+    type Value = Node;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Walk<'_> {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value without a tag")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Node, E> {
+        self.leaf(Value::Null)
+    }
+
+    /// An empty document.
+    fn visit_none<E: Error>(self) -> Result<Node, E> {
+        self.leaf(Value::Null)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Node, E> {
+        self.leaf(Value::Bool(value))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Node, E> {
+        self.leaf(Value::Unsigned(number))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Node, E> {
+        self.leaf(Value::Signed(number))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Node, E> {
+        self.leaf(Value::Decimal(number))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Node, E> {
+        self.leaf(Value::Text(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Node, A::Error> {
+        let at = self.enter()?;
+        let mut items = Vec::new();
+        while let Some(item) = access.next_element_seed(self)? {
+            items.push(item);
+        }
+        Ok(Node {
+            at,
+            value: Value::List(items),
+        })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Node, A::Error> {
+        let at = self.enter()?;
+        let mut entries: Vec<(Node, Node)> = Vec::new();
+        let mut known = HashMap::new();
+        while let Some(key) = access.next_key_seed(self)? {
+            let value = access.next_value_seed(self)?;
+            if let Some(name) = key.text() {
+                if let Some(first) = known.insert(name.to_owned(), key.at) {
+                    known.insert(name.to_owned(), first);
+                    self.duplicates.borrow_mut().push(Duplicate {
+                        key: name.to_owned(),
+                        at: key.at,
+                        first,
+                    });
+                    continue;
+                }
+            }
+            entries.push((key, value));
+        }
+        Ok(Node {
+            at,
+            value: Value::Map(entries),
+        })
+    }
+}
+
+/// Aliases of aliases make a gigabyte of a line; no configuration comes near this many values.
+const MOST_NODES: u32 = 1_000_000;
+pub(super) const TOO_MANY: &str = "the file unfolds to more than a million values";

@@ -1,0 +1,235 @@
+//! What no single value shows: keys that must fit each other, and keys that this version knows but does not yet act on.
+//! Called by `settings`.
+
+use super::error::Complaint;
+use super::file::{Admin, PaceKey, Store, Subresources, VisitTime};
+use super::settings::Settings;
+use super::source::{At, Node};
+use super::units::show_duration;
+
+/// Collects faults under the keys they are about.
+pub(super) struct Check<'a> {
+    root: &'a Node,
+    faults: &'a mut Vec<(At, Complaint)>,
+}
+
+impl<'a> Check<'a> {
+    pub fn new(root: &'a Node, faults: &'a mut Vec<(At, Complaint)>) -> Self {
+        Self { root, faults }
+    }
+
+    /// `key` is a path such as `listen.0.address`. The fault stands where the key is written, else at its section.
+    pub fn fault(&mut self, key: &str, what: impl Into<String>, hint: impl Into<String>) {
+        let path: Vec<&str> = key.split('.').collect();
+        let written = (1..=path.len())
+            .rev()
+            .find_map(|length| self.root.find(&path[..length]));
+        self.faults.push((
+            written.map_or(At::Unwritten, |node| node.at),
+            Complaint::new(what, hint),
+        ));
+    }
+}
+
+/// All that is wrong between the keys.
+pub(super) fn check(settings: &Settings, check: &mut Check<'_>) {
+    listeners(settings, check);
+    robots_and_pace(settings, check);
+    limits(settings, check);
+    for NotWired { key, used } in NOT_WIRED {
+        if used(settings) {
+            check.fault(key, format!("`{key}` is not supported by this version"), "leave it out");
+        }
+    }
+}
+
+fn listeners(settings: &Settings, check: &mut Check<'_>) {
+    let Settings {
+        listen, admin, access, ..
+    } = settings;
+    if listen.is_empty() {
+        check.fault(
+            "listen",
+            "there is no address to listen on",
+            "write `listen: [{ address: 127.0.0.1:3128 }]`",
+        );
+    }
+    let open_to_all = access.clients.is_empty() && access.users.is_empty();
+    for (index, listener) in listen.iter().enumerate() {
+        let key = format!("listen.{index}.address");
+        let identified = listener.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+        if listener.address.is_loopback() == Some(false) && open_to_all && !identified {
+            let what = format!("anybody who reaches `{}` could use this proxy", listener.address);
+            check.fault(
+                &key,
+                what,
+                "say in `access` who may, such as `clients: [10.0.0.0/8]`, or listen on 127.0.0.1",
+            );
+        }
+        if listen[..index].iter().any(|other| other.address == listener.address) {
+            check.fault(
+                &key,
+                format!("`{}` is listened on twice", listener.address),
+                "leave out one of them",
+            );
+        }
+    }
+    let Some(address) = &admin.address else { return };
+    if listen.iter().any(|listener| listener.address == *address) {
+        let hint = "give it a port of its own, or write `off`";
+        check.fault(
+            "admin.address",
+            format!("`{address}` is a listener of the proxy's already"),
+            hint,
+        );
+    }
+    if address.is_loopback() == Some(false) && admin.token_file.is_none() {
+        let hint = "add `token_file: …`, or take an address of 127.0.0.1";
+        check.fault(
+            "admin.address",
+            format!("anybody who reaches `{address}` could steer this proxy"),
+            hint,
+        );
+    }
+}
+
+fn robots_and_pace(settings: &Settings, check: &mut Check<'_>) {
+    let Settings {
+        robots,
+        pace,
+        egress,
+        access,
+        ..
+    } = settings;
+    if robots.min_ttl > robots.max_ttl {
+        let (min, max) = (show_duration(robots.min_ttl), show_duration(robots.max_ttl));
+        let what = format!("`min_ttl` ({min}) is longer than `max_ttl` ({max})");
+        check.fault("robots.min_ttl", what, "lower the one or raise the other");
+    }
+    if robots.max_size < LEAST_ROBOTS_SIZE {
+        let what = "less than 500 KiB of a robots.txt must not be read (RFC 9309 §2.5)";
+        check.fault("robots.max_size", what, "write `500KiB` or more");
+    }
+    if !matches!(robots.unreachable_status, 403 | 503) {
+        check.fault(
+            "robots.unreachable_status",
+            "this status does not fit an unreachable robots.txt",
+            "write 503 or 403",
+        );
+    }
+    if !matches!(robots.deny_status, 400..=499) {
+        check.fault(
+            "robots.deny_status",
+            "this status is no refusal",
+            "write 403 or another from 400 to 499",
+        );
+    }
+    if pace.min_delay > pace.max_crawl_delay {
+        let (min, max) = (show_duration(pace.min_delay), show_duration(pace.max_crawl_delay));
+        let what = format!("`min_delay` ({min}) is longer than `max_crawl_delay` ({max})");
+        check.fault("pace.min_delay", what, "lower the one or raise the other");
+    }
+    if egress.ports.is_empty() {
+        check.fault("egress.ports", "no port is left to go to", "write `ports: [80, 443]`");
+    }
+    for (index, user) in access.users.iter().enumerate() {
+        let key = format!("access.users.{index}.name");
+        let name = user.name.as_ref();
+        if name.contains(':') {
+            check.fault(&key, "a user's name has no colon (RFC 7617 §2)", "leave the colon out");
+        }
+        if access.users[..index].iter().any(|other| other.name == user.name) {
+            check.fault(
+                &key,
+                format!("the user `{name}` is there twice"),
+                "leave out one of them",
+            );
+        }
+    }
+}
+
+fn limits(settings: &Settings, check: &mut Check<'_>) {
+    let Settings {
+        limits, robots, store, ..
+    } = settings;
+    let waits = [
+        ("robots.timeout", robots.timeout),
+        ("robots.max_ttl", robots.max_ttl),
+        ("limits.header_timeout", limits.header_timeout),
+        ("limits.idle_timeout", limits.idle_timeout),
+        ("limits.connect_timeout", limits.connect_timeout),
+        ("limits.read_timeout", limits.read_timeout),
+    ];
+    for (key, wait) in waits {
+        if wait.is_zero() {
+            check.fault(
+                key,
+                "with a time of 0 nothing could ever succeed",
+                "write how long it may take, such as `10s`",
+            );
+        }
+    }
+    if !(LEAST_HEADER_SIZE..=MOST_HEADER_SIZE).contains(&limits.max_header_size) {
+        check.fault(
+            "limits.max_header_size",
+            "a header block's bound is from 4 KiB to 1 MiB",
+            "write `64KiB`",
+        );
+    }
+    if store.memory < LEAST_STORE {
+        check.fault("store.memory", "less than 1 MiB holds no rules", "write `64MiB`");
+    }
+}
+
+/// A key that is read and carried but not acted on: when used, it must not be ignored in silence.
+struct NotWired {
+    key: &'static str,
+    used: fn(&Settings) -> bool,
+}
+
+/// Whoever builds one of these takes it off the list.
+const NOT_WIRED: &[NotWired] = &[
+    NotWired {
+        key: "listen.*.tls",
+        used: |s| s.listen.iter().any(|listener| listener.tls.is_some()),
+    },
+    NotWired {
+        key: "admin",
+        used: |s| s.admin != Admin::default(),
+    },
+    NotWired {
+        key: "robots.visit_time",
+        used: |s| s.robots.visit_time != VisitTime::default(),
+    },
+    NotWired {
+        key: "pace.key",
+        used: |s| s.pace.key == PaceKey::Address,
+    },
+    NotWired {
+        key: "pace.subresources",
+        used: |s| s.pace.subresources != Subresources::default(),
+    },
+    NotWired {
+        key: "egress.upstream_proxy",
+        used: |s| s.egress.upstream_proxy.is_some(),
+    },
+    NotWired {
+        key: "access.users",
+        used: |s| !s.access.users.is_empty(),
+    },
+    NotWired {
+        key: "store",
+        used: |s| s.store != Store::default(),
+    },
+    NotWired {
+        key: "fleet",
+        used: |s| s.fleet.is_some(),
+    },
+];
+
+/// RFC 9309 §2.5.
+const LEAST_ROBOTS_SIZE: u64 = 500 << 10;
+const LEAST_HEADER_SIZE: u64 = 4 << 10;
+/// What the HTTP/1 parser takes at most.
+const MOST_HEADER_SIZE: u64 = 1 << 20;
+const LEAST_STORE: u64 = 1 << 20;

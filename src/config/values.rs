@@ -1,0 +1,323 @@
+//! Single values of the configuration, parsed once where they are read: addresses, ports, networks, texts. Pure.
+//! Called by `file`.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use ipnet::IpNet;
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use url::Url;
+
+use super::error::Complaint;
+
+/// Where a listener's socket comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ListenAddress {
+    Socket(SocketAddr),
+    /// A socket that systemd opened and named so (`FileDescriptorName=`), written `fd:NAME`.
+    Inherited(String),
+}
+
+impl ListenAddress {
+    /// # Errors
+    /// Neither `ADDRESS:PORT` nor `fd:NAME`.
+    pub fn parse(text: &str) -> Result<Self, Complaint> {
+        if let Some(name) = text.strip_prefix("fd:") {
+            let good = !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic() && b != b':');
+            return if good {
+                Ok(Self::Inherited(name.to_owned()))
+            } else {
+                Err(listen_fault(text))
+            };
+        }
+        text.parse().map(Self::Socket).map_err(|_| listen_fault(text))
+    }
+
+    /// Whether only this machine can reach it. Of an inherited socket that is known once it is taken over.
+    pub fn is_loopback(&self) -> Option<bool> {
+        match self {
+            Self::Socket(address) => Some(address.ip().to_canonical().is_loopback()),
+            Self::Inherited(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Socket(address) => address.fmt(f),
+            Self::Inherited(name) => write!(f, "fd:{name}"),
+        }
+    }
+}
+
+fn listen_fault(text: &str) -> Complaint {
+    let what = format!("`{text}` is not an address to listen on");
+    let port = text.rsplit(':').next().filter(|port| port.parse::<u16>().is_ok());
+    match port {
+        Some(port) if text == port || text.starts_with(':') || text.starts_with("localhost:") => {
+            Complaint::new(what, format!("write `127.0.0.1:{port}`; names are not looked up here"))
+        }
+        Some(_) | None => Complaint::new(what, LISTEN_FORMS),
+    }
+}
+
+/// The ports from `first` to `last`, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortRange {
+    pub first: u16,
+    pub last: u16,
+}
+
+impl PortRange {
+    /// # Errors
+    /// Neither `443` nor `8000-9000`.
+    pub fn parse(text: &str) -> Result<Self, Complaint> {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        match (first.trim().parse(), last.trim().parse()) {
+            (Ok(first), Ok(last)) if 0 < first && first <= last => Ok(Self { first, last }),
+            (Ok(_) | Err(_), Ok(_) | Err(_)) => Err(Complaint::new(format!("`{text}` is not a port"), PORT_FORMS)),
+        }
+    }
+
+    pub fn contains(&self, port: u16) -> bool {
+        (self.first..=self.last).contains(&port)
+    }
+}
+
+/// A network in CIDR notation; a single address is its own network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network(pub IpNet);
+
+impl Network {
+    /// # Errors
+    /// Neither `10.0.0.0/8` nor an address.
+    pub fn parse(text: &str) -> Result<Self, Complaint> {
+        let network = text
+            .parse::<IpNet>()
+            .ok()
+            .or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
+        let network = network.ok_or_else(|| Complaint::new(format!("`{text}` is not a network"), NETWORK_FORMS))?;
+        Ok(Self(network.trunc()))
+    }
+}
+
+/// Where the access log goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccessLog {
+    Off,
+    Stdout,
+    Journal,
+    File(PathBuf),
+}
+
+impl AccessLog {
+    fn parse(text: &str) -> Result<Self, Complaint> {
+        match text {
+            "off" => Ok(Self::Off),
+            "stdout" => Ok(Self::Stdout),
+            "journal" => Ok(Self::Journal),
+            // A path has a slash, so that a slip in one of the words makes no file of that name.
+            path if path.contains('/') => Ok(Self::File(path.into())),
+            _ => Err(Complaint::new(
+                format!("`{text}` is no place for the access log"),
+                ACCESS_LOG_FORMS,
+            )),
+        }
+    }
+}
+
+/// A URL that may hold a password, which neither `Debug` nor `Display` shows.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretUrl(Url);
+
+impl SecretUrl {
+    /// The URL, secrets included: never to be printed.
+    pub fn expose(&self) -> &Url {
+        &self.0
+    }
+
+    fn parse(text: &str, schemes: &[&str], hint: &'static str) -> Result<Self, Complaint> {
+        // The text is not repeated: it may hold a password.
+        let fault = |what: &str| Complaint::new(what, hint);
+        let url = Url::parse(text).map_err(|error| fault(&format!("this is not a URL: {error}")))?;
+        if !schemes.contains(&url.scheme()) {
+            return Err(fault(&format!(
+                "a URL with the scheme `{}` does not fit here",
+                url.scheme()
+            )));
+        }
+        match url.host_str() {
+            Some(host) if !host.is_empty() => Ok(Self(url)),
+            Some(_) | None => Err(fault("this URL names no host")),
+        }
+    }
+}
+
+impl fmt::Display for SecretUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = self.0.clone();
+        // Both fail only for URLs that can hold no user at all.
+        let _ = shown.set_username("");
+        let _ = shown.set_password(None);
+        shown.fmt(f)
+    }
+}
+
+impl fmt::Debug for SecretUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SecretUrl({self})")
+    }
+}
+
+/// A text that is never printed: a password's hash.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// A text that names something in a header field: printable ASCII, not empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token(String);
+
+impl Token {
+    /// # Errors
+    /// Empty or not printable.
+    pub fn parse(text: &str) -> Result<Self, Complaint> {
+        match text.trim() {
+            "" => Err(Complaint::new("an empty text names nothing", "leave the entry out")),
+            token => parse_printable(token).map(Self),
+        }
+    }
+}
+
+impl AsRef<str> for Token {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Text of a header field's value or a part of it: printable ASCII and spaces.
+fn parse_printable(text: &str) -> Result<String, Complaint> {
+    match text.chars().find(|c| !matches!(c, ' '..='~')) {
+        None => Ok(text.to_owned()),
+        Some(bad) => Err(Complaint::new(
+            format!("the character {bad:?} cannot stand in a header field"),
+            "use printable ASCII; percent-encode the rest of a URL",
+        )),
+    }
+}
+
+/// For `#[serde(deserialize_with)]` on a text that goes into a header field.
+pub(super) fn printable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    from_text(deserializer, "text", "put it in quotes", parse_printable)
+}
+
+/// As [`printable`], for an optional one; `null` never gets here.
+pub(super) fn some_printable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    printable(deserializer).map(Some)
+}
+
+/// For `#[serde(deserialize_with)]`: an address to listen on, or `off`.
+pub(super) fn address_or_off<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ListenAddress>, D::Error> {
+    from_text(
+        deserializer,
+        "an address to listen on",
+        LISTEN_FORMS,
+        |text| match text {
+            "off" => Ok(None),
+            address => ListenAddress::parse(address).map(Some),
+        },
+    )
+}
+
+/// For `#[serde(deserialize_with)]`: a proxy beyond this one.
+pub(super) fn some_proxy_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretUrl>, D::Error> {
+    from_text(deserializer, "a URL", PROXY_FORMS, |text| {
+        SecretUrl::parse(text, &["http", "https"], PROXY_FORMS).map(Some)
+    })
+}
+
+/// For `#[serde(deserialize_with)]`: a Redis or Valkey server.
+pub(super) fn some_fleet_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretUrl>, D::Error> {
+    from_text(deserializer, "a URL", FLEET_FORMS, |text| {
+        SecretUrl::parse(text, &["redis", "rediss"], FLEET_FORMS).map(Some)
+    })
+}
+
+/// Hands the text, or the number as text, to `parse`. Of anything else, `expected` and `forms` say what should stand there.
+pub(super) fn from_text<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    expected: &'static str,
+    forms: &'static str,
+    parse: impl FnOnce(&str) -> Result<T, Complaint>,
+) -> Result<T, D::Error> {
+    struct Text<F> {
+        expected: &'static str,
+        forms: &'static str,
+        parse: F,
+    }
+
+    impl<T, F: FnOnce(&str) -> Result<T, Complaint>> Visitor<'_> for Text<F> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "{}", Complaint::new(self.expected, self.forms))
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+            (self.parse)(text).map_err(E::custom)
+        }
+
+        fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+            self.visit_str(&number.to_string())
+        }
+
+        fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
+            self.visit_str(&number.to_string())
+        }
+
+        fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
+            self.visit_str(&number.to_string())
+        }
+    }
+
+    deserializer.deserialize_any(Text { expected, forms, parse })
+}
+
+macro_rules! read_from_text {
+    ($($type:ty, $expected:literal, $forms:expr, $parse:expr;)+) => {$(
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                from_text(deserializer, $expected, $forms, $parse)
+            }
+        }
+    )+};
+}
+
+read_from_text! {
+    ListenAddress, "an address to listen on", LISTEN_FORMS, ListenAddress::parse;
+    PortRange, "a port", PORT_FORMS, PortRange::parse;
+    Network, "a network", NETWORK_FORMS, Network::parse;
+    AccessLog, "a place for the access log", ACCESS_LOG_FORMS, AccessLog::parse;
+    Token, "text", "put it in quotes", Token::parse;
+    Secret, "text", "put it in quotes", |text| Ok(Secret(text.to_owned()));
+}
+
+const LISTEN_FORMS: &str = "write `127.0.0.1:3128`, `[::1]:3128`, or `fd:NAME` for a socket that systemd hands over";
+const PORT_FORMS: &str = "a port is a number from 1 to 65535, a range of them \"8000-9000\"";
+const NETWORK_FORMS: &str = "a network is written `10.0.0.0/8`, `2001:db8::/32`, or as one address";
+const ACCESS_LOG_FORMS: &str = "write `off`, `stdout`, `journal`, or a path such as `/var/log/politely/access.log`";
+const PROXY_FORMS: &str = "write `http://proxy.example:3128` or `https://user:password@proxy.example:3128`";
+const FLEET_FORMS: &str = "write `redis://host:6379/0`, or `rediss://…` for TLS";

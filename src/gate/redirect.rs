@@ -1,0 +1,102 @@
+//! Where a redirect of robots.txt leads (RFC 9309 §2.3.1.2). Pure. Called by `fetch`.
+
+use url::Url;
+
+/// One way that a redirect ends the search: the file is unavailable, which allows everything (§2.3.1.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DeadEnd {
+    /// No Location, or one that is no http(s) URL.
+    Nowhere,
+    /// To where it has been.
+    Loop,
+    /// More than five.
+    TooMany,
+}
+
+/// The hops so far, beginning with the authority's own robots.txt.
+#[derive(Debug)]
+pub(super) struct Trail(Vec<Url>);
+
+impl Trail {
+    pub fn new(start: Url) -> Self {
+        Trail(vec![start])
+    }
+
+    /// Where to ask now.
+    pub fn current(&self) -> &Url {
+        self.0.last().expect("a trail begins with its start")
+    }
+
+    /// Whether the answer came from somewhere else than it was asked for.
+    pub fn is_redirected(&self) -> bool {
+        self.0.len() > 1
+    }
+
+    /// Takes one hop. Credentials in the URL are not sent, a fragment is not part of a request.
+    pub fn follow(&mut self, location: Option<&str>) -> Result<(), DeadEnd> {
+        let mut next = location.and_then(|location| self.current().join(location).ok()).ok_or(DeadEnd::Nowhere)?;
+        if !matches!(next.scheme(), "http" | "https") || next.host_str().is_none_or(str::is_empty) {
+            return Err(DeadEnd::Nowhere);
+        }
+        // Neither can fail: the URL has a host.
+        let _ = (next.set_username(""), next.set_password(None));
+        next.set_fragment(None);
+        if self.0.contains(&next) {
+            return Err(DeadEnd::Loop);
+        }
+        if self.0.len() > MAX_HOPS {
+            return Err(DeadEnd::TooMany);
+        }
+        self.0.push(next);
+        Ok(())
+    }
+}
+
+const MAX_HOPS: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trail() -> Trail {
+        Trail::new(Url::parse("http://a.example/robots.txt").unwrap())
+    }
+
+    #[test]
+    fn five_hops_are_followed_and_not_six() {
+        let mut trail = trail();
+        for hop in 1..=5 {
+            assert_eq!(trail.follow(Some(&format!("/{hop}"))), Ok(()));
+        }
+        assert_eq!(trail.current().as_str(), "http://a.example/5");
+        assert_eq!(trail.follow(Some("/6")), Err(DeadEnd::TooMany));
+    }
+
+    #[test]
+    fn locations_are_relative_or_absolute_and_cross_authorities() {
+        let mut trail = trail();
+        assert!(!trail.is_redirected());
+        for (location, becomes) in [
+            ("r.txt", "http://a.example/r.txt"),
+            ("//b.example/x", "http://b.example/x"),
+            ("https://C.example:443/x?y#z", "https://c.example/x?y"),
+            ("https://user:secret@d.example/", "https://d.example/"),
+        ] {
+            trail.follow(Some(location)).unwrap();
+            assert_eq!(trail.current().as_str(), becomes);
+        }
+        assert!(trail.is_redirected());
+    }
+
+    #[test]
+    fn loops_and_dead_ends_are_told() {
+        assert_eq!(trail().follow(Some("/robots.txt")), Err(DeadEnd::Loop));
+        assert_eq!(trail().follow(Some("#x")), Err(DeadEnd::Loop));
+        assert_eq!(trail().follow(None), Err(DeadEnd::Nowhere));
+        assert_eq!(trail().follow(Some("ftp://a.example/robots.txt")), Err(DeadEnd::Nowhere));
+        assert_eq!(trail().follow(Some("http://")), Err(DeadEnd::Nowhere));
+        let mut trail = trail();
+        trail.follow(Some("/a")).unwrap();
+        assert_eq!(trail.follow(Some("http://a.example/robots.txt")), Err(DeadEnd::Loop));
+    }
+}

@@ -1,0 +1,214 @@
+//! The authority of a request (RFC 3986 §3.2, RFC 9110 §4.2.3): scheme, host and port, in the one spelling by which
+//! rules, paces and connections are keyed. Pure. Called by `proxy` once per request and by `gate`.
+
+use std::fmt;
+
+use super::host::Host;
+
+/// The two schemes a robots.txt can be fetched over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scheme {
+    /// Plain HTTP, port 80.
+    Http,
+    /// HTTP over TLS, port 443.
+    Https,
+}
+
+impl Scheme {
+    /// The scheme of that name, in any case.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Http, Self::Https]
+            .into_iter()
+            .find(|scheme| name.eq_ignore_ascii_case(scheme.as_str()))
+    }
+
+    /// `http` or `https`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+
+    /// The port that is meant when none is written.
+    pub fn default_port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// (scheme, host, port): what one robots.txt is valid for (RFC 9309 §2.3).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Authority {
+    host: Host,
+    port: u16,
+    scheme: Scheme,
+}
+
+impl Authority {
+    /// From parts already apart. `None` is the scheme's default port.
+    pub fn new(scheme: Scheme, host: &str, port: Option<u16>) -> Result<Self, AuthorityError> {
+        Self::from_host(scheme, Host::parse(host)?, port)
+    }
+
+    /// From a host already parsed. `None` is the scheme's default port.
+    pub fn from_host(scheme: Scheme, host: Host, port: Option<u16>) -> Result<Self, AuthorityError> {
+        match port.unwrap_or(scheme.default_port()) {
+            0 => Err(AuthorityError::Port),
+            port => Ok(Self { host, port, scheme }),
+        }
+    }
+
+    /// From the authority component as sent: `host`, `host:port` or `[v6]:port`. Userinfo is refused; an empty port
+    /// is the default one (RFC 3986 §3.2.3).
+    pub fn parse(scheme: Scheme, authority: &[u8]) -> Result<Self, AuthorityError> {
+        let (host, port) = split(authority)?;
+        let port = match port {
+            None | Some("") => None,
+            Some(digits) => Some(port_number(digits)?),
+        };
+        Self::new(scheme, host, port)
+    }
+
+    /// From the target of a CONNECT: the port has to be there (RFC 9110 §9.3.6).
+    pub fn parse_connect(scheme: Scheme, target: &[u8]) -> Result<Self, AuthorityError> {
+        match split(target)? {
+            (_, None | Some("")) => Err(AuthorityError::PortMissing),
+            (host, Some(digits)) => Self::new(scheme, host, Some(port_number(digits)?)),
+        }
+    }
+
+    /// From an absolute `http` or `https` URL; path, query and fragment are not looked at.
+    pub fn from_url(url: &str) -> Result<Self, AuthorityError> {
+        let (scheme, rest) = url.split_once("://").ok_or(AuthorityError::Scheme)?;
+        let scheme = Scheme::parse(scheme).ok_or(AuthorityError::Scheme)?;
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        Self::parse(scheme, &rest.as_bytes()[..end])
+    }
+
+    /// The same host and port under another scheme: what a CONNECT turns out to carry.
+    pub fn with_scheme(&self, scheme: Scheme) -> Self {
+        Self { scheme, ..self.clone() }
+    }
+
+    /// `http` or `https`.
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// The host in canonical form.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// 1 to 65535; the default one is filled in.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Whether the port is the one the scheme implies.
+    pub fn is_default_port(&self) -> bool {
+        self.port == self.scheme.default_port()
+    }
+
+    /// Where its rules are: `https://example.com/robots.txt`.
+    pub fn robots_url(&self) -> String {
+        format!("{self}/robots.txt")
+    }
+
+    /// The Host field for requests to it: `example.com`, `example.com:8080`, `[::1]:8080`.
+    pub fn host_header(&self) -> String {
+        if self.is_default_port() {
+            self.host.to_string()
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl fmt::Display for Authority {
+    /// `https://example.com:8443`; a default port is left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", self.scheme, self.host)?;
+        if self.is_default_port() {
+            Ok(())
+        } else {
+            write!(f, ":{}", self.port)
+        }
+    }
+}
+
+/// Why something is no authority of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum AuthorityError {
+    /// Neither `http://` nor `https://`.
+    #[error("the URL must begin with http:// or https://")]
+    Scheme,
+    /// `user@host`, `user:password@host`.
+    #[error("a user name or password before the host is not accepted")]
+    Userinfo,
+    /// Nothing stands where the host belongs.
+    #[error("the host is missing")]
+    HostMissing,
+    /// An octet that no host name has, or a name that IDNA does not allow.
+    #[error("the host name has characters that no host name has")]
+    HostCharacters,
+    /// A label is empty or over 63 octets, or the name is over 253.
+    #[error("the host name has an empty label, one of over 63 octets, or more than 253 octets in all")]
+    HostLength,
+    /// The last label is a number and the whole is not an address.
+    #[error("the host looks like an IPv4 address and is none")]
+    Ipv4,
+    /// In brackets or with colons, and not an address.
+    #[error("the host looks like an IPv6 address and is none")]
+    Ipv6,
+    /// `fe80::1%eth0`: a zone means something on one machine only (RFC 9844).
+    #[error("an IPv6 address with a zone is not accepted")]
+    Zone,
+    /// Not a decimal number from 1 to 65535.
+    #[error("the port must be a number from 1 to 65535")]
+    Port,
+    /// CONNECT without a port.
+    #[error("the port is missing")]
+    PortMissing,
+}
+
+/// Parts host and port. What stands in the host is for [`Host::parse`] to judge, save for colons.
+fn split(authority: &[u8]) -> Result<(&str, Option<&str>), AuthorityError> {
+    let text = str::from_utf8(authority).map_err(|_| AuthorityError::HostCharacters)?;
+    if text.contains('@') {
+        return Err(AuthorityError::Userinfo);
+    }
+    let host_end = match text.strip_prefix('[') {
+        Some(_) => text.find(']').ok_or(AuthorityError::Ipv6)? + 1,
+        None => text.find(':').unwrap_or(text.len()),
+    };
+    let (host, rest) = text.split_at(host_end);
+    match rest.strip_prefix(':') {
+        None if rest.is_empty() => Ok((host, None)),
+        None => Err(AuthorityError::Ipv6),
+        Some(port) => Ok((host, Some(port))),
+    }
+}
+
+fn port_number(digits: &str) -> Result<u16, AuthorityError> {
+    // `u16::from_str` would take a leading plus sign.
+    if digits.bytes().all(|octet| octet.is_ascii_digit()) {
+        digits.parse().ok()
+    } else {
+        None
+    }
+    .filter(|port| *port != 0)
+    .ok_or(AuthorityError::Port)
+}
+
+#[cfg(test)]
+mod tests;

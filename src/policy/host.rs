@@ -1,0 +1,155 @@
+//! A host name or address (RFC 3986 §3.2.2) in the one spelling we use, read as the WHATWG URL standard reads it, for
+//! that is how clients read it. Pure. Called by `authority`, `host_pattern` and the configuration.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use super::authority::AuthorityError;
+
+/// A host in canonical form. Every spelling of an address that a WHATWG URL parser would dial as that address
+/// (`127.1`, `0x7f.1`, `2130706433`, full-width digits, …) is an [`Host::Ip`], so that nothing can hide one in a name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Host {
+    /// Lower-case A-labels without a trailing dot.
+    Name(Arc<str>),
+    /// A literal. An IPv4-mapped IPv6 address stays the IPv6 address it was written as.
+    Ip(IpAddr),
+}
+
+impl Host {
+    /// Reads a host as written in a URL, a Host field, an SNI or a configuration. An IPv6 address may stand with or
+    /// without its brackets.
+    pub fn parse(raw: &str) -> Result<Self, AuthorityError> {
+        if let Some(rest) = raw.strip_prefix('[') {
+            return ipv6(rest.strip_suffix(']').ok_or(AuthorityError::Ipv6)?);
+        }
+        if raw.contains(':') {
+            return ipv6(raw);
+        }
+        let bare = raw.strip_suffix('.').unwrap_or(raw);
+        if let Some(name) = plain_name(bare) {
+            return name;
+        }
+        if let Ok(address) = bare.parse::<Ipv4Addr>() {
+            return Ok(Self::Ip(address.into()));
+        }
+        from_whatwg(raw)
+    }
+
+    /// The name, if it is not an address.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::Name(name) => Some(name),
+            Self::Ip(_) => None,
+        }
+    }
+
+    /// The address, if it is a literal.
+    pub fn ip(&self) -> Option<IpAddr> {
+        match self {
+            Self::Name(_) => None,
+            Self::Ip(address) => Some(*address),
+        }
+    }
+}
+
+impl fmt::Display for Host {
+    /// As in a URL: IPv6 in brackets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Ip(IpAddr::V4(address)) => address.fmt(f),
+            Self::Ip(IpAddr::V6(address)) => write!(f, "[{address}]"),
+        }
+    }
+}
+
+const NAME_MAX: usize = 253;
+const LABEL_MAX: usize = 63;
+/// Room for each octet of the longest name as percent-encoded UTF-8; IDNA is not cheap on what is longer.
+const RAW_MAX: usize = 3072;
+
+/// The fast path: a name of letters, digits, `-` and `_` has only its case to fold. `None` leaves it to the slow path:
+/// what could be an address (last label begins with a digit) and A-labels, whose Punycode has to be checked.
+fn plain_name(bare: &str) -> Option<Result<Host, AuthorityError>> {
+    let mut upper = false;
+    for octet in bare.bytes() {
+        match octet {
+            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {}
+            b'A'..=b'Z' => upper = true,
+            _ => return None,
+        }
+    }
+    if bare.is_empty() {
+        return None;
+    }
+    if bare.len() > NAME_MAX {
+        return Some(Err(AuthorityError::HostLength));
+    }
+    let mut last = "";
+    for label in bare.split('.') {
+        if label.is_empty() || label.len() > LABEL_MAX {
+            return Some(Err(AuthorityError::HostLength));
+        }
+        if label.get(..4).is_some_and(|prefix| prefix.eq_ignore_ascii_case("xn--")) {
+            return None;
+        }
+        last = label;
+    }
+    if last.as_bytes()[0].is_ascii_digit() {
+        return None;
+    }
+    let mut name = Arc::<str>::from(bare);
+    if upper {
+        Arc::get_mut(&mut name)
+            .expect("made on the line above")
+            .make_ascii_lowercase();
+    }
+    Some(Ok(Host::Name(name)))
+}
+
+fn ipv6(inside: &str) -> Result<Host, AuthorityError> {
+    if inside.contains('%') {
+        return Err(AuthorityError::Zone);
+    }
+    inside
+        .parse::<Ipv6Addr>()
+        .map(|address| Host::Ip(address.into()))
+        .map_err(|_| AuthorityError::Ipv6)
+}
+
+/// The slow path: percent-decoding, IDNA mapping and the numeric forms of IPv4.
+fn from_whatwg(raw: &str) -> Result<Host, AuthorityError> {
+    if raw.is_empty() || raw == "." {
+        return Err(AuthorityError::HostMissing);
+    }
+    if raw.len() > RAW_MAX {
+        return Err(AuthorityError::HostLength);
+    }
+    match url::Host::parse(raw) {
+        Ok(url::Host::Ipv4(address)) => Ok(Host::Ip(address.into())),
+        Ok(url::Host::Ipv6(address)) => Ok(Host::Ip(address.into())),
+        Ok(url::Host::Domain(name)) => whole_name(name.strip_suffix('.').unwrap_or(&name)),
+        Err(url::ParseError::EmptyHost) => Err(AuthorityError::HostMissing),
+        Err(url::ParseError::InvalidIpv4Address) => Err(AuthorityError::Ipv4),
+        Err(_) => Err(AuthorityError::HostCharacters),
+    }
+}
+
+/// The standard lets through what DNS, a Host field or a log line had better not see: `a'b`, `a"b`, `a..b`.
+fn whole_name(name: &str) -> Result<Host, AuthorityError> {
+    if name.is_empty() {
+        return Err(AuthorityError::HostMissing);
+    }
+    if !name
+        .bytes()
+        .all(|octet| octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'_' | b'.'))
+    {
+        return Err(AuthorityError::HostCharacters);
+    }
+    if name.len() > NAME_MAX || name.split('.').any(|label| label.is_empty() || label.len() > LABEL_MAX) {
+        return Err(AuthorityError::HostLength);
+    }
+    Ok(Host::Name(name.into()))
+}

@@ -1,0 +1,291 @@
+//! Why a request is not forwarded (one variant per outcome of the decision), with the evidence. Pure; knows no HTTP
+//! status: `proxy::respond` alone chooses one. Made by `policy`, `gate` and `proxy`.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// A refusal. `Display` is one sentence for the person who reads the answer or the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// A rule in robots.txt forbids the URL.
+    Disallowed {
+        robots_url: Box<str>,
+        /// For whom it was asked.
+        product_tokens: Box<[Box<str>]>,
+        /// `None`: everything is disallowed without a rule saying so (`on_unavailable: disallow` and the like).
+        rule: Option<RuleEvidence>,
+    },
+    /// A preference in robots.txt (Content-Signal, Content-Usage) says no to the declared purpose.
+    UsageDisallowed {
+        robots_url: Box<str>,
+        product_tokens: Box<[Box<str>]>,
+        /// `ai-train`, `search`, … as the operator declared it.
+        purpose: Box<str>,
+        /// Line of the preference in robots.txt, from 1.
+        line: Option<u32>,
+    },
+    /// robots.txt could not be read, and no copy is good enough: complete disallow (RFC 9309 §2.3.1.4).
+    RobotsUnreachable {
+        /// Until robots.txt is asked for again.
+        retry_after: Duration,
+        robots_url: Box<str>,
+        /// `status 503`, `timed out after 10 s`, …
+        why: Box<str>,
+    },
+    /// The turn of the request would come later than it may wait.
+    CrawlDelay {
+        /// Until its turn would have come.
+        retry_after: Duration,
+    },
+    /// Too many wait for the host already, or in all.
+    QueueFull { retry_after: Duration },
+    /// The target is not to be reached through this proxy.
+    EgressDenied { why: EgressReason },
+    /// The client may not use this proxy.
+    ClientDenied {
+        /// Whether credentials would help (or other ones than those sent).
+        credentials: bool,
+        /// `no credentials`, `address 192.0.2.1 is not in access.clients`, …; never the credentials themselves.
+        why: Box<str>,
+    },
+    /// CONNECT, SNI and the request inside do not agree.
+    AuthorityMismatch {
+        /// What the connection was opened for.
+        connection: Box<str>,
+        /// What the request names.
+        request: Box<str>,
+    },
+    /// The request cannot be understood, or not in one way only.
+    BadRequest { detail: Box<str> },
+    /// Something asks the proxy as if it were the origin: a browser that was pointed at its address.
+    NotAProxyRequest,
+    /// The request head is over the limit, in octets.
+    HeadTooLarge { limit: usize },
+    /// The request head did not arrive in time.
+    HeadTimeout { limit: Duration },
+    /// The request has come through this instance already, or is for one of its own listeners.
+    Loop,
+    /// The proxy is shutting down and takes no new waiters.
+    Draining { retry_after: Duration },
+    /// A rule of the operator's own forbids the URL.
+    OperatorDenied {
+        /// The entry of `hosts` that holds the rule.
+        host: Box<str>,
+        /// The path pattern as configured.
+        pattern: Box<str>,
+    },
+}
+
+impl Refusal {
+    /// The tail of the problem type (RFC 9457) and the label in logs and metrics. Stable.
+    pub fn slug(&self) -> &'static str {
+        match self {
+            Self::Disallowed { .. } => "robots-disallowed",
+            Self::UsageDisallowed { .. } => "usage-disallowed",
+            Self::RobotsUnreachable { .. } => "robots-unreachable",
+            Self::CrawlDelay { .. } => "crawl-delay",
+            Self::QueueFull { .. } => "queue-full",
+            Self::EgressDenied { .. } => "egress-denied",
+            Self::ClientDenied { .. } => "client-denied",
+            Self::AuthorityMismatch { .. } => "authority-mismatch",
+            Self::BadRequest { .. } | Self::NotAProxyRequest => "bad-request",
+            Self::HeadTooLarge { .. } => "head-too-large",
+            Self::HeadTimeout { .. } => "head-timeout",
+            Self::Loop => "loop",
+            Self::Draining { .. } => "draining",
+            Self::OperatorDenied { .. } => "operator-denied",
+        }
+    }
+
+    /// When to come back, where time alone helps.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::RobotsUnreachable { retry_after, .. }
+            | Self::CrawlDelay { retry_after }
+            | Self::QueueFull { retry_after }
+            | Self::Draining { retry_after } => Some(*retry_after),
+            Self::Disallowed { .. }
+            | Self::UsageDisallowed { .. }
+            | Self::EgressDenied { .. }
+            | Self::ClientDenied { .. }
+            | Self::AuthorityMismatch { .. }
+            | Self::BadRequest { .. }
+            | Self::NotAProxyRequest
+            | Self::HeadTooLarge { .. }
+            | Self::HeadTimeout { .. }
+            | Self::Loop
+            | Self::OperatorDenied { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disallowed {
+                robots_url,
+                product_tokens,
+                rule: Some(rule),
+            } => {
+                write!(
+                    f,
+                    "{robots_url} disallows this URL for {}: {rule}",
+                    Tokens(product_tokens)
+                )
+            }
+            Self::Disallowed {
+                robots_url,
+                product_tokens,
+                rule: None,
+            } => {
+                write!(
+                    f,
+                    "everything counts as disallowed for {} by the state of {robots_url}",
+                    Tokens(product_tokens)
+                )
+            }
+            Self::UsageDisallowed {
+                robots_url,
+                product_tokens,
+                purpose,
+                line,
+            } => {
+                let tokens = Tokens(product_tokens);
+                write!(
+                    f,
+                    "{robots_url} says no to the purpose `{purpose}` of this URL for {tokens}"
+                )?;
+                line.map_or(Ok(()), |line| write!(f, ": line {line}"))
+            }
+            Self::RobotsUnreachable {
+                retry_after,
+                robots_url,
+                why,
+            } => {
+                let wait = Seconds(*retry_after);
+                write!(
+                    f,
+                    "{robots_url} could not be read ({why}), so nothing is allowed; it is tried again in {wait}"
+                )
+            }
+            Self::CrawlDelay { retry_after } => {
+                let wait = Seconds(*retry_after);
+                write!(
+                    f,
+                    "the host's turn for this request comes in {wait}, later than the request may wait"
+                )
+            }
+            Self::QueueFull { retry_after } => {
+                write!(
+                    f,
+                    "too many requests wait for this host already; come back in {}",
+                    Seconds(*retry_after)
+                )
+            }
+            Self::EgressDenied { why } => write!(f, "this proxy does not connect there: {why}"),
+            Self::ClientDenied { credentials: _, why } => write!(f, "this client may not use the proxy: {why}"),
+            Self::AuthorityMismatch { connection, request } => {
+                write!(
+                    f,
+                    "the connection was opened for {connection}, the request inside it is for {request}"
+                )
+            }
+            Self::BadRequest { detail } => write!(f, "the request cannot be served as it stands: {detail}"),
+            Self::NotAProxyRequest => f.write_str(
+                "this is a forward proxy: a request names the whole URL (`GET http://host/path`) or begins with CONNECT",
+            ),
+            Self::HeadTooLarge { limit } => write!(f, "the request head is larger than {limit} octets"),
+            Self::HeadTimeout { limit } => write!(f, "the request head was not complete within {}", Seconds(*limit)),
+            Self::Loop => f.write_str("the request would come back to this proxy, or is for the proxy itself"),
+            Self::Draining { retry_after } => {
+                write!(f, "the proxy is shutting down; come back in {}", Seconds(*retry_after))
+            }
+            Self::OperatorDenied { host, pattern } => {
+                write!(
+                    f,
+                    "the operator of this proxy denies this URL: `deny: {pattern}` for the host {host}"
+                )
+            }
+        }
+    }
+}
+
+/// The rule of robots.txt that decided, as written there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleEvidence {
+    /// From 1.
+    pub line: u32,
+    /// `Allow:` or `Disallow:`.
+    pub allow: bool,
+    /// The path pattern as written.
+    pub pattern: Box<str>,
+}
+
+impl fmt::Display for RuleEvidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.allow { "Allow" } else { "Disallow" };
+        write!(f, "line {}, `{kind}: {}`", self.line, self.pattern)
+    }
+}
+
+/// What about the target is denied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EgressReason {
+    /// The address lies in a range that is not the public Internet's.
+    Address {
+        address: IpAddr,
+        /// The range's name, `Private-Use`.
+        range: Box<str>,
+        /// Where the range is defined, `RFC 1918`.
+        source: Box<str>,
+    },
+    /// The port is not among `egress.ports`.
+    Port(u16),
+    /// The host is on `egress.deny`.
+    Host {
+        host: Box<str>,
+        /// The entry that matched.
+        pattern: Box<str>,
+    },
+}
+
+impl fmt::Display for EgressReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address { address, range, source } => write!(f, "{address} is {range} ({source})"),
+            Self::Port(port) => write!(f, "port {port} is not among the allowed ones"),
+            Self::Host { host, pattern } => write!(f, "the host {host} is denied by `{pattern}`"),
+        }
+    }
+}
+
+struct Tokens<'a>(&'a [Box<str>]);
+
+impl fmt::Display for Tokens<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            [] => f.write_str("every crawler"),
+            [first, rest @ ..] => {
+                f.write_str(first)?;
+                rest.iter().try_for_each(|token| write!(f, ", {token}"))
+            }
+        }
+    }
+}
+
+/// Up to the next tenth of a second, so that nobody is told to come too early.
+struct Seconds(Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tenths = self.0.as_nanos().div_ceil(100_000_000);
+        match tenths % 10 {
+            0 => write!(f, "{} s", tenths / 10),
+            tenth => write!(f, "{}.{tenth} s", tenths / 10),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

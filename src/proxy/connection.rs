@@ -1,0 +1,92 @@
+//! The way of one client connection: each head is read here, then a request goes to pingora (`forward`), a CONNECT to
+//! `connect`. Called by `listener` for accepted connections and by `connect` for what is inside a tunnel.
+
+use super::downstream::Downstream;
+use super::head::{self, Head};
+use super::respond::{Answer, Asked};
+use super::{Proxy, access, connect};
+use crate::policy::Refusal;
+use pingora_core::apps::{HttpServerApp, ServerApp};
+use pingora_core::protocols::http::ServerSession;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+
+/// Serves a connection until one side ends it.
+pub(super) async fn serve(proxy: Arc<Proxy>, mut io: Box<Downstream>) {
+    loop {
+        match step(&proxy, io).await {
+            Ok(Some(next)) => io = next,
+            Ok(None) => return,
+            Err(error) => return tracing::debug!(%error, "client connection ended"),
+        }
+    }
+}
+
+/// One message. Gives the connection back if another may follow.
+async fn step(proxy: &Arc<Proxy>, mut io: Box<Downstream>) -> io::Result<Option<Box<Downstream>>> {
+    if io.is_h2() {
+        // pingora takes the streams apart, and ends them when we shut down.
+        ServerApp::process_new(&proxy.http, io, &proxy.shutdown).await;
+        return Ok(None);
+    }
+    let limits = proxy.settings.load().head_limits();
+    let mut shutdown = proxy.shutdown.clone();
+    let raw = tokio::select! {
+        biased;
+        raw = io.next_head(limits) => raw?,
+        _ = shutdown.wait_for(|down| *down) => None,
+    };
+    let Some(raw) = raw else {
+        io.shutdown().await?;
+        return Ok(None);
+    };
+    let tunnel = io.client.tunnel.as_ref().map(|tunnel| &tunnel.authority);
+    let admitted = access::admit(&proxy.settings.load().access, io.client.address.ip());
+    match admitted.and(raw).and_then(|raw| head::read(&raw, tunnel)) {
+        Ok(Head::Request(request)) => {
+            io.lend(request);
+            let mut session = ServerSession::new_http1(io);
+            session.set_keepalive(Some(limits.idle.as_secs().max(1)));
+            let kept = proxy.http.process_new_http(session, &proxy.shutdown).await;
+            Ok(kept.map(|kept| own(kept.consume().0)))
+        }
+        Ok(Head::Connect(authority)) => connect::connect(proxy, io, authority).await,
+        Err(refusal) => {
+            refuse(proxy, &mut io, &refusal).await?;
+            Ok(None)
+        }
+    }
+}
+
+/// Answers a head that cannot be trusted, and closes.
+async fn refuse(proxy: &Proxy, io: &mut Downstream, refusal: &Refusal) -> io::Result<()> {
+    tracing::info!(client = %io.client.address, refusal = refusal.slug(), "{refusal}");
+    proxy.counters.refused(refusal.slug());
+    // A browser sent here by mistake is shown how to use the proxy.
+    let accept = matches!(refusal, Refusal::NotAProxyRequest).then_some(&b"text/html"[..]);
+    let asked = Asked { url: None, accept };
+    let answer = Answer::refusal(refusal, &asked, &proxy.settings.load()).map_err(io::Error::other)?;
+    answer.write(io, true).await?;
+    io.shutdown().await?;
+    linger(io).await
+}
+
+/// Reads on for a moment: closing with unread bytes would reset the connection and take the answer away with it.
+async fn linger(io: &mut Downstream) -> io::Result<()> {
+    let drained = async {
+        io.open();
+        tokio::io::copy(&mut tokio::io::AsyncReadExt::take(io, LINGER_BYTES), &mut tokio::io::sink()).await
+    };
+    let _ = tokio::time::timeout(LINGER, drained).await;
+    Ok(())
+}
+
+/// pingora gives back the stream that it was lent.
+fn own(stream: pingora_core::protocols::Stream) -> Box<Downstream> {
+    stream.into_any().downcast().expect("only Downstreams are lent to pingora")
+}
+
+const LINGER: Duration = Duration::from_secs(2);
+const LINGER_BYTES: u64 = 1 << 20;

@@ -1,0 +1,91 @@
+//! What went wrong between us and the origin, in the words of RFC 9209 §2.3. Called by `forward` and `tunnel`.
+
+use crate::upstream::ResolveError;
+use http::StatusCode;
+use pingora::{Error, ErrorSource, ErrorType};
+
+/// The origin's failure, as the client is told it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub status: StatusCode,
+    /// A proxy error type of RFC 9209.
+    pub error: &'static str,
+    pub detail: String,
+}
+
+impl Failure {
+    fn new(status: StatusCode, error: &'static str, detail: impl ToString) -> Self {
+        Failure { status, error, detail: detail.to_string() }
+    }
+
+    /// `None`: the client is gone, there is nobody to tell.
+    pub fn from_pingora(error: &Error) -> Option<Self> {
+        use StatusCode as Status;
+        let (status, name) = match (&error.etype, &error.esource) {
+            (ErrorType::ReadError | ErrorType::WriteError | ErrorType::ConnectionClosed, ErrorSource::Downstream) => {
+                return None;
+            }
+            (ErrorType::ReadTimedout, ErrorSource::Downstream) => (Status::REQUEST_TIMEOUT, "http_request_error"),
+            (_, ErrorSource::Downstream) => (Status::BAD_REQUEST, "http_request_error"),
+            (ErrorType::ConnectTimedout | ErrorType::TLSHandshakeTimedout, _) => {
+                (Status::GATEWAY_TIMEOUT, "connection_timeout")
+            }
+            (ErrorType::ReadTimedout, _) => (Status::GATEWAY_TIMEOUT, "http_response_timeout"),
+            (ErrorType::WriteTimedout, _) => (Status::GATEWAY_TIMEOUT, "connection_write_timeout"),
+            (ErrorType::ConnectRefused, _) => (Status::BAD_GATEWAY, "connection_refused"),
+            (ErrorType::ConnectNoRoute, _) => (Status::BAD_GATEWAY, "destination_ip_unroutable"),
+            (ErrorType::InvalidCert, _) => (Status::BAD_GATEWAY, "tls_certificate_error"),
+            (ErrorType::TLSHandshakeFailure | ErrorType::HandshakeError, _) => (Status::BAD_GATEWAY, tls(error)),
+            (ErrorType::InvalidHTTPHeader | ErrorType::H1Error | ErrorType::H2Error | ErrorType::InvalidH2, _) => {
+                (Status::BAD_GATEWAY, "http_protocol_error")
+            }
+            (ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::WriteError, _) => {
+                (Status::BAD_GATEWAY, "connection_terminated")
+            }
+            (ErrorType::InternalError | ErrorType::UnknownError, ErrorSource::Internal) => {
+                (Status::INTERNAL_SERVER_ERROR, "proxy_internal_error")
+            }
+            _ => (Status::BAD_GATEWAY, "destination_unavailable"),
+        };
+        Some(Self::new(status, name, words(error)))
+    }
+
+    pub fn from_io(error: &std::io::Error) -> Self {
+        use std::io::ErrorKind as Kind;
+        let (status, name) = match error.kind() {
+            Kind::TimedOut => (StatusCode::GATEWAY_TIMEOUT, "connection_timeout"),
+            Kind::ConnectionRefused => (StatusCode::BAD_GATEWAY, "connection_refused"),
+            Kind::HostUnreachable | Kind::NetworkUnreachable => (StatusCode::BAD_GATEWAY, "destination_ip_unroutable"),
+            _ => (StatusCode::BAD_GATEWAY, "connection_terminated"),
+        };
+        Self::new(status, name, error)
+    }
+
+    pub fn from_resolve(error: &ResolveError) -> Self {
+        match error {
+            ResolveError::TimedOut { .. } => Self::new(StatusCode::GATEWAY_TIMEOUT, "dns_timeout", error),
+            ResolveError::Failed { .. } => Self::new(StatusCode::BAD_GATEWAY, "dns_error", error),
+        }
+    }
+}
+
+fn tls(error: &Error) -> &'static str {
+    let words = words(error);
+    match () {
+        () if words.contains("invalid peer certificate") => "tls_certificate_error",
+        () if words.contains("received fatal alert") => "tls_alert_received",
+        () => "tls_protocol_error",
+    }
+}
+
+/// The error's cause in one line: the context, and what lies below it.
+fn words(error: &Error) -> String {
+    let mut words = error.etype.as_str().to_owned();
+    if let Some(context) = &error.context {
+        words = format!("{words}: {}", context.as_str());
+    }
+    match &error.cause {
+        Some(cause) => format!("{words}: {cause}"),
+        None => words,
+    }
+}

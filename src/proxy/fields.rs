@@ -1,0 +1,126 @@
+//! Header fields on their way through (RFC 9110 §7.6), and those we read or write ourselves. Called by `forward`.
+
+use super::respond::Answer;
+use crate::gate::RobotsCopy;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::{ErrorType, OrErr, Result};
+use std::time::{Duration, SystemTime};
+
+/// Our name in Via (RFC 9110 §7.6.3), different for each instance, so that a loop is known by it.
+pub(super) struct Via {
+    name: String,
+}
+
+impl Via {
+    pub fn new() -> Self {
+        Via { name: format!("politely-{:08x}", fastrand::u32(..)) }
+    }
+
+    pub fn line(&self, received: Version) -> String {
+        let version = match received {
+            Version::HTTP_10 => "1.0",
+            Version::HTTP_2 => "2",
+            _ => "1.1",
+        };
+        format!("{version} {}", self.name)
+    }
+
+    pub fn is_in(&self, headers: &HeaderMap) -> bool {
+        let lines = headers.get_all(header::VIA).iter().filter_map(|line| line.to_str().ok());
+        lines.flat_map(|line| line.split(',')).any(|via| via.split_whitespace().nth(1) == Some(&self.name))
+    }
+}
+
+/// RFC 9113 §8.2.3: cookies that h2 split are one field on HTTP/1.
+pub(super) fn join_cookies(request: &mut RequestHeader) -> Result<()> {
+    if request.headers.get_all(header::COOKIE).iter().nth(1).is_none() {
+        return Ok(());
+    }
+    let crumbs: Vec<_> = request.headers.get_all(header::COOKIE).iter().map(|crumb| crumb.as_bytes()).collect();
+    let joined = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])).or_err(ErrorType::InvalidHTTPHeader, "Cookie")?;
+    request.insert_header(header::COOKIE, joined)
+}
+
+/// Takes away what an origin meant for its hop, and what it says in our name.
+pub(super) fn strip_response(response: &mut ResponseHeader) {
+    const HOP_BY_HOP: [HeaderName; 2] = [header::PROXY_AUTHENTICATE, header::TRAILER];
+    // Framing and what pingora itself handles stays, even if Connection names it.
+    const KEPT: [&str; 7] =
+        ["close", "keep-alive", "upgrade", "connection", "transfer-encoding", "content-length", "cache-control"];
+    let named: Vec<String> = response.headers.get_all(header::CONNECTION).iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|name| name.trim().to_ascii_lowercase())
+        .filter(|name| !name.is_empty() && !KEPT.contains(&name.as_str()))
+        .collect();
+    for name in named.iter().map(String::as_str).chain(["keep-alive", "proxy-connection"]) {
+        response.remove_header(name);
+    }
+    for name in &HOP_BY_HOP {
+        response.remove_header(name);
+    }
+    let ours = |value: &HeaderValue| {
+        let value = String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase();
+        value.split(',').any(|member| {
+            let name = member.split(';').next().unwrap_or_default().trim().trim_matches('"');
+            name == "politely"
+        })
+    };
+    let status: Vec<_> = response.headers.get_all("proxy-status").iter().cloned().collect();
+    if status.iter().any(ours) {
+        response.remove_header("proxy-status");
+        for value in status.into_iter().filter(|value| !ours(value)) {
+            // It came as this field's value a moment ago.
+            let _ = response.append_header("Proxy-Status", value);
+        }
+    }
+}
+
+/// How long the origin asks us to stay away (RFC 9110 §10.2.3).
+pub(super) fn retry_after(response: &ResponseHeader) -> Option<Duration> {
+    let value = response.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    match value.parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => {
+            let date = httpdate::parse_http_date(value).ok()?;
+            Some(date.duration_since(SystemTime::now()).unwrap_or_default())
+        }
+    }
+}
+
+/// `Prefer: wait=N` (RFC 7240 §4.3).
+pub(super) fn prefer_wait(headers: &HeaderMap) -> Option<Duration> {
+    let lines = headers.get_all("prefer").iter().filter_map(|line| line.to_str().ok());
+    let preferences = lines.flat_map(|line| line.split(','));
+    preferences.filter_map(|preference| {
+        let (name, value) = preference.split(';').next()?.split_once('=')?;
+        let seconds = name.trim().eq_ignore_ascii_case("wait").then(|| value.trim().trim_matches('"').parse().ok())?;
+        seconds.map(Duration::from_secs)
+    }).next()
+}
+
+/// Whether this asks for the very file that we keep a copy of.
+pub(super) fn reads_robots(request: &RequestHeader) -> bool {
+    request.raw_path() == b"/robots.txt" && matches!(request.method, Method::GET | Method::HEAD)
+}
+
+/// Our copy of robots.txt for a client that asks for it (RFC 9111 §5.1).
+pub(super) fn robots_copy(request: &RequestHeader, copy: &RobotsCopy) -> Result<Answer> {
+    let unchanged = copy.etag.as_ref().is_some_and(|etag| {
+        let asked = request.headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+        asked.flat_map(|value| value.split(',')).any(|value| value.trim().trim_start_matches("W/") == etag.trim_start_matches("W/"))
+    });
+    let status = if unchanged { 304 } else { copy.status };
+    let mut head = ResponseHeader::build(status, Some(8))?;
+    head.insert_header(header::CONTENT_TYPE, "text/plain; charset=utf-8")?;
+    head.insert_header(header::AGE, copy.age.as_secs())?;
+    head.insert_header("Proxy-Status", "politely; details=\"from the copy that is kept\"")?;
+    if let Some(etag) = &copy.etag {
+        head.insert_header(header::ETAG, &**etag)?;
+    }
+    if let Some(modified) = &copy.last_modified {
+        head.insert_header(header::LAST_MODIFIED, &**modified)?;
+    }
+    Answer::content(head, if unchanged { Default::default() } else { copy.body.clone() })
+}

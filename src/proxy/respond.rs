@@ -1,0 +1,309 @@
+//! Refusals and failures as HTTP answers: the only place that chooses a status. RFC 9457 (problem details),
+//! RFC 9209 (Proxy-Status). Called by `forward` and `connection`.
+
+use super::failure::Failure;
+use crate::config::Settings;
+use crate::policy::{EgressReason, Refusal};
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{HeaderValue, Method, StatusCode, header};
+use pingora::http::ResponseHeader;
+use pingora::proxy::Session;
+use serde_json::{Map, Value, json};
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+
+/// An answer of the proxy's own.
+pub(super) struct Answer {
+    head: ResponseHeader,
+    body: Bytes,
+}
+
+/// The parts of a request that shape an answer to it.
+#[derive(Default)]
+pub(super) struct Asked<'a> {
+    pub url: Option<&'a str>,
+    pub accept: Option<&'a [u8]>,
+}
+
+impl Answer {
+    pub fn refusal(refusal: &Refusal, asked: &Asked<'_>, settings: &Settings) -> pingora::Result<Self> {
+        let (status, error) = status(refusal, settings);
+        let detail = refusal.to_string();
+        let mut members = evidence(refusal);
+        if let Some(after) = refusal.retry_after() {
+            members.insert("retry_after".into(), json!(seconds(after)));
+        }
+        let mut answer = Self::problem(status, refusal.slug(), error, &detail, members, asked)?;
+        if let Some(after) = refusal.retry_after() {
+            answer.head.insert_header(header::RETRY_AFTER, seconds(after))?;
+        }
+        if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+            answer.head.insert_header(header::PROXY_AUTHENTICATE, "Basic realm=\"politely\", charset=\"UTF-8\"")?;
+        }
+        Ok(answer)
+    }
+
+    pub fn failure(failure: &Failure, asked: &Asked<'_>) -> pingora::Result<Self> {
+        Self::problem(failure.status, failure.error, failure.error, &failure.detail, Map::new(), asked)
+    }
+
+    /// Something served from here, such as our copy of a robots.txt.
+    pub fn content(mut head: ResponseHeader, body: Bytes) -> pingora::Result<Self> {
+        head.insert_header(header::CONTENT_LENGTH, body.len())?;
+        Ok(Answer { head, body })
+    }
+
+    fn problem(
+        status: StatusCode,
+        slug: &str,
+        error: &'static str,
+        detail: &str,
+        mut members: Map<String, Value>,
+        asked: &Asked<'_>,
+    ) -> pingora::Result<Self> {
+        let title = title(slug);
+        let html = asked.accept.is_some_and(prefers_html);
+        let body = if html {
+            page(status, title, detail, asked.url)
+        } else {
+            members.insert("type".into(), json!(format!("urn:politely:{slug}")));
+            members.insert("title".into(), json!(title));
+            members.insert("status".into(), json!(status.as_u16()));
+            members.insert("detail".into(), json!(detail));
+            if let Some(url) = asked.url {
+                members.insert("url".into(), json!(url));
+            }
+            format!("{}\n", Value::Object(members))
+        };
+        let mut head = ResponseHeader::build(status, Some(8))?;
+        let kind = if html { "text/html; charset=utf-8" } else { "application/problem+json" };
+        head.insert_header(header::CONTENT_TYPE, kind)?;
+        head.insert_header(header::CONTENT_LENGTH, body.len())?;
+        head.insert_header(header::CACHE_CONTROL, "no-store")?;
+        head.insert_header("Proxy-Status", proxy_status(Some(error), Some(detail)))?;
+        Ok(Answer { head, body: body.into() })
+    }
+
+    /// Answers pingora's session. The connection stays usable.
+    pub async fn send(self, session: &mut Session) -> pingora::Result<()> {
+        let bodiless = session.req_header().method == Method::HEAD || self.body.is_empty();
+        session.write_response_header(Box::new(self.head), bodiless).await?;
+        if !bodiless {
+            session.write_response_body(Some(self.body), true).await?;
+        }
+        Ok(())
+    }
+
+    /// Answers where there is no session: a CONNECT, or a head that pingora is not to see. `last`: the connection
+    /// is closed after it.
+    pub async fn write(mut self, io: &mut super::downstream::Downstream, last: bool) -> std::io::Result<()> {
+        let connection = HeaderValue::from_static(if last { "close" } else { "keep-alive" });
+        let reason = self.head.status.canonical_reason().unwrap_or_default();
+        let mut out = BytesMut::with_capacity(self.body.len() + 512);
+        out.put_slice(format!("HTTP/1.1 {} {reason}\r\n", self.head.status.as_u16()).as_bytes());
+        self.head.insert_header(header::CONNECTION, connection).map_err(std::io::Error::other)?;
+        self.head.header_to_h1_wire(&mut out);
+        out.put_slice(b"\r\n");
+        out.put_slice(&self.body);
+        io.write_all(&out).await?;
+        io.flush().await
+    }
+}
+
+/// A Proxy-Status member of ours (RFC 9209 §2), with what is known.
+pub(super) fn proxy_status(error: Option<&'static str>, details: Option<&str>) -> String {
+    let mut status = String::from("politely");
+    if let Some(error) = error {
+        status.push_str("; error=");
+        status.push_str(error);
+    }
+    if let Some(details) = details {
+        // RFC 9651 §3.3.3: a string holds printable ASCII only.
+        status.push_str("; details=\"");
+        for c in details.chars().take(MAX_DETAILS) {
+            match c {
+                '"' | '\\' => status.extend(['\\', c]),
+                ' '..='~' => status.push(c),
+                _ => status.push('?'),
+            }
+        }
+        status.push('"');
+    }
+    status
+}
+
+fn status(refusal: &Refusal, settings: &Settings) -> (StatusCode, &'static str) {
+    let configured = |status: u16| StatusCode::from_u16(status).unwrap_or(StatusCode::FORBIDDEN);
+    match refusal {
+        Refusal::Disallowed { .. } | Refusal::UsageDisallowed { .. } | Refusal::OperatorDenied { .. } => {
+            (configured(settings.robots.deny_status), "http_request_denied")
+        }
+        Refusal::RobotsUnreachable { .. } => (configured(settings.robots.unreachable_status), "destination_unavailable"),
+        Refusal::CrawlDelay { .. } => (StatusCode::TOO_MANY_REQUESTS, "http_request_denied"),
+        Refusal::QueueFull { .. } => (StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached"),
+        Refusal::EgressDenied { why: EgressReason::Address { .. } } => {
+            (StatusCode::FORBIDDEN, "destination_ip_prohibited")
+        }
+        Refusal::EgressDenied { why: EgressReason::Port(_) | EgressReason::Host { .. } } => {
+            (StatusCode::FORBIDDEN, "http_request_denied")
+        }
+        Refusal::ClientDenied { credentials: true, .. } => {
+            (StatusCode::PROXY_AUTHENTICATION_REQUIRED, "http_request_denied")
+        }
+        Refusal::ClientDenied { credentials: false, .. } => (StatusCode::FORBIDDEN, "http_request_denied"),
+        Refusal::AuthorityMismatch { .. } => (StatusCode::MISDIRECTED_REQUEST, "http_request_error"),
+        Refusal::BadRequest { .. } | Refusal::NotAProxyRequest => (StatusCode::BAD_REQUEST, "http_request_error"),
+        Refusal::HeadTooLarge { .. } => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "http_request_error"),
+        Refusal::HeadTimeout { .. } => (StatusCode::REQUEST_TIMEOUT, "http_request_error"),
+        Refusal::Loop => (StatusCode::LOOP_DETECTED, "proxy_loop_detected"),
+        Refusal::Draining { .. } => (StatusCode::SERVICE_UNAVAILABLE, "destination_unavailable"),
+    }
+}
+
+fn evidence(refusal: &Refusal) -> Map<String, Value> {
+    let mut members = Map::new();
+    let mut put = |name: &str, value: Value| {
+        members.insert(name.into(), value);
+    };
+    match refusal {
+        Refusal::Disallowed { robots_url, product_tokens, rule } => {
+            put("robots_url", json!(robots_url));
+            put("product_token", json!(product_tokens.join(", ")));
+            if let Some(rule) = rule {
+                let kind = if rule.allow { "Allow" } else { "Disallow" };
+                put("rule", json!(format!("{kind}: {}", rule.pattern)));
+                put("line", json!(rule.line));
+            }
+        }
+        Refusal::UsageDisallowed { robots_url, product_tokens, purpose, line } => {
+            put("robots_url", json!(robots_url));
+            put("product_token", json!(product_tokens.join(", ")));
+            put("rule", json!(purpose));
+            if let Some(line) = line {
+                put("line", json!(line));
+            }
+        }
+        Refusal::RobotsUnreachable { robots_url, .. } => put("robots_url", json!(robots_url)),
+        Refusal::OperatorDenied { host, pattern } => put("rule", json!(format!("hosts.{host}.deny: {pattern}"))),
+        Refusal::CrawlDelay { .. }
+        | Refusal::QueueFull { .. }
+        | Refusal::EgressDenied { .. }
+        | Refusal::ClientDenied { .. }
+        | Refusal::AuthorityMismatch { .. }
+        | Refusal::BadRequest { .. }
+        | Refusal::NotAProxyRequest
+        | Refusal::HeadTooLarge { .. }
+        | Refusal::HeadTimeout { .. }
+        | Refusal::Loop
+        | Refusal::Draining { .. } => {}
+    }
+    members
+}
+
+fn title(slug: &str) -> &str {
+    match slug {
+        "robots-disallowed" => "Disallowed by robots.txt",
+        "usage-disallowed" => "Disallowed by a usage preference in robots.txt",
+        "robots-unreachable" => "robots.txt is unreachable",
+        "crawl-delay" => "Held back by the crawl-delay",
+        "queue-full" => "Too many requests are waiting",
+        "egress-denied" => "Not reachable through this proxy",
+        "client-denied" => "Not admitted to this proxy",
+        "authority-mismatch" => "The request is for another authority than its connection",
+        "bad-request" => "Malformed request",
+        "head-too-large" => "Request head too large",
+        "head-timeout" => "Request head too slow",
+        "loop" => "The request came round to this proxy again",
+        "draining" => "The proxy is shutting down",
+        "operator-denied" => "Denied by the operator",
+        "dns_error" | "dns_timeout" => "The host name cannot be resolved",
+        "tls_certificate_error" => "The origin's certificate is not trusted",
+        _ => "The origin cannot be reached",
+    }
+}
+
+/// Whether `text/html` is named and weighs more than any JSON (RFC 9110 §12.5.1).
+fn prefers_html(accept: &[u8]) -> bool {
+    let accept = String::from_utf8_lossy(accept).to_ascii_lowercase();
+    let weight = |wanted: &[&str]| {
+        let ranges = accept.split(',').filter_map(|range| {
+            let (kind, parameters) = range.split_once(';').unwrap_or((range, ""));
+            let q = parameters.split(';').find_map(|p| p.trim().strip_prefix("q=")?.trim().parse::<f32>().ok());
+            wanted.contains(&kind.trim()).then_some(q.unwrap_or(1.0))
+        });
+        ranges.fold(0.0, f32::max)
+    };
+    weight(&["text/html", "application/xhtml+xml"]) > weight(&["application/json", "application/problem+json"])
+}
+
+fn page(status: StatusCode, title: &str, detail: &str, url: Option<&str>) -> String {
+    let url = url.map(|url| format!("<p><code>{}</code></p>\n", escape(url))).unwrap_or_default();
+    format!(
+        "<!doctype html>\n<meta charset=\"utf-8\">\n<title>{status} {title}</title>\n\
+         <style>body{{font:16px/1.5 system-ui,sans-serif;max-width:40em;margin:4em auto;padding:0 1em}}</style>\n\
+         <h1>{title}</h1>\n{url}<p>{detail}</p>\n\
+         <p>This answer comes from politely, a proxy that keeps robots.txt, not from the site.</p>\n{USE}",
+        status = status.as_u16(),
+        detail = escape(detail),
+    )
+}
+
+const USE: &str = "<p>To use it, point a client's proxy setting at this address: <code>curl -x</code>, \
+    <code>HTTP_PROXY</code> and <code>HTTPS_PROXY</code>, or run a command behind a proxy of its own with \
+    <code>politely run -- COMMAND</code>.</p>\n";
+
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '"' => out.push_str("&quot;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Whole seconds, rounded up: nobody is told to come too early.
+fn seconds(duration: Duration) -> u64 {
+    duration.as_nanos().div_ceil(1_000_000_000) as u64
+}
+
+const MAX_DETAILS: usize = 300;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn details_stay_a_structured_fields_string() {
+        let status = proxy_status(Some("http_request_denied"), Some("a \"b\" \\ \u{e9}\r\nX: y"));
+        assert_eq!(status, r#"politely; error=http_request_denied; details="a \"b\" \\ ???X: y""#);
+        assert!(status.parse::<HeaderValue>().is_ok());
+    }
+
+    #[test]
+    fn html_goes_to_those_who_prefer_it() {
+        for accept in ["text/html", "text/html,application/xhtml+xml,*/*;q=0.8", "application/json;q=0.5, text/html"] {
+            assert!(prefers_html(accept.as_bytes()), "{accept}");
+        }
+        for accept in ["*/*", "", "application/json, text/html;q=0.9", "text/html;q=0", "text/plain"] {
+            assert!(!prefers_html(accept.as_bytes()), "{accept}");
+        }
+    }
+
+    #[test]
+    fn a_hostile_url_is_inert_in_the_page() {
+        let page = page(StatusCode::FORBIDDEN, "t", "d", Some("http://a/<script>\"&"));
+        assert!(page.contains("http://a/&lt;script&gt;&quot;&amp;") && !page.contains("<script>"));
+    }
+
+    #[test]
+    fn waits_are_rounded_up() {
+        assert_eq!(seconds(Duration::from_millis(1)), 1);
+        assert_eq!(seconds(Duration::from_secs(3)), 3);
+        assert_eq!(seconds(Duration::from_millis(3001)), 4);
+    }
+}
