@@ -3,9 +3,18 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod big_bodies;
 mod connect;
+mod decide;
+mod egress;
 mod fields;
 mod forward;
+mod framing;
 mod harness;
 mod intercept;
+mod limits;
 mod messages;
+mod pacing;
+mod refresh;
+mod robots;
+mod websocket;

@@ -1,8 +1,8 @@
 //! A client that says exactly the octets it is told to, over TCP or TLS.
 
 use super::certs::client_config;
-use super::message::{Body, Head, Response, Source, show};
-use super::within;
+use super::message::{Body, Framing, Head, Response, Source, show};
+use super::{PATIENCE, within};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::Pin;
@@ -91,13 +91,14 @@ impl Client {
     }
 
     pub async fn try_tls(self, name: &str, roots: &Path, alpn: &[&[u8]]) -> std::io::Result<Self> {
-        assert!(
-            self.source.ahead.is_empty(),
-            "octets before the handshake: {}",
-            show(&self.source.ahead)
-        );
+        self.tls_with(name, client_config(roots, alpn)).await
+    }
+
+    pub async fn tls_with(self, name: &str, config: Arc<rustls::ClientConfig>) -> std::io::Result<Self> {
+        let ahead = &self.source.ahead;
+        assert!(ahead.is_empty(), "octets before the handshake: {}", show(ahead));
         let name = name.to_owned().try_into().expect("a server name");
-        let connector = tokio_rustls::TlsConnector::from(client_config(roots, alpn));
+        let connector = tokio_rustls::TlsConnector::from(config);
         let stream = within("a TLS handshake", connector.connect(name, Box::new(self.source.inner))).await?;
         Ok(Self::over(Stream::Tls(Box::new(stream))))
     }
@@ -177,6 +178,12 @@ impl Client {
         let end = within("the body of a response", read).await;
         body.complete = end.complete;
         body.trailers = end.trailers;
+    }
+
+    /// A whole body, each piece shown to `sink`; longer than [`within`] would wait, if it has to be.
+    pub async fn stream_body(&mut self, framing: Framing, sink: impl FnMut(&[u8])) {
+        let end = tokio::time::timeout(PATIENCE * 4, self.source.body(framing, sink)).await;
+        assert!(end.expect("the body goes on").complete, "the body was cut");
     }
 
     /// A request with no body, and its response.

@@ -51,6 +51,14 @@ impl H2Client {
         Pending { response, stream }
     }
 
+    /// Waits until the peer has ended the connection.
+    pub async fn closed(&self) {
+        // A connection that takes new streams is a connection that is up.
+        while self.0.clone().ready().await.is_ok() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    }
+
     /// Sends `body` with the request, and reads the answer.
     pub async fn exchange(&self, request: http::Request<()>, body: &[u8]) -> Result<Response, h2::Error> {
         let mut pending = self.send(request, false).await;

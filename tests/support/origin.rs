@@ -37,6 +37,7 @@ pub struct Origin {
     address: SocketAddr,
     pub log: Log,
     connections: Arc<AtomicUsize>,
+    open: Arc<AtomicUsize>,
     scheme: &'static str,
     accepting: JoinHandle<()>,
 }
@@ -125,19 +126,26 @@ impl Origin {
             log: log.clone(),
         };
         let counter = connections.clone();
+        let open = Arc::new(AtomicUsize::new(0));
+        let now_open = open.clone();
         let accepting = tokio::spawn(async move {
             // The set ends its connections when the origin is dropped.
-            let mut open = tokio::task::JoinSet::new();
+            let mut tasks = tokio::task::JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                while open.try_join_next().is_some() {}
+                while tasks.try_join_next().is_some() {}
                 let connection = counter.fetch_add(1, Ordering::Relaxed);
-                open.spawn(serve(stream, tls.clone(), site.clone(), connection));
+                let (tls, site, open) = (tls.clone(), site.clone(), Open::new(&now_open));
+                tasks.spawn(async move {
+                    let _open = open;
+                    serve(stream, tls, site, connection).await;
+                });
             }
         });
         Ok(Self {
             address,
             log,
             connections,
+            open,
             scheme,
             accepting,
         })
@@ -154,6 +162,11 @@ impl Origin {
     /// Connections accepted so far, those of failed handshakes too.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Connections that are open now.
+    pub fn open_connections(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
     }
 
     /// `a.localhost:PORT`.
@@ -174,6 +187,22 @@ impl Origin {
 impl Drop for Origin {
     fn drop(&mut self) {
         self.accepting.abort();
+    }
+}
+
+/// Counts itself while it lives.
+struct Open(Arc<AtomicUsize>);
+
+impl Open {
+    fn new(counter: &Arc<AtomicUsize>) -> Self {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Self(counter.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -21,7 +21,8 @@ impl Proxy {
     pub async fn start(yaml: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let text = configuration(directory.path(), yaml);
-        let settings = politely::config::Settings::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let settings =
+            politely::config::Settings::parse("test.yaml", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         let started = super::within("the proxy's start", politely::server::start(settings)).await;
         let running = started.unwrap_or_else(|error| panic!("the proxy starts: {error}"));
         let address = running.addresses()[0];
@@ -88,9 +89,7 @@ pub fn configuration(directory: &Path, yaml: &str) -> String {
     let roots = test_ca().pem_file().display();
     let base = format!(
         "listen: [{{ address: '127.0.0.1:0' }}]\n\
-         admin: {{ address: '127.0.0.1:0' }}\n\
          intercept: {{ ca: {{ directory: '{directory}/ca' }} }}\n\
-         store: {{ directory: '{directory}/store' }}\n\
          egress: {{ allow: [127.0.0.0/8, '::1/128'], ports: ['1-65535'], ca_file: '{roots}' }}\n"
     );
     let mut merged: Value = serde_yaml::from_str(&base).expect("the YAML above");

@@ -85,6 +85,11 @@ impl WebSocket {
         payload
     }
 
+    /// Does the peer end the connection, without a close frame?
+    pub async fn ended(mut self) -> bool {
+        self.0.rest().await.is_empty()
+    }
+
     /// The closing handshake; true if the peer closes the connection too.
     pub async fn close(mut self) -> bool {
         self.0.send(frame(CLOSE, &1000_u16.to_be_bytes(), Some(MASK))).await;
