@@ -4,6 +4,7 @@
 mod support;
 
 mod big_bodies;
+mod commands;
 mod connect;
 mod decide;
 mod egress;
@@ -12,6 +13,7 @@ mod forward;
 mod framing;
 mod harness;
 mod intercept;
+mod lifecycle;
 mod limits;
 mod messages;
 mod pacing;

@@ -28,12 +28,21 @@ pub struct Ended {
 impl Binary {
     /// `politely serve` with the configuration of the tests, `yaml` laid over it.
     pub async fn serve(yaml: &str) -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        Self::serve_in(directory, yaml).await
+        Self::serve_with(yaml, &[]).await
     }
 
-    /// The same with a directory that an earlier one may have used.
+    /// The same with these environment variables.
+    pub async fn serve_with(yaml: &str, variables: &[(&str, &str)]) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        Self::start(directory, yaml, variables).await
+    }
+
+    /// The same with a directory that an earlier one has used.
     pub async fn serve_in(directory: tempfile::TempDir, yaml: &str) -> Self {
+        Self::start(directory, yaml, &[]).await
+    }
+
+    async fn start(directory: tempfile::TempDir, yaml: &str, variables: &[(&str, &str)]) -> Self {
         let file = directory.path().join("politely.yaml");
         std::fs::write(&file, configuration(directory.path(), yaml)).expect("the directory is writable");
         let mut command = command(directory.path());
@@ -43,7 +52,10 @@ impl Binary {
             .arg(&file)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the binary is built");
+        let mut child = command
+            .envs(variables.iter().copied())
+            .spawn()
+            .expect("the binary is built");
         let output = Output::default();
         output.collect(child.stdout.take().expect("piped above"));
         output.collect(child.stderr.take().expect("piped above"));

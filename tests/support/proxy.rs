@@ -37,6 +37,10 @@ impl Proxy {
         self.address
     }
 
+    pub fn addresses(&self) -> &[SocketAddr] {
+        self.running.as_ref().expect("only the shutdown takes it").addresses()
+    }
+
     /// For `curl -x`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
