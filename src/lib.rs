@@ -1,5 +1,25 @@
 //! politely: a forward proxy that makes any crawler keep robots.txt.
+//!
+//! One request's way: `proxy::listener` accepts, `proxy::connection` reads the head, `proxy::connect` opens CONNECT,
+//! `proxy::forward` asks [`gate::Gate::admit`], which loads the authority's entry, lets [`policy`] decide by the rules
+//! of [`robots`] and keeps the host's pace; then [`upstream`] says where to connect, or `proxy::respond` answers.
+//!
+//! Imports go down only: main → cli → server → proxy → gate → {upstream, tls} → config → policy → robots.
+//! Without the feature `proxy` only the pure engine builds, [`robots`] and [`policy`], with no I/O dependency.
 
 #[cfg(feature = "proxy")]
 pub mod config;
+#[cfg(feature = "proxy")]
+pub mod gate;
 pub mod policy;
+#[cfg(feature = "proxy")]
+pub mod proxy;
+pub mod robots;
+#[cfg(feature = "proxy")]
+pub mod server;
+#[cfg(feature = "proxy")]
+pub mod telemetry;
+#[cfg(feature = "proxy")]
+pub mod tls;
+#[cfg(feature = "proxy")]
+pub mod upstream;

@@ -1,4 +1,5 @@
 //! The configuration from outside: what an operator writes, and what is answered to each slip.
+#![cfg(feature = "proxy")]
 
 use std::ffi::OsString;
 use std::path::Path;

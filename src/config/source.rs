@@ -5,7 +5,7 @@
 //! reading is broken off on purpose: the exact place without a second parser that might read the text otherwise.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::hash_map::{Entry, HashMap};
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -242,16 +242,16 @@ impl<'de> Visitor<'de> for Walk<'_> {
         let mut known = HashMap::new();
         while let Some(key) = access.next_key_seed(self)? {
             let value = access.next_value_seed(self)?;
-            if let Some(name) = key.text() {
-                if let Some(first) = known.insert(name.to_owned(), key.at) {
-                    known.insert(name.to_owned(), first);
-                    self.duplicates.borrow_mut().push(Duplicate {
-                        key: name.to_owned(),
-                        at: key.at,
-                        first,
-                    });
+            match key.text().map(|name| known.entry(name.to_owned())) {
+                Some(Entry::Occupied(first)) => {
+                    let (key, first, at) = (first.key().clone(), *first.get(), key.at);
+                    self.duplicates.borrow_mut().push(Duplicate { key, at, first });
                     continue;
                 }
+                Some(Entry::Vacant(place)) => {
+                    place.insert(key.at);
+                }
+                None => {}
             }
             entries.push((key, value));
         }

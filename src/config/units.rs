@@ -67,7 +67,7 @@ pub fn show_duration(duration: Duration) -> String {
     let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
     match units
         .into_iter()
-        .find(|(_, size)| milliseconds != 0 && milliseconds % size == 0)
+        .find(|(_, size)| milliseconds != 0 && milliseconds.is_multiple_of(*size))
     {
         Some((unit, size)) => format!("{}{unit}", milliseconds / size),
         None if milliseconds == 0 => String::from("0"),

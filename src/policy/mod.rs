@@ -3,8 +3,11 @@
 
 pub mod authority;
 pub mod host;
+pub mod pace;
+pub mod pace_key;
 pub mod refusal;
 
 pub use authority::{Authority, AuthorityError, Scheme};
 pub use host::Host;
+pub use pace_key::{KeyBy, PaceKey};
 pub use refusal::{EgressReason, Refusal, RuleEvidence};

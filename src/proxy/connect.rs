@@ -20,7 +20,7 @@ pub(super) async fn connect(
     mut io: Box<Downstream>,
     authority: Authority,
 ) -> io::Result<Option<Box<Downstream>>> {
-    let mode = proxy.settings.load().intercept_mode(&authority);
+    let mode = proxy.settings.load().intercept.default;
     match mode {
         // A denied host is denied inside, where the client sees the status.
         InterceptMode::Intercept | InterceptMode::Deny => {
@@ -102,7 +102,7 @@ async fn decrypt(proxy: &Proxy, io: Box<Downstream>, connected: Authority) -> io
             Some(name) => Host::parse(name).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?,
             None => tunnel.authority.host().clone(),
         };
-        let config = proxy.leaves.config_for(&host).map_err(io::Error::other)?;
+        let config = proxy.leaves.config_for(&host);
         Ok::<_, io::Error>((hello.into_stream(config).await?, tunnel))
     };
     let limit = proxy.settings.load().limits.header_timeout;

@@ -1,7 +1,7 @@
 //! The way of one client connection: each head is read here, then a request goes to pingora (`forward`), a CONNECT to
 //! `connect`. Called by `listener` for accepted connections and by `connect` for what is inside a tunnel.
 
-use super::downstream::Downstream;
+use super::downstream::{Downstream, HeadLimits};
 use super::head::{self, Head};
 use super::respond::{Answer, Asked};
 use super::{Proxy, access, connect};
@@ -31,7 +31,7 @@ async fn step(proxy: &Arc<Proxy>, mut io: Box<Downstream>) -> io::Result<Option<
         ServerApp::process_new(&proxy.http, io, &proxy.shutdown).await;
         return Ok(None);
     }
-    let limits = proxy.settings.load().head_limits();
+    let limits = HeadLimits::from(&proxy.settings.load().limits);
     let mut shutdown = proxy.shutdown.clone();
     let raw = tokio::select! {
         biased;

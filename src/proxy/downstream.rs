@@ -6,6 +6,7 @@
 
 use super::chunked::Scanner;
 use super::head::{self, Body, RequestHead};
+use crate::config::Limits;
 use crate::policy::{Authority, Refusal};
 use async_trait::async_trait;
 use bytes::{Buf, Bytes, BytesMut};
@@ -79,6 +80,16 @@ pub(super) struct HeadLimits {
     pub size: usize,
 }
 
+impl From<&Limits> for HeadLimits {
+    fn from(limits: &Limits) -> Self {
+        HeadLimits {
+            idle: limits.idle_timeout,
+            head: limits.header_timeout,
+            size: usize::try_from(limits.max_header_size).unwrap_or(usize::MAX),
+        }
+    }
+}
+
 impl Downstream {
     pub fn accepted(tcp: TcpStream, address: SocketAddr) -> Self {
         Self::over(Io::Tcp(tcp), Client { address, tunnel: None })
@@ -100,8 +111,12 @@ impl Downstream {
         self.message = Message::Between;
         if self.ahead.is_empty() {
             match timeout(limits.idle, self.fill()).await {
-                Ok(read) if read? > 0 => {}
-                Ok(_) | Err(_) => return Ok(None),
+                Ok(read) => {
+                    if read? == 0 {
+                        return Ok(None);
+                    }
+                }
+                Err(_) => return Ok(None),
             }
         }
         let deadline = Instant::now() + limits.head;
@@ -121,8 +136,11 @@ impl Downstream {
                 Err(refusal) => return Ok(Some(Err(refusal))),
             }
             match timeout_at(deadline, self.fill()).await {
-                Ok(read) if read? > 0 => {}
-                Ok(_) => return Ok(None),
+                Ok(read) => {
+                    if read? == 0 {
+                        return Ok(None);
+                    }
+                }
                 Err(_) => return Ok(Some(Err(Refusal::HeadTimeout { limit: limits.head }))),
             }
         }

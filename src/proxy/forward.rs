@@ -17,7 +17,7 @@ use pingora::{Error, ErrorType, Result};
 use pingora_core::protocols::http::ServerSession;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The hooks that pingora calls.
 pub(super) struct Forward(pub Arc<Shared>);
@@ -90,17 +90,17 @@ impl ProxyHttp for Forward {
                 Err(ReachError::Resolve(error)) => {
                     return Err(Error::because(ErrorType::Custom(DNS), "resolving", error).into_up());
                 }
-                // Vetted a moment ago in request_filter, and rebound since.
-                Err(ReachError::Denied(why)) => {
-                    return Err(Error::explain(ErrorType::Custom(DENIED), why.to_string()).into_up());
+                // It had no address a moment ago, and now one that is denied.
+                Err(error @ (ReachError::Denied(_) | ReachError::Own)) => {
+                    return Err(Error::because(ErrorType::Custom(DENIED), "screening", error).into_up());
                 }
             };
         }
         if passage.attempts > 0
-            && let Some(permit) = &passage.permit
+            && let Some(permit) = &mut passage.permit
         {
             // A retry is one more request to the host.
-            permit.again().await;
+            permit.again().await.map_err(|refusal| Error::explain(ErrorType::Custom(TURN), refusal.to_string()))?;
         }
         let address = passage.addresses[passage.attempts % passage.addresses.len()];
         passage.attempts += 1;
@@ -150,8 +150,8 @@ impl ProxyHttp for Forward {
         }
         if let Some(permit) = &mut passage.permit {
             permit.outcome = match response.status.as_u16() {
-                429 | 503 => Outcome::PushedBack { retry_after: fields::retry_after(response) },
-                _ => Outcome::Answered,
+                429 | 503 => Outcome::Backoff { retry_after: fields::retry_after(response) },
+                _ => Outcome::Success,
             };
         }
         fields::strip_response(response);
@@ -199,7 +199,11 @@ impl ProxyHttp for Forward {
         // Gives the turn back.
         passage.permit = None;
         let status = session.response_written().map_or(0, |response| response.status.as_u16());
-        self.0.counters.answered(status);
+        match (passage.refused, error) {
+            (Some(_), _) => {}
+            (None, Some(_)) => self.0.counters.failed(),
+            (None, None) => self.0.counters.forwarded(),
+        }
         tracing::info!(
             target: "access",
             client = passage.client.map(tracing::field::display),
@@ -223,12 +227,13 @@ impl Forward {
         client: &Client,
     ) -> std::result::Result<Option<Answer>, Option<Refusal>> {
         let request = session.req_header();
-        if self.0.via.is_in(&request.headers) || self.0.upstream.is_own(authority) {
+        if self.0.via.is_in(&request.headers) {
             return Err(Some(Refusal::Loop));
         }
         match self.0.upstream.reach(authority).await {
             Ok(addresses) => passage.addresses = addresses,
             Err(ReachError::Denied(why)) => return Err(Some(Refusal::EgressDenied { why })),
+            Err(ReachError::Own) => return Err(Some(Refusal::Loop)),
             // A host without an address has no readable robots.txt either: the gate says so.
             Err(ReachError::Resolve(_)) => {}
         }
@@ -321,5 +326,6 @@ fn url(session: &Session, authority: Option<&Authority>) -> String {
     authority.map(|authority| format!("{authority}{path}")).unwrap_or_else(|| path.into_owned())
 }
 
-pub(super) const DNS: &str = "dns_error";
-pub(super) const DENIED: &str = "destination_ip_prohibited";
+const DNS: &str = "dns_error";
+const DENIED: &str = "destination_ip_prohibited";
+const TURN: &str = "no turn for a retry";

@@ -15,7 +15,7 @@ pub(super) async fn left(session: &mut Session) {
                 let _ = h1.idle().await;
                 return;
             }
-            let id = pingora_core::protocols::UniqueID::id(h1.stream());
+            let id = h1.stream().id();
             if hung_up(id).await.is_err() {
                 std::future::pending().await
             }
@@ -30,7 +30,8 @@ pub(super) async fn left(session: &mut Session) {
 async fn hung_up(fd: i32) -> std::io::Result<()> {
     // SAFETY: the session holds the socket, and outlives this call.
     let own = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?;
-    let watched = AsyncFd::with_interest(own, Interest::READABLE)?;
+    // SAFETY: an OwnedFd keeps its descriptor open until it is dropped, after the registration.
+    let watched = unsafe { AsyncFd::register_with_interest(own, Interest::READABLE) }?;
     loop {
         let mut ready = watched.ready(Interest::READABLE).await?;
         if ready.ready().is_read_closed() {

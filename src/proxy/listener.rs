@@ -4,9 +4,11 @@ use super::downstream::Downstream;
 use super::{Proxy, connection};
 use pingora_core::apps::HttpServerApp;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -18,26 +20,18 @@ pub(crate) async fn serve(proxy: Arc<Proxy>, listener: TcpListener) {
     loop {
         let limit = proxy.settings.load().limits.max_connections.get();
         tokio::select! {
-            accepted = listener.accept(), if connections.len() < limit => match accepted {
-                Ok((tcp, address)) => {
-                    // Nagle's algorithm would hold back the second small write of an answer.
-                    let _ = tcp.set_nodelay(true);
+            tcp = accept(&listener), if connections.len() < limit => {
+                if let Some((tcp, address)) = tcp {
                     let io = Box::new(Downstream::accepted(tcp, address));
                     connections.spawn(connection::serve(proxy.clone(), io));
                 }
-                Err(error) => {
-                    if !is_the_clients_fault(&error) {
-                        tracing::error!(%error, "cannot accept connections; trying again");
-                        sleep(ACCEPT_RETRY).await;
-                    }
-                }
-            },
+            }
             Some(ended) = connections.join_next() => {
                 if let Err(error) = ended {
                     tracing::error!(%error, "a connection's task failed");
                 }
             }
-            _ = shutdown.wait_for(|down| *down) => break,
+            () = stopped(&mut shutdown) => break,
         }
     }
     drop(listener);
@@ -47,6 +41,28 @@ pub(crate) async fn serve(proxy: Arc<Proxy>, listener: TcpListener) {
     if drained.is_err() {
         tracing::warn!(left = connections.len(), "cut off the connections still open after {drain:?}");
     }
+}
+
+/// The next connection. `None`: there was none after all.
+async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
+    match listener.accept().await {
+        Ok((tcp, address)) => {
+            // Nagle's algorithm would hold back the second small write of an answer.
+            let _ = tcp.set_nodelay(true);
+            Some((tcp, address))
+        }
+        Err(error) => {
+            if !is_the_clients_fault(&error) {
+                tracing::error!(%error, "cannot accept connections; trying again");
+                sleep(ACCEPT_RETRY).await;
+            }
+            None
+        }
+    }
+}
+
+async fn stopped(shutdown: &mut watch::Receiver<bool>) {
+    let _ = shutdown.wait_for(|down| *down).await;
 }
 
 fn is_the_clients_fault(error: &io::Error) -> bool {

@@ -1,0 +1,185 @@
+//! Gets a robots.txt over the network (RFC 9309 §2.3), through the same guard as any request. Called by `rulebook`.
+
+use super::decode::decode;
+use super::redirect::{DeadEnd, Trail};
+use crate::config::Settings;
+use crate::policy::Authority;
+use crate::robots::access::{AccessKind, from_status};
+use crate::upstream::{ReachError, Upstream};
+use bytes::Bytes;
+use http::{HeaderMap, header};
+use pingora::http::RequestHeader;
+use pingora_core::connectors::ConnectorOptions;
+use pingora_core::connectors::http::Connector;
+use pingora_core::protocols::http::client::HttpSession;
+use pingora_core::server::configuration::ServerConf;
+use std::sync::Arc;
+use tokio::time::timeout;
+use url::Url;
+
+/// Fetches over connections of its own: each host is asked rarely.
+pub(super) struct Fetcher {
+    connector: Connector,
+    upstream: Arc<Upstream>,
+}
+
+/// What was sent with the last copy, to ask whether it still holds (RFC 9110 §13.1).
+#[derive(Default)]
+pub(super) struct Validators {
+    pub etag: Option<Box<str>>,
+    pub last_modified: Option<Box<str>>,
+}
+
+/// How a fetch ended.
+#[derive(Debug)]
+pub(super) enum Fetched {
+    /// Any final answer; 3xx only if it is 304.
+    Answer { status: u16, headers: HeaderMap, body: Vec<u8>, url: Url },
+    /// The redirects lead nowhere: unavailable (§2.3.1.2).
+    DeadEnd(DeadEnd),
+    /// No answer: DNS, TCP, TLS, time, a body cut short.
+    Unreachable(String),
+}
+
+impl Fetcher {
+    pub fn new(upstream: Arc<Upstream>, conf: &ServerConf) -> Self {
+        Fetcher { connector: Connector::new(Some(ConnectorOptions::from_server_conf(conf))), upstream }
+    }
+
+    /// Within `robots.timeout` in all.
+    pub async fn fetch(&self, authority: &Authority, validators: &Validators, settings: &Settings) -> Fetched {
+        let limit = settings.robots.timeout;
+        match timeout(limit, self.follow(authority, validators, settings)).await {
+            Ok(Ok(fetched)) => fetched,
+            Ok(Err(why)) => Fetched::Unreachable(why),
+            Err(_) => Fetched::Unreachable(format!("no complete answer within {limit:?}")),
+        }
+    }
+
+    async fn follow(&self, authority: &Authority, kept: &Validators, settings: &Settings) -> Result<Fetched, String> {
+        let start = Url::parse(&authority.robots_url()).map_err(|error| error.to_string())?;
+        let mut trail = Trail::new(start);
+        loop {
+            let url = trail.current().clone();
+            let at = Authority::from_url(url.as_str()).map_err(|error| format!("redirected to {url}: {error}"))?;
+            let mut session = self.connect(&at).await?;
+            let conditional = (!trail.is_redirected()).then_some(kept);
+            let request = request(&at, &url, conditional, settings).map_err(|error| error.to_string())?;
+            let exchanged = exchange(&mut session, request, settings.robots.max_size as usize).await;
+            let (status, headers, body) = match exchanged {
+                Ok(exchanged) => exchanged,
+                Err(error) => {
+                    session.shutdown().await;
+                    return Err(error);
+                }
+            };
+            let redirect = from_status(status) == AccessKind::Redirect;
+            let location = headers.get(header::LOCATION).and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
+            if redirect {
+                match trail.follow(location) {
+                    Ok(()) => continue,
+                    Err(dead_end) => return Ok(Fetched::DeadEnd(dead_end)),
+                }
+            }
+            return Ok(Fetched::Answer { status, headers, body, url });
+        }
+    }
+
+    async fn connect(&self, authority: &Authority) -> Result<HttpSession, String> {
+        let addresses = self.upstream.reach(authority).await.map_err(|error: ReachError| error.to_string())?;
+        let mut failure = String::from("no address");
+        for &address in addresses.iter() {
+            let peer = self.upstream.peer(authority, address, false);
+            match self.connector.get_http_session(&peer).await {
+                Ok((session, _)) => return Ok(session),
+                Err(error) => failure = error.to_string(),
+            }
+        }
+        Err(failure)
+    }
+}
+
+fn request(
+    authority: &Authority,
+    url: &Url,
+    kept: Option<&Validators>,
+    settings: &Settings,
+) -> pingora::Result<Box<RequestHeader>> {
+    let target = match url.query() {
+        Some(query) => format!("{}?{query}", url.path()),
+        None => url.path().to_owned(),
+    };
+    let mut request = RequestHeader::build("GET", target.as_bytes(), Some(8))?;
+    request.insert_header(header::HOST, authority.host_header())?;
+    request.insert_header(header::USER_AGENT, user_agent(settings))?;
+    request.insert_header(header::ACCEPT, "text/plain, */*;q=0.5")?;
+    request.insert_header(header::ACCEPT_ENCODING, "gzip, br, zstd")?;
+    if let Some(etag) = kept.and_then(|kept| kept.etag.as_deref()) {
+        request.insert_header(header::IF_NONE_MATCH, etag)?;
+    }
+    if let Some(modified) = kept.and_then(|kept| kept.last_modified.as_deref()) {
+        request.insert_header(header::IF_MODIFIED_SINCE, modified)?;
+    }
+    Ok(Box::new(request))
+}
+
+/// Names the crawler, so that the site's owner knows for whom it is read and whom to ask.
+fn user_agent(settings: &Settings) -> String {
+    let identity = &settings.identity;
+    if let Some(agent) = &identity.user_agent {
+        return agent.clone();
+    }
+    let tokens = identity.product_tokens.iter().map(|token| format!("{} ", token.as_ref())).collect::<String>();
+    let contact = match identity.contact.as_str() {
+        "" => String::new(),
+        contact => format!(" (+{contact})"),
+    };
+    format!("{tokens}politely/{}{contact}", env!("CARGO_PKG_VERSION"))
+}
+
+async fn exchange(
+    session: &mut HttpSession,
+    mut request: Box<RequestHeader>,
+    limit: usize,
+) -> Result<(u16, HeaderMap, Vec<u8>), String> {
+    let words = |error: Box<pingora::Error>| error.to_string();
+    if let HttpSession::H2(_) = session {
+        // RFC 9113 §8.3.1: `:authority` stands for Host.
+        request.set_version(http::Version::HTTP_2);
+        request.set_send_end_stream(true);
+    }
+    session.write_request_header(request).await.map_err(words)?;
+    session.finish_request_body().await.map_err(words)?;
+    loop {
+        session.read_response_header().await.map_err(words)?;
+        let status = session.response_header().map_or(0, |head| head.status.as_u16());
+        // RFC 9110 §15.2: interim answers announce the final one.
+        if !(100..200).contains(&status) || status == 101 {
+            break;
+        }
+    }
+    let (status, headers) = match session.response_header() {
+        Some(head) => (head.status.as_u16(), head.headers.clone()),
+        None => return Err("no answer".into()),
+    };
+    let wanted = from_status(status) == AccessKind::Rules;
+    let mut body = Vec::new();
+    let mut cut = !wanted;
+    while wanted && body.len() <= limit {
+        match session.read_response_body().await.map_err(words)? {
+            Some(part) => body.extend_from_slice(&Bytes::from(part)),
+            None => break,
+        }
+    }
+    cut |= body.len() > limit;
+    if cut || !session.response_done() {
+        session.shutdown().await;
+    }
+    let codings = headers.get_all(header::CONTENT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    let body = if wanted {
+        decode(body, &codings.collect::<Vec<_>>().join(","), limit, cut).map_err(|error| error.to_string())?
+    } else {
+        Vec::new()
+    };
+    Ok((status, headers, body))
+}

@@ -1,0 +1,69 @@
+//! What an origin's 429 and 503 do to its pace.
+
+use std::time::Duration;
+
+/// The most that a Retry-After is obeyed, and a backoff grows to.
+pub(super) const MAX: Duration = Duration::from_secs(3600);
+/// The first step where the host has no longer gap.
+const FIRST: Duration = Duration::from_secs(1);
+/// Halved below this it is over.
+const LEAST: Duration = Duration::from_millis(100);
+
+/// A gap of its own, growing with refusals and shrinking with successes.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Backoff {
+    delay: Duration,
+    /// The newest start when it was last raised. Requests in flight together are refused together; they make one step,
+    /// and their successes say nothing about the raised pace.
+    raised_at: u64,
+}
+
+impl Backoff {
+    pub fn delay(&self) -> Duration {
+        self.delay
+    }
+
+    /// The request of that number was answered well.
+    pub fn succeeded(&mut self, number: u64) {
+        if number > self.raised_at {
+            self.delay /= 2;
+            if self.delay < LEAST {
+                self.delay = Duration::ZERO;
+            }
+        }
+    }
+
+    /// The request of that number was answered with 429 or 503, `starts` being the newest. `gap` and `max_delay` are
+    /// those of the host's ordinary pace.
+    ///
+    /// Returns for how long from now nothing may start: the answer may come long after the start that gaps are measured
+    /// from. Retry-After may exceed `max_delay`, which bounds what a robots.txt may ask for at every request; this is
+    /// the origin's word, once.
+    pub fn refused(
+        &mut self,
+        number: u64,
+        starts: u64,
+        retry_after: Option<Duration>,
+        gap: Duration,
+        max_delay: Duration,
+    ) -> Option<Duration> {
+        let of_this_round = number > self.raised_at;
+        // `Retry-After: 0` with a refusal is no advice.
+        let advice = retry_after.filter(|wait| !wait.is_zero()).map(|wait| wait.min(MAX));
+        let raised = match advice {
+            Some(wait) if of_this_round => wait,
+            Some(wait) => wait.max(self.delay),
+            None if !of_this_round => return None,
+            None if self.delay.is_zero() => gap.max(FIRST),
+            None => self.delay * 2,
+        };
+        self.delay = raised.min(max_delay).min(MAX);
+        self.raised_at = starts;
+        Some(advice.unwrap_or(self.delay))
+    }
+
+    /// Takes up the backoff of an earlier process.
+    pub fn restore(&mut self, delay: Duration) {
+        self.delay = self.delay.max(delay.min(MAX));
+    }
+}

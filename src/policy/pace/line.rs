@@ -1,0 +1,227 @@
+//! The waiting line of one lane: first come first served within a client, turn by turn between clients.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::Marks;
+use super::terms::{Client, Demand, Refused, Ticket};
+
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
+pub(super) struct Line<W> {
+    /// Each client that waits, the next one to be served first; none is empty.
+    ring: VecDeque<Queue<W>>,
+    waiting: usize,
+    /// No waiter's deadline is earlier.
+    next_deadline: Option<Instant>,
+    /// Something may have moved turns behind deadlines.
+    pushed_back: bool,
+    /// Those who wait in vain, not yet told.
+    turned_away: Vec<(W, Refused)>,
+}
+
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
+struct Queue<W> {
+    client: Client,
+    waiters: VecDeque<Waiter<W>>,
+}
+
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
+struct Waiter<W> {
+    number: u64,
+    demand: Demand,
+    deadline: Instant,
+    payload: W,
+}
+
+impl<W> Default for Line<W> {
+    fn default() -> Self {
+        Self {
+            ring: VecDeque::new(),
+            waiting: 0,
+            next_deadline: None,
+            pushed_back: false,
+            turned_away: Vec::new(),
+        }
+    }
+}
+
+impl<W> Line<W> {
+    pub fn len(&self) -> usize {
+        self.waiting
+    }
+
+    /// Nobody waits, and nobody is left to be told so.
+    pub fn is_done(&self) -> bool {
+        self.ring.is_empty() && self.turned_away.is_empty()
+    }
+
+    pub fn head(&self) -> Option<Demand> {
+        Some(self.ring.front()?.waiters.front()?.demand)
+    }
+
+    /// Only meaningful while somebody waits.
+    pub fn next_deadline(&self) -> Instant {
+        self.next_deadline.expect("each waiter has brought its deadline")
+    }
+
+    pub fn turned_away(&mut self) -> Option<(W, Refused)> {
+        self.turned_away.pop()
+    }
+
+    pub fn pushed_back(&mut self) {
+        self.pushed_back = true;
+    }
+
+    pub fn join(&mut self, Ticket { client, number }: Ticket, demand: Demand, deadline: Instant, payload: W) {
+        self.waiting += 1;
+        self.next_deadline = Some(self.next_deadline.map_or(deadline, |next| next.min(deadline)));
+        let waiter = Waiter {
+            number,
+            demand,
+            deadline,
+            payload,
+        };
+        match self.ring.iter_mut().find(|queue| queue.client == client) {
+            Some(queue) => queue.waiters.push_back(waiter),
+            None => self.ring.push_back(Queue {
+                client,
+                waiters: [waiter].into(),
+            }),
+        }
+        // Its turn may come before those of others who have come earlier.
+        self.pushed_back |= self.ring.len() > 1;
+    }
+
+    pub fn pop(&mut self) -> Option<W> {
+        let mut queue = self.ring.pop_front()?;
+        let waiter = queue.waiters.pop_front()?;
+        self.waiting -= 1;
+        if !queue.waiters.is_empty() {
+            self.ring.push_back(queue);
+        }
+        Some(waiter.payload)
+    }
+
+    pub fn leave(&mut self, ticket: Ticket) -> Option<W> {
+        let at = self.ring.iter().position(|queue| queue.client == ticket.client)?;
+        let waiters = &mut self.ring[at].waiters;
+        let place = waiters
+            .binary_search_by_key(&ticket.number, |waiter| waiter.number)
+            .ok()?;
+        let waiter = waiters.remove(place)?;
+        if waiters.is_empty() {
+            self.ring.remove(at);
+        }
+        self.waiting -= 1;
+        Some(waiter.payload)
+    }
+
+    /// Turns away the last waiter of the client with the most, if that leaves it with no fewer than `client` will have.
+    pub fn make_room(&mut self, client: Client, retry_after: Duration) -> bool {
+        let own = self
+            .ring
+            .iter()
+            .find(|queue| queue.client == client)
+            .map_or(0, |queue| queue.waiters.len());
+        let Some(greediest) = self.ring.iter_mut().max_by_key(|queue| queue.waiters.len()) else {
+            return false;
+        };
+        if greediest.waiters.len() < own + 2 {
+            return false;
+        }
+        let last = greediest.waiters.pop_back().expect("two or more");
+        self.waiting -= 1;
+        self.turned_away.push((last.payload, Refused::Full { retry_after }));
+        true
+    }
+
+    /// Lets the line go by in thought up to the turn a newcomer of `client` would get, or to its end; `marks` are those
+    /// it would find. Returns the instant of the last start before it.
+    pub fn clear_before(&self, now: Instant, client: Option<Client>, marks: &mut Marks, backoff: Duration) -> Instant {
+        let mut at = now;
+        let own = match client {
+            Some(client) => self.waiting_for(client),
+            None => self.ring.iter().map(|queue| queue.waiters.len()).max().unwrap_or(0),
+        };
+        for round in 0..=own {
+            for queue in &self.ring {
+                if round == own && Some(queue.client) == client {
+                    return at;
+                }
+                if let Some(waiter) = queue.waiters.get(round) {
+                    at = started(marks, waiter.demand, at, backoff);
+                }
+            }
+        }
+        at
+    }
+
+    fn waiting_for(&self, client: Client) -> usize {
+        self.ring
+            .iter()
+            .find(|queue| queue.client == client)
+            .map_or(0, |queue| queue.waiters.len())
+    }
+
+    /// Turns away everyone whose turn comes too late, if that may have changed. To be called only when the head cannot
+    /// start. True if somebody is turned away.
+    pub fn sweep(&mut self, now: Instant, mut marks: Marks, backoff: Duration) -> bool {
+        if !self.pushed_back && self.next_deadline.is_none_or(|deadline| deadline > now) {
+            return false;
+        }
+        self.pushed_back = false;
+        self.next_deadline = None;
+        let mut in_vain = Vec::new();
+        let mut at = now;
+        let mut places = vec![0; self.ring.len()];
+        let mut left = true;
+        while left {
+            left = false;
+            for (queue, place) in self.ring.iter_mut().zip(&mut places) {
+                while let Some(waiter) = queue.waiters.get(*place) {
+                    let mut after = marks;
+                    let start = started(&mut after, waiter.demand, at, backoff);
+                    if start > waiter.deadline || waiter.deadline <= now {
+                        in_vain.extend(queue.waiters.remove(*place));
+                        continue;
+                    }
+                    self.next_deadline = Some(
+                        self.next_deadline
+                            .map_or(waiter.deadline, |next| next.min(waiter.deadline)),
+                    );
+                    (marks, at) = (after, start);
+                    *place += 1;
+                    left = true;
+                    break;
+                }
+            }
+        }
+        self.ring.retain(|queue| !queue.waiters.is_empty());
+        self.waiting -= in_vain.len();
+        let any = !in_vain.is_empty();
+        // Told times one after the other behind all who stay, so that they do not come back all at once.
+        for waiter in in_vain {
+            at = started(&mut marks, waiter.demand, at, backoff);
+            let retry_after = told(at.duration_since(now));
+            self.turned_away
+                .push((waiter.payload, Refused::TooLong { retry_after }));
+        }
+        any
+    }
+}
+
+/// When a start not before `at` is due; `marks` become those after it.
+fn started(marks: &mut Marks, demand: Demand, at: Instant, backoff: Duration) -> Instant {
+    let start = marks.due(demand, backoff).map_or(at, |due| due.max(at));
+    *marks.of(demand.start) = Some(start);
+    start
+}
+
+/// The Retry-After for a computed wait. Zero is computed when all slots are taken and no delay is in force: then nobody
+/// knows, and a second is as good as any.
+pub(super) fn told(wait: Duration) -> Duration {
+    if wait.is_zero() { Duration::from_secs(1) } else { wait }
+}

@@ -1,0 +1,399 @@
+//! A lane driven as `gate::pacer` drives it, over random arrivals, answers and hang-ups in simulated time, and held to
+//! what §5 promises.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Debug, Clone)]
+struct Arrival {
+    after: Duration,
+    client: u64,
+    terms: Terms,
+    /// From start to end.
+    takes: Duration,
+    outcome: Outcome,
+    /// Hangs up so long after it came, if it still waits then.
+    patience: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Event {
+    Arrives(usize),
+    HangsUp(usize),
+    Ends(usize),
+    Timer,
+}
+
+/// What has become of an arrival.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Fate {
+    Started(Instant),
+    Refused(Instant),
+    HungUp,
+}
+
+struct World {
+    arrivals: Vec<Arrival>,
+    lane: Lane<usize>,
+    now: Instant,
+    agenda: Vec<(Instant, Event)>,
+    timer: Option<Instant>,
+    came: HashMap<usize, Instant>,
+    waiting: HashMap<usize, Ticket>,
+    slots: HashMap<usize, Slot>,
+    fates: HashMap<usize, Fate>,
+    starts: Vec<(Instant, usize)>,
+    /// The start that was told on arrival.
+    told: HashMap<usize, Instant>,
+    /// No start before, by the answers seen.
+    hold: Option<Instant>,
+}
+
+impl World {
+    fn new(arrivals: Vec<Arrival>) -> Self {
+        let zero = Instant::now();
+        let mut at = zero;
+        let mut agenda = Vec::new();
+        for (i, arrival) in arrivals.iter().enumerate() {
+            at += arrival.after;
+            agenda.push((at, Event::Arrives(i)));
+        }
+        Self {
+            arrivals,
+            lane: Lane::default(),
+            now: zero,
+            agenda,
+            timer: None,
+            came: HashMap::new(),
+            waiting: HashMap::new(),
+            slots: HashMap::new(),
+            fates: HashMap::new(),
+            starts: Vec::new(),
+            told: HashMap::new(),
+            hold: None,
+        }
+    }
+
+    /// Until nothing is left to happen.
+    fn run(&mut self) -> Result<(), TestCaseError> {
+        self.run_until(None)
+    }
+
+    fn run_until(&mut self, end: Option<Instant>) -> Result<(), TestCaseError> {
+        while let Some((at, event)) = self.next_event(end) {
+            prop_assert!(at >= self.now, "time runs forward");
+            self.now = at;
+            match event {
+                Event::Arrives(i) => self.arrive(i)?,
+                Event::HangsUp(i) => {
+                    if let Some(ticket) = self.waiting.remove(&i) {
+                        prop_assert_eq!(self.lane.cancel(ticket), Some(i));
+                        self.fates.insert(i, Fate::HungUp);
+                    }
+                }
+                Event::Ends(i) => {
+                    let slot = self.slots.remove(&i).unwrap();
+                    if let Outcome::Backoff {
+                        retry_after: Some(wait),
+                    } = self.arrivals[i].outcome
+                    {
+                        self.hold = self.hold.max(Some(self.now + wait));
+                    }
+                    self.lane.finished(self.now, slot, self.arrivals[i].outcome);
+                }
+                Event::Timer => {}
+            }
+            self.poll()?;
+        }
+        self.now = end.unwrap_or(self.now);
+        Ok(())
+    }
+
+    fn next_event(&mut self, end: Option<Instant>) -> Option<(Instant, Event)> {
+        let timer = self.timer.map(|at| (at, Event::Timer));
+        let soonest = (0..self.agenda.len()).min_by_key(|i| self.agenda[*i].0);
+        let in_time = |at: Instant| end.is_none_or(|end| at <= end);
+        match soonest {
+            Some(i) if timer.is_none_or(|(at, _)| self.agenda[i].0 <= at) => {
+                in_time(self.agenda[i].0).then(|| self.agenda.remove(i))
+            }
+            _ => timer.filter(|(at, _)| in_time(*at)),
+        }
+    }
+
+    fn arrive(&mut self, i: usize) -> Result<(), TestCaseError> {
+        let Arrival {
+            client,
+            terms,
+            patience,
+            ..
+        } = self.arrivals[i].clone();
+        self.came.insert(i, self.now);
+        match self.lane.request(self.now, Client(client), &terms, || i) {
+            Turn::Go(slot) => {
+                prop_assert!(self.waiting.is_empty(), "nobody is overtaken");
+                self.start(i, slot)?;
+            }
+            Turn::Wait { ticket, until } => {
+                prop_assert!(until.is_none_or(|until| until <= self.now + terms.max_wait));
+                self.waiting.insert(i, ticket);
+                self.told.extend(until.map(|until| (i, until)));
+                if let Some(patience) = patience {
+                    self.agenda.push((self.now + patience, Event::HangsUp(i)));
+                }
+            }
+            Turn::Refuse(why) => self.refuse(i, why)?,
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Result<(), TestCaseError> {
+        self.timer = loop {
+            match self.lane.poll(self.now) {
+                Next::Start(i, slot) => {
+                    prop_assert!(self.waiting.remove(&i).is_some(), "one answer each");
+                    self.start(i, slot)?;
+                }
+                Next::Refuse(i, why) => {
+                    prop_assert!(self.waiting.remove(&i).is_some(), "one answer each");
+                    self.refuse(i, why)?;
+                }
+                Next::WaitUntil(at) => {
+                    prop_assert!(at > self.now, "a timer that fires for nothing would spin");
+                    break Some(at);
+                }
+                Next::Idle => {
+                    prop_assert!(self.waiting.is_empty(), "nobody is lost");
+                    break None;
+                }
+            }
+        };
+        prop_assert_eq!(self.lane.waiting(), self.waiting.len());
+        self.nothing_idles()
+    }
+
+    fn start(&mut self, i: usize, slot: Slot) -> Result<(), TestCaseError> {
+        let terms = &self.arrivals[i].terms;
+        if let Some((last, _)) = self.starts.last() {
+            prop_assert!(self.now >= *last + terms.gap(), "never closer than the gap");
+        }
+        prop_assert!(
+            self.hold.is_none_or(|hold| self.now >= hold),
+            "never before Retry-After"
+        );
+        self.slots.insert(i, slot);
+        prop_assert!(
+            self.slots.len() as u32 <= self.limit(i),
+            "never more in flight than allowed"
+        );
+        self.starts.push((self.now, i));
+        prop_assert!(self.fates.insert(i, Fate::Started(self.now)).is_none());
+        self.agenda.push((self.now + self.arrivals[i].takes, Event::Ends(i)));
+        Ok(())
+    }
+
+    fn refuse(&mut self, i: usize, why: Refused) -> Result<(), TestCaseError> {
+        let (Refused::TooLong { retry_after } | Refused::Full { retry_after }) = why;
+        prop_assert!(!retry_after.is_zero());
+        prop_assert!(
+            self.now <= self.came[&i] + self.arrivals[i].terms.max_wait,
+            "refused no later than promised"
+        );
+        prop_assert!(self.fates.insert(i, Fate::Refused(self.now)).is_none());
+        Ok(())
+    }
+
+    fn limit(&self, i: usize) -> u32 {
+        let terms = &self.arrivals[i].terms;
+        let delayed = !terms.crawl_delay.is_zero() || !self.lane.backoff().is_zero();
+        if delayed { 1 } else { terms.max_concurrent }
+    }
+
+    /// Work-conserving: if all ask for the same terms, then while somebody waits either the slots are full or the
+    /// gap has not passed, and then the timer is set no later than it passes.
+    fn nothing_idles(&self) -> Result<(), TestCaseError> {
+        let Some(i) = self.waiting.keys().next().copied() else {
+            return Ok(());
+        };
+        let uniform = self
+            .arrivals
+            .iter()
+            .all(|arrival| arrival.terms.gap() == self.arrivals[i].terms.gap());
+        if !uniform || self.lane.in_flight() >= self.limit(i) {
+            return Ok(());
+        }
+        let gap = self.arrivals[i].terms.gap().max(self.lane.backoff());
+        let due = self
+            .starts
+            .last()
+            .map(|(last, _)| *last + gap)
+            .max(self.lane.marks.hold);
+        prop_assert!(due > Some(self.now), "a free slot with a waiter");
+        prop_assert!(self.timer <= due, "woken in time");
+        Ok(())
+    }
+
+    /// Everybody has one fate, nobody's turn came after `max_wait`, and each client's requests started in their order.
+    fn all_served_in_order(&self) -> Result<(), TestCaseError> {
+        prop_assert_eq!(self.fates.len(), self.arrivals.len());
+        prop_assert_eq!(self.lane.in_flight(), 0);
+        let mut last = HashMap::new();
+        for (at, i) in &self.starts {
+            let arrival = &self.arrivals[*i];
+            prop_assert!(*at <= self.came[i] + arrival.terms.max_wait);
+            let before = last.insert(arrival.client, *i);
+            prop_assert!(before < Some(*i), "first come first served");
+        }
+        Ok(())
+    }
+
+    /// Between coming and starting, no other client gets more turns than one for each of one's own and one more.
+    fn turns_are_shared(&self) -> Result<(), TestCaseError> {
+        for (at, i) in &self.starts {
+            let since = self.came[i];
+            let meanwhile = self
+                .starts
+                .iter()
+                .filter(|(start, j)| *start >= since && start <= at && j != i);
+            let mut turns = HashMap::<u64, usize>::new();
+            for (start, j) in meanwhile {
+                // What started before it came, at the same instant, is none of its concern.
+                if *start > since && self.position(*j) < self.position(*i) {
+                    *turns.entry(self.arrivals[*j].client).or_default() += 1;
+                }
+            }
+            let own = turns.remove(&self.arrivals[*i].client).unwrap_or(0);
+            prop_assert!(
+                turns.values().all(|others| *others <= own + 1),
+                "no client is starved: {:?} {}",
+                turns,
+                own
+            );
+        }
+        Ok(())
+    }
+
+    fn position(&self, i: usize) -> Option<usize> {
+        self.starts.iter().position(|(_, j)| *j == i)
+    }
+}
+
+/// Milliseconds, so that events meet at one instant often enough.
+fn millis(range: std::ops::Range<u64>) -> impl Strategy<Value = Duration> {
+    range.prop_map(Duration::from_millis)
+}
+
+fn terms() -> impl Strategy<Value = Terms> {
+    (
+        prop_oneof![Just(0), 1..50u64],
+        prop_oneof![Just(0), 1..20u64],
+        1..4u32,
+        prop_oneof![0..100u64, Just(10_000)],
+        prop_oneof![0..6usize, Just(1000)],
+    )
+        .prop_map(|(crawl_delay, min_delay, max_concurrent, max_wait, queue)| Terms {
+            crawl_delay: Duration::from_millis(crawl_delay),
+            min_delay: Duration::from_millis(min_delay),
+            max_crawl_delay: Duration::from_millis(40),
+            max_concurrent,
+            max_wait: Duration::from_millis(max_wait),
+            queue,
+            first_fetch: false,
+        })
+}
+
+fn outcome() -> impl Strategy<Value = Outcome> {
+    prop_oneof![
+        8 => Just(Outcome::Success),
+        1 => Just(Outcome::Failure),
+        1 => Just(Outcome::Backoff { retry_after: None }),
+        1 => millis(1..200).prop_map(|wait| Outcome::Backoff { retry_after: Some(wait) }),
+    ]
+}
+
+fn arrival(terms: impl Strategy<Value = Terms>) -> impl Strategy<Value = Arrival> {
+    (
+        millis(0..15),
+        0..4u64,
+        terms,
+        millis(0..40),
+        outcome(),
+        proptest::option::of(millis(0..100)),
+    )
+        .prop_map(|(after, client, terms, takes, outcome, patience)| Arrival {
+            after,
+            client,
+            terms,
+            takes,
+            outcome,
+            patience,
+        })
+}
+
+/// One host as it mostly is: everyone is told the same delay.
+fn one_host() -> impl Strategy<Value = Vec<Arrival>> {
+    terms().prop_flat_map(|terms| proptest::collection::vec(arrival(Just(terms)), 1..80))
+}
+
+/// One key for several hosts, or product tokens with delays of their own.
+fn mixed() -> impl Strategy<Value = Vec<Arrival>> {
+    proptest::collection::vec(arrival(terms()), 1..80)
+}
+
+proptest! {
+    #[test]
+    fn a_host_is_never_hurried_and_never_idle(arrivals in one_host()) {
+        let mut world = World::new(arrivals);
+        world.run()?;
+        world.all_served_in_order()?;
+        world.turns_are_shared()?;
+    }
+
+    #[test]
+    fn nor_is_a_key_with_many_delays(arrivals in mixed()) {
+        let mut world = World::new(arrivals);
+        world.run()?;
+        world.all_served_in_order()?;
+        world.turns_are_shared()?;
+    }
+
+    // With quick answers and one client, the instant told on arrival is the instant of the start.
+    #[test]
+    fn what_is_told_is_kept(arrivals in one_host()) {
+        let mut world = World::new(arrivals.into_iter().map(|arrival| Arrival { client: 0, ..quick(arrival) }).collect());
+        world.run()?;
+        for (at, i) in &world.starts {
+            prop_assert_eq!(at, world.told.get(i).unwrap_or(at));
+        }
+    }
+
+    // Whoever is refused and comes back when told to starts at once, unless others have come in the meantime.
+    #[test]
+    fn retry_after_is_never_too_early(arrivals in mixed(), probe in terms(), after in millis(0..10)) {
+        let probe = Terms { max_wait: Duration::ZERO, ..probe };
+        let mut world = World::new(arrivals.into_iter().map(quick).collect());
+        let last = world.agenda.iter().map(|(at, _)| *at).max().expect("one arrival at least");
+        world.run_until(Some(last + after))?;
+        let turn = world.lane.request(world.now, Client(9), &probe, || usize::MAX);
+        if let Turn::Refuse(Refused::TooLong { retry_after }) = turn {
+            world.run_until(Some(world.now + retry_after))?;
+            let turn = world.lane.request(world.now, Client(9), &probe, || usize::MAX);
+            prop_assert!(matches!(turn, Turn::Go(_)), "{:?}", turn);
+        } else {
+            prop_assert!(matches!(turn, Turn::Go(_)), "{:?}", turn);
+        }
+    }
+}
+
+/// Answered within the instant and without effect on the pace; the client stays.
+fn quick(arrival: Arrival) -> Arrival {
+    Arrival {
+        takes: Duration::ZERO,
+        outcome: Outcome::Success,
+        patience: None,
+        ..arrival
+    }
+}

@@ -1,0 +1,179 @@
+//! What goes in and out of a [`Lane`](super::Lane).
+
+use std::time::{Duration, Instant};
+
+use crate::policy::Refusal;
+
+/// What holds for one request. The default is the configuration's default.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Terms {
+    /// What robots.txt asks for, or the operator's own `crawl_delay` for the host; zero is none.
+    pub crawl_delay: Duration,
+    /// What the operator asks for everywhere.
+    pub min_delay: Duration,
+    /// The most that is kept of either and of a backoff.
+    pub max_crawl_delay: Duration,
+    /// Requests in flight while neither crawl-delay nor backoff is in force; with one it is 1.
+    pub max_concurrent: u32,
+    /// How long the request may wait.
+    pub max_wait: Duration,
+    /// How many may wait for the key. A caller with a limit over all keys sets 0 once it is reached.
+    pub queue: usize,
+    /// The fetch of a robots.txt not known before: it leaves the turn to the request it is made for.
+    pub first_fetch: bool,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            crawl_delay: Duration::ZERO,
+            min_delay: Duration::ZERO,
+            max_crawl_delay: Duration::from_secs(300),
+            max_concurrent: 8,
+            max_wait: Duration::from_secs(60),
+            queue: 1000,
+            first_fetch: false,
+        }
+    }
+}
+
+impl Terms {
+    /// The time between two starts without any backoff.
+    pub fn gap(&self) -> Duration {
+        self.crawl_delay.max(self.min_delay).min(self.max_crawl_delay)
+    }
+
+    /// The delay that is cut down to `max_crawl_delay`, if it is: to be logged once for each robots.txt.
+    pub fn clamped(&self) -> Option<Duration> {
+        let asked = self.crawl_delay.max(self.min_delay);
+        (asked > self.max_crawl_delay).then_some(asked)
+    }
+}
+
+/// For whom a request is, as far as fairness goes: a number the caller makes of a user name or an address. Two clients
+/// of one number share their turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Client(pub u64);
+
+/// The answer to a request.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It starts now.
+    Go(Slot),
+    /// It waits; [`Next`] tells the rest.
+    Wait {
+        ticket: Ticket,
+        /// Not before this; `None`: until one in flight finishes.
+        until: Option<Instant>,
+    },
+    /// It is too late, or too much.
+    Refuse(Refused),
+}
+
+/// What there is to do for those who wait.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next<W> {
+    /// This one starts now.
+    Start(W, Slot),
+    /// This one waits in vain: its turn will not come in time any more.
+    Refuse(W, Refused),
+    /// Nothing before this instant, unless a request finishes or gives up.
+    WaitUntil(Instant),
+    /// Nobody waits.
+    Idle,
+}
+
+/// Why a request does not wait (any longer).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// Its turn would come after `max_wait`, namely in `retry_after`.
+    TooLong { retry_after: Duration },
+    /// The line is full.
+    Full { retry_after: Duration },
+}
+
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::TooLong { retry_after } => Self::CrawlDelay { retry_after },
+            Refused::Full { retry_after } => Self::QueueFull { retry_after },
+        }
+    }
+}
+
+/// A place in the line, to give it back by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticket {
+    pub(super) client: Client,
+    pub(super) number: u64,
+}
+
+/// The right to one request in flight. Goes back with [`Lane::finished`](super::Lane::finished), or the lane counts it
+/// for ever.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a slot that is not given back is in flight for ever"]
+pub struct Slot {
+    pub(super) number: u64,
+    pub(super) start: Start,
+    /// The mark it replaced.
+    pub(super) before: Option<Instant>,
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The origin answered, and not with 429 or 503.
+    Success,
+    /// 429 or 503.
+    Backoff {
+        /// Retry-After as time from now; `None` if there is none or it cannot be read.
+        retry_after: Option<Duration>,
+    },
+    /// No answer: says nothing about the pace.
+    Failure,
+    /// The request was never sent, its client having gone.
+    Unused,
+}
+
+/// What a key owes: no start before `until`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Debt {
+    pub until: Instant,
+    pub backoff: Duration,
+}
+
+/// What of [`Terms`] is needed until the start.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Demand {
+    pub delay: Duration,
+    pub max_concurrent: u32,
+    pub start: Start,
+}
+
+impl From<&Terms> for Demand {
+    fn from(terms: &Terms) -> Self {
+        Self {
+            delay: terms.gap().min(FAR),
+            // At least one, or nobody would ever start.
+            max_concurrent: if terms.crawl_delay.is_zero() {
+                terms.max_concurrent.max(1)
+            } else {
+                1
+            },
+            start: if terms.first_fetch {
+                Start::FirstFetch
+            } else {
+                Start::Request
+            },
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Start {
+    Request,
+    FirstFetch,
+}
+
+/// Longer than any process runs; keeps `Instant` arithmetic from overflowing whatever is configured.
+pub(super) const FAR: Duration = Duration::from_secs(366 * 24 * 3600);

@@ -1,0 +1,686 @@
+//! SEMANTICS §5, case by case. Times are milliseconds from the start of the test.
+
+use super::*;
+use crate::policy::Refusal;
+
+const A: Client = Client(1);
+const B: Client = Client(2);
+const OK: Outcome = Outcome::Success;
+
+/// A lane and its hour zero.
+struct Host {
+    zero: Instant,
+    lane: Lane<&'static str>,
+}
+
+impl Host {
+    fn new() -> Self {
+        Self {
+            zero: Instant::now(),
+            lane: Lane::default(),
+        }
+    }
+
+    fn at(&self, at: u64) -> Instant {
+        self.zero + ms(at)
+    }
+
+    fn ask(&mut self, at: u64, client: Client, terms: &Terms, name: &'static str) -> Turn {
+        self.lane.request(self.at(at), client, terms, || name)
+    }
+
+    #[track_caller]
+    fn go(&mut self, at: u64, terms: &Terms) -> Slot {
+        match self.ask(at, A, terms, "") {
+            Turn::Go(slot) => slot,
+            other => panic!("at {at}: {other:?}"),
+        }
+    }
+
+    /// The request starts at `at` and is over at once.
+    #[track_caller]
+    fn visit(&mut self, at: u64, terms: &Terms, outcome: Outcome) {
+        let slot = self.go(at, terms);
+        self.end(at, slot, outcome);
+    }
+
+    /// The request waits until `until`.
+    #[track_caller]
+    fn wait(&mut self, at: u64, client: Client, terms: &Terms, name: &'static str, until: Option<u64>) -> Ticket {
+        match self.ask(at, client, terms, name) {
+            Turn::Wait { ticket, until: found } => {
+                assert_eq!(found, until.map(|until| self.at(until)), "{name} at {at}");
+                ticket
+            }
+            other => panic!("{name} at {at}: {other:?}"),
+        }
+    }
+
+    /// When a request that came at `at` would start.
+    fn open_at(&self, at: u64, terms: &Terms) -> u64 {
+        self.lane
+            .forecast(self.at(at), A, terms)
+            .duration_since(self.zero)
+            .as_millis() as u64
+    }
+
+    fn end(&mut self, at: u64, slot: Slot, outcome: Outcome) {
+        self.lane.finished(self.at(at), slot, outcome);
+    }
+
+    #[track_caller]
+    fn starts(&mut self, at: u64, name: &str) -> Slot {
+        match self.lane.poll(self.at(at)) {
+            Next::Start(found, slot) if found == name => slot,
+            other => panic!("{name} at {at}: {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn sleeps(&mut self, at: u64, until: u64) {
+        assert_eq!(self.lane.poll(self.at(at)), Next::WaitUntil(self.at(until)), "at {at}");
+    }
+
+    #[track_caller]
+    fn turns_away(&mut self, at: u64, name: &'static str, why: Refused) {
+        assert_eq!(self.lane.poll(self.at(at)), Next::Refuse(name, why), "at {at}");
+    }
+
+    #[track_caller]
+    fn idles(&mut self, at: u64) {
+        assert_eq!(self.lane.poll(self.at(at)), Next::Idle, "at {at}");
+    }
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn delay(crawl_delay: u64) -> Terms {
+    Terms {
+        crawl_delay: ms(crawl_delay),
+        ..Terms::default()
+    }
+}
+
+fn too_long(retry_after: u64) -> Refused {
+    Refused::TooLong {
+        retry_after: ms(retry_after),
+    }
+}
+
+fn full(retry_after: u64) -> Refused {
+    Refused::Full {
+        retry_after: ms(retry_after),
+    }
+}
+
+fn refused(retry_after: Option<u64>) -> Outcome {
+    Outcome::Backoff {
+        retry_after: retry_after.map(ms),
+    }
+}
+
+#[test]
+fn the_first_request_starts_at_once() {
+    Host::new().visit(0, &delay(10_000), OK);
+}
+
+#[test]
+fn the_gap_runs_from_start_to_start() {
+    let mut host = Host::new();
+    let slot = host.go(0, &delay(1000));
+    host.end(800, slot, OK);
+    assert_eq!(host.open_at(900, &delay(1000)), 1000);
+    host.visit(1000, &delay(1000), OK);
+    assert_eq!(host.open_at(1000, &delay(1000)), 2000);
+}
+
+#[test]
+fn the_gap_is_the_largest_of_crawl_delay_and_min_delay() {
+    let terms = |crawl_delay, min_delay| Terms {
+        min_delay: ms(min_delay),
+        ..delay(crawl_delay)
+    };
+    assert_eq!(terms(2, 1).gap(), ms(2));
+    assert_eq!(terms(1, 2).gap(), ms(2));
+    assert_eq!(terms(0, 0).gap(), ms(0));
+}
+
+#[test]
+fn the_gap_is_clamped_and_the_clamp_is_told() {
+    let terms = delay(86_400_000);
+    assert_eq!((terms.gap(), terms.clamped()), (ms(300_000), Some(ms(86_400_000))));
+    assert_eq!(delay(300_000).clamped(), None);
+    let mut host = Host::new();
+    host.visit(0, &terms, OK);
+    assert_eq!(host.open_at(1, &terms), 300_000);
+}
+
+#[test]
+fn eight_in_flight_without_a_delay_and_one_with() {
+    let mut host = Host::new();
+    let slots = [(); 8].map(|()| host.go(0, &Terms::default()));
+    host.wait(0, A, &Terms::default(), "ninth", None);
+    host.sleeps(0, 60_000);
+    for slot in slots {
+        host.end(5, slot, OK);
+    }
+    let ninth = host.starts(5, "ninth");
+    host.idles(5);
+    host.wait(5, A, &delay(1000), "slow", Some(1005));
+    host.sleeps(1005, 60_005);
+    host.end(2000, ninth, OK);
+    let _slow = host.starts(2000, "slow");
+}
+
+#[test]
+fn min_delay_alone_does_not_take_the_slots() {
+    let terms = Terms {
+        min_delay: ms(10),
+        ..Terms::default()
+    };
+    let mut host = Host::new();
+    let _slots = [0, 10, 20].map(|at| host.go(at, &terms));
+    assert_eq!(host.lane.in_flight(), 3);
+}
+
+#[test]
+fn a_limit_of_none_means_one() {
+    Host::new().visit(
+        0,
+        &Terms {
+            max_concurrent: 0,
+            ..Terms::default()
+        },
+        OK,
+    );
+}
+
+#[test]
+fn first_come_first_served() {
+    let mut host = Host::new();
+    host.visit(0, &delay(1000), OK);
+    host.wait(1, A, &delay(1000), "first", Some(1000));
+    host.wait(2, A, &delay(1000), "second", Some(2000));
+    host.sleeps(2, 1000);
+    host.sleeps(999, 1000);
+    let slot = host.starts(1000, "first");
+    host.end(1001, slot, OK);
+    host.sleeps(1001, 2000);
+    let slot = host.starts(2000, "second");
+    host.end(2000, slot, OK);
+    host.idles(2000);
+}
+
+#[test]
+fn nobody_overtakes_the_line_before_its_timer_fires() {
+    let mut host = Host::new();
+    host.visit(0, &delay(1000), OK);
+    host.wait(1, A, &delay(1000), "first", Some(1000));
+    host.wait(1500, A, &delay(1000), "late", Some(2500));
+    let slot = host.starts(1500, "first");
+    host.end(1500, slot, OK);
+}
+
+#[test]
+fn a_greedy_client_costs_another_one_gap() {
+    let mut host = Host::new();
+    host.visit(0, &delay(100), OK);
+    for until in (100..=10_000).step_by(100) {
+        host.wait(0, A, &delay(100), "greedy", Some(until));
+    }
+    host.wait(50, B, &delay(100), "modest", Some(200));
+    let slot = host.starts(100, "greedy");
+    host.end(100, slot, OK);
+    let slot = host.starts(200, "modest");
+    host.end(200, slot, OK);
+    host.wait(200, B, &delay(100), "modest again", Some(400));
+    let slot = host.starts(300, "greedy");
+    host.end(300, slot, OK);
+    let _slot = host.starts(400, "modest again");
+}
+
+#[test]
+fn too_long_a_wait_is_refused_at_once_and_to_the_millisecond() {
+    let terms = Terms {
+        max_wait: ms(2500),
+        ..delay(1000)
+    };
+    let mut host = Host::new();
+    host.visit(0, &terms, OK);
+    host.wait(250, A, &terms, "first", Some(1000));
+    host.wait(250, A, &terms, "second", Some(2000));
+    assert_eq!(host.ask(250, A, &terms, "third"), Turn::Refuse(too_long(2750)));
+    for (at, name) in [(1000, "first"), (2000, "second")] {
+        let slot = host.starts(at, name);
+        host.end(at, slot, OK);
+    }
+    host.visit(3000, &terms, OK);
+}
+
+#[test]
+fn a_wait_of_exactly_max_wait_is_kept() {
+    let terms = Terms {
+        max_wait: ms(1000),
+        ..delay(1000)
+    };
+    let mut host = Host::new();
+    host.visit(0, &terms, OK);
+    host.wait(0, A, &terms, "patient", Some(1000));
+    host.sleeps(0, 1000);
+    let _slot = host.starts(1003, "patient");
+}
+
+#[test]
+fn prefer_wait_zero_never_waits() {
+    let terms = Terms {
+        max_wait: ms(0),
+        ..delay(1000)
+    };
+    let mut host = Host::new();
+    host.visit(0, &terms, OK);
+    assert_eq!(host.ask(400, A, &terms, ""), Turn::Refuse(too_long(600)));
+    let _slot = host.go(1000, &terms);
+    assert_eq!(
+        host.ask(2500, A, &terms, ""),
+        Turn::Refuse(too_long(1000)),
+        "nobody knows: a second"
+    );
+    assert_eq!(host.lane.waiting(), 0);
+}
+
+#[test]
+fn a_slow_answer_makes_those_behind_wait_in_vain() {
+    let terms = Terms {
+        max_wait: ms(3000),
+        ..delay(1000)
+    };
+    let mut host = Host::new();
+    let slow = host.go(0, &terms);
+    host.wait(0, A, &terms, "first", Some(1000));
+    host.wait(0, A, &terms, "second", Some(2000));
+    host.sleeps(1000, 3000);
+    host.turns_away(3000, "second", too_long(1000));
+    host.turns_away(3000, "first", too_long(1000));
+    host.idles(3000);
+    host.end(4000, slow, OK);
+}
+
+#[test]
+fn a_full_line_is_refused() {
+    let terms = Terms {
+        queue: 2,
+        ..delay(1000)
+    };
+    let mut host = Host::new();
+    host.visit(0, &terms, OK);
+    host.wait(0, A, &terms, "first", Some(1000));
+    host.wait(0, A, &terms, "second", Some(2000));
+    assert_eq!(host.ask(0, A, &terms, ""), Turn::Refuse(full(3000)));
+    assert_eq!(host.lane.waiting(), 2);
+    assert_eq!(Refusal::from(full(3000)), Refusal::QueueFull { retry_after: ms(3000) });
+    assert_eq!(
+        Refusal::from(too_long(3000)),
+        Refusal::CrawlDelay { retry_after: ms(3000) }
+    );
+}
+
+#[test]
+fn a_line_of_length_zero_is_always_full() {
+    let terms = Terms {
+        queue: 0,
+        ..delay(1000)
+    };
+    let mut host = Host::new();
+    host.visit(0, &terms, OK);
+    assert_eq!(host.ask(0, A, &terms, ""), Turn::Refuse(full(1000)));
+    host.idles(0);
+}
+
+#[test]
+fn a_full_line_of_one_client_has_room_for_another() {
+    let terms = Terms {
+        queue: 2,
+        ..delay(1000)
+    };
+    let mut host = Host::new();
+    host.visit(0, &terms, OK);
+    host.wait(0, A, &terms, "first", Some(1000));
+    host.wait(0, A, &terms, "second", Some(2000));
+    host.wait(0, B, &terms, "other", Some(2000));
+    host.turns_away(0, "second", full(2000));
+    assert_eq!(
+        host.ask(0, B, &terms, ""),
+        Turn::Refuse(full(3000)),
+        "both have one now"
+    );
+}
+
+#[test]
+fn who_hangs_up_gives_the_place_back() {
+    let mut host = Host::new();
+    host.visit(0, &delay(1000), OK);
+    let first = host.wait(0, A, &delay(1000), "first", Some(1000));
+    let second = host.wait(0, A, &delay(1000), "second", Some(2000));
+    assert_eq!(host.lane.cancel(first), Some("first"));
+    assert_eq!(host.lane.cancel(first), None);
+    let slot = host.starts(1000, "second");
+    host.end(1000, slot, OK);
+    assert_eq!(host.lane.cancel(second), None);
+    let last = host.wait(1000, B, &delay(1000), "last", Some(2000));
+    assert_eq!(host.lane.cancel(second), None, "a spent ticket is nobody else's");
+    assert_eq!(host.lane.cancel(last), Some("last"));
+    host.idles(1000);
+}
+
+#[test]
+fn a_turn_nobody_takes_is_free_again() {
+    let mut host = Host::new();
+    host.visit(0, &delay(1000), OK);
+    host.wait(0, A, &delay(1000), "gone", Some(1000));
+    host.wait(0, A, &delay(1000), "there", Some(2000));
+    let slot = host.starts(1000, "gone");
+    host.end(1000, slot, Outcome::Unused);
+    let _slot = host.starts(1000, "there");
+}
+
+#[test]
+fn an_unused_turn_does_not_undo_a_later_start() {
+    let mut host = Host::new();
+    let unused = host.go(0, &Terms::default());
+    let _used = host.go(500, &Terms::default());
+    host.end(600, unused, Outcome::Unused);
+    assert_eq!(host.open_at(600, &delay(1000)), 1500);
+}
+
+#[test]
+fn retry_after_holds_everyone_and_then_halves() {
+    let mut host = Host::new();
+    let slot = host.go(0, &Terms::default());
+    host.end(300, slot, refused(Some(20_000)));
+    assert_eq!(host.open_at(301, &Terms::default()), 20_300);
+    host.visit(20_300, &Terms::default(), OK);
+    assert_eq!(host.open_at(20_300, &Terms::default()), 30_300);
+    host.visit(30_300, &Terms::default(), OK);
+    assert_eq!(host.open_at(30_300, &Terms::default()), 35_300);
+}
+
+#[test]
+fn retry_after_is_capped_at_an_hour_and_not_by_max_crawl_delay() {
+    let mut host = Host::new();
+    host.visit(0, &Terms::default(), refused(Some(86_400_000)));
+    assert_eq!(host.open_at(0, &Terms::default()), 3_600_000);
+    assert_eq!(
+        host.lane.backoff(),
+        ms(300_000),
+        "as a gap it is clamped like any other"
+    );
+}
+
+#[test]
+fn without_retry_after_the_backoff_doubles_from_a_second() {
+    for no_advice in [None, Some(0)] {
+        let mut host = Host::new();
+        let mut at = 0;
+        for step in [1000, 2000, 4000, 8000] {
+            host.visit(at, &Terms::default(), refused(no_advice));
+            assert_eq!(host.open_at(at, &Terms::default()), at + step);
+            at += step;
+        }
+    }
+}
+
+#[test]
+fn without_retry_after_the_backoff_doubles_from_a_longer_gap() {
+    let mut host = Host::new();
+    let slot = host.go(0, &delay(5000));
+    host.end(4000, slot, refused(None));
+    assert_eq!(
+        host.open_at(4000, &delay(5000)),
+        9000,
+        "from the answer, not from the start"
+    );
+    host.visit(9000, &delay(5000), refused(None));
+    assert_eq!(host.open_at(9000, &delay(5000)), 19_000);
+    host.visit(19_000, &delay(5000), OK);
+    assert_eq!(
+        host.open_at(19_000, &delay(5000)),
+        24_000,
+        "half of ten is the gap again"
+    );
+}
+
+#[test]
+fn the_backoff_stops_at_the_clamp() {
+    let terms = Terms {
+        max_crawl_delay: ms(3000),
+        ..Terms::default()
+    };
+    let mut host = Host::new();
+    for at in [0, 1000, 3000, 6000] {
+        host.visit(at, &terms, refused(None));
+    }
+    assert_eq!(host.lane.backoff(), ms(3000));
+}
+
+#[test]
+fn successes_halve_the_backoff_away() {
+    let mut host = Host::new();
+    host.visit(0, &Terms::default(), refused(None));
+    let mut at = 1000;
+    for left in [500, 250, 125, 0] {
+        host.visit(at, &Terms::default(), OK);
+        assert_eq!(host.lane.backoff(), ms(left));
+        at += left;
+    }
+}
+
+#[test]
+fn requests_refused_together_make_one_step() {
+    let mut host = Host::new();
+    let [one, two, three, four] = [(); 4].map(|()| host.go(0, &Terms::default()));
+    host.end(10, one, refused(None));
+    host.end(20, two, refused(None));
+    host.end(30, three, OK);
+    assert_eq!(host.lane.backoff(), ms(1000));
+    assert_eq!(host.open_at(30, &Terms::default()), 1010);
+    host.end(40, four, refused(Some(7000)));
+    assert_eq!(
+        (host.open_at(40, &Terms::default()), host.lane.backoff()),
+        (7040, ms(7000)),
+        "but advice is advice"
+    );
+}
+
+#[test]
+fn a_failure_says_nothing_about_the_pace() {
+    let mut host = Host::new();
+    host.visit(0, &Terms::default(), refused(None));
+    host.visit(1000, &Terms::default(), Outcome::Failure);
+    assert_eq!(host.lane.backoff(), ms(1000));
+}
+
+#[test]
+fn backoff_lets_one_request_fly() {
+    let mut host = Host::new();
+    host.visit(0, &Terms::default(), refused(None));
+    let probe = host.go(1000, &Terms::default());
+    host.wait(1000, A, &Terms::default(), "next", Some(2000));
+    host.sleeps(2500, 61_000);
+    host.end(3000, probe, OK);
+    let _next = host.starts(3000, "next");
+}
+
+#[test]
+fn backoff_refuses_at_once_those_who_cannot_wait_for_its_end() {
+    let patient = Terms {
+        max_wait: ms(60_000),
+        ..delay(1000)
+    };
+    let hurried = Terms {
+        max_wait: ms(5000),
+        ..delay(1000)
+    };
+    let mut host = Host::new();
+    let slot = host.go(0, &patient);
+    host.wait(0, A, &hurried, "hurried", Some(1000));
+    host.wait(0, A, &patient, "patient", Some(2000));
+    host.end(100, slot, refused(Some(30_000)));
+    host.turns_away(100, "hurried", too_long(60_000));
+    host.sleeps(100, 30_100);
+    let _slot = host.starts(30_100, "patient");
+}
+
+#[test]
+fn a_request_follows_its_first_robots_fetch_at_once() {
+    let fetch = Terms {
+        first_fetch: true,
+        ..Terms::default()
+    };
+    let mut host = Host::new();
+    host.visit(0, &fetch, OK);
+    host.visit(20, &delay(1000), OK);
+    assert_eq!(host.open_at(20, &delay(1000)), 1020);
+}
+
+#[test]
+fn first_fetches_on_one_key_keep_their_distance() {
+    let fetch = Terms {
+        first_fetch: true,
+        min_delay: ms(100),
+        ..Terms::default()
+    };
+    let mut host = Host::new();
+    host.visit(0, &fetch, OK);
+    host.visit(10, &delay(1000), OK);
+    assert_eq!(host.open_at(10, &fetch), 110, "it counts the request");
+    host.visit(110, &fetch, OK);
+    assert_eq!(host.open_at(110, &fetch), 210, "and the fetch");
+    assert_eq!(host.open_at(110, &delay(1000)), 1010, "which the request does not");
+}
+
+#[test]
+fn a_refresh_is_a_request_like_any_other() {
+    let mut host = Host::new();
+    host.visit(0, &delay(1000), OK);
+    host.visit(1000, &delay(1000), OK);
+    assert_eq!(host.open_at(1000, &delay(1000)), 2000);
+}
+
+#[test]
+fn a_retry_counts_as_a_start() {
+    let mut host = Host::new();
+    let slot = host.go(0, &delay(1000));
+    host.wait(0, A, &delay(1000), "next", Some(1000));
+    host.lane.note_start(host.at(700));
+    host.end(800, slot, OK);
+    host.sleeps(800, 1700);
+    let _next = host.starts(1700, "next");
+}
+
+#[test]
+fn a_retry_may_make_others_wait_in_vain() {
+    let terms = Terms {
+        max_wait: ms(1000),
+        ..delay(1000)
+    };
+    let mut host = Host::new();
+    let _slot = host.go(0, &terms);
+    host.wait(0, A, &terms, "next", Some(1000));
+    host.lane.note_start(host.at(700));
+    host.turns_away(700, "next", too_long(1000));
+}
+
+#[test]
+fn what_is_owed_is_owed_after_a_restart() {
+    let mut host = Host::new();
+    host.visit(0, &delay(10_000), OK);
+    let debt = host.lane.debt(host.at(4000)).unwrap();
+    assert_eq!(
+        debt,
+        Debt {
+            until: host.at(10_000),
+            backoff: ms(0)
+        }
+    );
+    assert_eq!(host.lane.debt(host.at(10_000)), None);
+    let mut again = Host {
+        zero: host.zero,
+        lane: Lane::default(),
+    };
+    again.lane.restore(again.at(4000), debt);
+    assert_eq!(again.open_at(4000, &delay(10_000)), 10_000);
+    assert_eq!(again.open_at(4000, &Terms::default()), 10_000, "whoever asks");
+}
+
+#[test]
+fn a_backoff_is_owed_too() {
+    let mut host = Host::new();
+    host.visit(0, &Terms::default(), refused(Some(60_000)));
+    let debt = host.lane.debt(host.at(1)).unwrap();
+    assert_eq!(
+        debt,
+        Debt {
+            until: host.at(60_000),
+            backoff: ms(60_000)
+        }
+    );
+    let mut again = Host {
+        zero: host.zero,
+        lane: Lane::default(),
+    };
+    again.lane.restore(again.at(1), debt);
+    again.visit(60_000, &Terms::default(), refused(None));
+    assert_eq!(again.lane.backoff(), ms(120_000));
+}
+
+#[test]
+fn a_debt_of_years_is_a_clock_gone_wrong() {
+    let mut host = Host::new();
+    let debt = Debt {
+        until: host.at(1_000_000_000_000),
+        backoff: ms(0),
+    };
+    host.lane.restore(host.zero, debt);
+    assert_eq!(host.lane.debt(host.zero).unwrap().until, host.at(86_400_000));
+}
+
+#[test]
+fn a_lane_is_idle_when_nothing_is_lost_with_it() {
+    let mut host = Host::new();
+    assert!(host.lane.is_idle(host.zero));
+    let slot = host.go(0, &delay(1000));
+    assert!(!host.lane.is_idle(host.at(5000)), "in flight");
+    host.end(5000, slot, OK);
+    assert!(host.lane.is_idle(host.at(5000)));
+    host.visit(5000, &delay(1000), OK);
+    assert!(!host.lane.is_idle(host.at(5999)), "owes");
+    let ticket = host.wait(5999, A, &delay(1000), "", Some(6000));
+    assert!(!host.lane.is_idle(host.at(9000)), "somebody waits");
+    host.lane.cancel(ticket);
+    assert!(host.lane.is_idle(host.at(6000)));
+    host.visit(6000, &delay(1000), refused(None));
+    assert!(!host.lane.is_idle(host.at(3_606_999)), "remembers the backoff");
+    assert!(host.lane.is_idle(host.at(3_607_000)));
+}
+
+#[test]
+fn absurd_durations_do_not_overflow() {
+    let terms = Terms {
+        crawl_delay: Duration::MAX,
+        max_crawl_delay: Duration::MAX,
+        max_wait: Duration::MAX,
+        ..Terms::default()
+    };
+    let mut host = Host::new();
+    host.visit(
+        0,
+        &terms,
+        Outcome::Backoff {
+            retry_after: Some(Duration::MAX),
+        },
+    );
+    assert!(matches!(host.ask(0, A, &terms, ""), Turn::Wait { .. }));
+    assert!(matches!(host.lane.poll(host.zero), Next::WaitUntil(_)));
+}

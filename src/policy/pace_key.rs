@@ -1,0 +1,142 @@
+//! What shares one pace (SEMANTICS §5). Pure. Called by `gate` once per request.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::{Authority, Host};
+
+/// What a pace is kept for: the setting `pace.key`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum KeyBy {
+    /// Each host.
+    #[default]
+    Host,
+    /// Each registrable domain by the public suffix list: `a.example.co.uk` and `b.example.co.uk` share one.
+    Site,
+    /// Each address dialled: all the domains on one server share one.
+    Address,
+}
+
+/// A key. `http` and `https` on their own default ports are one; any other port is a pace of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PaceKey {
+    place: Place,
+    /// `None`: the scheme's default port.
+    port: Option<u16>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Place {
+    Host(Host),
+    Site(Arc<str>),
+    Address(IpAddr),
+}
+
+impl PaceKey {
+    /// `dialled` is the address the connection goes to. While it is not known (a tunnel through an upstream proxy),
+    /// [`KeyBy::Address`] falls back to the host.
+    pub fn new(by: KeyBy, authority: &Authority, dialled: Option<IpAddr>) -> Self {
+        let host = authority.host();
+        let place = match by {
+            KeyBy::Host => None,
+            // A host that is an address, or is itself a public suffix, has no registrable domain.
+            KeyBy::Site => host
+                .name()
+                .and_then(psl::domain_str)
+                .map(|site| Place::Site(site.into())),
+            // The same machine, whether dialled as IPv4 or as IPv4-mapped IPv6.
+            KeyBy::Address => dialled
+                .or(host.ip())
+                .map(|address| Place::Address(address.to_canonical())),
+        };
+        let place = place.unwrap_or_else(|| Place::Host(host.clone()));
+        Self {
+            place,
+            port: (!authority.is_default_port()).then_some(authority.port()),
+        }
+    }
+}
+
+impl fmt::Display for PaceKey {
+    /// `example.com`, `example.com:8080`, `site=example.com`, `address=192.0.2.1`. One key, one text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Place::Host(host) => write!(f, "{host}")?,
+            Place::Site(site) => write!(f, "site={site}")?,
+            Place::Address(address) => write!(f, "address={}", Host::Ip(*address))?,
+        }
+        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(by: KeyBy, url: &str, dialled: Option<&str>) -> String {
+        let dialled = dialled.map(|address| address.parse().unwrap());
+        PaceKey::new(by, &Authority::from_url(url).unwrap(), dialled).to_string()
+    }
+
+    #[test]
+    fn http_and_https_share_a_pace_on_their_default_ports() {
+        for url in [
+            "http://example.com",
+            "https://example.com",
+            "http://EXAMPLE.com.:80",
+            "https://example.com:443",
+        ] {
+            assert_eq!(key(KeyBy::Host, url, None), "example.com");
+        }
+    }
+
+    #[test]
+    fn any_other_port_and_any_other_host_has_its_own() {
+        assert_eq!(key(KeyBy::Host, "http://example.com:8080", None), "example.com:8080");
+        assert_eq!(key(KeyBy::Host, "https://example.com:80", None), "example.com:80");
+        assert_eq!(key(KeyBy::Host, "http://www.example.com", None), "www.example.com");
+        assert_eq!(key(KeyBy::Host, "http://[::1]:8080", None), "[::1]:8080");
+    }
+
+    #[test]
+    fn hosts_of_one_site_share_a_pace() {
+        assert_eq!(
+            key(KeyBy::Site, "https://a.b.example.co.uk", None),
+            "site=example.co.uk"
+        );
+        assert_eq!(key(KeyBy::Site, "http://example.co.uk", None), "site=example.co.uk");
+        assert_eq!(
+            key(KeyBy::Site, "http://example.co.uk:81", None),
+            "site=example.co.uk:81"
+        );
+        assert_eq!(
+            key(KeyBy::Site, "http://someone.github.io", None),
+            "site=someone.github.io"
+        );
+    }
+
+    #[test]
+    fn what_has_no_site_is_paced_by_host() {
+        assert_eq!(key(KeyBy::Site, "http://co.uk", None), "co.uk");
+        assert_eq!(key(KeyBy::Site, "http://localhost", None), "localhost");
+        assert_eq!(key(KeyBy::Site, "http://192.0.2.1", None), "192.0.2.1");
+    }
+
+    #[test]
+    fn hosts_on_one_address_share_a_pace() {
+        for (url, dialled) in [
+            ("http://a.example", "192.0.2.1"),
+            ("https://b.example", "192.0.2.1"),
+            ("https://c.example", "::ffff:192.0.2.1"),
+        ] {
+            assert_eq!(key(KeyBy::Address, url, Some(dialled)), "address=192.0.2.1");
+        }
+        assert_eq!(key(KeyBy::Address, "http://192.0.2.1", None), "address=192.0.2.1");
+        assert_eq!(
+            key(KeyBy::Address, "http://a.example:81", Some("2001:db8::1")),
+            "address=[2001:db8::1]:81"
+        );
+        assert_eq!(key(KeyBy::Address, "http://a.example", None), "a.example", "not known");
+    }
+}

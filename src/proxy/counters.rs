@@ -1,0 +1,46 @@
+//! What has been answered since the start. Called by `forward` and `connection`; read by `cli::run` for its summary.
+
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts of answers, by where they came from.
+#[derive(Default)]
+pub struct Counters {
+    forwarded: AtomicU64,
+    failed: AtomicU64,
+    refused: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+/// A reading of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counts {
+    /// Answered by the origin.
+    pub forwarded: u64,
+    /// The origin could not be reached, or broke off.
+    pub failed: u64,
+    /// Refused, by the refusal's slug.
+    pub refused: BTreeMap<&'static str, u64>,
+}
+
+impl Counters {
+    pub(super) fn forwarded(&self) {
+        self.forwarded.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn failed(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn refused(&self, slug: &'static str) {
+        *self.refused.lock().entry(slug).or_default() += 1;
+    }
+
+    pub fn read(&self) -> Counts {
+        Counts {
+            forwarded: self.forwarded.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+            refused: self.refused.lock().clone(),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! HTTP in and out. Built and started by `server`; usable from another program through [`Proxy`].
+
+mod access;
+mod chunked;
+mod connect;
+mod connection;
+mod counters;
+mod downstream;
+mod failure;
+mod fields;
+mod forward;
+mod head;
+mod leaving;
+pub(crate) mod listener;
+mod respond;
+mod tunnel;
+
+pub use counters::{Counters, Counts};
+
+use crate::config::Settings;
+use crate::gate::Gate;
+use crate::tls::LeafCache;
+use crate::upstream::Upstream;
+use arc_swap::ArcSwap;
+use pingora::proxy::HttpProxy;
+use pingora_core::apps::HttpServerOptions;
+use pingora_core::server::configuration::ServerConf;
+use std::ops::Deref;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// The forward proxy: what connections share, and pingora's engine that requests go through.
+pub struct Proxy {
+    shared: Arc<Shared>,
+    http: Arc<HttpProxy<forward::Forward>>,
+}
+
+/// What every request reads.
+pub struct Shared {
+    pub settings: Arc<ArcSwap<Settings>>,
+    pub gate: Arc<Gate>,
+    pub upstream: Arc<Upstream>,
+    pub leaves: LeafCache,
+    pub shutdown: watch::Receiver<bool>,
+    pub counters: Counters,
+    via: fields::Via,
+}
+
+impl Proxy {
+    /// `shutdown` turns true once: then idle connections close and the others after their answer.
+    pub fn new(
+        settings: Arc<ArcSwap<Settings>>,
+        gate: Arc<Gate>,
+        upstream: Arc<Upstream>,
+        leaves: LeafCache,
+        shutdown: watch::Receiver<bool>,
+        conf: ServerConf,
+    ) -> Self {
+        let limits = settings.load().limits.clone();
+        let (counters, via) = (Counters::default(), fields::Via::new());
+        let shared = Arc::new(Shared { settings, gate, upstream, leaves, shutdown, counters, via });
+        let mut http = pingora::proxy::http_proxy(&Arc::new(conf), forward::Forward(shared.clone()));
+        let mut options = HttpServerOptions::default();
+        options.h2_idle_timeout = Some(limits.idle_timeout);
+        http.server_options = Some(options);
+        let mut h2 = pingora_core::protocols::http::v2::server::default_h2_options();
+        h2.max_header_list_size(limits.max_header_size as u32).max_concurrent_streams(MAX_STREAMS);
+        http.h2_options = Some(h2);
+        Proxy { shared, http: Arc::new(http) }
+    }
+}
+
+impl Deref for Proxy {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+/// Requests at a time on one h2 connection.
+const MAX_STREAMS: u32 = 100;

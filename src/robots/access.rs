@@ -1,0 +1,69 @@
+//! RFC 9309 §2.3.1: what the status of a robots.txt answer means for access. Pure. Called by `gate` and `policy`.
+
+/// What may be crawled after an attempt to get a robots.txt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AccessKind {
+    /// Success (§2.3.1.1): the body's rules decide.
+    Rules,
+    /// A redirect to follow (§2.3.1.2), up to five in a row.
+    Redirect,
+    /// Unavailable (§2.3.1.3): everything may be crawled.
+    AllowAll,
+    /// Unreachable (§2.3.1.4): nothing may be crawled.
+    DisallowAll,
+}
+
+/// The meaning of an HTTP status. A 304 that answers a conditional request is the fetcher's to notice before asking here.
+pub fn from_status(status: u16) -> AccessKind {
+    match status {
+        200..=299 => AccessKind::Rules,
+        // Never asked for without a copy to compare: as good as no answer.
+        304 => AccessKind::DisallowAll,
+        300..=399 => AccessKind::Redirect,
+        // 429 is about the asker's pace, not about the file: like 5xx.
+        429 => AccessKind::DisallowAll,
+        400..=499 => AccessKind::AllowAll,
+        // 5xx: assume complete disallow (§2.3.1.4); statuses outside HTTP say nothing that could allow.
+        _ => AccessKind::DisallowAll,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc_success_brings_rules() {
+        for status in [200, 203, 206, 299] {
+            assert_eq!(from_status(status), AccessKind::Rules, "{status}");
+        }
+    }
+
+    #[test]
+    fn rfc_redirects_are_followed() {
+        for status in [301, 302, 303, 307, 308] {
+            assert_eq!(from_status(status), AccessKind::Redirect, "{status}");
+        }
+    }
+
+    #[test]
+    fn rfc_unavailable_allows_everything() {
+        for status in [400, 401, 403, 404, 410, 451, 499] {
+            assert_eq!(from_status(status), AccessKind::AllowAll, "{status}");
+        }
+    }
+
+    #[test]
+    fn rfc_unreachable_disallows_everything() {
+        for status in [500, 503, 599] {
+            assert_eq!(from_status(status), AccessKind::DisallowAll, "{status}");
+        }
+    }
+
+    #[test]
+    fn too_many_requests_and_strange_statuses_allow_nothing() {
+        for status in [0, 100, 199, 304, 429, 600, 999, u16::MAX] {
+            assert_eq!(from_status(status), AccessKind::DisallowAll, "{status}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The pace a file asks for: Crawl-delay, Request-rate, Visit-time. Not RFC 9309; Bing, Yandex and the 1996 extended
+//! standard. Pure. Called by `parse`.
+
+use std::time::Duration;
+
+/// Longest delay that is represented: a year.
+const MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// `Request-rate: 1/10s 0900-1700`: so many requests in so much time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestRate {
+    pub requests: u32,
+    pub time: Duration,
+    /// The time of day for which the rate is meant; always applied, as no harm comes of being slow.
+    pub during: Option<VisitTime>,
+}
+
+impl RequestRate {
+    /// Time from one request to the next.
+    pub fn gap(&self) -> Duration {
+        self.time / self.requests.max(1)
+    }
+
+    pub(crate) fn parse(value: &[u8]) -> Option<Self> {
+        let value = str::from_utf8(value).ok()?;
+        let (rate, during) = match value.split_once([' ', '\t']) {
+            Some((rate, during)) => (rate, Some(VisitTime::parse(during.trim().as_bytes())?)),
+            None => (value, None),
+        };
+        let (requests, time) = rate.split_once('/')?;
+        let requests = requests.parse::<u32>().ok().filter(|&requests| requests > 0)?;
+        let digits = time.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, unit) = time.split_at(digits);
+        let seconds = match unit.to_ascii_lowercase().as_str() {
+            "" | "s" => 1,
+            "m" => 60,
+            "h" => 3600,
+            _ => return None,
+        };
+        let time = Duration::from_secs(number.parse::<u64>().ok()?.saturating_mul(seconds)).min(MAX);
+        Some(Self { requests, time, during })
+    }
+}
+
+/// `Visit-time: 0600-0845`: the part of the day, UTC, in which the site wants to be crawled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VisitTime {
+    /// Minutes after midnight.
+    pub from: u16,
+    /// Minutes after midnight; before `from` if midnight lies between them.
+    pub to: u16,
+}
+
+impl VisitTime {
+    /// Whether a time, in minutes after midnight UTC, is within. Both ends are.
+    pub fn contains(&self, minute: u16) -> bool {
+        if self.from <= self.to {
+            (self.from..=self.to).contains(&minute)
+        } else {
+            minute >= self.from || minute <= self.to
+        }
+    }
+
+    pub(crate) fn parse(value: &[u8]) -> Option<Self> {
+        let (from, to) = str::from_utf8(value).ok()?.split_once('-')?;
+        Some(Self {
+            from: minute_of_day(from.trim())?,
+            to: minute_of_day(to.trim())?,
+        })
+    }
+}
+
+/// Decimal seconds. What follows the number must be a unit of seconds or be parted from it.
+pub(crate) fn crawl_delay(value: &[u8]) -> Option<Duration> {
+    let digits = value
+        .iter()
+        .take_while(|octet| matches!(octet, b'0'..=b'9' | b'.'))
+        .count();
+    let (number, rest) = value.split_at(digits);
+    let word = rest.iter().take_while(|octet| octet.is_ascii_alphanumeric()).count();
+    let unit = rest[..word].to_ascii_lowercase();
+    if !matches!(unit.as_slice(), b"" | b"s" | b"sec" | b"secs" | b"second" | b"seconds") {
+        return None;
+    }
+    let seconds = str::from_utf8(number).ok()?.parse::<f64>().ok()?;
+    Some(Duration::try_from_secs_f64(seconds).map_or(MAX, |delay| delay.min(MAX)))
+}
+
+/// `hhmm` or `hh:mm`.
+fn minute_of_day(text: &str) -> Option<u16> {
+    let (hours, minutes) = match text.split_once(':') {
+        Some(parts) => parts,
+        None => text.split_at_checked(text.len().checked_sub(2)?)?,
+    };
+    let two_digits = |text: &str| match text.as_bytes() {
+        [b'0'..=b'9'] | [b'0'..=b'9', b'0'..=b'9'] => text.parse::<u16>().ok(),
+        _ => None,
+    };
+    let (hours, minutes) = (two_digits(hours)?, two_digits(minutes)?);
+    (minutes < 60 && hours * 60 + minutes <= 24 * 60).then_some(hours * 60 + minutes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delay(value: &str) -> Option<f64> {
+        crawl_delay(value.as_bytes()).map(|delay| delay.as_secs_f64())
+    }
+
+    #[test]
+    fn delays_are_decimal_seconds() {
+        for (value, seconds) in [
+            ("10", 10.0),
+            ("0", 0.0),
+            ("0.5", 0.5),
+            (".5", 0.5),
+            ("5.", 5.0),
+            ("007", 7.0),
+            ("1.25", 1.25),
+        ] {
+            assert_eq!(delay(value), Some(seconds), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_leading_number_is_accepted() {
+        for value in [
+            "10s",
+            "10S",
+            "10 s",
+            "10 seconds",
+            "10sec",
+            "10;",
+            "10, please",
+            "10 (ten)",
+        ] {
+            assert_eq!(delay(value), Some(10.0), "{value}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_ignored() {
+        for value in [
+            "",
+            "word",
+            "-1",
+            "+1",
+            "NaN",
+            "inf",
+            "infinity",
+            "1.2.1",
+            "1.a0",
+            "10a",
+            ".",
+            "1e3",
+            "s",
+            "1,5x\u{fc}",
+        ] {
+            let expected = (value == "1,5x\u{fc}").then_some(1.0);
+            assert_eq!(delay(value), expected, "{value}");
+        }
+        assert_eq!(crawl_delay(b"\xFF1"), None);
+    }
+
+    #[test]
+    fn huge_delays_are_a_year() {
+        assert_eq!(crawl_delay("9".repeat(400).as_bytes()), Some(MAX));
+    }
+
+    #[test]
+    fn request_rates_are_requests_per_time() {
+        let gap = |value: &str| RequestRate::parse(value.as_bytes()).map(|rate| rate.gap().as_secs_f64());
+        for (value, seconds) in [
+            ("1/5", 5.0),
+            ("1/10s", 10.0),
+            ("2/1m", 30.0),
+            ("30/1H", 120.0),
+            ("4/1", 0.25),
+            ("1/10m 1300-1659", 600.0),
+        ] {
+            assert_eq!(gap(value), Some(seconds), "{value}");
+        }
+        for value in [
+            "",
+            "5",
+            "/5",
+            "1/",
+            "0/5",
+            "1/5d",
+            "9/banana",
+            "-1/5",
+            "1/5 noon",
+            "1/5 1300-2561",
+        ] {
+            assert_eq!(gap(value), None, "{value}");
+        }
+    }
+
+    #[test]
+    fn visit_times_may_span_midnight() {
+        let at = |value: &str, minute| VisitTime::parse(value.as_bytes()).map(|time| time.contains(minute));
+        assert_eq!(at("0600-0845", 6 * 60), Some(true));
+        assert_eq!(at("06:00 - 08:45", 8 * 60 + 46), Some(false));
+        assert_eq!(at("2200-0400", 60), Some(true));
+        assert_eq!(at("2200-0400", 12 * 60), Some(false));
+        for value in [
+            "",
+            "0600",
+            "0660-0700",
+            "2500-2600",
+            "6am-8am",
+            "06000-0700",
+            "\u{fc}1-02",
+        ] {
+            assert_eq!(at(value, 0), None, "{value}");
+        }
+    }
+}

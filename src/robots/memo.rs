@@ -1,0 +1,83 @@
+//! The rule sets compiled from one file so far: found without a lock. Pure. Used by `RobotsTxt::rules_for`.
+
+use std::sync::OnceLock;
+
+use super::ruleset::RuleSet;
+
+/// Rule sets by the sections that they were made of.
+#[derive(Debug, Default)]
+pub(crate) struct Memo {
+    /// For crawlers that no section is for.
+    none: OnceLock<RuleSet>,
+    /// For crawlers that one section is for: nearly all.
+    single: Box<[OnceLock<RuleSet>]>,
+    /// For the others; only ever appended to.
+    several: OnceLock<Box<Link>>,
+}
+
+#[derive(Debug)]
+struct Link {
+    sections: Box<[u32]>,
+    rules: RuleSet,
+    next: OnceLock<Box<Link>>,
+}
+
+/// Combinations of sections that are kept; agents that no operator configured must not make it grow for ever.
+const MAX_LINKS: usize = 64;
+
+impl Memo {
+    pub(crate) fn new(sections: usize) -> Self {
+        Self {
+            single: (0..sections).map(|_| OnceLock::new()).collect(),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn get_or_make(&self, sections: &[u32], make: impl FnOnce() -> RuleSet) -> RuleSet {
+        match sections {
+            [] => self.none.get_or_init(make).clone(),
+            [section] => self.single[*section as usize].get_or_init(make).clone(),
+            sections => self.link(sections, make),
+        }
+    }
+
+    pub(crate) fn heap_size(&self) -> usize {
+        let links: usize = self
+            .links()
+            .map(|link| size_of::<Link>() + size_of_val(&*link.sections))
+            .sum();
+        let sets = self
+            .none
+            .get()
+            .into_iter()
+            .chain(self.single.iter().filter_map(OnceLock::get));
+        let sets = sets.chain(self.links().map(|link| &link.rules));
+        size_of_val(&*self.single) + links + sets.map(RuleSet::heap_size).sum::<usize>()
+    }
+
+    fn links(&self) -> impl Iterator<Item = &Link> {
+        std::iter::successors(self.several.get(), |link| link.next.get()).map(|link| &**link)
+    }
+
+    fn link(&self, sections: &[u32], make: impl FnOnce() -> RuleSet) -> RuleSet {
+        let mut slot = &self.several;
+        let mut count = 0;
+        while let Some(link) = slot.get() {
+            if *link.sections == *sections {
+                return link.rules.clone();
+            }
+            slot = &link.next;
+            count += 1;
+        }
+        let rules = make();
+        if count < MAX_LINKS {
+            // Another thread may have been faster; its link then stands here, and ours is simply not kept.
+            let _ = slot.set(Box::new(Link {
+                sections: sections.into(),
+                rules: rules.clone(),
+                next: OnceLock::new(),
+            }));
+        }
+        rules
+    }
+}

@@ -1,0 +1,37 @@
+//! RFC 9309 and its de-facto extensions: bytes in, verdicts out. Pure: no I/O, no clock. Called by `policy`, `gate`, `cli`.
+//!
+//! ```
+//! use politely::robots::RobotsTxt;
+//!
+//! let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /private\nCrawl-delay: 2\n");
+//! let rules = robots.rules_for(&["ExampleBot"]);
+//! let verdict = rules.check("/private/page?x=1");
+//! assert!(!verdict.is_allowed());
+//! assert_eq!(verdict.rule().map(|rule| rule.line()), Some(2));
+//! assert_eq!(rules.crawl_delay(), Some(std::time::Duration::from_secs(2)));
+//! ```
+
+pub mod access;
+mod delay;
+mod group;
+mod key;
+mod line;
+mod location;
+mod memo;
+mod options;
+mod parse;
+mod path;
+mod pattern;
+mod product_token;
+mod ruleset;
+mod source;
+mod warnings;
+
+pub use access::AccessKind;
+pub use delay::{RequestRate, VisitTime};
+pub use location::{UrlError, robots_url};
+pub use options::{ParseOptions, Precedence, UserAgentMatch};
+pub use parse::RobotsTxt;
+pub use product_token::{ProductToken, TokenError};
+pub use ruleset::{Reason, RuleKind, RuleRef, RuleSet, Verdict};
+pub use warnings::{Warning, WarningCode};

@@ -1,0 +1,247 @@
+//! RFC 9309 §2.2.2: the form in which paths and patterns are compared. Pure. Called by `pattern` and `ruleset`.
+
+use std::borrow::Cow;
+
+/// The path and query of a request target: of `/a?b#c` it is `/a?b`, of `https://example.com?b` it is `/?b`.
+pub(crate) fn path_and_query(target: &[u8]) -> Cow<'_, [u8]> {
+    let target = memchr::memchr(b'#', target).map_or(target, |hash| &target[..hash]);
+    if target.first() == Some(&b'/') {
+        return Cow::Borrowed(target);
+    }
+    let rest = match after_scheme(target) {
+        Some(rest) => {
+            &rest[rest
+                .iter()
+                .position(|octet| matches!(octet, b'/' | b'?'))
+                .unwrap_or(rest.len())..]
+        }
+        None => target,
+    };
+    match rest.first() {
+        Some(b'/') => Cow::Borrowed(rest),
+        Some(_) => Cow::Owned([b"/", rest].concat()),
+        None => Cow::Borrowed(b"/"),
+    }
+}
+
+/// Whether octets are in the form that is compared: no escape, nothing that needs one.
+pub(crate) fn is_plain(octets: &[u8]) -> bool {
+    octets
+        .iter()
+        .all(|&octet| !matches!(CLASS[usize::from(octet)], Class::Percent | Class::Encode))
+}
+
+/// Appends a path and query in the form that is compared: escapes of unreserved octets decoded, other escapes in upper
+/// case, octets that no URI may hold escaped. `%2A` and `%24` are decoded too, as patterns mean `*` and `$` by them.
+pub(crate) fn normalise(path: &[u8], out: &mut Vec<u8>) {
+    let mut rest = path;
+    while let Some((piece, after)) = next(rest) {
+        match piece {
+            Piece::Octet(octet) | Piece::Literal(octet) => out.push(octet),
+            Piece::Escaped(octet) => push_escaped(octet, out),
+        }
+        rest = after;
+    }
+}
+
+/// One octet of a path or pattern, read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Piece {
+    /// Stands for itself, or is special in a pattern.
+    Octet(u8),
+    /// Was written as an escape and stands for itself even in a pattern.
+    Literal(u8),
+    /// Is compared as an escape.
+    Escaped(u8),
+}
+
+/// Reads the next octet or escape.
+pub(crate) fn next(octets: &[u8]) -> Option<(Piece, &[u8])> {
+    let (&first, rest) = octets.split_first()?;
+    match CLASS[usize::from(first)] {
+        Class::Unreserved | Class::Other => Some((Piece::Octet(first), rest)),
+        Class::Encode => Some((Piece::Escaped(first), rest)),
+        Class::Percent => match rest {
+            [high, low, rest @ ..] => match (hex(*high), hex(*low)) {
+                (Some(high), Some(low)) => Some((decoded(high << 4 | low), rest)),
+                _ => Some((Piece::Octet(first), &octets[1..])),
+            },
+            _ => Some((Piece::Octet(first), rest)),
+        },
+    }
+}
+
+pub(crate) fn push_escaped(octet: u8, out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    out.extend([b'%', DIGITS[usize::from(octet >> 4)], DIGITS[usize::from(octet & 15)]]);
+}
+
+/// The normalised path with its dot segments removed (RFC 3986 §5.2.4); the query stays. `None` if it has none.
+pub(crate) fn without_dot_segments(path: &[u8]) -> Option<Vec<u8>> {
+    let query = memchr::memchr(b'?', path).unwrap_or(path.len());
+    let (path, query) = path.split_at(query);
+    let is_dots = |segment: &[u8]| matches!(segment, b"." | b"..");
+    if !path.split(|&octet| octet == b'/').any(is_dots) {
+        return None;
+    }
+    let mut out = Vec::with_capacity(path.len() + query.len());
+    // What `split` gives before the first `/` is empty: targets begin with it.
+    let mut segments = path.split(|&octet| octet == b'/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let last = segments.peek().is_none();
+        match segment {
+            b"." if last => out.push(b'/'),
+            b"." => {}
+            b".." => {
+                out.truncate(memchr::memrchr(b'/', &out).unwrap_or(0));
+                if last {
+                    out.push(b'/');
+                }
+            }
+            segment => {
+                out.push(b'/');
+                out.extend_from_slice(segment);
+            }
+        }
+    }
+    out.extend_from_slice(query);
+    Some(out)
+}
+
+fn after_scheme(target: &[u8]) -> Option<&[u8]> {
+    let colon = memchr::memchr(b':', target)?;
+    let (scheme, rest) = target.split_at(colon);
+    let is_scheme = scheme.first()?.is_ascii_alphabetic()
+        && scheme
+            .iter()
+            .all(|&octet| octet.is_ascii_alphanumeric() || matches!(octet, b'+' | b'-' | b'.'));
+    if is_scheme { rest.strip_prefix(b"://") } else { None }
+}
+
+fn decoded(octet: u8) -> Piece {
+    match CLASS[usize::from(octet)] {
+        Class::Unreserved => Piece::Octet(octet),
+        Class::Other | Class::Percent | Class::Encode => match octet {
+            b'*' | b'$' => Piece::Literal(octet),
+            octet => Piece::Escaped(octet),
+        },
+    }
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit)
+        .to_digit(16)
+        .and_then(|digit| u8::try_from(digit).ok())
+}
+
+/// What is done with an octet.
+#[derive(Clone, Copy)]
+enum Class {
+    /// RFC 3986 §2.3: the same with and without escape.
+    Unreserved,
+    Percent,
+    /// Not allowed in a URI: compared as an escape.
+    Encode,
+    /// Reserved, and a few that browsers leave alone: differs from its escape.
+    Other,
+}
+
+const CLASS: [Class; 256] = {
+    let mut classes = [Class::Encode; 256];
+    let mut octet = 0x21;
+    while octet < 0x7F {
+        classes[octet] = match octet as u8 {
+            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' | b'~' => Class::Unreserved,
+            b'%' => Class::Percent,
+            b'"' | b'<' | b'>' | b'`' => Class::Encode,
+            _ => Class::Other,
+        };
+        octet += 1;
+    }
+    classes
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(octets: impl AsRef<[u8]>) -> String {
+        String::from_utf8(octets.as_ref().to_vec()).expect("normalised paths are ASCII")
+    }
+
+    fn normal(path: &str) -> String {
+        let mut out = Vec::new();
+        normalise(path.as_bytes(), &mut out);
+        assert_eq!(
+            is_plain(path.as_bytes()),
+            out == path.as_bytes() && !path.contains('%'),
+            "{path}"
+        );
+        text(out)
+    }
+
+    #[test]
+    fn targets_are_reduced_to_path_and_query() {
+        for (target, expected) in [
+            ("/a?b#c", "/a?b"),
+            ("https://example.com/a?b#c", "/a?b"),
+            ("http://user:pw@example.com:80/a", "/a"),
+            ("https://example.com", "/"),
+            ("https://example.com?b", "/?b"),
+            ("https://example.com#/x", "/"),
+            ("/http://example.com/x", "/http://example.com/x"),
+            ("//example.com/x", "//example.com/x"),
+            ("", "/"),
+            ("#", "/"),
+            ("a/b", "/a/b"),
+            ("a?u=http://x/y", "/a?u=http://x/y"),
+            ("*", "/*"),
+        ] {
+            assert_eq!(text(path_and_query(target.as_bytes())), expected, "{target}");
+        }
+    }
+
+    #[test]
+    fn rfc_escapes_are_compared_in_one_form() {
+        for (path, expected) in [
+            ("/%61%7Eb%2D", "/a~b-"),
+            ("/%2fa%3A", "/%2Fa%3A"),
+            ("/\u{fc}", "/%C3%BC"),
+            ("/%c3%bc", "/%C3%BC"),
+            ("/a b\"<>`\u{7f}\u{1}", "/a%20b%22%3C%3E%60%7F%01"),
+            ("/{}|\\^[]'()!", "/{}|\\^[]'()!"),
+            ("/%2a%24", "/*$"),
+            ("/%", "/%"),
+            ("/%4", "/%4"),
+            ("/%zz%41", "/%zzA"),
+            ("/%25%36%31", "/%2561"),
+        ] {
+            assert_eq!(normal(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn dot_segments_are_removed() {
+        for (path, expected) in [
+            ("/a/../b", Some("/b")),
+            ("/a/./b", Some("/a/b")),
+            ("/a/..", Some("/")),
+            ("/a/b/..", Some("/a/")),
+            ("/a/.", Some("/a/")),
+            ("/../../a", Some("/a")),
+            ("/..", Some("/")),
+            ("/a//../b", Some("/a/b")),
+            ("/a/../b?/../c", Some("/b?/../c")),
+            ("/a/b", None),
+            ("/a/...", None),
+            ("/.well-known/x", None),
+            ("/a?/../b", None),
+        ] {
+            assert_eq!(
+                without_dot_segments(path.as_bytes()).map(text).as_deref(),
+                expected,
+                "{path}"
+            );
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! RFC 9309 §2.2.2: the rules that one crawler obeys, and what they say of a path. Pure. Called by `policy::decide`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::delay::{RequestRate, VisitTime};
+use super::line;
+use super::options::{ParseOptions, Precedence};
+use super::path;
+use super::pattern::Pattern;
+use super::source::{Source, Span};
+
+/// The rules of one file for one crawler, compiled. Immutable; a clone is one reference more.
+#[derive(Clone)]
+pub struct RuleSet(Arc<Compiled>);
+
+struct Compiled {
+    source: Arc<Source>,
+    /// The strongest first.
+    rules: Box<[(Rank, Pattern)]>,
+    precedence: Precedence,
+    robots_txt_allowed: bool,
+    pace: Pace,
+}
+
+/// What a file says about pace, for one crawler.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Pace {
+    pub(crate) crawl_delay: Option<Duration>,
+    pub(crate) request_rate: Option<RequestRate>,
+    pub(crate) visit_time: Option<VisitTime>,
+}
+
+impl RuleSet {
+    pub(crate) fn compile(source: Arc<Source>, rules: &[RuleSpan], pace: Pace, options: &ParseOptions) -> Self {
+        let precedence = options.precedence;
+        let mut rules: Vec<_> = rules
+            .iter()
+            .map(|rule| {
+                let pattern = Pattern::new(source.slice(rule.value));
+                (Rank::new(rule, pattern.octets, precedence), pattern)
+            })
+            .collect();
+        rules.sort_by(|(a, _), (b, _)| b.cmp(a));
+        let robots_txt_allowed = options.robots_txt_allowed;
+        Self(Arc::new(Compiled {
+            source,
+            rules: rules.into(),
+            precedence,
+            robots_txt_allowed,
+            pace,
+        }))
+    }
+
+    /// Whether a URL may be fetched. `target` is a path with query, as in a request, or an absolute URL; a fragment is
+    /// ignored. Where the path has dot segments, what they lead to is judged too, and either can disallow.
+    pub fn check(&self, target: &str) -> Verdict<'_> {
+        self.check_octets(target.as_bytes())
+    }
+
+    /// As [`check`](Self::check), for a target that may not be UTF-8.
+    pub fn check_octets(&self, target: &[u8]) -> Verdict<'_> {
+        let sent = path::path_and_query(target);
+        let mut normal = Vec::new();
+        let path = if path::is_plain(&sent) {
+            &*sent
+        } else {
+            path::normalise(&sent, &mut normal);
+            &normal
+        };
+        let verdict = self.judge(path);
+        match path::without_dot_segments(path) {
+            Some(resolved) if verdict.is_allowed() => {
+                let resolved = self.judge(&resolved);
+                if resolved.is_allowed() { verdict } else { resolved }
+            }
+            Some(_) | None => verdict,
+        }
+    }
+
+    /// Time from one request's start to the next: the larger of `Crawl-delay` and what `Request-rate` comes to. `None`
+    /// where the file gives neither (not RFC 9309; Bing, Yandex).
+    pub fn crawl_delay(&self) -> Option<Duration> {
+        let Pace {
+            crawl_delay,
+            request_rate,
+            ..
+        } = self.0.pace;
+        crawl_delay.max(request_rate.map(|rate| rate.gap()))
+    }
+
+    /// `Request-rate`, the slowest given.
+    pub fn request_rate(&self) -> Option<RequestRate> {
+        self.0.pace.request_rate
+    }
+
+    /// `Visit-time`, the first given.
+    pub fn visit_time(&self) -> Option<VisitTime> {
+        self.0.pace.visit_time
+    }
+
+    /// How many rules there are, without those that have no path.
+    pub fn len(&self) -> usize {
+        self.0.rules.len()
+    }
+
+    /// Whether everything is allowed for want of rules.
+    pub fn is_empty(&self) -> bool {
+        self.0.rules.is_empty()
+    }
+
+    /// Octets on the heap, without the file's text, which all rule sets of the file share.
+    pub fn heap_size(&self) -> usize {
+        let rules = self
+            .0
+            .rules
+            .iter()
+            .map(|(_, pattern)| pattern.text.capacity())
+            .sum::<usize>();
+        size_of::<Compiled>() + size_of_val(&*self.0.rules) + rules
+    }
+
+    fn judge(&self, path: &[u8]) -> Verdict<'_> {
+        if self.0.robots_txt_allowed && path == b"/robots.txt" {
+            return Verdict {
+                rules: self,
+                outcome: Outcome::RobotsTxt,
+            };
+        }
+        let decisive = self.0.rules.iter().find(|(_, pattern)| pattern.matches(path));
+        Verdict {
+            rules: self,
+            outcome: decisive.map_or(Outcome::NoRule, |(rank, _)| Outcome::Rule(*rank)),
+        }
+    }
+}
+
+impl fmt::Debug for RuleSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuleSet")
+            .field("len", &self.len())
+            .field("pace", &self.0.pace)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the rules say of one URL, with the evidence.
+#[derive(Debug, Clone, Copy)]
+pub struct Verdict<'a> {
+    rules: &'a RuleSet,
+    outcome: Outcome,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Outcome {
+    NoRule,
+    RobotsTxt,
+    Rule(Rank),
+}
+
+impl<'a> Verdict<'a> {
+    pub fn is_allowed(&self) -> bool {
+        match self.reason() {
+            Reason::NoRule | Reason::RobotsTxt | Reason::Allowed => true,
+            Reason::Disallowed => false,
+        }
+    }
+
+    pub fn reason(&self) -> Reason {
+        match self.outcome {
+            Outcome::NoRule => Reason::NoRule,
+            Outcome::RobotsTxt => Reason::RobotsTxt,
+            Outcome::Rule(rank) => match rank.kind(self.rules.0.precedence) {
+                RuleKind::Allow => Reason::Allowed,
+                RuleKind::Disallow => Reason::Disallowed,
+            },
+        }
+    }
+
+    /// The rule that decided; `None` if none matches.
+    pub fn rule(&self) -> Option<RuleRef<'a>> {
+        let Outcome::Rule(rank) = self.outcome else { return None };
+        let precedence = self.rules.0.precedence;
+        Some(RuleRef {
+            source: &self.rules.0.source,
+            offset: rank.offset(precedence),
+            kind: rank.kind(precedence),
+        })
+    }
+}
+
+/// Why a URL is allowed or disallowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// No rule matches: allowed (RFC 9309 §2.2.2).
+    NoRule,
+    /// `/robots.txt` itself is always allowed (RFC 9309 §2.2.2).
+    RobotsTxt,
+    /// The decisive rule allows.
+    Allowed,
+    /// The decisive rule disallows.
+    Disallowed,
+}
+
+/// One rule of a file.
+#[derive(Clone, Copy)]
+pub struct RuleRef<'a> {
+    source: &'a Source,
+    offset: usize,
+    kind: RuleKind,
+}
+
+impl<'a> RuleRef<'a> {
+    /// The line of the file, from 1.
+    pub fn line(&self) -> u32 {
+        self.source.line_of(self.offset)
+    }
+
+    pub fn kind(&self) -> RuleKind {
+        self.kind
+    }
+
+    /// The path pattern as it is written; what is not UTF-8 in it is replaced by U+FFFD.
+    pub fn pattern(&self) -> &'a str {
+        self.source.str_at(line::value_at(self.source.text(), self.offset))
+    }
+}
+
+impl fmt::Debug for RuleRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} @{}", self.kind.as_str(), self.pattern(), self.line())
+    }
+}
+
+/// What a rule does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RuleKind {
+    Allow,
+    Disallow,
+}
+
+impl RuleKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RuleKind::Allow => "allow",
+            RuleKind::Disallow => "disallow",
+        }
+    }
+}
+
+/// A rule as it stands in the file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RuleSpan {
+    pub(crate) value: Span,
+    pub(crate) kind: RuleKind,
+}
+
+/// A rule's strength, comparable: the greatest of those that match decides. It also tells where the rule stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank(u64);
+
+const MAX_OFFSET: u64 = 0x7FFF_FFFF;
+
+impl Rank {
+    fn new(rule: &RuleSpan, octets: u32, precedence: Precedence) -> Self {
+        // Of equals, the one that stands first.
+        let earliness = MAX_OFFSET - u64::from(rule.value.start);
+        let allows = u64::from(rule.kind == RuleKind::Allow);
+        Self(match precedence {
+            Precedence::MostSpecific => u64::from(octets) << 32 | allows << 31 | earliness,
+            Precedence::FirstMatch => earliness << 1 | allows,
+        })
+    }
+
+    fn offset(self, precedence: Precedence) -> usize {
+        let earliness = match precedence {
+            Precedence::MostSpecific => self.0 & MAX_OFFSET,
+            Precedence::FirstMatch => self.0 >> 1,
+        };
+        usize::try_from(MAX_OFFSET - earliness).expect("an offset of 31 bits")
+    }
+
+    fn kind(self, precedence: Precedence) -> RuleKind {
+        let allows = match precedence {
+            Precedence::MostSpecific => self.0 >> 31 & 1,
+            Precedence::FirstMatch => self.0 & 1,
+        };
+        if allows == 1 {
+            RuleKind::Allow
+        } else {
+            RuleKind::Disallow
+        }
+    }
+}

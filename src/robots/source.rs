@@ -1,0 +1,121 @@
+//! The text of a robots.txt, held once for all that points into it, and its line numbers. Pure. Used by `parse`, `ruleset`.
+
+use std::collections::BTreeMap;
+
+/// The decoded octets of a file, as far as they were read.
+#[derive(Debug, Default)]
+pub(crate) struct Source {
+    text: Box<[u8]>,
+    /// For each full block of the text, the line that its first octet is in: a line number is found by reading one block.
+    marks: Box<[u32]>,
+    /// Readable forms of the values that are not UTF-8, by where they begin.
+    repaired: BTreeMap<u32, Box<str>>,
+}
+
+impl Source {
+    pub(crate) fn new(text: Box<[u8]>, repaired: BTreeMap<u32, Box<str>>) -> Self {
+        let mut marks = Vec::with_capacity(text.len() / BLOCK);
+        let mut line = 1;
+        for start in (BLOCK..text.len()).step_by(BLOCK) {
+            line += line_ends(&text, start - BLOCK, start);
+            marks.push(line);
+        }
+        Self {
+            text,
+            marks: marks.into(),
+            repaired,
+        }
+    }
+
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// The line, from 1, that holds this octet. LF, CR and CR LF end lines.
+    pub(crate) fn line_of(&self, offset: usize) -> u32 {
+        let offset = offset.min(self.text.len());
+        let block = offset / BLOCK;
+        let line = block
+            .checked_sub(1)
+            .and_then(|mark| self.marks.get(mark))
+            .copied()
+            .unwrap_or(1);
+        line + line_ends(&self.text, block * BLOCK, offset)
+    }
+
+    /// The octets of a value as text; in what is not UTF-8, U+FFFD stands for the faults.
+    pub(crate) fn str_at(&self, span: Span) -> &str {
+        let repaired = || self.repaired.get(&span.start).map_or("\u{FFFD}", |text| text);
+        str::from_utf8(self.slice(span)).unwrap_or_else(|_| repaired())
+    }
+
+    pub(crate) fn slice(&self, span: Span) -> &[u8] {
+        &self.text[span.start as usize..][..usize::from(span.len)]
+    }
+
+    pub(crate) fn heap_size(&self) -> usize {
+        let repaired: usize = self
+            .repaired
+            .values()
+            .map(|text| size_of::<(u32, Box<str>)>() + text.len())
+            .sum();
+        self.text.len() + size_of_val(&*self.marks) + repaired
+    }
+}
+
+/// A piece of one line of the text. Lines are cut at 16 KiB, so that a `u16` holds every length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) start: u32,
+    pub(crate) len: u16,
+}
+
+impl Span {
+    pub(crate) fn new(range: std::ops::Range<usize>) -> Self {
+        Self {
+            start: u32::try_from(range.start).expect("a file is cut at 2 GiB"),
+            len: u16::try_from(range.len()).expect("a line is cut at 16 KiB"),
+        }
+    }
+}
+
+const BLOCK: usize = 4096;
+
+/// Line ends in `text[from..to]`; a CR LF is one, at its LF.
+fn line_ends(text: &[u8], from: usize, to: usize) -> u32 {
+    let block = &text[from..to];
+    let lf = block.iter().map(|&octet| u32::from(octet == b'\n')).sum::<u32>();
+    let lone_cr = memchr::memchr_iter(b'\r', block)
+        .filter(|at| text.get(from + at + 1) != Some(&b'\n'))
+        .count();
+    lf + u32::try_from(lone_cr).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_end_at_lf_cr_and_crlf() {
+        let source = Source::new(b"a\nb\rc\r\nd\n\re".to_vec().into(), BTreeMap::new());
+        for (octet, line) in [(b'a', 1), (b'b', 2), (b'c', 3), (b'd', 4), (b'e', 6)] {
+            let offset = source.text().iter().position(|&o| o == octet).expect("in the text");
+            assert_eq!(source.line_of(offset), line, "{}", octet as char);
+        }
+    }
+
+    #[test]
+    fn lines_are_counted_across_blocks() {
+        let text = b"0123456\r\n".repeat(2_000);
+        let source = Source::new(text.into(), BTreeMap::new());
+        for line in 0..2_000 {
+            for at in 0..9 {
+                assert_eq!(
+                    source.line_of(line * 9 + at),
+                    line as u32 + 1,
+                    "octet {at} of line {line}"
+                );
+            }
+        }
+    }
+}

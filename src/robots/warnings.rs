@@ -1,0 +1,123 @@
+//! What is odd about a robots.txt, by line and column. Pure. Made by `parse` and `group`, shown by `lint`.
+
+use std::fmt;
+
+/// One oddity of a file. None of them keeps the rest of the file from being read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Warning {
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+    pub(crate) len: u32,
+    pub(crate) code: WarningCode,
+}
+
+impl Warning {
+    /// The line, from 1.
+    pub fn line(&self) -> u32 {
+        self.line
+    }
+
+    /// The column in characters, from 1.
+    pub fn column(&self) -> u32 {
+        self.column
+    }
+
+    /// How many characters of the line are meant; at least 1.
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Always false: a warning points at one character at least.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    pub fn code(&self) -> WarningCode {
+        self.code
+    }
+
+    /// What is odd.
+    pub fn message(&self) -> &'static str {
+        self.code.message()
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        self.code.hint()
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.line, self.column, self.message())
+    }
+}
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $message:literal, $hint:literal;)*) => {
+        /// The kinds of oddities. `as_str` gives the stable name that reports use.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum WarningCode {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl WarningCode {
+            pub const ALL: &[WarningCode] = &[$(WarningCode::$name,)*];
+
+            /// The stable name, such as `unknown-key`.
+            pub fn as_str(self) -> &'static str {
+                match self { $(WarningCode::$name => $code,)* }
+            }
+
+            pub fn message(self) -> &'static str {
+                match self { $(WarningCode::$name => $message,)* }
+            }
+
+            pub fn hint(self) -> &'static str {
+                match self { $(WarningCode::$name => $hint,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The file was longer than `max_size`.
+    TooLarge = "too-large", "the file is longer than crawlers have to read", "keep it under 500 KiB; what follows is ignored";
+    /// A line of more than 16 KiB.
+    LongLine = "long-line", "the line is longer than 16 KiB", "the rest of it is ignored; split it";
+    /// The body is an HTML page.
+    Html = "html", "this is HTML, not a robots.txt", "serve plain text, or status 404 if there is no robots.txt";
+    /// A NUL octet within a line.
+    Nul = "nul", "a NUL octet ends the line", "remove it; the file may be UTF-16, save it as UTF-8";
+    /// Text that is no record at all.
+    NotARecord = "not-a-record", "the line has no colon", "write `key: value`, or begin a comment with `#`";
+    /// White space in place of the colon.
+    MissingColon = "missing-colon", "the colon is missing", "write `key: value`; few crawlers read it as meant";
+    /// A key that neither RFC 9309 nor a known extension has.
+    UnknownKey = "unknown-key", "unknown key", "the line is ignored";
+    /// A misspelt key that was understood nevertheless.
+    MisspeltKey = "misspelt-key", "misspelt key", "few crawlers read it as meant";
+    /// White space before the key.
+    LeadingSpace = "leading-space", "white space before the key", "begin the line with its key";
+    /// A rule before the first `User-agent` line.
+    RuleWithoutAgent = "rule-without-agent", "the rule belongs to no user agent", "put `User-agent: *` before it";
+    /// `User-agent` without a value.
+    EmptyAgent = "empty-agent", "the user agent has no name", "name a product token, or `*` for all";
+    /// A name that is no product token.
+    AgentNotAToken = "agent-not-a-token", "not a product token", "only letters, `_` and `-` count (RFC 9309 §2.2.1); the name ends at the first other character";
+    /// A path that begins with neither `/` nor `*`.
+    NoLeadingSlash = "no-leading-slash", "the path does not begin with `/`", "it never matches; begin it with `/` or `*`";
+    /// `%` without two hexadecimal digits.
+    BadEscape = "bad-escape", "`%` is not followed by two hexadecimal digits", "write `%25` for a percent sign";
+    /// Octets that are not UTF-8.
+    NotUtf8 = "not-utf-8", "not UTF-8", "save the file as UTF-8; the octets are kept as they are";
+    /// A crawl delay that is not a number of seconds.
+    BadDelay = "bad-delay", "not a number of seconds", "write a decimal number such as `Crawl-delay: 2.5`; the line is ignored";
+    /// A request rate that is not `requests/time`.
+    BadRate = "bad-rate", "not a request rate", "write requests per time such as `Request-rate: 1/10s`; the line is ignored";
+    /// A visit time that is not `hhmm-hhmm`.
+    BadVisitTime = "bad-visit-time", "not a time of day", "write UTC times such as `Visit-time: 0600-0845`; the line is ignored";
+    /// More warnings than are kept.
+    TooMany = "too-many", "more oddities follow", "they are not listed";
+}

@@ -1,0 +1,148 @@
+//! Puts the parts together, starts and stops them. Called by `cli`, by tests, and by programs that embed the proxy.
+
+use crate::config::{ListenAddress, Settings};
+use crate::gate::Gate;
+use crate::proxy::{Counts, Proxy, listener};
+use crate::tls::{Ca, CaError, LeafCache, RootsError, roots};
+use crate::upstream::{Upstream, connector_conf};
+use arc_swap::ArcSwap;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// A proxy that serves. Dropping it cuts off what is under way; [`shutdown`](Self::shutdown) lets it finish.
+pub struct Running {
+    proxy: Arc<Proxy>,
+    addresses: Vec<SocketAddr>,
+    ca_path: PathBuf,
+    stop: watch::Sender<bool>,
+    listeners: JoinSet<()>,
+}
+
+/// Why it could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("cannot listen on {address}: {source}")]
+    Listen { address: String, source: io::Error },
+    #[error("no socket named `{0}` was handed over")]
+    NotInherited(String),
+    #[error(transparent)]
+    Ca(#[from] CaError),
+    #[error(transparent)]
+    Roots(#[from] RootsError),
+    #[error("cannot set up: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl StartError {
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Listen { source, .. } => match source.kind() {
+                io::ErrorKind::AddrInUse => "another program listens there; stop it, or choose another address with \
+                    `--listen` or `listen:`"
+                    .into(),
+                io::ErrorKind::PermissionDenied => "ports below 1024 are root's; choose a higher one".into(),
+                io::ErrorKind::AddrNotAvailable => "this machine has no such address".into(),
+                _ => "choose another address with `--listen` or `listen:`".into(),
+            },
+            Self::NotInherited(name) => {
+                format!("a systemd socket unit with `FileDescriptorName={name}` hands it over")
+            }
+            Self::Ca(error) => error.hint(),
+            Self::Roots(error) => error.hint().into(),
+            Self::Io(_) => "is there room and permission for temporary files?".into(),
+        }
+    }
+}
+
+/// Starts the proxy within the current tokio runtime. It serves when this returns.
+pub async fn start(settings: Settings) -> Result<Running, StartError> {
+    let mut sockets = Vec::new();
+    for listener in &settings.listen {
+        sockets.push(bind(&listener.address).await?);
+    }
+    let addresses = sockets.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
+
+    let ca = Ca::configured(&settings.intercept.ca)?;
+    let ca_path = ca.path().to_owned();
+    let leaves = LeafCache::new(ca, settings.intercept.leaf_cache)?;
+    let roots = roots_file(settings.egress.ca_file.as_deref())?;
+    let threads = tokio::runtime::Handle::current().metrics().num_workers();
+    let conf = connector_conf(roots.path(), threads);
+
+    let upstream = Arc::new(Upstream::new(&settings, addresses.clone()));
+    let settings = Arc::new(ArcSwap::from_pointee(settings));
+    let gate = Arc::new(Gate::new(settings.clone(), upstream.clone(), &conf));
+    let (stop, shutdown) = watch::channel(false);
+    let proxy = Arc::new(Proxy::new(settings, gate, upstream, leaves, shutdown, conf));
+
+    let mut listeners = JoinSet::new();
+    for socket in sockets {
+        listeners.spawn(listener::serve(proxy.clone(), socket));
+    }
+    Ok(Running { proxy, addresses, ca_path, stop, listeners })
+}
+
+impl Running {
+    /// Where it listens, in the order of the configuration, with the ports that were given for 0.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The certificate that clients have to trust.
+    pub fn ca_path(&self) -> &Path {
+        &self.ca_path
+    }
+
+    /// What has been answered so far.
+    pub fn counts(&self) -> Counts {
+        self.proxy.counters.read()
+    }
+
+    /// Takes up changed settings without dropping a request. Listeners, CA and roots stay as they are until a restart.
+    pub fn reload(&self, settings: Settings) {
+        self.proxy.upstream.reload(&settings);
+        self.proxy.settings.store(Arc::new(settings));
+    }
+
+    /// Stops accepting, lets requests under way finish within `limits.drain_timeout`, and returns when all is closed.
+    pub async fn shutdown(mut self) {
+        self.stop.send_replace(true);
+        while self.listeners.join_next().await.is_some() {}
+    }
+}
+
+async fn bind(address: &ListenAddress) -> Result<TcpListener, StartError> {
+    match address {
+        ListenAddress::Socket(address) => TcpListener::bind(address)
+            .await
+            .map_err(|source| StartError::Listen { address: address.to_string(), source }),
+        ListenAddress::Inherited(name) => inherited(name),
+    }
+}
+
+/// A socket that systemd opened (sd_listen_fds(3)).
+fn inherited(name: &str) -> Result<TcpListener, StartError> {
+    use std::os::fd::FromRawFd;
+    let (fd, _) = sd_notify::listen_fds_with_names()?
+        .find(|(_, known)| known == name)
+        .ok_or_else(|| StartError::NotInherited(name.to_owned()))?;
+    // SAFETY: systemd hands the descriptor over to this process alone, and each name is taken once at the start.
+    let socket = unsafe { std::net::TcpListener::from_raw_fd(fd) };
+    socket.set_nonblocking(true)?;
+    Ok(TcpListener::from_std(socket)?)
+}
+
+/// The roots that origins are verified against, in a file as pingora wants them. It panics on a bundle with a single
+/// bad certificate, so it gets one that has been read already.
+fn roots_file(ca_file: Option<&Path>) -> Result<tempfile::NamedTempFile, StartError> {
+    let roots = roots::bundle(ca_file)?;
+    let mut file = tempfile::Builder::new().prefix("politely-roots-").suffix(".pem").tempfile()?;
+    file.write_all(roots.pem.as_bytes())?;
+    Ok(file)
+}

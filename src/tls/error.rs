@@ -1,0 +1,100 @@
+//! What can be wrong with the certificate authority's files and with bundles of roots, and what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why there is no certificate authority. [`hint`](Self::hint) says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum CaError {
+    #[error("{} cannot be {doing}: {source}", .path.display())]
+    File {
+        path: PathBuf,
+        doing: &'static str,
+        source: io::Error,
+    },
+    #[error("the directory {} can be written by others (mode {mode:04o})", .path.display())]
+    DirectoryOpen { path: PathBuf, mode: u32 },
+    #[error("the key {} can be read by others (mode {mode:04o})", .path.display())]
+    KeyOpen { path: PathBuf, mode: u32 },
+    #[error("the certificate {} is there, its key {} is not", .certificate.display(), .key.display())]
+    KeyMissing { certificate: PathBuf, key: PathBuf },
+    #[error("{} holds no key that can be used: {why}", .path.display())]
+    KeyUnusable {
+        path: PathBuf,
+        why: &'static str,
+        hint: &'static str,
+    },
+    #[error("the key {} does not belong to the certificate {}", .key.display(), .certificate.display())]
+    Mismatch { certificate: PathBuf, key: PathBuf },
+    #[error("{} cannot be used: {why}", .path.display())]
+    CertificateUnusable { path: PathBuf, why: String },
+    #[error("no certificate can be made: {0}")]
+    Minting(#[from] rcgen::Error),
+    #[error("TLS cannot be set up: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+impl CaError {
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::File { path, source, .. } => match source.kind() {
+                io::ErrorKind::PermissionDenied => {
+                    format!(
+                        "run as the owner of {}, or name another directory in `intercept.ca.directory`",
+                        path.display()
+                    )
+                }
+                io::ErrorKind::NotFound => String::from("correct the path in `intercept.ca`"),
+                _ => String::from("name another directory in `intercept.ca.directory`"),
+            },
+            Self::DirectoryOpen { path, .. } => format!("chmod 700 {}", path.display()),
+            Self::KeyOpen { path, .. } => {
+                format!(
+                    "if nobody can have read it, chmod 600 {}; else delete it and its certificate",
+                    path.display()
+                )
+            }
+            Self::KeyMissing { certificate, .. } => {
+                format!(
+                    "put the key back, or delete {} to have both made anew",
+                    certificate.display()
+                )
+            }
+            Self::KeyUnusable { hint, .. } => (*hint).to_owned(),
+            Self::Mismatch { certificate, key } => {
+                format!(
+                    "put back the two that belong together, or delete {} and {}",
+                    certificate.display(),
+                    key.display()
+                )
+            }
+            Self::CertificateUnusable { .. } => {
+                String::from("a PEM file with a certificate that may sign others, which its intermediates may follow")
+            }
+            Self::Minting(_) | Self::Tls(_) => String::from("is the system's source of randomness working?"),
+        }
+    }
+}
+
+/// Why origins could not be verified.
+#[derive(Debug, thiserror::Error)]
+pub enum RootsError {
+    #[error("the roots in {} cannot be read: {source}", .path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("{} holds no certificate", .path.display())]
+    Empty { path: PathBuf },
+    #[error("certificate {number} in {} cannot be used: {why}", .path.display())]
+    Unusable { path: PathBuf, number: usize, why: String },
+}
+
+impl RootsError {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Unreadable { .. } => "correct `egress.ca_file`, or make the file readable",
+            Self::Empty { .. } => "`egress.ca_file` is a PEM file: `-----BEGIN CERTIFICATE-----` …",
+            Self::Unusable { .. } => "take it out of the file, or replace it by a whole one",
+        }
+    }
+}

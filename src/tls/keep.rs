@@ -1,0 +1,96 @@
+//! Files that hold secrets: the directory is the owner's, a key is never readable by others, not even while it is being
+//! written, and several processes may begin at once. Called by `ca`.
+
+use std::env;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use super::error::CaError;
+
+/// Makes the directory, 0700, if it is not there.
+pub(super) fn directory(path: &Path) -> Result<(), CaError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(fault(path, "made"))?;
+    let mode = fs::metadata(path).map_err(fault(path, "read"))?.mode() & 0o7777;
+    // Who can write here can put a key of his own in our key's place.
+    if mode & 0o022 != 0 {
+        Err(CaError::DirectoryOpen {
+            path: path.to_owned(),
+            mode,
+        })
+    } else {
+        Ok(())
+    }
+}
+
+/// Waits until no other process is at work in the directory. Held for as long as the file lives.
+pub(super) fn lock(directory: &Path) -> Result<File, CaError> {
+    let path = directory.join(".lock");
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(&path);
+    let file = file.map_err(fault(&path, "made"))?;
+    file.lock().map_err(fault(&path, "locked"))?;
+    Ok(file)
+}
+
+/// Puts the whole content there at once, under [`lock`] where others could do the same.
+pub(super) fn write(path: &Path, content: &str, mode: u32) -> Result<(), CaError> {
+    let new = path.with_added_extension("new");
+    // Left over by a process that was killed here.
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fault(&new, "removed")(error)),
+        Ok(()) | Err(_) => {}
+    }
+    let mut file = OpenOptions::new()
+        .create_new(true)
+        .write(true)
+        .mode(mode)
+        .open(&new)
+        .map_err(fault(&new, "made"))?;
+    let written = file.write_all(content.as_bytes()).and_then(|()| file.sync_all());
+    written.map_err(fault(&new, "written"))?;
+    fs::rename(&new, path).map_err(fault(path, "written"))?;
+    // Without this a power cut may forget the name.
+    let directory = path
+        .parent()
+        .map(File::open)
+        .transpose()
+        .map_err(fault(path, "written"))?;
+    directory
+        .map_or(Ok(()), |directory| directory.sync_all())
+        .map_err(fault(path, "written"))
+}
+
+/// Reads a key, if only its owner can.
+pub(super) fn read_key(path: &Path) -> Result<Vec<u8>, CaError> {
+    let mut file = File::open(path).map_err(fault(path, "read"))?;
+    let mode = file.metadata().map_err(fault(path, "read"))?.mode() & 0o7777;
+    if mode & 0o077 != 0 && !is_credential(path) {
+        return Err(CaError::KeyOpen {
+            path: path.to_owned(),
+            mode,
+        });
+    }
+    let mut content = Vec::new();
+    file.read_to_end(&mut content).map_err(fault(path, "read"))?;
+    Ok(content)
+}
+
+/// systemd's credentials lie in a directory of the service's own, with an access list that shows as a group's mode.
+fn is_credential(path: &Path) -> bool {
+    env::var_os("CREDENTIALS_DIRECTORY").is_some_and(|directory| !directory.is_empty() && path.starts_with(directory))
+}
+
+pub(super) fn fault(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> CaError {
+    let path = path.to_owned();
+    move |source| CaError::File { path, doing, source }
+}

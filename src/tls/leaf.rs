@@ -1,0 +1,173 @@
+//! Certificates for intercepted hosts, made as they are asked for and kept ready. Called by `proxy::intercept`.
+
+use std::sync::Arc;
+
+use quick_cache::sync::Cache;
+use rcgen::{
+    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
+    PKCS_ECDSA_P256_SHA256, SanType,
+};
+use rustls::ServerConfig;
+use rustls::crypto::ring::Ticketer;
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use rustls::server::{NoServerSessionStorage, ProducesTickets};
+use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
+use time::{Duration, OffsetDateTime};
+
+use crate::policy::Host;
+
+use super::ca::Ca;
+use super::error::CaError;
+use super::{provider, serial};
+
+/// The leaves of one process. One key serves them all for as long as it runs: it never touches the disk, and making
+/// one per host would cost more than the signature.
+pub struct LeafCache {
+    ca: Ca,
+    key: KeyPair,
+    signing_key: Arc<dyn SigningKey>,
+    ticketer: Arc<dyn ProducesTickets>,
+    leaves: Cache<Host, Leaf>,
+}
+
+#[derive(Clone)]
+struct Leaf {
+    config: Arc<ServerConfig>,
+    made: OffsetDateTime,
+}
+
+impl LeafCache {
+    /// Keeps up to about `capacity` hosts ready, those asked for most.
+    ///
+    /// # Errors
+    /// No key can be made, or the authority cannot sign.
+    pub fn new(ca: Ca, capacity: usize) -> Result<Self, CaError> {
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let der = PrivatePkcs8KeyDer::from(key.serialize_der());
+        let signing_key = provider().key_provider.load_private_key(der.into())?;
+        let cache = Self {
+            ca,
+            key,
+            signing_key,
+            ticketer: Ticketer::new()?,
+            leaves: Cache::new(capacity),
+        };
+        // An authority that cannot sign is to be found out now, not at a client's first request.
+        cache.mint(&Host::Name("politely.invalid".into()), OffsetDateTime::now_utc())?;
+        Ok(cache)
+    }
+
+    /// What to accept TLS with as this host: HTTP/2 and HTTP/1.1, sessions resumable.
+    pub fn config_for(&self, host: &Host) -> Arc<ServerConfig> {
+        self.config_at(host, OffsetDateTime::now_utc())
+    }
+
+    /// The authority that signs.
+    pub fn ca(&self) -> &Ca {
+        &self.ca
+    }
+
+    /// Hosts that are ready.
+    pub fn len(&self) -> usize {
+        self.leaves.len()
+    }
+
+    /// Whether no host is ready.
+    pub fn is_empty(&self) -> bool {
+        self.leaves.is_empty()
+    }
+
+    fn config_at(&self, host: &Host, now: OffsetDateTime) -> Arc<ServerConfig> {
+        if let Some(leaf) = self.leaves.get(host) {
+            // A clock that was set back counts as well: the leaf would not be valid yet.
+            if (leaf.made - BACKDATED..leaf.made + RENEWED_AFTER).contains(&now) {
+                return leaf.config;
+            }
+        }
+        let config = self.mint(host, now).expect("`new` has shown that this authority signs");
+        self.leaves.insert(
+            host.clone(),
+            Leaf {
+                config: Arc::clone(&config),
+                made: now,
+            },
+        );
+        config
+    }
+
+    fn mint(&self, host: &Host, now: OffsetDateTime) -> Result<Arc<ServerConfig>, CaError> {
+        let mut certificates = vec![self.sign(host, now)?];
+        certificates.extend_from_slice(self.ca.chain());
+        let certified = CertifiedKey::new(certificates, Arc::clone(&self.signing_key));
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        // Tickets alone resume; a store would be one more thing per host.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.ticketer = Arc::clone(&self.ticketer);
+        Ok(Arc::new(config))
+    }
+
+    fn sign(&self, host: &Host, now: OffsetDateTime) -> Result<CertificateDer<'static>, CaError> {
+        let (ca_from, ca_until) = self.ca.validity();
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::OrganizationName, "politely");
+        params.subject_alt_names = vec![match host {
+            Host::Name(name) => SanType::DnsName(name.as_ref().try_into()?),
+            Host::Ip(address) => SanType::IpAddress(*address),
+        }];
+        params.serial_number = Some(serial()?);
+        params.not_before = (now - BACKDATED).max(ca_from);
+        params.not_after = (now - BACKDATED + LIFE).min(ca_until);
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        // Strict clients (Python 3.13) ask for it.
+        params.use_authority_key_identifier_extension = true;
+        Ok(params.signed_by(&self.key, self.ca.issuer())?.der().clone())
+    }
+}
+
+/// For clients whose clock is slow.
+const BACKDATED: Duration = Duration::DAY;
+const LIFE: Duration = Duration::WEEK;
+/// Leaves four days to connections that were opened with the old one, and to clients whose clock is fast.
+const RENEWED_AFTER: Duration = Duration::DAY.saturating_mul(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leaf_is_kept_for_two_days_and_made_anew_long_before_it_expires() {
+        let home = tempfile::tempdir().unwrap();
+        let cache = LeafCache::new(Ca::open_or_create(&home.path().join("ca")).unwrap(), 4).unwrap();
+        let host = Host::Name("example.com".into());
+        let now = OffsetDateTime::now_utc();
+        let first = cache.config_at(&host, now);
+        assert!(Arc::ptr_eq(&first, &cache.config_at(&host, now + Duration::hours(47))));
+        let second = cache.config_at(&host, now + Duration::hours(48));
+        assert!(!Arc::ptr_eq(&first, &second));
+        let set_back = cache.config_at(&host, now - Duration::hours(1));
+        assert!(
+            !Arc::ptr_eq(&second, &set_back),
+            "a leaf of tomorrow is not valid yesterday"
+        );
+        assert!(RENEWED_AFTER + BACKDATED < LIFE);
+    }
+
+    #[test]
+    fn a_leaf_never_outlives_its_authority() {
+        let home = tempfile::tempdir().unwrap();
+        let cache = LeafCache::new(Ca::open_or_create(&home.path().join("ca")).unwrap(), 4).unwrap();
+        let (_, until) = cache.ca.validity();
+        let der = cache
+            .sign(&Host::Name("example.com".into()), until - Duration::HOUR)
+            .unwrap();
+        let (_, x509) = x509_parser::parse_x509_certificate(&der).unwrap();
+        assert_eq!(x509.validity().not_after.to_datetime(), until);
+    }
+}

@@ -1,0 +1,38 @@
+//! TLS on both sides: the certificate authority that clients trust and the leaves it signs for intercepted hosts, and the
+//! roots that origins are verified against. ring is the one provider, always named. Called by `proxy`, `server`, `cli`.
+
+use std::sync::{Arc, LazyLock};
+
+use rustls::crypto::CryptoProvider;
+
+pub mod ca;
+mod error;
+mod keep;
+pub mod leaf;
+pub mod roots;
+
+pub use ca::Ca;
+pub use error::{CaError, RootsError};
+pub use leaf::LeafCache;
+pub use roots::Roots;
+
+/// ring, for every configuration of rustls: a process-wide default could be set by anybody, or by nobody.
+pub fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: LazyLock<Arc<CryptoProvider>> =
+        LazyLock::new(|| Arc::new(rustls::crypto::ring::default_provider()));
+    Arc::clone(&PROVIDER)
+}
+
+/// Random octets of a serial number: positive and of full length (RFC 5280 §4.1.2.2).
+fn serial() -> Result<rcgen::SerialNumber, rcgen::Error> {
+    let mut octets = [0; SERIAL_LENGTH];
+    provider()
+        .secure_random
+        .fill(&mut octets)
+        .map_err(|_| rcgen::Error::RingUnspecified)?;
+    octets[0] = octets[0] & 0x3f | 0x40;
+    Ok(rcgen::SerialNumber::from_slice(&octets))
+}
+
+/// The most that RFC 5280 allows.
+const SERIAL_LENGTH: usize = 20;

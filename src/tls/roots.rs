@@ -1,0 +1,130 @@
+//! The authorities that origins' certificates are verified against: the system's, and the operator's own. Called by
+//! `server`, which hands them to the connector, and by `cli`, which writes them into a bundle for other programs.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use super::ca::{Ca, to_pem};
+use super::error::{CaError, RootsError};
+use super::keep;
+
+/// Roots, each of which rustls accepts, in both forms.
+#[derive(Clone, Debug)]
+pub struct Roots {
+    pub store: Arc<RootCertStore>,
+    /// The same certificates as PEM.
+    pub pem: String,
+    /// Where the public ones are from.
+    pub source: Source,
+}
+
+/// Where public roots are from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    System,
+    /// Mozilla's, as of this build: the system has none.
+    BuiltIn,
+}
+
+/// The system's roots and those in `ca_file`. Of the system's, those that cannot be used are left out; it has had some
+/// for years, and they are nobody's fault here.
+///
+/// # Errors
+/// `ca_file` has a certificate that cannot be used, or none.
+pub fn bundle(ca_file: Option<&Path>) -> Result<Roots, RootsError> {
+    collect(rustls_native_certs::load_native_certs().certs, ca_file)
+}
+
+/// Writes `roots` and the certificate of `ca` into a file for programs that take a bundle, such as those that read
+/// `SSL_CERT_FILE`.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_bundle(path: &Path, roots: &Roots, ca: &Ca) -> Result<(), CaError> {
+    keep::write(path, &format!("{}{}", roots.pem, ca.cert_pem()), 0o644)
+}
+
+fn collect(system: Vec<CertificateDer<'static>>, ca_file: Option<&Path>) -> Result<Roots, RootsError> {
+    let mut store = RootCertStore::empty();
+    let mut pem = String::new();
+    let mut add = |certificate: CertificateDer<'static>| {
+        let text = to_pem(&certificate);
+        store.add(certificate)?;
+        pem.push_str(&text);
+        Ok::<(), rustls::Error>(())
+    };
+    let usable = system
+        .into_iter()
+        .filter_map(|certificate| add(certificate).ok())
+        .count();
+    let source = if usable == 0 { Source::BuiltIn } else { Source::System };
+    if source == Source::BuiltIn {
+        for certificate in webpki_root_certs::TLS_SERVER_ROOT_CERTS {
+            // Each was made from a root that the same library accepts.
+            let _ = add(certificate.clone());
+        }
+    }
+    if let Some(path) = ca_file {
+        for (number, certificate) in (1..).zip(read(path)?) {
+            let unusable = |error: rustls::Error| RootsError::Unusable {
+                path: path.to_owned(),
+                number,
+                why: error.to_string(),
+            };
+            add(certificate).map_err(unusable)?;
+        }
+    }
+    Ok(Roots {
+        store: Arc::new(store),
+        pem,
+        source,
+    })
+}
+
+fn read(path: &Path) -> Result<Vec<CertificateDer<'static>>, RootsError> {
+    let text = fs::read(path).map_err(|source| RootsError::Unreadable {
+        path: path.to_owned(),
+        source,
+    })?;
+    let mut certificates = Vec::new();
+    for certificate in CertificateDer::pem_slice_iter(&text) {
+        let number = certificates.len() + 1;
+        certificates.push(certificate.map_err(|error| RootsError::Unusable {
+            path: path.to_owned(),
+            number,
+            why: error.to_string(),
+        })?);
+    }
+    if certificates.is_empty() {
+        Err(RootsError::Empty { path: path.to_owned() })
+    } else {
+        Ok(certificates)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_root_of_the_systems_is_left_out_without_a_word() {
+        let good = webpki_root_certs::TLS_SERVER_ROOT_CERTS[0].clone();
+        let broken = CertificateDer::from(vec![0x30, 0x03, 0x02, 0x01, 0x01]);
+        let roots = collect(vec![broken, good], None).unwrap();
+        assert_eq!((roots.store.len(), roots.source), (1, Source::System));
+        assert_eq!(roots.pem.matches("BEGIN CERTIFICATE").count(), 1);
+    }
+
+    #[test]
+    fn a_system_without_roots_gets_those_of_this_build() {
+        let roots = collect(Vec::new(), None).unwrap();
+        assert_eq!(roots.source, Source::BuiltIn);
+        assert_eq!(roots.store.len(), webpki_root_certs::TLS_SERVER_ROOT_CERTS.len());
+        assert_eq!(roots.pem.matches("BEGIN CERTIFICATE").count(), roots.store.len());
+    }
+}
