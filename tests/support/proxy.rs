@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub struct Proxy {
     running: Option<politely::server::Running>,
     address: SocketAddr,
-    directory: tempfile::TempDir,
+    _directory: tempfile::TempDir,
 }
 
 impl Proxy {
@@ -29,7 +29,7 @@ impl Proxy {
         Self {
             running: Some(running),
             address,
-            directory,
+            _directory: directory,
         }
     }
 
@@ -48,7 +48,7 @@ impl Proxy {
 
     /// The certificate that clients must trust.
     pub fn ca_pem_path(&self) -> PathBuf {
-        ca_certificate(self.directory.path())
+        self.running.as_ref().expect("only the shutdown takes it").ca_path().to_owned()
     }
 
     pub async fn shutdown(mut self) {
