@@ -1,1 +1,5 @@
-fn main() {}
+//! The command `politely`.
+
+fn main() -> std::process::ExitCode {
+    politely::cli::main()
+}

@@ -5,7 +5,7 @@ use super::redirect::{DeadEnd, Trail};
 use crate::config::Settings;
 use crate::policy::Authority;
 use crate::robots::access::{AccessKind, from_status};
-use crate::upstream::{ReachError, Upstream};
+use crate::upstream::{ReachError, Upstream, words};
 use bytes::Bytes;
 use http::{HeaderMap, header};
 use pingora::http::RequestHeader;
@@ -87,15 +87,16 @@ impl Fetcher {
 
     async fn connect(&self, authority: &Authority) -> Result<HttpSession, String> {
         let addresses = self.upstream.reach(authority).await.map_err(|error: ReachError| error.to_string())?;
-        let mut failure = String::from("no address");
+        let mut failure = None;
         for &address in addresses.iter() {
             let peer = self.upstream.peer(authority, address, false);
             match self.connector.get_http_session(&peer).await {
                 Ok((session, _)) => return Ok(session),
-                Err(error) => failure = error.to_string(),
+                // The first address is the preferred one: its failure says most.
+                Err(error) => failure = failure.or(Some(words(&error))),
             }
         }
-        Err(failure)
+        Err(failure.unwrap_or_else(|| String::from("it has no address")))
     }
 }
 
@@ -142,7 +143,7 @@ async fn exchange(
     mut request: Box<RequestHeader>,
     limit: usize,
 ) -> Result<(u16, HeaderMap, Vec<u8>), String> {
-    let words = |error: Box<pingora::Error>| error.to_string();
+    let words = |error: Box<pingora::Error>| words(&error);
     if let HttpSession::H2(_) = session {
         // RFC 9113 §8.3.1: `:authority` stands for Host.
         request.set_version(http::Version::HTTP_2);

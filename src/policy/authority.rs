@@ -70,6 +70,13 @@ impl Authority {
     /// From the authority component as sent: `host`, `host:port` or `[v6]:port`. Userinfo is refused; an empty port
     /// is the default one (RFC 3986 §3.2.3).
     pub fn parse(scheme: Scheme, authority: &[u8]) -> Result<Self, AuthorityError> {
+        if let Some(host) = Host::plain(authority) {
+            return Ok(Self {
+                host,
+                port: scheme.default_port(),
+                scheme,
+            });
+        }
         let (host, port) = split(authority)?;
         let port = match port {
             None | Some("") => None,

@@ -27,14 +27,40 @@ impl Host {
         if raw.contains(':') {
             return ipv6(raw);
         }
-        let bare = raw.strip_suffix('.').unwrap_or(raw);
-        if let Some(name) = plain_name(bare) {
-            return name;
+        if let Some(name) = Self::plain(raw.as_bytes()) {
+            return Ok(name);
         }
-        if let Ok(address) = bare.parse::<Ipv4Addr>() {
+        if let Ok(address) = raw.parse::<Ipv4Addr>() {
             return Ok(Self::Ip(address.into()));
         }
         from_whatwg(raw)
+    }
+
+    /// The fast path, in one pass: a name of letters, digits, `-` and `_` has only its case to fold. `None` is for the
+    /// slow path: faults, what could be an address (last label begins with a digit), and A-labels, whose Punycode has to
+    /// be checked.
+    pub(super) fn plain(raw: &[u8]) -> Option<Self> {
+        let bare = raw.strip_suffix(b".").unwrap_or(raw);
+        let (mut upper, mut label) = (false, 0);
+        for (i, octet) in bare.iter().enumerate() {
+            match octet {
+                b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => {}
+                b'A'..=b'Z' => upper = true,
+                b'.' if is_plain_label(&bare[label..i]) => label = i + 1,
+                _ => return None,
+            }
+        }
+        let last = &bare[label..];
+        if bare.len() > NAME_MAX || !is_plain_label(last) || last[0].is_ascii_digit() {
+            return None;
+        }
+        let mut name = Arc::<str>::from(str::from_utf8(bare).ok()?);
+        if upper {
+            Arc::get_mut(&mut name)
+                .expect("made two lines above")
+                .make_ascii_lowercase();
+        }
+        Some(Self::Name(name))
     }
 
     /// The name, if it is not an address.
@@ -70,43 +96,12 @@ const LABEL_MAX: usize = 63;
 /// Room for each octet of the longest name as percent-encoded UTF-8; IDNA is not cheap on what is longer.
 const RAW_MAX: usize = 3072;
 
-/// The fast path: a name of letters, digits, `-` and `_` has only its case to fold. `None` leaves it to the slow path:
-/// what could be an address (last label begins with a digit) and A-labels, whose Punycode has to be checked.
-fn plain_name(bare: &str) -> Option<Result<Host, AuthorityError>> {
-    let mut upper = false;
-    for octet in bare.bytes() {
-        match octet {
-            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {}
-            b'A'..=b'Z' => upper = true,
-            _ => return None,
-        }
+fn is_plain_label(label: &[u8]) -> bool {
+    match label {
+        [] => false,
+        [b'x' | b'X', b'n' | b'N', b'-', b'-', ..] => false,
+        label => label.len() <= LABEL_MAX,
     }
-    if bare.is_empty() {
-        return None;
-    }
-    if bare.len() > NAME_MAX {
-        return Some(Err(AuthorityError::HostLength));
-    }
-    let mut last = "";
-    for label in bare.split('.') {
-        if label.is_empty() || label.len() > LABEL_MAX {
-            return Some(Err(AuthorityError::HostLength));
-        }
-        if label.get(..4).is_some_and(|prefix| prefix.eq_ignore_ascii_case("xn--")) {
-            return None;
-        }
-        last = label;
-    }
-    if last.as_bytes()[0].is_ascii_digit() {
-        return None;
-    }
-    let mut name = Arc::<str>::from(bare);
-    if upper {
-        Arc::get_mut(&mut name)
-            .expect("made on the line above")
-            .make_ascii_lowercase();
-    }
-    Some(Ok(Host::Name(name)))
 }
 
 fn ipv6(inside: &str) -> Result<Host, AuthorityError> {

@@ -2,12 +2,21 @@
 //! the pace of a host. Pure: time and chance are arguments. Called by `gate` and `proxy`.
 
 pub mod authority;
+pub mod decide;
+pub mod entry;
+pub mod freshness;
 pub mod host;
+pub mod own_rules;
 pub mod pace;
 pub mod pace_key;
 pub mod refusal;
+pub mod retry_after;
 
 pub use authority::{Authority, AuthorityError, Scheme};
+pub use decide::{Allowed, Asked, Decision, Options, decide};
+pub use entry::{Access, Answer, Entry, Trouble, Validators};
 pub use host::Host;
+pub use own_rules::{OwnRules, OwnVerdict};
 pub use pace_key::{KeyBy, PaceKey};
 pub use refusal::{EgressReason, Refusal, RuleEvidence};
+pub use retry_after::retry_after;

@@ -286,11 +286,15 @@ struct Marks {
 impl Marks {
     /// The earliest start; `None` is any time.
     fn due(&self, demand: Demand, backoff: Duration) -> Option<Instant> {
+        let gap = demand.delay.max(backoff);
+        if gap.is_zero() {
+            return self.hold;
+        }
         let last = match demand.start {
             Start::Request => self.last_start,
             Start::FirstFetch => self.last_start.max(self.last_fetch),
         };
-        last.map(|last| last + demand.delay.max(backoff)).max(self.hold)
+        last.map(|last| last + gap).max(self.hold)
     }
 
     fn of(&mut self, start: Start) -> &mut Option<Instant> {

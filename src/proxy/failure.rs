@@ -1,6 +1,6 @@
 //! What went wrong between us and the origin, in the words of RFC 9209 §2.3. Called by `forward` and `tunnel`.
 
-use crate::upstream::ResolveError;
+use crate::upstream::{ResolveError, words};
 use http::StatusCode;
 use pingora::{Error, ErrorSource, ErrorType};
 
@@ -75,17 +75,5 @@ fn tls(error: &Error) -> &'static str {
         () if words.contains("invalid peer certificate") => "tls_certificate_error",
         () if words.contains("received fatal alert") => "tls_alert_received",
         () => "tls_protocol_error",
-    }
-}
-
-/// The error's cause in one line: the context, and what lies below it.
-fn words(error: &Error) -> String {
-    let mut words = error.etype.as_str().to_owned();
-    if let Some(context) = &error.context {
-        words = format!("{words}: {}", context.as_str());
-    }
-    match &error.cause {
-        Some(cause) => format!("{words}: {cause}"),
-        None => words,
     }
 }

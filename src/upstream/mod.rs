@@ -4,9 +4,11 @@
 pub mod egress;
 mod peer;
 mod resolve;
+mod words;
 
 pub use peer::connector_conf;
 pub use resolve::ResolveError;
+pub use words::words;
 
 use crate::config::Settings;
 use crate::policy::{Authority, EgressReason};

@@ -25,7 +25,7 @@ impl Backoff {
 
     /// The request of that number was answered well.
     pub fn succeeded(&mut self, number: u64) {
-        if number > self.raised_at {
+        if !self.delay.is_zero() && number > self.raised_at {
             self.delay /= 2;
             if self.delay < LEAST {
                 self.delay = Duration::ZERO;

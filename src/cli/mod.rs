@@ -1,0 +1,113 @@
+//! The command line: one file a subcommand. Called by `main`.
+
+mod run;
+mod serve;
+
+use crate::config::{ConfigErrors, Log};
+use crate::server::StartError;
+use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// A forward proxy that makes any crawler keep robots.txt
+#[derive(Debug, Parser)]
+#[command(version, propagate_version = true, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve as a proxy until SIGTERM
+    Serve(serve::Args),
+    /// Run a command behind a proxy of its own
+    Run(run::Args),
+}
+
+/// What every command that reads the configuration takes.
+#[derive(Debug, clap::Args)]
+struct ConfigArg {
+    /// The configuration [default: $POLITELY_CONFIG, else /etc/politely/politely.yaml if it is there]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl ConfigArg {
+    /// The file to read; `None`: the defaults hold.
+    fn path(&self) -> Option<PathBuf> {
+        let machine = || Some(PathBuf::from(MACHINE_CONFIG)).filter(|path| path.exists());
+        self.config.clone().or_else(|| std::env::var_os("POLITELY_CONFIG").map(PathBuf::from)).or_else(machine)
+    }
+}
+
+/// Parses the command line, does what it says, and tells the exit code.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match &cli.command {
+        Command::Serve(args) => serve::run(args),
+        Command::Run(args) => run::run(args),
+    };
+    done.unwrap_or_else(|failed| {
+        eprintln!("{failed}");
+        failed.code
+    })
+}
+
+/// Why a command could not do its work, ready to be printed.
+#[derive(Debug)]
+struct Failed {
+    message: String,
+    code: ExitCode,
+}
+
+impl Failed {
+    /// Wrong usage or configuration.
+    fn usage(what: impl std::fmt::Display, hint: impl std::fmt::Display) -> Self {
+        Failed { message: format!("error: {what}\nhint: {hint}"), code: ExitCode::from(USAGE) }
+    }
+
+    fn log(log: &Log, error: &io::Error) -> Self {
+        Self::usage(format!("cannot open the access log {:?}: {error}", log.access), "correct `log.access`")
+    }
+}
+
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.message.trim_end())
+    }
+}
+
+impl From<ConfigErrors> for Failed {
+    fn from(errors: ConfigErrors) -> Self {
+        Failed { message: errors.to_string(), code: ExitCode::from(USAGE) }
+    }
+}
+
+impl From<StartError> for Failed {
+    fn from(error: StartError) -> Self {
+        Self::usage(&error, error.hint())
+    }
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        Failed { message: format!("error: {error}"), code: ExitCode::from(DEFECT) }
+    }
+}
+
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()
+}
+
+/// What the command line says of a key, in the form of the environment, which goes before the file.
+fn override_key(key: &str, value: &impl serde::Serialize) -> (OsString, OsString) {
+    let value = serde_json::to_string(value).expect("texts and lists of them");
+    (format!("POLITELY_{key}").into(), value.into())
+}
+
+const MACHINE_CONFIG: &str = "/etc/politely/politely.yaml";
+const USAGE: u8 = 2;
+const DEFECT: u8 = 70;

@@ -1,0 +1,146 @@
+//! `politely run -- COMMAND`: a command behind a proxy of its own, with its environment set and our CA trusted. Called
+//! by `cli`.
+
+use super::Failed;
+use crate::config::{AccessLog, LogLevel, Settings};
+use crate::proxy::Counts;
+use crate::server::{self, Running};
+use crate::telemetry;
+use crate::tls::{Ca, CaError, roots};
+use serde_json::json;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{ExitCode, ExitStatus};
+use tempfile::NamedTempFile;
+use tokio::process::Command;
+use tokio::signal::unix::{SignalKind, signal};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    config: super::ConfigArg,
+    /// Read robots.txt for this crawler, whatever its User-Agent says; may be given several times
+    #[arg(long = "product-token", value_name = "T")]
+    product_tokens: Vec<String>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
+    let mut overrides = vec![super::override_key("LISTEN", &[json!({ "address": "127.0.0.1:0" })])];
+    if !args.product_tokens.is_empty() {
+        overrides.push(super::override_key("IDENTITY__PRODUCT_TOKENS", &args.product_tokens));
+    }
+    let path = args.config.path();
+    let mut settings = Settings::load(path.as_deref(), std::env::vars_os().chain(overrides))?;
+    // The terminal is the command's; faults are told all the same.
+    if matches!(settings.log.level, LogLevel::Info) {
+        settings.log.level = LogLevel::Warn;
+    }
+    if settings.log.access == AccessLog::Stdout {
+        settings.log.access = AccessLog::Off;
+    }
+    telemetry::init(&settings.log).map_err(|error| Failed::log(&settings.log, &error))?;
+    super::runtime()?.block_on(behind(settings, &args.command))
+}
+
+async fn behind(settings: Settings, command: &[OsString]) -> Result<ExitCode, Failed> {
+    let bundle = bundle(&settings)?;
+    let running = server::start(settings).await?;
+    let url = format!("http://{}", running.addresses()[0]);
+    let (program, arguments) = command.split_first().expect("clap requires one");
+    let mut child = Command::new(program);
+    child.args(arguments).envs(environment(&url, bundle.path()));
+    let status = match child.spawn() {
+        Ok(mut child) => {
+            // A Ctrl-C goes to the command too, as it is in our process group; it decides, and we tell its end.
+            let mut interrupts = signal(SignalKind::interrupt())?;
+            let mut terminate = signal(SignalKind::terminate())?;
+            loop {
+                tokio::select! {
+                    status = child.wait() => break status?,
+                    _ = interrupts.recv() => {}
+                    _ = terminate.recv() => pass_on(&child, libc::SIGTERM),
+                }
+            }
+        }
+        Err(error) => {
+            let name = program.display();
+            let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_RUNNABLE };
+            running.shutdown().await;
+            let message = format!("error: cannot run `{name}`: {error}\nhint: is it installed, and spelled so?");
+            return Err(Failed { message, code: ExitCode::from(code) });
+        }
+    };
+    let counts = finish(running).await;
+    summarize(&counts);
+    Ok(exit_code(status))
+}
+
+async fn finish(running: Running) -> Counts {
+    let counts = running.counts();
+    running.shutdown().await;
+    counts
+}
+
+/// The system's roots and our CA: what clients behind us trust.
+fn bundle(settings: &Settings) -> Result<NamedTempFile, Failed> {
+    let ca = Ca::configured(&settings.intercept.ca).map_err(server::StartError::from)?;
+    let roots = roots::bundle(settings.egress.ca_file.as_deref()).map_err(server::StartError::from)?;
+    let file = tempfile::Builder::new().prefix("politely-trust-").suffix(".pem").tempfile()?;
+    roots::write_bundle(file.path(), &roots, &ca).map_err(|error: CaError| server::StartError::from(error))?;
+    Ok(file)
+}
+
+/// What makes common clients use the proxy, and trust it.
+fn environment(url: &str, bundle: &Path) -> Vec<(&'static str, OsString)> {
+    const PROXY: [&str; 6] = ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
+    const TRUST: [&str; 9] = [
+        "SSL_CERT_FILE",
+        "CURL_CA_BUNDLE",
+        "REQUESTS_CA_BUNDLE",
+        "NODE_EXTRA_CA_CERTS",
+        "AWS_CA_BUNDLE",
+        "GIT_SSL_CAINFO",
+        "CARGO_HTTP_CAINFO",
+        "PIP_CERT",
+        "DENO_CERT",
+    ];
+    let proxy = PROXY.iter().map(|name| (*name, OsString::from(url)));
+    let trust = TRUST.iter().map(|name| (*name, OsString::from(bundle)));
+    let rest = [("NO_PROXY", OsString::new()), ("no_proxy", OsString::new()), ("NODE_USE_ENV_PROXY", "1".into())];
+    proxy.chain(trust).chain(rest).collect()
+}
+
+fn summarize(counts: &Counts) {
+    let refused: u64 = counts.refused.values().sum();
+    let total = counts.forwarded + counts.failed + refused;
+    let mut line = format!("politely: {total} requests, {} forwarded", counts.forwarded);
+    if counts.failed > 0 {
+        line += &format!(", {} failed", counts.failed);
+    }
+    for (slug, count) in &counts.refused {
+        line += &format!(", {count} {slug}");
+    }
+    // The command may have closed the terminal.
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+fn pass_on(child: &tokio::process::Child, signal: libc::c_int) {
+    if let Some(pid) = child.id().and_then(|pid| libc::pid_t::try_from(pid).ok()) {
+        // SAFETY: our own child, not waited for yet, so the number is still its.
+        unsafe { libc::kill(pid, signal) };
+    }
+}
+
+/// As a shell tells it: 128 and the signal's number for a command that a signal ended.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+const NOT_FOUND: u8 = 127;
+const NOT_RUNNABLE: u8 = 126;

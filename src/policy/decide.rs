@@ -1,0 +1,168 @@
+//! May this request go, by what is known of its authority's robots.txt? (SEMANTICS §3 and §4.) Pure. Called by `gate`,
+//! which fetches on [`Decision::Fetch`] and asks again.
+
+use std::time::{Duration, SystemTime};
+
+use super::entry::{Access, Answer, Entry, Trouble};
+use super::freshness::{LAST_GOOD_USE, State};
+use super::{Authority, Refusal, RuleEvidence};
+use crate::robots::{RobotsTxt, RuleKind, RuleRef, VisitTime};
+
+/// The part of a request that robots.txt can speak of.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a, T> {
+    pub authority: &'a Authority,
+    /// Path and query as sent.
+    pub target: &'a [u8],
+    /// For whom: a group matches if any of them does. None: the rules for everyone.
+    pub product_tokens: &'a [T],
+}
+
+/// What the operator has settled for cases that the standard leaves open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// `on_long_unreachable: allow`: after 30 days without an answer and without a copy everything is allowed.
+    pub allow_long_unreachable: bool,
+    /// `visit_time: enforce`.
+    pub enforce_visit_time: bool,
+}
+
+/// What to do with a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// It may go, in its turn.
+    Allow(Allowed),
+    /// Nothing can be said before robots.txt is fetched.
+    Fetch,
+    /// It may not.
+    Refuse { why: Refusal, refresh: bool },
+}
+
+/// With what it may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Allowed {
+    /// What robots.txt asks for between two starts.
+    pub crawl_delay: Option<Duration>,
+    /// robots.txt should be fetched anew, without anybody waiting for it.
+    pub refresh: bool,
+}
+
+/// Decides by the entry as it is; `None` is an authority not heard of.
+pub fn decide<T: AsRef<str>>(
+    entry: Option<&Entry>,
+    asked: &Asked<'_, T>,
+    options: Options,
+    now: SystemTime,
+) -> Decision {
+    // RFC 9309 §2.2.2: implicitly allowed, even where nothing is known or everything disallowed.
+    if asked.target == b"/robots.txt" {
+        return Decision::Allow(Allowed::default());
+    }
+    let Some(entry) = entry else { return Decision::Fetch };
+    if let Some((answer, state)) = entry.usable(now) {
+        let refresh = match state {
+            State::Refresh => entry.may_fetch(now),
+            State::Fresh | State::Unusable => false,
+        };
+        return judge(answer, asked, options, now).with_refresh(refresh);
+    }
+    match &entry.trouble {
+        None => Decision::Fetch,
+        Some(trouble) => unreachable(trouble, asked, options, now),
+    }
+}
+
+impl Decision {
+    fn with_refresh(mut self, due: bool) -> Self {
+        match &mut self {
+            Self::Allow(Allowed { refresh, .. }) | Self::Refuse { refresh, .. } => *refresh = due,
+            Self::Fetch => {}
+        }
+        self
+    }
+
+    fn refuse(why: Refusal) -> Self {
+        Self::Refuse { why, refresh: false }
+    }
+}
+
+fn judge<T: AsRef<str>>(answer: &Answer, asked: &Asked<'_, T>, options: Options, now: SystemTime) -> Decision {
+    match &answer.access {
+        Access::Rules(robots) => judge_by_rules(robots, asked, options, now),
+        Access::AllowAll => Decision::Allow(Allowed::default()),
+        Access::DisallowAll => Decision::refuse(disallowed(asked, None)),
+    }
+}
+
+fn judge_by_rules<T: AsRef<str>>(
+    robots: &RobotsTxt,
+    asked: &Asked<'_, T>,
+    options: Options,
+    now: SystemTime,
+) -> Decision {
+    let rules = robots.rules_for(asked.product_tokens);
+    let verdict = rules.check_octets(asked.target);
+    if !verdict.is_allowed() {
+        return Decision::refuse(disallowed(asked, verdict.rule()));
+    }
+    if options.enforce_visit_time
+        && let Some(retry_after) = rules.visit_time().and_then(|window| opens_in(window, now))
+    {
+        // As for a turn that comes too late: the site is open again then.
+        return Decision::refuse(Refusal::CrawlDelay { retry_after });
+    }
+    Decision::Allow(Allowed {
+        crawl_delay: rules.crawl_delay(),
+        refresh: false,
+    })
+}
+
+/// RFC 9309 §2.3.1.4: complete disallow; after reasonably long a time it may be taken for unavailable.
+fn unreachable<T>(trouble: &Trouble, asked: &Asked<'_, T>, options: Options, now: SystemTime) -> Decision {
+    let left_alone = trouble.retry_at.duration_since(now).ok().filter(|wait| !wait.is_zero());
+    let long = now
+        .duration_since(trouble.since)
+        .is_ok_and(|lasted| lasted >= LAST_GOOD_USE);
+    if long && options.allow_long_unreachable {
+        return Decision::Allow(Allowed {
+            crawl_delay: None,
+            refresh: left_alone.is_none(),
+        });
+    }
+    match left_alone {
+        None => Decision::Fetch,
+        Some(retry_after) => Decision::refuse(Refusal::RobotsUnreachable {
+            retry_after,
+            robots_url: asked.authority.robots_url().into(),
+            why: trouble.why.clone(),
+        }),
+    }
+}
+
+fn disallowed<T: AsRef<str>>(asked: &Asked<'_, T>, rule: Option<RuleRef<'_>>) -> Refusal {
+    Refusal::Disallowed {
+        robots_url: asked.authority.robots_url().into(),
+        product_tokens: asked.product_tokens.iter().map(|token| token.as_ref().into()).collect(),
+        rule: rule.map(|rule| RuleEvidence {
+            line: rule.line(),
+            allow: rule.kind() == RuleKind::Allow,
+            pattern: rule.pattern().into(),
+        }),
+    }
+}
+
+/// The time until a site that is closed now opens; `None` if it is open.
+fn opens_in(window: VisitTime, now: SystemTime) -> Option<Duration> {
+    const DAY: u64 = 24 * 3600;
+    let since_epoch = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let second = since_epoch.as_secs() % DAY;
+    let minute = u16::try_from(second / 60).expect("a day has 1440 minutes");
+    if window.contains(minute) {
+        return None;
+    }
+    let opens = u64::from(window.from) * 60;
+    Some(Duration::from_secs((opens + DAY - second) % DAY))
+}
+
+#[cfg(test)]
+mod tests;

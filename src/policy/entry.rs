@@ -1,0 +1,125 @@
+//! What is known of one authority's robots.txt (RFC 9309 §2.3.1). Pure data: `gate::rulebook` swaps it whole,
+//! `policy::decide` reads it.
+
+use std::time::{Duration, SystemTime};
+
+use super::freshness::{Freshness, State, retry_in};
+use crate::robots::RobotsTxt;
+
+/// An authority's state. The default is an authority never asked.
+#[derive(Debug, Clone, Default)]
+pub struct Entry {
+    /// The last answer that settled what may be crawled.
+    pub answer: Option<Answer>,
+    /// All fetches since have failed.
+    pub trouble: Option<Box<Trouble>>,
+}
+
+/// What an answer says may be crawled.
+#[derive(Debug, Clone)]
+pub enum Access {
+    /// A file, even if empty.
+    Rules(RobotsTxt),
+    /// There is none: status 400 to 499, or redirects that lead nowhere.
+    AllowAll,
+    /// There is none, and the operator wants that to mean no.
+    DisallowAll,
+}
+
+/// A settling answer.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub access: Access,
+    /// HTTP status of the last response in the chain of redirects.
+    pub status: u16,
+    pub freshness: Freshness,
+    /// Of a file: for the next conditional request.
+    pub validators: Validators,
+}
+
+/// The fields by which a copy is revalidated (RFC 9110 §8.8), as they came.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Validators {
+    pub etag: Option<Box<str>>,
+    pub last_modified: Option<Box<str>>,
+}
+
+/// A row of failed fetches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// When the first of them failed.
+    pub since: SystemTime,
+    pub failures: u32,
+    /// Left alone until then.
+    pub retry_at: SystemTime,
+    /// The last failure, for people: `status 503`, `timed out after 10 s`.
+    pub why: Box<str>,
+}
+
+impl Entry {
+    /// After an answer that settles what may be crawled.
+    pub fn answered(answer: Answer) -> Self {
+        Self {
+            answer: Some(answer),
+            trouble: None,
+        }
+    }
+
+    /// After a 304: the same file, good for longer. `None` if there is no copy that could have been confirmed.
+    pub fn confirmed(&self, freshness: Freshness, validators: Validators) -> Option<Self> {
+        let answer = self.answer.as_ref()?;
+        // A 304 may leave out what has not changed (RFC 9110 §15.4.5).
+        let validators = Validators {
+            etag: validators.etag.or_else(|| answer.validators.etag.clone()),
+            last_modified: validators
+                .last_modified
+                .or_else(|| answer.validators.last_modified.clone()),
+        };
+        Some(Self::answered(Answer {
+            freshness,
+            validators,
+            ..answer.clone()
+        }))
+    }
+
+    /// After a fetch that settles nothing. `random` is from 0 to 1.
+    pub fn failed(&self, now: SystemTime, why: &str, retry_after: Option<Duration>, random: f64) -> Self {
+        let (since, before) = self
+            .trouble
+            .as_ref()
+            .map_or((now, 0), |trouble| (trouble.since, trouble.failures));
+        let failures = before.saturating_add(1);
+        let retry_at = now + retry_in(failures, retry_after, random);
+        let trouble = Trouble {
+            since,
+            failures,
+            retry_at,
+            why: why.into(),
+        };
+        Self {
+            answer: self.answer.clone(),
+            trouble: Some(Box::new(trouble)),
+        }
+    }
+
+    /// The answer, and how far it can be used now; `None` if it cannot, or there is none.
+    pub fn usable(&self, now: SystemTime) -> Option<(&Answer, State)> {
+        let answer = self.answer.as_ref()?;
+        let failing = self.trouble.is_some();
+        let state = match answer.access {
+            Access::Rules(_) => answer.freshness.state(failing, now),
+            // That there was no file once is no copy to go by while nobody can say whether there is one now.
+            Access::AllowAll | Access::DisallowAll if failing && now >= answer.freshness.expires_at => State::Unusable,
+            Access::AllowAll | Access::DisallowAll => answer.freshness.state(false, now),
+        };
+        match state {
+            State::Fresh | State::Refresh => Some((answer, state)),
+            State::Unusable => None,
+        }
+    }
+
+    /// Whether it may be fetched, if there is cause to: not while it is left alone after a failure.
+    pub fn may_fetch(&self, now: SystemTime) -> bool {
+        self.trouble.as_ref().is_none_or(|trouble| trouble.retry_at <= now)
+    }
+}

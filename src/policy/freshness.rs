@@ -1,0 +1,200 @@
+//! How long a copy of robots.txt is good (RFC 9309 §2.4, RFC 9111 §4.2), and when a failed fetch is tried again. Pure.
+//! Called by `gate::rulebook` for each answer, and by `policy::decide` for each request.
+
+use std::time::{Duration, SystemTime};
+
+use super::retry_after::delta_seconds;
+
+/// A copy no longer usable at all while robots.txt is unreachable (RFC 9309 §2.3.1.4).
+pub const LAST_GOOD_USE: Duration = Duration::from_secs(30 * 24 * 3600);
+/// A copy no longer used without asking again while robots.txt is reachable (RFC 9309 §2.4).
+pub const STALE_USE: Duration = DAY;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+const RETRY_FIRST: Duration = Duration::from_secs(60);
+const RETRY_MAX: Duration = Duration::from_secs(3600);
+
+/// The bounds that the operator sets: `robots.min_ttl` and `robots.max_ttl`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    pub min_ttl: Duration,
+    pub max_ttl: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            min_ttl: Duration::from_secs(300),
+            max_ttl: DAY,
+        }
+    }
+}
+
+impl Limits {
+    fn clamp(&self, lifetime: Duration) -> Duration {
+        // Not `Ord::clamp`, which panics if they are the wrong way round.
+        lifetime.min(self.max_ttl).max(self.min_ttl)
+    }
+}
+
+/// The fields of a response that tell its lifetime, as they came.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CacheFields<'a> {
+    /// Each Cache-Control field line.
+    pub cache_control: &'a [&'a [u8]],
+    pub expires: Option<&'a [u8]>,
+    pub date: Option<&'a [u8]>,
+    pub age: Option<&'a [u8]>,
+}
+
+impl CacheFields<'_> {
+    /// For how long from `now`, when it was received, the response is fresh. None given: a day. What cannot be read,
+    /// or may not be stored, gets the minimum: robots.txt has to be kept for some time to be kept at all.
+    pub fn lifetime(&self, now: SystemTime, limits: &Limits) -> Duration {
+        limits.clamp(match self.cache_control() {
+            CacheControl::Lifetime(lifetime) => lifetime.saturating_sub(self.age()),
+            CacheControl::None => match self.expires {
+                Some(expires) => self.until(expires, now).saturating_sub(self.age()),
+                None => DAY,
+            },
+        })
+    }
+
+    fn cache_control(&self) -> CacheControl {
+        let mut max_age = None;
+        let mut s_maxage = None;
+        for directive in self.cache_control.iter().flat_map(|line| directives(line)) {
+            let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
+            let (name, value) = (name.trim(), value.trim().trim_matches('"'));
+            let given = if name.eq_ignore_ascii_case("max-age") {
+                &mut max_age
+            } else if name.eq_ignore_ascii_case("s-maxage") {
+                &mut s_maxage
+            } else if name.eq_ignore_ascii_case("no-cache") || name.eq_ignore_ascii_case("no-store") {
+                return CacheControl::Lifetime(Duration::ZERO);
+            } else {
+                continue;
+            };
+            // RFC 9111 §4.2.1: an invalid one makes the response stale; of several, the smallest is safe.
+            let value = delta_seconds(value).unwrap_or(Duration::ZERO);
+            *given = Some(given.map_or(value, |other: Duration| other.min(value)));
+        }
+        // §5.2.2.10: we are a cache for many clients.
+        s_maxage.or(max_age).map_or(CacheControl::None, CacheControl::Lifetime)
+    }
+
+    fn until(&self, expires: &[u8], now: SystemTime) -> Duration {
+        let date = self.date.and_then(http_date).unwrap_or(now);
+        // `Expires: 0` and other invalid dates are in the past (RFC 9111 §5.3).
+        http_date(expires)
+            .and_then(|expires| expires.duration_since(date).ok())
+            .unwrap_or(Duration::ZERO)
+    }
+
+    fn age(&self) -> Duration {
+        let age = self.age.and_then(|age| str::from_utf8(age).ok());
+        age.and_then(|age| delta_seconds(age.trim())).unwrap_or(Duration::ZERO)
+    }
+}
+
+enum CacheControl {
+    None,
+    Lifetime(Duration),
+}
+
+/// When a copy was good and until when it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Freshness {
+    /// When it was fetched, or last confirmed by 304.
+    pub validated_at: SystemTime,
+    /// From when on a request makes it to be fetched anew in the background.
+    pub refresh_at: SystemTime,
+    pub expires_at: SystemTime,
+}
+
+impl Freshness {
+    /// `random`, from 0 to 1, spreads the refreshes of copies that came together over the last fifth of their lives.
+    pub fn new(validated_at: SystemTime, lifetime: Duration, random: f64) -> Self {
+        let lifetime = lifetime.min(FAR);
+        let ahead = lifetime.mul_f64(0.2 * unit(random));
+        let expires_at = validated_at + lifetime;
+        Self {
+            validated_at,
+            refresh_at: expires_at - ahead,
+            expires_at,
+        }
+    }
+
+    /// What can be done with the copy now. `failing`: robots.txt was asked for since, and could not be had.
+    pub fn state(&self, failing: bool, now: SystemTime) -> State {
+        let Ok(age) = now.duration_since(self.validated_at) else {
+            // The clock was set back: nobody knows how old it is.
+            return State::Refresh;
+        };
+        let usable_for = if failing { LAST_GOOD_USE } else { STALE_USE };
+        if now < self.refresh_at {
+            State::Fresh
+        } else if now < self.expires_at || age < usable_for {
+            State::Refresh
+        } else {
+            State::Unusable
+        }
+    }
+
+    /// For the Age field when the copy is served: whole seconds.
+    pub fn age(&self, now: SystemTime) -> u64 {
+        now.duration_since(self.validated_at)
+            .unwrap_or(Duration::ZERO)
+            .as_secs()
+    }
+}
+
+/// What can be done with a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Use it.
+    Fresh,
+    /// Use it, and fetch it anew in the background.
+    Refresh,
+    /// Fetch it first.
+    Unusable,
+}
+
+/// How long to leave robots.txt alone after so many failed fetches in a row: Retry-After if the origin gave one, else
+/// one minute, doubling up to an hour, less up to a fifth by `random` (from 0 to 1).
+pub fn retry_in(failures: u32, retry_after: Option<Duration>, random: f64) -> Duration {
+    match retry_after.filter(|wait| !wait.is_zero()) {
+        Some(wait) => wait.min(RETRY_MAX),
+        None => {
+            let doublings = failures.saturating_sub(1).min(6);
+            let wait = (RETRY_FIRST * (1 << doublings)).min(RETRY_MAX);
+            wait - wait.mul_f64(0.2 * unit(random))
+        }
+    }
+}
+
+/// Keeps `SystemTime` arithmetic from overflowing whatever is configured.
+const FAR: Duration = Duration::from_secs(366 * 24 * 3600);
+
+fn unit(random: f64) -> f64 {
+    if random.is_nan() { 0.0 } else { random.clamp(0.0, 1.0) }
+}
+
+fn http_date(value: &[u8]) -> Option<SystemTime> {
+    httpdate::parse_http_date(str::from_utf8(value).ok()?.trim()).ok()
+}
+
+/// The comma-separated members of a field line; commas inside quotes part nothing. What is not text has none.
+fn directives(line: &[u8]) -> impl Iterator<Item = &str> {
+    let mut quoted = false;
+    str::from_utf8(line)
+        .unwrap_or("")
+        .split(move |c| {
+            quoted ^= c == '"';
+            c == ',' && !quoted
+        })
+        .map(str::trim)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! The operator's own `allow` and `deny` path patterns for a host (SEMANTICS §4). They go before robots.txt and read as
+//! its rules do. Pure. Compiled once from the configuration, called by `gate` once per request.
+
+use super::Refusal;
+use crate::robots::{Reason, RobotsTxt, RuleSet};
+
+/// The patterns of one entry of `hosts`, compiled.
+#[derive(Debug, Clone)]
+pub struct OwnRules {
+    host: Box<str>,
+    rules: RuleSet,
+}
+
+/// What they say of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OwnVerdict {
+    /// Nothing: robots.txt decides.
+    Silent,
+    /// Allowed, whatever robots.txt says.
+    Allow,
+    /// Denied, whatever robots.txt says.
+    Deny(Refusal),
+}
+
+impl OwnRules {
+    /// `host` is the entry's pattern, for messages.
+    pub fn new<T: AsRef<str>>(host: &str, allow: &[T], deny: &[T]) -> Self {
+        let mut text = String::from("User-agent: *\n");
+        for (key, patterns) in [("Allow", allow), ("Disallow", deny)] {
+            for pattern in patterns {
+                text.push_str(key);
+                text.push_str(": ");
+                push_pattern(&mut text, pattern.as_ref());
+                text.push('\n');
+            }
+        }
+        let none: [&str; 0] = [];
+        Self {
+            host: host.into(),
+            rules: RobotsTxt::parse(text.as_bytes()).rules_for(&none),
+        }
+    }
+
+    /// `target` is path and query as sent.
+    pub fn judge(&self, target: &[u8]) -> OwnVerdict {
+        let verdict = self.rules.check_octets(target);
+        match verdict.reason() {
+            Reason::NoRule | Reason::RobotsTxt => OwnVerdict::Silent,
+            Reason::Allowed => OwnVerdict::Allow,
+            Reason::Disallowed => OwnVerdict::Deny(Refusal::OperatorDenied {
+                host: self.host.clone(),
+                pattern: verdict.rule().map_or("", |rule| rule.pattern()).into(),
+            }),
+        }
+    }
+}
+
+/// What would end the pattern or the line is percent-encoded, which for matching is the same.
+fn push_pattern(text: &mut String, pattern: &str) {
+    for c in pattern.chars() {
+        match c {
+            '\0'..=' ' | '#' | '\x7f' => text.push_str(&format!("%{:02X}", u32::from(c))),
+            c => text.push(c),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules() -> OwnRules {
+        OwnRules::new(
+            "*.example.com",
+            &["/open", "/a b"],
+            &["/", "/*.pdf$", "/x\nAllow: /secret", "/#"],
+        )
+    }
+
+    fn denied(pattern: &str) -> OwnVerdict {
+        OwnVerdict::Deny(Refusal::OperatorDenied {
+            host: "*.example.com".into(),
+            pattern: pattern.into(),
+        })
+    }
+
+    #[test]
+    fn the_longest_pattern_wins_as_in_robots_txt() {
+        assert_eq!(rules().judge(b"/open/1"), OwnVerdict::Allow);
+        assert_eq!(rules().judge(b"/1"), denied("/"));
+        assert_eq!(rules().judge(b"/open.pdf"), denied("/*.pdf$"));
+        assert_eq!(rules().judge(b"/open/../1"), denied("/"));
+    }
+
+    #[test]
+    fn no_pattern_says_nothing() {
+        let empty: [&str; 0] = [];
+        assert_eq!(OwnRules::new("*", &empty, &empty).judge(b"/"), OwnVerdict::Silent);
+        assert_eq!(OwnRules::new("*", &["/a"], &["/b"]).judge(b"/c"), OwnVerdict::Silent);
+    }
+
+    #[test]
+    fn robots_txt_itself_is_not_theirs_to_deny() {
+        assert_eq!(rules().judge(b"/robots.txt"), OwnVerdict::Silent);
+    }
+
+    #[test]
+    fn a_pattern_cannot_bring_in_another() {
+        assert_eq!(rules().judge(b"/secret"), denied("/"));
+        assert_eq!(rules().judge(b"/a%20b"), OwnVerdict::Allow);
+        assert_eq!(rules().judge(b"/%23x"), denied("/%23"));
+    }
+}
