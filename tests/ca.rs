@@ -371,7 +371,7 @@ fn company(directory: &Path, path_length: BasicConstraints) -> (String, String) 
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(DnType::OrganizationName, "Example GmbH");
         params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(path_length.clone());
+        params.is_ca = IsCa::Ca(path_length);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         params
     };

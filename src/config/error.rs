@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use annotate_snippets::{AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
+use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
 
 /// What is wrong with one value, and what to write instead. Travels through serde as its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,23 +94,29 @@ impl ConfigErrors {
     }
 
     fn render_one(&self, fault: &Fault, renderer: &Renderer) -> String {
-        let place: Option<Element<'_>> = match &fault.place {
-            Place::File => Some(Origin::path(&self.name).into()),
-            Place::Line { line, column } => Some(self.excerpt(*line, *column)),
-            Place::Variable(name) => Some(Origin::path(name).into()),
-            Place::Unwritten => None,
+        let Complaint { what, hint } = &fault.complaint;
+        let title = Level::ERROR.primary_title(what);
+        let mut shown = match &fault.place {
+            Place::File => renderer.render(&[Group::with_title(title)]) + ARROW + &self.name,
+            Place::Variable(name) => renderer.render(&[Group::with_title(title)]) + ARROW + name,
+            Place::Unwritten => renderer.render(&[Group::with_title(title)]),
+            Place::Line { line, column } => match self.excerpt(*line, *column) {
+                Some(excerpt) => renderer.render(&[title.element(excerpt)]),
+                None => {
+                    let place = format!("{ARROW}{}:{line}:{column}", self.name);
+                    renderer.render(&[Group::with_title(title)]) + &place
+                }
+            },
         };
-        let mut report = vec![Level::ERROR.primary_title(&fault.complaint.what).elements(place)];
-        if !fault.complaint.hint.is_empty() {
-            report.push(Group::with_title(
-                Level::HELP.with_name("hint").secondary_title(&fault.complaint.hint),
-            ));
+        if !hint.is_empty() {
+            let hint = Group::with_title(Level::HELP.with_name("hint").secondary_title(hint));
+            shown = shown + "\n" + &renderer.render(&[hint]);
         }
-        renderer.render(&report)
+        shown
     }
 
-    /// The line with the value underlined, or only its number where the line may hold a secret.
-    fn excerpt(&self, line: usize, column: usize) -> Element<'_> {
+    /// The line with the value underlined. `None` where the line may hold a secret.
+    fn excerpt(&self, line: usize, column: usize) -> Option<Snippet<'_, Annotation<'_>>> {
         let start = self
             .text
             .split_inclusive('\n')
@@ -119,18 +125,18 @@ impl ConfigErrors {
             .sum::<usize>();
         let content = self.text[start..].lines().next().unwrap_or_default();
         if holds_secret(content) {
-            return Origin::path(&self.name).line(line).char_column(column).into();
+            return None;
         }
         let from = content
             .char_indices()
             .nth(column - 1)
             .map_or(content.len(), |(index, _)| index);
-        let length = written_length(&content[from..]);
-        let span = start + from..start + from + length;
-        Snippet::source(&self.text)
-            .path(&self.name)
-            .annotation(AnnotationKind::Primary.span(span))
-            .into()
+        let span = start + from..start + from + written_length(&content[from..]);
+        Some(
+            Snippet::source(&self.text)
+                .path(&self.name)
+                .annotation(AnnotationKind::Primary.span(span)),
+        )
     }
 }
 
@@ -171,6 +177,7 @@ fn written_length(rest: &str) -> usize {
     part.strip_suffix(':').unwrap_or(part).len()
 }
 
+const ARROW: &str = "\n  --> ";
 const HINT: &str = "\nhint: ";
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! What is written: the keys of `politely.yaml` with their forms and defaults. Each may be left out; `null` is the same.
 //! Sections that mean what they say are handed on by `settings` as they are; of the others it makes what they mean.
 
-use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
@@ -9,8 +8,13 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::policy::KeyBy;
+use crate::robots::{ParseOptions, Precedence, ProductToken, UserAgentMatch};
+
+use super::hosts::Table;
 use super::units;
-use super::values::{self, AccessLog, ListenAddress, Network, PortRange, Secret, SecretUrl, Token};
+use super::values::{self, AccessLog, ListenAddress, Network, PathPattern, PortRange, Secret, SecretUrl, Token};
+use super::words;
 
 /// The whole file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -29,7 +33,7 @@ pub(super) struct File {
     #[serde(deserialize_with = "values::some_fleet_url")]
     pub fleet: Option<SecretUrl>,
     pub on_fleet_loss: OnFleetLoss,
-    pub hosts: BTreeMap<String, Override>,
+    pub hosts: Table<Override>,
     pub limits: Limits,
     pub log: Log,
 }
@@ -80,7 +84,7 @@ pub enum Mode {
 #[serde(default, deny_unknown_fields)]
 pub struct Identity {
     /// Empty: taken from each request's `User-Agent`.
-    pub product_tokens: Vec<Token>,
+    pub product_tokens: Vec<ProductToken>,
     /// A URL or address for the `User-Agent` of robots.txt fetches; empty: none.
     #[serde(deserialize_with = "values::printable")]
     pub contact: String,
@@ -115,9 +119,11 @@ pub struct Robots {
     pub unreachable_status: u16,
     /// The client's status for what a rule disallows: 400 to 499.
     pub deny_status: u16,
+    #[serde(with = "words::UserAgentMatch")]
     pub user_agent_match: UserAgentMatch,
+    #[serde(with = "words::Precedence")]
     pub precedence: Precedence,
-    pub visit_time: VisitTime,
+    pub visit_time: OnVisitTime,
 }
 
 /// What a host without a readable robots.txt allows.
@@ -128,28 +134,22 @@ pub enum Fallback {
     Disallow,
 }
 
-/// How a group's user-agent line names a product token.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum UserAgentMatch {
-    #[default]
-    Exact,
-    Prefix,
-    Substring,
+impl Robots {
+    /// How a file is read.
+    pub fn parse_options(&self) -> ParseOptions {
+        ParseOptions {
+            user_agent_match: self.user_agent_match,
+            precedence: self.precedence,
+            max_size: usize::try_from(self.max_size).unwrap_or(usize::MAX),
+            ..ParseOptions::default()
+        }
+    }
 }
 
-/// Which of several matching rules counts.
+/// What is done about `Visit-time`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Precedence {
-    #[default]
-    MostSpecific,
-    FirstMatch,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum VisitTime {
+pub enum OnVisitTime {
     #[default]
     Report,
     Enforce,
@@ -159,7 +159,9 @@ pub enum VisitTime {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Pace {
-    pub key: PaceKey,
+    /// What shares one pace.
+    #[serde(with = "words::KeyBy")]
+    pub key: KeyBy,
     /// Between two requests' starts, whatever robots.txt says.
     #[serde(deserialize_with = "units::duration")]
     pub min_delay: Duration,
@@ -175,18 +177,6 @@ pub struct Pace {
     /// Waiting requests in all.
     pub max_waiting: usize,
     pub subresources: Subresources,
-}
-
-/// What shares one pace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PaceKey {
-    #[default]
-    Host,
-    /// The registrable domain.
-    Site,
-    /// The address dialled.
-    Address,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -206,7 +196,7 @@ pub(super) struct Intercept {
     pub ca: CaFiles,
     /// Hosts whose certificates are kept ready.
     pub leaf_cache: NonZeroUsize,
-    pub hosts: BTreeMap<String, InterceptMode>,
+    pub hosts: Table<InterceptMode>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -259,7 +249,7 @@ pub struct User {
     pub password: Secret,
     /// In place of `identity.product_tokens`.
     #[serde(default)]
-    pub product_tokens: Vec<Token>,
+    pub product_tokens: Vec<ProductToken>,
 }
 
 /// Copies of robots.txt and owed delays, kept over a restart.
@@ -290,10 +280,10 @@ pub struct Override {
     #[serde(deserialize_with = "units::some_duration")]
     pub crawl_delay: Option<Duration>,
     pub intercept: Option<InterceptMode>,
-    pub product_tokens: Option<Vec<Token>>,
-    /// Path patterns in the form of robots.txt, beside the host's own rules.
-    pub allow: Option<Vec<Token>>,
-    pub deny: Option<Vec<Token>>,
+    pub product_tokens: Option<Vec<ProductToken>>,
+    /// The operator's own rules, which go before those of robots.txt.
+    pub allow: Option<Vec<PathPattern>>,
+    pub deny: Option<Vec<PathPattern>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -374,7 +364,7 @@ impl Default for File {
             store: Store::default(),
             fleet: None,
             on_fleet_loss: OnFleetLoss::default(),
-            hosts: BTreeMap::new(),
+            hosts: Table::default(),
             limits: Limits::default(),
             log: Log::default(),
         }
@@ -404,7 +394,7 @@ impl Default for Robots {
             deny_status: 403,
             user_agent_match: UserAgentMatch::default(),
             precedence: Precedence::default(),
-            visit_time: VisitTime::default(),
+            visit_time: OnVisitTime::default(),
         }
     }
 }
@@ -412,7 +402,7 @@ impl Default for Robots {
 impl Default for Pace {
     fn default() -> Self {
         Self {
-            key: PaceKey::default(),
+            key: KeyBy::default(),
             min_delay: Duration::ZERO,
             max_crawl_delay: Duration::from_secs(300),
             max_concurrent: const { NonZeroU32::new(8).expect("not zero") },
@@ -430,7 +420,7 @@ impl Default for Intercept {
             default: InterceptMode::default(),
             ca: CaFiles::default(),
             leaf_cache: const { NonZeroUsize::new(4_096).expect("not zero") },
-            hosts: BTreeMap::new(),
+            hosts: Table::default(),
         }
     }
 }

@@ -4,6 +4,7 @@
 mod environment;
 mod error;
 mod file;
+mod hosts;
 mod paths;
 mod reader;
 mod settings;
@@ -11,13 +12,14 @@ mod source;
 pub mod units;
 mod validate;
 mod values;
+mod words;
 
 pub use error::{Complaint, ConfigErrors, Fault, Place};
 pub use file::{
     Access, Admin, Egress, Fallback, Identity, InterceptMode, Limits, Listener, ListenerTls, Log, LogFormat, LogLevel,
-    Mode, OnFleetLoss, Override, Pace, PaceKey, Precedence, Robots, RobotsOverride, Store, Subresources, User,
-    UserAgentMatch, VisitTime,
+    Mode, OnFleetLoss, OnVisitTime, Pace, Robots, RobotsOverride, Store, Subresources, User,
 };
+pub use hosts::{HostPattern, HostPolicy, Hosts};
 pub use paths::state_directory;
 pub use settings::{CaSource, Fleet, Intercept, Settings};
-pub use values::{AccessLog, ListenAddress, Network, PortRange, Secret, SecretUrl, Token};
+pub use values::{AccessLog, ListenAddress, Network, PathPattern, PortRange, Secret, SecretUrl, Token};

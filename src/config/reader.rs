@@ -24,13 +24,25 @@ pub(super) fn read<T: DeserializeOwned + Default>(root: &Node, faults: &mut Vec<
             Ok(value) => return value,
             Err(error) => error,
         };
-        let (at, node) = error.at.unwrap_or((root.at, root));
-        faults.push((at, error.complaint));
-        if ptr::eq(node, root) || !dropped.insert(node) {
+        let node = error.node.unwrap_or(root);
+        // What is missing only because it was wrong has been told already.
+        if !error.missing.is_some_and(|key| was_dropped(key, node, &dropped)) {
+            faults.push((node.at, error.complaint));
+        }
+        if ptr::eq(node, root) || !dropped.insert(ptr::from_ref(node)) {
             break;
         }
     }
     T::default()
+}
+
+/// Whether this key, or one that may have been meant to be this one, stands in the map but is at fault.
+fn was_dropped(key: &str, map: &Node, dropped: &HashSet<*const Node>) -> bool {
+    let Value::Map(entries) = &map.value else { return false };
+    entries.iter().any(|(name, value)| {
+        let unknown = dropped.contains(&ptr::from_ref(name));
+        unknown || name.text() == Some(key) && dropped.contains(&ptr::from_ref(value))
+    })
 }
 
 /// One node as serde sees it.
@@ -55,7 +67,7 @@ impl<'a> Reader<'a> {
         visitor: V,
         entries: &'a [(Node, Node)],
         stands: impl Fn(&Node, &Node) -> bool,
-    ) -> Result<V::Value, ReadError> {
+    ) -> Result<V::Value, ReadError<'a>> {
         let kept = entries
             .iter()
             .filter(|(key, value)| self.keeps(key) && self.keeps(value) && stands(key, value));
@@ -64,9 +76,9 @@ impl<'a> Reader<'a> {
         ))
     }
 
-    fn placed<T>(self, read: Result<T, ReadError>) -> Result<T, ReadError> {
+    fn placed<T>(self, read: Result<T, ReadError<'a>>) -> Result<T, ReadError<'a>> {
         read.map_err(|error| ReadError {
-            at: error.at.or(Some((self.node.at, self.node))),
+            node: error.node.or(Some(self.node)),
             ..error
         })
     }
@@ -85,10 +97,10 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl<'de> Deserializer<'de> for Reader<'_> {
-    type Error = ReadError;
+impl<'de, 'a> Deserializer<'de> for Reader<'a> {
+    type Error = ReadError<'a>;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError<'a>> {
         self.placed(match &self.node.value {
             Value::Null => visitor.visit_unit(),
             Value::Bool(value) => visitor.visit_bool(*value),
@@ -110,7 +122,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         _name: &'static str,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, ReadError> {
+    ) -> Result<V::Value, ReadError<'a>> {
         let known = |key: &Node| key.text().is_some_and(|key| fields.contains(&key));
         self.placed(match &self.node.value {
             Value::Null => self.map(visitor, &[], |_, _| true),
@@ -127,7 +139,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         })
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError<'a>> {
         if matches!(self.node.value, Value::Null) {
             visitor.visit_none()
         } else {
@@ -140,7 +152,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         _name: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, ReadError> {
+    ) -> Result<V::Value, ReadError<'a>> {
         self.placed(match self.node.text() {
             Some(word) => visitor.visit_enum(StrDeserializer::new(word)),
             None => {
@@ -156,7 +168,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     }
 }
 
-impl IntoDeserializer<'_, ReadError> for Reader<'_> {
+impl<'a> IntoDeserializer<'_, ReadError<'a>> for Reader<'a> {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -165,27 +177,33 @@ impl IntoDeserializer<'_, ReadError> for Reader<'_> {
 }
 
 #[derive(Debug)]
-struct ReadError {
-    /// The innermost node that was being read.
-    at: Option<(At, *const Node)>,
+struct ReadError<'a> {
+    /// The innermost one that was being read.
+    node: Option<&'a Node>,
     complaint: Complaint,
+    /// The key that a map lacks, if that is the fault.
+    missing: Option<&'static str>,
 }
 
-impl ReadError {
+impl ReadError<'_> {
     fn new(complaint: Complaint) -> Self {
-        Self { at: None, complaint }
+        Self {
+            node: None,
+            complaint,
+            missing: None,
+        }
     }
 }
 
-impl fmt::Display for ReadError {
+impl fmt::Display for ReadError<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.complaint.fmt(f)
     }
 }
 
-impl std::error::Error for ReadError {}
+impl std::error::Error for ReadError<'_> {}
 
-impl Error for ReadError {
+impl Error for ReadError<'_> {
     fn custom<T: fmt::Display>(message: T) -> Self {
         Self::new(Complaint::from_display(&message))
     }
@@ -197,7 +215,6 @@ impl Error for ReadError {
             ("a string" | "text", Unexpected::Unsigned(_) | Unexpected::Signed(_) | Unexpected::Bool(_)) => {
                 format!("put it in quotes: \"{}\"", show(found).trim_matches('`'))
             }
-            (_, Unexpected::Map) if expected.hint.is_empty() => String::from("nothing may be indented below this key"),
             _ if !expected.hint.is_empty() => expected.hint,
             ("a sequence", Unexpected::Str(_) | Unexpected::Unsigned(_)) => {
                 format!("a list is written in brackets: [{}]", show(found).trim_matches('`'))
@@ -206,6 +223,7 @@ impl Error for ReadError {
             (map, _) if map.starts_with("struct") || map == "a map" => {
                 String::from("write the keys of this section below it, indented")
             }
+            (_, Unexpected::Map) => String::from("nothing may be indented below this key"),
             _ => String::new(),
         };
         Self::new(Complaint::new(what, hint))
@@ -227,10 +245,11 @@ impl Error for ReadError {
     }
 
     fn missing_field(key: &'static str) -> Self {
-        Self::new(Complaint::new(
-            format!("the key `{key}` is missing"),
-            format!("add `{key}: …`"),
-        ))
+        let complaint = Complaint::new(format!("the key `{key}` is missing"), format!("add `{key}: …`"));
+        Self {
+            missing: Some(key),
+            ..Self::new(complaint)
+        }
     }
 }
 

@@ -10,8 +10,9 @@ use super::file::{
     Access, Admin, CaFiles, Egress, File, Identity, InterceptMode, Limits, Listener, Log, Mode, OnFleetLoss, Pace,
     Robots, Store,
 };
+use super::hosts::Hosts;
 use super::reader;
-use super::source::{At, Node, TOO_MANY, Value};
+use super::source::{At, Node, OURS, Value};
 use super::validate;
 use super::values::{AccessLog, SecretUrl};
 
@@ -29,6 +30,8 @@ pub struct Settings {
     pub access: Access,
     pub store: Store,
     pub fleet: Option<Fleet>,
+    /// What is otherwise for some hosts, `intercept.hosts` included.
+    pub hosts: Hosts,
     pub limits: Limits,
     pub log: Log,
 }
@@ -144,7 +147,7 @@ impl Settings {
             (None, None) => CaSource::Directory(directory),
             (Some(_), None) => {
                 check.fault(
-                    "intercept.ca.certificate",
+                    &["intercept", "ca", "certificate"],
                     "this certificate lacks its key",
                     "add `key: …` beside it",
                 );
@@ -152,7 +155,7 @@ impl Settings {
             }
             (None, Some(_)) => {
                 check.fault(
-                    "intercept.ca.key",
+                    &["intercept", "ca", "key"],
                     "this key lacks its certificate",
                     "add `certificate: …` beside it",
                 );
@@ -161,7 +164,7 @@ impl Settings {
             (Some(_), Some(_)) => {
                 let hint = "leave out `directory` to use this certificate, or `certificate` and `key` to have one made";
                 check.fault(
-                    "intercept.ca.certificate",
+                    &["intercept", "ca", "certificate"],
                     "a certificate of your own and a directory exclude each other",
                     hint,
                 );
@@ -187,6 +190,7 @@ impl Settings {
                 url,
                 on_loss: file.on_fleet_loss,
             }),
+            hosts: Hosts::build(file.intercept.default, file.hosts, file.intercept.hosts, check),
             limits: file.limits,
             log: file.log,
         }
@@ -247,32 +251,28 @@ fn read_text(path: &Path) -> Result<String, Fault> {
 
 fn syntax(text: &str, error: &serde_yaml::Error) -> Fault {
     let message = error.to_string();
+    let message = message.rsplit(OURS).next().unwrap_or_default();
     let what = message.split(" at line ").next().unwrap_or_default();
-    let place = match error.location() {
-        Some(location) => Place::Line {
-            line: location.line(),
-            column: location.column(),
-        },
-        None => Place::File,
+    let (place, line) = match error.location() {
+        Some(at) => {
+            let place = Place::Line {
+                line: at.line(),
+                column: at.column(),
+            };
+            (place, text.lines().nth(at.line() - 1).unwrap_or_default())
+        }
+        None => (Place::File, ""),
     };
-    let line = match place {
-        Place::Line { line, .. } => text.lines().nth(line - 1).unwrap_or_default(),
-        Place::File | Place::Variable(_) | Place::Unwritten => "",
-    };
+    let known = |(sign, _): &&(&str, &str)| message.contains(sign);
     let hint = if line.contains('\t') {
         "YAML allows no tabs: indent with spaces"
-    } else if message.contains("alias") || message.contains("anchor") {
-        "a text that begins with `*` or `&` needs quotes: \"*.example.com\""
-    } else if what.contains("mapping values are not allowed") {
-        "a text with a colon and a space needs quotes; keys of one section stand in one column"
-    } else if what == TOO_MANY || what.contains("limit exceeded") {
-        "write the values out instead of repeating aliases"
-    } else if what.contains("tag") {
-        "leave out the word that begins with `!`, or put the text in quotes"
-    } else if what.contains("more than one document") {
-        "leave out the line `---` and what follows"
     } else {
-        "check the indentation, the quotes and the brackets here and in the line before"
+        SYNTAX_HINTS.iter().find(known).map_or(SYNTAX_HINT, |(_, hint)| hint)
+    };
+    let what = if what.contains("more than one document") {
+        "there is more than one document in it"
+    } else {
+        what
     };
     Fault {
         place,
@@ -290,4 +290,27 @@ fn place(text: &str, variables: &[Variable], at: At) -> Place {
     }
 }
 
+/// What the parser's messages hold, and what it mostly comes from.
+const SYNTAX_HINTS: &[(&str, &str)] = &[
+    ("limit exceeded", "write the values out instead of repeating aliases"),
+    ("unfolds to more", "write the values out instead of repeating aliases"),
+    (
+        "a tag",
+        "leave out the word that begins with `!`, or put the text in quotes",
+    ),
+    (
+        "alias",
+        "a text that begins with `*` or `&` needs quotes: \"*.example.com\"",
+    ),
+    (
+        "anchor",
+        "a text that begins with `*` or `&` needs quotes: \"*.example.com\"",
+    ),
+    (
+        "mapping values",
+        "a text with a colon and a space needs quotes; keys of one section stand in one column",
+    ),
+    ("one document", "leave out the line `---` and what follows"),
+];
+const SYNTAX_HINT: &str = "check the indentation, the quotes and the brackets here and in the line before";
 const MOST_BYTES: usize = 16 << 20;

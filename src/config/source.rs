@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::hash_map::{Entry, HashMap};
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
 
 /// Where a value was written. The numbers count the file's values, and the environment's variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -163,7 +163,7 @@ impl Walk<'_> {
         let number = self.seen.get();
         self.seen.set(number + 1);
         if number == MOST_NODES {
-            return Err(E::custom(TOO_MANY));
+            return Err(E::custom(format!("{OURS}{TOO_MANY}")));
         }
         if Some(number) == self.stop_at {
             Err(E::custom("here"))
@@ -224,6 +224,14 @@ impl<'de> Visitor<'de> for Walk<'_> {
         self.leaf(Value::Text(text.to_owned()))
     }
 
+    fn visit_enum<A: EnumAccess<'de>>(self, access: A) -> Result<Node, A::Error> {
+        self.enter()?;
+        let (tag, _) = access.variant::<String>()?;
+        Err(A::Error::custom(format!(
+            "{OURS}a tag such as `!{tag}` cannot stand here"
+        )))
+    }
+
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Node, A::Error> {
         let at = self.enter()?;
         let mut items = Vec::new();
@@ -264,4 +272,6 @@ impl<'de> Visitor<'de> for Walk<'_> {
 
 /// Aliases of aliases make a gigabyte of a line; no configuration comes near this many values.
 const MOST_NODES: u32 = 1_000_000;
-pub(super) const TOO_MANY: &str = "the file unfolds to more than a million values";
+/// Begins a message of ours: serde_yaml puts the path of keys before it.
+pub(super) const OURS: char = '\u{1f}';
+const TOO_MANY: &str = "the file unfolds to more than a million values";

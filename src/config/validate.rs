@@ -1,8 +1,11 @@
 //! What no single value shows: keys that must fit each other, and keys that this version knows but does not yet act on.
 //! Called by `settings`.
 
+use crate::policy::KeyBy;
+use crate::robots::ParseOptions;
+
 use super::error::Complaint;
-use super::file::{Admin, PaceKey, Store, Subresources, VisitTime};
+use super::file::{Admin, OnVisitTime, Store, Subresources};
 use super::settings::Settings;
 use super::source::{At, Node};
 use super::units::show_duration;
@@ -18,9 +21,8 @@ impl<'a> Check<'a> {
         Self { root, faults }
     }
 
-    /// `key` is a path such as `listen.0.address`. The fault stands where the key is written, else at its section.
-    pub fn fault(&mut self, key: &str, what: impl Into<String>, hint: impl Into<String>) {
-        let path: Vec<&str> = key.split('.').collect();
+    /// `path` leads to the key through keys and list indices. The fault stands where it is written, else at its section.
+    pub fn fault(&mut self, path: &[&str], what: impl Into<String>, hint: impl Into<String>) {
         let written = (1..=path.len())
             .rev()
             .find_map(|length| self.root.find(&path[..length]));
@@ -35,10 +37,12 @@ impl<'a> Check<'a> {
 pub(super) fn check(settings: &Settings, check: &mut Check<'_>) {
     listeners(settings, check);
     robots_and_pace(settings, check);
+    egress_and_access(settings, check);
     limits(settings, check);
     for NotWired { key, used } in NOT_WIRED {
         if used(settings) {
-            check.fault(key, format!("`{key}` is not supported by this version"), "leave it out");
+            let what = format!("`{}` is not supported by this version", key.join("."));
+            check.fault(key, what, "leave it out");
         }
     }
 }
@@ -48,45 +52,40 @@ fn listeners(settings: &Settings, check: &mut Check<'_>) {
         listen, admin, access, ..
     } = settings;
     if listen.is_empty() {
-        check.fault(
-            "listen",
-            "there is no address to listen on",
-            "write `listen: [{ address: 127.0.0.1:3128 }]`",
-        );
+        let hint = "write `listen: [{ address: 127.0.0.1:3128 }]`";
+        check.fault(&["listen"], "there is no address to listen on", hint);
     }
     let open_to_all = access.clients.is_empty() && access.users.is_empty();
     for (index, listener) in listen.iter().enumerate() {
-        let key = format!("listen.{index}.address");
+        let (address, number) = (&listener.address, index.to_string());
+        let key = ["listen", &number, "address"];
         let identified = listener.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
-        if listener.address.is_loopback() == Some(false) && open_to_all && !identified {
-            let what = format!("anybody who reaches `{}` could use this proxy", listener.address);
+        if address.is_loopback() == Some(false) && open_to_all && !identified {
+            let hint = "say in `access` who may, such as `clients: [10.0.0.0/8]`, or listen on 127.0.0.1";
             check.fault(
                 &key,
-                what,
-                "say in `access` who may, such as `clients: [10.0.0.0/8]`, or listen on 127.0.0.1",
+                format!("anybody who reaches `{address}` could use this proxy"),
+                hint,
             );
         }
-        if listen[..index].iter().any(|other| other.address == listener.address) {
+        if listen[..index].iter().any(|other| other.address == *address) {
             check.fault(
                 &key,
-                format!("`{}` is listened on twice", listener.address),
+                format!("`{address}` is listened on twice"),
                 "leave out one of them",
             );
         }
     }
     let Some(address) = &admin.address else { return };
+    let key = ["admin", "address"];
     if listen.iter().any(|listener| listener.address == *address) {
         let hint = "give it a port of its own, or write `off`";
-        check.fault(
-            "admin.address",
-            format!("`{address}` is a listener of the proxy's already"),
-            hint,
-        );
+        check.fault(&key, format!("`{address}` is a listener of the proxy's already"), hint);
     }
     if address.is_loopback() == Some(false) && admin.token_file.is_none() {
         let hint = "add `token_file: …`, or take an address of 127.0.0.1";
         check.fault(
-            "admin.address",
+            &key,
             format!("anybody who reaches `{address}` could steer this proxy"),
             hint,
         );
@@ -94,47 +93,43 @@ fn listeners(settings: &Settings, check: &mut Check<'_>) {
 }
 
 fn robots_and_pace(settings: &Settings, check: &mut Check<'_>) {
-    let Settings {
-        robots,
-        pace,
-        egress,
-        access,
-        ..
-    } = settings;
+    let Settings { robots, pace, .. } = settings;
     if robots.min_ttl > robots.max_ttl {
         let (min, max) = (show_duration(robots.min_ttl), show_duration(robots.max_ttl));
         let what = format!("`min_ttl` ({min}) is longer than `max_ttl` ({max})");
-        check.fault("robots.min_ttl", what, "lower the one or raise the other");
+        check.fault(&["robots", "min_ttl"], what, "lower the one or raise the other");
     }
-    if robots.max_size < LEAST_ROBOTS_SIZE {
-        let what = "less than 500 KiB of a robots.txt must not be read (RFC 9309 §2.5)";
-        check.fault("robots.max_size", what, "write `500KiB` or more");
+    if robots.max_size < ParseOptions::MIN_SIZE as u64 {
+        let what = "at least 500 KiB of a robots.txt have to be read (RFC 9309 §2.5)";
+        check.fault(&["robots", "max_size"], what, "write `500KiB` or more");
     }
     if !matches!(robots.unreachable_status, 403 | 503) {
-        check.fault(
-            "robots.unreachable_status",
-            "this status does not fit an unreachable robots.txt",
-            "write 503 or 403",
-        );
+        let what = "this status does not fit an unreachable robots.txt";
+        check.fault(&["robots", "unreachable_status"], what, "write 503 or 403");
     }
     if !matches!(robots.deny_status, 400..=499) {
-        check.fault(
-            "robots.deny_status",
-            "this status is no refusal",
-            "write 403 or another from 400 to 499",
-        );
+        let hint = "write 403 or another from 400 to 499";
+        check.fault(&["robots", "deny_status"], "this status is no refusal", hint);
     }
     if pace.min_delay > pace.max_crawl_delay {
         let (min, max) = (show_duration(pace.min_delay), show_duration(pace.max_crawl_delay));
         let what = format!("`min_delay` ({min}) is longer than `max_crawl_delay` ({max})");
-        check.fault("pace.min_delay", what, "lower the one or raise the other");
+        check.fault(&["pace", "min_delay"], what, "lower the one or raise the other");
     }
+}
+
+fn egress_and_access(settings: &Settings, check: &mut Check<'_>) {
+    let Settings { egress, access, .. } = settings;
     if egress.ports.is_empty() {
-        check.fault("egress.ports", "no port is left to go to", "write `ports: [80, 443]`");
+        check.fault(
+            &["egress", "ports"],
+            "no port is left to go to",
+            "write `ports: [80, 443]`",
+        );
     }
     for (index, user) in access.users.iter().enumerate() {
-        let key = format!("access.users.{index}.name");
-        let name = user.name.as_ref();
+        let (name, number) = (user.name.as_ref(), index.to_string());
+        let key = ["access", "users", &number, "name"];
         if name.contains(':') {
             check.fault(&key, "a user's name has no colon (RFC 7617 §2)", "leave the colon out");
         }
@@ -153,82 +148,74 @@ fn limits(settings: &Settings, check: &mut Check<'_>) {
         limits, robots, store, ..
     } = settings;
     let waits = [
-        ("robots.timeout", robots.timeout),
-        ("robots.max_ttl", robots.max_ttl),
-        ("limits.header_timeout", limits.header_timeout),
-        ("limits.idle_timeout", limits.idle_timeout),
-        ("limits.connect_timeout", limits.connect_timeout),
-        ("limits.read_timeout", limits.read_timeout),
+        (["robots", "timeout"], robots.timeout),
+        (["robots", "max_ttl"], robots.max_ttl),
+        (["limits", "header_timeout"], limits.header_timeout),
+        (["limits", "idle_timeout"], limits.idle_timeout),
+        (["limits", "connect_timeout"], limits.connect_timeout),
+        (["limits", "read_timeout"], limits.read_timeout),
     ];
     for (key, wait) in waits {
         if wait.is_zero() {
-            check.fault(
-                key,
-                "with a time of 0 nothing could ever succeed",
-                "write how long it may take, such as `10s`",
-            );
+            let hint = "write how long it may take, such as `10s`";
+            check.fault(&key, "with a time of 0 nothing could ever succeed", hint);
         }
     }
     if !(LEAST_HEADER_SIZE..=MOST_HEADER_SIZE).contains(&limits.max_header_size) {
-        check.fault(
-            "limits.max_header_size",
-            "a header block's bound is from 4 KiB to 1 MiB",
-            "write `64KiB`",
-        );
+        let what = "the bound on a header block is from 4 KiB to 1 MiB";
+        check.fault(&["limits", "max_header_size"], what, "write `64KiB`");
     }
     if store.memory < LEAST_STORE {
-        check.fault("store.memory", "less than 1 MiB holds no rules", "write `64MiB`");
+        check.fault(&["store", "memory"], "less than 1 MiB holds no rules", "write `64MiB`");
     }
 }
 
 /// A key that is read and carried but not acted on: when used, it must not be ignored in silence.
 struct NotWired {
-    key: &'static str,
+    key: &'static [&'static str],
     used: fn(&Settings) -> bool,
 }
 
 /// Whoever builds one of these takes it off the list.
 const NOT_WIRED: &[NotWired] = &[
     NotWired {
-        key: "listen.*.tls",
+        key: &["listen", "*", "tls"],
         used: |s| s.listen.iter().any(|listener| listener.tls.is_some()),
     },
     NotWired {
-        key: "admin",
+        key: &["admin"],
         used: |s| s.admin != Admin::default(),
     },
     NotWired {
-        key: "robots.visit_time",
-        used: |s| s.robots.visit_time != VisitTime::default(),
+        key: &["robots", "visit_time"],
+        used: |s| s.robots.visit_time != OnVisitTime::default(),
     },
     NotWired {
-        key: "pace.key",
-        used: |s| s.pace.key == PaceKey::Address,
+        key: &["pace", "key"],
+        used: |s| s.pace.key == KeyBy::Address,
     },
     NotWired {
-        key: "pace.subresources",
+        key: &["pace", "subresources"],
         used: |s| s.pace.subresources != Subresources::default(),
     },
     NotWired {
-        key: "egress.upstream_proxy",
+        key: &["egress", "upstream_proxy"],
         used: |s| s.egress.upstream_proxy.is_some(),
     },
     NotWired {
-        key: "access.users",
+        key: &["access", "users"],
         used: |s| !s.access.users.is_empty(),
     },
     NotWired {
-        key: "store",
+        key: &["store"],
         used: |s| s.store != Store::default(),
     },
     NotWired {
-        key: "fleet",
+        key: &["fleet"],
         used: |s| s.fleet.is_some(),
     },
 ];
 
-/// RFC 9309 §2.5.
-const LEAST_ROBOTS_SIZE: u64 = 500 << 10;
 const LEAST_HEADER_SIZE: u64 = 4 << 10;
 /// What the HTTP/1 parser takes at most.
 const MOST_HEADER_SIZE: u64 = 1 << 20;

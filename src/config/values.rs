@@ -9,6 +9,8 @@ use ipnet::IpNet;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use url::Url;
 
+use crate::robots::ProductToken;
+
 use super::error::Complaint;
 
 /// Where a listener's socket comes from.
@@ -208,6 +210,41 @@ impl AsRef<str> for Token {
     }
 }
 
+/// A rule's path in the form of robots.txt: `*` is any run of characters, `$` at the end is the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathPattern(String);
+
+impl PathPattern {
+    /// # Errors
+    /// It begins with neither `/` nor `*`, or holds a space or a control character.
+    pub fn parse(text: &str) -> Result<Self, Complaint> {
+        // `#` would begin a comment in a robots.txt, and no path that is sent has one.
+        let fits =
+            text.starts_with(['/', '*']) && !text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '#');
+        if fits {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(Complaint::new(format!("`{text}` is not a path pattern"), PATH_FORMS))
+        }
+    }
+}
+
+impl AsRef<str> for PathPattern {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+fn parse_product_token(text: &str) -> Result<ProductToken, Complaint> {
+    let token = ProductToken::parse(&parse_printable(text)?);
+    token.map_err(|error| {
+        Complaint::new(
+            error.to_string(),
+            "write the name before `/` in your User-Agent: ExampleBot",
+        )
+    })
+}
+
 /// Text of a header field's value or a part of it: printable ASCII and spaces.
 fn parse_printable(text: &str) -> Result<String, Complaint> {
     match text.chars().find(|c| !matches!(c, ' '..='~')) {
@@ -311,6 +348,8 @@ read_from_text! {
     PortRange, "a port", PORT_FORMS, PortRange::parse;
     Network, "a network", NETWORK_FORMS, Network::parse;
     AccessLog, "a place for the access log", ACCESS_LOG_FORMS, AccessLog::parse;
+    PathPattern, "a path pattern", PATH_FORMS, PathPattern::parse;
+    ProductToken, "a product token", "put it in quotes", parse_product_token;
     Token, "text", "put it in quotes", Token::parse;
     Secret, "text", "put it in quotes", |text| Ok(Secret(text.to_owned()));
 }
@@ -319,5 +358,6 @@ const LISTEN_FORMS: &str = "write `127.0.0.1:3128`, `[::1]:3128`, or `fd:NAME` f
 const PORT_FORMS: &str = "a port is a number from 1 to 65535, a range of them \"8000-9000\"";
 const NETWORK_FORMS: &str = "a network is written `10.0.0.0/8`, `2001:db8::/32`, or as one address";
 const ACCESS_LOG_FORMS: &str = "write `off`, `stdout`, `journal`, or a path such as `/var/log/politely/access.log`";
+const PATH_FORMS: &str = "a path pattern begins with `/` or `*`: `/private/`, `/*.pdf$`";
 const PROXY_FORMS: &str = "write `http://proxy.example:3128` or `https://user:password@proxy.example:3128`";
 const FLEET_FORMS: &str = "write `redis://host:6379/0`, or `rediss://…` for TLS";

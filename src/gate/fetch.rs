@@ -3,7 +3,7 @@
 use super::decode::decode;
 use super::redirect::{DeadEnd, Trail};
 use crate::config::Settings;
-use crate::policy::Authority;
+use crate::policy::{Authority, Validators};
 use crate::robots::access::{AccessKind, from_status};
 use crate::upstream::{ReachError, Upstream, words};
 use bytes::Bytes;
@@ -23,20 +23,13 @@ pub(super) struct Fetcher {
     upstream: Arc<Upstream>,
 }
 
-/// What was sent with the last copy, to ask whether it still holds (RFC 9110 §13.1).
-#[derive(Default)]
-pub(super) struct Validators {
-    pub etag: Option<Box<str>>,
-    pub last_modified: Option<Box<str>>,
-}
-
 /// How a fetch ended.
 #[derive(Debug)]
 pub(super) enum Fetched {
     /// Any final answer; 3xx only if it is 304.
-    Answer { status: u16, headers: HeaderMap, body: Vec<u8>, url: Url },
+    Answer { status: u16, headers: HeaderMap, body: Vec<u8> },
     /// The redirects lead nowhere: unavailable (§2.3.1.2).
-    DeadEnd(DeadEnd),
+    DeadEnd { status: u16, why: DeadEnd },
     /// No answer: DNS, TCP, TLS, time, a body cut short.
     Unreachable(String),
 }
@@ -46,24 +39,30 @@ impl Fetcher {
         Fetcher { connector: Connector::new(Some(ConnectorOptions::from_server_conf(conf))), upstream }
     }
 
-    /// Within `robots.timeout` in all.
-    pub async fn fetch(&self, authority: &Authority, validators: &Validators, settings: &Settings) -> Fetched {
+    /// Within `robots.timeout` in all. `kept`: what came with our copy, to ask whether it still holds.
+    pub async fn fetch(&self, authority: &Authority, kept: Option<&Validators>, settings: &Settings) -> Fetched {
         let limit = settings.robots.timeout;
-        match timeout(limit, self.follow(authority, validators, settings)).await {
+        match timeout(limit, self.follow(authority, kept, settings)).await {
             Ok(Ok(fetched)) => fetched,
             Ok(Err(why)) => Fetched::Unreachable(why),
             Err(_) => Fetched::Unreachable(format!("no complete answer within {limit:?}")),
         }
     }
 
-    async fn follow(&self, authority: &Authority, kept: &Validators, settings: &Settings) -> Result<Fetched, String> {
+    async fn follow(
+        &self,
+        authority: &Authority,
+        kept: Option<&Validators>,
+        settings: &Settings,
+    ) -> Result<Fetched, String> {
         let start = Url::parse(&authority.robots_url()).map_err(|error| error.to_string())?;
         let mut trail = Trail::new(start);
         loop {
             let url = trail.current().clone();
             let at = Authority::from_url(url.as_str()).map_err(|error| format!("redirected to {url}: {error}"))?;
             let mut session = self.connect(&at).await?;
-            let conditional = (!trail.is_redirected()).then_some(kept);
+            // The validators are of the file that redirects led to; at its origin alone they would mean nothing.
+            let conditional = kept.filter(|_| !trail.is_redirected());
             let request = request(&at, &url, conditional, settings).map_err(|error| error.to_string())?;
             let exchanged = exchange(&mut session, request, settings.robots.max_size as usize).await;
             let (status, headers, body) = match exchanged {
@@ -78,10 +77,10 @@ impl Fetcher {
             if redirect {
                 match trail.follow(location) {
                     Ok(()) => continue,
-                    Err(dead_end) => return Ok(Fetched::DeadEnd(dead_end)),
+                    Err(dead_end) => return Ok(Fetched::DeadEnd { status, why: dead_end }),
                 }
             }
-            return Ok(Fetched::Answer { status, headers, body, url });
+            return Ok(Fetched::Answer { status, headers, body });
         }
     }
 

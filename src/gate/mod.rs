@@ -1,7 +1,6 @@
 //! Whether and when a request may go: owns all shared state and is the only reader of the clock. Called by `proxy`.
 
 mod decode;
-mod entry;
 mod fetch;
 mod pacer;
 mod redirect;
@@ -10,18 +9,20 @@ mod rulebook;
 pub use crate::policy::pace::Outcome;
 pub use pacer::Permit;
 
-use crate::config::Settings;
+use crate::config::{Fallback, HostPolicy, Mode, OnVisitTime, RobotsOverride, Settings};
 use crate::policy::pace::{Client, Terms};
-use crate::policy::{Authority, KeyBy, PaceKey, Refusal, RuleEvidence};
-use crate::robots::{ProductToken, RuleKind};
+use crate::policy::{
+    Access, Asked, Authority, Decision, Options, OwnVerdict, PaceKey, Refusal, Validators, decide,
+};
+use crate::robots::ProductToken;
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use entry::Access;
 use fetch::Fetcher;
 use pacer::Pacer;
 use pingora_core::server::configuration::ServerConf;
 use rulebook::RuleBook;
+use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -68,8 +69,8 @@ pub struct RobotsCopy {
     pub body: Bytes,
     pub etag: Option<Box<str>>,
     pub last_modified: Option<Box<str>>,
-    /// Since it was fetched or confirmed.
-    pub age: Duration,
+    /// Seconds since it was fetched or confirmed.
+    pub age: u64,
 }
 
 impl Gate {
@@ -79,89 +80,136 @@ impl Gate {
         Gate { settings, book, pacer }
     }
 
+    /// Decides, fetching robots.txt first where it must, and waits for the host's turn.
     pub async fn admit(&self, ask: &Ask<'_>) -> Result<Admitted, Refusal> {
         let settings = self.settings.load_full();
-        let slot = self.book.slot(ask.authority);
-        let crawl_delay = loop {
-            let entry = slot.entry.load_full();
-            let now = SystemTime::now();
-            let robots_url = || ask.authority.robots_url().into_boxed_str();
-            let rules = match &entry.access {
-                Access::Absent => {
-                    let _ = self.book.fetch(ask.authority, &slot).changed().await;
-                    continue;
-                }
-                Access::AllowAll => break None,
-                Access::Rules(robots) => robots,
-                Access::Unreachable { good: Some(robots), .. } => robots,
-                Access::Unreachable { why, retry_at, .. } => {
-                    if now >= *retry_at {
-                        let _ = self.book.fetch(ask.authority, &slot).changed().await;
-                        continue;
-                    }
-                    return Err(Refusal::RobotsUnreachable {
-                        retry_after: retry_at.duration_since(now).unwrap_or_default(),
-                        robots_url: robots_url(),
-                        why: why.clone(),
-                    });
-                }
-            };
-            if now >= entry.expires_at {
-                drop(self.book.fetch(ask.authority, &slot));
-            }
-            if ask.reads_robots {
-                return Ok(Admitted::Robots(RobotsCopy {
-                    status: entry.status,
-                    body: Bytes::copy_from_slice(rules.source()),
-                    etag: entry.etag.clone(),
-                    last_modified: entry.last_modified.clone(),
-                    age: now.duration_since(entry.fetched_at).unwrap_or_default(),
-                }));
-            }
-            let tokens: Vec<String> = match settings.identity.product_tokens.as_slice() {
-                [] => ProductToken::from_user_agent(ask.user_agent.unwrap_or_default())
-                    .iter()
-                    .map(|token| token.as_str().to_owned())
-                    .collect(),
-                tokens => tokens.iter().map(|token| token.as_ref().to_owned()).collect(),
-            };
-            let rules = rules.rules_for(&tokens);
-            let verdict = rules.check(ask.target);
-            if !verdict.is_allowed() {
-                return Err(Refusal::Disallowed {
-                    robots_url: robots_url(),
-                    product_tokens: tokens.iter().map(|t| t.as_str().into()).collect(),
-                    rule: verdict.rule().map(|rule| RuleEvidence {
-                        line: rule.line(),
-                        allow: rule.kind() == RuleKind::Allow,
-                        pattern: rule.pattern().into(),
-                    }),
-                });
-            }
-            break rules.crawl_delay();
+        if ask.reads_robots && let Some(copy) = self.robots_copy(ask.authority).await {
+            return Ok(Admitted::Robots(copy));
+        }
+        let host = settings.hosts.get(ask.authority.host());
+        let (allowed, reported) = match self.judge(ask, host, &settings).await {
+            Ok(crawl_delay) => (crawl_delay, None),
+            Err(refusal) if reports(host, &settings) => (None, Some(refusal)),
+            Err(refusal) => return Err(refusal),
         };
-        let pace = &settings.pace;
-        let terms = Terms {
-            crawl_delay: crawl_delay.unwrap_or_default(),
-            min_delay: pace.min_delay,
-            max_crawl_delay: pace.max_crawl_delay,
-            max_concurrent: pace.max_concurrent.get(),
-            max_wait: ask.prefer_wait.map_or(pace.max_wait, |wait| wait.min(pace.max_wait)),
-            queue: if self.pacer.waiting() < pace.max_waiting { pace.queue } else { 0 },
-            first_fetch: false,
-        };
-        let mut hasher = DefaultHasher::new();
-        ask.client.hash(&mut hasher);
-        let permit = self.pacer.pace(PaceKey::new(KeyBy::Host, ask.authority, None)).turn(Client(hasher.finish()), terms).await?;
-        Ok(Admitted::Go { permit, reported: None })
+        let mut terms = terms(&settings, host.crawl_delay.or(allowed), false);
+        terms.max_wait = ask.prefer_wait.map_or(terms.max_wait, |wait| wait.min(terms.max_wait));
+        if self.pacer.waiting() >= settings.pace.max_waiting {
+            terms.queue = 0;
+        }
+        if settings.mode == Mode::Report {
+            terms = Terms { crawl_delay: Duration::ZERO, min_delay: Duration::ZERO, max_concurrent: u32::MAX, ..terms };
+        }
+        let pace = self.pacer.pace(key(&settings, ask.authority));
+        let permit = pace.turn(client(ask.client), terms).await?;
+        Ok(Admitted::Go { permit, reported })
     }
 
     /// A tunnelled connection, whose requests cannot be seen: its pace is all that can be kept.
-    pub async fn admit_connection(&self, authority: &Authority, client: IpAddr) -> Result<Permit, Refusal> {
+    pub async fn admit_connection(&self, authority: &Authority, from: IpAddr) -> Result<Permit, Refusal> {
         let settings = self.settings.load_full();
-        let mut hasher = DefaultHasher::new();
-        client.hash(&mut hasher);
-        let terms = Terms { min_delay: settings.pace.min_delay, ..Terms::default() };
-        self.pacer.pace(PaceKey::new(KeyBy::Host, authority, None)).turn(Client(hasher.finish()), terms).await
+        self.pacer.pace(key(&settings, authority)).turn(client(from), terms(&settings, None, false)).await
     }
+
+    /// The operator's own rules for the host go first, then its robots.txt. Tells the crawl-delay to keep.
+    async fn judge(&self, ask: &Ask<'_>, host: &HostPolicy, settings: &Settings) -> Result<Option<Duration>, Refusal> {
+        let own = host.own_rules.as_ref().map(|rules| rules.judge(ask.target.as_bytes()));
+        if let Some(OwnVerdict::Deny(refusal)) = own {
+            return Err(refusal);
+        }
+        match (host.robots, own) {
+            (RobotsOverride::Ignore, _) => Ok(None),
+            // Allowed whatever robots.txt says; its crawl-delay is kept all the same.
+            (_, Some(OwnVerdict::Allow)) => Ok(self.decide(ask, host, settings).await.unwrap_or_default()),
+            (_, _) => self.decide(ask, host, settings).await,
+        }
+    }
+
+    /// Decides by robots.txt.
+    async fn decide(&self, ask: &Ask<'_>, host: &HostPolicy, settings: &Settings) -> Result<Option<Duration>, Refusal> {
+        let tokens = tokens(host, settings, ask.user_agent);
+        let asked = Asked { authority: ask.authority, target: ask.target.as_bytes(), product_tokens: &tokens };
+        let options = Options {
+            allow_long_unreachable: settings.robots.on_long_unreachable == Fallback::Allow,
+            enforce_visit_time: settings.robots.visit_time == OnVisitTime::Enforce,
+        };
+        let slot = self.book.slot(ask.authority);
+        loop {
+            let decision = decide(Some(&slot.entry.load()), &asked, options, SystemTime::now());
+            let refresh = match &decision {
+                Decision::Allow(allowed) => allowed.refresh,
+                Decision::Refuse { refresh, .. } => *refresh,
+                Decision::Fetch => {
+                    // The channel closes when the fetch is over, however it ended.
+                    let _ = self.book.fetch(ask.authority, &slot).changed().await;
+                    continue;
+                }
+            };
+            if refresh {
+                drop(self.book.fetch(ask.authority, &slot));
+            }
+            return match decision {
+                Decision::Allow(allowed) => Ok(allowed.crawl_delay),
+                Decision::Refuse { why, .. } => Err(why),
+                Decision::Fetch => unreachable!("continued above"),
+            };
+        }
+    }
+
+    /// Our copy, fetched first if there is none. `None`: there is no file to serve; the origin may say so itself.
+    async fn robots_copy(&self, authority: &Authority) -> Option<RobotsCopy> {
+        let slot = self.book.slot(authority);
+        let mut now = SystemTime::now();
+        let entry = slot.entry.load_full();
+        if entry.usable(now).is_none() && entry.may_fetch(now) {
+            let _ = self.book.fetch(authority, &slot).changed().await;
+            now = SystemTime::now();
+        }
+        let entry = slot.entry.load_full();
+        let (answer, _) = entry.usable(now)?;
+        let body = match &answer.access {
+            Access::Rules(robots) => Bytes::copy_from_slice(robots.source()),
+            Access::AllowAll | Access::DisallowAll => Bytes::new(),
+        };
+        let Validators { etag, last_modified } = answer.validators.clone();
+        Some(RobotsCopy { status: answer.status, body, etag, last_modified, age: answer.freshness.age(now) })
+    }
+}
+
+/// For whom it is asked: the configured tokens, or what the User-Agent says.
+fn tokens<'a>(host: &'a HostPolicy, settings: &'a Settings, agent: Option<&[u8]>) -> Cow<'a, [ProductToken]> {
+    let configured = host.product_tokens.as_deref().unwrap_or(&settings.identity.product_tokens);
+    if configured.is_empty() {
+        return Cow::Owned(ProductToken::from_user_agent(agent.unwrap_or_default()));
+    }
+    Cow::Borrowed(configured)
+}
+
+/// Whether a refusal is only told of.
+fn reports(host: &HostPolicy, settings: &Settings) -> bool {
+    settings.mode == Mode::Report || host.robots == RobotsOverride::Report
+}
+
+fn terms(settings: &Settings, crawl_delay: Option<Duration>, first_fetch: bool) -> Terms {
+    let pace = &settings.pace;
+    Terms {
+        crawl_delay: crawl_delay.unwrap_or_default(),
+        min_delay: pace.min_delay,
+        max_crawl_delay: pace.max_crawl_delay,
+        max_concurrent: pace.max_concurrent.get(),
+        max_wait: pace.max_wait,
+        queue: pace.queue,
+        first_fetch,
+    }
+}
+
+fn key(settings: &Settings, authority: &Authority) -> PaceKey {
+    PaceKey::new(settings.pace.key, authority, None)
+}
+
+/// Clients are told apart by address.
+fn client(address: IpAddr) -> Client {
+    let mut hasher = DefaultHasher::new();
+    address.hash(&mut hasher);
+    Client(hasher.finish())
 }

@@ -2,6 +2,7 @@
 
 use super::respond::Answer;
 use crate::gate::RobotsCopy;
+use crate::policy::retry_after;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{ErrorType, OrErr, Result};
@@ -77,16 +78,9 @@ pub(super) fn strip_response(response: &mut ResponseHeader) {
     }
 }
 
-/// How long the origin asks us to stay away (RFC 9110 §10.2.3).
-pub(super) fn retry_after(response: &ResponseHeader) -> Option<Duration> {
-    let value = response.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-    match value.parse() {
-        Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => {
-            let date = httpdate::parse_http_date(value).ok()?;
-            Some(date.duration_since(SystemTime::now()).unwrap_or_default())
-        }
-    }
+/// How long the origin asks us to stay away.
+pub(super) fn asked_to_wait(response: &ResponseHeader) -> Option<Duration> {
+    retry_after(response.headers.get(header::RETRY_AFTER)?.as_bytes(), SystemTime::now())
 }
 
 /// `Prefer: wait=N` (RFC 7240 §4.3).
@@ -114,7 +108,7 @@ pub(super) fn robots_copy(request: &RequestHeader, copy: &RobotsCopy) -> Result<
     let status = if unchanged { 304 } else { copy.status };
     let mut head = ResponseHeader::build(status, Some(8))?;
     head.insert_header(header::CONTENT_TYPE, "text/plain; charset=utf-8")?;
-    head.insert_header(header::AGE, copy.age.as_secs())?;
+    head.insert_header(header::AGE, copy.age)?;
     head.insert_header("Proxy-Status", "politely; details=\"from the copy that is kept\"")?;
     if let Some(etag) = &copy.etag {
         head.insert_header(header::ETAG, &**etag)?;

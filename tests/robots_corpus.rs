@@ -1,0 +1,238 @@
+//! The engine against every case that was collected. The corpus is beside the package or where `POLITELY_CORPORA` says;
+//! without it these tests say so and pass.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use politely::robots::RobotsTxt;
+use serde_json::Value;
+
+/// Every assertion of other implementations' suites that RFC 9309 or Google's matcher agrees with.
+#[test]
+fn conformance_cases_are_decided_as_collected() {
+    let Some(corpora) = corpora() else { return };
+    let mut tally = Tally::default();
+    for case in rows(&corpora.join("conformance/cases.jsonl")) {
+        let robots = RobotsTxt::parse(&octets(&case, "robots", "robots_b64"));
+        let verdict = robots
+            .rules_for(&[text(&case, "agent")])
+            .check(text(&case, "url"))
+            .is_allowed();
+        tally.judge(&case, verdict, text(&case, "id"));
+    }
+    tally.conclude("conformance cases");
+}
+
+/// The questions about the corpus' files. Where Google and the RFC agree, the line that decides is compared too.
+#[test]
+fn corpus_probes_are_decided_as_collected() {
+    let Some(corpora) = corpora() else { return };
+    let files = files(&corpora);
+    let mut tally = Tally::default();
+    let mut wrong_lines = Vec::new();
+    let mut parsed: Option<(String, RobotsTxt)> = None;
+    for probe in rows(&corpora.join("corpus/probes.jsonl.gz")) {
+        let id = text(&probe, "file");
+        if parsed.as_ref().is_none_or(|(last, _)| last != id) {
+            parsed = Some((id.to_owned(), RobotsTxt::parse(&files[id])));
+        }
+        let robots = &parsed.as_ref().expect("parsed above").1;
+        let rules = robots.rules_for(&[text(&probe, "agent")]);
+        let verdict = rules.check(text(&probe, "url"));
+        tally.judge(&probe, verdict.is_allowed(), id);
+        let line = verdict.rule().map_or(0, |rule| rule.line());
+        if line != 0 && lines_agree(&probe) && probe["line"].as_u64() != Some(line.into()) {
+            wrong_lines.push(format!("{probe} decided by line {line}"));
+        }
+    }
+    show(&wrong_lines);
+    tally.conclude("corpus probes");
+    assert!(wrong_lines.is_empty(), "{} lines differ", wrong_lines.len());
+}
+
+#[test]
+fn sitemaps_are_found() {
+    let Some(corpora) = corpora() else { return };
+    let files = files(&corpora);
+    let in_suites = rows(&corpora.join("conformance/sitemaps.jsonl"))
+        .into_iter()
+        .filter(|row| row["dialect"] == "google");
+    let in_suites = in_suites.map(|row| (row["robots"].as_str().expect("text").as_bytes().to_vec(), row));
+    let in_corpus = rows(&corpora.join("corpus/sitemaps.jsonl.gz")).into_iter();
+    let in_corpus = in_corpus.map(|row| (files[text(&row, "file")].clone(), row));
+    let mut wrong = Vec::new();
+    for (body, row) in in_suites.chain(in_corpus) {
+        let robots = RobotsTxt::parse(&body);
+        let found: Vec<&str> = robots.sitemaps().collect();
+        let expected: Vec<&str> = row["sitemaps"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
+        if found != expected {
+            wrong.push(format!(
+                "{} {:?} {expected:?} found {found:?}",
+                row["file"],
+                row.get("id")
+            ));
+        }
+    }
+    show(&wrong);
+    assert!(wrong.is_empty(), "{} files differ", wrong.len());
+}
+
+#[test]
+fn crawl_delays_are_found() {
+    let Some(corpora) = corpora() else { return };
+    let files = files(&corpora);
+    let in_suites = rows(&corpora.join("conformance/crawl_delay.jsonl"))
+        .into_iter()
+        .filter(|row| row["agreed"] == true);
+    let in_suites = in_suites.map(|row| (octets(&row, "robots", "robots_b64"), row));
+    let in_corpus = rows(&corpora.join("corpus/crawl_delay.jsonl.gz")).into_iter();
+    let in_corpus = in_corpus.map(|row| (files[text(&row, "file")].clone(), row));
+    let mut wrong = Vec::new();
+    for (body, row) in in_suites.chain(in_corpus) {
+        let found = RobotsTxt::parse(&body)
+            .rules_for(&[text(&row, "agent")])
+            .crawl_delay()
+            .map(|delay| delay.as_secs_f64());
+        if found != row["crawl_delay"].as_f64() {
+            wrong.push(format!(
+                "{:?} {:?} {} expected {} found {found:?}",
+                row.get("id"),
+                row.get("file"),
+                row["agent"],
+                row["crawl_delay"]
+            ));
+        }
+    }
+    show(&wrong);
+    assert!(wrong.is_empty(), "{} delays differ", wrong.len());
+}
+
+/// Whether Google's line can be compared: nothing in the question that it reads otherwise, even where the answer is the same.
+fn lines_agree(probe: &Value) -> bool {
+    let is_token = text(probe, "agent")
+        .bytes()
+        .all(|octet| octet.is_ascii_alphabetic() || matches!(octet, b'_' | b'-'));
+    let is_plain = text(probe, "url")
+        .bytes()
+        .all(|octet| octet.is_ascii_graphic() && octet != b'%');
+    is_token && is_plain && probe.get("google_quirk").is_none()
+}
+
+/// Agreement with the collected answers, by quirk.
+#[derive(Default)]
+struct Tally {
+    core: usize,
+    quirks: BTreeMap<String, [usize; 3]>,
+    wrong: Vec<String>,
+}
+
+impl Tally {
+    fn judge(&mut self, case: &Value, allowed: bool, id: &str) {
+        let expected = case["allowed"].as_bool().expect("an answer");
+        let Some(rfc) = case.get("rfc") else {
+            self.core += 1;
+            if allowed != expected {
+                self.wrong.push(format!("{id}: {}", brief(case)));
+            }
+            return;
+        };
+        let as_google = allowed == case.get("google").and_then(Value::as_bool).unwrap_or(expected);
+        let as_rfc = rfc == "either" || rfc.as_bool() == Some(allowed);
+        let labels = case
+            .get("google_quirk")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
+        for label in labels.iter().filter_map(Value::as_str) {
+            let counts = self.quirks.entry(label.to_owned()).or_default();
+            counts[0] += 1;
+            counts[1] += usize::from(as_google);
+            counts[2] += usize::from(as_rfc);
+        }
+        if !as_google && !as_rfc {
+            self.wrong.push(format!("{id}: {}", brief(case)));
+        }
+    }
+
+    fn conclude(&self, what: &str) {
+        println!(
+            "{what}: {} core; quirks [all, as google, as rfc]: {:?}",
+            self.core, self.quirks
+        );
+        show(&self.wrong);
+        assert!(self.core > 0, "no {what}");
+        assert!(self.wrong.is_empty(), "{} {what} differ", self.wrong.len());
+    }
+}
+
+fn brief(case: &Value) -> String {
+    let mut case = case.clone();
+    if let Some(object) = case.as_object_mut() {
+        object.remove("robots_b64");
+    }
+    case.to_string()
+}
+
+fn show(wrong: &[String]) {
+    for line in wrong.iter().take(60) {
+        println!("{line}");
+    }
+}
+
+fn corpora() -> Option<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let beside = ["../shared/corpora", "../../shared/corpora"].map(|path| here.join(path));
+    let found = std::env::var_os("POLITELY_CORPORA")
+        .map(PathBuf::from)
+        .into_iter()
+        .chain(beside)
+        .find(|path| path.is_dir());
+    if found.is_none() {
+        println!("skipped: no corpus; POLITELY_CORPORA can name its directory");
+    }
+    found
+}
+
+fn files(corpora: &Path) -> HashMap<String, Vec<u8>> {
+    let rows = rows(&corpora.join("corpus/files.jsonl.gz"));
+    rows.iter()
+        .map(|row| (text(row, "id").to_owned(), octets(row, "text", "b64")))
+        .collect()
+}
+
+fn rows(path: &Path) -> Vec<Value> {
+    let packed = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut plain = String::new();
+    let text = if path.extension().is_some_and(|extension| extension == "gz") {
+        flate2::read::GzDecoder::new(&*packed)
+            .read_to_string(&mut plain)
+            .expect("gzip");
+        plain
+    } else {
+        String::from_utf8(packed).expect("UTF-8")
+    };
+    text.split('\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
+}
+
+fn text<'a>(row: &'a Value, name: &str) -> &'a str {
+    row[name].as_str().unwrap_or_else(|| panic!("{name} of {row}"))
+}
+
+fn octets(row: &Value, plain: &str, encoded: &str) -> Vec<u8> {
+    use base64::Engine;
+    match row.get(encoded).and_then(Value::as_str) {
+        Some(encoded) => base64::engine::general_purpose::STANDARD
+            .decode(encoded)
+            .expect("base64"),
+        None => text(row, plain).as_bytes().to_vec(),
+    }
+}
