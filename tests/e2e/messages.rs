@@ -330,3 +330,46 @@ async fn pieces_pass_as_they_come() {
         .await
         .unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_have_been_acted_on_is_not_sent_twice() {
+    // A kept connection may end just as a request is sent on it (RFC 9112 §9.3.1.1, RFC 9110 §9.2.2).
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text("").then_close(),
+        "/first" => Reply::text("first"),
+        _ if seen.connection % 2 == 1 => Reply::reset(),
+        _ => Reply::text("second"),
+    })
+    .await;
+    let proxy = Proxy::start("").await;
+    let host = origin.authority("a.localhost");
+    let mut client = proxy.client().await;
+    assert_eq!(client.get(&origin.url("/first"), &host).await.text(), "first");
+    client
+        .send(format!(
+            "POST {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 4\r\n\r\nbody",
+            origin.url("/post")
+        ))
+        .await;
+    assert_eq!(client.response().await.status(), 502);
+    assert_eq!(origin.log.count("/post"), 1, "it may have been acted on");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn max_forwards_is_counted_down_and_at_0_the_request_ends_here() {
+    let origin = Origin::site("").await;
+    let proxy = Proxy::start("").await;
+    let host = origin.authority("a.localhost");
+    let options = |left: u32| {
+        let url = origin.url("/x");
+        format!("OPTIONS {url} HTTP/1.1\r\nHost: {host}\r\nMax-Forwards: {left}\r\n\r\n")
+    };
+    let mut client = proxy.client().await;
+    client.send(options(3)).await;
+    assert_eq!(client.response().await.status(), 200);
+    assert_eq!(origin.log.one("/x").field("max-forwards"), Some("2"));
+    // RFC 9110 §7.6.2: it must answer itself.
+    client.send(options(0)).await;
+    client.response().await;
+    assert_eq!(origin.log.count("/x"), 1);
+}

@@ -200,7 +200,10 @@ impl<R: AsyncRead + Unpin> Source<R> {
     /// More octets; false at the end. A reset counts as the end.
     pub async fn fill(&mut self) -> bool {
         self.ahead.reserve(READ);
-        self.inner.read_buf(&mut self.ahead).await.is_ok_and(|length| length > 0)
+        self.inner
+            .read_buf(&mut self.ahead)
+            .await
+            .is_ok_and(|length| length > 0)
     }
 
     /// The octets up to and with the next `end`; `None` if the peer ends before.
