@@ -2,7 +2,7 @@
 //! hop. Called by pingora's `HttpProxy`, to which `connection` hands requests.
 
 use super::downstream::{Client, Downstream};
-use super::failure::Failure;
+use super::failure::{self, Failure};
 use super::respond::{self, Answer, Asked};
 use super::{Shared, fields, leaving};
 use crate::config::InterceptMode;
@@ -97,11 +97,11 @@ impl ProxyHttp for Forward {
             passage.addresses = match self.0.upstream.reach(&authority).await {
                 Ok(addresses) => addresses,
                 Err(ReachError::Resolve(error)) => {
-                    return Err(Error::because(ErrorType::Custom(DNS), "resolving", error).into_up());
+                    return Err(Error::because(ErrorType::Custom(failure::DNS), "resolving", error).into_up());
                 }
                 // It had no address a moment ago, and now one that is denied.
                 Err(error @ ReachError::Denied(_)) => {
-                    return Err(Error::because(ErrorType::Custom(DENIED), "screening", error).into_up());
+                    return Err(Error::because(ErrorType::Custom(failure::PROHIBITED), "screening", error).into_up());
                 }
             };
         }
@@ -361,6 +361,4 @@ fn url(session: &Session, authority: Option<&Authority>) -> String {
 const DRAIN_BODY: Duration = Duration::from_secs(10);
 /// By then another instance may serve.
 const DRAINING: Duration = Duration::from_secs(5);
-const DNS: &str = "dns_error";
-const DENIED: &str = "destination_ip_prohibited";
 const TURN: &str = "no turn for a retry";

@@ -160,7 +160,7 @@ async fn faults_in_the_configuration_are_shown_with_their_place() {
         ("pace:\n  max_wait: soon\n", "2:", "soon"),
         ("listen: [{ address: 'nowhere' }]\n", "1:", "nowhere"),
         ("listen: [{ address: '0.0.0.0:3128' }]\n", "1:", "access"),
-        ("pace: [\n", "2:", ""),
+        ("pace: [\n", "1:", ""),
     ] {
         std::fs::write(&file, text).unwrap();
         assert_fault(
@@ -171,13 +171,11 @@ async fn faults_in_the_configuration_are_shown_with_their_place() {
             what,
         );
         assert_fault(&politely(&["serve", "--config", path]).await, &[2], &file, place, what);
-        assert_fault(
-            &politely(&["run", "--config", path, "--", "true"]).await,
-            &[2],
-            &file,
-            place,
-            what,
-        );
+        // Where to listen is not for the file to say there.
+        if !text.starts_with("listen") {
+            let ended = politely(&["run", "--config", path, "--", "true"]).await;
+            assert_fault(&ended, &[2], &file, place, what);
+        }
     }
     let both = "pace:\n  max_wiat: 10s\nmode: enfroce\n";
     std::fs::write(&file, both).unwrap();
