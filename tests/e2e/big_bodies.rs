@@ -1,5 +1,6 @@
 //! Bodies of any size pass in both directions as they come; the proxy holds next to nothing of them.
 
+use crate::support::client::get;
 use crate::support::h2_client::request;
 use crate::support::message::{Body, Framing};
 use crate::support::reply::Delimit;
@@ -32,7 +33,7 @@ async fn a_gigabyte_comes_down_with_flat_memory() {
     assert_eq!(client.get(&origin.url("/nothing"), &host).await.status(), 204);
     let before = binary.peak_kib();
     client
-        .send(crate::support::client::get(&origin.url("/gigabyte"), &host))
+        .send(get(&origin.url("/gigabyte"), &host))
         .await;
     let head = client.head().await;
     assert_eq!(head.field("content-length"), Some("1000000000"));
@@ -88,7 +89,7 @@ async fn large_bodies_pass_through_intercepted_tls_and_h2() {
         assert_eq!(h1.get("/nothing", &host).await.status(), 204);
         let before = binary.peak_kib();
         let target = if alpn == Alpn::H1 { "/chunked" } else { "/large" };
-        h1.send(crate::support::client::get(target, &host)).await;
+        h1.send(get(target, &host)).await;
         let head = h1.head().await;
         let mut checker = pattern::Checker::default();
         h1.stream_body(head.framing("GET"), |piece| checker.update(piece)).await;
@@ -139,10 +140,10 @@ async fn who_reads_slowly_slows_the_origin_and_not_the_proxy_s_memory_down() {
         204
     );
     let before = binary.peak_kib();
-    slow.send(crate::support::client::get(&plain.url("/gigabyte"), &host))
+    slow.send(get(&plain.url("/gigabyte"), &host))
         .await;
     inside
-        .send(crate::support::client::get("/gigabyte", &tls.authority("a.localhost")))
+        .send(get("/gigabyte", &tls.authority("a.localhost")))
         .await;
     // Nothing is read for a while: whatever the proxy takes in now, it has to keep.
     tokio::time::sleep(Duration::from_secs(2)).await;
