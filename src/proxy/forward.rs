@@ -141,6 +141,9 @@ impl ProxyHttp for Forward {
             request.insert_header(header::HOST, authority.host_header())?;
             fields::join_cookies(request)?;
         }
+        if let Some(left) = fields::max_forwards(request) {
+            request.insert_header(header::MAX_FORWARDS, left.saturating_sub(1).to_string())?;
+        }
         if let Some(agent) = &self.0.settings.load().identity.user_agent {
             request.insert_header(header::USER_AGENT, agent.as_str())?;
         }
@@ -252,6 +255,9 @@ impl Forward {
         let request = session.req_header();
         if self.0.via.is_in(&request.headers) {
             return Err(Some(Refusal::Loop));
+        }
+        if fields::max_forwards(request) == Some(0) {
+            return fields::last_forward(request).map(Some).map_err(|_| None);
         }
         if client.tunnel.is_some() && self.0.settings.load().hosts.get(authority.host()).intercept == InterceptMode::Deny {
             let host = authority.host().to_string().into();

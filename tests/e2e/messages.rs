@@ -237,61 +237,6 @@ async fn an_upgrade_that_nobody_asked_for_is_502() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-<<<<<<< HEAD
-async fn response_trailers_pass_from_h2_to_h2_and_request_trailers_end_here() {
-    let origin = Origin::https(Alpn::Both, |seen| match seen.path().as_str() {
-        "/robots.txt" => Reply::text(""),
-        _ => Reply::text("body").trailer("x-sum", "9"),
-    })
-    .await;
-    let proxy = Proxy::start("").await;
-    let client = proxy.h2(&origin, "a.localhost").await;
-    let mut pending = client.send(request("POST", &origin.url("/x")), false).await;
-    pending.body(b"ping").await.unwrap();
-    pending
-        .trailers(
-            [("x-request-sum".parse().unwrap(), "7".parse().unwrap())]
-                .into_iter()
-                .collect(),
-        )
-        .unwrap();
-    let response = pending.response().await.unwrap();
-    assert_eq!(response.trailers, [("x-sum".to_owned(), "9".to_owned())]);
-    let seen = origin.log.one("/x");
-    assert_eq!(
-        (seen.protocol, seen.body.kept.as_slice()),
-        (Protocol::Http2, &b"ping"[..])
-    );
-    // RFC 9110 §6.5.1 lets an intermediary discard them; pingora hands none on.
-    assert_eq!(seen.body.trailers, []);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn trailers_on_http_1_end_here_without_harm() {
-    let origin = Origin::http(|seen| match seen.path().as_str() {
-        "/robots.txt" => Reply::text(""),
-        _ => Reply::text("body").trailer("X-Sum", "9"),
-    })
-    .await;
-    let proxy = Proxy::start("").await;
-    let host = origin.authority("a.localhost");
-    let mut client = proxy.client().await;
-    for _ in 0..2 {
-        let url = origin.url("/x");
-        client.send(format!("POST {url} HTTP/1.1\r\nHost: {host}\r\nTE: trailers\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nping\r\n0\r\nX-In: 7\r\n\r\n")).await;
-        let response = client.response().await;
-        assert_eq!(response.text(), "body");
-        assert_eq!(response.trailers, []);
-    }
-    for seen in origin.log.of("/x") {
-        assert_eq!(seen.body.kept, b"ping");
-        assert_eq!(seen.body.trailers, []);
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-=======
->>>>>>> e2e
 async fn cookie_crumbs_of_h2_are_one_field_on_http_1() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("").await;
