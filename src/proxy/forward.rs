@@ -149,8 +149,15 @@ impl ProxyHttp for Forward {
         if response.status == http::StatusCode::SWITCHING_PROTOCOLS && !session.is_upgrade_req() {
             return Err(Error::explain(ErrorType::InvalidHTTPHeader, "101 to no upgrade request").into_up());
         }
+        if response.status == http::StatusCode::SWITCHING_PROTOCOLS {
+            // What follows are no requests, and may go on for hours.
+            passage.permit.take().into_iter().for_each(|mut permit| permit.outcome = Outcome::Success);
+        }
         if response.status.is_informational() {
             return Ok(());
+        }
+        if let (Some(io), Some(date)) = (downstream(session), response.headers.get(header::DATE)) {
+            io.keep_date(date.clone());
         }
         if let Some(permit) = &mut passage.permit {
             permit.outcome = match response.status.as_u16() {
@@ -286,15 +293,19 @@ impl Forward {
     }
 }
 
+/// The stream under a request in HTTP/1.
+fn downstream(session: &Session) -> Option<&Downstream> {
+    match session.downstream_session.as_ref() {
+        ServerSession::H1(h1) => h1.stream().as_any().downcast_ref(),
+        _ => None,
+    }
+}
+
 /// What the request is for and who sent it, as `connection` and `connect` found out.
 fn arrival(session: &Session) -> std::result::Result<(Authority, Client), Refusal> {
-    let (authority, client) = match session.downstream_session.as_ref() {
-        ServerSession::H1(h1) => {
-            let io = h1.stream().as_any().downcast_ref::<Downstream>();
-            let io = io.expect("only Downstreams are lent to pingora");
-            (io.authority.clone().expect("set when the request was lent"), io.client.clone())
-        }
-        _ => {
+    let (authority, client) = match downstream(session) {
+        Some(io) => (io.authority.clone().expect("set when the request was lent"), io.client.clone()),
+        None => {
             let digest = session.digest().and_then(|digest| digest.proxy_digest.as_ref());
             let client = digest.and_then(|digest| digest.user_data.as_ref()?.downcast_ref::<Client>());
             let client = client.expect("every h2 connection is tagged").clone();
