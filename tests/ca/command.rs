@@ -94,7 +94,8 @@ fn a_reader_that_goes_away_is_no_fault() {
         .unwrap();
     drop(process.stdout.take());
     let output = process.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()));
+    // It ends quietly, by itself or, as other tools do, by the signal.
+    assert!(matches!(output.status.code(), Some(0) | None) && output.stderr.is_empty(), "{output:?}");
 }
 
 #[test]
