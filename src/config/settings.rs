@@ -114,8 +114,14 @@ impl Settings {
                 value: Value::Map(Vec::new()),
             };
         }
-        environment::overlay(&mut root, variables, &mut faults);
-        let file: File = reader::read(&root, &mut faults);
+        let mut file: File = reader::read(&root, &mut faults);
+        if !variables.is_empty() {
+            environment::overlay(&mut root, variables, &mut faults);
+            // What is wrong in the file is wrong even where a variable takes its place, and has been told.
+            let mut again = Vec::new();
+            file = reader::read(&root, &mut again);
+            faults.extend(again.into_iter().filter(|(at, _)| !matches!(at, At::Node(_))));
+        }
         // What depends on several keys is judged only when each of them is right.
         let settings = if faults.is_empty() {
             let mut check = validate::Check::new(&root, &mut faults);

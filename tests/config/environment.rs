@@ -70,3 +70,21 @@ hint: write `10s` for seconds or `10ms` for milliseconds"
         "{fault}"
     );
 }
+
+#[test]
+fn a_fault_of_the_file_is_told_even_where_a_variable_takes_its_place() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("politely.yaml");
+    fs::write(&file, "mode: wrong\npace: { queue: -1 }\n").unwrap();
+    let told = with_environment(
+        Some(&file),
+        &[("POLITELY_MODE", "report"), ("POLITELY_PACE__QUEUE", "x")],
+    )
+    .unwrap_err();
+    for place in ["politely.yaml:1:7", "politely.yaml:2:16", "POLITELY_PACE__QUEUE"] {
+        assert_eq!(told.matches(place).count(), 1, "{told}");
+    }
+    // What keys mean together is judged as they will be used.
+    fs::write(&file, "listen: [{ address: 0.0.0.0:3128 }]\n").unwrap();
+    with_environment(Some(&file), &[("POLITELY_ACCESS__CLIENTS", "[10.0.0.0/8]")]).unwrap();
+}
