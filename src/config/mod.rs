@@ -1,14 +1,17 @@
 //! The configuration: read strictly from `politely.yaml` and the environment, all faults told at once with their places,
 //! and handed on as typed [`Settings`]. Called by `server` and `cli`; everything above reads its own section.
 
+mod defaults;
 mod environment;
 mod error;
 mod file;
 mod hosts;
 mod paths;
 mod reader;
+mod secrets;
 mod settings;
 mod source;
+mod text;
 pub mod units;
 mod validate;
 mod values;
@@ -21,5 +24,6 @@ pub use file::{
 };
 pub use hosts::{HostPattern, HostPolicy, Hosts};
 pub use paths::state_directory;
+pub use secrets::{Secret, SecretUrl};
 pub use settings::{CaSource, Fleet, Intercept, Settings};
-pub use values::{AccessLog, ListenAddress, Network, PathPattern, PortRange, Secret, SecretUrl, Token};
+pub use values::{AccessLog, ListenAddress, Network, PathPattern, PortRange, Token};
