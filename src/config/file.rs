@@ -13,7 +13,7 @@ use crate::robots::{ParseOptions, Precedence, ProductToken, UserAgentMatch};
 use super::hosts::Table;
 use super::secrets::{self, Secret, SecretUrl};
 use super::units;
-use super::values::{self, AccessLog, ListenAddress, Network, PathPattern, PortRange, Token};
+use super::values::{Closed, self, AccessLog, ListenAddress, Network, PathPattern, PortRange, Token};
 use super::words;
 
 /// The whole file.
@@ -225,7 +225,7 @@ pub struct Egress {
     /// Opened although private or special.
     pub allow: Vec<Network>,
     /// Closed although public; wins over `allow`.
-    pub deny: Vec<Network>,
+    pub deny: Vec<Closed>,
     pub ports: Vec<PortRange>,
     #[serde(deserialize_with = "secrets::some_proxy_url")]
     pub upstream_proxy: Option<SecretUrl>,

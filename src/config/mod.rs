@@ -22,8 +22,8 @@ pub use file::{
     Access, Admin, Egress, Fallback, Identity, InterceptMode, Limits, Listener, ListenerTls, Log, LogFormat, LogLevel,
     Mode, OnFleetLoss, OnVisitTime, Pace, Robots, RobotsOverride, Store, Subresources, User,
 };
-pub use hosts::{HostPattern, HostPolicy, Hosts};
+pub use hosts::{HostPolicy, Hosts};
 pub use paths::state_directory;
 pub use secrets::{Secret, SecretUrl};
 pub use settings::{CaSource, Fleet, Intercept, Settings};
-pub use values::{AccessLog, ListenAddress, Network, PathPattern, PortRange, Token};
+pub use values::{AccessLog, Closed, ListenAddress, Network, PathPattern, PortRange, Token};

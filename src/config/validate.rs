@@ -5,7 +5,7 @@ use crate::policy::KeyBy;
 use crate::robots::ParseOptions;
 
 use super::error::Complaint;
-use super::file::{Admin, OnVisitTime, Store, Subresources};
+use super::file::{Admin, Store, Subresources};
 use super::settings::Settings;
 use super::source::{At, Node};
 use super::units::show_duration;
@@ -185,10 +185,6 @@ const NOT_WIRED: &[NotWired] = &[
     NotWired {
         key: &["admin"],
         used: |s| s.admin != Admin::default(),
-    },
-    NotWired {
-        key: &["robots", "visit_time"],
-        used: |s| s.robots.visit_time != OnVisitTime::default(),
     },
     NotWired {
         key: &["pace", "key"],

@@ -2,6 +2,7 @@
 //! Called by `file`.
 
 use std::fmt;
+use crate::policy::HostPattern;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -101,6 +102,25 @@ impl Network {
             .or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
         let network = network.ok_or_else(|| Complaint::new(format!("`{text}` is not a network"), NETWORK_FORMS))?;
         Ok(Self(network.trunc()))
+    }
+}
+
+/// What `egress.deny` closes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Closed {
+    Network(Network),
+    Host(HostPattern),
+}
+
+impl Closed {
+    /// # Errors
+    /// Neither a network nor a host or a pattern of hosts.
+    pub fn parse(text: &str) -> Result<Self, Complaint> {
+        match Network::parse(text) {
+            Ok(network) => Ok(Self::Network(network)),
+            Err(complaint) if text.contains('/') => Err(complaint),
+            Err(_) => super::hosts::parse_pattern(text).map(Self::Host),
+        }
     }
 }
 
@@ -273,6 +293,7 @@ read_from_text! {
     ListenAddress, "an address to listen on", LISTEN_FORMS, ListenAddress::parse;
     PortRange, "a port", PORT_FORMS, PortRange::parse;
     Network, "a network", NETWORK_FORMS, Network::parse;
+    Closed, "a network or a host", NETWORK_FORMS, Closed::parse;
     AccessLog, "a place for the access log", ACCESS_LOG_FORMS, AccessLog::parse;
     PathPattern, "a path pattern", PATH_FORMS, PathPattern::parse;
     ProductToken, "a product token", "put it in quotes", parse_product_token;

@@ -8,7 +8,6 @@ mod rulebook;
 
 pub use crate::policy::pace::Outcome;
 pub use pacer::Permit;
-pub use rulebook::parse_options;
 
 use crate::config::{Fallback, HostPolicy, Mode, OnVisitTime, RobotsOverride, Settings};
 use crate::policy::explain::{Explanation, explain};

@@ -8,7 +8,7 @@ use crate::policy::freshness::{CacheFields, Freshness, Limits};
 use crate::policy::pace::{Client, Outcome};
 use crate::policy::{Access, Answer, Authority, Entry, Validators, retry_after};
 use crate::robots::access::{AccessKind, from_status};
-use crate::robots::{ParseOptions, RobotsTxt};
+use crate::robots::RobotsTxt;
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderName, header};
 use parking_lot::Mutex;
@@ -120,7 +120,7 @@ fn next(old: &Entry, fetched: &Fetched, settings: &Settings, now: SystemTime) ->
         return entry;
     }
     let access = match from_status(status) {
-        AccessKind::Rules => Access::Rules(RobotsTxt::parse_with(body, &parse_options(settings))),
+        AccessKind::Rules => Access::Rules(RobotsTxt::parse_with(body, &robots.parse_options())),
         AccessKind::AllowAll if matches!(status, 401 | 403) => fallback(robots.on_auth_error),
         AccessKind::AllowAll => fallback(robots.on_unavailable),
         AccessKind::Redirect | AccessKind::DisallowAll => {
@@ -129,17 +129,6 @@ fn next(old: &Entry, fetched: &Fetched, settings: &Settings, now: SystemTime) ->
         }
     };
     Entry::answered(Answer { access, status, freshness, validators })
-}
-
-/// How the files are read, as the operator has it.
-pub fn parse_options(settings: &Settings) -> ParseOptions {
-    let robots = &settings.robots;
-    ParseOptions {
-        max_size: usize::try_from(robots.max_size).unwrap_or(usize::MAX),
-        user_agent_match: robots.user_agent_match,
-        precedence: robots.precedence,
-        ..ParseOptions::default()
-    }
 }
 
 fn freshness(headers: &HeaderMap, settings: &Settings, now: SystemTime) -> Freshness {
