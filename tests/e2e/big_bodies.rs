@@ -32,9 +32,7 @@ async fn a_gigabyte_comes_down_with_flat_memory() {
     let mut client = Client::open(binary.address()).await;
     assert_eq!(client.get(&origin.url("/nothing"), &host).await.status(), 204);
     let before = binary.peak_kib();
-    client
-        .send(get(&origin.url("/gigabyte"), &host))
-        .await;
+    client.send(get(&origin.url("/gigabyte"), &host)).await;
     let head = client.head().await;
     assert_eq!(head.field("content-length"), Some("1000000000"));
     let mut checker = pattern::Checker::default();
@@ -140,11 +138,8 @@ async fn who_reads_slowly_slows_the_origin_and_not_the_proxy_s_memory_down() {
         204
     );
     let before = binary.peak_kib();
-    slow.send(get(&plain.url("/gigabyte"), &host))
-        .await;
-    inside
-        .send(get("/gigabyte", &tls.authority("a.localhost")))
-        .await;
+    slow.send(get(&plain.url("/gigabyte"), &host)).await;
+    inside.send(get("/gigabyte", &tls.authority("a.localhost"))).await;
     // Nothing is read for a while: whatever the proxy takes in now, it has to keep.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let grown = binary.peak_kib() - before;

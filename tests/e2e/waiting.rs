@@ -33,10 +33,7 @@ async fn retry_after_counts_those_who_wait_before() {
     assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
     let mut waiting = proxy.client().await;
     waiting
-        .send(get(
-            &origin.url("/page2"),
-            &origin.authority("a.localhost"),
-        ))
+        .send(get(&origin.url("/page2"), &origin.authority("a.localhost")))
         .await;
     assert!(waiting.glance(Duration::from_millis(200)).await.is_empty(), "it waits");
     let refused = proxy.get(&origin.url("/page3")).await;
@@ -107,10 +104,7 @@ async fn a_waiter_that_hangs_up_gives_its_place_back() {
     place_given_back(&origin, &proxy, async || {
         let mut client = proxy.client().await;
         client
-            .send(get(
-                &origin.url("/page2"),
-                &origin.authority("a.localhost"),
-            ))
+            .send(get(&origin.url("/page2"), &origin.authority("a.localhost")))
             .await;
         assert!(client.glance(Duration::from_millis(200)).await.is_empty());
     })
@@ -140,9 +134,7 @@ async fn so_does_one_in_tls_and_one_on_h2() {
     let proxy = Arc::new(Proxy::start("").await);
     place_given_back(&origin, &proxy, async || {
         let mut client = proxy.tls(&origin, "a.localhost", &[b"http/1.1"]).await;
-        client
-            .send(get("/page2", &origin.authority("a.localhost")))
-            .await;
+        client.send(get("/page2", &origin.authority("a.localhost"))).await;
         assert!(client.glance(Duration::from_millis(200)).await.is_empty());
     })
     .await;
@@ -170,10 +162,7 @@ async fn one_in_flight_that_hangs_up_frees_the_host() {
     let proxy = Proxy::start("").await;
     let mut client = proxy.client().await;
     client
-        .send(get(
-            &origin.url("/page1"),
-            &origin.authority("a.localhost"),
-        ))
+        .send(get(&origin.url("/page1"), &origin.authority("a.localhost")))
         .await;
     eventually("the first request", || origin.log.count("/page1") == 1).await;
     drop(client);
