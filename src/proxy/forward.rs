@@ -2,7 +2,7 @@
 //! hop. Called by pingora's `HttpProxy`, to which `connection` hands requests.
 
 use super::downstream::{Client, Downstream};
-use super::failure::Failure;
+use super::failure::{self, Failure};
 use super::respond::{self, Answer, Asked};
 use super::{Shared, fields, leaving};
 use crate::config::InterceptMode;
@@ -97,11 +97,11 @@ impl ProxyHttp for Forward {
             passage.addresses = match self.0.upstream.reach(&authority).await {
                 Ok(addresses) => addresses,
                 Err(ReachError::Resolve(error)) => {
-                    return Err(Error::because(ErrorType::Custom(DNS), "resolving", error).into_up());
+                    return Err(Error::because(ErrorType::Custom(failure::DNS), "resolving", error).into_up());
                 }
                 // It had no address a moment ago, and now one that is denied.
                 Err(error @ ReachError::Denied(_)) => {
-                    return Err(Error::because(ErrorType::Custom(DENIED), "screening", error).into_up());
+                    return Err(Error::because(ErrorType::Custom(failure::PROHIBITED), "screening", error).into_up());
                 }
             };
         }
@@ -140,6 +140,9 @@ impl ProxyHttp for Forward {
         if request.version != Version::HTTP_2 {
             request.insert_header(header::HOST, authority.host_header())?;
             fields::join_cookies(request)?;
+        }
+        if let Some(left) = fields::max_forwards(request) {
+            request.insert_header(header::MAX_FORWARDS, left.saturating_sub(1).to_string())?;
         }
         if let Some(agent) = &self.0.settings.load().identity.user_agent {
             request.insert_header(header::USER_AGENT, agent.as_str())?;
@@ -253,6 +256,9 @@ impl Forward {
         if self.0.via.is_in(&request.headers) {
             return Err(Some(Refusal::Loop));
         }
+        if fields::max_forwards(request) == Some(0) {
+            return fields::last_forward(request).map(Some).map_err(|_| None);
+        }
         if client.tunnel.is_some() && self.0.settings.load().hosts.get(authority.host()).intercept == InterceptMode::Deny {
             let host = authority.host().to_string().into();
             return Err(Some(Refusal::OperatorDenied { host, pattern: "intercept: deny".into() }));
@@ -361,6 +367,4 @@ fn url(session: &Session, authority: Option<&Authority>) -> String {
 const DRAIN_BODY: Duration = Duration::from_secs(10);
 /// By then another instance may serve.
 const DRAINING: Duration = Duration::from_secs(5);
-const DNS: &str = "dns_error";
-const DENIED: &str = "destination_ip_prohibited";
 const TURN: &str = "no turn for a retry";
