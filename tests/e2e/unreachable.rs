@@ -60,7 +60,8 @@ async fn server_errors_and_429_disallow_everything_for_now() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_whole_answer_disallows_everything_for_now() {
     let whole = "User-agent: *\nAllow: /\n";
-    let broken: [(&str, fn(&str) -> Reply); 8] = [
+    type Answer = fn(&str) -> Reply;
+    let broken: [(&str, Answer); 8] = [
         ("reset", |_| Reply::reset()),
         ("silence", |_| Reply::silence()),
         ("short", |whole| Reply::text(whole).framed(Delimit::Short(10))),
