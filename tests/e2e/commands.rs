@@ -1,0 +1,356 @@
+//! The command line, as somebody types it: exit codes, what is printed where, and what is wrong said clearly.
+
+use crate::support::binary::{Ended, politely, politely_with};
+use crate::support::{Alpn, Origin, test_ca};
+use std::path::Path;
+
+const ROBOTS: &str = "User-agent: FooBot\nDisallow: /foo\n\nUser-agent: *\nCrawl-delay: 2\nDisallow: /private\nSitemap: http://a.localhost/s.xml\n";
+
+/// The environment in which our origins may be reached.
+fn open() -> Vec<(&'static str, &'static str)> {
+    vec![
+        ("POLITELY_EGRESS__ALLOW", "[127.0.0.0/8]"),
+        ("POLITELY_EGRESS__PORTS", "[\"1-65535\"]"),
+        (
+            "POLITELY_EGRESS__CA_FILE",
+            test_ca().pem_file().to_str().expect("a UTF-8 path"),
+        ),
+    ]
+}
+
+async fn run(command: &[&str]) -> Ended {
+    politely_with(&[&["run", "--"], command].concat(), &open()).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_needs_no_flag_on_curl() {
+    let plain = Origin::site(ROBOTS).await;
+    let tls = Origin::tls_site(Alpn::Both, ROBOTS).await;
+    for origin in [&plain, &tls] {
+        let ended = run(&["curl", "-q", "-sS", &origin.url("/open")]).await;
+        assert_eq!(
+            (ended.code, ended.stdout.as_str()),
+            (0, "page /open"),
+            "{}",
+            ended.stderr
+        );
+        let ended = run(&["curl", "-q", "-sS", "-f", &origin.url("/private")]).await;
+        assert_eq!(ended.code, 22, "curl's own code for a 403: {}", ended.stderr);
+        assert_eq!(origin.log.pages(), ["/open"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_exits_as_its_command_does() {
+    for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143)] {
+        let ended = run(&["sh", "-c", script]).await;
+        assert_eq!(ended.code, code, "{script}: {}", ended.stderr);
+    }
+    let missing = run(&["/no/such/command"]).await;
+    assert!(matches!(missing.code, 2 | 126 | 127), "{}", missing.code);
+    assert!(missing.stderr.contains("/no/such/command"), "{}", missing.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_sets_what_clients_read() {
+    let script = "env; echo; cat \"$SSL_CERT_FILE\"";
+    let variables = [&open()[..], &[("NO_PROXY", "a.localhost"), ("no_proxy", "*")]].concat();
+    let ended = politely_with(&["run", "--", "sh", "-c", script], &variables).await;
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let value = |name: &str| {
+        let line = ended
+            .stdout
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        line.map(str::to_owned)
+    };
+    for name in ["http_proxy", "https_proxy", "all_proxy"] {
+        for name in [name.to_owned(), name.to_uppercase()] {
+            let proxy = value(&name).unwrap_or_else(|| panic!("no {name}"));
+            assert!(proxy.starts_with("http://127.0.0.1:"), "{name}={proxy}");
+        }
+    }
+    for name in ["no_proxy", "NO_PROXY"] {
+        assert_eq!(value(name).unwrap_or_default(), "");
+    }
+    assert_eq!(value("NODE_USE_ENV_PROXY").as_deref(), Some("1"));
+    for name in [
+        "SSL_CERT_FILE",
+        "CURL_CA_BUNDLE",
+        "REQUESTS_CA_BUNDLE",
+        "NODE_EXTRA_CA_CERTS",
+        "AWS_CA_BUNDLE",
+        "GIT_SSL_CAINFO",
+        "CARGO_HTTP_CAINFO",
+        "PIP_CERT",
+        "DENO_CERT",
+    ] {
+        assert!(value(name).is_some_and(|path| path.starts_with('/')), "{name}");
+    }
+    assert!(ended.stdout.contains("BEGIN CERTIFICATE"));
+    assert!(!ended.stdout.contains("PRIVATE KEY"), "never the key");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_takes_product_tokens() {
+    let origin = Origin::site(ROBOTS).await;
+    let url = origin.url("/foo");
+    let arguments = [
+        "run",
+        "--product-token",
+        "FooBot",
+        "--",
+        "curl",
+        "-q",
+        "-sS",
+        "-f",
+        &url,
+    ];
+    assert_eq!(politely_with(&arguments, &open()).await.code, 22);
+    assert_eq!(run(&["curl", "-q", "-sS", "-f", &url]).await.code, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wrong_usage_is_2_and_help_is_0() {
+    for arguments in [
+        &["bogus"][..],
+        &["serve", "--bogus"],
+        &["run"],
+        &["explain"],
+        &["serve", "--listen", "nonsense"],
+    ] {
+        let ended = politely(arguments).await;
+        assert_eq!(ended.code, 2, "{arguments:?}: {}", ended.stderr);
+        assert!(
+            ended.stdout.is_empty() && ended.stderr.contains("error"),
+            "{arguments:?}: {}",
+            ended.stderr
+        );
+    }
+    for arguments in [
+        &["--help"][..],
+        &["--version"],
+        &["serve", "--help"],
+        &["run", "--help"],
+    ] {
+        let ended = politely(arguments).await;
+        assert_eq!((ended.code, ended.stdout.is_empty()), (0, false), "{arguments:?}");
+    }
+}
+
+/// `error: what`, `--> file:line:col`, `hint: what to do`.
+#[track_caller]
+fn assert_fault(ended: &Ended, codes: &[i32], file: &Path, place: &str, what: &str) {
+    let said = format!("{}{}", ended.stdout, ended.stderr);
+    assert!(codes.contains(&ended.code), "{}: {said}", ended.code);
+    for part in ["error", &format!("{}:{place}", file.display()), "hint", what] {
+        assert!(said.contains(part), "no {part:?} in: {said}");
+    }
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn faults_in_the_configuration_are_shown_with_their_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("politely.yaml");
+    let path = file.to_str().unwrap();
+    for (text, place, what) in [
+        ("mode: enforce\npace:\n  max_wiat: 10s\n", "3:3", "max_wiat"),
+        ("mode: enforce\nmode: report\n", "2:", "mode"),
+        ("pace:\n  max_wait: soon\n", "2:", "soon"),
+        ("listen: [{ address: 'nowhere' }]\n", "1:", "nowhere"),
+        ("listen: [{ address: '0.0.0.0:3128' }]\n", "1:", "access"),
+        ("pace: [\n", "2:", ""),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        assert_fault(
+            &politely(&["check", "--config", path]).await,
+            &[1, 2],
+            &file,
+            place,
+            what,
+        );
+        assert_fault(&politely(&["serve", "--config", path]).await, &[2], &file, place, what);
+        assert_fault(
+            &politely(&["run", "--config", path, "--", "true"]).await,
+            &[2],
+            &file,
+            place,
+            what,
+        );
+    }
+    let both = "pace:\n  max_wiat: 10s\nmode: enfroce\n";
+    std::fs::write(&file, both).unwrap();
+    let ended = politely(&["check", "--config", path]).await;
+    for place in ["2:3", "3:7"] {
+        assert_fault(&ended, &[1, 2], &file, place, "");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_documented_configuration_is_right() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/politely.yaml");
+    let ended = politely(&["check", "--config", file]).await;
+    assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_configuration_is_said_so() {
+    for arguments in [&["serve"][..], &["check"]] {
+        let ended = politely(&[arguments, &["--config", "/no/such/file.yaml"]].concat()).await;
+        assert_eq!(ended.code, 2, "{}", ended.stderr);
+        assert!(ended.stderr.contains("/no/such/file.yaml"), "{}", ended.stderr);
+    }
+    let ended = politely_with(&["check"], &[("POLITELY_PACE__MAX_WIAT", "1s")]).await;
+    let said = format!("{}{}", ended.stdout, ended.stderr);
+    assert!(
+        matches!(ended.code, 1 | 2) && said.contains("POLITELY_PACE__MAX_WIAT"),
+        "{said}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_port_in_use_is_said_so() {
+    let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let ended = politely(&["serve", "--listen", &address]).await;
+    assert!(ended.code != 0 && ended.code != 70, "{}", ended.code);
+    assert!(
+        ended.stderr.contains(&address) && ended.stderr.contains("in use"),
+        "{}",
+        ended.stderr
+    );
+    assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_authority_that_cannot_be_read_is_said_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let ca = directory.path().join("ca");
+    let made = politely_with(
+        &["ca", "init"],
+        &[("POLITELY_INTERCEPT__CA__DIRECTORY", ca.to_str().unwrap())],
+    )
+    .await;
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    for entry in std::fs::read_dir(&ca).unwrap() {
+        std::fs::write(entry.unwrap().path(), "not PEM at all").unwrap();
+    }
+    let variables = [("POLITELY_INTERCEPT__CA__DIRECTORY", ca.to_str().unwrap())];
+    for arguments in [
+        &["serve", "--listen", "127.0.0.1:0"][..],
+        &["run", "--", "true"],
+        &["ca", "export"],
+    ] {
+        let ended = politely_with(arguments, &variables).await;
+        assert!(ended.code != 0 && ended.code != 70, "{arguments:?}: {}", ended.code);
+        assert!(
+            ended.stderr.contains(ca.to_str().unwrap()),
+            "{arguments:?}: {}",
+            ended.stderr
+        );
+        assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_authority_can_be_found_and_exported() {
+    let directory = tempfile::tempdir().unwrap();
+    let variables = [("POLITELY_INTERCEPT__CA__DIRECTORY", directory.path().to_str().unwrap())];
+    let path = politely_with(&["ca", "path"], &variables).await;
+    assert_eq!(path.code, 0, "{}", path.stderr);
+    let file = path.stdout.trim_end();
+    let pem = std::fs::read_to_string(file).expect("made if there was none");
+    let export = politely_with(&["ca", "export"], &variables).await;
+    assert_eq!((export.code, export.stdout.trim()), (0, pem.trim()));
+    assert!(!pem.contains("PRIVATE KEY"));
+    let env = politely_with(&["ca", "env"], &variables).await;
+    assert!(
+        env.code == 0 && env.stdout.contains("export SSL_CERT_FILE="),
+        "{}",
+        env.stdout
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_answers_by_its_exit_code_and_in_json() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("robots.txt");
+    std::fs::write(&file, ROBOTS).unwrap();
+    let file = file.to_str().unwrap();
+    for (target, token, code, line) in [
+        ("/private/x", "BarBot", 1, Some(6)),
+        ("/open", "BarBot", 0, None),
+        ("/foo", "FooBot", 1, Some(2)),
+        ("/private", "FooBot", 0, None),
+    ] {
+        let url = format!("https://example.com{target}");
+        let arguments = ["explain", &url, "--product-token", token, "--robots", file];
+        let text = politely(&arguments).await;
+        assert_eq!(text.code, code, "{target}: {}{}", text.stdout, text.stderr);
+        assert!(
+            text.stdout
+                .to_lowercase()
+                .contains(if code == 0 { "allowed" } else { "disallowed" }),
+            "{}",
+            text.stdout
+        );
+        let json = politely(&[&arguments[..], &["--format", "json"]].concat()).await;
+        assert_eq!(json.code, code);
+        let answer: serde_json::Value =
+            serde_json::from_str(&json.stdout).unwrap_or_else(|error| panic!("{error}: {}", json.stdout));
+        assert_eq!(
+            (answer["url"].as_str(), answer["allowed"].as_bool()),
+            (Some(url.as_str()), Some(code == 0))
+        );
+        assert_eq!(
+            (answer["authority"].as_str(), answer["product_tokens"][0].as_str()),
+            (Some("https://example.com"), Some(token))
+        );
+        assert_eq!(answer["rule"]["line"].as_u64(), line, "{answer}");
+        if line.is_some() {
+            assert_eq!(
+                answer["rule"]["kind"].as_str().map(str::to_lowercase).as_deref(),
+                Some("disallow")
+            );
+        }
+        assert_eq!(
+            answer["crawl_delay"].as_f64(),
+            (token == "BarBot").then_some(2.0),
+            "{answer}"
+        );
+        assert_eq!(answer["sitemaps"][0], "http://a.localhost/s.xml");
+        assert_eq!(answer["robots"]["access"], "rules");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_fetches_the_file_itself() {
+    let origin = Origin::tls_site(Alpn::Both, ROBOTS).await;
+    let ended = politely_with(&["explain", &origin.url("/private"), "--format", "json"], &open()).await;
+    assert_eq!(ended.code, 1, "{}{}", ended.stdout, ended.stderr);
+    let answer: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(
+        (answer["robots"]["url"].as_str(), answer["robots"]["status"].as_u64()),
+        (Some(origin.url("/robots.txt").as_str()), Some(200))
+    );
+    assert_eq!(origin.log.targets(), ["/robots.txt"], "the page itself is not fetched");
+    let closed = politely(&["explain", &origin.url("/private")]).await;
+    assert!(
+        closed.code != 0 && origin.log.targets().len() == 1,
+        "the guard stands here too"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn demo_shows_a_refusal_and_a_wait_over_http_and_https() {
+    let ended = politely(&["demo"]).await;
+    assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
+    for part in ["http://", "https://", "200", "403", "Disallow", "Crawl-delay"] {
+        assert!(
+            ended.stdout.to_lowercase().contains(&part.to_lowercase()),
+            "no {part}: {}",
+            ended.stdout
+        );
+    }
+}

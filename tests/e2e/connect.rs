@@ -1,0 +1,312 @@
+//! CONNECT (RFC 9110 §9.3.6): how the connection is taken over, and what is refused.
+
+use crate::support::client::get;
+use crate::support::{Alpn, Client, Origin, Proxy, Reply, assert_refused, eventually};
+use std::time::Duration;
+
+const H1: &[&[u8]] = &[b"http/1.1"];
+
+fn connect(authority: &str, fields: &str) -> String {
+    format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{fields}\r\n")
+}
+
+/// Asks for `/proto` through TLS inside `client`, whose CONNECT was answered.
+async fn works(proxy: &Proxy, origin: &Origin, client: Client) {
+    let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), H1).await;
+    let response = client.get("/proto", &origin.authority("a.localhost")).await;
+    assert_eq!((response.status(), response.text().as_str()), (200, "page /proto"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_hello_in_the_same_segment_is_not_lost() {
+    let origin = Origin::tls_site(Alpn::H1, "").await;
+    let proxy = Proxy::start("").await;
+    let head = connect(&origin.authority("a.localhost"), "");
+    works(&proxy, &origin, Client::connect_early(proxy.address(), head).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plain_http_in_the_same_segment_is_not_lost() {
+    let origin = Origin::site("").await;
+    let proxy = Proxy::start("").await;
+    let authority = origin.authority("a.localhost");
+    let mut client = proxy.client().await;
+    client
+        .send(connect(&authority, "") + &get("/1", &authority) + &get("/2", &authority))
+        .await;
+    assert_eq!(client.head().await.status(), 200);
+    assert_eq!(client.response().await.text(), "page /1");
+    assert_eq!(client.response().await.text(), "page /2");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connection_close_concerns_the_request_and_not_the_tunnel() {
+    let origin = Origin::tls_site(Alpn::H1, "").await;
+    let proxy = Proxy::start("").await;
+    for fields in [
+        "Connection: close\r\n",
+        "Proxy-Connection: keep-alive\r\n",
+        "Connection: keep-alive\r\nUser-Agent: x\r\n",
+    ] {
+        let mut client = proxy.client().await;
+        client.send(connect(&origin.authority("a.localhost"), fields)).await;
+        assert_eq!(client.head().await.status(), 200);
+        works(&proxy, &origin, client).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn http_1_0_may_connect() {
+    let origin = Origin::tls_site(Alpn::H1, "").await;
+    let proxy = Proxy::start("").await;
+    let authority = origin.authority("a.localhost");
+    for fields in [String::new(), format!("Host: {authority}\r\n")] {
+        let mut client = proxy.client().await;
+        client
+            .send(format!("CONNECT {authority} HTTP/1.0\r\n{fields}\r\n"))
+            .await;
+        assert_eq!(client.head().await.status(), 200);
+        works(&proxy, &origin, client).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connect_follows_other_requests_and_a_denied_connect() {
+    let plain = Origin::site("User-agent: *\nDisallow: /no\n").await;
+    let tls = Origin::tls_site(Alpn::H1, "").await;
+    let proxy = Proxy::start("intercept: { hosts: { 'blocked.localhost': deny } }").await;
+    let mut client = proxy.client().await;
+    let host = plain.authority("a.localhost");
+    assert_eq!(client.get(&plain.url("/x"), &host).await.status(), 200);
+    assert_eq!(client.get(&plain.url("/no"), &host).await.status(), 403);
+    client.send(connect("blocked.localhost:443", "")).await;
+    let denied = client.response().await;
+    assert_eq!(
+        (denied.status(), denied.head.proxy_error().as_deref()),
+        (403, Some("http_request_denied"))
+    );
+    assert_eq!(client.ask_connect(&tls.authority("a.localhost")).await.status(), 200);
+    works(&proxy, &tls, client).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_answer_to_connect_has_no_body_and_no_framing() {
+    let origin = Origin::tls_site(Alpn::H1, "").await;
+    let proxy = Proxy::start("").await;
+    let head = proxy.client().await.ask_connect(&origin.authority("a.localhost")).await;
+    // RFC 9110 §9.3.6: neither field in a 2xx.
+    assert_eq!(
+        (head.field("content-length"), head.field("transfer-encoding")),
+        (None, None)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_target_that_is_no_authority_is_400() {
+    let proxy = Proxy::start("").await;
+    let with_host = |target: &str, host: &str| format!("CONNECT {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    for request in [
+        with_host("a.localhost", "a.localhost"),
+        with_host("a.localhost:", "a.localhost:"),
+        with_host("a.localhost:0", "a.localhost:0"),
+        with_host("a.localhost:99999", "a.localhost:99999"),
+        with_host("a.localhost:x", "a.localhost:x"),
+        with_host(":443", ":443"),
+        with_host("/x", "h"),
+        with_host("*", "h"),
+        with_host("user@a.localhost:443", "a.localhost:443"),
+        with_host("http://a.localhost:443/", "a.localhost:443"),
+        with_host("a.localhost:443/x", "a.localhost:443"),
+        with_host("a b:443", "a b:443"),
+        with_host("[::1:443", "[::1:443"),
+        with_host("a.localhost:443", "b.localhost:443"),
+        with_host("a.localhost:443", "a.localhost:1"),
+        connect("a.localhost:443", "Content-Length: 3\r\n") + "abc",
+        connect("a.localhost:443", "Transfer-Encoding: chunked\r\n") + "0\r\n\r\n",
+    ] {
+        let mut client = proxy.client().await;
+        client.send(&request).await;
+        let head = client.head().await;
+        assert_eq!(head.status(), 400, "{request:?}");
+        assert_eq!(head.proxy_error().as_deref(), Some("http_request_error"), "{request:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn some_clients_leave_the_port_out_of_host() {
+    let origin = Origin::tls_site(Alpn::H1, "").await;
+    let proxy = Proxy::start("").await;
+    let mut client = proxy.client().await;
+    client
+        .send(format!(
+            "CONNECT {} HTTP/1.1\r\nHost: a.localhost\r\n\r\n",
+            origin.authority("a.localhost")
+        ))
+        .await;
+    assert_eq!(client.head().await.status(), 200);
+    works(&proxy, &origin, client).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_ipv6_literal_is_an_authority() {
+    // A machine may have no IPv6 loopback; then there is nothing to reach.
+    let Ok(origin) = Origin::try_http_on(
+        "[::1]:0",
+        crate::support::origin::pages("User-agent: *\nDisallow: /no\n"),
+    )
+    .await
+    else {
+        return;
+    };
+    let proxy = Proxy::start("").await;
+    let authority = origin.authority("[::1]");
+    let mut client = Client::connect(proxy.address(), &authority).await;
+    assert_eq!(client.get("/x", &authority).await.text(), "page /x");
+    let problem = assert_refused(
+        &client.get("/no", &authority).await,
+        403,
+        "http_request_denied",
+        "robots-disallowed",
+    );
+    assert_eq!(problem["robots_url"], origin.url_at("[::1]", "/robots.txt"));
+    assert_eq!(proxy.get(&origin.url_at("[::1]", "/y")).await.text(), "page /y");
+    assert_eq!(origin.log.targets(), ["/robots.txt", "/x", "/y"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plain_http_inside_connect_is_enforced_as_http() {
+    let origin = Origin::site("User-agent: *\nDisallow: /no\n").await;
+    let proxy = Proxy::start("").await;
+    let authority = origin.authority("a.localhost");
+    let mut client = Client::connect(proxy.address(), &authority).await;
+    assert_eq!(client.get("/yes", &authority).await.text(), "page /yes");
+    let refused = client.get("/no", &authority).await;
+    let problem = assert_refused(&refused, 403, "http_request_denied", "robots-disallowed");
+    assert_eq!(problem["url"], origin.url("/no"));
+    assert_eq!(
+        client.get(&origin.url("/absolute"), &authority).await.text(),
+        "page /absolute"
+    );
+    assert_eq!(origin.log.pages(), ["/yes", "/absolute"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_authority_inside_the_tunnel_is_421() {
+    let plain = Origin::site("").await;
+    let tls = Origin::tls_site(Alpn::Both, "").await;
+    let proxy = Proxy::start("").await;
+    let other = Origin::site("").await;
+    for target in ["/x".to_owned(), other.url_at("b.localhost", "/x")] {
+        let mut client = Client::connect(proxy.address(), &plain.authority("a.localhost")).await;
+        let response = client.get(&target, &other.authority("b.localhost")).await;
+        assert_refused(&response, 421, "http_request_error", "authority-mismatch");
+    }
+    for target in ["/x", "https://evil.localhost/x"] {
+        let mut client = proxy.tls(&tls, "a.localhost", H1).await;
+        let response = client.get(target, "evil.localhost").await;
+        assert_refused(&response, 421, "http_request_error", "authority-mismatch");
+    }
+    let h2 = proxy.h2(&tls, "a.localhost").await;
+    let response = h2.get("https://evil.localhost/x").await;
+    assert_refused(&response, 421, "http_request_error", "authority-mismatch");
+    assert_eq!(
+        h2.get(&tls.url("/x")).await.status(),
+        200,
+        "the connection is still good for its own authority"
+    );
+    assert_eq!((plain.connections(), other.connections()), (0, 0));
+    assert_eq!(tls.log.pages(), ["/x"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn anything_but_tls_and_http_is_closed() {
+    let origin = Origin::site("").await;
+    let proxy = Proxy::start("").await;
+    for octets in [
+        &b"SSH-2.0-OpenSSH_9.2\r\n"[..],
+        b"\0\0\0\0\0\0\0\0",
+        b"\x16\x99garbage in a TLS record",
+        b"EHLO x\r\n\r\n",
+    ] {
+        let mut client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
+        client.send(octets).await;
+        client.half_close().await;
+        let rest = client.rest().await;
+        // At most a TLS alert or a 400: nothing from an origin.
+        assert!(
+            rest.is_empty() || rest[0] == 0x15 || rest.starts_with(b"HTTP/1.1 400"),
+            "{rest:?}"
+        );
+    }
+    assert_eq!(origin.connections(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_waits_for_the_server_to_speak_is_waited_for() {
+    let origin = Origin::tls_site(Alpn::H1, "").await;
+    let proxy = Proxy::start("").await;
+    let mut client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
+    assert!(
+        client.glance(Duration::from_millis(300)).await.is_empty(),
+        "nothing is made up"
+    );
+    works(&proxy, &origin, client).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_hello_may_come_octet_by_octet() {
+    let origin = Origin::tls_site(Alpn::H1, "").await;
+    let proxy = Proxy::start("").await;
+    let outer = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
+    works(&proxy, &origin, outer.in_single_octets()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hosts_that_are_tunnelled_are_passed_untouched() {
+    let origin = Origin::tls_site(Alpn::H1, "User-agent: *\nDisallow: /\n").await;
+    let proxy = Proxy::start("intercept: { hosts: { 'a.localhost': tunnel } }").await;
+    let client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
+    // The origin's own certificate.
+    let mut client = client
+        .tls("a.localhost", crate::support::test_ca().pem_file(), H1)
+        .await;
+    let response = client.get("/x", &origin.authority("a.localhost")).await;
+    assert_eq!(response.text(), "page /x");
+    assert!(!response.head.names_the_proxy() && response.field("via").is_none());
+    drop(client);
+    // Anything may follow there; the server may speak first and either may end first.
+    let ssh = Origin::http(|_| Reply::raw("SSH-2.0-x\r\n")).await;
+    let mut client = Client::connect(proxy.address(), &ssh.authority("a.localhost")).await;
+    client.send("HELLO\r\nX: y\r\n\r\n").await;
+    assert_eq!(client.rest().await, b"SSH-2.0-x\r\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tunnel_that_cannot_be_opened_is_a_502() {
+    let closed = closed_port().await;
+    let proxy = Proxy::start("intercept: { hosts: { 'a.localhost': tunnel } }").await;
+    let mut client = proxy.client().await;
+    client.send(connect(&format!("a.localhost:{closed}"), "")).await;
+    let response = client.response().await;
+    assert_eq!(
+        (response.status(), response.head.proxy_error().as_deref()),
+        (502, Some("connection_refused"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_leaves_its_tunnel_ends_it_at_the_origin() {
+    let origin = Origin::http(|_| Reply::silence()).await;
+    let proxy = Proxy::start("intercept: { hosts: { 'a.localhost': tunnel } }").await;
+    let mut client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
+    client.send("GET /x HTTP/1.1\r\n\r\n").await;
+    eventually("the request", || origin.log.count("/x") == 1).await;
+    drop(client);
+    eventually("the end at the origin", || origin.log.one("/x").cut).await;
+}
+
+/// A port that was free a moment ago.
+async fn closed_port() -> u16 {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    listener.local_addr().unwrap().port()
+}

@@ -1,0 +1,252 @@
+//! Bounds that no client can stretch, and octets that are no HTTP at all.
+
+use crate::support::client::get;
+use crate::support::h2_client::request;
+use crate::support::{Alpn, Binary, Client, Origin, Proxy, Reply};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A head with fields of `size` octets in all.
+fn large(target: &str, host: &str, size: usize) -> String {
+    let filler = "x".repeat(900);
+    let lines: String = (0..size / 910)
+        .map(|number| format!("X-{number:04}: {filler}\r\n"))
+        .collect();
+    get(target, host).replace("Accept: */*\r\n", &lines)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_of_more_than_64_kib_is_refused() {
+    let plain = Origin::site("").await;
+    let tls = Origin::tls_site(Alpn::Both, "").await;
+    let proxy = Proxy::start("").await;
+    let host = plain.authority("a.localhost");
+    let mut client = proxy.client().await;
+    client.send(large(&plain.url("/fits"), &host, 60_000)).await;
+    assert_eq!(client.response().await.status(), 200);
+    client.try_send(large(&plain.url("/large"), &host, 80_000)).await.ok();
+    let answer = client.head().await;
+    assert_eq!(
+        (answer.status(), answer.proxy_error().as_deref()),
+        (431, Some("http_request_error"))
+    );
+    let mut inside = proxy.tls(&tls, "a.localhost", &[b"http/1.1"]).await;
+    inside.send(large("/fits", &tls.authority("a.localhost"), 60_000)).await;
+    assert_eq!(inside.response().await.status(), 200);
+    inside
+        .try_send(large("/large", &tls.authority("a.localhost"), 80_000))
+        .await
+        .ok();
+    assert_eq!(inside.head().await.status(), 431);
+    let mut endless = proxy.client().await;
+    endless
+        .try_send(format!("GET http://{host}/{} HTTP/1.1\r\n", "x".repeat(100_000)))
+        .await
+        .ok();
+    assert!(matches!(endless.head().await.status(), 400 | 414 | 431));
+    assert_eq!(
+        (plain.log.pages(), tls.log.pages()),
+        (vec!["/fits".to_owned()], vec!["/fits".to_owned()])
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_of_more_than_64_kib_is_refused_on_h2() {
+    let origin = Origin::tls_site(Alpn::Both, "").await;
+    let proxy = Proxy::start("").await;
+    let h2 = proxy.h2(&origin, "a.localhost").await;
+    let mut large = request("GET", &origin.url("/large"));
+    for number in 0..90 {
+        let name: http::HeaderName = format!("x-{number}").parse().unwrap();
+        large.headers_mut().insert(name, "x".repeat(900).parse().unwrap());
+    }
+    if let Ok(answer) = h2.send(large, true).await.response().await {
+        assert_eq!(answer.status(), 431);
+    }
+    assert!(origin.log.pages().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_has_its_time_in_all_and_not_by_the_octet() {
+    let origin = Origin::tls_site(Alpn::H1, "").await;
+    let proxy = Proxy::start("limits: { header_timeout: 1s }").await;
+    let mut slow = proxy.client().await;
+    let mut inside = proxy.tls(&origin, "a.localhost", &[b"http/1.1"]).await;
+    let start = Instant::now();
+    for client in [&mut slow, &mut inside] {
+        client.send("GET http://").await;
+    }
+    // An octet now and then: each read in time, the whole never.
+    while start.elapsed() < Duration::from_millis(1500) {
+        for client in [&mut slow, &mut inside] {
+            client.try_send("x").await.ok();
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    for mut client in [slow, inside] {
+        let rest = client.rest().await;
+        assert!(
+            rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"),
+            "{}",
+            String::from_utf8_lossy(&rest)
+        );
+        assert!(start.elapsed() < Duration::from_secs(5));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handshake_has_its_time_too() {
+    let origin = Origin::tls_site(Alpn::H1, "").await;
+    let proxy = Proxy::start("limits: { header_timeout: 1s, idle_timeout: 1s }").await;
+    for start in [&b""[..], b"\x16", b"\x16\x03\x01\x02\x00\x01"] {
+        let mut client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
+        client.send(start).await;
+        client.rest().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_connection_is_closed() {
+    let plain = Origin::site("").await;
+    let tls = Origin::tls_site(Alpn::Both, "").await;
+    let proxy = Proxy::start("limits: { idle_timeout: 1s }").await;
+    let host = plain.authority("a.localhost");
+    let mut fresh = proxy.client().await;
+    let mut used = proxy.client().await;
+    assert_eq!(used.get(&plain.url("/x"), &host).await.status(), 200);
+    let mut inside = proxy.tls(&tls, "a.localhost", &[b"http/1.1"]).await;
+    assert_eq!(inside.get("/x", &tls.authority("a.localhost")).await.status(), 200);
+    let mut in_connect = Client::connect(proxy.address(), &host).await;
+    assert_eq!(in_connect.get("/y", &host).await.status(), 200);
+    for client in [&mut fresh, &mut used, &mut inside, &mut in_connect] {
+        let rest = client.rest().await;
+        assert!(
+            rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"),
+            "{}",
+            String::from_utf8_lossy(&rest)
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_h2_connection_is_closed() {
+    let origin = Origin::tls_site(Alpn::Both, "").await;
+    let proxy = Proxy::start("limits: { idle_timeout: 1s }").await;
+    let h2 = proxy.h2(&origin, "a.localhost").await;
+    assert_eq!(h2.get(&origin.url("/x")).await.status(), 200);
+    crate::support::within("the end of the idle connection", h2.closed()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_origin_that_never_answers_is_a_504() {
+    let origin = Origin::http(|seen| {
+        if seen.path() == "/robots.txt" {
+            Reply::text("")
+        } else {
+            Reply::silence()
+        }
+    })
+    .await;
+    let proxy = Proxy::start("limits: { read_timeout: 1s }").await;
+    let answer = proxy.get(&origin.url("/x")).await;
+    assert_eq!(
+        (answer.status(), answer.head.proxy_error().as_deref()),
+        (504, Some("http_response_timeout"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failures_of_the_origin_are_named() {
+    let proxy = Proxy::start("hosts: { '*.localhost': { robots: ignore } }").await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let refused = proxy.get(&format!("http://a.localhost:{port}/x")).await;
+    crate::support::assert_refused(&refused, 502, "connection_refused", "connection_refused");
+    let origin = Origin::http(|_| Reply::reset()).await;
+    let reset = proxy.get(&origin.url("/x")).await;
+    assert_eq!(reset.status(), 502);
+    assert!(
+        matches!(
+            reset.head.proxy_error().as_deref(),
+            Some("connection_terminated" | "http_response_incomplete")
+        ),
+        "{:?}",
+        reset.head
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_octets_harm_nobody_else() {
+    let origin = Origin::tls_site(Alpn::Both, "").await;
+    let binary = Binary::serve("").await;
+    let mut state = 0x9e37_79b9_u32;
+    let mut noise = |length: usize| -> Vec<u8> {
+        let next = |_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        };
+        (0..length).map(next).collect()
+    };
+    let authority = origin.authority("a.localhost");
+    for round in 0..150_usize {
+        let mut client = Client::open(binary.address()).await;
+        let mut octets = match round % 5 {
+            0 => Vec::new(),
+            1 => format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n").into_bytes(),
+            2 => format!("GET http://{authority}/ HTTP/1.1\r\nHost: {authority}\r\n").into_bytes(),
+            3 => b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+            _ => b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(),
+        };
+        octets.extend(noise(1 + round * 7));
+        client.try_send(&octets).await.ok();
+        client.half_close().await;
+        let rest = client.rest().await;
+        assert!(
+            rest.is_empty() || rest.starts_with(b"HTTP/1.1 ") || rest[0] == 0x15,
+            "{}",
+            String::from_utf8_lossy(&rest)
+        );
+    }
+    let client = Client::connect(binary.address(), &authority).await;
+    let mut client = client.tls("a.localhost", &binary.ca_pem_path(), &[b"http/1.1"]).await;
+    assert_eq!(client.get("/x", &authority).await.status(), 200);
+    drop(client);
+    binary.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_requests_over_64_connections_leave_nothing_behind() {
+    let plain = Arc::new(Origin::site("User-agent: *\nDisallow: /no\n").await);
+    let tls = Arc::new(Origin::tls_site(Alpn::H1, "User-agent: *\nDisallow: /no\n").await);
+    let binary = Arc::new(Binary::serve("pace: { max_concurrent: 64 }\nlimits: { idle_timeout: 2s }").await);
+    let before = binary.descriptors();
+    let mut connections = tokio::task::JoinSet::new();
+    for number in 0..64 {
+        let (plain, tls, binary) = (plain.clone(), tls.clone(), binary.clone());
+        connections.spawn(async move {
+            let origin = if number % 2 == 0 { &plain } else { &tls };
+            let host = origin.authority("a.localhost");
+            let mut client = Client::connect(binary.address(), &host).await;
+            if number % 2 == 1 {
+                client = client.tls("a.localhost", &binary.ca_pem_path(), &[b"http/1.1"]).await;
+            }
+            for request in 0..16 {
+                let (target, status) = if request % 4 == 3 { ("/no", 403) } else { ("/yes", 200) };
+                assert_eq!(client.get(target, &host).await.status(), status, "{number} {request}");
+            }
+        });
+    }
+    let outcomes = connections.join_all().await;
+    assert_eq!(outcomes.len(), 64);
+    assert_eq!((plain.log.count("/yes"), plain.log.count("/no")), (32 * 12, 0));
+    assert_eq!((tls.log.count("/yes"), tls.log.count("/no")), (32 * 12, 0));
+    assert_eq!((plain.log.count("/robots.txt"), tls.log.count("/robots.txt")), (1, 1));
+    // Once the origins have gone, no pooled connection to them is left either.
+    drop((plain, tls));
+    crate::support::eventually("the descriptors of before", || binary.descriptors() <= before + 4).await;
+    Arc::into_inner(binary)
+        .expect("the connections have ended")
+        .stop()
+        .await;
+}

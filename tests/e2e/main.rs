@@ -1,0 +1,22 @@
+//! The whole proxy, from outside: raw clients and the real curl on one side, raw origins on the other.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod big_bodies;
+mod commands;
+mod connect;
+mod decide;
+mod egress;
+mod fields;
+mod forward;
+mod framing;
+mod harness;
+mod intercept;
+mod lifecycle;
+mod limits;
+mod messages;
+mod pacing;
+mod refresh;
+mod robots;
+mod websocket;

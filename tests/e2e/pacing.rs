@@ -1,0 +1,428 @@
+//! Crawl delays, measured where they matter: at the origin. Lower bounds are strict; upper ones leave room for a noisy
+//! machine.
+
+use crate::support::h2_client::request;
+use crate::support::{Alpn, Client, Origin, Proxy, Reply, Response, assert_refused, eventually};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The machine's noise, at most.
+const NOISE: Duration = Duration::from_millis(400);
+
+fn delay(seconds: &str) -> String {
+    format!("User-agent: *\nCrawl-delay: {seconds}\nDisallow: /no\n")
+}
+
+/// Never less than `gap`, hardly more.
+#[track_caller]
+fn assert_gaps(origin: &Origin, count: usize, gap: Duration) {
+    let gaps = origin.log.gaps("/page");
+    assert_eq!(gaps.len(), count, "{:?}", origin.log.targets());
+    assert!(
+        gaps.iter().all(|&measured| measured >= gap && measured < gap + NOISE),
+        "{gaps:?}, not {gap:?}"
+    );
+}
+
+/// Gets these at once, each on a connection of its own.
+async fn all(proxy: &Arc<Proxy>, urls: impl IntoIterator<Item = String>) -> Vec<Response> {
+    let mut requests = tokio::task::JoinSet::new();
+    for (number, url) in urls.into_iter().enumerate() {
+        let proxy = proxy.clone();
+        requests.spawn(async move { (number, proxy.get(&url).await) });
+    }
+    let mut responses = requests.join_all().await;
+    responses.sort_by_key(|(number, _)| *number);
+    responses.into_iter().map(|(_, response)| response).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_requests_of_curl_start_a_second_apart() {
+    let origin = Origin::site(&delay("1")).await;
+    let proxy = Proxy::start("").await;
+    let urls: Vec<String> = (0..4).map(|number| origin.url(&format!("/page{number}"))).collect();
+    let got = proxy
+        .curl(&[
+            "--parallel",
+            "--parallel-immediate",
+            &urls[0],
+            &urls[1],
+            &urls[2],
+            &urls[3],
+        ])
+        .await;
+    assert_eq!(got.code, 0, "{}", got.stderr);
+    assert_gaps(&origin, 3, Duration::from_secs(1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_over_https_h1_and_h2() {
+    let origin = Origin::tls_site(Alpn::Both, &delay("0.5")).await;
+    let proxy = Proxy::start("").await;
+    let h2 = proxy.h2(&origin, "a.localhost").await;
+    let first = h2.send(request("GET", &origin.url("/page0")), true).await;
+    let second = h2.send(request("GET", &origin.url("/page1")), true).await;
+    let mut h1 = proxy.tls(&origin, "a.localhost", &[b"http/1.1"]).await;
+    assert_eq!(h1.get("/page2", &origin.authority("a.localhost")).await.status(), 200);
+    assert_eq!(
+        (
+            first.response().await.unwrap().status(),
+            second.response().await.unwrap().status()
+        ),
+        (200, 200)
+    );
+    assert_eq!(proxy.get(&origin.url("/page3")).await.status(), 200);
+    assert_gaps(&origin, 3, Duration::from_millis(500));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_request_starts_at_once_and_refused_ones_take_no_turn() {
+    let origin = Origin::site(&delay("5")).await;
+    let proxy = Proxy::start("").await;
+    let start = Instant::now();
+    for _ in 0..5 {
+        assert_eq!(proxy.get(&origin.url("/no")).await.status(), 403);
+    }
+    assert_eq!(proxy.get(&origin.url("/page")).await.status(), 200);
+    assert_eq!(
+        proxy.get(&origin.url("/no")).await.status(),
+        403,
+        "and they do not wait either"
+    );
+    assert_eq!(proxy.get(&origin.url("/robots.txt")).await.status(), 200);
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_at_a_time_where_a_delay_is_in_force() {
+    let robots = delay("0.1");
+    let origin = Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(&robots),
+        _ => Reply::text("slow").after(Duration::from_millis(600)),
+    })
+    .await;
+    let proxy = Arc::new(Proxy::start("").await);
+    all(&proxy, (0..3).map(|number| origin.url(&format!("/page{number}")))).await;
+    assert_gaps(&origin, 2, Duration::from_millis(600));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_delay_so_many_at_a_time() {
+    let held = Duration::from_millis(300);
+    let origin = Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        _ => Reply::text("slow").after(held),
+    })
+    .await;
+    let proxy = Arc::new(Proxy::start("pace: { max_concurrent: 3 }").await);
+    let responses = all(&proxy, (0..9).map(|number| origin.url(&format!("/page{number}")))).await;
+    assert!(responses.iter().all(|response| response.status() == 200));
+    let mut starts: Vec<Instant> = origin
+        .log
+        .all()
+        .iter()
+        .filter(|seen| seen.path() != "/robots.txt")
+        .map(|seen| seen.at)
+        .collect();
+    starts.sort_unstable();
+    for (number, start) in starts.iter().enumerate().skip(3) {
+        assert!(*start - starts[number - 3] >= held, "more than three were in flight");
+    }
+    assert!(starts[2] - starts[0] < held, "three were");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_would_wait_too_long_is_told_at_once_how_long() {
+    let origin = Origin::site(&delay("10")).await;
+    let proxy = Proxy::start("pace: { max_wait: 5s }").await;
+    assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
+    let start = Instant::now();
+    for _ in 0..2 {
+        let refused = proxy.get(&origin.url("/page2")).await;
+        let problem = assert_refused(&refused, 429, "http_request_denied", "crawl-delay");
+        let elapsed = start.elapsed().as_secs();
+        let after: u64 = refused.field("retry-after").unwrap().parse().unwrap();
+        // What is left of ten seconds, rounded up: a client that comes then is not too early.
+        assert!((10 - elapsed - 1..=10).contains(&after), "{after}");
+        assert_eq!(problem["retry_after"], after);
+    }
+    assert!(start.elapsed() < Duration::from_secs(4), "not after the wait");
+    assert_eq!(origin.log.pages(), ["/page1"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn retry_after_counts_those_who_wait_before() {
+    let origin = Origin::site(&delay("2")).await;
+    let proxy = Proxy::start("pace: { max_wait: 3s }").await;
+    assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
+    let mut waiting = proxy.client().await;
+    waiting
+        .send(crate::support::client::get(
+            &origin.url("/page2"),
+            &origin.authority("a.localhost"),
+        ))
+        .await;
+    assert!(waiting.glance(Duration::from_millis(200)).await.is_empty(), "it waits");
+    let refused = proxy.get(&origin.url("/page3")).await;
+    assert_refused(&refused, 429, "http_request_denied", "crawl-delay");
+    let after: u64 = refused.field("retry-after").unwrap().parse().unwrap();
+    assert!((3..=4).contains(&after), "{after}");
+    assert_eq!(waiting.response().await.status(), 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_comes_back_after_retry_after_is_served() {
+    let origin = Origin::site(&delay("2")).await;
+    let proxy = Proxy::start("pace: { max_wait: 0 }").await;
+    assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
+    let refused = proxy.get(&origin.url("/page2")).await;
+    let after: u64 = refused.field("retry-after").unwrap().parse().unwrap();
+    assert!((1..=2).contains(&after), "{after}");
+    tokio::time::sleep(Duration::from_secs(after)).await;
+    assert_eq!(proxy.get(&origin.url("/page2")).await.status(), 200);
+    assert!(origin.log.gaps("/page")[0] >= Duration::from_secs(2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn prefer_wait_shortens_the_wait() {
+    let origin = Origin::site(&delay("3")).await;
+    let proxy = Proxy::start("").await;
+    assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
+    let start = Instant::now();
+    let got = proxy
+        .curl(&["-H", "Prefer: respond-async, wait=1", &origin.url("/page2")])
+        .await;
+    assert_eq!(
+        (got.status(), got.head().proxy_error().as_deref()),
+        (429, Some("http_request_denied"))
+    );
+    assert!(start.elapsed() < Duration::from_secs(2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_line_takes_nobody_more() {
+    let origin = Origin::site(&delay("1")).await;
+    let proxy = Arc::new(Proxy::start("pace: { queue: 2 }").await);
+    assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
+    let responses = all(&proxy, (2..6).map(|number| origin.url(&format!("/page{number}")))).await;
+    let full: Vec<&Response> = responses.iter().filter(|response| response.status() != 200).collect();
+    assert_eq!(full.len(), 2);
+    for refused in full {
+        assert_refused(refused, 503, "connection_limit_reached", "queue-full");
+        assert!(refused.field("retry-after").unwrap().parse::<u64>().unwrap() >= 1);
+    }
+    assert_gaps(&origin, 2, Duration::from_secs(1));
+}
+
+/// The first goes, the second waits and hangs up, the third must then go in the second's place.
+async fn place_given_back(origin: &Origin, proxy: &Arc<Proxy>, hang_up: impl AsyncFnOnce()) {
+    assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
+    hang_up().await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(proxy.get(&origin.url("/page3")).await.status(), 200);
+    assert_eq!(origin.log.pages(), ["/page1", "/page3"]);
+    assert_gaps(origin, 1, Duration::from_secs(1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_that_hangs_up_gives_its_place_back() {
+    let origin = Origin::site(&delay("1")).await;
+    let proxy = Arc::new(Proxy::start("").await);
+    place_given_back(&origin, &proxy, async || {
+        let mut client = proxy.client().await;
+        client
+            .send(crate::support::client::get(
+                &origin.url("/page2"),
+                &origin.authority("a.localhost"),
+            ))
+            .await;
+        assert!(client.glance(Duration::from_millis(200)).await.is_empty());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_does_one_with_a_body_not_sent_yet() {
+    let origin = Origin::site(&delay("1")).await;
+    let proxy = Arc::new(Proxy::start("").await);
+    place_given_back(&origin, &proxy, async || {
+        let mut client = proxy.client().await;
+        let (url, host) = (origin.url("/page2"), origin.authority("a.localhost"));
+        client
+            .send(format!(
+                "POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 100000\r\n\r\nsome of it"
+            ))
+            .await;
+        assert!(client.glance(Duration::from_millis(200)).await.is_empty());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_does_one_in_tls_and_one_on_h2() {
+    let origin = Origin::tls_site(Alpn::Both, &delay("1")).await;
+    let proxy = Arc::new(Proxy::start("").await);
+    place_given_back(&origin, &proxy, async || {
+        let mut client = proxy.tls(&origin, "a.localhost", &[b"http/1.1"]).await;
+        client
+            .send(crate::support::client::get("/page2", &origin.authority("a.localhost")))
+            .await;
+        assert!(client.glance(Duration::from_millis(200)).await.is_empty());
+    })
+    .await;
+    // The connection stays; only the stream is given up.
+    let origin = Origin::tls_site(Alpn::Both, &delay("1")).await;
+    let h2 = proxy.h2(&origin, "a.localhost").await;
+    place_given_back(&origin, &proxy, async || {
+        let pending = h2.send(request("GET", &origin.url("/page2")), true).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        drop(pending);
+    })
+    .await;
+    assert_eq!(h2.get(&origin.url("/page4")).await.status(), 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_in_flight_that_hangs_up_frees_the_host() {
+    let robots = delay("0.2");
+    let origin = Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(&robots),
+        "/page1" => Reply::silence(),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let proxy = Proxy::start("").await;
+    let mut client = proxy.client().await;
+    client
+        .send(crate::support::client::get(
+            &origin.url("/page1"),
+            &origin.authority("a.localhost"),
+        ))
+        .await;
+    eventually("the first request", || origin.log.count("/page1") == 1).await;
+    drop(client);
+    assert_eq!(proxy.get(&origin.url("/page2")).await.status(), 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hosts_do_not_wait_for_each_other() {
+    let origin = Origin::site(&delay("5")).await;
+    let proxy = Proxy::start("").await;
+    let start = Instant::now();
+    for host in ["a.localhost", "b.localhost", "localhost", "127.0.0.1"] {
+        assert_eq!(proxy.get(&origin.url_at(host, "/page")).await.status(), 200);
+    }
+    let other_port = Origin::site(&delay("5")).await;
+    assert_eq!(
+        proxy.get(&other_port.url("/page")).await.status(),
+        200,
+        "another port is a pace of its own"
+    );
+    assert!(start.elapsed() < Duration::from_secs(4));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_origin_that_says_too_many_is_given_the_time_it_asks_for() {
+    for (status, after) in [(429, "2"), (503, "2")] {
+        let origin = Origin::http(move |seen| match seen.path().as_str() {
+            "/robots.txt" => Reply::text(""),
+            "/page1" => Reply::status(status).field("Retry-After", after).body("slow down"),
+            _ => Reply::text("page"),
+        })
+        .await;
+        let proxy = Proxy::start("").await;
+        let told = proxy.get(&origin.url("/page1")).await;
+        // Passed on untouched: not the proxy's own 429.
+        assert_eq!(
+            (told.status(), told.text().as_str(), told.field("retry-after")),
+            (status, "slow down", Some(after))
+        );
+        assert_eq!(told.head.proxy_error(), None);
+        assert_eq!(proxy.get(&origin.url("/page2")).await.status(), 200);
+        let gap = origin.log.gaps("/page")[0];
+        assert!(
+            gap >= Duration::from_secs(2) && gap < Duration::from_secs(3) + NOISE,
+            "{gap:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_time_it_is_given_a_second_at_first() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        "/page1" | "/page2" => Reply::status(429),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let proxy = Proxy::start("").await;
+    for page in ["/page1", "/page2", "/page3"] {
+        proxy.get(&origin.url(page)).await;
+    }
+    let gaps = origin.log.gaps("/page");
+    assert!(
+        gaps[0] >= Duration::from_secs(1) && gaps[0] < Duration::from_secs(1) + NOISE,
+        "{gaps:?}"
+    );
+    assert!(
+        gaps[1] >= Duration::from_secs(2) && gaps[1] < Duration::from_secs(2) + NOISE,
+        "{gaps:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn delays_have_bounds_and_overrides() {
+    let half = Duration::from_millis(500);
+    for (robots, yaml) in [
+        (delay("100"), "pace: { max_crawl_delay: 500ms }"),
+        (delay("0"), "pace: { min_delay: 500ms }"),
+        (delay("0.2"), "pace: { min_delay: 500ms }"),
+        (delay("30"), "hosts: { 'a.localhost': { crawl_delay: 500ms } }"),
+        ("User-agent: *\nRequest-rate: 2/1\n".to_owned(), ""),
+    ] {
+        let origin = Origin::site(&robots).await;
+        let proxy = Proxy::start(yaml).await;
+        for page in ["/page1", "/page2"] {
+            assert_eq!(proxy.get(&origin.url(page)).await.status(), 200);
+        }
+        assert_gaps(&origin, 1, half);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_retry_is_a_request_too() {
+    let robots = delay("1");
+    // Every connection's second request is met with a reset: what a reused connection may always meet.
+    let origin = Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(&robots).then_close(),
+        "/page2" if seen.connection == 1 => Reply::reset(),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let proxy = Proxy::start("").await;
+    for page in ["/page1", "/page2", "/page3"] {
+        proxy.get(&origin.url(page)).await;
+    }
+    let gaps = origin.log.gaps("/page");
+    assert!(
+        gaps.iter().all(|&gap| gap >= Duration::from_secs(1)),
+        "{gaps:?} {:?}",
+        origin.log.targets()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tunnels_are_paced_by_the_connection() {
+    let origin = Origin::tls_site(Alpn::H1, "").await;
+    let yaml = "intercept: { hosts: { 'a.localhost': tunnel } }\npace: { min_delay: 1s }";
+    let proxy = Proxy::start(yaml).await;
+    let mut starts = Vec::new();
+    for _ in 0..2 {
+        let client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
+        starts.push(Instant::now());
+        client
+            .tls("a.localhost", crate::support::test_ca().pem_file(), &[])
+            .await;
+    }
+    assert!(starts[1] - starts[0] >= Duration::from_millis(900), "{starts:?}");
+}

@@ -1,0 +1,380 @@
+//! Getting robots.txt (RFC 9309 §2.3): when, how, and what each answer means for the pages.
+
+use crate::support::reply::Delimit;
+use crate::support::{Alpn, Origin, Proxy, Reply, Seen, TestCa, assert_refused};
+use std::io::Write;
+use std::time::Duration;
+
+const KEEP_OUT: &str = "User-agent: *\nDisallow: /private\n";
+
+/// An origin whose robots.txt is answered by `robots`, and every page with 200.
+async fn origin(robots: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Origin {
+    Origin::http(move |seen| {
+        if seen.path() == "/robots.txt" {
+            robots(seen)
+        } else {
+            Reply::text("page")
+        }
+    })
+    .await
+}
+
+/// The status of a page that [`KEEP_OUT`] disallows, and of one that it allows.
+async fn statuses(proxy: &Proxy, origin: &Origin) -> (u16, u16) {
+    let private = proxy.get(&origin.url("/private")).await.status();
+    (private, proxy.get(&origin.url("/open")).await.status())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_is_fetched_once_however_many_ask() {
+    let origin = origin(|_| Reply::text(KEEP_OUT).after(Duration::from_millis(300))).await;
+    let proxy = std::sync::Arc::new(Proxy::start("pace: { max_concurrent: 100 }").await);
+    let mut all = tokio::task::JoinSet::new();
+    for number in 0..60 {
+        let url = origin.url(if number % 2 == 0 { "/private" } else { "/open" });
+        let proxy = proxy.clone();
+        all.spawn(async move { proxy.get(&url).await.status() });
+    }
+    let mut statuses = all.join_all().await;
+    statuses.sort_unstable();
+    assert_eq!(
+        (statuses[..30].to_vec(), statuses[30..].to_vec()),
+        (vec![200; 30], vec![403; 30])
+    );
+    assert_eq!(
+        (
+            origin.log.count("/robots.txt"),
+            origin.log.count("/open"),
+            origin.log.count("/private")
+        ),
+        (1, 30, 0)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_authority_has_its_own() {
+    let by_host = |seen: &Seen| match seen.path().as_str() {
+        "/robots.txt" if seen.host.starts_with("a.") => Reply::text("User-agent: *\nDisallow: /a\n"),
+        "/robots.txt" => Reply::text("User-agent: *\nDisallow: /b\n"),
+        _ => Reply::text("page"),
+    };
+    let plain = Origin::http(by_host).await;
+    let tls = Origin::https(Alpn::H1, by_host).await;
+    let proxy = Proxy::start("").await;
+    for origin in [&plain, &tls] {
+        for (host, target, status) in [
+            ("a.localhost", "/a", 403),
+            ("a.localhost", "/b", 200),
+            ("b.localhost", "/a", 200),
+            ("b.localhost", "/b", 403),
+        ] {
+            assert_eq!(
+                proxy.get(&origin.url_at(host, target)).await.status(),
+                status,
+                "{host} {target}"
+            );
+        }
+        assert_eq!(origin.log.count("/robots.txt"), 2);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_fetch_says_who_asks_and_carries_nothing_of_the_client() {
+    let origin = origin(|_| Reply::text("")).await;
+    let proxy = Proxy::start("identity: { product_tokens: [ExampleBot], contact: 'https://example.com/bot' }").await;
+    let got = proxy
+        .curl(&[
+            "-A",
+            "Mozilla/5.0",
+            "-u",
+            "user:secret",
+            "-b",
+            "session=secret",
+            "-e",
+            "http://secret/",
+            &origin.url("/x?secret"),
+        ])
+        .await;
+    assert_eq!(got.status(), 200);
+    let fetch = origin.log.one("/robots.txt");
+    assert_eq!(
+        (fetch.method.as_str(), fetch.host.as_str()),
+        ("GET", origin.authority("a.localhost").as_str())
+    );
+    let agent = fetch.field("user-agent").unwrap();
+    assert!(
+        agent.contains("ExampleBot") && agent.contains("https://example.com/bot"),
+        "{agent}"
+    );
+    let coding = fetch.field("accept-encoding").unwrap();
+    assert!(
+        ["gzip", "br", "zstd"].iter().all(|name| coding.contains(name)),
+        "{coding}"
+    );
+    assert!(!String::from_utf8_lossy(&fetch.head).contains("secret"));
+    assert_eq!(
+        origin.log.one("/x?secret").field("user-agent"),
+        Some("Mozilla/5.0"),
+        "requests keep their own"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_redirects_are_followed_and_six_are_as_good_as_none() {
+    for status in [301, 302, 303, 307, 308] {
+        let hops = |first: u32| {
+            move |seen: &Seen| {
+                let path = seen.path();
+                let left = path.strip_prefix("/hop/").map_or(first, |left| left.parse().unwrap());
+                match left {
+                    _ if path != "/robots.txt" && !path.starts_with("/hop/") => Reply::text("page"),
+                    0 => Reply::text(KEEP_OUT),
+                    left => Reply {
+                        status,
+                        ..Reply::redirect(format!("/hop/{}", left - 1))
+                    },
+                }
+            }
+        };
+        let (five, six) = (Origin::http(hops(5)).await, Origin::http(hops(6)).await);
+        let proxy = Proxy::start("").await;
+        assert_eq!(statuses(&proxy, &five).await, (403, 200), "{status}");
+        assert_eq!(statuses(&proxy, &six).await, (200, 200), "{status}");
+        assert_eq!(six.log.count("/hop/0"), 0, "the sixth is not followed");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rules_found_elsewhere_bind_the_authority_that_was_asked() {
+    let elsewhere = Origin::tls_site(Alpn::H1, KEEP_OUT).await;
+    let target = elsewhere.url_at("b.localhost", "/robots.txt");
+    let away = origin(move |_| Reply::redirect(target.clone())).await;
+    let proxy = Proxy::start("").await;
+    assert_eq!(statuses(&proxy, &away).await, (403, 200));
+    assert_eq!(
+        (away.log.pages(), elsewhere.log.pages().len()),
+        (vec!["/open".to_owned()], 0)
+    );
+    let fetch = elsewhere.log.one("/robots.txt");
+    assert_eq!(fetch.host, elsewhere.authority("b.localhost"));
+    for name in ["authorization", "cookie", "referer"] {
+        assert_eq!(fetch.field(name), None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redirect_in_a_circle_or_to_nowhere_is_as_good_as_none() {
+    let circle = origin(|_| Reply::redirect("/robots.txt")).await;
+    let nowhere = origin(|_| Reply::status(302)).await;
+    let proxy = Proxy::start("").await;
+    assert_eq!(statuses(&proxy, &circle).await, (200, 200));
+    assert_eq!(statuses(&proxy, &nowhere).await, (200, 200));
+    assert!(circle.log.count("/robots.txt") <= 6);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_hop_passes_the_egress_guard() {
+    let Ok(inside) = Origin::try_http_on("127.0.0.2:0", crate::support::origin::pages(KEEP_OUT)).await else {
+        return;
+    };
+    let target = inside.url_at("127.0.0.2", "/robots.txt");
+    let origin = origin(move |_| Reply::redirect(target.clone())).await;
+    let proxy = Proxy::start("egress: { deny: [127.0.0.2/32] }").await;
+    let refused = proxy.get(&origin.url("/open")).await;
+    assert_refused(&refused, 503, "destination_unavailable", "robots-unreachable");
+    assert_eq!(inside.connections(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_errors_mean_that_there_is_none() {
+    for status in [400, 401, 402, 403, 404, 405, 406, 408, 410, 418, 451, 499] {
+        let origin = origin(move |_| Reply::status(status).body(KEEP_OUT)).await;
+        let proxy = Proxy::start("").await;
+        assert_eq!(statuses(&proxy, &origin).await, (200, 200), "{status}");
+        assert_eq!(origin.log.count("/robots.txt"), 1, "the answer {status} is kept");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_operator_may_read_client_errors_more_strictly() {
+    let gone = origin(|_| Reply::status(410)).await;
+    let locked = origin(|_| Reply::status(401)).await;
+    let proxy = Proxy::start("robots: { on_auth_error: disallow }").await;
+    assert_eq!(
+        (statuses(&proxy, &gone).await, statuses(&proxy, &locked).await),
+        ((200, 200), (403, 403))
+    );
+    let proxy = Proxy::start("robots: { on_unavailable: disallow }").await;
+    assert_eq!(
+        (statuses(&proxy, &gone).await, statuses(&proxy, &locked).await),
+        ((403, 403), (200, 200))
+    );
+    let refused = proxy.get(&gone.url("/open")).await;
+    assert_refused(&refused, 403, "http_request_denied", "robots-disallowed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_errors_and_429_disallow_everything_for_now() {
+    for status in [429, 500, 501, 502, 503, 504, 599] {
+        let origin = origin(move |_| Reply::status(status).body("User-agent: *\nAllow: /\n")).await;
+        let proxy = Proxy::start("").await;
+        let refused = proxy.get(&origin.url("/open")).await;
+        let problem = assert_refused(&refused, 503, "destination_unavailable", "robots-unreachable");
+        assert_eq!(problem["robots_url"], origin.url("/robots.txt"));
+        let after: u64 = refused
+            .field("retry-after")
+            .expect("when to come back")
+            .parse()
+            .unwrap();
+        assert!((1..=3600).contains(&after), "{after}");
+        assert_eq!(problem["retry_after"], after);
+        proxy.get(&origin.url("/open")).await;
+        assert_eq!(
+            origin.log.targets(),
+            ["/robots.txt"],
+            "{status}: it is not asked again at once, nor is the page"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_whole_answer_disallows_everything_for_now() {
+    let whole = "User-agent: *\nAllow: /\n";
+    let broken: [(&str, fn(&str) -> Reply); 8] = [
+        ("reset", |_| Reply::reset()),
+        ("silence", |_| Reply::silence()),
+        ("short", |whole| Reply::text(whole).framed(Delimit::Short(10))),
+        ("short chunks", |whole| {
+            Reply::raw(format!(
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n18\r\n{whole}\r\n"
+            ))
+        }),
+        ("no HTTP", |whole| Reply::raw(whole)),
+        ("half a head", |_| Reply::raw("HTTP/1.1 200 OK\r\nContent-Le")),
+        ("broken coding", |whole| {
+            Reply::text(whole).field("Content-Encoding", "gzip")
+        }),
+        ("dripping", |_| {
+            Reply::drip(
+                &["User-agent", ": *\n", "Allow: /\n", "#", "#", "#", "#"],
+                Duration::from_millis(300),
+            )
+        }),
+    ];
+    for (name, reply) in broken {
+        let origin = origin(move |_| reply(whole)).await;
+        let proxy = Proxy::start("robots: { timeout: 1s }").await;
+        let refused = proxy.get(&origin.url("/open")).await;
+        assert_eq!(refused.status(), 503, "{name}: {}", refused.text());
+        assert_refused(&refused, 503, "destination_unavailable", "robots-unreachable");
+        assert!(origin.log.pages().is_empty(), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_there_or_nobody_trusted_disallows_everything_for_now() {
+    let proxy = Proxy::start("").await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let refused = proxy.get(&format!("http://a.localhost:{port}/x")).await;
+    assert_refused(&refused, 503, "destination_unavailable", "robots-unreachable");
+    let stranger = Origin::https_as(&TestCa::new("a stranger"), &["a.localhost"], Alpn::H1, |_| {
+        Reply::text("")
+    })
+    .await;
+    let refused = proxy.get(&stranger.url("/x")).await;
+    assert_refused(&refused, 503, "destination_unavailable", "robots-unreachable");
+    assert!(stranger.log.all().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unreachable_may_be_answered_with_403() {
+    let origin = origin(|_| Reply::status(500)).await;
+    let proxy = Proxy::start("robots: { unreachable_status: 403 }").await;
+    assert_refused(
+        &proxy.get(&origin.url("/x")).await,
+        403,
+        "destination_unavailable",
+        "robots-unreachable",
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn compressed_files_are_read() {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    gzip.write_all(KEEP_OUT.as_bytes()).unwrap();
+    let gzip = gzip.finish().unwrap();
+    let zstd = zstd::encode_all(KEEP_OUT.as_bytes(), 3).unwrap();
+    let mut brotli = Vec::new();
+    brotli::BrotliCompress(&mut KEEP_OUT.as_bytes(), &mut brotli, &Default::default()).unwrap();
+    for (coding, body) in [("gzip", gzip), ("zstd", zstd), ("br", brotli)] {
+        let origin = origin(move |_| Reply::text(&body).field("Content-Encoding", coding)).await;
+        let proxy = Proxy::start("").await;
+        assert_eq!(statuses(&proxy, &origin).await, (403, 200), "{coding}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_the_first_500_kib_count() {
+    let long = |padding: usize| format!("{KEEP_OUT}#{}\nDisallow: /late\n", "x".repeat(padding));
+    let within = origin({
+        let text = long(511_900);
+        move |_| Reply::text(&text)
+    })
+    .await;
+    let beyond = origin({
+        let text = long(2_000_000);
+        move |_| Reply::text(&text)
+    })
+    .await;
+    let mut bomb = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    bomb.write_all(KEEP_OUT.as_bytes()).unwrap();
+    for _ in 0..800 {
+        bomb.write_all(&[b'\n'; 64 * 1024]).unwrap();
+    }
+    let bomb = bomb.finish().unwrap();
+    let bomb = origin(move |_| Reply::text(&bomb).field("Content-Encoding", "gzip")).await;
+    let proxy = Proxy::start("").await;
+    for (origin, late) in [(&within, 403), (&beyond, 200), (&bomb, 200)] {
+        assert_eq!(statuses(&proxy, origin).await, (403, 200));
+        assert_eq!(proxy.get(&origin.url("/late")).await.status(), late);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn html_in_its_place_allows_everything() {
+    let origin = origin(|_| {
+        Reply::text("<!doctype html><html><body>Not found</body></html>").field("content-type", "text/html")
+    })
+    .await;
+    let proxy = Proxy::start("").await;
+    assert_eq!(statuses(&proxy, &origin).await, (200, 200));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_asks_for_robots_txt_is_answered_from_our_copy() {
+    let origin = origin(|_| Reply::text("User-agent: *\nDisallow: /\n").field("ETag", "\"v1\"")).await;
+    let proxy = Proxy::start("").await;
+    for _ in 0..3 {
+        let response = proxy.get(&origin.url("/robots.txt")).await;
+        assert_eq!(
+            (response.status(), response.text().as_str()),
+            (200, "User-agent: *\nDisallow: /\n")
+        );
+        let age: u64 = response.field("age").expect("how old the copy is").parse().unwrap();
+        assert!(age < 60);
+    }
+    assert_eq!(proxy.get(&origin.url("/")).await.status(), 403);
+    assert_eq!(origin.log.targets(), ["/robots.txt"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_asks_for_a_missing_robots_txt_sees_that_it_is_missing() {
+    let origin = origin(|_| Reply::status(404).body("no such file")).await;
+    let proxy = Proxy::start("").await;
+    for _ in 0..2 {
+        assert_eq!(proxy.get(&origin.url("/robots.txt")).await.status(), 404);
+    }
+    assert_eq!(proxy.get(&origin.url("/x")).await.status(), 200);
+}

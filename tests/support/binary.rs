@@ -1,0 +1,225 @@
+//! The built binary: `serve` as a child process, and any command run to its end.
+
+use super::curl::{Curl, curl};
+use super::proxy::{ca_certificate, configuration};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::process::{Child, Command};
+
+/// A running `politely serve`; killed if dropped.
+pub struct Binary {
+    child: Child,
+    address: SocketAddr,
+    output: Output,
+    directory: tempfile::TempDir,
+}
+
+/// A command that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Binary {
+    /// `politely serve` with the configuration of the tests, `yaml` laid over it.
+    pub async fn serve(yaml: &str) -> Self {
+        Self::serve_with(yaml, &[]).await
+    }
+
+    /// The same with these environment variables.
+    pub async fn serve_with(yaml: &str, variables: &[(&str, &str)]) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        Self::start(directory, yaml, variables).await
+    }
+
+    /// The same with a directory that an earlier one has used.
+    pub async fn serve_in(directory: tempfile::TempDir, yaml: &str) -> Self {
+        Self::start(directory, yaml, &[]).await
+    }
+
+    async fn start(directory: tempfile::TempDir, yaml: &str, variables: &[(&str, &str)]) -> Self {
+        let file = directory.path().join("politely.yaml");
+        std::fs::write(&file, configuration(directory.path(), yaml)).expect("the directory is writable");
+        let mut command = command(directory.path());
+        command
+            .arg("serve")
+            .arg("--config")
+            .arg(&file)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .envs(variables.iter().copied())
+            .spawn()
+            .expect("the binary is built");
+        let output = Output::default();
+        output.collect(child.stdout.take().expect("piped above"));
+        output.collect(child.stderr.take().expect("piped above"));
+        let mut address = None;
+        super::eventually("the line `listening on …`", || {
+            address = output.listening();
+            address.is_some() || child.try_wait().is_ok_and(|status| status.is_some())
+        })
+        .await;
+        let address = address.unwrap_or_else(|| panic!("serve did not come up: {}", output.text()));
+        Self {
+            child,
+            address,
+            output,
+            directory,
+        }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub fn ca_pem_path(&self) -> PathBuf {
+        ca_certificate(self.directory.path())
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id().expect("not waited for yet")
+    }
+
+    /// What it has written so far.
+    pub fn output(&self) -> String {
+        self.output.text()
+    }
+
+    /// The largest resident size so far, in KiB.
+    pub fn peak_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:"))
+            .expect("Linux");
+        line.trim()
+            .trim_end_matches(" kB")
+            .trim()
+            .parse()
+            .expect("a number of KiB")
+    }
+
+    /// Starts [`Binary::peak_kib`] anew from what is resident now.
+    pub fn reset_peak(&self) {
+        std::fs::write(format!("/proc/{}/clear_refs", self.pid()), "5").expect("Linux lets us reset our child's peak");
+    }
+
+    /// How many descriptors it has open.
+    pub fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.pid()))
+            .expect("it runs")
+            .count()
+    }
+
+    /// curl through it, trusting its authority.
+    pub async fn curl(&self, arguments: &[&str]) -> Curl {
+        let ca = self.ca_pem_path();
+        let ca = ca.to_str().expect("temporary directories have UTF-8 names");
+        let url = self.url();
+        curl(&[&["-x", &url, "--cacert", ca], arguments].concat()).await
+    }
+
+    pub fn signal(&self, signal: libc::c_int) {
+        let pid = libc::pid_t::try_from(self.pid()).expect("a process id");
+        // SAFETY: `kill` takes two integers; the child is not waited for yet, so the id is still its own.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "the child can be signalled");
+    }
+
+    /// Waits for its end.
+    pub async fn ended(&mut self) -> ExitStatus {
+        super::within("the end of serve", self.child.wait())
+            .await
+            .expect("our child")
+    }
+
+    /// SIGTERM; it must drain and exit 0, and have said nothing of a panic. Returns the directory for another.
+    pub async fn stop(mut self) -> tempfile::TempDir {
+        self.signal(libc::SIGTERM);
+        let status = self.ended().await;
+        let output = self.output.text();
+        assert_eq!(status.code(), Some(0), "{output}");
+        assert!(!output.contains("panicked"), "{output}");
+        self.directory
+    }
+}
+
+/// `politely ARGUMENTS`, run to its end; home and cache are directories of its own.
+pub async fn politely(arguments: &[&str]) -> Ended {
+    politely_with(arguments, &[]).await
+}
+
+/// The same with these variables set.
+pub async fn politely_with(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let mut command = command(home.path());
+    command
+        .args(arguments)
+        .envs(variables.iter().copied())
+        .stdin(Stdio::null());
+    let output = super::within("the end of the command", command.output())
+        .await
+        .expect("the binary is built");
+    Ended {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+fn command(home: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_politely"));
+    command
+        .kill_on_drop(true)
+        .env("HOME", home)
+        .env("XDG_CACHE_HOME", home)
+        .env("NO_COLOR", "1");
+    for (name, _) in std::env::vars() {
+        let proxy = name.to_ascii_lowercase().ends_with("_proxy");
+        if proxy || name.starts_with("POLITELY_") || name.starts_with("XDG_DATA") || name.starts_with("XDG_CONFIG") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+#[derive(Clone, Default)]
+struct Output(Arc<Mutex<String>>);
+
+impl Output {
+    fn collect(&self, stream: impl AsyncRead + Unpin + Send + 'static) {
+        let output = self.clone();
+        tokio::spawn(async move {
+            let mut lines = BufReader::new(stream).lines();
+            while let Ok(Some(line)) = lines.next_line().await {
+                let mut output = output.0.lock().expect("nobody panics with it in hand");
+                output.push_str(&line);
+                output.push('\n');
+            }
+        });
+    }
+
+    fn text(&self) -> String {
+        self.0.lock().expect("nobody panics with it in hand").clone()
+    }
+
+    fn listening(&self) -> Option<SocketAddr> {
+        let text = self.text();
+        let line = text.lines().find(|line| line.contains("listening on "))?;
+        let address = line.split("listening on ").nth(1)?;
+        let address: String = address
+            .chars()
+            .take_while(|&c| c.is_ascii_hexdigit() || matches!(c, '.' | ':' | '[' | ']'))
+            .collect();
+        address.parse().ok()
+    }
+}

@@ -1,0 +1,113 @@
+//! An h2 client over a [`Client`] whose handshake chose h2.
+
+use super::client::{Client, Stream};
+use super::message::{Head, Response};
+use super::origin_h2::{plain, send};
+use super::within;
+use bytes::Bytes;
+
+/// One h2 connection; clones share it.
+#[derive(Clone)]
+pub struct H2Client(h2::client::SendRequest<Bytes>);
+
+/// A request that was sent and is not answered yet. Dropping it resets the stream with CANCEL.
+pub struct Pending {
+    response: h2::client::ResponseFuture,
+    stream: h2::SendStream<Bytes>,
+}
+
+impl H2Client {
+    pub async fn over(client: Client) -> Self {
+        assert_eq!(client.alpn().as_deref(), Some(&b"h2"[..]), "h2 was not agreed on");
+        Self::handshake(client.source.inner).await
+    }
+
+    async fn handshake(stream: Stream) -> Self {
+        let mut builder = h2::client::Builder::new();
+        builder
+            .initial_window_size(1 << 20)
+            .initial_connection_window_size(4 << 20);
+        let (sender, connection) = within("the h2 preface", builder.handshake(stream))
+            .await
+            .expect("the peer speaks h2");
+        tokio::spawn(connection);
+        Self(sender)
+    }
+
+    /// A GET of `url`.
+    pub async fn get(&self, url: &str) -> Response {
+        self.send(request("GET", url), true)
+            .await
+            .response()
+            .await
+            .expect("an answer")
+    }
+
+    pub async fn send(&self, request: http::Request<()>, end: bool) -> Pending {
+        let mut sender = within("room for a stream", self.0.clone().ready())
+            .await
+            .expect("the connection is up");
+        let (response, stream) = sender.send_request(request, end).expect("a request that h2 can send");
+        Pending { response, stream }
+    }
+
+    /// Waits until the peer has ended the connection.
+    pub async fn closed(&self) {
+        // A connection that takes new streams is a connection that is up.
+        while self.0.clone().ready().await.is_ok() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Sends `body` with the request, and reads the answer.
+    pub async fn exchange(&self, request: http::Request<()>, body: &[u8]) -> Result<Response, h2::Error> {
+        let mut pending = self.send(request, false).await;
+        pending.body(body).await?;
+        pending.end()?;
+        pending.response().await
+    }
+}
+
+impl Pending {
+    pub async fn body(&mut self, body: &[u8]) -> Result<(), h2::Error> {
+        within("the h2 window", send(&mut self.stream, Bytes::copy_from_slice(body))).await
+    }
+
+    pub fn end(&mut self) -> Result<(), h2::Error> {
+        self.stream.send_data(Bytes::new(), true)
+    }
+
+    pub fn trailers(&mut self, trailers: http::HeaderMap) -> Result<(), h2::Error> {
+        self.stream.send_trailers(trailers)
+    }
+
+    pub async fn response(self) -> Result<Response, h2::Error> {
+        let response = within("an h2 response", self.response).await?;
+        let (head, mut body) = response.into_parts();
+        let mut octets = Vec::new();
+        while let Some(piece) = within("h2 data", body.data()).await {
+            let piece = piece?;
+            body.flow_control().release_capacity(piece.len())?;
+            octets.extend_from_slice(&piece);
+        }
+        let trailers = within("h2 trailers", body.trailers()).await?;
+        let head = Head {
+            start_line: format!("HTTP/2 {}", head.status).into_bytes(),
+            fields: plain(&head.headers),
+        };
+        Ok(Response {
+            head,
+            body: octets,
+            trailers: trailers.as_ref().map(plain).unwrap_or_default(),
+        })
+    }
+}
+
+/// A request as the tests' crawler sends it.
+pub fn request(method: &str, url: &str) -> http::Request<()> {
+    let builder = http::Request::builder()
+        .method(method)
+        .uri(url)
+        .header("user-agent", "TestBot/1.0");
+    builder.body(()).expect("a URL that h2 can carry")
+}

@@ -1,0 +1,118 @@
+//! What an origin saw: every request, from its first octet on.
+
+use super::message::{Body, lossy};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    Http1,
+    Http2,
+}
+
+/// A request as it arrived.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub method: String,
+    /// The request target, octet for octet (`:path` on h2).
+    pub target: Vec<u8>,
+    /// The Host field, or `:authority` on h2.
+    pub host: String,
+    pub fields: Vec<(String, String)>,
+    /// HTTP/1 only: the head as it came.
+    pub head: Vec<u8>,
+    pub body: Body,
+    /// When the head was complete.
+    pub at: Instant,
+    /// Counted from 0 for each origin.
+    pub connection: usize,
+    pub protocol: Protocol,
+    /// The server name of the TLS handshake.
+    pub sni: Option<String>,
+    /// Did the connection or stream end before the answer was sent whole?
+    pub cut: bool,
+}
+
+impl Seen {
+    pub fn path(&self) -> String {
+        lossy(&self.target)
+    }
+
+    pub fn field(&self, name: &str) -> Option<&str> {
+        let all = self.all(name);
+        assert!(all.len() < 2, "{name} came {} times: {all:?}", all.len());
+        all.first().copied()
+    }
+
+    pub fn all(&self, name: &str) -> Vec<&str> {
+        let named = self.fields.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name));
+        named.map(|(_, value)| value.as_str()).collect()
+    }
+}
+
+/// All that one origin saw. Cheap to clone; the clones are one log.
+#[derive(Clone, Default)]
+pub struct Log(Arc<Mutex<Vec<Seen>>>);
+
+impl Log {
+    pub fn all(&self) -> Vec<Seen> {
+        self.0.lock().expect("no test panics with the log in hand").clone()
+    }
+
+    /// The requests for this target.
+    pub fn of(&self, target: &str) -> Vec<Seen> {
+        self.all()
+            .into_iter()
+            .filter(|seen| seen.target == target.as_bytes())
+            .collect()
+    }
+
+    /// The one request for this target.
+    pub fn one(&self, target: &str) -> Seen {
+        let mut seen = self.of(target);
+        assert_eq!(seen.len(), 1, "requests for {target}; all: {:?}", self.targets());
+        seen.remove(0)
+    }
+
+    pub fn count(&self, target: &str) -> usize {
+        self.of(target).len()
+    }
+
+    /// The targets in the order in which they came, those for robots.txt too.
+    pub fn targets(&self) -> Vec<String> {
+        self.all().iter().map(Seen::path).collect()
+    }
+
+    /// The targets but those of robots.txt.
+    pub fn pages(&self) -> Vec<String> {
+        self.targets()
+            .into_iter()
+            .filter(|target| target != "/robots.txt")
+            .collect()
+    }
+
+    /// The times between one start and the next, of all requests whose target begins with `prefix`.
+    pub fn gaps(&self, prefix: &str) -> Vec<Duration> {
+        let starts: Vec<Instant> = self
+            .all()
+            .iter()
+            .filter(|seen| seen.path().starts_with(prefix))
+            .map(|seen| seen.at)
+            .collect();
+        starts.windows(2).map(|pair| pair[1] - pair[0]).collect()
+    }
+
+    pub(super) fn begin(&self, seen: Seen) -> usize {
+        let mut log = self.0.lock().expect("no test panics with the log in hand");
+        log.push(seen);
+        log.len() - 1
+    }
+
+    pub(super) fn update(&self, index: usize, change: impl FnOnce(&mut Seen)) {
+        change(&mut self.0.lock().expect("no test panics with the log in hand")[index]);
+    }
+
+    pub(super) fn get(&self, index: usize) -> Seen {
+        self.0.lock().expect("no test panics with the log in hand")[index].clone()
+    }
+}

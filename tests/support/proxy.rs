@@ -1,0 +1,129 @@
+//! The proxy in this process, on port 0, with a directory of its own.
+
+use super::certs::test_ca;
+use super::client::Client;
+use super::curl::{Curl, curl};
+use super::h2_client::H2Client;
+use super::message::Response;
+use super::origin::Origin;
+use serde_yaml::Value;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+pub struct Proxy {
+    running: Option<politely::server::Running>,
+    address: SocketAddr,
+    _directory: tempfile::TempDir,
+}
+
+impl Proxy {
+    /// Starts a proxy whose settings are those of [`configuration`] with `yaml` laid over them.
+    pub async fn start(yaml: &str) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let text = configuration(directory.path(), yaml);
+        let settings =
+            politely::config::Settings::parse("test.yaml", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let started = super::within("the proxy's start", politely::server::start(settings)).await;
+        let running = started.unwrap_or_else(|error| panic!("the proxy starts: {error}"));
+        let address = running.addresses()[0];
+        Self {
+            running: Some(running),
+            address,
+            _directory: directory,
+        }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn addresses(&self) -> &[SocketAddr] {
+        self.running.as_ref().expect("only the shutdown takes it").addresses()
+    }
+
+    /// For `curl -x`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The certificate that clients must trust.
+    pub fn ca_pem_path(&self) -> PathBuf {
+        self.running.as_ref().expect("only the shutdown takes it").ca_path().to_owned()
+    }
+
+    pub async fn shutdown(mut self) {
+        let running = self.running.take().expect("only this takes it");
+        super::within("the proxy's shutdown", running.shutdown()).await;
+    }
+
+    /// A new connection to the proxy.
+    pub async fn client(&self) -> Client {
+        Client::open(self.address).await
+    }
+
+    /// A GET in absolute-form on a connection of its own.
+    pub async fn get(&self, url: &str) -> Response {
+        let authority = url.split('/').nth(2).expect("an absolute URL");
+        self.client().await.get(url, authority).await
+    }
+
+    /// A CONNECT to `host` at the origin's port and TLS inside, intercepted.
+    pub async fn tls(&self, origin: &Origin, host: &str, alpn: &[&[u8]]) -> Client {
+        let client = Client::connect(self.address, &origin.authority(host)).await;
+        client.tls(host, &self.ca_pem_path(), alpn).await
+    }
+
+    /// The same with h2 inside.
+    pub async fn h2(&self, origin: &Origin, host: &str) -> H2Client {
+        H2Client::over(self.tls(origin, host, &[b"h2"]).await).await
+    }
+
+    /// curl through this proxy, trusting its authority.
+    pub async fn curl(&self, arguments: &[&str]) -> Curl {
+        let ca = self.ca_pem_path();
+        let ca = ca.to_str().expect("temporary directories have UTF-8 names");
+        let url = self.url();
+        curl(&[&["-x", &url, "--cacert", ca], arguments].concat()).await
+    }
+}
+
+/// The settings of the tests, `yaml` laid over them: loopback may be reached, the test authority is trusted.
+pub fn configuration(directory: &Path, yaml: &str) -> String {
+    let directory = directory.display();
+    let roots = test_ca().pem_file().display();
+    let base = format!(
+        "listen: [{{ address: '127.0.0.1:0' }}]\n\
+         intercept: {{ ca: {{ directory: '{directory}/ca' }} }}\n\
+         egress: {{ allow: [127.0.0.0/8, '::1/128'], ports: ['1-65535'], ca_file: '{roots}' }}\n"
+    );
+    let mut merged: Value = serde_yaml::from_str(&base).expect("the YAML above");
+    let over: Value = serde_yaml::from_str(yaml).unwrap_or_else(|error| panic!("{error}: {yaml}"));
+    lay_over(&mut merged, over);
+    serde_yaml::to_string(&merged).expect("YAML that was parsed")
+}
+
+/// The certificate file of the proxy's authority under the directory that [`configuration`] was given.
+pub fn ca_certificate(directory: &Path) -> PathBuf {
+    let entries = std::fs::read_dir(directory.join("ca")).expect("the authority is made at the start");
+    let is_certificate =
+        |path: &PathBuf| std::fs::read_to_string(path).is_ok_and(|text| text.contains("BEGIN CERTIFICATE"));
+    let found = entries.flatten().map(|entry| entry.path()).find(is_certificate);
+    found.expect("a certificate in the authority's directory")
+}
+
+/// Mappings are merged, everything else is replaced; `~` removes the key.
+fn lay_over(base: &mut Value, over: Value) {
+    match (base, over) {
+        (Value::Mapping(base), Value::Mapping(over)) => {
+            for (key, value) in over {
+                if value.is_null() {
+                    base.remove(&key);
+                } else {
+                    lay_over(base.entry(key).or_insert(Value::Null), value);
+                }
+            }
+        }
+        (_, Value::Null) => {}
+        (base, over) => *base = over,
+    }
+}

@@ -1,0 +1,33 @@
+//! What every answer that the proxy itself makes has in common.
+
+use super::message::Response;
+use serde_json::Value;
+
+/// Is it the refusal of this kind, said in all the ways in which a refusal is said? Returns the problem details.
+#[track_caller]
+pub fn assert_refused(response: &Response, status: u16, error: &str, kind: &str) -> Value {
+    assert_eq!(response.status(), status, "{:?} {}", response.head, response.text());
+    assert_eq!(
+        response.head.proxy_error().as_deref(),
+        Some(error),
+        "{:?}",
+        response.head
+    );
+    let problem = response.problem();
+    assert_problem(&problem, status, kind);
+    problem
+}
+
+/// The members that RFC 9457 defines.
+#[track_caller]
+pub fn assert_problem(problem: &Value, status: u16, kind: &str) {
+    let uri = problem["type"].as_str().unwrap_or_else(|| panic!("no type: {problem}"));
+    assert!(uri.ends_with(kind), "{uri} is not {kind}: {problem}");
+    assert_eq!(problem["status"], status, "{problem}");
+    for member in ["title", "detail"] {
+        assert!(
+            problem[member].as_str().is_some_and(|text| !text.is_empty()),
+            "no {member}: {problem}"
+        );
+    }
+}
