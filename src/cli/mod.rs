@@ -1,5 +1,6 @@
 //! The command line: one file a subcommand. Called by `main`.
 
+mod demo;
 mod run;
 mod serve;
 
@@ -25,6 +26,8 @@ enum Command {
     Serve(serve::Args),
     /// Run a command behind a proxy of its own
     Run(run::Args),
+    /// Crawl a sample site on loopback and explain each answer
+    Demo,
 }
 
 /// What every command that reads the configuration takes.
@@ -49,6 +52,7 @@ pub fn main() -> ExitCode {
     let done = match &cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Run(args) => run::run(args),
+        Command::Demo => demo::run(),
     };
     done.unwrap_or_else(|failed| {
         eprintln!("{failed}");

@@ -9,9 +9,11 @@ mod rulebook;
 pub use crate::policy::pace::Outcome;
 pub use pacer::Permit;
 
-use crate::config::{self, Fallback, Mode, Settings, VisitTime};
+use crate::config::{Fallback, HostPolicy, Mode, OnVisitTime, RobotsOverride, Settings};
 use crate::policy::pace::{Client, Terms};
-use crate::policy::{Access, Asked, Authority, Decision, KeyBy, Options, PaceKey, Refusal, Validators, decide};
+use crate::policy::{
+    Access, Asked, Authority, Decision, Options, OwnVerdict, PaceKey, Refusal, Validators, decide,
+};
 use crate::robots::ProductToken;
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
@@ -20,6 +22,7 @@ use fetch::Fetcher;
 use pacer::Pacer;
 use pingora_core::server::configuration::ServerConf;
 use rulebook::RuleBook;
+use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -83,14 +86,13 @@ impl Gate {
         if ask.reads_robots && let Some(copy) = self.robots_copy(ask.authority).await {
             return Ok(Admitted::Robots(copy));
         }
-        let tokens = tokens(&settings, ask.user_agent);
-        let decided = self.decide(ask, &tokens, &settings).await;
-        let (crawl_delay, reported) = match (decided, settings.mode) {
-            (Ok(crawl_delay), _) => (crawl_delay, None),
-            (Err(refusal), Mode::Enforce) => return Err(refusal),
-            (Err(refusal), Mode::Report) => (None, Some(refusal)),
+        let host = settings.hosts.get(ask.authority.host());
+        let (allowed, reported) = match self.judge(ask, host, &settings).await {
+            Ok(crawl_delay) => (crawl_delay, None),
+            Err(refusal) if reports(host, &settings) => (None, Some(refusal)),
+            Err(refusal) => return Err(refusal),
         };
-        let mut terms = terms(&settings, crawl_delay, false);
+        let mut terms = terms(&settings, host.crawl_delay.or(allowed), false);
         terms.max_wait = ask.prefer_wait.map_or(terms.max_wait, |wait| wait.min(terms.max_wait));
         if self.pacer.waiting() >= settings.pace.max_waiting {
             terms.queue = 0;
@@ -109,12 +111,27 @@ impl Gate {
         self.pacer.pace(key(&settings, authority)).turn(client(from), terms(&settings, None, false)).await
     }
 
-    /// The crawl-delay under which it may go.
-    async fn decide(&self, ask: &Ask<'_>, tokens: &[String], settings: &Settings) -> Result<Option<Duration>, Refusal> {
-        let asked = Asked { authority: ask.authority, target: ask.target.as_bytes(), product_tokens: tokens };
+    /// The operator's own rules for the host go first, then its robots.txt. Tells the crawl-delay to keep.
+    async fn judge(&self, ask: &Ask<'_>, host: &HostPolicy, settings: &Settings) -> Result<Option<Duration>, Refusal> {
+        let own = host.own_rules.as_ref().map(|rules| rules.judge(ask.target.as_bytes()));
+        if let Some(OwnVerdict::Deny(refusal)) = own {
+            return Err(refusal);
+        }
+        match (host.robots, own) {
+            (RobotsOverride::Ignore, _) => Ok(None),
+            // Allowed whatever robots.txt says; its crawl-delay is kept all the same.
+            (_, Some(OwnVerdict::Allow)) => Ok(self.decide(ask, host, settings).await.unwrap_or_default()),
+            (_, _) => self.decide(ask, host, settings).await,
+        }
+    }
+
+    /// Decides by robots.txt.
+    async fn decide(&self, ask: &Ask<'_>, host: &HostPolicy, settings: &Settings) -> Result<Option<Duration>, Refusal> {
+        let tokens = tokens(host, settings, ask.user_agent);
+        let asked = Asked { authority: ask.authority, target: ask.target.as_bytes(), product_tokens: &tokens };
         let options = Options {
             allow_long_unreachable: settings.robots.on_long_unreachable == Fallback::Allow,
-            enforce_visit_time: settings.robots.visit_time == VisitTime::Enforce,
+            enforce_visit_time: settings.robots.visit_time == OnVisitTime::Enforce,
         };
         let slot = self.book.slot(ask.authority);
         loop {
@@ -160,14 +177,17 @@ impl Gate {
 }
 
 /// For whom it is asked: the configured tokens, or what the User-Agent says.
-fn tokens(settings: &Settings, user_agent: Option<&[u8]>) -> Vec<String> {
-    match settings.identity.product_tokens.as_slice() {
-        [] => {
-            let named = ProductToken::from_user_agent(user_agent.unwrap_or_default());
-            named.iter().map(|token| token.as_str().to_owned()).collect()
-        }
-        configured => configured.iter().map(|token| token.as_ref().to_owned()).collect(),
+fn tokens<'a>(host: &'a HostPolicy, settings: &'a Settings, agent: Option<&[u8]>) -> Cow<'a, [ProductToken]> {
+    let configured = host.product_tokens.as_deref().unwrap_or(&settings.identity.product_tokens);
+    if configured.is_empty() {
+        return Cow::Owned(ProductToken::from_user_agent(agent.unwrap_or_default()));
     }
+    Cow::Borrowed(configured)
+}
+
+/// Whether a refusal is only told of.
+fn reports(host: &HostPolicy, settings: &Settings) -> bool {
+    settings.mode == Mode::Report || host.robots == RobotsOverride::Report
 }
 
 fn terms(settings: &Settings, crawl_delay: Option<Duration>, first_fetch: bool) -> Terms {
@@ -184,12 +204,7 @@ fn terms(settings: &Settings, crawl_delay: Option<Duration>, first_fetch: bool) 
 }
 
 fn key(settings: &Settings, authority: &Authority) -> PaceKey {
-    let by = match settings.pace.key {
-        config::PaceKey::Host => KeyBy::Host,
-        config::PaceKey::Site => KeyBy::Site,
-        config::PaceKey::Address => KeyBy::Address,
-    };
-    PaceKey::new(by, authority, None)
+    PaceKey::new(settings.pace.key, authority, None)
 }
 
 /// Clients are told apart by address.

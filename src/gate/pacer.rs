@@ -171,9 +171,12 @@ impl Permit {
         Ok(())
     }
 
-    /// Corrects the start to now, when the request leaves.
-    pub fn starts(&mut self) {
+    /// The request leaves now: the gap to the next is counted from here, not from before the connection was made.
+    pub fn leaves(&mut self) {
         self.outcome = Outcome::Failure;
+        if !self.terms.gap().is_zero() {
+            self.pace.state.lock().lane.note_start(Instant::now());
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::fetch::{Fetched, Fetcher};
 use super::pacer::Pacer;
-use crate::config::{Fallback, Settings, UserAgentMatch};
+use crate::config::{Fallback, Settings};
 use crate::policy::freshness::{CacheFields, Freshness, Limits};
 use crate::policy::pace::{Client, Outcome};
 use crate::policy::{Access, Answer, Authority, Entry, Validators, retry_after};
@@ -136,15 +136,8 @@ pub(crate) fn options(settings: &Settings) -> ParseOptions {
     let robots = &settings.robots;
     ParseOptions {
         max_size: usize::try_from(robots.max_size).unwrap_or(usize::MAX),
-        user_agent_match: match robots.user_agent_match {
-            UserAgentMatch::Exact => crate::robots::UserAgentMatch::Exact,
-            UserAgentMatch::Prefix => crate::robots::UserAgentMatch::Prefix,
-            UserAgentMatch::Substring => crate::robots::UserAgentMatch::Substring,
-        },
-        precedence: match robots.precedence {
-            crate::config::Precedence::MostSpecific => crate::robots::Precedence::MostSpecific,
-            crate::config::Precedence::FirstMatch => crate::robots::Precedence::FirstMatch,
-        },
+        user_agent_match: robots.user_agent_match,
+        precedence: robots.precedence,
         ..ParseOptions::default()
     }
 }

@@ -20,7 +20,7 @@ pub(super) async fn connect(
     mut io: Box<Downstream>,
     authority: Authority,
 ) -> io::Result<Option<Box<Downstream>>> {
-    let mode = proxy.settings.load().intercept.default;
+    let mode = proxy.settings.load().hosts.get(authority.host()).intercept;
     match mode {
         // A denied host is denied inside, where the client sees the status.
         InterceptMode::Intercept | InterceptMode::Deny => {

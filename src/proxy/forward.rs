@@ -5,6 +5,7 @@ use super::downstream::{Client, Downstream};
 use super::failure::Failure;
 use super::respond::{self, Answer, Asked};
 use super::{Shared, fields, leaving};
+use crate::config::InterceptMode;
 use crate::gate::{Ask, Admitted, Outcome, Permit};
 use crate::policy::{Authority, Refusal};
 use crate::upstream::ReachError;
@@ -133,6 +134,9 @@ impl ProxyHttp for Forward {
             request.insert_header(header::USER_AGENT, agent.as_str())?;
         }
         request.append_header(header::VIA, self.0.via.line(session.req_header().version))?;
+        if let Some(permit) = &mut passage.permit {
+            permit.leaves();
+        }
         Ok(())
     }
 
@@ -229,6 +233,10 @@ impl Forward {
         let request = session.req_header();
         if self.0.via.is_in(&request.headers) {
             return Err(Some(Refusal::Loop));
+        }
+        if client.tunnel.is_some() && self.0.settings.load().hosts.get(authority.host()).intercept == InterceptMode::Deny {
+            let host = authority.host().to_string().into();
+            return Err(Some(Refusal::OperatorDenied { host, pattern: "intercept: deny".into() }));
         }
         match self.0.upstream.reach(authority).await {
             Ok(addresses) => passage.addresses = addresses,

@@ -1,0 +1,129 @@
+//! `politely demo`: a sample site and a crawl of it through the proxy, all on loopback, each request explained. Called
+//! by `cli`.
+
+mod crawler;
+mod site;
+
+use super::Failed;
+use crate::config::Settings;
+use crate::policy::Host;
+use crate::robots::RobotsTxt;
+use crate::server::{self, StartError};
+use crate::tls::{Ca, LeafCache, provider};
+use crawler::Crawler;
+use rustls::RootCertStore;
+use serde_json::json;
+use site::{ROBOTS, Visits};
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const BOT: &str = "DemoBot";
+const HOST: &str = "shop.localhost";
+
+/// What the crawler asks for, in order.
+const CRAWL: [(bool, &str); 9] = [
+    (false, "/"),
+    (false, "/private/accounts"),
+    (false, "/%70rivate/accounts"),
+    (false, "/private/press/2026.html"),
+    (false, "/list?sort=price"),
+    (false, "/list?page=2"),
+    (true, "/"),
+    (true, "/a/../private/accounts"),
+    (true, "/about"),
+];
+
+pub(super) fn run() -> Result<ExitCode, Failed> {
+    super::runtime()?.block_on(demonstrate())
+}
+
+async fn demonstrate() -> Result<ExitCode, Failed> {
+    let visits = Visits::default();
+    let home = tempfile::tempdir()?;
+    // The site has a certificate of an authority of its own, which the proxy trusts as it would a public one.
+    let site_ca = Ca::open_or_create(&home.path().join("site")).map_err(StartError::from)?;
+    let site_ca_file = site_ca.path().to_owned();
+    let host = Host::parse(HOST).map_err(io::Error::other)?;
+    let leaves = LeafCache::new(site_ca, 1).map_err(StartError::from)?;
+    let mut tls = (*leaves.config_for(&host)).clone();
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let http = site::serve(visits.clone(), None).await?;
+    let https = site::serve(visits.clone(), Some(Arc::new(tls))).await?;
+
+    let settings = Settings::parse("demo", &settings(home.path(), &site_ca_file, [http, https]))?;
+    let running = server::start(settings).await?;
+    let proxy = running.addresses()[0];
+    let crawler = Crawler { proxy, trust: trust(running.ca_path())? };
+
+    println!("A sample site is at http://{HOST}:{http} and https://{HOST}:{https}. Its robots.txt:\n");
+    ROBOTS.lines().enumerate().for_each(|(n, line)| println!("  {:>2} | {line}", n + 1));
+    println!("\n{BOT}, a crawler that never reads it, asks for 9 pages through politely at {proxy}:\n");
+    println!("  at      status  request                          because");
+    let began = Instant::now();
+    for (secure, path) in CRAWL {
+        let (scheme, port) = if secure { ("https", https) } else { ("http", http) };
+        let asked = Instant::now();
+        let status = crawler.get(secure, &format!("{HOST}:{port}"), path).await?;
+        let waited = asked.elapsed();
+        println!("  {:>5.2} s {} {scheme:>6} {path:<26} {}", began.elapsed().as_secs_f32(), paint(status), because(path, waited));
+    }
+    running.shutdown().await;
+    report(&visits, began);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn settings(home: &std::path::Path, site_ca: &std::path::Path, ports: [u16; 2]) -> String {
+    // JSON is YAML.
+    json!({
+        "listen": [{ "address": "127.0.0.1:0" }],
+        "egress": { "allow": ["127.0.0.0/8", "::1"], "ports": ports, "ca_file": site_ca },
+        "intercept": { "ca": { "directory": home.join("ca") } },
+    })
+    .to_string()
+}
+
+fn trust(ca: &std::path::Path) -> Result<Arc<rustls::ClientConfig>, Failed> {
+    use rustls::pki_types::pem::PemObject;
+    let mut roots = RootCertStore::empty();
+    let certificate = rustls::pki_types::CertificateDer::from_pem_file(ca).map_err(io::Error::other)?;
+    roots.add(certificate).map_err(io::Error::other)?;
+    let config = rustls::ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
+    Ok(Arc::new(config.map_err(io::Error::other)?.with_root_certificates(roots).with_no_client_auth()))
+}
+
+/// The rule that decided, and the wait if there was one.
+fn because(path: &str, waited: Duration) -> String {
+    let rules = RobotsTxt::parse(ROBOTS.as_bytes()).rules_for(&[BOT]);
+    let verdict = rules.check(path);
+    let rule = match verdict.rule() {
+        Some(rule) => {
+            let kind = if verdict.is_allowed() { "Allow" } else { "Disallow" };
+            format!("line {}, {kind}: {}", rule.line(), rule.pattern())
+        }
+        None => String::from("no rule matches: allowed"),
+    };
+    match rules.crawl_delay() {
+        Some(delay) if waited > Duration::from_millis(100) => {
+            format!("{rule}; held {:.2} s for Crawl-delay: {}", waited.as_secs_f32(), delay.as_secs())
+        }
+        Some(_) | None => rule,
+    }
+}
+
+fn report(visits: &Visits, began: Instant) {
+    println!("\nWhat the site saw, by its own log:\n");
+    for (at, visit) in visits.all() {
+        println!("  {:>5.2} s  {visit}", at.duration_since(began).as_secs_f32());
+    }
+    println!("\nNow run your own crawler so:  politely run -- wget -r https://example.com");
+}
+
+fn paint(status: u16) -> String {
+    if !io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) {
+        return format!("   {status}");
+    }
+    let color = if status == 200 { 32 } else { 31 };
+    format!("   \u{1b}[{color}m{status}\u{1b}[0m")
+}
