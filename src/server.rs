@@ -10,6 +10,8 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use pingora_core::server::configuration::ServerConf;
+use tempfile::NamedTempFile;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -72,8 +74,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     let ca_path = ca.path().to_owned();
     let leaves = LeafCache::new(ca, settings.intercept.leaf_cache)?;
     let roots = roots_file(settings.egress.ca_file.as_deref())?;
-    let threads = tokio::runtime::Handle::current().metrics().num_workers();
-    let conf = connector_conf(roots.path(), threads);
+    let conf = conf(&roots);
 
     let upstream = Arc::new(Upstream::new(&settings, addresses.clone()));
     let settings = Arc::new(ArcSwap::from_pointee(settings));
@@ -86,6 +87,16 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
         listeners.spawn(listener::serve(proxy.clone(), socket));
     }
     Ok(Running { proxy, addresses, ca_path, stop, listeners })
+}
+
+/// The gate without a proxy: to ask it about URLs.
+///
+/// # Errors
+/// The roots to verify origins against cannot be read.
+pub fn gate_alone(settings: Settings) -> Result<Gate, StartError> {
+    let roots = roots_file(settings.egress.ca_file.as_deref())?;
+    let upstream = Arc::new(Upstream::new(&settings, Vec::new()));
+    Ok(Gate::new(Arc::new(ArcSwap::from_pointee(settings)), upstream, &conf(&roots)))
 }
 
 impl Running {
@@ -138,9 +149,13 @@ fn inherited(name: &str) -> Result<TcpListener, StartError> {
     Ok(TcpListener::from_std(socket)?)
 }
 
+fn conf(roots: &NamedTempFile) -> ServerConf {
+    connector_conf(roots.path(), tokio::runtime::Handle::current().metrics().num_workers())
+}
+
 /// The roots that origins are verified against, in a file as pingora wants them. It panics on a bundle with a single
 /// bad certificate, so it gets one that has been read already.
-fn roots_file(ca_file: Option<&Path>) -> Result<tempfile::NamedTempFile, StartError> {
+fn roots_file(ca_file: Option<&Path>) -> Result<NamedTempFile, StartError> {
     let roots = roots::bundle(ca_file)?;
     let mut file = tempfile::Builder::new().prefix("politely-roots-").suffix(".pem").tempfile()?;
     file.write_all(roots.pem.as_bytes())?;

@@ -1,14 +1,19 @@
 //! The command line: one file a subcommand. Called by `main`.
 
+mod ca;
+mod check;
 mod demo;
+mod explain;
 mod run;
 mod serve;
+mod trust;
 
 use crate::config::{ConfigErrors, Log};
 use crate::server::StartError;
+use crate::tls::{CaError, RootsError};
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -26,6 +31,12 @@ enum Command {
     Serve(serve::Args),
     /// Run a command behind a proxy of its own
     Run(run::Args),
+    /// Is the configuration good? Every fault with its place and a hint
+    Check(check::Args),
+    /// The certificate authority that clients of https have to trust
+    Ca(ca::Args),
+    /// Tell whether a URL would be fetched, and which line of which file says so
+    Explain(explain::Args),
     /// Crawl a sample site on loopback and explain each answer
     Demo,
 }
@@ -46,12 +57,22 @@ impl ConfigArg {
     }
 }
 
+#[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
+enum Format {
+    #[default]
+    Text,
+    Json,
+}
+
 /// Parses the command line, does what it says, and tells the exit code.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match &cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Run(args) => run::run(args),
+        Command::Check(args) => check::run(args),
+        Command::Ca(args) => ca::run(args),
+        Command::Explain(args) => explain::run(args),
         Command::Demo => demo::run(),
     };
     done.unwrap_or_else(|failed| {
@@ -86,7 +107,19 @@ impl std::fmt::Display for Failed {
 
 impl From<ConfigErrors> for Failed {
     fn from(errors: ConfigErrors) -> Self {
-        Failed { message: errors.to_string(), code: ExitCode::from(USAGE) }
+        Failed { message: errors.render(is_colorful(&io::stderr())), code: ExitCode::from(USAGE) }
+    }
+}
+
+impl From<CaError> for Failed {
+    fn from(error: CaError) -> Self {
+        Self::usage(&error, error.hint())
+    }
+}
+
+impl From<RootsError> for Failed {
+    fn from(error: RootsError) -> Self {
+        Self::usage(&error, error.hint())
     }
 }
 
@@ -106,6 +139,19 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()
 }
 
+/// Prints an answer. A reader that has gone away, such as `head`, has read what it wanted.
+fn print(text: &str) -> Result<ExitCode, Failed> {
+    match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        Ok(()) | Err(_) => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Colour is for terminals, and for those who want it (no-color.org).
+fn is_colorful(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
 /// What the command line says of a key, in the form of the environment, which goes before the file.
 fn override_key(key: &str, value: &impl serde::Serialize) -> (OsString, OsString) {
     let value = serde_json::to_string(value).expect("texts and lists of them");
@@ -113,5 +159,7 @@ fn override_key(key: &str, value: &impl serde::Serialize) -> (OsString, OsString
 }
 
 const MACHINE_CONFIG: &str = "/etc/politely/politely.yaml";
+/// The answer is no: disallowed, or faults found.
+const NO: u8 = 1;
 const USAGE: u8 = 2;
 const DEFECT: u8 = 70;

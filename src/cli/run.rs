@@ -98,19 +98,8 @@ fn bundle(settings: &Settings) -> Result<NamedTempFile, Failed> {
 /// What makes common clients use the proxy, and trust it.
 fn environment(url: &str, bundle: &Path) -> Vec<(&'static str, OsString)> {
     const PROXY: [&str; 6] = ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
-    const TRUST: [&str; 9] = [
-        "SSL_CERT_FILE",
-        "CURL_CA_BUNDLE",
-        "REQUESTS_CA_BUNDLE",
-        "NODE_EXTRA_CA_CERTS",
-        "AWS_CA_BUNDLE",
-        "GIT_SSL_CAINFO",
-        "CARGO_HTTP_CAINFO",
-        "PIP_CERT",
-        "DENO_CERT",
-    ];
     let proxy = PROXY.iter().map(|name| (*name, OsString::from(url)));
-    let trust = TRUST.iter().map(|name| (*name, OsString::from(bundle)));
+    let trust = super::ca::TRUST.iter().map(|name| (*name, OsString::from(bundle)));
     let rest = [("NO_PROXY", OsString::new()), ("no_proxy", OsString::new()), ("NODE_USE_ENV_PROXY", "1".into())];
     proxy.chain(trust).chain(rest).collect()
 }

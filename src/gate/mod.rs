@@ -8,11 +8,13 @@ mod rulebook;
 
 pub use crate::policy::pace::Outcome;
 pub use pacer::Permit;
+pub use rulebook::parse_options;
 
 use crate::config::{Fallback, HostPolicy, Mode, OnVisitTime, RobotsOverride, Settings};
+use crate::policy::explain::{Explanation, explain};
 use crate::policy::pace::{Client, Terms};
 use crate::policy::{
-    Access, Asked, Authority, Decision, Options, OwnVerdict, PaceKey, Refusal, Validators, decide,
+    Access, Asked, Authority, Decision, Entry, Options, OwnVerdict, PaceKey, Refusal, Validators, decide,
 };
 use crate::robots::ProductToken;
 use crate::upstream::Upstream;
@@ -105,6 +107,13 @@ impl Gate {
         Ok(Admitted::Go { permit, reported })
     }
 
+    /// Why a URL may or may not be fetched. Fetches robots.txt if it is not known yet.
+    pub async fn explain(&self, asked: &Asked<'_, ProductToken>) -> Explanation {
+        let settings = self.settings.load_full();
+        let entry = self.known(asked.authority).await;
+        explain(&entry, asked, options(&settings), SystemTime::now())
+    }
+
     /// A tunnelled connection, whose requests cannot be seen: its pace is all that can be kept.
     pub async fn admit_connection(&self, authority: &Authority, from: IpAddr) -> Result<Permit, Refusal> {
         let settings = self.settings.load_full();
@@ -129,10 +138,7 @@ impl Gate {
     async fn decide(&self, ask: &Ask<'_>, host: &HostPolicy, settings: &Settings) -> Result<Option<Duration>, Refusal> {
         let tokens = tokens(host, settings, ask.user_agent);
         let asked = Asked { authority: ask.authority, target: ask.target.as_bytes(), product_tokens: &tokens };
-        let options = Options {
-            allow_long_unreachable: settings.robots.on_long_unreachable == Fallback::Allow,
-            enforce_visit_time: settings.robots.visit_time == OnVisitTime::Enforce,
-        };
+        let options = options(settings);
         let slot = self.book.slot(ask.authority);
         loop {
             let decision = decide(Some(&slot.entry.load()), &asked, options, SystemTime::now());
@@ -158,14 +164,8 @@ impl Gate {
 
     /// Our copy, fetched first if there is none. `None`: there is no file to serve; the origin may say so itself.
     async fn robots_copy(&self, authority: &Authority) -> Option<RobotsCopy> {
-        let slot = self.book.slot(authority);
-        let mut now = SystemTime::now();
-        let entry = slot.entry.load_full();
-        if entry.usable(now).is_none() && entry.may_fetch(now) {
-            let _ = self.book.fetch(authority, &slot).changed().await;
-            now = SystemTime::now();
-        }
-        let entry = slot.entry.load_full();
+        let entry = self.known(authority).await;
+        let now = SystemTime::now();
         let (answer, _) = entry.usable(now)?;
         let body = match &answer.access {
             Access::Rules(robots) => Bytes::copy_from_slice(robots.source()),
@@ -176,6 +176,20 @@ impl Gate {
     }
 }
 
+impl Gate {
+    /// What is known of the authority, after a fetch if that is nothing usable.
+    async fn known(&self, authority: &Authority) -> Arc<Entry> {
+        let slot = self.book.slot(authority);
+        let entry = slot.entry.load_full();
+        let now = SystemTime::now();
+        if entry.usable(now).is_some() || !entry.may_fetch(now) {
+            return entry;
+        }
+        let _ = self.book.fetch(authority, &slot).changed().await;
+        slot.entry.load_full()
+    }
+}
+
 /// For whom it is asked: the configured tokens, or what the User-Agent says.
 fn tokens<'a>(host: &'a HostPolicy, settings: &'a Settings, agent: Option<&[u8]>) -> Cow<'a, [ProductToken]> {
     let configured = host.product_tokens.as_deref().unwrap_or(&settings.identity.product_tokens);
@@ -183,6 +197,13 @@ fn tokens<'a>(host: &'a HostPolicy, settings: &'a Settings, agent: Option<&[u8]>
         return Cow::Owned(ProductToken::from_user_agent(agent.unwrap_or_default()));
     }
     Cow::Borrowed(configured)
+}
+
+fn options(settings: &Settings) -> Options {
+    Options {
+        allow_long_unreachable: settings.robots.on_long_unreachable == Fallback::Allow,
+        enforce_visit_time: settings.robots.visit_time == OnVisitTime::Enforce,
+    }
 }
 
 /// Whether a refusal is only told of.

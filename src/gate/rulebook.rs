@@ -120,7 +120,7 @@ fn next(old: &Entry, fetched: &Fetched, settings: &Settings, now: SystemTime) ->
         return entry;
     }
     let access = match from_status(status) {
-        AccessKind::Rules => Access::Rules(RobotsTxt::parse_with(body, &options(settings))),
+        AccessKind::Rules => Access::Rules(RobotsTxt::parse_with(body, &parse_options(settings))),
         AccessKind::AllowAll if matches!(status, 401 | 403) => fallback(robots.on_auth_error),
         AccessKind::AllowAll => fallback(robots.on_unavailable),
         AccessKind::Redirect | AccessKind::DisallowAll => {
@@ -132,7 +132,7 @@ fn next(old: &Entry, fetched: &Fetched, settings: &Settings, now: SystemTime) ->
 }
 
 /// How the files are read, as the operator has it.
-pub(crate) fn options(settings: &Settings) -> ParseOptions {
+pub fn parse_options(settings: &Settings) -> ParseOptions {
     let robots = &settings.robots;
     ParseOptions {
         max_size: usize::try_from(robots.max_size).unwrap_or(usize::MAX),

@@ -4,8 +4,10 @@
 pub mod authority;
 pub mod decide;
 pub mod entry;
+pub mod explain;
 pub mod freshness;
 pub mod host;
+pub mod host_pattern;
 pub mod own_rules;
 pub mod pace;
 pub mod pace_key;
@@ -16,6 +18,7 @@ pub use authority::{Authority, AuthorityError, Scheme};
 pub use decide::{Allowed, Asked, Decision, Options, decide};
 pub use entry::{Access, Answer, Entry, Trouble, Validators};
 pub use host::Host;
+pub use host_pattern::{HostPattern, HostPatternError};
 pub use own_rules::{OwnRules, OwnVerdict};
 pub use pace_key::{KeyBy, PaceKey};
 pub use refusal::{EgressReason, Refusal, RuleEvidence};

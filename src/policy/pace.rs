@@ -248,7 +248,10 @@ impl<W> Lane<W> {
         self.starts += 1;
         self.in_flight += 1;
         self.delay = demand.delay;
-        let before = self.marks.of(demand.start).replace(now);
+        let mark = self.marks.of(demand.start);
+        let before = *mark;
+        // Callers read the clock before they get hold of the lane: it may be a little behind.
+        *mark = before.max(Some(now));
         Slot {
             number: self.starts,
             start: demand.start,

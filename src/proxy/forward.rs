@@ -92,7 +92,7 @@ impl ProxyHttp for Forward {
                     return Err(Error::because(ErrorType::Custom(DNS), "resolving", error).into_up());
                 }
                 // It had no address a moment ago, and now one that is denied.
-                Err(error @ (ReachError::Denied(_) | ReachError::Own)) => {
+                Err(error @ ReachError::Denied(_)) => {
                     return Err(Error::because(ErrorType::Custom(DENIED), "screening", error).into_up());
                 }
             };
@@ -240,8 +240,7 @@ impl Forward {
         }
         match self.0.upstream.reach(authority).await {
             Ok(addresses) => passage.addresses = addresses,
-            Err(ReachError::Denied(why)) => return Err(Some(Refusal::EgressDenied { why })),
-            Err(ReachError::Own) => return Err(Some(Refusal::Loop)),
+            Err(ReachError::Denied(denied)) => return Err(Some(denied.into())),
             // A host without an address has no readable robots.txt either: the gate says so.
             Err(ReachError::Resolve(_)) => {}
         }

@@ -26,8 +26,7 @@ pub(super) struct Way {
 pub(super) async fn open(proxy: &Proxy, authority: &Authority, client: IpAddr) -> Result<Way, Closed> {
     let addresses = match proxy.upstream.reach(authority).await {
         Ok(addresses) => addresses,
-        Err(ReachError::Own) => return Err(Closed::Refused(Refusal::Loop)),
-        Err(ReachError::Denied(why)) => return Err(Closed::Refused(Refusal::EgressDenied { why })),
+        Err(ReachError::Denied(denied)) => return Err(Closed::Refused(denied.into())),
         Err(ReachError::Resolve(error)) => return Err(Closed::Failed(Failure::from_resolve(&error))),
     };
     let permit = proxy.gate.admit_connection(authority, client).await.map_err(Closed::Refused)?;

@@ -19,6 +19,10 @@ use crate::config::{CaSource, state_directory};
 use super::error::CaError;
 use super::keep::{self, fault};
 
+/// The files of one that we made, in its directory.
+pub const CERTIFICATE: &str = "ca.pem";
+pub const KEY: &str = "ca.key";
+
 /// A certificate authority, ready to sign.
 pub struct Ca {
     issuer: Issuer<'static, KeyPair>,
@@ -50,7 +54,7 @@ impl Ca {
     /// # Errors
     /// As [`Self::open`], and when nothing can be made there.
     pub fn open_or_create(directory: &Path) -> Result<Self, CaError> {
-        let (certificate, key) = (directory.join("ca.pem"), directory.join("ca.key"));
+        let (certificate, key) = (directory.join(CERTIFICATE), directory.join(KEY));
         if !is_there(&certificate)? {
             keep::directory(directory)?;
             let _lock = keep::lock(directory)?;
@@ -137,6 +141,11 @@ impl Ca {
         &self.path
     }
 
+    /// A few digits that tell this authority from others: the end of the serial of [`Self::cert_der`].
+    pub fn mark(&self) -> String {
+        parse(&self.anchor).map(|x509| mark(x509.raw_serial())).unwrap_or_default()
+    }
+
     /// When its leaves begin and cease to be valid at the latest.
     pub fn validity(&self) -> (OffsetDateTime, OffsetDateTime) {
         self.validity
@@ -190,14 +199,8 @@ fn create(certificate: &Path, key: &Path) -> Result<(), CaError> {
 
 fn parameters(now: OffsetDateTime) -> Result<CertificateParams, CaError> {
     let serial = super::serial()?;
-    // Two of one machine and day differ by their serials' end.
-    let mark: String = serial
-        .to_bytes()
-        .iter()
-        .rev()
-        .take(3)
-        .map(|octet| format!("{octet:02x}"))
-        .collect();
+    // Two of one machine and day differ by it.
+    let mark = mark(&serial.to_bytes());
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::OrganizationName, "politely");
@@ -209,6 +212,10 @@ fn parameters(now: OffsetDateTime) -> Result<CertificateParams, CaError> {
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     Ok(params)
+}
+
+fn mark(serial: &[u8]) -> String {
+    serial.iter().skip(serial.len().saturating_sub(4)).map(|octet| format!("{octet:02x}")).collect()
 }
 
 fn load_key(path: &Path) -> Result<KeyPair, CaError> {

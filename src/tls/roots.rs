@@ -46,7 +46,9 @@ pub fn bundle(ca_file: Option<&Path>) -> Result<Roots, RootsError> {
 /// # Errors
 /// The file cannot be written.
 pub fn write_bundle(path: &Path, roots: &Roots, ca: &Ca) -> Result<(), CaError> {
-    keep::write(path, &format!("{}{}", roots.pem, ca.cert_pem()), 0o644)
+    // Ours is among the system's already where it is installed, or where SSL_CERT_FILE names such a bundle.
+    let ours = if roots.pem.contains(ca.cert_pem()) { "" } else { ca.cert_pem() };
+    keep::write(path, &format!("{}{ours}", roots.pem), 0o644)
 }
 
 fn collect(system: Vec<CertificateDer<'static>>, ca_file: Option<&Path>) -> Result<Roots, RootsError> {

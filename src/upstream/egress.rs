@@ -1,15 +1,198 @@
-//! interim
-use crate::config::Egress;
-use crate::policy::EgressReason;
-use std::net::IpAddr;
-pub struct Guard(Egress);
-impl Guard {
-    pub fn new(e: &Egress) -> Self { Guard(e.clone()) }
-    pub fn screen_port(&self, port: u16) -> Result<(), EgressReason> {
-        if self.0.ports.iter().any(|p| p.contains(port)) { Ok(()) } else { Err(EgressReason::Port(port)) }
-    }
-    pub fn screen(&self, address: IpAddr) -> Result<(), EgressReason> {
-        if !address.is_loopback() || self.0.allow.iter().any(|n| n.0.contains(&address)) { Ok(()) } else {
-            Err(EgressReason::Address { address, range: "Loopback".into(), source: "RFC 1122".into() }) }
+//! Where the proxy may connect to (SEMANTICS §6). Pure: a table of address ranges and the operator's exceptions. Called
+//! for each request, robots.txt fetch, redirect hop, CONNECT and tunnel: [`Guard::screen_host`] before the name is
+//! resolved, [`Guard::screen_socket`] with the address that is then dialled.
+
+mod embedded;
+mod ranges;
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
+
+use ipnet::IpNet;
+
+use crate::policy::{EgressReason, Host, HostPattern, Refusal};
+
+/// The guard. Without exceptions it lets through public addresses on ports 80 and 443.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Guard {
+    /// Opened although special.
+    pub allow: Vec<IpNet>,
+    /// Closed although public; goes before `allow`.
+    pub deny: Vec<IpNet>,
+    /// Hosts that are closed by name.
+    pub deny_hosts: Vec<HostPattern>,
+    /// The ports that are open.
+    pub ports: Vec<RangeInclusive<u16>>,
+    /// Where this instance listens. The unspecified address stands for the loopback ones; what other addresses the
+    /// machine has is for the caller to add.
+    pub listeners: Vec<SocketAddr>,
+}
+
+impl Default for Guard {
+    fn default() -> Self {
+        Self {
+            allow: Vec::new(),
+            deny: Vec::new(),
+            deny_hosts: Vec::new(),
+            ports: vec![80..=80, 443..=443],
+            listeners: Vec::new(),
+        }
     }
 }
+
+impl Guard {
+    /// What can be said before the name is resolved. A port on which we listen ourselves is left for the address to
+    /// decide, for it takes that to tell a loop.
+    pub fn screen_host(&self, host: &Host, port: u16) -> Result<(), Denied> {
+        if let Some(pattern) = self.deny_hosts.iter().find(|pattern| pattern.matches(host)) {
+            return Err(Denied::Host {
+                host: host.clone(),
+                pattern: pattern.clone(),
+            });
+        }
+        if let Some(address) = host.ip() {
+            return self.screen_socket(SocketAddr::new(address, port));
+        }
+        if self.listeners.iter().any(|listener| listener.port() == port) {
+            Ok(())
+        } else {
+            self.screen_port(port)
+        }
+    }
+
+    /// Whether this may be dialled.
+    pub fn screen_socket(&self, socket: SocketAddr) -> Result<(), Denied> {
+        if self.listeners.iter().any(|listener| is_reached_by(listener, socket)) {
+            return Err(Denied::OwnListener(socket));
+        }
+        self.screen_port(socket.port())?;
+        self.screen(socket.ip())
+    }
+
+    /// Whether the port is open.
+    pub fn screen_port(&self, port: u16) -> Result<(), Denied> {
+        if self.ports.iter().any(|range| range.contains(&port)) {
+            Ok(())
+        } else {
+            Err(Denied::Port(port))
+        }
+    }
+
+    /// Whether the address is open. An IPv6 address that carries an IPv4 one has to be open in itself, and the one it
+    /// carries too.
+    pub fn screen(&self, address: IpAddr) -> Result<(), Denied> {
+        if let Some(network) = self.deny.iter().find(|network| network.contains(&address)) {
+            return Err(Denied::Listed {
+                address,
+                network: *network,
+            });
+        }
+        if let IpAddr::V6(outer) = address {
+            for inner in embedded::ipv4(outer) {
+                self.screen(inner.into())
+                    .map_err(|denied| denied.carried_by(address, inner))?;
+            }
+        }
+        if self.allow.iter().any(|network| network.contains(&address)) {
+            return Ok(());
+        }
+        match ranges::find(address) {
+            None => Ok(()),
+            Some(range) => Err(Denied::Special {
+                address,
+                range: range.name,
+                source: range.source,
+                carried: None,
+            }),
+        }
+    }
+}
+
+/// Why the proxy does not connect there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Denied {
+    /// The address lies in a range that is not the public Internet's.
+    Special {
+        address: IpAddr,
+        /// As the IANA registry has it.
+        range: &'static str,
+        /// The document that defines it.
+        source: &'static str,
+        /// The IPv4 address in it that is meant.
+        carried: Option<Ipv4Addr>,
+    },
+    /// The operator closed the address.
+    Listed { address: IpAddr, network: IpNet },
+    /// The operator closed the host.
+    Host { host: Host, pattern: HostPattern },
+    /// The port is not open.
+    Port(u16),
+    /// It is we who listen there.
+    OwnListener(SocketAddr),
+}
+
+impl Denied {
+    fn carried_by(self, outer: IpAddr, inner: Ipv4Addr) -> Self {
+        match self {
+            Self::Special { range, source, .. } => Self::Special {
+                address: outer,
+                range,
+                source,
+                carried: Some(inner),
+            },
+            Self::Listed { network, .. } => Self::Listed {
+                address: outer,
+                network,
+            },
+            other @ (Self::Host { .. } | Self::Port(_) | Self::OwnListener(_)) => other,
+        }
+    }
+}
+
+impl From<Denied> for Refusal {
+    fn from(denied: Denied) -> Self {
+        let why = match denied {
+            Denied::Special {
+                address,
+                range,
+                source,
+                carried,
+            } => EgressReason::Address {
+                address,
+                range: carried.map_or(range.into(), |inner| format!("{range} by the {inner} in it").into()),
+                source: source.into(),
+            },
+            Denied::Listed { address, network } => EgressReason::Address {
+                address,
+                range: network.to_string().into(),
+                source: "egress.deny".into(),
+            },
+            Denied::Host { host, pattern } => EgressReason::Host {
+                host: host.to_string().into(),
+                pattern: pattern.to_string().into(),
+            },
+            Denied::Port(port) => EgressReason::Port(port),
+            Denied::OwnListener(_) => return Refusal::Loop,
+        };
+        Refusal::EgressDenied { why }
+    }
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Refusal::from(self.clone()).fmt(f)
+    }
+}
+
+impl std::error::Error for Denied {}
+
+fn is_reached_by(listener: &SocketAddr, socket: SocketAddr) -> bool {
+    let (own, dialled) = (listener.ip().to_canonical(), socket.ip().to_canonical());
+    // Dialling the unspecified address reaches this machine.
+    let here = dialled.is_loopback() || dialled.is_unspecified();
+    listener.port() == socket.port() && (own == dialled || here && (own.is_unspecified() || dialled.is_unspecified()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -10,13 +10,13 @@ pub use peer::connector_conf;
 pub use resolve::ResolveError;
 pub use words::words;
 
-use crate::config::Settings;
-use crate::policy::{Authority, EgressReason};
+use crate::config::{PortRange, Settings};
+use crate::policy::Authority;
 use arc_swap::ArcSwap;
-use egress::Guard;
+use egress::{Denied, Guard};
 use pingora::prelude::HttpPeer;
 use resolve::Resolver;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 /// Resolves, screens and describes origins.
@@ -24,7 +24,7 @@ pub struct Upstream {
     resolver: Resolver,
     reach: ArcSwap<Reach>,
     /// Where this proxy itself listens.
-    own: Vec<SocketAddr>,
+    listeners: Vec<SocketAddr>,
 }
 
 /// What the settings say of it, swapped whole on reload.
@@ -36,46 +36,43 @@ struct Reach {
 /// Why an authority cannot be dialled.
 #[derive(Debug, thiserror::Error)]
 pub enum ReachError {
-    #[error("{0}")]
-    Denied(EgressReason),
-    /// It is one of our own listeners.
-    #[error("the address is this proxy's own")]
-    Own,
+    #[error(transparent)]
+    Denied(#[from] Denied),
     #[error(transparent)]
     Resolve(#[from] ResolveError),
 }
 
 impl Upstream {
-    pub fn new(settings: &Settings, own: Vec<SocketAddr>) -> Self {
-        Upstream { resolver: Resolver::new(), reach: ArcSwap::from_pointee(Reach::new(settings)), own }
+    /// `listeners`: where this proxy itself listens.
+    pub fn new(settings: &Settings, listeners: Vec<SocketAddr>) -> Self {
+        let reach = ArcSwap::from_pointee(Reach::new(settings, &listeners));
+        Upstream { resolver: Resolver::new(), reach, listeners }
     }
 
     /// Takes up changed settings.
     pub fn reload(&self, settings: &Settings) {
-        self.reach.store(Arc::new(Reach::new(settings)));
+        self.reach.store(Arc::new(Reach::new(settings, &self.listeners)));
     }
 
     /// The addresses that may be dialled for the authority, best first. A denied address is left out; if none is
     /// left, the authority is denied.
     pub async fn reach(&self, authority: &Authority) -> Result<Arc<[SocketAddr]>, ReachError> {
-        let found = self.resolver.lookup(authority.host()).await;
-        let sockets = || found.iter().flat_map(|found| found.iter());
-        if sockets().any(|&address| self.is_own(SocketAddr::new(address, authority.port()))) {
-            return Err(ReachError::Own);
-        }
-        let reach = self.reach.load();
-        reach.guard.screen_port(authority.port()).map_err(ReachError::Denied)?;
-        let found = found?;
+        let reach = self.reach.load_full();
+        reach.guard.screen_host(authority.host(), authority.port())?;
+        let found = self.resolver.lookup(authority.host()).await?;
+        let sockets = found.iter().map(|&address| SocketAddr::new(address, authority.port()));
         let mut denied = None;
         let mut vetted = Vec::with_capacity(found.len());
-        for &address in found.iter() {
-            match reach.guard.screen(address) {
-                Ok(()) => vetted.push(SocketAddr::new(address, authority.port())),
-                Err(why) => denied = Some(why),
+        for socket in sockets {
+            match self.screen(&reach.guard, socket) {
+                Ok(()) => vetted.push(socket),
+                // Another address of the name may be open, but never one where we listen.
+                Err(own @ Denied::OwnListener(_)) => return Err(own.into()),
+                Err(why) => denied = denied.or(Some(why)),
             }
         }
         match denied {
-            Some(why) if vetted.is_empty() => Err(ReachError::Denied(why)),
+            Some(why) if vetted.is_empty() => Err(why.into()),
             Some(_) | None => Ok(vetted.into()),
         }
     }
@@ -85,22 +82,31 @@ impl Upstream {
         self.reach.load().dial.peer(authority, address, h1)
     }
 
-    /// Whether a request to this address would come back to this proxy.
-    fn is_own(&self, address: SocketAddr) -> bool {
-        self.own.iter().any(|own| {
-            let same = own.ip() == address.ip() || (own.ip().is_unspecified() && is_local(address.ip()));
-            own.port() == address.port() && same
-        })
+    fn screen(&self, guard: &Guard, socket: SocketAddr) -> Result<(), Denied> {
+        // Listening on the unspecified address is listening on every address of this machine.
+        let everywhere = |own: &&SocketAddr| own.ip().is_unspecified() && own.port() == socket.port();
+        if self.listeners.iter().any(|own| everywhere(&own)) && is_local(socket.ip()) {
+            return Err(Denied::OwnListener(socket));
+        }
+        guard.screen_socket(socket)
     }
 }
 
 impl Reach {
-    fn new(settings: &Settings) -> Self {
-        Reach { guard: Guard::new(&settings.egress), dial: peer::Dial::new(&settings.limits) }
+    fn new(settings: &Settings, listeners: &[SocketAddr]) -> Self {
+        let egress = &settings.egress;
+        let guard = Guard {
+            allow: egress.allow.iter().map(|network| network.0).collect(),
+            deny: egress.deny.iter().map(|network| network.0).collect(),
+            deny_hosts: Vec::new(),
+            ports: egress.ports.iter().map(|&PortRange { first, last }| first..=last).collect(),
+            listeners: listeners.to_vec(),
+        };
+        Reach { guard, dial: peer::Dial::new(&settings.limits) }
     }
 }
 
 /// An address of this machine: only there can a socket be bound.
 fn is_local(address: IpAddr) -> bool {
-    address.is_loopback() || std::net::UdpSocket::bind((address, 0)).is_ok()
+    address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }

@@ -273,6 +273,21 @@ fn a_wait_of_exactly_max_wait_is_kept() {
 }
 
 #[test]
+fn who_is_pushed_behind_its_limit_learns_it_at_once() {
+    let terms = Terms {
+        max_wait: ms(2000),
+        ..delay(1000)
+    };
+    let mut host = Host::new();
+    host.visit(0, &terms, OK);
+    host.wait(0, A, &terms, "first", Some(1000));
+    host.wait(0, A, &terms, "second", Some(2000));
+    host.wait(0, B, &terms, "other", Some(2000));
+    host.turns_away(0, "second", too_long(3000));
+    host.sleeps(0, 1000);
+}
+
+#[test]
 fn prefer_wait_zero_never_waits() {
     let terms = Terms {
         max_wait: ms(0),
@@ -663,6 +678,15 @@ fn a_lane_is_idle_when_nothing_is_lost_with_it() {
     host.visit(6000, &delay(1000), refused(None));
     assert!(!host.lane.is_idle(host.at(3_606_999)), "remembers the backoff");
     assert!(host.lane.is_idle(host.at(3_607_000)));
+    let mut fetched = Host::new();
+    let fetch = Terms {
+        first_fetch: true,
+        min_delay: ms(100),
+        ..Terms::default()
+    };
+    fetched.visit(0, &fetch, OK);
+    assert!(!fetched.lane.is_idle(fetched.at(99)), "other first fetches wait for it");
+    assert!(fetched.lane.is_idle(fetched.at(100)));
 }
 
 #[test]

@@ -1,0 +1,130 @@
+//! `politely ca`: the certificate authority that clients of https have to trust. Called by `cli`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use crate::config::{CaSource, Settings};
+use crate::tls::{Ca, ca, roots};
+
+use super::Failed;
+use super::trust::{Kind, Machine, Outcome, Step};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Make the authority, if there is none, and say what to do with it
+    Init(super::ConfigArg),
+    /// Print the certificate's path
+    Path(super::ConfigArg),
+    /// Print the certificate that clients have to trust, PEM
+    Export(super::ConfigArg),
+    /// Print shell exports that make common programs trust it: eval "$(politely ca env)"
+    Env(super::ConfigArg),
+    /// Make this machine's programs trust it
+    Install(Places),
+    /// Make this machine's programs forget it
+    Uninstall(Places),
+}
+
+#[derive(Debug, clap::Args)]
+struct Places {
+    #[command(flatten)]
+    config: super::ConfigArg,
+    /// Only there; may be given several times
+    #[arg(long, value_name = "PLACE")]
+    only: Vec<Kind>,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
+    match &args.action {
+        Action::Init(config) => init(config),
+        Action::Path(config) => super::print(&format!("{}\n", open(config)?.1.path().display())),
+        Action::Export(config) => super::print(open(config)?.1.cert_pem()),
+        Action::Env(config) => env(config),
+        Action::Install(places) => change(places, Machine::install),
+        Action::Uninstall(places) => change(places, Machine::uninstall),
+    }
+}
+
+/// The authority that the configuration names, made if need be.
+fn open(config: &super::ConfigArg) -> Result<(Settings, Ca), Failed> {
+    let settings = Settings::load(config.path().as_deref(), std::env::vars_os())?;
+    let ca = Ca::configured(&settings.intercept.ca)?;
+    Ok((settings, ca))
+}
+
+fn init(config: &super::ConfigArg) -> Result<ExitCode, Failed> {
+    let settings = Settings::load(config.path().as_deref(), std::env::vars_os())?;
+    let directory = directory(&settings);
+    let was_there = directory.join(ca::CERTIFICATE).exists();
+    let ca = Ca::configured(&settings.intercept.ca)?;
+    let what = match (&settings.intercept.ca, was_there) {
+        (CaSource::Directory(_), false) => "made",
+        (CaSource::Directory(_), true) => "there already:",
+        (CaSource::Files { .. }, _) => "your own:",
+    };
+    super::print(&format!(
+        "{what} {}\n  \
+         trust it on this machine:  politely ca install\n  \
+         trust it in one shell:     eval \"$(politely ca env)\"\n  \
+         trust it elsewhere:        politely ca export\n",
+        ca.path().display()
+    ))
+}
+
+fn env(config: &super::ConfigArg) -> Result<ExitCode, Failed> {
+    let (settings, ca) = open(config)?;
+    let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
+    let bundle = directory(&settings).join("bundle.pem");
+    roots::write_bundle(&bundle, &roots, &ca)?;
+    let quoted = quote(&bundle);
+    let exports: String = TRUST.iter().map(|name| format!("export {name}={quoted}\n")).collect();
+    super::print(&exports)
+}
+
+/// Where files beside the authority go.
+fn directory(settings: &Settings) -> PathBuf {
+    match &settings.intercept.ca {
+        CaSource::Directory(Some(directory)) => directory.clone(),
+        CaSource::Directory(None) | CaSource::Files { .. } => ca::default_directory(),
+    }
+}
+
+fn change(places: &Places, act: fn(&Machine, &Ca, &[Kind]) -> io::Result<Vec<Step>>) -> Result<ExitCode, Failed> {
+    let (_, ca) = open(&places.config)?;
+    let steps = act(&Machine::here(), &ca, &places.only)?;
+    let mut told = String::new();
+    for Step { place, outcome } in &steps {
+        match outcome {
+            Outcome::Done(what) | Outcome::Nothing(what) => told += &format!("{place}: {what}\n"),
+            Outcome::Failed { what, hint } => eprintln!("error: {place}: {what}\nhint: {hint}"),
+        }
+    }
+    super::print(&told)?;
+    let failed = steps.iter().any(|step| matches!(step.outcome, Outcome::Failed { .. }));
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// For a POSIX shell.
+fn quote(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+}
+
+/// The variables by which common programs take a bundle of roots.
+pub(super) const TRUST: [&str; 9] = [
+    "SSL_CERT_FILE",
+    "CURL_CA_BUNDLE",
+    "REQUESTS_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "AWS_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "CARGO_HTTP_CAINFO",
+    "PIP_CERT",
+    "DENO_CERT",
+];

@@ -1,0 +1,95 @@
+//! `politely check`: is the configuration good? Reads it, and opens what it names, as `serve` would; makes nothing.
+//! Called by `cli`.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::config::{CaSource, InterceptMode, Mode, Settings};
+use crate::tls::{Ca, ca, roots};
+
+use super::Failed;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    config: super::ConfigArg,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
+    let path = args.config.path();
+    let settings = Settings::load(path.as_deref(), std::env::vars_os())?;
+    let mut told = match &path {
+        Some(path) => format!("{} is good\n", path.display()),
+        None => String::from("there is no configuration file; the defaults hold\n"),
+    };
+    describe(&settings, &mut told);
+    told += &authority(&settings)?;
+    told += &trusted(&settings)?;
+    super::print(&told)
+}
+
+fn describe(settings: &Settings, told: &mut String) {
+    let mut say = |line: String| writeln!(told, "  {line}").expect("a string takes all");
+    for listener in &settings.listen {
+        let reach = match listener.address.is_loopback() {
+            Some(true) => "this machine only",
+            Some(false) => "clients that `access` admits",
+            None => "whoever can reach the socket that systemd hands over",
+        };
+        say(format!("listens on {}, for {reach}", listener.address));
+    }
+    match settings.mode {
+        Mode::Enforce => say(String::from("refuses what robots.txt disallows, and keeps each host's pace")),
+        Mode::Report => say(String::from("refuses and delays nothing; what would have been is only told (mode: report)")),
+    }
+    let tokens: Vec<&str> = settings.identity.product_tokens.iter().map(AsRef::as_ref).collect();
+    match tokens.as_slice() {
+        [] => say(String::from("finds its group in robots.txt by each request's User-Agent")),
+        tokens => say(format!("finds its group in robots.txt as {}", tokens.join(", "))),
+    }
+    match settings.intercept.default {
+        InterceptMode::Intercept => {}
+        InterceptMode::Tunnel => say(String::from("https passes unread: robots.txt is not held to there (intercept.default)")),
+        InterceptMode::Deny => say(String::from("https is refused (intercept.default)")),
+    }
+    let opened: Vec<String> = settings.egress.allow.iter().map(|network| network.0.to_string()).collect();
+    if !opened.is_empty() {
+        say(format!("may reach {} although private (egress.allow)", opened.join(", ")));
+    }
+}
+
+/// Whether the certificate authority can be opened, if it is there.
+fn authority(settings: &Settings) -> Result<String, Failed> {
+    let source = &settings.intercept.ca;
+    let made_later = match source {
+        CaSource::Directory(directory) => {
+            let directory = directory.clone().unwrap_or_else(ca::default_directory);
+            let there = is_there(&directory.join(ca::CERTIFICATE)) || is_there(&directory.join(ca::KEY));
+            (!there).then_some(directory)
+        }
+        CaSource::Files { .. } => None,
+    };
+    if let Some(directory) = made_later {
+        return Ok(format!("  makes its certificate authority in {} on first use\n", directory.display()));
+    }
+    let ca = Ca::configured(source)?;
+    let until = ca.validity().1.date();
+    Ok(format!("  clients of https have to trust {}, which is valid until {until}\n", ca.path().display()))
+}
+
+/// A directory that may not be looked into counts as there: opening it then tells why.
+fn is_there(path: &Path) -> bool {
+    path.try_exists().unwrap_or(true)
+}
+
+fn trusted(settings: &Settings) -> Result<String, Failed> {
+    let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
+    let source = match (roots.source, &settings.egress.ca_file) {
+        (roots::Source::System, None) => String::from("the system's"),
+        (roots::Source::System, Some(path)) => format!("the system's and those in {}", path.display()),
+        (roots::Source::BuiltIn, None) => String::from("Mozilla's, as the system has none"),
+        (roots::Source::BuiltIn, Some(path)) => format!("Mozilla's, as the system has none, and those in {}", path.display()),
+    };
+    Ok(format!("  verifies origins by {} roots: {source}\n", roots.store.len()))
+}

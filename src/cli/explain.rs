@@ -1,0 +1,165 @@
+//! `politely explain URL`: would it be fetched, and which line of which file says so. Called by `cli`.
+
+use super::{ConfigArg, Failed, Format, NO};
+use crate::config::Settings;
+use crate::gate::{self, Gate};
+use crate::policy::explain::{Explanation, explain};
+use crate::policy::freshness::Freshness;
+use crate::policy::{Access, Answer, Asked, Authority, Entry, Options, Validators};
+use crate::robots::{ProductToken, RobotsTxt};
+use crate::server;
+use serde_json::{Value, json};
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// An absolute http or https URL
+    url: String,
+    #[command(flatten)]
+    config: ConfigArg,
+    /// For this crawler; may be given several times [default: identity.product_tokens, else `*`]
+    #[arg(long = "product-token", value_name = "T", value_parser = ProductToken::parse)]
+    product_tokens: Vec<ProductToken>,
+    /// Go by this file instead of fetching; `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    robots: Option<PathBuf>,
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
+    let authority = Authority::from_url(&args.url).map_err(|error| {
+        Failed::usage(format!("`{}`: {error}", args.url), "write a whole URL, such as https://example.com/page")
+    })?;
+    let settings = Settings::load(args.config.path().as_deref(), std::env::vars_os())?;
+    let tokens = match args.product_tokens.as_slice() {
+        [] => &settings.hosts.get(authority.host()).product_tokens.clone().unwrap_or_default()[..],
+        given => given,
+    };
+    let tokens = if tokens.is_empty() { &settings.identity.product_tokens[..] } else { tokens };
+    let asked = Asked { authority: &authority, target: target(&args.url).as_bytes(), product_tokens: tokens };
+    let explanation = match &args.robots {
+        Some(file) => by_file(file, &asked, &settings)?,
+        None => super::runtime()?.block_on(by_network(&asked, &settings))?,
+    };
+    match args.format {
+        Format::Text => print!("{}", text(&explanation)),
+        Format::Json => println!("{}", json(&explanation)),
+    }
+    Ok(if explanation.allowed { ExitCode::SUCCESS } else { ExitCode::from(NO) })
+}
+
+fn by_file(file: &PathBuf, asked: &Asked<'_, ProductToken>, settings: &Settings) -> Result<Explanation, Failed> {
+    let bytes = if file.as_os_str() == "-" {
+        let mut bytes = Vec::new();
+        std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
+    } else {
+        std::fs::read(file)
+    };
+    let bytes = bytes.map_err(|error| {
+        Failed::usage(format!("cannot read {}: {error}", file.display()), "`--robots` takes a robots.txt, or `-`")
+    })?;
+    let now = SystemTime::now();
+    let entry = Entry::answered(Answer {
+        access: Access::Rules(RobotsTxt::parse_with(&bytes, &gate::parse_options(settings))),
+        status: 200,
+        freshness: Freshness::new(now, Duration::from_secs(1), 0.0),
+        validators: Validators::default(),
+    });
+    let mut explanation = explain(&entry, asked, Options::default(), now);
+    let robots = &mut explanation.robots;
+    robots.url = file.display().to_string();
+    (robots.status, robots.fetched_at, robots.expires_at) = (None, None, None);
+    Ok(explanation)
+}
+
+async fn by_network(asked: &Asked<'_, ProductToken>, settings: &Settings) -> Result<Explanation, Failed> {
+    let gate: Gate = server::gate_alone(settings.clone())?;
+    Ok(gate.explain(asked).await)
+}
+
+/// Path and query as written.
+fn target(url: &str) -> &str {
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    let rest = rest.split('#').next().unwrap_or_default();
+    match rest.find(['/', '?']) {
+        Some(at) => &rest[at..],
+        None => "/",
+    }
+}
+
+fn text(explanation: &Explanation) -> String {
+    let Explanation { url, detail, rule, robots, .. } = explanation;
+    let verdict = if explanation.allowed { "allowed" } else { "disallowed" };
+    let tokens = match explanation.product_tokens.as_slice() {
+        [] => "any crawler".to_owned(),
+        tokens => tokens.join(", "),
+    };
+    let mut out = format!("{verdict}: {url}\n  for {tokens}: {detail}\n");
+    if let Some(rule) = rule {
+        let kind = if rule.allow { "Allow" } else { "Disallow" };
+        out += &format!("  --> {}:{}\n   |\n{:>3} | {kind}: {}\n   |\n", robots.url, rule.line, rule.line, rule.pattern);
+    } else {
+        out += &format!("  --> {} ({})\n", robots.url, robots.access);
+    }
+    if let Some(delay) = explanation.crawl_delay {
+        out += &format!("  crawl-delay: {} s\n", delay.as_secs_f64());
+    }
+    for sitemap in &explanation.sitemaps {
+        out += &format!("  sitemap: {sitemap}\n");
+    }
+    out
+}
+
+fn json(explanation: &Explanation) -> Value {
+    let robots = &explanation.robots;
+    json!({
+        "url": explanation.url,
+        "authority": explanation.authority,
+        "product_tokens": explanation.product_tokens,
+        "allowed": explanation.allowed,
+        "reason": explanation.reason,
+        "detail": explanation.detail,
+        "rule": explanation.rule.as_ref().map(|rule| json!({
+            "line": rule.line,
+            "kind": if rule.allow { "allow" } else { "disallow" },
+            "pattern": rule.pattern,
+        })),
+        "robots": {
+            "url": robots.url,
+            "status": robots.status,
+            "access": robots.access,
+            "fetched_at": robots.fetched_at.and_then(rfc3339),
+            "expires_at": robots.expires_at.and_then(rfc3339),
+        },
+        "crawl_delay": explanation.crawl_delay.map(|delay| delay.as_secs_f64()),
+        "sitemaps": explanation.sitemaps,
+    })
+}
+
+fn rfc3339(at: SystemTime) -> Option<String> {
+    let at = OffsetDateTime::from(at).replace_nanosecond(0).ok()?;
+    at.format(&Rfc3339).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_target_is_taken_as_written() {
+        for (url, wanted) in [
+            ("http://a.example", "/"),
+            ("http://a.example/a/../b?c=%7e#d", "/a/../b?c=%7e"),
+            ("https://a.example?q", "?q"),
+            ("http://a.example#x", "/"),
+        ] {
+            assert_eq!(target(url), wanted, "{url}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Where a machine's programs look for authorities to trust: the system's store, the databases of browsers, Java's.
+//! Each step says what was done, or what is missing. Called by `ca`.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::NamedTempFile;
+
+use crate::tls::Ca;
+
+mod java;
+mod nss;
+mod system;
+#[cfg(test)]
+mod tests;
+
+/// A kind of place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Kind {
+    /// The system's store: curl, wget, Python's ssl, Go, …
+    System,
+    /// The databases of Chromium and Firefox
+    Browsers,
+    /// Java's keystore
+    Java,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::System => "system",
+            Self::Browsers => "browsers",
+            Self::Java => "java",
+        })
+    }
+}
+
+/// What became of one place.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    pub place: Kind,
+    pub outcome: Outcome,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Done(String),
+    /// There was nothing to do, and why.
+    Nothing(String),
+    Failed {
+        what: String,
+        hint: String,
+    },
+}
+
+impl Outcome {
+    fn failed(what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Failed { what: what.into(), hint: hint.into() }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Install,
+    Uninstall,
+}
+
+/// A machine as one user sees it.
+#[derive(Debug)]
+pub(super) struct Machine {
+    root: PathBuf,
+    home: Option<PathBuf>,
+    java_home: Option<PathBuf>,
+    /// Where tools are looked for.
+    path: Vec<PathBuf>,
+}
+
+impl Machine {
+    /// This one.
+    pub fn here() -> Self {
+        let set = |name| env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
+        let mut path: Vec<PathBuf> = env::var_os("PATH").map(|all| env::split_paths(&all).collect()).unwrap_or_default();
+        // Debian leaves these out for users, who are then to be told what root may do, not that a tool is missing.
+        path.extend(["/usr/sbin", "/sbin"].map(PathBuf::from));
+        Self { root: PathBuf::from("/"), home: set("HOME"), java_home: set("JAVA_HOME"), path }
+    }
+
+    /// Makes the programs in all these places (none given: everywhere) trust the authority.
+    pub fn install(&self, ca: &Ca, only: &[Kind]) -> io::Result<Vec<Step>> {
+        self.change(Change::Install, ca, only)
+    }
+
+    /// Undoes [`Self::install`] for this authority.
+    pub fn uninstall(&self, ca: &Ca, only: &[Kind]) -> io::Result<Vec<Step>> {
+        self.change(Change::Uninstall, ca, only)
+    }
+
+    fn change(&self, change: Change, ca: &Ca, only: &[Kind]) -> io::Result<Vec<Step>> {
+        let mut file = NamedTempFile::new()?;
+        file.write_all(ca.cert_pem().as_bytes())?;
+        let entry = Entry { name: format!("politely-{}", ca.mark()), pem: ca.cert_pem(), file: file.path() };
+        let wanted = [Kind::System, Kind::Browsers, Kind::Java].into_iter();
+        let wanted = wanted.filter(|kind| only.is_empty() || only.contains(kind));
+        let steps = wanted.flat_map(|place| {
+            let outcomes = match place {
+                Kind::System => vec![system::change(self, change, &entry)],
+                Kind::Browsers => nss::change(self, change, &entry),
+                Kind::Java => vec![java::change(self, change, &entry)],
+            };
+            outcomes.into_iter().map(move |outcome| Step { place, outcome })
+        });
+        Ok(steps.collect())
+    }
+
+    fn tool(&self, name: &str) -> Option<PathBuf> {
+        self.path.iter().map(|directory| directory.join(name)).find(|file| file.is_file())
+    }
+
+    fn below_root(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+}
+
+/// What is put into the stores.
+struct Entry<'a> {
+    /// Tells this authority's entry from all others.
+    name: String,
+    pem: &'a str,
+    /// The same as a file. The authority's own may begin with an intermediate.
+    file: &'a Path,
+}
+
+/// Runs a tool; an error is the last line it says.
+fn run(tool: &Path, arguments: &[&std::ffi::OsStr]) -> Result<(), String> {
+    let output = Command::new(tool).args(arguments).output().map_err(|error| error.to_string())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    // keytool complains on its standard output.
+    let said = [output.stderr, output.stdout].concat();
+    let said = String::from_utf8_lossy(&said);
+    let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
+    Err(last.map_or_else(|| output.status.to_string(), str::to_owned))
+}
+
+fn name_of(tool: &Path) -> String {
+    tool.file_name().unwrap_or_default().display().to_string()
+}
+
+fn explain(error: &io::Error, by_hand: String) -> (String, String) {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => (String::from("only root may do this"), by_hand),
+        _ => (error.to_string(), by_hand),
+    }
+}

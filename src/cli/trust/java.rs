@@ -1,0 +1,42 @@
+//! Java's own keystore, changed by its keytool.
+
+use std::ffi::OsStr;
+
+use super::{Change, Entry, Machine, Outcome, run};
+
+pub(super) fn change(machine: &Machine, change: Change, entry: &Entry<'_>) -> Outcome {
+    let homes = machine.java_home.as_ref().map(|home| home.join("bin/keytool")).filter(|tool| tool.is_file());
+    let Some(keytool) = homes.or_else(|| machine.tool("keytool")) else {
+        return match machine.tool("java") {
+            Some(java) => Outcome::failed(
+                format!("keytool is missing beside {}", java.display()),
+                "install a JDK or a whole JRE, which brings it, or set JAVA_HOME",
+            ),
+            None => Outcome::Nothing(String::from("there is no Java on the PATH")),
+        };
+    };
+    let call = |command: &[&str], after: &[&OsStr]| {
+        // `changeit` is the password of every keystore that Java comes with.
+        let common = ["-cacerts", "-storepass", "changeit", "-alias", &entry.name];
+        let all: Vec<&OsStr> = command.iter().chain(&common).map(OsStr::new).chain(after.iter().copied()).collect();
+        run(&keytool, &all)
+    };
+    let shown = keytool.display();
+    let is_there = call(&["-list"], &[]).is_ok();
+    let done = match (change, is_there) {
+        (Change::Install, true) => return Outcome::Nothing(format!("it was in the keystore of {shown} already")),
+        (Change::Uninstall, false) => return Outcome::Nothing(format!("it is not in the keystore of {shown}")),
+        (Change::Install, false) => {
+            call(&["-importcert", "-noprompt", "-trustcacerts"], &["-file".as_ref(), entry.file.as_ref()])
+        }
+        (Change::Uninstall, true) => call(&["-delete"], &[]),
+    };
+    match (done, change) {
+        (Ok(()), Change::Install) => Outcome::Done(format!("added to the keystore of {shown} as {}", entry.name)),
+        (Ok(()), Change::Uninstall) => Outcome::Done(format!("removed {} from the keystore of {shown}", entry.name)),
+        (Err(said), _) => Outcome::failed(
+            format!("{shown} cannot change its keystore: {said}"),
+            "its owner, mostly root, may; or give Java the certificate: `politely ca export`",
+        ),
+    }
+}

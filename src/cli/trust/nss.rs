@@ -1,0 +1,68 @@
+//! The databases of Mozilla's NSS: one for Chromium, one for each profile of Firefox.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{Change, Entry, Machine, Outcome, run};
+
+pub(super) fn change(machine: &Machine, change: Change, entry: &Entry<'_>) -> Vec<Outcome> {
+    let databases = databases(machine);
+    if databases.is_empty() {
+        return vec![Outcome::Nothing(String::from("no database of Chromium's or Firefox's was found"))];
+    }
+    let Some(certutil) = machine.tool("certutil") else {
+        let found: Vec<String> = databases.iter().map(|path| path.display().to_string()).collect();
+        return vec![Outcome::failed(
+            format!("certutil is missing, which changes {}", found.join(", ")),
+            "install the package libnss3-tools (Debian) or nss-tools (Fedora), which brings it",
+        )];
+    };
+    databases.iter().map(|database| change_one(&certutil, database, change, entry)).collect()
+}
+
+fn change_one(certutil: &Path, database: &Path, change: Change, entry: &Entry<'_>) -> Outcome {
+    let mut sql = OsString::from("sql:");
+    sql.push(database);
+    let common: [&OsStr; 4] = ["-d".as_ref(), &sql, "-n".as_ref(), entry.name.as_ref()];
+    let call = |before: &[&str], after: &[&OsStr]| {
+        let before: Vec<&OsStr> = before.iter().map(OsStr::new).collect();
+        run(certutil, &[before.as_slice(), &common, after].concat())
+    };
+    let shown = database.display();
+    let is_there = call(&["-L"], &[]).is_ok();
+    let done = match (change, is_there) {
+        (Change::Install, true) => return Outcome::Nothing(format!("it was in {shown} already")),
+        (Change::Uninstall, false) => return Outcome::Nothing(format!("it is not in {shown}")),
+        // C: trusted to issue certificates of servers, and of nobody else.
+        (Change::Install, false) => call(&["-A", "-t", "C,,"], &["-i".as_ref(), entry.file.as_ref()]),
+        (Change::Uninstall, true) => call(&["-D"], &[]),
+    };
+    match (done, change) {
+        (Ok(()), Change::Install) => Outcome::Done(format!("added to {shown}; restart the browser")),
+        (Ok(()), Change::Uninstall) => Outcome::Done(format!("removed from {shown}; restart the browser")),
+        (Err(said), _) => {
+            Outcome::failed(format!("certutil cannot change {shown}: {said}"), "close the browser and try again")
+        }
+    }
+}
+
+/// A directory is a database if this file is in it.
+const DATABASE: &str = "cert9.db";
+
+fn databases(machine: &Machine) -> Vec<PathBuf> {
+    let Some(home) = &machine.home else { return Vec::new() };
+    let chromium = CHROMIUM.iter().map(|directory| home.join(directory));
+    let profiles = FIREFOX.iter().flat_map(|directory| fs::read_dir(home.join(directory)).into_iter().flatten());
+    let mut firefox: Vec<PathBuf> = profiles.flatten().map(|entry| entry.path()).collect();
+    firefox.sort();
+    chromium.chain(firefox).filter(|directory| directory.join(DATABASE).is_file()).collect()
+}
+
+const CHROMIUM: [&str; 2] = [".pki/nssdb", "snap/chromium/current/.pki/nssdb"];
+const FIREFOX: [&str; 4] = [
+    ".mozilla/firefox",
+    ".config/mozilla/firefox",
+    "snap/firefox/common/.mozilla/firefox",
+    ".var/app/org.mozilla.firefox/.mozilla/firefox",
+];

@@ -1,0 +1,96 @@
+//! The system's store: a directory of certificates, and a tool that makes bundles of them.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::{Change, Entry, Machine, Outcome, explain, name_of, run};
+
+pub(super) fn change(machine: &Machine, change: Change, entry: &Entry<'_>) -> Outcome {
+    let Some(store) = STORES.iter().find(|store| machine.below_root(store.directory).is_dir()) else {
+        return Outcome::failed(
+            "no store of a known kind was found",
+            "install ca-certificates, or give programs the certificate: `politely ca export`",
+        );
+    };
+    let Some(tool) = machine.tool(store.tool) else {
+        return Outcome::failed(
+            format!("{} is missing", store.tool),
+            format!("install the package {}, which brings it", store.package),
+        );
+    };
+    let file = machine.below_root(store.directory).join(format!("{}.{}", entry.name, store.extension));
+    let changed = match change {
+        Change::Install => write(&file, entry.pem),
+        Change::Uninstall => fs::remove_file(&file).map(|()| format!("removed {}", file.display())),
+    };
+    let what = match changed {
+        Ok(what) => what,
+        Err(error) if change == Change::Uninstall && error.kind() == io::ErrorKind::NotFound => {
+            return Outcome::Nothing(format!("{} is not there", file.display()));
+        }
+        Err(error) => {
+            let (what, hint) = explain(&error, by_hand(change, &file, &tool));
+            return Outcome::failed(what, hint);
+        }
+    };
+    match run(&tool, &[]) {
+        Ok(()) => Outcome::Done(format!("{what}, ran {}", name_of(&tool))),
+        Err(said) => Outcome::failed(
+            format!("{what}, but {} failed: {said}", name_of(&tool)),
+            format!("run {} again", tool.display()),
+        ),
+    }
+}
+
+fn write(file: &Path, pem: &str) -> io::Result<String> {
+    if fs::read(file).is_ok_and(|content| content == pem.as_bytes()) {
+        return Ok(format!("{} was there already", file.display()));
+    }
+    fs::write(file, pem)?;
+    Ok(format!("wrote {}", file.display()))
+}
+
+/// Not `sudo politely`: root has another state directory, and would find or make another authority there.
+fn by_hand(change: Change, file: &Path, tool: &Path) -> String {
+    let (file, tool) = (file.display(), tool.display());
+    match change {
+        Change::Install => format!("politely ca export | sudo tee {file} && sudo {tool}"),
+        Change::Uninstall => format!("sudo rm {file} && sudo {tool}"),
+    }
+}
+
+struct Store {
+    directory: &'static str,
+    extension: &'static str,
+    tool: &'static str,
+    package: &'static str,
+}
+
+/// Debian, Ubuntu, Alpine; Fedora, RHEL; Arch; openSUSE.
+const STORES: &[Store] = &[
+    Store {
+        directory: "/usr/local/share/ca-certificates",
+        extension: "crt",
+        tool: "update-ca-certificates",
+        package: "ca-certificates",
+    },
+    Store {
+        directory: "/etc/pki/ca-trust/source/anchors",
+        extension: "pem",
+        tool: "update-ca-trust",
+        package: "ca-certificates",
+    },
+    Store {
+        directory: "/etc/ca-certificates/trust-source/anchors",
+        extension: "crt",
+        tool: "update-ca-trust",
+        package: "ca-certificates-utils",
+    },
+    Store {
+        directory: "/etc/pki/trust/anchors",
+        extension: "pem",
+        tool: "update-ca-certificates",
+        package: "ca-certificates",
+    },
+];

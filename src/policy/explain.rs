@@ -1,0 +1,97 @@
+//! Why a URL may or may not be fetched, with all that led to it. Pure. Called by `gate` and `cli::explain`.
+
+use std::time::{Duration, SystemTime};
+
+use super::{Access, Asked, Authority, Decision, Entry, Options, RuleEvidence, decide};
+use crate::robots::{Reason, RuleKind};
+
+/// One URL's verdict.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Explanation {
+    pub url: String,
+    pub authority: String,
+    pub product_tokens: Vec<String>,
+    pub allowed: bool,
+    /// A refusal's slug, or why it is allowed.
+    pub reason: &'static str,
+    /// The same for people.
+    pub detail: String,
+    pub rule: Option<RuleEvidence>,
+    pub robots: RobotsState,
+    pub crawl_delay: Option<Duration>,
+    pub sitemaps: Vec<String>,
+}
+
+/// What is known of the authority's robots.txt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RobotsState {
+    pub url: String,
+    /// HTTP status of the answer; `None`: no answer, or none over HTTP.
+    pub status: Option<u16>,
+    pub access: &'static str,
+    pub fetched_at: Option<SystemTime>,
+    pub expires_at: Option<SystemTime>,
+}
+
+/// Explains by the entry as it is.
+pub fn explain<T: AsRef<str>>(entry: &Entry, asked: &Asked<'_, T>, options: Options, now: SystemTime) -> Explanation {
+    let answer = entry.usable(now).map(|(answer, _)| answer);
+    let rules = answer.and_then(|answer| match &answer.access {
+        Access::Rules(robots) => Some((robots, robots.rules_for(asked.product_tokens))),
+        Access::AllowAll | Access::DisallowAll => None,
+    });
+    let verdict = rules.as_ref().map(|(_, rules)| rules.check_octets(asked.target));
+    let rule = verdict.as_ref().and_then(|verdict| verdict.rule()).map(|rule| RuleEvidence {
+        line: rule.line(),
+        allow: rule.kind() == RuleKind::Allow,
+        pattern: rule.pattern().into(),
+    });
+    let (allowed, reason, detail) = match decide(Some(entry), asked, options, now) {
+        Decision::Allow(_) => {
+            let reason = verdict.map(|verdict| verdict.reason());
+            let (reason, detail) = why_allowed(asked.target, reason);
+            (true, reason, detail.to_owned())
+        }
+        Decision::Refuse { why, .. } => (false, why.slug(), why.to_string()),
+        Decision::Fetch => (false, UNKNOWN, "nothing is known of its robots.txt yet".to_owned()),
+    };
+    Explanation {
+        url: format!("{}{}", asked.authority, String::from_utf8_lossy(asked.target)),
+        authority: asked.authority.to_string(),
+        product_tokens: asked.product_tokens.iter().map(|token| token.as_ref().to_owned()).collect(),
+        allowed,
+        reason,
+        detail,
+        rule,
+        robots: state(entry, asked.authority, now),
+        crawl_delay: rules.as_ref().and_then(|(_, rules)| rules.crawl_delay()),
+        sitemaps: rules.iter().flat_map(|(robots, _)| robots.sitemaps()).map(str::to_owned).collect(),
+    }
+}
+
+fn why_allowed(target: &[u8], reason: Option<Reason>) -> (&'static str, &'static str) {
+    match reason {
+        _ if target == b"/robots.txt" => ("robots-txt", "robots.txt itself may always be fetched"),
+        Some(Reason::Allowed) => ("allowed-by-rule", "a rule allows it"),
+        Some(Reason::NoRule | Reason::RobotsTxt | Reason::Disallowed) => ("no-matching-rule", "no rule matches it"),
+        None => ("no-robots-txt", "the host has no robots.txt, which allows everything"),
+    }
+}
+
+fn state(entry: &Entry, authority: &Authority, now: SystemTime) -> RobotsState {
+    let answer = entry.usable(now).map(|(answer, _)| answer);
+    RobotsState {
+        url: authority.robots_url(),
+        status: answer.map(|answer| answer.status),
+        access: match answer.map(|answer| &answer.access) {
+            Some(Access::Rules(_)) => "rules",
+            Some(Access::AllowAll) => "allow-all",
+            Some(Access::DisallowAll) | None => "disallow-all",
+        },
+        fetched_at: answer.map(|answer| answer.freshness.validated_at),
+        expires_at: answer.map(|answer| answer.freshness.expires_at),
+    }
+}
+
+/// Nothing is known yet.
+const UNKNOWN: &str = "robots-unknown";
