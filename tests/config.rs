@@ -419,7 +419,6 @@ fn a_key_that_nothing_acts_on_yet_is_not_ignored_in_silence() {
             "1:27 `egress.upstream_proxy`",
         ),
         ("access: { users: [{ name: a, password: x }] }", "1:18 `access.users`"),
-        ("store: { disk: 2GiB }", "1:8 `store`"),
         ("fleet: redis://127.0.0.1:6379/0", "1:8 `fleet`"),
     ] {
         assert_eq!(

@@ -9,6 +9,7 @@ mod answers;
 mod bodies;
 mod copies;
 mod hops;
+mod restart;
 
 use support::{Origin, Proxy, Reply, Seen};
 
