@@ -4,6 +4,7 @@ mod ca;
 mod check;
 mod demo;
 mod explain;
+mod packaging;
 mod run;
 mod serve;
 mod trust;
@@ -39,6 +40,10 @@ enum Command {
     Explain(explain::Args),
     /// Crawl a sample site on loopback and explain each answer
     Demo,
+    /// Print the completions of a shell
+    Completions(packaging::Args),
+    /// Print the manual page
+    Man,
 }
 
 /// What every command that reads the configuration takes.
@@ -67,6 +72,10 @@ enum Format {
 /// Parses the command line, does what it says, and tells the exit code.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
+    match &cli.command {
+        Command::Serve(_) | Command::Run(_) | Command::Demo => {}
+        Command::Check(_) | Command::Ca(_) | Command::Explain(_) | Command::Completions(_) | Command::Man => end_with_reader(),
+    }
     let done = match &cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Run(args) => run::run(args),
@@ -74,6 +83,8 @@ pub fn main() -> ExitCode {
         Command::Ca(args) => ca::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Demo => demo::run(),
+        Command::Completions(args) => Ok(packaging::completions(args)),
+        Command::Man => packaging::man(),
     };
     done.unwrap_or_else(|failed| {
         eprintln!("{failed}");
@@ -133,6 +144,13 @@ impl From<io::Error> for Failed {
     fn from(error: io::Error) -> Self {
         Failed { message: format!("error: {error}"), code: ExitCode::from(DEFECT) }
     }
+}
+
+/// Lets `politely … | head` end as quietly as other commands do. Where sockets are served a lost reader is an error to
+/// handle.
+fn end_with_reader() {
+    // SAFETY: no thread has been started yet.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
 fn runtime() -> io::Result<tokio::runtime::Runtime> {

@@ -137,7 +137,8 @@ impl Gate {
     /// A tunnelled connection, whose requests cannot be seen: its pace is all that can be kept.
     pub async fn admit_connection(&self, authority: &Authority, from: IpAddr) -> Result<Permit, Refusal> {
         let settings = self.settings.load_full();
-        self.pacer.pace(key(&settings, authority)).turn(client(from), terms(&settings, None, false)).await
+        let terms = terms(&settings, settings.hosts.get(authority.host()).crawl_delay, false);
+        self.pacer.pace(key(&settings, authority)).turn(client(from), terms).await
     }
 
     /// The operator's own rules for the host go first, then its robots.txt. Tells the crawl-delay to keep.
@@ -214,6 +215,8 @@ impl Gate {
 fn tokens<'a>(host: &'a HostPolicy, settings: &'a Settings, agent: Option<&[u8]>) -> Cow<'a, [ProductToken]> {
     let configured = host.product_tokens.as_deref().unwrap_or(&settings.identity.product_tokens);
     if configured.is_empty() {
+        // What goes out is what is judged.
+        let agent = settings.identity.user_agent.as_deref().map(str::as_bytes).or(agent);
         return Cow::Owned(ProductToken::from_user_agent(agent.unwrap_or_default()));
     }
     Cow::Borrowed(configured)

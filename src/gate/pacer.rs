@@ -197,6 +197,7 @@ impl Permit {
 
     /// The request leaves now: the gap to the next is counted from here, not from before the connection was made.
     pub fn leaves(&mut self) {
+        // Until an answer says otherwise.
         self.outcome = Outcome::Failure;
         if !self.terms.gap().is_zero() {
             let mut state = self.pace.state.lock();

@@ -70,7 +70,11 @@ async fn establish(io: &mut Downstream) -> io::Result<()> {
 
 /// Serves what the client sends inside: TLS on our leaf, or plain HTTP. Anything else is closed.
 async fn intercept(proxy: &Arc<Proxy>, mut io: Box<Downstream>, authority: Authority) -> io::Result<()> {
-    let first = timeout(proxy.settings.load().limits.header_timeout, io.peek()).await;
+    let limit = proxy.settings.load().limits.header_timeout;
+    let first = tokio::select! {
+        first = timeout(limit, io.peek()) => first,
+        () = proxy.stopped() => Ok(Ok(None)),
+    };
     match first {
         Ok(Ok(Some(TLS_HANDSHAKE))) => {
             io.open();

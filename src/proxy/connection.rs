@@ -32,11 +32,10 @@ async fn step(proxy: &Arc<Proxy>, mut io: Box<Downstream>) -> io::Result<Option<
         return Ok(None);
     }
     let limits = HeadLimits::from(&proxy.settings.load().limits);
-    let mut shutdown = proxy.shutdown.clone();
     let raw = tokio::select! {
         biased;
         raw = io.next_head(limits) => raw?,
-        _ = shutdown.wait_for(|down| *down) => None,
+        () = proxy.stopped() => None,
     };
     let Some(raw) = raw else {
         io.shutdown().await?;
@@ -44,6 +43,7 @@ async fn step(proxy: &Arc<Proxy>, mut io: Box<Downstream>) -> io::Result<Option<
     };
     let tunnel = io.client.tunnel.as_ref().map(|tunnel| &tunnel.authority);
     let admitted = access::admit(&proxy.settings.load().access, io.client.address.ip());
+    let accept = raw.as_ref().ok().and_then(|raw| head::accept(raw)).map(<[u8]>::to_vec);
     match admitted.and(raw).and_then(|raw| head::read(&raw, tunnel)) {
         Ok(Head::Request(request)) => {
             io.lend(request);
@@ -54,18 +54,16 @@ async fn step(proxy: &Arc<Proxy>, mut io: Box<Downstream>) -> io::Result<Option<
         }
         Ok(Head::Connect(authority)) => connect::connect(proxy, io, authority).await,
         Err(refusal) => {
-            refuse(proxy, &mut io, &refusal).await?;
+            refuse(proxy, &mut io, &refusal, accept.as_deref()).await?;
             Ok(None)
         }
     }
 }
 
 /// Answers a head that cannot be trusted, and closes.
-async fn refuse(proxy: &Proxy, io: &mut Downstream, refusal: &Refusal) -> io::Result<()> {
+async fn refuse(proxy: &Proxy, io: &mut Downstream, refusal: &Refusal, accept: Option<&[u8]>) -> io::Result<()> {
     tracing::info!(client = %io.client.address, refusal = refusal.slug(), "{refusal}");
     proxy.counters.refused(refusal.slug());
-    // A browser sent here by mistake is shown how to use the proxy.
-    let accept = matches!(refusal, Refusal::NotAProxyRequest).then_some(&b"text/html"[..]);
     let asked = Asked { url: None, accept };
     let answer = Answer::refusal(refusal, &asked, &proxy.settings.load()).map_err(io::Error::other)?;
     answer.write(io, true).await?;

@@ -10,6 +10,8 @@ use crate::config::Limits;
 use crate::policy::{Authority, Refusal};
 use async_trait::async_trait;
 use bytes::{Buf, Bytes, BytesMut};
+use http::HeaderValue;
+use parking_lot::Mutex;
 use pingora_core::protocols::raw_connect::ProxyDigest;
 use pingora_core::protocols::tls::SslDigest;
 use pingora_core::protocols::{
@@ -37,6 +39,8 @@ pub(super) struct Downstream {
     /// Written by pingora, not yet sent.
     unsent: BytesMut,
     message: Message,
+    /// The Date of the answer on its way. pingora writes its own instead.
+    date: Mutex<Option<HeaderValue>>,
     /// The authority of the request under way; within h2, of the connection.
     pub authority: Option<Authority>,
     digest: Option<Arc<ProxyDigest>>,
@@ -102,7 +106,8 @@ impl Downstream {
 
     fn over(io: Io, client: Client) -> Self {
         let (ahead, unsent) = (BytesMut::new(), BytesMut::new());
-        Downstream { io, client, ahead, unsent, message: Message::Between, authority: None, digest: None }
+        let (message, date) = (Message::Between, Mutex::default());
+        Downstream { io, client, ahead, unsent, message, date, authority: None, digest: None }
     }
 
     /// The next request's head. `None`: the client left, or was idle too long. A head that comes too slowly or is
@@ -157,6 +162,7 @@ impl Downstream {
     /// Lends the request to pingora: its head and body, nothing beyond.
     pub fn lend(&mut self, request: RequestHead) {
         self.authority = Some(request.authority);
+        *self.date.get_mut() = None;
         self.message = Message::Head(request.bytes, request.body);
     }
 
@@ -168,6 +174,11 @@ impl Downstream {
     /// Makes the stream known to requests that pingora multiplexes over it (h2).
     pub fn tag(&mut self, digest: ProxyDigest) {
         self.digest = Some(Arc::new(digest));
+    }
+
+    /// Keeps this Date in the answer's head that is written next (RFC 9110 §6.6.1: it is the origin's to say).
+    pub fn keep_date(&self, date: HeaderValue) {
+        *self.date.lock() = Some(date);
     }
 
     pub fn is_h2(&self) -> bool {
@@ -300,7 +311,11 @@ impl AsyncWrite for Downstream {
             ready!(self.poll_send(cx))?;
         }
         if bytes.len() < WRITE_SIZE {
+            let start = self.unsent.len();
             self.unsent.extend_from_slice(bytes);
+            if let Some(date) = self.date.get_mut().take() {
+                restore_date(&mut self.unsent[start..], date.as_bytes());
+            }
             return Poll::Ready(Ok(bytes.len()));
         }
         match &mut self.io {
@@ -382,6 +397,16 @@ impl std::fmt::Debug for Downstream {
     }
 }
 
+/// Writes `date` over the Date in this head. All dates in the one format that is allowed are of one length.
+fn restore_date(head: &mut [u8], date: &[u8]) {
+    const FIELD: &[u8] = b"\r\ndate: ";
+    let field = head.windows(FIELD.len()).position(|window| window.eq_ignore_ascii_case(FIELD));
+    let Some(start) = field.map(|at| at + FIELD.len()) else { return };
+    if let Some(value) = head.get_mut(start..start + date.len()).filter(|_| date.len() == IMF_FIXDATE) {
+        value.copy_from_slice(date);
+    }
+}
+
 /// Peers that close TCP without close_notify are common: an end is an end.
 fn eof_as_zero(read: io::Result<usize>) -> io::Result<usize> {
     match read {
@@ -390,6 +415,8 @@ fn eof_as_zero(read: io::Result<usize>) -> io::Result<usize> {
     }
 }
 
+/// `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110 §5.6.7).
+const IMF_FIXDATE: usize = 29;
 const READ_SIZE: usize = 8 * 1024;
 const WRITE_SIZE: usize = 16 * 1024;
 /// What a client may send ahead of the answer under way; more waits in the kernel.

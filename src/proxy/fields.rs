@@ -3,9 +3,9 @@
 use super::respond::Answer;
 use crate::gate::RobotsCopy;
 use crate::policy::retry_after;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::{ErrorType, OrErr, Result};
+use pingora::{Error, ErrorType, OrErr, Result};
 use std::time::{Duration, SystemTime};
 
 /// Our name in Via (RFC 9110 §7.6.3), different for each instance, so that a loop is known by it.
@@ -43,39 +43,71 @@ pub(super) fn join_cookies(request: &mut RequestHeader) -> Result<()> {
     request.insert_header(header::COOKIE, joined)
 }
 
+/// What is left of the client's hop after `head::read` (HTTP/2 may carry it all the same).
+pub(super) fn strip_request(request: &mut RequestHeader) {
+    for name in ["proxy-authorization", "proxy-connection", "keep-alive"] {
+        request.remove_header(name);
+    }
+}
+
+/// A body whose framing we do not know cannot be handed on (RFC 9112 §6.1).
+pub(super) fn check_framing(response: &ResponseHeader) -> Result<()> {
+    let mut codings = response.headers.get_all(header::TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => Ok(()),
+        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(()),
+        (Some(_), _) => {
+            Err(Error::explain(ErrorType::InvalidHTTPHeader, "a Transfer-Encoding other than chunked").into_up())
+        }
+    }
+}
+
 /// Takes away what an origin meant for its hop, and what it says in our name.
 pub(super) fn strip_response(response: &mut ResponseHeader) {
-    const HOP_BY_HOP: [HeaderName; 2] = [header::PROXY_AUTHENTICATE, header::TRAILER];
+    const HOP_BY_HOP: [&str; 6] =
+        ["keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authentication-info", "trailer", "upgrade"];
     // Framing and what pingora itself handles stays, even if Connection names it.
-    const KEPT: [&str; 7] =
-        ["close", "keep-alive", "upgrade", "connection", "transfer-encoding", "content-length", "cache-control"];
+    const KEPT: [&str; 6] =
+        ["close", "keep-alive", "connection", "transfer-encoding", "content-length", "cache-control"];
     let named: Vec<String> = response.headers.get_all(header::CONNECTION).iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .map(|name| name.trim().to_ascii_lowercase())
         .filter(|name| !name.is_empty() && !KEPT.contains(&name.as_str()))
         .collect();
-    for name in named.iter().map(String::as_str).chain(["keep-alive", "proxy-connection"]) {
+    for name in named.iter().map(String::as_str).chain(HOP_BY_HOP) {
         response.remove_header(name);
     }
-    for name in &HOP_BY_HOP {
-        response.remove_header(name);
+    let status: Vec<_> = response.headers.get_all(PROXY_STATUS).iter().cloned().collect();
+    if status.is_empty() {
+        return;
     }
-    let ours = |value: &HeaderValue| {
-        let value = String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase();
-        value.split(',').any(|member| {
-            let name = member.split(';').next().unwrap_or_default().trim().trim_matches('"');
-            name == "politely"
-        })
-    };
-    let status: Vec<_> = response.headers.get_all("proxy-status").iter().cloned().collect();
-    if status.iter().any(ours) {
-        response.remove_header("proxy-status");
-        for value in status.into_iter().filter(|value| !ours(value)) {
+    response.remove_header(PROXY_STATUS);
+    for value in status {
+        let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        let others: Vec<_> = members(&value).filter(|member| !is_ours(member)).collect();
+        if !others.is_empty() {
             // It came as this field's value a moment ago.
-            let _ = response.append_header("Proxy-Status", value);
+            let _ = response.append_header("Proxy-Status", others.join(", "));
         }
     }
+}
+
+/// The members of a list (RFC 9651 §3.1); commas within strings part nothing.
+fn members(list: &str) -> impl Iterator<Item = &str> {
+    let (mut quoted, mut escaped) = (false, false);
+    let parts = list.split(move |c| {
+        let quote = c == '"' && !escaped;
+        quoted ^= quote;
+        escaped = quoted && c == '\\' && !escaped;
+        c == ',' && !quoted
+    });
+    parts.map(str::trim).filter(|member| !member.is_empty())
+}
+
+fn is_ours(member: &str) -> bool {
+    let name = member.split(';').next().unwrap_or_default().trim();
+    name.trim_matches('"').eq_ignore_ascii_case("politely")
 }
 
 /// How long the origin asks us to stay away.
@@ -129,4 +161,28 @@ fn is_unchanged(headers: &HeaderMap, copy: &RobotsCopy) -> bool {
     let since = headers.get(header::IF_MODIFIED_SINCE).and_then(|value| date(value.to_str().ok()?));
     let modified = copy.last_modified.as_deref().and_then(date);
     matches!((modified, since), (Some(modified), Some(since)) if modified <= since)
+}
+
+const PROXY_STATUS: &str = "proxy-status";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_parted_at_commas_outside_strings() {
+        let list = r#"politely; details="a, \"b, c", other; x="\\", "politely""#;
+        let found: Vec<_> = members(list).collect();
+        assert_eq!(found, [r#"politely; details="a, \"b, c""#, r#"other; x="\\""#, r#""politely""#]);
+        assert_eq!(found.iter().filter(|member| is_ours(member)).count(), 2);
+    }
+
+    #[test]
+    fn prefer_wait_is_found_among_others() {
+        let mut headers = HeaderMap::new();
+        headers.append("prefer", "respond-async, Wait=10; foo".parse().unwrap());
+        assert_eq!(prefer_wait(&headers), Some(Duration::from_secs(10)));
+        headers.insert("prefer", "wait=soon".parse().unwrap());
+        assert_eq!(prefer_wait(&headers), None);
+    }
 }

@@ -18,7 +18,7 @@ use pingora::{Error, ErrorType, Result};
 use pingora_core::protocols::http::ServerSession;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The hooks that pingora calls.
 pub(super) struct Forward(pub Arc<Shared>);
@@ -34,6 +34,8 @@ pub(super) struct Passage {
     refused: Option<&'static str>,
     addresses: Arc<[SocketAddr]>,
     attempts: usize,
+    /// How the first attempt to connect failed.
+    failure: Option<Failure>,
 }
 
 #[async_trait]
@@ -50,6 +52,7 @@ impl ProxyHttp for Forward {
             refused: None,
             addresses: Arc::new([]),
             attempts: 0,
+            failure: None,
         }
     }
 
@@ -60,6 +63,11 @@ impl ProxyHttp for Forward {
         let settings = self.0.settings.load();
         session.set_write_timeout(Some(settings.limits.read_timeout));
         session.set_read_timeout(Some(settings.limits.read_timeout));
+        if let ServerSession::H1(h1) = session.downstream_session.as_mut() {
+            // A refusal before the body has come keeps the connection, if the rest comes soon.
+            h1.set_close_on_response_before_downstream_finish(false);
+            h1.set_total_drain_timeout(Some(DRAIN_BODY));
+        }
         if *self.0.shutdown.borrow() {
             session.set_keepalive(None);
         }
@@ -116,6 +124,8 @@ impl ProxyHttp for Forward {
         mut error: Box<Error>,
     ) -> Box<Error> {
         error.set_retry(passage.attempts < passage.addresses.len());
+        // The first address is the preferred one: its failure says most.
+        passage.failure = passage.failure.take().or_else(|| Failure::from_pingora(&error));
         error
     }
 
@@ -126,6 +136,7 @@ impl ProxyHttp for Forward {
         passage: &mut Passage,
     ) -> Result<()> {
         let authority = passage.authority.as_ref().expect("request_filter has set it");
+        fields::strip_request(request);
         if request.version != Version::HTTP_2 {
             request.insert_header(header::HOST, authority.host_header())?;
             fields::join_cookies(request)?;
@@ -149,8 +160,16 @@ impl ProxyHttp for Forward {
         if response.status == http::StatusCode::SWITCHING_PROTOCOLS && !session.is_upgrade_req() {
             return Err(Error::explain(ErrorType::InvalidHTTPHeader, "101 to no upgrade request").into_up());
         }
+        if response.status == http::StatusCode::SWITCHING_PROTOCOLS {
+            // What follows are no requests, and may go on for hours.
+            passage.permit.take().into_iter().for_each(|mut permit| permit.outcome = Outcome::Success);
+        }
         if response.status.is_informational() {
             return Ok(());
+        }
+        fields::check_framing(response)?;
+        if let (Some(io), Some(date)) = (downstream(session), response.headers.get(header::DATE)) {
+            io.keep_date(date.clone());
         }
         if let Some(permit) = &mut passage.permit {
             permit.outcome = match response.status.as_u16() {
@@ -175,7 +194,7 @@ impl ProxyHttp for Forward {
     }
 
     async fn fail_to_proxy(&self, session: &mut Session, error: &Error, passage: &mut Passage) -> FailToProxy {
-        let told = Failure::from_pingora(error);
+        let told = passage.failure.take().or_else(|| Failure::from_pingora(error));
         let code = told.as_ref().map_or(0, |failure| failure.status.as_u16());
         if let Some(failure) = told.filter(|_| session.response_written().is_none()) {
             passage.refused = Some(failure.error);
@@ -259,6 +278,7 @@ impl Forward {
             biased;
             admitted = self.0.gate.admit(&ask) => admitted.map_err(Some)?,
             () = leaving::left(session) => return Err(None),
+            () = self.0.stopped() => return Err(Some(Refusal::Draining { retry_after: DRAINING })),
         };
         match admitted {
             Admitted::Go { permit, reported } => {
@@ -286,15 +306,19 @@ impl Forward {
     }
 }
 
+/// The stream under a request in HTTP/1.
+fn downstream(session: &Session) -> Option<&Downstream> {
+    match session.downstream_session.as_ref() {
+        ServerSession::H1(h1) => h1.stream().as_any().downcast_ref(),
+        _ => None,
+    }
+}
+
 /// What the request is for and who sent it, as `connection` and `connect` found out.
 fn arrival(session: &Session) -> std::result::Result<(Authority, Client), Refusal> {
-    let (authority, client) = match session.downstream_session.as_ref() {
-        ServerSession::H1(h1) => {
-            let io = h1.stream().as_any().downcast_ref::<Downstream>();
-            let io = io.expect("only Downstreams are lent to pingora");
-            (io.authority.clone().expect("set when the request was lent"), io.client.clone())
-        }
-        _ => {
+    let (authority, client) = match downstream(session) {
+        Some(io) => (io.authority.clone().expect("set when the request was lent"), io.client.clone()),
+        None => {
             let digest = session.digest().and_then(|digest| digest.proxy_digest.as_ref());
             let client = digest.and_then(|digest| digest.user_data.as_ref()?.downcast_ref::<Client>());
             let client = client.expect("every h2 connection is tagged").clone();
@@ -333,6 +357,10 @@ fn url(session: &Session, authority: Option<&Authority>) -> String {
     authority.map(|authority| format!("{authority}{path}")).unwrap_or_else(|| path.into_owned())
 }
 
+/// For the rest of a body that nobody wants.
+const DRAIN_BODY: Duration = Duration::from_secs(10);
+/// By then another instance may serve.
+const DRAINING: Duration = Duration::from_secs(5);
 const DNS: &str = "dns_error";
 const DENIED: &str = "destination_ip_prohibited";
 const TURN: &str = "no turn for a retry";

@@ -72,6 +72,13 @@ pub(super) fn read(raw: &[u8], tunnel: Option<&Authority>) -> Result<Head, Refus
     Ok(Head::Request(RequestHead { authority, bytes, body }))
 }
 
+/// The Accept field of a head that need not be well-formed, to answer it in kind.
+pub(super) fn accept(raw: &[u8]) -> Option<&[u8]> {
+    let mut lines = raw.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii_end);
+    let field = lines.find(|line| line.get(..7).is_some_and(|name| name.eq_ignore_ascii_case(b"accept:")))?;
+    Some(field[7..].trim_ascii())
+}
+
 fn connect(target: &str, fields: &Fields<'_>, tunnel: Option<&Authority>) -> Result<Head, Refusal> {
     if tunnel.is_some() {
         return Err(bad("CONNECT inside a CONNECT tunnel"));
@@ -253,14 +260,14 @@ fn rewrite(
 }
 
 /// Percent-encodes the octets of the request target that no URI may hold and parsers disagree about (`"`, `<`, `>`,
-/// and what is not UTF-8). Everything else goes on byte for byte. `None`: nothing to encode.
+/// backquote, and what is not UTF-8). Everything else goes on byte for byte. `None`: nothing to encode.
 fn encode_target(raw: &[u8]) -> Option<Vec<u8>> {
     let line = &raw[..memchr::memchr(b'\r', raw)?];
     let start = memchr::memchr(b' ', line)? + 1;
     let end = start + memchr::memchr(b' ', &line[start..])?;
     let target = &raw[start..end];
     let utf8 = std::str::from_utf8(target).is_ok();
-    let illegal = |byte: u8| matches!(byte, b'"' | b'<' | b'>') || (!utf8 && byte >= 0x80);
+    let illegal = |byte: u8| matches!(byte, b'"' | b'<' | b'>' | b'`') || (!utf8 && byte >= 0x80);
     if !target.iter().any(|&byte| illegal(byte)) {
         return None;
     }
@@ -315,12 +322,25 @@ mod tests {
 
     #[test]
     fn odd_but_legal_octets_go_on_byte_for_byte() {
-        for path in ["/%7e", "/a/../b", "/|{}^[]`", "/\u{e9}", "/a;b=c"] {
+        for path in ["/%7e", "/a/../b", "/|{}^[]", "/\u{e9}", "/a;b=c"] {
             let head = forwarded(&format!("GET http://a.example{path} HTTP/1.1\r\nHost: a.example\r\n\r\n"));
             assert!(head.starts_with(&format!("GET {path} HTTP/1.1\r\n")), "{head}");
         }
-        let head = forwarded("GET http://a.example/\"<x>\" HTTP/1.1\r\nHost: a.example\r\n\r\n");
-        assert!(head.starts_with("GET /%22%3Cx%3E%22 HTTP/1.1"), "{head}");
+        let head = forwarded("GET http://a.example/\"<`x>\" HTTP/1.1\r\nHost: a.example\r\n\r\n");
+        assert!(head.starts_with("GET /%22%3C%60x%3E%22 HTTP/1.1"), "{head}");
+    }
+
+    #[test]
+    fn pingora_takes_every_target_that_is_let_through() {
+        for byte in (0..=255).filter(|&byte| byte > b' ' && byte != 0x7f && byte != b'#') {
+            for (before, after) in [("/a", "b"), ("/?", "b"), ("/", "")] {
+                let target = [before.as_bytes(), &[byte], after.as_bytes()].concat();
+                let raw = [b"GET http://a.example", &target[..], b" HTTP/1.1\r\nHost: a.example\r\n\r\n"].concat();
+                let Ok(Head::Request(head)) = read(&raw, None) else { panic!("{}", raw.escape_ascii()) };
+                let line = head.bytes.split(|&byte| byte == b' ').nth(1).unwrap();
+                assert!(pingora::http::RequestHeader::build("GET", line, None).is_ok(), "{}", raw.escape_ascii());
+            }
+        }
     }
 
     #[test]

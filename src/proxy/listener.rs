@@ -8,7 +8,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -16,7 +15,6 @@ use tokio::time::{sleep, timeout};
 /// left after it is cut off.
 pub(crate) async fn serve(proxy: Arc<Proxy>, listener: TcpListener) {
     let mut connections = JoinSet::new();
-    let mut shutdown = proxy.shutdown.clone();
     loop {
         let limit = proxy.settings.load().limits.max_connections.get();
         tokio::select! {
@@ -31,7 +29,7 @@ pub(crate) async fn serve(proxy: Arc<Proxy>, listener: TcpListener) {
                     tracing::error!(%error, "a connection's task failed");
                 }
             }
-            () = stopped(&mut shutdown) => break,
+            () = proxy.stopped() => break,
         }
     }
     drop(listener);
@@ -59,10 +57,6 @@ async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
             None
         }
     }
-}
-
-async fn stopped(shutdown: &mut watch::Receiver<bool>) {
-    let _ = shutdown.wait_for(|down| *down).await;
 }
 
 fn is_the_clients_fault(error: &io::Error) -> bool {

@@ -70,6 +70,14 @@ impl Proxy {
     }
 }
 
+impl Shared {
+    /// Resolves when the proxy is told to stop.
+    async fn stopped(&self) {
+        // A sender that is gone has stopped too.
+        let _ = self.shutdown.clone().wait_for(|down| *down).await;
+    }
+}
+
 impl Deref for Proxy {
     type Target = Shared;
 

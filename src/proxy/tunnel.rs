@@ -29,13 +29,14 @@ pub(super) async fn open(proxy: &Proxy, authority: &Authority, client: IpAddr) -
         Err(ReachError::Denied(denied)) => return Err(Closed::Refused(denied.into())),
         Err(ReachError::Resolve(error)) => return Err(Closed::Failed(Failure::from_resolve(&error))),
     };
-    let permit = proxy.gate.admit_connection(authority, client).await.map_err(Closed::Refused)?;
+    let mut permit = proxy.gate.admit_connection(authority, client).await.map_err(Closed::Refused)?;
     let limit = proxy.settings.load().limits.connect_timeout;
     let mut failure = std::io::Error::from(std::io::ErrorKind::TimedOut);
     for address in addresses.iter() {
         match timeout(limit, TcpStream::connect(address)).await {
             Ok(Ok(origin)) => {
                 let _ = origin.set_nodelay(true);
+                permit.leaves();
                 return Ok(Way { origin, _permit: permit });
             }
             Ok(Err(error)) => failure = error,

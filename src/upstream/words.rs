@@ -21,12 +21,15 @@ pub fn words(error: &Error) -> String {
     if reason.is_empty() { what.to_owned() } else { format!("{what}: {reason}") }
 }
 
+/// The cause at the bottom that is not pingora's own; else the context at the bottom that tells more than an address.
 fn deepest(error: &Error) -> String {
-    match &error.cause {
+    let below = match &error.cause {
+        None => String::new(),
         Some(cause) => match cause.downcast_ref::<Box<Error>>() {
             Some(below) => deepest(below),
             None => cause.to_string(),
         },
-        None => error.context.as_ref().map(|context| context.as_str().to_owned()).unwrap_or_default(),
-    }
+    };
+    let context = error.context.as_ref().map(|context| context.as_str()).unwrap_or_default();
+    if below.is_empty() || below.starts_with("local address") { context.to_owned() } else { below }
 }

@@ -74,16 +74,16 @@ async fn http_1_0_may_connect() {
 async fn connect_follows_other_requests_and_a_denied_connect() {
     let plain = Origin::site("User-agent: *\nDisallow: /no\n").await;
     let tls = Origin::tls_site(Alpn::H1, "").await;
-    let proxy = Proxy::start("intercept: { hosts: { 'blocked.localhost': deny } }").await;
+    let proxy = Proxy::start("intercept: { hosts: { '10.0.0.1': tunnel } }").await;
     let mut client = proxy.client().await;
     let host = plain.authority("a.localhost");
     assert_eq!(client.get(&plain.url("/x"), &host).await.status(), 200);
     assert_eq!(client.get(&plain.url("/no"), &host).await.status(), 403);
-    client.send(connect("blocked.localhost:443", "")).await;
+    client.send(connect("10.0.0.1:443", "")).await;
     let denied = client.response().await;
     assert_eq!(
         (denied.status(), denied.head.proxy_error().as_deref()),
-        (403, Some("http_request_denied"))
+        (403, Some("destination_ip_prohibited"))
     );
     assert_eq!(client.ask_connect(&tls.authority("a.localhost")).await.status(), 200);
     works(&proxy, &tls, client).await;

@@ -43,6 +43,7 @@ async fn special_addresses_are_refused_by_default() {
         "[fd00:ec2::254]",
     ] {
         let response = proxy.get(&format!("http://{host}:{port}/x")).await;
+        assert_eq!(response.status(), 403, "{host}");
         assert_refused(&response, 403, "destination_ip_prohibited", "egress-denied");
     }
     assert_eq!(origin.connections(), 0);

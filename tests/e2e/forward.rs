@@ -31,7 +31,7 @@ async fn the_target_is_forwarded_as_it_was_sent() {
         "/a/./b/../c",
         "/%2e%2E/x",
         "//two//slashes//",
-        "/|{}^[]`",
+        "/|{}^[]",
         "/\u{e9}/\u{4e16}",
         "/x;p=1,2?a=b&&c==d",
         "/?",
