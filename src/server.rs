@@ -86,7 +86,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
 
     let upstream = Arc::new(Upstream::new(&settings, addresses.clone()));
     let settings = Arc::new(ArcSwap::from_pointee(settings));
-    let gate = Arc::new(Gate::new(settings.clone(), upstream.clone(), &conf));
+    let gate = Arc::new(Gate::open(settings.clone(), upstream.clone(), &conf));
     let (stop, shutdown) = watch::channel(false);
     let proxy = Arc::new(Proxy::new(settings, gate, upstream, leaves, shutdown, conf));
 
@@ -133,6 +133,9 @@ impl Running {
     pub async fn shutdown(mut self) {
         self.stop.send_replace(true);
         while self.listeners.join_next().await.is_some() {}
+        let gate = self.proxy.gate.clone();
+        // It fails only when the runtime is going away itself; then the gate closes when it is dropped.
+        let _ = tokio::task::spawn_blocking(move || gate.close()).await;
     }
 }
 

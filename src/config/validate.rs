@@ -5,7 +5,7 @@ use crate::policy::KeyBy;
 use crate::robots::ParseOptions;
 
 use super::error::Complaint;
-use super::file::{Admin, Store, Subresources};
+use super::file::{Admin, Subresources};
 use super::settings::Settings;
 use super::source::{At, Node};
 use super::units::show_duration;
@@ -201,10 +201,6 @@ const NOT_WIRED: &[NotWired] = &[
     NotWired {
         key: &["access", "users"],
         used: |s| !s.access.users.is_empty(),
-    },
-    NotWired {
-        key: &["store"],
-        used: |s| s.store != Store::default(),
     },
     NotWired {
         key: &["fleet"],

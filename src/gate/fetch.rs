@@ -14,6 +14,7 @@ use pingora_core::connectors::http::Connector;
 use pingora_core::protocols::http::client::HttpSession;
 use pingora_core::server::configuration::ServerConf;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::timeout;
 use url::Url;
 
@@ -32,6 +33,8 @@ pub(super) enum Fetched {
     DeadEnd { status: u16, why: DeadEnd },
     /// No answer: DNS, TCP, TLS, time, a body cut short.
     Unreachable(String),
+    /// The host's pace left no time for it: nobody was asked.
+    NoTurn { retry_after: Option<Duration> },
 }
 
 impl Fetcher {

@@ -5,9 +5,11 @@ mod fetch;
 mod pacer;
 mod redirect;
 mod rulebook;
+mod store;
 
 pub use crate::policy::pace::Outcome;
 pub use pacer::Permit;
+pub use rulebook::BookFigures;
 
 use crate::config::{Fallback, HostPolicy, Mode, OnVisitTime, RobotsOverride, Settings};
 use crate::policy::explain::{Explanation, explain};
@@ -23,6 +25,7 @@ use fetch::Fetcher;
 use pacer::Pacer;
 use pingora_core::server::configuration::ServerConf;
 use rulebook::RuleBook;
+use store::Store;
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
@@ -34,6 +37,7 @@ pub struct Gate {
     settings: Arc<ArcSwap<Settings>>,
     book: RuleBook,
     pacer: Arc<Pacer>,
+    store: Arc<Store>,
 }
 
 /// A request that wants to go.
@@ -75,10 +79,27 @@ pub struct RobotsCopy {
 }
 
 impl Gate {
+    /// In memory only.
     pub fn new(settings: Arc<ArcSwap<Settings>>, upstream: Arc<Upstream>, conf: &ServerConf) -> Self {
-        let pacer = Arc::new(Pacer::new());
-        let book = RuleBook::new(Fetcher::new(upstream, conf), pacer.clone(), settings.clone());
-        Gate { settings, book, pacer }
+        Self::with(settings, upstream, conf, Store::memory())
+    }
+
+    /// With what an earlier process left in the store, as configured.
+    pub fn open(settings: Arc<ArcSwap<Settings>>, upstream: Arc<Upstream>, conf: &ServerConf) -> Self {
+        let store = Store::open(&settings.load().store);
+        Self::with(settings, upstream, conf, store)
+    }
+
+    fn with(settings: Arc<ArcSwap<Settings>>, upstream: Arc<Upstream>, conf: &ServerConf, store: Store) -> Self {
+        let store = Arc::new(store);
+        let pacer = Arc::new(Pacer::new(store.clone()));
+        let book = RuleBook::new(Fetcher::new(upstream, conf), pacer.clone(), store.clone(), settings.clone());
+        Gate { settings, book, pacer, store }
+    }
+
+    /// Writes to the store what is not written yet, and closes it. Blocks.
+    pub fn close(&self) {
+        self.store.close();
     }
 
     /// Decides, fetching robots.txt first where it must, and waits for the host's turn.
@@ -141,18 +162,18 @@ impl Gate {
         let options = options(settings);
         let slot = self.book.slot(ask.authority);
         loop {
-            let decision = decide(Some(&slot.entry.load()), &asked, options, SystemTime::now());
-            let refresh = match &decision {
-                Decision::Allow(allowed) => allowed.refresh,
-                Decision::Refuse { refresh, .. } => *refresh,
+            let decision = decide(Some(&slot.load()), &asked, options, SystemTime::now());
+            let (refresh, crawl_delay) = match &decision {
+                Decision::Allow(allowed) => (allowed.refresh, allowed.crawl_delay),
+                Decision::Refuse { refresh, .. } => (*refresh, None),
                 Decision::Fetch => {
                     // The channel closes when the fetch is over, however it ended.
-                    let _ = self.book.fetch(ask.authority, &slot).changed().await;
+                    let _ = self.book.fetch(&slot, None).changed().await;
                     continue;
                 }
             };
             if refresh {
-                drop(self.book.fetch(ask.authority, &slot));
+                drop(self.book.fetch(&slot, crawl_delay));
             }
             return match decision {
                 Decision::Allow(allowed) => Ok(allowed.crawl_delay),
@@ -180,13 +201,13 @@ impl Gate {
     /// What is known of the authority, after a fetch if that is nothing usable.
     async fn known(&self, authority: &Authority) -> Arc<Entry> {
         let slot = self.book.slot(authority);
-        let entry = slot.entry.load_full();
+        let entry = slot.load_full();
         let now = SystemTime::now();
         if entry.usable(now).is_some() || !entry.may_fetch(now) {
             return entry;
         }
-        let _ = self.book.fetch(authority, &slot).changed().await;
-        slot.entry.load_full()
+        let _ = self.book.fetch(&slot, None).changed().await;
+        slot.load_full()
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! One mutex and at most one timer a lane: while somebody waits, a driver task sleeps until the next turn is due.
 
+use super::store::Store;
 use crate::policy::pace::{Client, Lane, Next, Outcome, Refused, Slot, Terms, Ticket, Turn};
 use crate::policy::{PaceKey, Refusal};
 use parking_lot::Mutex;
@@ -17,6 +18,7 @@ pub(super) struct Pacer {
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
     waiting: Arc<AtomicUsize>,
+    store: Arc<Store>,
 }
 
 #[derive(Default)]
@@ -32,6 +34,9 @@ pub(super) struct Pace {
     /// Wakes the driver: a slot is free, or somebody gave up.
     changed: Notify,
     waiting: Arc<AtomicUsize>,
+    /// The key, and where a restart finds what it owes.
+    name: Box<str>,
+    store: Arc<Store>,
 }
 
 struct State {
@@ -49,9 +54,9 @@ pub struct Permit {
 }
 
 impl Pacer {
-    pub fn new() -> Self {
+    pub fn new(store: Arc<Store>) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::new(Shard { lanes: HashMap::new(), sweep_at: MIN_SWEEP }));
-        Pacer { shards: shards.collect(), hasher: RandomState::new(), waiting: Arc::new(AtomicUsize::new(0)) }
+        Pacer { shards: shards.collect(), hasher: RandomState::new(), waiting: Arc::new(AtomicUsize::new(0)), store }
     }
 
     /// How many requests wait, over all hosts.
@@ -70,8 +75,14 @@ impl Pacer {
             shard.lanes.retain(|_, pace| Arc::strong_count(pace) > 1 || !pace.state.lock().lane.is_idle(now));
             shard.sweep_at = MIN_SWEEP.max(shard.lanes.len() * 2);
         }
-        let state = Mutex::new(State { lane: Lane::default(), driven: false });
-        let pace = Arc::new(Pace { state, changed: Notify::new(), waiting: self.waiting.clone() });
+        let mut lane = Lane::default();
+        let now = Instant::now();
+        if let Some(debt) = self.store.debt(&key, now) {
+            lane.restore(now, debt);
+        }
+        let state = Mutex::new(State { lane, driven: false });
+        let (name, store) = (key.to_string().into(), self.store.clone());
+        let pace = Arc::new(Pace { state, changed: Notify::new(), waiting: self.waiting.clone(), name, store });
         shard.lanes.insert(key, pace.clone());
         pace
     }
@@ -89,7 +100,10 @@ impl Pace {
                 sender
             });
             match turn {
-                Turn::Go(slot) => return Ok(self.permit(slot, terms)),
+                Turn::Go(slot) => {
+                    self.note_debt(&state);
+                    return Ok(self.permit(slot, terms));
+                }
                 Turn::Refuse(refused) => return Err(refused.into()),
                 Turn::Wait { ticket, .. } => {
                     if !std::mem::replace(&mut state.driven, true) {
@@ -119,6 +133,7 @@ impl Pace {
                 let mut state = self.state.lock();
                 match state.lane.poll(Instant::now()) {
                     Next::Start(waiter, slot) => {
+                        self.note_debt(&state);
                         let permit = self.permit(slot, terms.clone());
                         // If it has just left, the permit comes back here and is given back when the lock is free.
                         let returned = waiter.send(Ok(permit));
@@ -146,6 +161,12 @@ impl Pace {
         }
     }
 
+    /// For the next process, should this one end before the debt is paid.
+    fn note_debt(&self, state: &State) {
+        let now = Instant::now();
+        self.store.owe(&self.name, now, state.lane.debt(now));
+    }
+
     fn permit(self: &Arc<Self>, slot: Slot, terms: Terms) -> Permit {
         Permit { pace: self.clone(), slot: Some(slot), terms, outcome: Outcome::Unused }
     }
@@ -153,6 +174,9 @@ impl Pace {
     fn give_back(&self, slot: Slot, outcome: Outcome) {
         let mut state = self.state.lock();
         state.lane.finished(Instant::now(), slot, outcome);
+        if matches!(outcome, Outcome::Backoff { .. }) {
+            self.note_debt(&state);
+        }
         if state.driven {
             self.changed.notify_one();
         }
@@ -176,7 +200,9 @@ impl Permit {
         // Until an answer says otherwise.
         self.outcome = Outcome::Failure;
         if !self.terms.gap().is_zero() {
-            self.pace.state.lock().lane.note_start(Instant::now());
+            let mut state = self.pace.state.lock();
+            state.lane.note_start(Instant::now());
+            self.pace.note_debt(&state);
         }
     }
 }

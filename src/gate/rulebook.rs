@@ -1,134 +1,245 @@
 //! Each authority's rules: fetched when first asked for, by one however many ask, renewed behind those who ask later.
 //! Called by `Gate`.
 
+mod files;
+mod shelf;
+
+pub(super) use shelf::Slot;
+
 use super::fetch::{Fetched, Fetcher};
 use super::pacer::Pacer;
+use super::store::Store;
 use crate::config::{Fallback, Settings};
 use crate::policy::freshness::{CacheFields, Freshness, Limits};
 use crate::policy::pace::{Client, Outcome};
 use crate::policy::{Access, Answer, Authority, Entry, Validators, retry_after};
 use crate::robots::access::{AccessKind, from_status};
-use crate::robots::RobotsTxt;
 use arc_swap::ArcSwap;
+use files::Files;
 use http::{HeaderMap, HeaderName, header};
 use parking_lot::Mutex;
-use quick_cache::sync::Cache;
+use shelf::Shelf;
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
-/// The slots of the authorities asked for most lately.
-pub(super) struct RuleBook {
-    slots: Cache<Authority, Arc<Slot>>,
-    fetcher: Arc<Fetcher>,
+/// All authorities that are known of.
+#[derive(Clone)]
+pub(super) struct RuleBook(Arc<Inner>);
+
+struct Inner {
+    shelf: Shelf,
+    files: Files,
+    store: Arc<Store>,
+    fetcher: Fetcher,
     pacer: Arc<Pacer>,
     settings: Arc<ArcSwap<Settings>>,
+    /// The fetches under way; a receiver's channel closes when its fetch is over.
+    fetches: Mutex<HashMap<Authority, watch::Receiver<()>>>,
+    trimming: AtomicBool,
+    fetched: AtomicU64,
+    failed: AtomicU64,
 }
 
-/// One authority's place: the entry in force, and the fetch under way.
-pub(super) struct Slot {
-    pub entry: ArcSwap<Entry>,
-    fetch: Mutex<Option<watch::Receiver<()>>>,
+/// Figures for people and machines that watch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BookFigures {
+    /// Authorities in memory.
+    pub authorities: usize,
+    /// Different files in memory.
+    pub files: usize,
+    /// Octets that both take.
+    pub bytes: usize,
+    /// Fetches that were answered, and those that were not.
+    pub fetched: u64,
+    pub failed: u64,
 }
 
 impl RuleBook {
-    pub fn new(fetcher: Fetcher, pacer: Arc<Pacer>, settings: Arc<ArcSwap<Settings>>) -> Self {
-        RuleBook { slots: Cache::new(AUTHORITIES), fetcher: Arc::new(fetcher), pacer, settings }
+    pub fn new(fetcher: Fetcher, pacer: Arc<Pacer>, store: Arc<Store>, settings: Arc<ArcSwap<Settings>>) -> Self {
+        RuleBook(Arc::new(Inner {
+            shelf: Shelf::new(),
+            files: Files::default(),
+            store,
+            fetcher,
+            pacer,
+            settings,
+            fetches: Mutex::default(),
+            trimming: AtomicBool::new(false),
+            fetched: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        }))
     }
 
     pub fn slot(&self, authority: &Authority) -> Arc<Slot> {
-        if let Some(slot) = self.slots.get(authority) {
-            return slot;
-        }
-        let new = || Arc::new(Slot { entry: ArcSwap::from_pointee(Entry::default()), fetch: Mutex::new(None) });
-        match self.slots.get_or_insert_with::<_, std::convert::Infallible>(authority, || Ok(new())) {
-            Ok(slot) => slot,
-            Err(never) => match never {},
+        self.0.shelf.slot(authority)
+    }
+
+    /// Those asked for last.
+    pub fn latest(&self, most: usize) -> Vec<Arc<Slot>> {
+        self.0.shelf.latest(most)
+    }
+
+    pub fn figures(&self) -> BookFigures {
+        let Inner { shelf, files, fetched, failed, .. } = &*self.0;
+        BookFigures {
+            authorities: shelf.len(),
+            files: files.len(),
+            bytes: shelf.bytes() + files.bytes(),
+            fetched: fetched.load(Ordering::Relaxed),
+            failed: failed.load(Ordering::Relaxed),
         }
     }
 
-    /// Starts a fetch, or joins the one under way; the receiver's channel closes when it is over. It goes on even if
-    /// those who wait for it leave.
-    pub fn fetch(&self, authority: &Authority, slot: &Arc<Slot>) -> watch::Receiver<()> {
-        let mut fetch = slot.fetch.lock();
-        // A closed channel is a fetch that is over, or whose task has failed.
-        if let Some(under_way) = fetch.as_ref().filter(|under_way| under_way.has_changed().is_ok()) {
+    /// Learns about an authority from the store, else from the network; joins whoever is at it already. The receiver's
+    /// channel closes when that is over. It goes on even if those who wait for it leave. `crawl_delay`: the host's, as
+    /// far as it is known.
+    pub fn fetch(&self, slot: &Arc<Slot>, crawl_delay: Option<Duration>) -> watch::Receiver<()> {
+        let mut fetches = self.0.fetches.lock();
+        // A closed channel is a fetch whose task has failed.
+        if let Some(under_way) = fetches.get(&slot.authority).filter(|under_way| under_way.has_changed().is_ok()) {
             return under_way.clone();
         }
         let (over, receiver) = watch::channel(());
-        *fetch = Some(receiver.clone());
-        let (fetcher, pacer, settings) = (self.fetcher.clone(), self.pacer.clone(), self.settings.load_full());
-        let (authority, slot) = (authority.clone(), slot.clone());
+        fetches.insert(slot.authority.clone(), receiver.clone());
+        let (inner, slot) = (self.0.clone(), slot.clone());
         tokio::spawn(async move {
-            let old = slot.entry.load_full();
-            let fetched = paced(&fetcher, &pacer, &settings, &authority, &old).await;
-            let entry = next(&old, &fetched, &settings, SystemTime::now());
-            tell(&authority, &old, &entry);
-            slot.entry.store(Arc::new(entry));
+            inner.learn(&slot, crawl_delay).await;
+            inner.fetches.lock().remove(&slot.authority);
             drop(over);
+            inner.trim();
         });
         receiver
     }
 }
 
-/// A fetch is a request to the host like any other, and takes its turn.
-async fn paced(
-    fetcher: &Fetcher,
-    pacer: &Pacer,
-    settings: &Settings,
-    authority: &Authority,
-    old: &Entry,
-) -> Fetched {
-    let terms = super::terms(settings, None, old.answer.is_none());
-    let permit = pacer.pace(super::key(settings, authority)).turn(FETCHES, terms).await;
-    let validators = old.answer.as_ref().map(|answer| &answer.validators);
-    let fetched = fetcher.fetch(authority, validators, settings).await;
-    if let Ok(mut permit) = permit {
+impl Inner {
+    async fn learn(self: &Arc<Self>, slot: &Arc<Slot>, crawl_delay: Option<Duration>) {
+        let mut old = slot.load_full();
+        if is_unknown(&old)
+            && let Some(kept) = self.kept(slot).await
+        {
+            self.shelf.put(slot, kept.clone());
+            let now = SystemTime::now();
+            if kept.usable(now).is_some() || !kept.may_fetch(now) {
+                return;
+            }
+            old = kept;
+        }
+        let settings = self.settings.load_full();
+        let fetched = self.paced(&settings, &slot.authority, &old, crawl_delay).await;
+        let entry = Arc::new(self.next(&old, &fetched, &settings, SystemTime::now()));
+        let count = if entry.trouble.is_some() { &self.failed } else { &self.fetched };
+        count.fetch_add(1, Ordering::Relaxed);
+        tell(&slot.authority, &old, &entry);
+        // First, so that whoever finds the place given up meanwhile does not go by an older copy.
+        self.store.save(&slot.authority, &entry);
+        self.shelf.put(slot, entry);
+    }
+
+    /// What an earlier process knew, or this one before memory ran short.
+    async fn kept(self: &Arc<Self>, slot: &Arc<Slot>) -> Option<Arc<Entry>> {
+        if !self.store.is_on_disk() {
+            return None;
+        }
+        let (inner, slot) = (self.clone(), slot.clone());
+        let load = move || {
+            let options = inner.settings.load().robots.parse_options();
+            inner.store.load(&slot.authority, |name, body| inner.files.named(name, &options, body))
+        };
+        // It fails only when the runtime shuts down.
+        tokio::task::spawn_blocking(load).await.ok().flatten()
+    }
+
+    /// A fetch is a request to the host like any other, and takes its turn.
+    async fn paced(
+        &self,
+        settings: &Settings,
+        authority: &Authority,
+        old: &Entry,
+        crawl_delay: Option<Duration>,
+    ) -> Fetched {
+        let terms = super::terms(settings, crawl_delay, old.answer.is_none());
+        let mut permit = match self.pacer.pace(super::key(settings, authority)).turn(FETCHES, terms).await {
+            Ok(permit) => permit,
+            Err(refusal) => return Fetched::NoTurn { retry_after: refusal.retry_after() },
+        };
+        let validators = old.answer.as_ref().map(|answer| &answer.validators);
+        permit.leaves();
+        let fetched = self.fetcher.fetch(authority, validators, settings).await;
         permit.outcome = match &fetched {
             Fetched::Answer { status: 429 | 503, headers, .. } => {
                 Outcome::Backoff { retry_after: asked_to_wait(headers, SystemTime::now()) }
             }
             Fetched::Answer { .. } | Fetched::DeadEnd { .. } => Outcome::Success,
-            Fetched::Unreachable(_) => Outcome::Failure,
+            Fetched::Unreachable(_) | Fetched::NoTurn { .. } => Outcome::Failure,
         };
+        fetched
     }
-    fetched
+
+    /// What is known after a fetch (RFC 9309 §2.3.1).
+    fn next(&self, old: &Entry, fetched: &Fetched, settings: &Settings, now: SystemTime) -> Entry {
+        let robots = &settings.robots;
+        let fallback = |access| match access {
+            Fallback::Allow => Access::AllowAll,
+            Fallback::Disallow => Access::DisallowAll,
+        };
+        let (status, headers, body) = match fetched {
+            Fetched::Answer { status, headers, body } => (*status, headers, body),
+            Fetched::DeadEnd { status, why } => {
+                tracing::debug!(?why, "the redirects of robots.txt lead nowhere");
+                let headers = HeaderMap::new();
+                let freshness = freshness(&headers, settings, now);
+                let (access, validators) = (fallback(robots.on_unavailable), Validators::default());
+                return Entry::answered(Answer { access, status: *status, freshness, validators });
+            }
+            Fetched::Unreachable(why) => return old.failed(now, why, None, fastrand::f64()),
+            Fetched::NoTurn { retry_after } => {
+                return old.failed(now, "the host's pace left no time to ask for it", *retry_after, fastrand::f64());
+            }
+        };
+        let (freshness, validators) = (freshness(headers, settings, now), validators(headers));
+        if status == 304
+            && let Some(entry) = old.confirmed(freshness, validators.clone())
+        {
+            return entry;
+        }
+        let access = match from_status(status) {
+            AccessKind::Rules => Access::Rules(self.files.intern(body, &robots.parse_options())),
+            AccessKind::AllowAll if matches!(status, 401 | 403) => fallback(robots.on_auth_error),
+            AccessKind::AllowAll => fallback(robots.on_unavailable),
+            AccessKind::Redirect | AccessKind::DisallowAll => {
+                let wait = asked_to_wait(headers, now);
+                return old.failed(now, &format!("status {status}"), wait, fastrand::f64());
+            }
+        };
+        Entry::answered(Answer { access, status, freshness, validators })
+    }
+
+    /// Gives up what was used least recently, behind everybody's back, when there is too much in memory.
+    fn trim(self: &Arc<Self>) {
+        let most = usize::try_from(self.settings.load().store.memory).unwrap_or(usize::MAX);
+        let bytes = |inner: &Self| inner.shelf.bytes() + inner.files.bytes();
+        if bytes(self) <= most || self.trimming.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let inner = self.clone();
+        tokio::task::spawn_blocking(move || {
+            // A little more than has to be, so that this is rare.
+            let target = most / 16 * 15;
+            inner.files.sweep();
+            while bytes(&inner) > target && inner.shelf.shrink() {
+                inner.files.sweep();
+            }
+            inner.trimming.store(false, Ordering::Relaxed);
+        });
+    }
 }
 
-/// What is known after a fetch (RFC 9309 §2.3.1).
-fn next(old: &Entry, fetched: &Fetched, settings: &Settings, now: SystemTime) -> Entry {
-    let robots = &settings.robots;
-    let fallback = |access| match access {
-        Fallback::Allow => Access::AllowAll,
-        Fallback::Disallow => Access::DisallowAll,
-    };
-    let (status, headers, body) = match fetched {
-        Fetched::Answer { status, headers, body } => (*status, headers, body),
-        Fetched::DeadEnd { status, why } => {
-            tracing::debug!(?why, "the redirects of robots.txt lead nowhere");
-            let headers = HeaderMap::new();
-            let freshness = freshness(&headers, settings, now);
-            let (access, validators) = (fallback(robots.on_unavailable), Validators::default());
-            return Entry::answered(Answer { access, status: *status, freshness, validators });
-        }
-        Fetched::Unreachable(why) => return old.failed(now, why, None, fastrand::f64()),
-    };
-    let (freshness, validators) = (freshness(headers, settings, now), validators(headers));
-    if status == 304
-        && let Some(entry) = old.confirmed(freshness, validators.clone())
-    {
-        return entry;
-    }
-    let access = match from_status(status) {
-        AccessKind::Rules => Access::Rules(RobotsTxt::parse_with(body, &robots.parse_options())),
-        AccessKind::AllowAll if matches!(status, 401 | 403) => fallback(robots.on_auth_error),
-        AccessKind::AllowAll => fallback(robots.on_unavailable),
-        AccessKind::Redirect | AccessKind::DisallowAll => {
-            let wait = asked_to_wait(headers, now);
-            return old.failed(now, &format!("status {status}"), wait, fastrand::f64());
-        }
-    };
-    Entry::answered(Answer { access, status, freshness, validators })
+fn is_unknown(entry: &Entry) -> bool {
+    entry.answer.is_none() && entry.trouble.is_none()
 }
 
 fn freshness(headers: &HeaderMap, settings: &Settings, now: SystemTime) -> Freshness {
@@ -149,7 +260,7 @@ fn validators(headers: &HeaderMap) -> Validators {
     Validators { etag: field(header::ETAG), last_modified: field(header::LAST_MODIFIED) }
 }
 
-fn asked_to_wait(headers: &HeaderMap, now: SystemTime) -> Option<std::time::Duration> {
+fn asked_to_wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     retry_after(headers.get(header::RETRY_AFTER)?.as_bytes(), now)
 }
 
@@ -161,6 +272,5 @@ fn tell(authority: &Authority, old: &Entry, new: &Entry) {
     }
 }
 
-const AUTHORITIES: usize = 100_000;
 /// Fetches stand in the line as one client of their own.
 const FETCHES: Client = Client(0);

@@ -148,10 +148,7 @@ pub(super) fn reads_robots(request: &RequestHeader) -> bool {
 
 /// Our copy of robots.txt for a client that asks for it (RFC 9111 §5.1).
 pub(super) fn robots_copy(request: &RequestHeader, copy: &RobotsCopy) -> Result<Answer> {
-    let unchanged = copy.etag.as_ref().is_some_and(|etag| {
-        let asked = request.headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
-        asked.flat_map(|value| value.split(',')).any(|value| value.trim().trim_start_matches("W/") == etag.trim_start_matches("W/"))
-    });
+    let unchanged = copy.status == 200 && is_unchanged(&request.headers, copy);
     let status = if unchanged { 304 } else { copy.status };
     let mut head = ResponseHeader::build(status, Some(8))?;
     head.insert_header(header::CONTENT_TYPE, "text/plain; charset=utf-8")?;
@@ -164,6 +161,21 @@ pub(super) fn robots_copy(request: &RequestHeader, copy: &RobotsCopy) -> Result<
         head.insert_header(header::LAST_MODIFIED, &**modified)?;
     }
     Answer::content(head, if unchanged { Default::default() } else { copy.body.clone() })
+}
+
+/// RFC 9110 §13.2.2: If-None-Match decides if it is there, else If-Modified-Since.
+fn is_unchanged(headers: &HeaderMap, copy: &RobotsCopy) -> bool {
+    let mut tags = headers.get_all(header::IF_NONE_MATCH).iter().peekable();
+    if tags.peek().is_some() {
+        let strong = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
+        let ours = copy.etag.as_deref().map(strong);
+        let mut tags = tags.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+        return tags.any(|tag| tag.trim() == "*" || ours.as_ref().is_some_and(|ours| strong(tag) == *ours));
+    }
+    let date = |text: &str| httpdate::parse_http_date(text.trim()).ok();
+    let since = headers.get(header::IF_MODIFIED_SINCE).and_then(|value| date(value.to_str().ok()?));
+    let modified = copy.last_modified.as_deref().and_then(date);
+    matches!((modified, since), (Some(modified), Some(since)) if modified <= since)
 }
 
 const PROXY_STATUS: &str = "proxy-status";

@@ -107,6 +107,11 @@ impl RobotsTxt {
         self.0.source.text()
     }
 
+    /// How many clones of it there are, this one among them.
+    pub fn holders(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
     /// Octets on the heap, with the rule sets compiled so far.
     pub fn heap_size(&self) -> usize {
         let Inner {

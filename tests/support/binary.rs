@@ -82,6 +82,11 @@ impl Binary {
         format!("http://{}", self.address)
     }
 
+    /// What it was given to keep its things in.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
     pub fn ca_pem_path(&self) -> PathBuf {
         ca_certificate(self.directory.path())
     }
@@ -135,6 +140,13 @@ impl Binary {
         super::within("the end of serve", self.child.wait())
             .await
             .expect("our child")
+    }
+
+    /// SIGKILL: it has no time for anything. Returns the directory for another.
+    pub async fn kill(mut self) -> tempfile::TempDir {
+        self.signal(libc::SIGKILL);
+        self.ended().await;
+        self.directory
     }
 
     /// SIGTERM; it must drain and exit 0, and have said nothing of a panic. Returns the directory for another.

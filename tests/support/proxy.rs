@@ -13,13 +13,17 @@ use std::path::{Path, PathBuf};
 pub struct Proxy {
     running: Option<politely::server::Running>,
     address: SocketAddr,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Proxy {
     /// Starts a proxy whose settings are those of [`configuration`] with `yaml` laid over them.
     pub async fn start(yaml: &str) -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory");
+        Self::start_in(tempfile::tempdir().expect("a temporary directory"), yaml).await
+    }
+
+    /// The same with a directory that an earlier one has used.
+    pub async fn start_in(directory: tempfile::TempDir, yaml: &str) -> Self {
         let text = configuration(directory.path(), yaml);
         let settings =
             politely::config::Settings::parse("test.yaml", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
@@ -29,7 +33,7 @@ impl Proxy {
         Self {
             running: Some(running),
             address,
-            _directory: directory,
+            directory: directory,
         }
     }
 
@@ -55,9 +59,11 @@ impl Proxy {
             .to_owned()
     }
 
-    pub async fn shutdown(mut self) {
+    /// Returns the directory for another.
+    pub async fn shutdown(mut self) -> tempfile::TempDir {
         let running = self.running.take().expect("only this takes it");
         super::within("the proxy's shutdown", running.shutdown()).await;
+        self.directory
     }
 
     /// A new connection to the proxy.
@@ -98,6 +104,7 @@ pub fn configuration(directory: &Path, yaml: &str) -> String {
     let base = format!(
         "listen: [{{ address: '127.0.0.1:0' }}]\n\
          intercept: {{ ca: {{ directory: '{directory}/ca' }} }}\n\
+         store: {{ directory: '{directory}/store' }}\n\
          egress: {{ allow: [127.0.0.0/8, '::1/128'], ports: ['1-65535'], ca_file: '{roots}' }}\n"
     );
     let mut merged: Value = serde_yaml::from_str(&base).expect("the YAML above");

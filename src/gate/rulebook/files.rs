@@ -1,0 +1,135 @@
+//! Each robots.txt once in memory, however many authorities have it: most are one of a few that content systems write.
+//! Called by `rulebook`.
+
+use crate::gate::store::{Digest, digest};
+use crate::robots::{ParseOptions, RobotsTxt};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The files in use, by content.
+#[derive(Default)]
+pub(super) struct Files {
+    held: Mutex<HashMap<Content, RobotsTxt>>,
+    /// Octets of all of them, as of when each was read or last swept.
+    bytes: AtomicUsize,
+}
+
+/// A file's octets, and how they were read.
+type Content = (Digest, u64);
+
+impl Files {
+    /// The file of this body.
+    pub fn intern(&self, body: &[u8], options: &ParseOptions) -> RobotsTxt {
+        // What lies beyond the limit is not read, and makes no difference.
+        self.named(digest(body), options, || Some(body.into())).expect("there is a body")
+    }
+
+    /// The file of this name; `body` is asked for only if it is not in memory. `None`: there is none either.
+    pub fn named(
+        &self,
+        name: Digest,
+        options: &ParseOptions,
+        body: impl FnOnce() -> Option<Vec<u8>>,
+    ) -> Option<RobotsTxt> {
+        let content = (name, fingerprint(options));
+        if let Some(robots) = self.held.lock().get(&content) {
+            return Some(robots.clone());
+        }
+        let robots = RobotsTxt::parse_with(&body()?, options);
+        let mut held = self.held.lock();
+        // Another may have been faster.
+        let kept = held.entry(content).or_insert_with(|| {
+            self.bytes.fetch_add(cost(&robots), Ordering::Relaxed);
+            robots
+        });
+        Some(kept.clone())
+    }
+
+    /// Octets in use.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// How many different ones there are.
+    pub fn len(&self) -> usize {
+        self.held.lock().len()
+    }
+
+    /// Drops those that no authority has any more.
+    pub fn sweep(&self) {
+        let mut bytes = 0;
+        let mut held = self.held.lock();
+        held.retain(|_, robots| {
+            let wanted = robots.holders() > 1;
+            bytes += if wanted { cost(robots) } else { 0 };
+            wanted
+        });
+        if held.capacity() > 4 * held.len() {
+            held.shrink_to_fit();
+        }
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+}
+
+fn cost(robots: &RobotsTxt) -> usize {
+    robots.heap_size() + ROW
+}
+
+/// Of how a file is read; it changes with the configuration only.
+fn fingerprint(options: &ParseOptions) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    options.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A file's place in the table, two thirds full on average.
+const ROW: usize = size_of::<(Content, RobotsTxt)>() * 3 / 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::robots::Precedence;
+
+    const BODY: &[u8] = b"User-agent: *\nDisallow: /\n";
+
+    #[test]
+    fn identical_files_are_held_once_and_counted_once() {
+        let files = Files::default();
+        let held: Vec<_> = (0..100).map(|_| files.intern(BODY, &ParseOptions::default())).collect();
+        assert_eq!((files.len(), held[0].holders()), (1, 101));
+        assert_eq!(files.bytes(), cost(&held[0]));
+        files.intern(b"# another", &ParseOptions::default());
+        assert_eq!(files.len(), 2);
+    }
+
+    #[test]
+    fn those_that_nobody_has_are_swept() {
+        let files = Files::default();
+        let kept = files.intern(BODY, &ParseOptions::default());
+        drop(files.intern(b"# gone", &ParseOptions::default()));
+        files.sweep();
+        assert_eq!((files.len(), files.bytes()), (1, cost(&kept)));
+        drop(kept);
+        files.sweep();
+        assert_eq!((files.len(), files.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn a_file_read_in_another_dialect_is_another_file() {
+        let files = Files::default();
+        let dialect = ParseOptions { precedence: Precedence::FirstMatch, ..ParseOptions::default() };
+        let _both = (files.intern(BODY, &ParseOptions::default()), files.intern(BODY, &dialect));
+        assert_eq!(files.len(), 2);
+    }
+
+    #[test]
+    fn a_name_that_is_known_needs_no_body() {
+        let files = Files::default();
+        let options = ParseOptions::default();
+        assert!(files.named(digest(BODY), &options, || None).is_none());
+        let _kept = files.intern(BODY, &options);
+        assert!(files.named(digest(BODY), &options, || unreachable!("it is in memory")).is_some());
+    }
+}

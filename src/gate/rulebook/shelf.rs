@@ -1,0 +1,238 @@
+//! The authorities in memory: found fast, counted exactly, given up when there are too many. Called by `rulebook`.
+//!
+//! Sharded, so that hosts rarely meet at a lock, and then only to read. One allocation for a place and one for its
+//! entry: a million of them must fit.
+
+use crate::policy::{Authority, Entry, Host};
+use arc_swap::{ArcSwap, Guard};
+use hashbrown::HashTable;
+use parking_lot::RwLock;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// All places.
+pub(super) struct Shelf {
+    shards: Box<[RwLock<HashTable<Arc<Slot>>>]>,
+    hasher: RandomState,
+    bytes: AtomicUsize,
+    count: AtomicUsize,
+    /// Counts new places: the time by which uses are told apart.
+    clock: AtomicU32,
+}
+
+/// One authority's place, with the entry in force.
+pub(in crate::gate) struct Slot {
+    pub authority: Authority,
+    entry: ArcSwap<Entry>,
+    /// The clock at the last use.
+    used: AtomicU32,
+}
+
+impl Slot {
+    /// The entry in force.
+    pub fn load(&self) -> Guard<Arc<Entry>> {
+        self.entry.load()
+    }
+
+    /// The same, to keep for longer.
+    pub fn load_full(&self) -> Arc<Entry> {
+        self.entry.load_full()
+    }
+}
+
+impl Shelf {
+    pub fn new() -> Self {
+        Shelf {
+            shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            hasher: RandomState::new(),
+            bytes: AtomicUsize::new(0),
+            count: AtomicUsize::new(0),
+            clock: AtomicU32::new(0),
+        }
+    }
+
+    /// The authority's place, made if there is none.
+    pub fn slot(&self, authority: &Authority) -> Arc<Slot> {
+        let hash = self.hasher.hash_one(authority);
+        // The table takes its bits from both ends of the hash.
+        let shard = &self.shards[(hash >> 32) as usize % SHARDS];
+        let is_it = |slot: &Arc<Slot>| slot.authority == *authority;
+        let now = self.clock.load(Ordering::Relaxed);
+        if let Some(slot) = shard.read().find(hash, is_it) {
+            if slot.used.load(Ordering::Relaxed) != now {
+                slot.used.store(now, Ordering::Relaxed);
+            }
+            return slot.clone();
+        }
+        let mut table = shard.write();
+        let rehash = |slot: &Arc<Slot>| self.hasher.hash_one(&slot.authority);
+        let new = || {
+            let now = self.clock.fetch_add(1, Ordering::Relaxed);
+            let entry = ArcSwap::from_pointee(Entry::default());
+            let slot = Slot { authority: authority.clone(), entry, used: AtomicU32::new(now) };
+            self.bytes.fetch_add(cost(&slot), Ordering::Relaxed);
+            self.count.fetch_add(1, Ordering::Relaxed);
+            Arc::new(slot)
+        };
+        table.entry(hash, is_it, rehash).or_insert_with(new).get().clone()
+    }
+
+    /// The authority's place, if it is in memory.
+    pub fn find(&self, authority: &Authority) -> Option<Arc<Slot>> {
+        let hash = self.hasher.hash_one(authority);
+        let shard = &self.shards[(hash >> 32) as usize % SHARDS];
+        shard.read().find(hash, |slot| slot.authority == *authority).cloned()
+    }
+
+    /// Puts another entry in force.
+    pub fn put(&self, slot: &Slot, entry: Arc<Entry>) {
+        let new = entry_cost(&entry);
+        let old = entry_cost(&slot.entry.swap(entry));
+        self.bytes.fetch_add(new, Ordering::Relaxed);
+        self.bytes.fetch_sub(old, Ordering::Relaxed);
+    }
+
+    /// Octets in use, without the files.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Gives up a sixteenth of the places, those used least recently. False: there was none to give up.
+    pub fn shrink(&self) -> bool {
+        let now = self.clock.load(Ordering::Relaxed);
+        // The clock may have gone round; what counts is how long ago.
+        let idle = |slot: &Slot| now.wrapping_sub(slot.used.load(Ordering::Relaxed));
+        let mut all: Vec<u32> = Vec::with_capacity(self.len());
+        for shard in &self.shards {
+            all.extend(shard.read().iter().filter(|slot| is_free(slot)).map(|slot| idle(slot)));
+        }
+        if all.is_empty() {
+            return false;
+        }
+        let mut quota = all.len() / 16 + 1;
+        let at = all.len() - quota;
+        let (_, least, _) = all.select_nth_unstable(at);
+        let (least, mut given_up) = (*least, 0);
+        for shard in &self.shards {
+            let mut table = shard.write();
+            table.retain(|slot| {
+                let stays = quota == 0 || idle(slot) < least || !is_free(slot);
+                if !stays {
+                    quota -= 1;
+                    given_up += 1;
+                    self.bytes.fetch_sub(cost(slot), Ordering::Relaxed);
+                }
+                stays
+            });
+            if table.capacity() > 4 * table.len() {
+                table.shrink_to_fit(|slot| self.hasher.hash_one(&slot.authority));
+            }
+        }
+        self.count.fetch_sub(given_up, Ordering::Relaxed);
+        given_up > 0
+    }
+
+    /// Those used last, the newest first.
+    pub fn latest(&self, most: usize) -> Vec<Arc<Slot>> {
+        let now = self.clock.load(Ordering::Relaxed);
+        let mut all: Vec<_> = self.shards.iter().flat_map(|shard| shard.read().iter().cloned().collect::<Vec<_>>()).collect();
+        all.sort_by_cached_key(|slot| (now.wrapping_sub(slot.used.load(Ordering::Relaxed)), slot.authority.clone()));
+        all.truncate(most);
+        all
+    }
+}
+
+/// Whoever has a place in hand would otherwise decide beside a second one for the same authority.
+fn is_free(slot: &Arc<Slot>) -> bool {
+    Arc::strong_count(slot) == 1
+}
+
+/// What a place costs, with its row in the table, which is two thirds full on average.
+fn cost(slot: &Slot) -> usize {
+    let name = match slot.authority.host() {
+        Host::Name(name) => COUNTS + name.len(),
+        Host::Ip(_) => 0,
+    };
+    let row = (size_of::<Arc<Slot>>() + 1) * 3 / 2;
+    row + allocated(COUNTS + size_of::<Slot>()) + allocated(name) + entry_cost(&slot.entry.load())
+}
+
+fn entry_cost(entry: &Entry) -> usize {
+    let validators = entry.answer.as_ref().map(|answer| &answer.validators);
+    let texts = validators.map_or(0, |validators| {
+        let texts = [&validators.etag, &validators.last_modified];
+        texts.into_iter().flatten().map(|text| allocated(text.len())).sum()
+    });
+    let trouble = entry.trouble.as_ref().map_or(0, |trouble| allocated(size_of_val(&**trouble)) + allocated(trouble.why.len()));
+    allocated(COUNTS + size_of::<Entry>()) + texts + trouble
+}
+
+/// What an allocator takes for so many octets: eight more, in steps of sixteen.
+fn allocated(octets: usize) -> usize {
+    if octets == 0 { 0 } else { (octets + 8).next_multiple_of(16) }
+}
+
+/// The counts of an `Arc`.
+const COUNTS: usize = 2 * size_of::<usize>();
+const SHARDS: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn authority(number: usize) -> Authority {
+        Authority::from_url(&format!("https://host{number}.example")).unwrap()
+    }
+
+    #[test]
+    fn an_authority_has_one_place() {
+        let shelf = Shelf::new();
+        assert!(Arc::ptr_eq(&shelf.slot(&authority(1)), &shelf.slot(&authority(1))));
+        assert!(!Arc::ptr_eq(&shelf.slot(&authority(1)), &shelf.slot(&authority(2))));
+        assert_eq!(shelf.len(), 2);
+        assert!(shelf.find(&authority(3)).is_none());
+    }
+
+    #[test]
+    fn those_used_least_recently_are_given_up_first() {
+        let shelf = Shelf::new();
+        for number in 0..1600 {
+            shelf.slot(&authority(number));
+            shelf.slot(&authority(0));
+        }
+        assert!(shelf.shrink());
+        let gone: Vec<_> = (0..1600).filter(|number| shelf.find(&authority(*number)).is_none()).collect();
+        assert_eq!(gone, (1..=101).collect::<Vec<_>>());
+        assert_eq!(shelf.len(), 1600 - gone.len());
+    }
+
+    #[test]
+    fn who_is_in_use_is_not_given_up() {
+        let shelf = Shelf::new();
+        let held = shelf.slot(&authority(0));
+        for number in 1..20 {
+            shelf.slot(&authority(number));
+        }
+        while shelf.shrink() {}
+        assert_eq!(shelf.len(), 1);
+        assert!(Arc::ptr_eq(&held, &shelf.slot(&authority(0))));
+    }
+
+    #[test]
+    fn what_is_counted_is_given_back() {
+        let shelf = Shelf::new();
+        for number in 0..100 {
+            let slot = shelf.slot(&authority(number));
+            shelf.put(&slot, Arc::new(Entry::default().failed(std::time::SystemTime::now(), "why", None, 0.0)));
+        }
+        assert!(shelf.bytes() > 100 * 200);
+        while shelf.shrink() {}
+        assert_eq!((shelf.len(), shelf.bytes()), (0, 0));
+    }
+}

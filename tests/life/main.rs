@@ -1,0 +1,53 @@
+//! The life of a robots.txt, end to end: how it is had from origins that do their worst, how it grows old, and how it
+//! outlives the process.
+
+#[allow(dead_code, unused_imports, reason = "the harness serves the other end-to-end tests too")]
+#[path = "../support/mod.rs"]
+mod support;
+
+mod answers;
+mod bodies;
+mod copies;
+mod hops;
+mod restart;
+
+use support::{Origin, Proxy, Reply, Seen};
+
+const KEEP_OUT: &str = "User-agent: *\nDisallow: /private\n";
+
+/// An origin whose robots.txt is answered by `robots`, and every page with 200.
+async fn origin(robots: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Origin {
+    Origin::http(site(robots)).await
+}
+
+fn site(robots: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> impl Fn(&Seen) -> Reply + Send + Sync + 'static {
+    move |seen| match seen.path().as_str() {
+        "/open" | "/private" | "/late" => Reply::text("page"),
+        _ => robots(seen),
+    }
+}
+
+/// What the answer to robots.txt did to the pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Means {
+    /// [`KEEP_OUT`] was read.
+    Rules,
+    AllowAll,
+    Unreachable,
+}
+
+async fn meaning(proxy: &Proxy, origin: &Origin) -> Means {
+    let private = proxy.get(&origin.url("/private")).await;
+    let open = proxy.get(&origin.url("/open")).await;
+    match (private.status(), open.status()) {
+        (403, 200) => Means::Rules,
+        (200, 200) => Means::AllowAll,
+        (503, 503) => {
+            assert!(private.text().contains("robots-unreachable"), "{}", private.text());
+            let pages = origin.log.targets().into_iter().filter(|page| page == "/private" || page == "/open");
+            assert_eq!(pages.count(), 0, "an unreachable robots.txt disallows everything");
+            Means::Unreachable
+        }
+        other => panic!("{other:?}: {} {}", private.text(), open.text()),
+    }
+}
