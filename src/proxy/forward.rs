@@ -136,6 +136,8 @@ impl ProxyHttp for Forward {
         passage: &mut Passage,
     ) -> Result<()> {
         let authority = passage.authority.as_ref().expect("request_filter has set it");
+        // There is a connection: what comes now is no failure to connect.
+        passage.failure = None;
         fields::strip_request(request);
         if request.version != Version::HTTP_2 {
             request.insert_header(header::HOST, authority.host_header())?;
@@ -201,6 +203,7 @@ impl ProxyHttp for Forward {
         let code = told.as_ref().map_or(0, |failure| failure.status.as_u16());
         if let Some(failure) = told.filter(|_| session.response_written().is_none()) {
             passage.refused = Some(failure.error);
+            self.0.counters.failed();
             session.set_keepalive(None);
             let url = url(session, passage.authority.as_ref());
             let accept = session.req_header().headers.get(header::ACCEPT).cloned();
