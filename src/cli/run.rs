@@ -2,7 +2,7 @@
 //! by `cli`.
 
 use super::Failed;
-use crate::config::{AccessLog, LogLevel, Settings};
+use crate::config::{self, AccessLog, LogLevel, Settings};
 use crate::proxy::Counts;
 use crate::server::{self, Running};
 use crate::telemetry;
@@ -36,6 +36,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
     }
     let path = args.config.path();
     let mut settings = Settings::load(path.as_deref(), std::env::vars_os().chain(overrides))?;
+    // The proxy of one command has nobody to watch it, and keeps its copies where other programs keep theirs.
+    settings.admin.address = None;
+    settings.store.directory.get_or_insert_with(config::cache_directory);
     // The terminal is the command's; faults are told all the same.
     if matches!(settings.log.level, LogLevel::Info) {
         settings.log.level = LogLevel::Warn;

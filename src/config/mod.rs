@@ -20,6 +20,6 @@ pub use file::{
     Mode, OnFleetLoss, OnVisitTime, Pace, Robots, RobotsOverride, Store, Subresources, User,
 };
 pub use hosts::{HostPattern, HostPolicy, Hosts};
-pub use paths::state_directory;
+pub use paths::{cache_directory, state_directory};
 pub use settings::{CaSource, Fleet, Intercept, Settings};
 pub use values::{AccessLog, ListenAddress, Network, PathPattern, PortRange, Secret, SecretUrl, Token};
