@@ -5,7 +5,7 @@ use crate::policy::KeyBy;
 use crate::robots::ParseOptions;
 
 use super::error::Complaint;
-use super::file::{Admin, Subresources};
+use super::file::Subresources;
 use super::settings::Settings;
 use super::source::{At, Node};
 use super::units::show_duration;
@@ -181,10 +181,6 @@ const NOT_WIRED: &[NotWired] = &[
     NotWired {
         key: &["listen", "*", "tls"],
         used: |s| s.listen.iter().any(|listener| listener.tls.is_some()),
-    },
-    NotWired {
-        key: &["admin"],
-        used: |s| s.admin != Admin::default(),
     },
     NotWired {
         key: &["pace", "key"],

@@ -164,11 +164,7 @@ fn cost(slot: &Slot) -> usize {
 }
 
 fn entry_cost(entry: &Entry) -> usize {
-    let validators = entry.answer.as_ref().map(|answer| &answer.validators);
-    let texts = validators.map_or(0, |validators| {
-        let texts = [&validators.etag, &validators.last_modified];
-        texts.into_iter().flatten().map(|text| allocated(text.len())).sum()
-    });
+    let texts = entry.answer.as_ref().map_or(0, |answer| allocated(answer.validators.heap_size()));
     let trouble = entry.trouble.as_ref().map_or(0, |trouble| allocated(size_of_val(&**trouble)) + allocated(trouble.why.len()));
     allocated(COUNTS + size_of::<Entry>()) + texts + trouble
 }
