@@ -10,7 +10,7 @@ Disallow: /account/orders
 Allow: /account/help
 Disallow: /search
 Disallow: /*?sort=
-Disallow: /*.pdf$
+Disallow: /*.pdf
 Disallow: /wp-admin/
 Allow: /wp-admin/admin-ajax.php
 Disallow: /cgi-bin/

@@ -14,6 +14,7 @@ impl<'a> Cursor<'a> {
         self.0.is_empty()
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -59,6 +60,11 @@ impl<'a> Cursor<'a> {
 }
 
 pub(crate) fn push_u32(blob: &mut Vec<u8>, number: u32) {
+    blob.extend_from_slice(&number.to_le_bytes());
+}
+
+pub(crate) fn push_u16(blob: &mut Vec<u8>, number: usize) {
+    let number = u16::try_from(number).expect("a line is cut at 16 KiB, and at most thrice as long when normalised");
     blob.extend_from_slice(&number.to_le_bytes());
 }
 

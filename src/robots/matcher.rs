@@ -2,6 +2,7 @@
 //! Pure. Called by `ruleset`.
 
 use super::blob::Cursor;
+use super::kinds::Kinds;
 use super::options::ParseOptions;
 use super::pattern::Arena;
 use super::rank::{Rank, Ranking, RuleKind};
@@ -43,16 +44,14 @@ impl Matcher {
         Self { blob, root, ranking }
     }
 
-    /// The strongest rule that matches a normalised path.
-    pub(crate) fn best(&self, path: &[u8]) -> Option<Rank> {
-        if self.blob.is_empty() {
-            return None;
-        }
+    /// The strongest rule that matches a normalised path, which has octets of these kinds.
+    pub(crate) fn best(&self, path: &[u8], kinds: Kinds) -> Option<Rank> {
         let mut search = Search {
             blob: &self.blob,
             ranking: self.ranking,
             path,
             best: Rank::NONE,
+            kinds,
         };
         search.literals(self.root);
         (search.best > Rank::NONE).then_some(search.best)
@@ -77,96 +76,71 @@ struct Search<'a> {
     blob: &'a [u8],
     ranking: Ranking,
     path: &'a [u8],
+    kinds: Kinds,
     best: Rank,
 }
 
-/// Patterns with stars that hang on a literal: where their node is and where what it holds of them, and how much of the
-/// path the literal took.
-#[derive(Clone, Copy, Default)]
-struct Hanging {
-    node: u32,
-    payload: u32,
-    from: u32,
-    indexed: bool,
-}
-
 impl Search<'_> {
-    /// Walks along the path from its start, then tries the patterns with stars that hang on the way, those of the longest
-    /// literals first.
+    /// Walks along the path from its start. Patterns with stars that hang on the way wait until the next ones are met, or
+    /// the walk ends: they are often weaker than the literals that follow.
+    #[inline]
     fn literals(&mut self, root: usize) {
-        let mut hanging = [Hanging::default(); 8];
-        let mut count = 0;
-        let (mut node, mut at) = (root, 0);
-        while let Some(mut found) = Node::read(self.blob, node, &self.path[at..]) {
-            at += found.label;
-            self.decide(&mut found, at, at);
-            if found.flags & (LIST | INDEX) != 0 {
-                if count == hanging.len() {
-                    // The shortest literal's; they are the likeliest to be weaker than what is found later.
-                    count -= 1;
-                    self.hanging(hanging[0]);
-                    hanging.rotate_left(1);
+        let mut waiting = None;
+        let mut step = Some((root, 0));
+        while let Some(node) = step.and_then(|(node, at)| Node::read(self.blob, node, self.path, at)) {
+            if node.holds(RULE | EXACT | LIST | INDEX) {
+                let payload = self.decide(&node, node.end);
+                if node.holds(LIST | INDEX) {
+                    self.hanging(waiting.replace((payload, node.end, node.holds(INDEX))));
                 }
-                let payload = self.blob.len() - found.payload.len();
-                let indexed = found.flags & INDEX != 0;
-                hanging[count] = Hanging {
-                    node: node as u32,
-                    payload: payload as u32,
-                    from: at as u32,
-                    indexed,
-                };
-                count += 1;
             }
-            let Some(&next) = self.path.get(at) else { break };
-            let Some(distance) = found.child(next) else { break };
-            node -= distance;
-            at += 1;
+            step = node.child(self.blob, self.path);
         }
-        for &hanging in hanging[..count].iter().rev() {
-            self.hanging(hanging);
-        }
+        self.hanging(waiting);
     }
 
-    /// The literal rules that end at a node, after `at` octets of the path; `octets` of the pattern are matched.
+    /// Counts the literal rules that end at a node; so many `octets` of the pattern are matched. Returns where the rest of
+    /// what hangs there is.
     #[inline]
-    fn decide(&mut self, node: &mut Node<'_>, at: usize, octets: usize) {
-        if node.flags & RULE != 0 {
-            let low = node.payload.u32();
-            let extra = if node.flags & EXTRA != 0 {
-                node.payload.number()
-            } else {
-                0
-            };
+    fn decide(&mut self, node: &Node, octets: usize) -> usize {
+        let mut payload = Cursor::new(self.blob.get(node.payload()..).unwrap_or_default());
+        if node.holds(RULE) {
+            let low = payload.u32();
+            let extra = if node.holds(EXTRA) { payload.number() } else { 0 };
             self.best = self.best.max(self.ranking.rank(octets + extra, low));
         }
-        if node.flags & EXACT != 0 {
-            let low = node.payload.u32();
-            if at == self.path.len() {
+        if node.holds(EXACT) {
+            let low = payload.u32();
+            if node.end == self.path.len() {
                 self.best = self.best.max(self.ranking.rank(octets + 1, low));
             }
         }
+        self.blob.len() - payload.len()
     }
 
-    fn hanging(&mut self, hanging: Hanging) {
-        let mut payload = Cursor::new(&self.blob[hanging.payload as usize..]);
-        if hanging.indexed {
-            self.pieces(payload, hanging.node as usize, hanging.from as usize);
-        } else {
-            let count = payload.number();
-            self.list(payload, count, hanging.from as usize);
+    #[inline]
+    fn hanging(&mut self, patterns: Option<(usize, usize, bool)>) {
+        match patterns {
+            Some((payload, from, false)) => self.list(payload, from),
+            Some((payload, from, true)) => self.pieces(payload, from),
+            None => {}
         }
     }
 
     /// Patterns of which all pieces must be found beyond `from`.
-    fn list(&mut self, list: Cursor<'_>, count: usize, from: usize) {
-        if let Some(rank) = stars::best_of(list, count, &self.path[from..], self.ranking, self.best) {
+    #[inline(never)]
+    fn list(&mut self, payload: usize, from: usize) {
+        let path = self.path.get(from..).unwrap_or_default();
+        if let Some(rank) = stars::best_of(&self.blob[payload..], path, self.kinds, self.ranking, self.best) {
             self.best = rank;
         }
     }
 
     /// Looks up at each octet beyond `from` which of the pieces begins there.
-    fn pieces(&mut self, mut index: Cursor<'_>, node: usize, from: usize) {
-        let root = node - index.u32() as usize;
+    #[inline(never)]
+    fn pieces(&mut self, at: usize, from: usize) {
+        let mut index = Cursor::new(&self.blob[at..]);
+        let root = at - index.u32() as usize;
         let mut seen = Seen::new(index.number());
         let log = u32::from(index.u8());
         let filter = index.take(1 << (log - 3));
@@ -180,81 +154,127 @@ impl Search<'_> {
         }
     }
 
-    /// Walks along the path from `start`, where a piece may begin.
+    /// Looks up the pieces that begin at `start`.
     fn piece(&mut self, root: usize, start: usize, from: usize, seen: &mut Seen) {
-        let (mut node, mut at) = (root, start);
-        while let Some(mut found) = Node::read(self.blob, node, &self.path[at..]) {
-            at += found.label;
-            self.decide(&mut found, at, from + 1 + at - start);
-            if found.flags & LIST != 0 {
-                let list = found.payload.number();
-                let count = found.payload.number();
-                // A list does not depend on where the piece is: once is enough.
-                if seen.first_time(list) {
-                    self.list(found.payload, count, from);
+        let mut step = Some((root, start));
+        while let Some(node) = step.and_then(|(node, at)| Node::read(self.blob, node, self.path, at)) {
+            if node.holds(RULE | EXACT | LIST) {
+                // The literal before the star, the star, the piece.
+                let payload = self.decide(&node, from + 1 + node.end - start);
+                if node.holds(LIST) {
+                    let mut list = Cursor::new(&self.blob[payload..]);
+                    // A list does not depend on where the piece is: once is enough.
+                    if seen.first_time(list.number()) {
+                        self.list(self.blob.len() - list.len(), from);
+                    }
                 }
             }
-            let Some(&next) = self.path.get(at) else { break };
-            let Some(distance) = found.child(next) else { break };
-            node -= distance;
-            at += 1;
+            step = node.child(self.blob, self.path);
         }
     }
 }
 
 /// A node of a trie whose label the path has.
-struct Node<'a> {
+#[derive(Clone, Copy)]
+struct Node {
+    /// Where it begins.
+    at: usize,
+    /// Where the octets that lead to its children are.
+    firsts: usize,
+    /// How many octets of the path lead here.
+    end: usize,
     flags: u8,
-    /// The label's length.
-    label: usize,
-    firsts: &'a [u8],
-    distances: &'a [u8],
-    /// What hangs on it.
-    payload: Cursor<'a>,
+    children: usize,
 }
 
-impl<'a> Node<'a> {
+impl Node {
     #[inline]
-    fn read(blob: &'a [u8], at: usize, path: &[u8]) -> Option<Self> {
-        let mut cursor = Cursor::new(&blob[at..]);
-        let flags = cursor.u8();
-        let mut label = usize::from(cursor.u8());
-        if flags & LONG_LABEL != 0 {
-            label |= usize::from(cursor.u8()) << 8 | usize::from(cursor.u8()) << 16;
-        }
-        if !path.starts_with(cursor.take(label)) {
-            return None;
-        }
-        let width = (flags & WIDTH) >> WIDTH_SHIFT;
-        let (mut firsts, mut distances): (&[u8], &[u8]) = (&[], &[]);
-        if width > 0 {
-            let children = usize::from(cursor.u8()) + 1;
-            firsts = cursor.take(children);
-            distances = cursor.take(children << (width - 1));
+    fn read(blob: &[u8], at: usize, path: &[u8], from: usize) -> Option<Self> {
+        let head: &[u8; 3 + 8] = blob.get(at..)?.first_chunk()?;
+        let rest = path.get(from..)?;
+        let [flags, label, children, ..] = *head;
+        let (mut label, mut start) = (usize::from(label), at + 3);
+        match (head.last_chunk(), rest.first_chunk()) {
+            // Most labels are short; then one word is compared.
+            (Some(word), Some(octets)) if label <= 8 && flags & LONG_LABEL == 0 => {
+                let differing = u64::from_le_bytes(*word) ^ u64::from_le_bytes(*octets);
+                if (differing.trailing_zeros() as usize) < 8 * label {
+                    return None;
+                }
+            }
+            _ => {
+                if flags & LONG_LABEL != 0 {
+                    label |= usize::from(head[3]) << 8 | usize::from(head[4]) << 16;
+                    start += 2;
+                }
+                if !rest.starts_with(blob.get(start..start + label)?) {
+                    return None;
+                }
+            }
         }
         Some(Self {
+            at,
+            firsts: start + label,
+            end: from + label,
             flags,
-            label,
-            firsts,
-            distances,
-            payload: cursor,
+            children: children.into(),
         })
     }
 
-    /// How far back the child is that this octet leads to.
     #[inline]
-    fn child(&self, first: u8) -> Option<usize> {
-        let at = self.firsts.iter().position(|&octet| octet == first)?;
-        match (self.flags & WIDTH) >> WIDTH_SHIFT {
-            1 => self.distances.get(at).map(|&octet| octet.into()),
-            2 => self.distances[2 * at..]
-                .first_chunk()
-                .map(|&octets| u16::from_le_bytes(octets).into()),
-            _ => self.distances[4 * at..]
-                .first_chunk()
-                .map(|&octets| u32::from_le_bytes(octets) as usize),
+    fn holds(&self, flags: u8) -> bool {
+        self.flags & flags != 0
+    }
+
+    /// How many octets a distance has, as a power of two.
+    #[inline]
+    fn width(&self) -> u32 {
+        u32::from((self.flags & WIDTH) >> WIDTH_SHIFT)
+    }
+
+    /// Where the rules are that end here.
+    #[inline]
+    fn payload(&self) -> usize {
+        self.firsts + self.children + (self.children << self.width())
+    }
+
+    /// The child that the path's next octet leads to, and how many octets of the path are taken then.
+    #[inline]
+    fn child(&self, blob: &[u8], path: &[u8]) -> Option<(usize, usize)> {
+        if self.children == 0 {
+            return None;
+        }
+        let next = *path.get(self.end)?;
+        let place = position(blob.get(self.firsts..)?, self.children, next)?;
+        let width = self.width();
+        let distance = blob
+            .get(self.firsts + self.children + (place << width)..)?
+            .first_chunk()?;
+        let distance = u32::from_le_bytes(*distance) & u32::MAX >> (32 - (8 << width));
+        Some((self.at - distance as usize, self.end + 1))
+    }
+}
+
+/// Where an octet is among the first `count`, eight at a time; there are octets to read beyond them.
+#[inline]
+fn position(octets: &[u8], count: usize, wanted: u8) -> Option<usize> {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    let wanted = ONES * u64::from(wanted);
+    let mut start = 0;
+    for word in octets.as_chunks::<8>().0 {
+        let differing = u64::from_le_bytes(*word) ^ wanted;
+        // The lowest of the high bits that are set marks the first octet without a difference.
+        let zeros = differing.wrapping_sub(ONES) & !differing & (ONES << 7);
+        if zeros != 0 {
+            let place = start + zeros.trailing_zeros() as usize / 8;
+            return (place < count).then_some(place);
+        }
+        start += 8;
+        if start >= count {
+            break;
         }
     }
+    None
 }
 
 /// Which lists of an index were tried.

@@ -16,6 +16,7 @@ mod blob;
 mod delay;
 mod group;
 mod key;
+mod kinds;
 mod line;
 mod location;
 mod matcher;

@@ -26,11 +26,19 @@ impl RuleKind {
 /// How ranks of one rule set are made. The low 32 bits order rules of equally many octets: allow before disallow, then
 /// by place in the file. The high 32 bits are the octets.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ranking(Precedence);
+pub(crate) struct Ranking {
+    precedence: Precedence,
+    /// What an octet of the pattern adds to the rank.
+    octet: u64,
+}
 
 impl Ranking {
     pub(crate) fn new(precedence: Precedence) -> Self {
-        Self(precedence)
+        let octet = match precedence {
+            Precedence::MostSpecific => 1 << 32,
+            Precedence::FirstMatch => 0,
+        };
+        Self { precedence, octet }
     }
 
     /// The part of a rank that does not depend on the pattern.
@@ -38,7 +46,7 @@ impl Ranking {
         // Of equals, the one that stands first.
         let earliness = MAX_OFFSET - offset;
         let allows = u32::from(kind == RuleKind::Allow);
-        match self.0 {
+        match self.precedence {
             Precedence::MostSpecific => allows << 31 | earliness,
             Precedence::FirstMatch => earliness << 1 | allows,
         }
@@ -46,18 +54,14 @@ impl Ranking {
 
     #[inline]
     pub(crate) fn rank(self, octets: usize, low: u32) -> Rank {
-        let octets = match self.0 {
-            Precedence::MostSpecific => octets as u64,
-            Precedence::FirstMatch => 0,
-        };
-        Rank(octets << 32 | u64::from(low))
+        Rank(octets as u64 * self.octet + u64::from(low))
     }
 
     /// Where the rule's value begins in the file.
     pub(crate) fn offset(self, rank: Rank) -> u32 {
         let low = rank.low();
         MAX_OFFSET
-            - match self.0 {
+            - match self.precedence {
                 Precedence::MostSpecific => low & MAX_OFFSET,
                 Precedence::FirstMatch => low >> 1,
             }
@@ -65,7 +69,7 @@ impl Ranking {
 
     #[inline]
     pub(crate) fn kind(self, rank: Rank) -> RuleKind {
-        let allows = match self.0 {
+        let allows = match self.precedence {
             Precedence::MostSpecific => rank.low() >> 31,
             Precedence::FirstMatch => rank.low() & 1,
         };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::delay::{RequestRate, VisitTime};
+use super::kinds::Kinds;
 use super::line;
 use super::matcher::Matcher;
 use super::options::ParseOptions;
@@ -53,22 +54,34 @@ impl RuleSet {
 
     /// As [`check`](Self::check), for a target that may not be UTF-8.
     pub fn check_octets(&self, target: &[u8]) -> Verdict<'_> {
+        let kinds = Kinds::of(target);
+        let is_path = target.first() == Some(&b'/');
+        if is_path && !kinds.has_odd() && !(kinds.has_dot() && path::may_have_dot_segment(target)) {
+            return self.judge(target, kinds);
+        }
+        self.check_closely(target)
+    }
+
+    /// As [`check`](Self::check), for a target that is more than a path, or must be normalised, or may have dot segments.
+    #[inline(never)]
+    fn check_closely(&self, target: &[u8]) -> Verdict<'_> {
         let sent = path::path_and_query(target);
         let mut normal = Vec::new();
-        let path = if path::is_plain(&sent) {
-            &*sent
-        } else {
+        let path = if Kinds::of(&sent).has_odd() {
             path::normalise(&sent, &mut normal);
             &normal
+        } else {
+            &*sent
         };
-        let verdict = self.judge(path);
-        match path::without_dot_segments(path) {
-            Some(resolved) if verdict.is_allowed() => {
-                let resolved = self.judge(&resolved);
-                if resolved.is_allowed() { verdict } else { resolved }
-            }
-            Some(_) | None => verdict,
+        let verdict = self.judge(path, Kinds::of(path));
+        if !verdict.is_allowed() || !path::may_have_dot_segment(path) {
+            return verdict;
         }
+        let Some(resolved) = path::without_dot_segments(path) else {
+            return verdict;
+        };
+        let resolved = self.judge(&resolved, Kinds::of(&resolved));
+        if resolved.is_allowed() { verdict } else { resolved }
     }
 
     /// Time from one request's start to the next: the larger of `Crawl-delay` and what `Request-rate` comes to. `None`
@@ -107,7 +120,8 @@ impl RuleSet {
         size_of::<Compiled>() + self.0.rules.heap_size()
     }
 
-    fn judge(&self, path: &[u8]) -> Verdict<'_> {
+    #[inline]
+    fn judge(&self, path: &[u8], kinds: Kinds) -> Verdict<'_> {
         if self.0.robots_txt_allowed && path == b"/robots.txt" {
             return Verdict {
                 rules: self,
@@ -116,7 +130,7 @@ impl RuleSet {
         }
         Verdict {
             rules: self,
-            outcome: self.0.rules.best(path).map_or(Outcome::NoRule, Outcome::Rule),
+            outcome: self.0.rules.best(path, kinds).map_or(Outcome::NoRule, Outcome::Rule),
         }
     }
 }

@@ -4,13 +4,16 @@
 //! A node, children before their parent:
 //!
 //! ```text
-//! flags, length of label, label
-//! if it has children: their number - 1, the octet that leads to each, how far back each is
+//! flags, length of label, number of children, label
+//! the octet that leads to each child, how far back each child is
 //! if RULE:  low half of the rank, octets that the rank counts beyond the literal's if EXTRA
 //! if EXACT: low half of the rank of a rule that matches only where the path ends here
 //! if LIST:  number of patterns with stars that hang here, the patterns (see `stars`)
-//! if INDEX: the same for many of them: a filter of two octets, and a trie of one literal of each pattern
+//! if INDEX: the same for many of them: how far back is the root of a trie of one literal of each pattern, the number of
+//!           lists in it, and a filter of two octets
 //! ```
+//!
+//! After the last node come zeros, so that whole words can be read anywhere.
 
 use super::blob::{push_number, push_u32};
 use super::pattern::{Arena, Pattern, PatternKind};
@@ -22,11 +25,14 @@ pub(crate) const EXACT: u8 = 2;
 pub(crate) const LIST: u8 = 4;
 pub(crate) const INDEX: u8 = 8;
 pub(crate) const EXTRA: u8 = 16;
-/// Octets of a distance to a child: none, 1, 2 or 4.
+/// Octets of a distance to a child, as a power of two.
 pub(crate) const WIDTH: u8 = 32 | 64;
 pub(crate) const WIDTH_SHIFT: u32 = 5;
 /// The label is longer than 255 octets; two octets more tell its length.
 pub(crate) const LONG_LABEL: u8 = 128;
+
+/// Zeros after the last node.
+pub(crate) const PADDING: usize = 16;
 
 /// Patterns with stars that hang on one literal are tried one by one up to here; more get an index.
 const MAX_LIST: usize = 24;
@@ -47,6 +53,7 @@ pub(crate) fn build(arena: &Arena, patterns: &[(Pattern, u32)], ranking: Ranking
     };
     sort(&mut items, arena.text());
     let root = builder.trie(&items, &mut Level::Literals);
+    builder.blob.extend([0; PADDING]);
     (builder.blob.into(), root)
 }
 
@@ -188,9 +195,12 @@ impl Builder<'_> {
             last = key;
             next += equals;
         }
-        self.close(&mut open, &mut children, items, last, 0, level);
+        // Most rule sets have one node below the empty root: `/`. Then that is the root.
+        let bare = open[0].items.is_empty() && open.get(1).is_some_and(|node| node.children == 0);
+        let end = if bare { open[1].end } else { 0 };
+        self.close(&mut open, &mut children, items, last, end, level);
         let root = open.pop().expect("the root is never closed");
-        self.node(&[], &items[root.items], &children, level)
+        self.node(&last[..end], &items[root.items], &children, level)
     }
 
     /// Writes the nodes that end beyond the first `keep` octets of the key read last.
@@ -245,10 +255,9 @@ impl Builder<'_> {
         let at = self.blob.len();
         let farthest = children.first().map_or(0, |&(_, child)| at - child);
         let width = match farthest {
-            0 => 0,
-            1..=0xFF => 1,
-            0x100..=0xFFFF => 2,
-            _ => 3,
+            0..=0xFF => 0,
+            0x100..=0xFFFF => 1,
+            _ => 2,
         };
         let extra = rule.map_or(0, |rule| rule.extra);
         let flags = if rule.is_some() { RULE } else { 0 }
@@ -258,7 +267,7 @@ impl Builder<'_> {
             | if index.is_none() && !stars.is_empty() { LIST } else { 0 }
             | if label.len() > 0xFF { LONG_LABEL } else { 0 }
             | width << WIDTH_SHIFT;
-        self.blob.extend([flags, label.len() as u8]);
+        self.blob.extend([flags, label.len() as u8, children.len() as u8]);
         if label.len() > 0xFF {
             self.blob.extend([(label.len() >> 8) as u8, (label.len() >> 16) as u8]);
         }
@@ -274,7 +283,7 @@ impl Builder<'_> {
             push_u32(&mut self.blob, exact.rank.low());
         }
         match index {
-            Some(index) => self.put_index(at, index),
+            Some(index) => self.put_index(index),
             None if stars.is_empty() => {}
             None => self.list(stars, level),
         }
@@ -282,14 +291,10 @@ impl Builder<'_> {
     }
 
     fn children(&mut self, at: usize, children: &[(u8, usize)], width: u8) {
-        if children.is_empty() {
-            return;
-        }
-        self.blob.push((children.len() - 1) as u8);
         self.blob.extend(children.iter().map(|&(first, _)| first));
         for &(_, child) in children {
             let distance = narrow(at - child).to_le_bytes();
-            self.blob.extend_from_slice(&distance[..1 << (width - 1)]);
+            self.blob.extend_from_slice(&distance[..1 << width]);
         }
     }
 
@@ -298,7 +303,7 @@ impl Builder<'_> {
             push_number(&mut self.blob, *lists);
             *lists += 1;
         }
-        push_number(&mut self.blob, stars.len());
+        stars::begin(&mut self.blob, stars.len());
         for item in stars {
             stars::write(
                 &mut self.blob,
@@ -340,8 +345,9 @@ impl Builder<'_> {
         }
     }
 
-    fn put_index(&mut self, at: usize, index: Index) {
-        push_u32(&mut self.blob, narrow(at - index.root));
+    fn put_index(&mut self, index: Index) {
+        let here = self.blob.len();
+        push_u32(&mut self.blob, narrow(here - index.root));
         push_number(&mut self.blob, index.lists);
         self.blob.push(index.log as u8);
         self.blob.extend_from_slice(&index.filter);
