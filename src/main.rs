@@ -1,5 +1,11 @@
 //! The command `politely`.
 
-fn main() -> std::process::ExitCode {
-    politely::cli::main()
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // The panic has told what and where; the exit code says whose fault it was.
+    std::panic::catch_unwind(politely::cli::main).unwrap_or(ExitCode::from(DEFECT))
 }
+
+/// A defect of ours (EX_SOFTWARE of sysexits.h).
+const DEFECT: u8 = 70;

@@ -34,6 +34,8 @@ pub enum StartError {
     Listen { address: String, source: io::Error },
     #[error("no socket named `{0}` was handed over")]
     NotInherited(String),
+    #[error("anybody who reaches `{0}` could use this proxy")]
+    OpenToAll(SocketAddr),
     #[error(transparent)]
     Ca(#[from] CaError),
     #[error(transparent)]
@@ -68,6 +70,7 @@ impl StartError {
             Self::NotInherited(name) => {
                 format!("a systemd socket unit with `FileDescriptorName={name}` hands it over")
             }
+            Self::OpenToAll(_) => "say in `access` who may, such as `clients: [10.0.0.0/8]`".into(),
             Self::Admin { source, .. } => match source.kind() {
                 io::ErrorKind::AddrInUse => "does another politely run? give this one `admin: { address: off }`, or a \
                     port of its own"
@@ -88,8 +91,13 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     for listener in &settings.listen {
         sockets.push(bind(&listener.address).await?);
     }
+    let open_to_all = settings.access.clients.is_empty() && settings.access.users.is_empty();
     let addresses = sockets.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
 
+    // `config` has judged the addresses that are written; a socket that was handed over is known only here.
+    if let Some(open) = addresses.iter().find(|address| open_to_all && !address.ip().is_loopback()) {
+        return Err(StartError::OpenToAll(*open));
+    }
     let admin_socket = match &settings.admin.address {
         Some(address) => Some(bind(address).await.map_err(StartError::for_admin)?),
         None => None,

@@ -3,7 +3,7 @@
 use super::{ConfigArg, Failed, Format, NO};
 use crate::admin;
 use crate::config::Settings;
-use crate::gate::{self, Gate};
+use crate::gate::Gate;
 use crate::policy::explain::{Explanation, explain};
 use crate::policy::freshness::Freshness;
 use crate::policy::{Access, Answer, Asked, Authority, Entry, Options, Validators};
@@ -64,7 +64,7 @@ fn by_file(file: &PathBuf, asked: &Asked<'_, ProductToken>, settings: &Settings)
     })?;
     let now = SystemTime::now();
     let entry = Entry::answered(Answer {
-        access: Access::Rules(RobotsTxt::parse_with(&bytes, &gate::parse_options(settings))),
+        access: Access::Rules(RobotsTxt::parse_with(&bytes, &settings.robots.parse_options())),
         status: 200,
         freshness: Freshness::new(now, Duration::from_secs(1), 0.0),
         validators: Validators::default(),

@@ -64,8 +64,9 @@ struct ConfigArg {
 impl ConfigArg {
     /// The file to read; `None`: the defaults hold.
     fn path(&self) -> Option<PathBuf> {
+        let named = || std::env::var_os("POLITELY_CONFIG").filter(|name| !name.is_empty()).map(PathBuf::from);
         let machine = || Some(PathBuf::from(MACHINE_CONFIG)).filter(|path| path.exists());
-        self.config.clone().or_else(|| std::env::var_os("POLITELY_CONFIG").map(PathBuf::from)).or_else(machine)
+        self.config.clone().or_else(|| named()).or_else(machine)
     }
 }
 

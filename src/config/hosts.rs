@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 
-use crate::policy::Host;
+use crate::policy::{Host, HostPattern};
 use crate::policy::own_rules::OwnRules;
 use crate::robots::ProductToken;
 
@@ -32,54 +32,6 @@ pub struct HostPolicy {
     /// What they were made of.
     allow: Arc<[PathPattern]>,
     deny: Arc<[PathPattern]>,
-}
-
-/// Which hosts an entry is for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum HostPattern {
-    /// `*`
-    Any,
-    /// `*.example.com`: all below that name, at any depth; not itself.
-    Below(Arc<str>),
-    /// One name or address.
-    Host(Host),
-}
-
-impl HostPattern {
-    /// # Errors
-    /// Neither a host, nor `*.` and a name, nor `*`.
-    pub fn parse(text: &str) -> Result<Self, Complaint> {
-        let fault = || Complaint::new(format!("`{text}` is not a host or a pattern of hosts"), HOST_FORMS);
-        if text == "*" {
-            return Ok(Self::Any);
-        }
-        match text.strip_prefix("*.") {
-            Some(name) => match Host::parse(name) {
-                Ok(Host::Name(name)) => Ok(Self::Below(name)),
-                Ok(Host::Ip(_)) | Err(_) => Err(fault()),
-            },
-            None => Host::parse(text).map(Self::Host).map_err(|_| fault()),
-        }
-    }
-
-    /// The more labels, the more specific; a host is more specific than any pattern.
-    fn rank(&self) -> usize {
-        match self {
-            Self::Any => 0,
-            Self::Below(name) => 1 + name.split('.').count(),
-            Self::Host(_) => usize::MAX,
-        }
-    }
-}
-
-impl fmt::Display for HostPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Any => f.write_str("*"),
-            Self::Below(name) => write!(f, "*.{name}"),
-            Self::Host(host) => host.fmt(f),
-        }
-    }
 }
 
 /// The policies of all hosts. Each entry is already laid over the less specific ones that match it too.
@@ -246,7 +198,7 @@ impl<'de> DeserializeSeed<'de> for OnlyOnce<'_> {
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<HostPattern, D::Error> {
         from_text(deserializer, "a host", HOST_FORMS, |text| {
-            let pattern = HostPattern::parse(text)?;
+            let pattern = parse_pattern(text)?;
             if self.0.borrow_mut().insert(pattern.clone()) {
                 Ok(pattern)
             } else {
@@ -257,6 +209,12 @@ impl<'de> DeserializeSeed<'de> for OnlyOnce<'_> {
             }
         })
     }
+}
+
+/// A host or a pattern of hosts as the configuration writes it.
+pub(super) fn parse_pattern(text: &str) -> Result<HostPattern, Complaint> {
+    let what = |error| format!("`{text}` is not a host or a pattern of hosts: {error}");
+    HostPattern::parse(text).map_err(|error| Complaint::new(what(error), HOST_FORMS))
 }
 
 const HOST_FORMS: &str =

@@ -1,14 +1,17 @@
 //! The configuration: read strictly from `politely.yaml` and the environment, all faults told at once with their places,
 //! and handed on as typed [`Settings`]. Called by `server` and `cli`; everything above reads its own section.
 
+mod defaults;
 mod environment;
 mod error;
 mod file;
 mod hosts;
 mod paths;
 mod reader;
+mod secrets;
 mod settings;
 mod source;
+mod text;
 pub mod units;
 mod validate;
 mod values;
@@ -19,7 +22,8 @@ pub use file::{
     Access, Admin, Egress, Fallback, Identity, InterceptMode, Limits, Listener, ListenerTls, Log, LogFormat, LogLevel,
     Mode, OnFleetLoss, OnVisitTime, Pace, Robots, RobotsOverride, Store, Subresources, User,
 };
-pub use hosts::{HostPattern, HostPolicy, Hosts};
+pub use hosts::{HostPolicy, Hosts};
 pub use paths::{cache_directory, state_directory};
+pub use secrets::{Secret, SecretUrl};
 pub use settings::{CaSource, Fleet, Intercept, Settings};
-pub use values::{AccessLog, ListenAddress, Network, PathPattern, PortRange, Secret, SecretUrl, Token};
+pub use values::{AccessLog, Closed, ListenAddress, Network, PathPattern, PortRange, Token};

@@ -1,7 +1,6 @@
 //! What is meant: the configuration as everything above reads it. Built from `file`; called by `server` and `cli`.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::environment::{self, Variable};
@@ -12,9 +11,11 @@ use super::file::{
 };
 use super::hosts::Hosts;
 use super::reader;
-use super::source::{At, Node, OURS, Value};
+use super::secrets::SecretUrl;
+use super::source::{At, Node, Value};
+use super::text::{read_text, syntax};
 use super::validate;
-use super::values::{AccessLog, SecretUrl};
+use super::values::AccessLog;
 
 /// A whole configuration, right in itself. `Settings::default()` is what `conf/politely.yaml` says.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,8 +114,14 @@ impl Settings {
                 value: Value::Map(Vec::new()),
             };
         }
-        environment::overlay(&mut root, variables, &mut faults);
-        let file: File = reader::read(&root, &mut faults);
+        let mut file: File = reader::read(&root, &mut faults);
+        if !variables.is_empty() {
+            environment::overlay(&mut root, variables, &mut faults);
+            // What is wrong in the file is wrong even where a variable takes its place, and has been told.
+            let mut again = Vec::new();
+            file = reader::read(&root, &mut again);
+            faults.extend(again.into_iter().filter(|(at, _)| !matches!(at, At::Node(_))));
+        }
         // What depends on several keys is judged only when each of them is right.
         let settings = if faults.is_empty() {
             let mut check = validate::Check::new(&root, &mut faults);
@@ -227,59 +234,6 @@ impl Default for Settings {
     }
 }
 
-fn read_text(path: &Path) -> Result<String, Fault> {
-    let whole = |what, hint: &str| Fault {
-        place: Place::File,
-        complaint: Complaint::new(what, hint),
-    };
-    let bytes = fs::read(path).map_err(|error| {
-        let hint = "give the path of a readable file; without one the defaults hold";
-        whole(format!("the configuration cannot be read: {error}"), hint)
-    })?;
-    if bytes.len() > MOST_BYTES {
-        return Err(whole(
-            String::from("the configuration is larger than 16 MiB"),
-            "is it the right file?",
-        ));
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
-        whole(format!("line {line} is not UTF-8"), "save the file as UTF-8")
-    })
-}
-
-fn syntax(text: &str, error: &serde_yaml::Error) -> Fault {
-    let message = error.to_string();
-    let message = message.rsplit(OURS).next().unwrap_or_default();
-    let what = message.split(" at line ").next().unwrap_or_default();
-    let (place, line) = match error.location() {
-        Some(at) => {
-            let place = Place::Line {
-                line: at.line(),
-                column: at.column(),
-            };
-            (place, text.lines().nth(at.line() - 1).unwrap_or_default())
-        }
-        None => (Place::File, ""),
-    };
-    let known = |(sign, _): &&(&str, &str)| message.contains(sign);
-    let hint = if line.contains('\t') {
-        "YAML allows no tabs: indent with spaces"
-    } else {
-        SYNTAX_HINTS.iter().find(known).map_or(SYNTAX_HINT, |(_, hint)| hint)
-    };
-    let what = if what.contains("more than one document") {
-        "there is more than one document in it"
-    } else {
-        what
-    };
-    Fault {
-        place,
-        complaint: Complaint::new(what, hint),
-    }
-}
-
 fn place(text: &str, variables: &[Variable], at: At) -> Place {
     match at {
         At::Node(number) => {
@@ -289,28 +243,3 @@ fn place(text: &str, variables: &[Variable], at: At) -> Place {
         At::Unwritten => Place::Unwritten,
     }
 }
-
-/// What the parser's messages hold, and what it mostly comes from.
-const SYNTAX_HINTS: &[(&str, &str)] = &[
-    ("limit exceeded", "write the values out instead of repeating aliases"),
-    ("unfolds to more", "write the values out instead of repeating aliases"),
-    (
-        "a tag",
-        "leave out the word that begins with `!`, or put the text in quotes",
-    ),
-    (
-        "alias",
-        "a text that begins with `*` or `&` needs quotes: \"*.example.com\"",
-    ),
-    (
-        "anchor",
-        "a text that begins with `*` or `&` needs quotes: \"*.example.com\"",
-    ),
-    (
-        "mapping values",
-        "a text with a colon and a space needs quotes; keys of one section stand in one column",
-    ),
-    ("one document", "leave out the line `---` and what follows"),
-];
-const SYNTAX_HINT: &str = "check the indentation, the quotes and the brackets here and in the line before";
-const MOST_BYTES: usize = 16 << 20;

@@ -5,11 +5,11 @@ use crate::policy::KeyBy;
 use crate::robots::ParseOptions;
 
 use super::error::Complaint;
-use super::file::{OnVisitTime, Subresources};
-use super::values::ListenAddress;
+use super::file::Subresources;
 use super::settings::Settings;
 use super::source::{At, Node};
 use super::units::show_duration;
+use super::values::ListenAddress;
 
 /// Collects faults under the keys they are about.
 pub(super) struct Check<'a> {
@@ -187,10 +187,6 @@ const NOT_WIRED: &[NotWired] = &[
     NotWired {
         key: &["listen", "*", "tls"],
         used: |s| s.listen.iter().any(|listener| listener.tls.is_some()),
-    },
-    NotWired {
-        key: &["robots", "visit_time"],
-        used: |s| s.robots.visit_time != OnVisitTime::default(),
     },
     NotWired {
         key: &["pace", "key"],

@@ -2,12 +2,12 @@
 //! Called by `file`.
 
 use std::fmt;
+use crate::policy::HostPattern;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use ipnet::IpNet;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
-use url::Url;
 
 use crate::robots::ProductToken;
 
@@ -105,6 +105,25 @@ impl Network {
     }
 }
 
+/// What `egress.deny` closes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Closed {
+    Network(Network),
+    Host(HostPattern),
+}
+
+impl Closed {
+    /// # Errors
+    /// Neither a network nor a host or a pattern of hosts.
+    pub fn parse(text: &str) -> Result<Self, Complaint> {
+        match Network::parse(text) {
+            Ok(network) => Ok(Self::Network(network)),
+            Err(complaint) if text.contains('/') => Err(complaint),
+            Err(_) => super::hosts::parse_pattern(text).map(Self::Host),
+        }
+    }
+}
+
 /// Where the access log goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessLog {
@@ -127,65 +146,6 @@ impl AccessLog {
                 ACCESS_LOG_FORMS,
             )),
         }
-    }
-}
-
-/// A URL that may hold a password, which neither `Debug` nor `Display` shows.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SecretUrl(Url);
-
-impl SecretUrl {
-    /// The URL, secrets included: never to be printed.
-    pub fn expose(&self) -> &Url {
-        &self.0
-    }
-
-    fn parse(text: &str, schemes: &[&str], hint: &'static str) -> Result<Self, Complaint> {
-        // The text is not repeated: it may hold a password.
-        let fault = |what: &str| Complaint::new(what, hint);
-        let url = Url::parse(text).map_err(|error| fault(&format!("this is not a URL: {error}")))?;
-        if !schemes.contains(&url.scheme()) {
-            return Err(fault(&format!(
-                "a URL with the scheme `{}` does not fit here",
-                url.scheme()
-            )));
-        }
-        match url.host_str() {
-            Some(host) if !host.is_empty() => Ok(Self(url)),
-            Some(_) | None => Err(fault("this URL names no host")),
-        }
-    }
-}
-
-impl fmt::Display for SecretUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = self.0.clone();
-        // Both fail only for URLs that can hold no user at all.
-        let _ = shown.set_username("");
-        let _ = shown.set_password(None);
-        shown.fmt(f)
-    }
-}
-
-impl fmt::Debug for SecretUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SecretUrl({self})")
-    }
-}
-
-/// A text that is never printed: a password's hash.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
     }
 }
 
@@ -279,20 +239,6 @@ pub(super) fn address_or_off<'de, D: Deserializer<'de>>(deserializer: D) -> Resu
     )
 }
 
-/// For `#[serde(deserialize_with)]`: a proxy beyond this one.
-pub(super) fn some_proxy_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretUrl>, D::Error> {
-    from_text(deserializer, "a URL", PROXY_FORMS, |text| {
-        SecretUrl::parse(text, &["http", "https"], PROXY_FORMS).map(Some)
-    })
-}
-
-/// For `#[serde(deserialize_with)]`: a Redis or Valkey server.
-pub(super) fn some_fleet_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretUrl>, D::Error> {
-    from_text(deserializer, "a URL", FLEET_FORMS, |text| {
-        SecretUrl::parse(text, &["redis", "rediss"], FLEET_FORMS).map(Some)
-    })
-}
-
 /// Hands the text, or the number as text, to `parse`. Of anything else, `expected` and `forms` say what should stand there.
 pub(super) fn from_text<'de, D: Deserializer<'de>, T>(
     deserializer: D,
@@ -347,11 +293,11 @@ read_from_text! {
     ListenAddress, "an address to listen on", LISTEN_FORMS, ListenAddress::parse;
     PortRange, "a port", PORT_FORMS, PortRange::parse;
     Network, "a network", NETWORK_FORMS, Network::parse;
+    Closed, "a network or a host", NETWORK_FORMS, Closed::parse;
     AccessLog, "a place for the access log", ACCESS_LOG_FORMS, AccessLog::parse;
     PathPattern, "a path pattern", PATH_FORMS, PathPattern::parse;
     ProductToken, "a product token", "put it in quotes", parse_product_token;
     Token, "text", "put it in quotes", Token::parse;
-    Secret, "text", "put it in quotes", |text| Ok(Secret(text.to_owned()));
 }
 
 const LISTEN_FORMS: &str = "write `127.0.0.1:3128`, `[::1]:3128`, or `fd:NAME` for a socket that systemd hands over";
@@ -359,5 +305,3 @@ const PORT_FORMS: &str = "a port is a number from 1 to 65535, a range of them \"
 const NETWORK_FORMS: &str = "a network is written `10.0.0.0/8`, `2001:db8::/32`, or as one address";
 const ACCESS_LOG_FORMS: &str = "write `off`, `stdout`, `journal`, or a path such as `/var/log/politely/access.log`";
 const PATH_FORMS: &str = "a path pattern begins with `/` or `*`: `/private/`, `/*.pdf$`";
-const PROXY_FORMS: &str = "write `http://proxy.example:3128` or `https://user:password@proxy.example:3128`";
-const FLEET_FORMS: &str = "write `redis://host:6379/0`, or `rediss://…` for TLS";

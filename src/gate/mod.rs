@@ -10,7 +10,7 @@ mod watch;
 
 pub use crate::policy::pace::Outcome;
 pub use pacer::Permit;
-pub use rulebook::{BookFigures, parse_options};
+pub use rulebook::BookFigures;
 pub use watch::{Figures, PaceFigures};
 
 use crate::config::{Fallback, HostPolicy, Mode, OnVisitTime, RobotsOverride, Settings};

@@ -13,7 +13,6 @@ use crate::config::{Fallback, Settings};
 use crate::policy::freshness::{CacheFields, Freshness, Limits};
 use crate::policy::pace::{Client, Outcome};
 use crate::policy::{Access, Answer, Authority, Entry, Validators, retry_after};
-use crate::robots::ParseOptions;
 use crate::robots::access::{AccessKind, from_status};
 use arc_swap::ArcSwap;
 use files::Files;
@@ -179,7 +178,7 @@ impl Inner {
         }
         let (inner, authority) = (self.clone(), authority.clone());
         let load = move || {
-            let options = parse_options(&inner.settings.load());
+            let options = inner.settings.load().robots.parse_options();
             inner.store.load(&authority, |name, body| inner.files.named(name, &options, body))
         };
         // It fails only when the runtime shuts down.
@@ -240,7 +239,7 @@ impl Inner {
             return entry;
         }
         let access = match from_status(status) {
-            AccessKind::Rules => Access::Rules(self.files.intern(body, &parse_options(settings))),
+            AccessKind::Rules => Access::Rules(self.files.intern(body, &robots.parse_options())),
             AccessKind::AllowAll if matches!(status, 401 | 403) => fallback(robots.on_auth_error),
             AccessKind::AllowAll => fallback(robots.on_unavailable),
             AccessKind::Redirect | AccessKind::DisallowAll => {
@@ -273,17 +272,6 @@ impl Inner {
 
 fn is_unknown(entry: &Entry) -> bool {
     entry.answer.is_none() && entry.trouble.is_none()
-}
-
-/// How the files are read, as the operator has it.
-pub fn parse_options(settings: &Settings) -> ParseOptions {
-    let robots = &settings.robots;
-    ParseOptions {
-        max_size: usize::try_from(robots.max_size).unwrap_or(usize::MAX),
-        user_agent_match: robots.user_agent_match,
-        precedence: robots.precedence,
-        ..ParseOptions::default()
-    }
 }
 
 fn freshness(headers: &HeaderMap, settings: &Settings, now: SystemTime) -> Freshness {

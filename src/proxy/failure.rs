@@ -42,6 +42,8 @@ impl Failure {
             (ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::WriteError, _) => {
                 (Status::BAD_GATEWAY, "connection_terminated")
             }
+            (ErrorType::Custom(DNS), _) => (Status::BAD_GATEWAY, DNS),
+            (ErrorType::Custom(PROHIBITED), _) => (Status::FORBIDDEN, PROHIBITED),
             (ErrorType::InternalError | ErrorType::UnknownError, ErrorSource::Internal) => {
                 (Status::INTERNAL_SERVER_ERROR, "proxy_internal_error")
             }
@@ -68,6 +70,10 @@ impl Failure {
         }
     }
 }
+
+/// Types of RFC 9209 for errors of our own making on pingora's way.
+pub(super) const DNS: &str = "dns_error";
+pub(super) const PROHIBITED: &str = "destination_ip_prohibited";
 
 fn tls(error: &Error) -> &'static str {
     let words = words(error);

@@ -3,6 +3,7 @@
 use super::respond::Answer;
 use crate::gate::RobotsCopy;
 use crate::policy::retry_after;
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorType, OrErr, Result};
@@ -113,6 +114,20 @@ fn is_ours(member: &str) -> bool {
 /// How long the origin asks us to stay away.
 pub(super) fn asked_to_wait(response: &ResponseHeader) -> Option<Duration> {
     retry_after(response.headers.get(header::RETRY_AFTER)?.as_bytes(), SystemTime::now())
+}
+
+/// How many more proxies may forward it (RFC 9110 §7.6.2).
+pub(super) fn max_forwards(request: &RequestHeader) -> Option<u32> {
+    if !matches!(request.method, Method::OPTIONS | Method::TRACE) {
+        return None;
+    }
+    request.headers.get(header::MAX_FORWARDS)?.to_str().ok()?.trim().parse().ok()
+}
+
+/// The answer to one that may be forwarded no further.
+pub(super) fn last_forward(request: &RequestHeader) -> Result<Answer> {
+    let status = if request.method == Method::OPTIONS { 200 } else { 405 };
+    Answer::content(ResponseHeader::build(status, Some(2))?, Bytes::new())
 }
 
 /// `Prefer: wait=N` (RFC 7240 §4.3).

@@ -2,7 +2,7 @@
 //! hop. Called by pingora's `HttpProxy`, to which `connection` hands requests.
 
 use super::downstream::{Client, Downstream};
-use super::failure::Failure;
+use super::failure::{self, Failure};
 use super::respond::{self, Answer, Asked};
 use super::{Shared, fields, leaving};
 use crate::config::InterceptMode;
@@ -97,11 +97,11 @@ impl ProxyHttp for Forward {
             passage.addresses = match self.0.upstream.reach(&authority).await {
                 Ok(addresses) => addresses,
                 Err(ReachError::Resolve(error)) => {
-                    return Err(Error::because(ErrorType::Custom(DNS), "resolving", error).into_up());
+                    return Err(Error::because(ErrorType::Custom(failure::DNS), "resolving", error).into_up());
                 }
                 // It had no address a moment ago, and now one that is denied.
                 Err(error @ ReachError::Denied(_)) => {
-                    return Err(Error::because(ErrorType::Custom(DENIED), "screening", error).into_up());
+                    return Err(Error::because(ErrorType::Custom(failure::PROHIBITED), "screening", error).into_up());
                 }
             };
         }
@@ -136,10 +136,15 @@ impl ProxyHttp for Forward {
         passage: &mut Passage,
     ) -> Result<()> {
         let authority = passage.authority.as_ref().expect("request_filter has set it");
+        // There is a connection: what comes now is no failure to connect.
+        passage.failure = None;
         fields::strip_request(request);
         if request.version != Version::HTTP_2 {
             request.insert_header(header::HOST, authority.host_header())?;
             fields::join_cookies(request)?;
+        }
+        if let Some(left) = fields::max_forwards(request) {
+            request.insert_header(header::MAX_FORWARDS, left.saturating_sub(1).to_string())?;
         }
         if let Some(agent) = &self.0.settings.load().identity.user_agent {
             request.insert_header(header::USER_AGENT, agent.as_str())?;
@@ -198,6 +203,7 @@ impl ProxyHttp for Forward {
         let code = told.as_ref().map_or(0, |failure| failure.status.as_u16());
         if let Some(failure) = told.filter(|_| session.response_written().is_none()) {
             passage.refused = Some(failure.error);
+            self.0.counters.failed();
             session.set_keepalive(None);
             let url = url(session, passage.authority.as_ref());
             let accept = session.req_header().headers.get(header::ACCEPT).cloned();
@@ -252,6 +258,9 @@ impl Forward {
         let request = session.req_header();
         if self.0.via.is_in(&request.headers) {
             return Err(Some(Refusal::Loop));
+        }
+        if fields::max_forwards(request) == Some(0) {
+            return fields::last_forward(request).map(Some).map_err(|_| None);
         }
         if client.tunnel.is_some() && self.0.settings.load().hosts.get(authority.host()).intercept == InterceptMode::Deny {
             let host = authority.host().to_string().into();
@@ -361,6 +370,4 @@ fn url(session: &Session, authority: Option<&Authority>) -> String {
 const DRAIN_BODY: Duration = Duration::from_secs(10);
 /// By then another instance may serve.
 const DRAINING: Duration = Duration::from_secs(5);
-const DNS: &str = "dns_error";
-const DENIED: &str = "destination_ip_prohibited";
 const TURN: &str = "no turn for a retry";

@@ -259,21 +259,28 @@ fn rewrite(
     out.freeze()
 }
 
-/// Percent-encodes the octets of the request target that no URI may hold and parsers disagree about (`"`, `<`, `>`,
-/// backquote, and what is not UTF-8). Everything else goes on byte for byte. `None`: nothing to encode.
+/// Percent-encodes the octets of the request target that no URI may hold and pingora would refuse: `<` and `>`, a
+/// backquote in the path, `"` in the query, and what is not UTF-8. Everything else goes on byte for byte. `None`: nothing
+/// to encode.
 fn encode_target(raw: &[u8]) -> Option<Vec<u8>> {
     let line = &raw[..memchr::memchr(b'\r', raw)?];
     let start = memchr::memchr(b' ', line)? + 1;
     let end = start + memchr::memchr(b' ', &line[start..])?;
     let target = &raw[start..end];
+    let query = memchr::memchr(b'?', target).unwrap_or(target.len());
     let utf8 = std::str::from_utf8(target).is_ok();
-    let illegal = |byte: u8| matches!(byte, b'"' | b'<' | b'>' | b'`') || (!utf8 && byte >= 0x80);
-    if !target.iter().any(|&byte| illegal(byte)) {
+    let illegal = |at: usize, byte: u8| match byte {
+        b'<' | b'>' => true,
+        b'`' => at < query,
+        b'"' => at > query,
+        byte => !utf8 && byte >= 0x80,
+    };
+    if !target.iter().enumerate().any(|(at, &byte)| illegal(at, byte)) {
         return None;
     }
     let mut out = raw[..start].to_vec();
-    for &byte in target {
-        if illegal(byte) {
+    for (at, &byte) in target.iter().enumerate() {
+        if illegal(at, byte) {
             out.extend_from_slice(format!("%{byte:02X}").as_bytes());
         } else {
             out.push(byte);
@@ -326,8 +333,8 @@ mod tests {
             let head = forwarded(&format!("GET http://a.example{path} HTTP/1.1\r\nHost: a.example\r\n\r\n"));
             assert!(head.starts_with(&format!("GET {path} HTTP/1.1\r\n")), "{head}");
         }
-        let head = forwarded("GET http://a.example/\"<`x>\" HTTP/1.1\r\nHost: a.example\r\n\r\n");
-        assert!(head.starts_with("GET /%22%3C%60x%3E%22 HTTP/1.1"), "{head}");
+        let head = forwarded("GET http://a.example/<`x>?\"` HTTP/1.1\r\nHost: a.example\r\n\r\n");
+        assert!(head.starts_with("GET /%3C%60x%3E?%22` HTTP/1.1"), "{head}");
     }
 
     #[test]

@@ -143,7 +143,9 @@ impl Ca {
 
     /// A few digits that tell this authority from others: the end of the serial of [`Self::cert_der`].
     pub fn mark(&self) -> String {
-        parse(&self.anchor).map(|x509| mark(x509.raw_serial())).unwrap_or_default()
+        parse(&self.anchor)
+            .map(|x509| mark(x509.raw_serial()))
+            .unwrap_or_default()
     }
 
     /// When its leaves begin and cease to be valid at the latest.
@@ -215,7 +217,11 @@ fn parameters(now: OffsetDateTime) -> Result<CertificateParams, CaError> {
 }
 
 fn mark(serial: &[u8]) -> String {
-    serial.iter().skip(serial.len().saturating_sub(4)).map(|octet| format!("{octet:02x}")).collect()
+    serial
+        .iter()
+        .skip(serial.len().saturating_sub(4))
+        .map(|octet| format!("{octet:02x}"))
+        .collect()
 }
 
 fn load_key(path: &Path) -> Result<KeyPair, CaError> {

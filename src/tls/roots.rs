@@ -47,7 +47,11 @@ pub fn bundle(ca_file: Option<&Path>) -> Result<Roots, RootsError> {
 /// The file cannot be written.
 pub fn write_bundle(path: &Path, roots: &Roots, ca: &Ca) -> Result<(), CaError> {
     // Ours is among the system's already where it is installed, or where SSL_CERT_FILE names such a bundle.
-    let ours = if roots.pem.contains(ca.cert_pem()) { "" } else { ca.cert_pem() };
+    let ours = if roots.pem.contains(ca.cert_pem()) {
+        ""
+    } else {
+        ca.cert_pem()
+    };
     keep::write(path, &format!("{}{ours}", roots.pem), 0o644)
 }
 

@@ -10,10 +10,11 @@ pub use peer::connector_conf;
 pub use resolve::ResolveError;
 pub use words::words;
 
-use crate::config::{PortRange, Settings};
-use crate::policy::Authority;
+use crate::config::{Closed, PortRange, Settings};
+use crate::policy::{Authority, HostPattern};
 use arc_swap::ArcSwap;
 use egress::{Denied, Guard};
+use ipnet::IpNet;
 use pingora::prelude::HttpPeer;
 use resolve::Resolver;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -97,12 +98,26 @@ impl Reach {
         let egress = &settings.egress;
         let guard = Guard {
             allow: egress.allow.iter().map(|network| network.0).collect(),
-            deny: egress.deny.iter().map(|network| network.0).collect(),
-            deny_hosts: Vec::new(),
+            deny: egress.deny.iter().filter_map(network).collect(),
+            deny_hosts: egress.deny.iter().filter_map(host).collect(),
             ports: egress.ports.iter().map(|&PortRange { first, last }| first..=last).collect(),
             listeners: listeners.to_vec(),
         };
         Reach { guard, dial: peer::Dial::new(&settings.limits) }
+    }
+}
+
+fn network(closed: &Closed) -> Option<IpNet> {
+    match closed {
+        Closed::Network(network) => Some(network.0),
+        Closed::Host(_) => None,
+    }
+}
+
+fn host(closed: &Closed) -> Option<HostPattern> {
+    match closed {
+        Closed::Host(pattern) => Some(pattern.clone()),
+        Closed::Network(_) => None,
     }
 }
 

@@ -32,7 +32,8 @@ impl Dial {
         let options = &mut peer.options;
         options.connection_timeout = Some(self.connect);
         options.total_connection_timeout = Some(self.connect);
-        options.read_timeout = Some(self.read);
+        // Later than the client's, so that an unfinished request is known for what it is.
+        options.read_timeout = Some(self.read + Duration::from_secs(1));
         options.write_timeout = Some(self.read);
         options.idle_timeout = Some(self.idle);
         options.tcp_keepalive = Some(TcpKeepalive {

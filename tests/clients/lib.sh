@@ -67,6 +67,8 @@ TLS=https://a.localhost:$TLS_PORT
 export POLITELY_EGRESS__ALLOW='[127.0.0.0/8]'
 export POLITELY_EGRESS__PORTS='["1-65535"]'
 export POLITELY_EGRESS__CA_FILE=$WORK/ca.pem
+# One authority for all of a script's runs.
+export POLITELY_INTERCEPT__CA__DIRECTORY=$WORK/ca
 export XDG_CACHE_HOME=$WORK/cache
 
 politely() {

@@ -80,10 +80,11 @@ async fn connect_follows_other_requests_and_a_denied_connect() {
     assert_eq!(client.get(&plain.url("/x"), &host).await.status(), 200);
     assert_eq!(client.get(&plain.url("/no"), &host).await.status(), 403);
     client.send(connect("10.0.0.1:443", "")).await;
-    let denied = client.response().await;
-    assert_eq!(
-        (denied.status(), denied.head.proxy_error().as_deref()),
-        (403, Some("destination_ip_prohibited"))
+    assert_refused(
+        &client.response().await,
+        403,
+        "destination_ip_prohibited",
+        "egress-denied",
     );
     assert_eq!(client.ask_connect(&tls.authority("a.localhost")).await.status(), 200);
     works(&proxy, &tls, client).await;
@@ -219,6 +220,32 @@ async fn another_authority_inside_the_tunnel_is_421() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connect_inside_a_connect_is_refused() {
+    let origin = Origin::site("").await;
+    let tls = Origin::tls_site(Alpn::Both, "").await;
+    let proxy = Proxy::start("").await;
+    let host = origin.authority("a.localhost");
+    for authority in [host.clone(), tls.authority("b.localhost")] {
+        let plain = Client::connect(proxy.address(), &host).await;
+        let inside = proxy.tls(&tls, "a.localhost", H1).await;
+        for mut client in [plain, inside] {
+            let head = client.ask_connect(&authority).await;
+            assert!((400..500).contains(&head.status()), "{head:?}");
+        }
+        let h2 = proxy.h2(&tls, "a.localhost").await;
+        let nested = http::Request::builder()
+            .method("CONNECT")
+            .uri(&authority)
+            .body(())
+            .unwrap();
+        if let Ok(answer) = h2.send(nested, true).await.response().await {
+            assert!((400..500).contains(&answer.status()), "{:?}", answer.head);
+        }
+    }
+    assert_eq!(origin.connections() + tls.connections(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn anything_but_tls_and_http_is_closed() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("").await;
@@ -279,6 +306,22 @@ async fn hosts_that_are_tunnelled_are_passed_untouched() {
     let mut client = Client::connect(proxy.address(), &ssh.authority("a.localhost")).await;
     client.send("HELLO\r\nX: y\r\n\r\n").await;
     assert_eq!(client.rest().await, b"SSH-2.0-x\r\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hosts_that_are_denied_are_denied_inside_where_the_client_sees_it() {
+    let plain = Origin::site("").await;
+    let tls = Origin::tls_site(Alpn::Both, "").await;
+    let proxy = Proxy::start("intercept: { hosts: { 'a.localhost': deny } }").await;
+    let mut client = proxy.tls(&tls, "a.localhost", H1).await;
+    let response = client.get("/x", &tls.authority("a.localhost")).await;
+    assert_refused(&response, 403, "http_request_denied", "denied");
+    let response = proxy.h2(&tls, "a.localhost").await.get(&tls.url("/x")).await;
+    assert_refused(&response, 403, "http_request_denied", "denied");
+    let host = plain.authority("a.localhost");
+    let response = Client::connect(proxy.address(), &host).await.get("/x", &host).await;
+    assert_refused(&response, 403, "http_request_denied", "denied");
+    assert_eq!(plain.connections() + tls.connections(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

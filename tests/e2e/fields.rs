@@ -47,7 +47,8 @@ async fn hop_by_hop_fields_of_requests_end_here() {
 /// `Connection: keep-alive` of the proxy's own is its business.
 fn is_left(seen: &Seen, name: &str) -> bool {
     let all = seen.all(name);
-    !all.is_empty() && !(name == "connection" && all == ["keep-alive"])
+    let ours = name == "connection" && all == ["keep-alive"];
+    !all.is_empty() && !ours
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -23,6 +23,7 @@ async fn the_target_is_forwarded_as_it_was_sent() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("").await;
     let mut client = proxy.client().await;
+    let mut changed = Vec::new();
     for target in [
         "/",
         "/%7Euser",
@@ -31,7 +32,12 @@ async fn the_target_is_forwarded_as_it_was_sent() {
         "/a/./b/../c",
         "/%2e%2E/x",
         "//two//slashes//",
-        "/|{}^[]",
+        "/|",
+        "/{}",
+        "/^",
+        "/[]",
+        "/\\",
+        "/?|{}^[]\\",
         "/\u{e9}/\u{4e16}",
         "/x;p=1,2?a=b&&c==d",
         "/?",
@@ -41,9 +47,21 @@ async fn the_target_is_forwarded_as_it_was_sent() {
         "/a:b@c!$&'()*+,=-._",
     ] {
         let response = client.get(&origin.url(target), &origin.authority("a.localhost")).await;
-        assert_eq!(response.status(), 200, "{target}: {}", response.text());
-        assert_eq!(response.body, format!("page {target}").as_bytes());
-        assert_eq!(origin.log.all().last().unwrap().target, target.as_bytes());
+        let arrived = origin.log.targets().pop().unwrap_or_default();
+        if response.status() != 200 || arrived != target || response.body != format!("page {target}").as_bytes() {
+            changed.push((target, response.status(), arrived));
+            client = proxy.client().await;
+        }
+    }
+    assert!(changed.is_empty(), "{changed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backquote_is_forwarded_as_it_was_sent() {
+    let origin = Origin::site("").await;
+    let proxy = Proxy::start("").await;
+    for target in ["/?`", "/`"] {
+        assert_eq!(proxy.get(&origin.url(target)).await.text(), format!("page {target}"));
     }
 }
 

@@ -1,7 +1,5 @@
 //! Requests that could be read in two ways, and answers that cannot be read (RFC 9112 §2.2, §5, §6, §11.2).
 
-use crate::support::message::Body;
-use crate::support::reply::Delimit;
 use crate::support::{Alpn, Origin, Proxy, Reply};
 use std::time::Duration;
 
@@ -274,107 +272,6 @@ async fn a_body_that_breaks_off_never_completes_a_request() {
     }
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(origin.log.of("/x").iter().all(|seen| !seen.body.complete));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cut_answer_is_cut_for_the_client_too() {
-    let origin = Origin::http(|seen| match seen.path().as_str() {
-        "/robots.txt" => Reply::text(""),
-        "/length" => Reply::text("half").framed(Delimit::Short(4)),
-        "/chunks" => Reply::raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\nhalf"),
-        "/no-last-chunk" => Reply::raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"),
-        _ => Reply::raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\nzz\r\n"),
-    })
-    .await;
-    let proxy = Proxy::start("").await;
-    for target in ["/length", "/chunks", "/no-last-chunk", "/bad-chunk"] {
-        let mut client = proxy.client().await;
-        client
-            .send(crate::support::client::get(
-                &origin.url(target),
-                &origin.authority("a.localhost"),
-            ))
-            .await;
-        let head = client.head().await;
-        if head.status() == 502 {
-            continue;
-        }
-        let mut body = Body::default();
-        client.read_body(&head, "GET", &mut body).await;
-        assert!(!body.complete, "{target}: {head:?}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_cannot_be_read_is_502() {
-    let bad: [(&str, &str); 11] = [
-        ("no HTTP", "SSH-2.0-OpenSSH\r\n\r\n"),
-        ("nothing", ""),
-        ("half a head", "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n"),
-        ("no status", "HTTP/1.1 OK\r\nContent-Length: 0\r\n\r\n"),
-        ("a long status", "HTTP/1.1 2000 OK\r\nContent-Length: 0\r\n\r\n"),
-        ("another version", "HTTP/3.0 200 OK\r\nContent-Length: 0\r\n\r\n"),
-        (
-            "two lengths",
-            "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nbody",
-        ),
-        ("no such length", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\nbody"),
-        (
-            "another coding",
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
-        ),
-        ("a NUL", "HTTP/1.1 200 OK\r\nX-A: a\0b\r\nContent-Length: 0\r\n\r\n"),
-        (
-            "a bare CR",
-            "HTTP/1.1 200 OK\r\nX-A: a\rX-B: b\r\nContent-Length: 0\r\n\r\n",
-        ),
-    ];
-    let origin = Origin::http(move |seen| {
-        let path = seen.path();
-        let case = path
-            .strip_prefix("/case/")
-            .and_then(|number| number.parse::<usize>().ok());
-        case.map_or_else(|| Reply::text(""), |case| Reply::raw(bad[case].1))
-    })
-    .await;
-    let proxy = Proxy::start("").await;
-    for (number, (name, _)) in bad.iter().enumerate() {
-        let response = proxy.get(&origin.url(&format!("/case/{number}"))).await;
-        assert_eq!(response.status(), 502, "{name}: {:?}", response.head);
-        let error = response
-            .head
-            .proxy_error()
-            .unwrap_or_else(|| panic!("{name}: {:?}", response.head));
-        assert!(
-            error.starts_with("http_response_")
-                || error.starts_with("http_protocol_")
-                || error.starts_with("connection_"),
-            "{name}: {error}"
-        );
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_with_both_lengths_leaves_here_with_one_at_most() {
-    let both = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n";
-    let origin = Origin::http(move |seen| {
-        if seen.path() == "/x" {
-            Reply::raw(both)
-        } else {
-            Reply::text("")
-        }
-    })
-    .await;
-    let proxy = Proxy::start("").await;
-    let response = proxy.get(&origin.url("/x")).await;
-    // RFC 9112 §6.3: Transfer-Encoding overrides and Content-Length goes, or it is an error.
-    let repaired = response.text() == "body" && response.field("content-length").is_none_or(|length| length == "4");
-    assert!(
-        response.status() == 502 || repaired,
-        "{:?} {}",
-        response.head,
-        response.text()
-    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -241,13 +241,14 @@ async fn a_verified_connection_is_not_reused_for_another_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_plain_port_spoken_to_in_tls_is_a_502() {
+async fn a_plain_port_spoken_to_in_tls_is_a_gateway_error() {
     let origin = Origin::site("").await;
-    let proxy = Proxy::start(NO_ROBOTS).await;
+    let proxy = Proxy::start(&format!("{NO_ROBOTS}\nlimits: {{ connect_timeout: 1s }}")).await;
     let response = proxy
         .get(&format!("https://{}/x", origin.authority("a.localhost")))
         .await;
-    assert_eq!(response.status(), 502);
+    // This origin waits for the end of a head that never comes; others would answer in plain text.
+    assert!(matches!(response.status(), 502 | 504), "{:?}", response.head);
     let error = response.head.proxy_error().unwrap();
     assert!(error.starts_with("tls_") || error.starts_with("connection_"), "{error}");
 }

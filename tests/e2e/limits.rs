@@ -2,7 +2,7 @@
 
 use crate::support::client::get;
 use crate::support::h2_client::request;
-use crate::support::{Alpn, Binary, Client, Origin, Proxy, Reply};
+use crate::support::{Alpn, Binary, Client, Origin, Proxy, Reply, Seen, eventually};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -156,6 +156,75 @@ async fn an_origin_that_never_answers_is_a_504() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_never_reads_is_cut_off() {
+    let answer = |seen: &Seen| {
+        if seen.path() == "/robots.txt" {
+            Reply::text("")
+        } else {
+            Reply::pattern(500_000_000)
+        }
+    };
+    let plain = Origin::http(answer).await;
+    let tls = Origin::https(Alpn::H1, answer).await;
+    let proxy = Proxy::start("limits: { read_timeout: 1s }").await;
+    let mut outside = proxy.client().await;
+    outside
+        .send(get(&plain.url("/x"), &plain.authority("a.localhost")))
+        .await;
+    let mut inside = proxy.tls(&tls, "a.localhost", &[b"http/1.1"]).await;
+    inside.send(get("/x", &tls.authority("a.localhost"))).await;
+    let h2 = proxy.h2(&tls, "a.localhost").await;
+    let stalled = h2.send(request("GET", &tls.url("/y")), true).await;
+    for (origin, target) in [(&plain, "/x"), (&tls, "/x"), (&tls, "/y")] {
+        let what = format!("the end of {target} at the origin");
+        eventually(&what, || origin.log.of(target).iter().any(|seen| seen.cut)).await;
+    }
+    drop((outside, inside, stalled));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_stops_sending_a_body_is_cut_off() {
+    let answer = |seen: &Seen| {
+        if seen.path() == "/robots.txt" {
+            Reply::text("")
+        } else {
+            Reply::echo()
+        }
+    };
+    let plain = Origin::http(answer).await;
+    let tls = Origin::https(Alpn::Both, answer).await;
+    let proxy = Proxy::start("limits: { read_timeout: 1s }").await;
+    let post =
+        |target: &str, host: &str| format!("POST {target} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 10\r\n\r\nsome");
+    let mut outside = proxy.client().await;
+    outside
+        .send(post(&plain.url("/x"), &plain.authority("a.localhost")))
+        .await;
+    let mut inside = proxy.tls(&tls, "a.localhost", &[b"http/1.1"]).await;
+    inside.send(post("/x", &tls.authority("a.localhost"))).await;
+    let h2 = proxy.h2(&tls, "a.localhost").await;
+    let mut stalled = h2.send(request("POST", &tls.url("/y")), false).await;
+    stalled.body(b"some").await.unwrap();
+    for client in [&mut outside, &mut inside] {
+        let rest = client.rest().await;
+        assert!(
+            rest.is_empty() || rest.starts_with(b"HTTP/1.1 4") || rest.starts_with(b"HTTP/1.1 504"),
+            "{}",
+            String::from_utf8_lossy(&rest)
+        );
+    }
+    assert!(stalled.response().await.map_or(true, |answer| answer.status() >= 400));
+    assert!(
+        plain
+            .log
+            .all()
+            .iter()
+            .chain(&tls.log.all())
+            .all(|seen| seen.path() == "/robots.txt" || !seen.body.complete)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failures_of_the_origin_are_named() {
     let proxy = Proxy::start("hosts: { '*.localhost': { robots: ignore } }").await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -244,7 +313,7 @@ async fn a_thousand_requests_over_64_connections_leave_nothing_behind() {
     assert_eq!((plain.log.count("/robots.txt"), tls.log.count("/robots.txt")), (1, 1));
     // Once the origins have gone, no pooled connection to them is left either.
     drop((plain, tls));
-    crate::support::eventually("the descriptors of before", || binary.descriptors() <= before + 4).await;
+    eventually("the descriptors of before", || binary.descriptors() <= before + 4).await;
     Arc::into_inner(binary)
         .expect("the connections have ended")
         .stop()

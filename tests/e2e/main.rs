@@ -3,11 +3,13 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod answers;
 mod big_bodies;
 mod commands;
 mod connect;
 mod decide;
 mod egress;
+mod explain;
 mod fields;
 mod forward;
 mod framing;
@@ -19,4 +21,7 @@ mod messages;
 mod pacing;
 mod refresh;
 mod robots;
+mod trailers;
+mod unreachable;
+mod waiting;
 mod websocket;

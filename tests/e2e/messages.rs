@@ -46,15 +46,14 @@ async fn the_origin_s_date_stays() {
         client.get("/", &tls.authority("a.localhost")).await.field("date"),
         Some(DATE)
     );
-    assert_eq!(
-        proxy
-            .h2(&tls, "a.localhost")
-            .await
-            .get(&tls.url("/"))
-            .await
-            .field("date"),
-        Some(DATE)
-    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_origin_s_date_stays_on_h2() {
+    let origin = Origin::https(Alpn::Both, |_| Reply::text("x").field("date", DATE)).await;
+    let proxy = Proxy::start("").await;
+    let client = proxy.h2(&origin, "a.localhost").await;
+    assert_eq!(client.get(&origin.url("/")).await.field("date"), Some(DATE));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -238,57 +237,6 @@ async fn an_upgrade_that_nobody_asked_for_is_502() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn trailers_pass_from_h2_to_h2_both_ways() {
-    let origin = Origin::https(Alpn::Both, |seen| match seen.path().as_str() {
-        "/robots.txt" => Reply::text(""),
-        _ => Reply::text("body").trailer("x-sum", "9"),
-    })
-    .await;
-    let proxy = Proxy::start("").await;
-    let client = proxy.h2(&origin, "a.localhost").await;
-    let mut pending = client.send(request("POST", &origin.url("/x")), false).await;
-    pending.body(b"ping").await.unwrap();
-    pending
-        .trailers(
-            [("x-request-sum".parse().unwrap(), "7".parse().unwrap())]
-                .into_iter()
-                .collect(),
-        )
-        .unwrap();
-    let response = pending.response().await.unwrap();
-    assert_eq!(response.trailers, [("x-sum".to_owned(), "9".to_owned())]);
-    let seen = origin.log.one("/x");
-    assert_eq!(
-        (seen.protocol, seen.body.kept.as_slice()),
-        (Protocol::Http2, &b"ping"[..])
-    );
-    assert_eq!(seen.body.trailers, [("x-request-sum".to_owned(), "7".to_owned())]);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn trailers_on_http_1_pass_both_ways() {
-    let origin = Origin::http(|seen| match seen.path().as_str() {
-        "/robots.txt" => Reply::text(""),
-        _ => Reply::text("body").trailer("X-Sum", "9"),
-    })
-    .await;
-    let proxy = Proxy::start("").await;
-    let host = origin.authority("a.localhost");
-    let mut client = proxy.client().await;
-    for _ in 0..2 {
-        let url = origin.url("/x");
-        client.send(format!("POST {url} HTTP/1.1\r\nHost: {host}\r\nTE: trailers\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nping\r\n0\r\nX-In: 7\r\n\r\n")).await;
-        let response = client.response().await;
-        assert_eq!(response.text(), "body");
-        assert_eq!(response.trailers, [("X-Sum".to_owned(), "9".to_owned())]);
-    }
-    for seen in origin.log.of("/x") {
-        assert_eq!(seen.body.kept, b"ping");
-        assert_eq!(seen.body.trailers, [("X-In".to_owned(), "7".to_owned())]);
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cookie_crumbs_of_h2_are_one_field_on_http_1() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("").await;
@@ -329,4 +277,47 @@ async fn pieces_pass_as_they_come() {
     crate::support::within("the second piece", client.source.until(b"second"))
         .await
         .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_have_been_acted_on_is_not_sent_twice() {
+    // A kept connection may end just as a request is sent on it (RFC 9112 §9.3.1.1, RFC 9110 §9.2.2).
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text("").then_close(),
+        "/first" => Reply::text("first"),
+        _ if seen.connection % 2 == 1 => Reply::reset(),
+        _ => Reply::text("second"),
+    })
+    .await;
+    let proxy = Proxy::start("").await;
+    let host = origin.authority("a.localhost");
+    let mut client = proxy.client().await;
+    assert_eq!(client.get(&origin.url("/first"), &host).await.text(), "first");
+    client
+        .send(format!(
+            "POST {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 4\r\n\r\nbody",
+            origin.url("/post")
+        ))
+        .await;
+    assert_eq!(client.response().await.status(), 502);
+    assert_eq!(origin.log.count("/post"), 1, "it may have been acted on");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn max_forwards_is_counted_down_and_at_0_the_request_ends_here() {
+    let origin = Origin::site("").await;
+    let proxy = Proxy::start("").await;
+    let host = origin.authority("a.localhost");
+    let options = |left: u32| {
+        let url = origin.url("/x");
+        format!("OPTIONS {url} HTTP/1.1\r\nHost: {host}\r\nMax-Forwards: {left}\r\n\r\n")
+    };
+    let mut client = proxy.client().await;
+    client.send(options(3)).await;
+    assert_eq!(client.response().await.status(), 200);
+    assert_eq!(origin.log.one("/x").field("max-forwards"), Some("2"));
+    // RFC 9110 §7.6.2: it must answer itself.
+    client.send(options(0)).await;
+    client.response().await;
+    assert_eq!(origin.log.count("/x"), 1);
 }

@@ -2,30 +2,39 @@
 //! machine.
 
 use crate::support::h2_client::request;
-use crate::support::{Alpn, Client, Origin, Proxy, Reply, Response, assert_refused, eventually};
+use crate::support::{Alpn, Client, Origin, Proxy, Reply, Response};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The machine's noise, at most.
-const NOISE: Duration = Duration::from_millis(400);
+/// What the machine's noise may add to a gap.
+const NOISE: Duration = Duration::from_millis(500);
+/// What it may take off: an origin that is scheduled late sees the first of two requests late.
+pub const LATE: Duration = Duration::from_millis(30);
 
-fn delay(seconds: &str) -> String {
+pub fn delay(seconds: &str) -> String {
     format!("User-agent: *\nCrawl-delay: {seconds}\nDisallow: /no\n")
 }
 
 /// Never less than `gap`, hardly more.
 #[track_caller]
-fn assert_gaps(origin: &Origin, count: usize, gap: Duration) {
+pub fn assert_gaps(origin: &Origin, count: usize, gap: Duration) {
     let gaps = origin.log.gaps("/page");
     assert_eq!(gaps.len(), count, "{:?}", origin.log.targets());
     assert!(
-        gaps.iter().all(|&measured| measured >= gap && measured < gap + NOISE),
+        gaps.iter()
+            .all(|&measured| measured + LATE >= gap && measured < gap + NOISE),
         "{gaps:?}, not {gap:?}"
+    );
+    // Being a little early each time would add up.
+    let all: Duration = gaps.iter().sum();
+    assert!(
+        all + LATE >= gap * gaps.len() as u32,
+        "{gaps:?}, not {gap:?} on average"
     );
 }
 
 /// Gets these at once, each on a connection of its own.
-async fn all(proxy: &Arc<Proxy>, urls: impl IntoIterator<Item = String>) -> Vec<Response> {
+pub async fn all(proxy: &Arc<Proxy>, urls: impl IntoIterator<Item = String>) -> Vec<Response> {
     let mut requests = tokio::task::JoinSet::new();
     for (number, url) in urls.into_iter().enumerate() {
         let proxy = proxy.clone();
@@ -132,179 +141,6 @@ async fn without_a_delay_so_many_at_a_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_would_wait_too_long_is_told_at_once_how_long() {
-    let origin = Origin::site(&delay("10")).await;
-    let proxy = Proxy::start("pace: { max_wait: 5s }").await;
-    assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
-    let start = Instant::now();
-    for _ in 0..2 {
-        let refused = proxy.get(&origin.url("/page2")).await;
-        let problem = assert_refused(&refused, 429, "http_request_denied", "crawl-delay");
-        let elapsed = start.elapsed().as_secs();
-        let after: u64 = refused.field("retry-after").unwrap().parse().unwrap();
-        // What is left of ten seconds, rounded up: a client that comes then is not too early.
-        assert!((10 - elapsed - 1..=10).contains(&after), "{after}");
-        assert_eq!(problem["retry_after"], after);
-    }
-    assert!(start.elapsed() < Duration::from_secs(4), "not after the wait");
-    assert_eq!(origin.log.pages(), ["/page1"]);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn retry_after_counts_those_who_wait_before() {
-    let origin = Origin::site(&delay("2")).await;
-    let proxy = Proxy::start("pace: { max_wait: 3s }").await;
-    assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
-    let mut waiting = proxy.client().await;
-    waiting
-        .send(crate::support::client::get(
-            &origin.url("/page2"),
-            &origin.authority("a.localhost"),
-        ))
-        .await;
-    assert!(waiting.glance(Duration::from_millis(200)).await.is_empty(), "it waits");
-    let refused = proxy.get(&origin.url("/page3")).await;
-    assert_refused(&refused, 429, "http_request_denied", "crawl-delay");
-    let after: u64 = refused.field("retry-after").unwrap().parse().unwrap();
-    assert!((3..=4).contains(&after), "{after}");
-    assert_eq!(waiting.response().await.status(), 200);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_comes_back_after_retry_after_is_served() {
-    let origin = Origin::site(&delay("2")).await;
-    let proxy = Proxy::start("pace: { max_wait: 0 }").await;
-    assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
-    let refused = proxy.get(&origin.url("/page2")).await;
-    let after: u64 = refused.field("retry-after").unwrap().parse().unwrap();
-    assert!((1..=2).contains(&after), "{after}");
-    tokio::time::sleep(Duration::from_secs(after)).await;
-    assert_eq!(proxy.get(&origin.url("/page2")).await.status(), 200);
-    assert!(origin.log.gaps("/page")[0] >= Duration::from_secs(2));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn prefer_wait_shortens_the_wait() {
-    let origin = Origin::site(&delay("3")).await;
-    let proxy = Proxy::start("").await;
-    assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
-    let start = Instant::now();
-    let got = proxy
-        .curl(&["-H", "Prefer: respond-async, wait=1", &origin.url("/page2")])
-        .await;
-    assert_eq!(
-        (got.status(), got.head().proxy_error().as_deref()),
-        (429, Some("http_request_denied"))
-    );
-    assert!(start.elapsed() < Duration::from_secs(2));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_line_takes_nobody_more() {
-    let origin = Origin::site(&delay("1")).await;
-    let proxy = Arc::new(Proxy::start("pace: { queue: 2 }").await);
-    assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
-    let responses = all(&proxy, (2..6).map(|number| origin.url(&format!("/page{number}")))).await;
-    let full: Vec<&Response> = responses.iter().filter(|response| response.status() != 200).collect();
-    assert_eq!(full.len(), 2);
-    for refused in full {
-        assert_refused(refused, 503, "connection_limit_reached", "queue-full");
-        assert!(refused.field("retry-after").unwrap().parse::<u64>().unwrap() >= 1);
-    }
-    assert_gaps(&origin, 2, Duration::from_secs(1));
-}
-
-/// The first goes, the second waits and hangs up, the third must then go in the second's place.
-async fn place_given_back(origin: &Origin, proxy: &Arc<Proxy>, hang_up: impl AsyncFnOnce()) {
-    assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
-    hang_up().await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(proxy.get(&origin.url("/page3")).await.status(), 200);
-    assert_eq!(origin.log.pages(), ["/page1", "/page3"]);
-    assert_gaps(origin, 1, Duration::from_secs(1));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waiter_that_hangs_up_gives_its_place_back() {
-    let origin = Origin::site(&delay("1")).await;
-    let proxy = Arc::new(Proxy::start("").await);
-    place_given_back(&origin, &proxy, async || {
-        let mut client = proxy.client().await;
-        client
-            .send(crate::support::client::get(
-                &origin.url("/page2"),
-                &origin.authority("a.localhost"),
-            ))
-            .await;
-        assert!(client.glance(Duration::from_millis(200)).await.is_empty());
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_does_one_with_a_body_not_sent_yet() {
-    let origin = Origin::site(&delay("1")).await;
-    let proxy = Arc::new(Proxy::start("").await);
-    place_given_back(&origin, &proxy, async || {
-        let mut client = proxy.client().await;
-        let (url, host) = (origin.url("/page2"), origin.authority("a.localhost"));
-        client
-            .send(format!(
-                "POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 100000\r\n\r\nsome of it"
-            ))
-            .await;
-        assert!(client.glance(Duration::from_millis(200)).await.is_empty());
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_does_one_in_tls_and_one_on_h2() {
-    let origin = Origin::tls_site(Alpn::Both, &delay("1")).await;
-    let proxy = Arc::new(Proxy::start("").await);
-    place_given_back(&origin, &proxy, async || {
-        let mut client = proxy.tls(&origin, "a.localhost", &[b"http/1.1"]).await;
-        client
-            .send(crate::support::client::get("/page2", &origin.authority("a.localhost")))
-            .await;
-        assert!(client.glance(Duration::from_millis(200)).await.is_empty());
-    })
-    .await;
-    // The connection stays; only the stream is given up.
-    let origin = Origin::tls_site(Alpn::Both, &delay("1")).await;
-    let h2 = proxy.h2(&origin, "a.localhost").await;
-    place_given_back(&origin, &proxy, async || {
-        let pending = h2.send(request("GET", &origin.url("/page2")), true).await;
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        drop(pending);
-    })
-    .await;
-    assert_eq!(h2.get(&origin.url("/page4")).await.status(), 200);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_in_flight_that_hangs_up_frees_the_host() {
-    let robots = delay("0.2");
-    let origin = Origin::http(move |seen| match seen.path().as_str() {
-        "/robots.txt" => Reply::text(&robots),
-        "/page1" => Reply::silence(),
-        _ => Reply::text("page"),
-    })
-    .await;
-    let proxy = Proxy::start("").await;
-    let mut client = proxy.client().await;
-    client
-        .send(crate::support::client::get(
-            &origin.url("/page1"),
-            &origin.authority("a.localhost"),
-        ))
-        .await;
-    eventually("the first request", || origin.log.count("/page1") == 1).await;
-    drop(client);
-    assert_eq!(proxy.get(&origin.url("/page2")).await.status(), 200);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hosts_do_not_wait_for_each_other() {
     let origin = Origin::site(&delay("5")).await;
     let proxy = Proxy::start("").await;
@@ -341,7 +177,7 @@ async fn an_origin_that_says_too_many_is_given_the_time_it_asks_for() {
         assert_eq!(proxy.get(&origin.url("/page2")).await.status(), 200);
         let gap = origin.log.gaps("/page")[0];
         assert!(
-            gap >= Duration::from_secs(2) && gap < Duration::from_secs(3) + NOISE,
+            gap + LATE >= Duration::from_secs(2) && gap < Duration::from_secs(3) + NOISE,
             "{gap:?}"
         );
     }
@@ -361,11 +197,11 @@ async fn without_a_time_it_is_given_a_second_at_first() {
     }
     let gaps = origin.log.gaps("/page");
     assert!(
-        gaps[0] >= Duration::from_secs(1) && gaps[0] < Duration::from_secs(1) + NOISE,
+        gaps[0] + LATE >= Duration::from_secs(1) && gaps[0] < Duration::from_secs(1) + NOISE,
         "{gaps:?}"
     );
     assert!(
-        gaps[1] >= Duration::from_secs(2) && gaps[1] < Duration::from_secs(2) + NOISE,
+        gaps[1] + LATE >= Duration::from_secs(2) && gaps[1] < Duration::from_secs(2) + NOISE,
         "{gaps:?}"
     );
 }
@@ -405,10 +241,24 @@ async fn a_retry_is_a_request_too() {
     }
     let gaps = origin.log.gaps("/page");
     assert!(
-        gaps.iter().all(|&gap| gap >= Duration::from_secs(1)),
+        gaps.iter().all(|&gap| gap + LATE >= Duration::from_secs(1)),
         "{gaps:?} {:?}",
         origin.log.targets()
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_gap_is_counted_from_the_request_and_not_from_its_connection() {
+    let robots = delay("1");
+    // The first page needs a connection, which takes most of the gap; the second goes over the one that is there.
+    let origin = Origin::https_after(Duration::from_millis(700), move |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(&robots).then_close(),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let proxy = Arc::new(Proxy::start("").await);
+    all(&proxy, (0..3).map(|number| origin.url(&format!("/page{number}")))).await;
+    assert_gaps(&origin, 2, Duration::from_secs(1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,14 +1,13 @@
 //! Getting robots.txt (RFC 9309 §2.3): when, how, and what each answer means for the pages.
 
-use crate::support::reply::Delimit;
-use crate::support::{Alpn, Origin, Proxy, Reply, Seen, TestCa, assert_refused};
+use crate::support::{Alpn, Origin, Proxy, Reply, Seen, assert_refused};
 use std::io::Write;
 use std::time::Duration;
 
-const KEEP_OUT: &str = "User-agent: *\nDisallow: /private\n";
+pub const KEEP_OUT: &str = "User-agent: *\nDisallow: /private\n";
 
 /// An origin whose robots.txt is answered by `robots`, and every page with 200.
-async fn origin(robots: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Origin {
+pub async fn origin(robots: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Origin {
     Origin::http(move |seen| {
         if seen.path() == "/robots.txt" {
             robots(seen)
@@ -20,7 +19,7 @@ async fn origin(robots: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Orig
 }
 
 /// The status of a page that [`KEEP_OUT`] disallows, and of one that it allows.
-async fn statuses(proxy: &Proxy, origin: &Origin) -> (u16, u16) {
+pub async fn statuses(proxy: &Proxy, origin: &Origin) -> (u16, u16) {
     let private = proxy.get(&origin.url("/private")).await.status();
     (private, proxy.get(&origin.url("/open")).await.status())
 }
@@ -183,121 +182,6 @@ async fn every_hop_passes_the_egress_guard() {
     let refused = proxy.get(&origin.url("/open")).await;
     assert_refused(&refused, 503, "destination_unavailable", "robots-unreachable");
     assert_eq!(inside.connections(), 0);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn client_errors_mean_that_there_is_none() {
-    for status in [400, 401, 402, 403, 404, 405, 406, 408, 410, 418, 451, 499] {
-        let origin = origin(move |_| Reply::status(status).body(KEEP_OUT)).await;
-        let proxy = Proxy::start("").await;
-        assert_eq!(statuses(&proxy, &origin).await, (200, 200), "{status}");
-        assert_eq!(origin.log.count("/robots.txt"), 1, "the answer {status} is kept");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_operator_may_read_client_errors_more_strictly() {
-    let gone = origin(|_| Reply::status(410)).await;
-    let locked = origin(|_| Reply::status(401)).await;
-    let proxy = Proxy::start("robots: { on_auth_error: disallow }").await;
-    assert_eq!(
-        (statuses(&proxy, &gone).await, statuses(&proxy, &locked).await),
-        ((200, 200), (403, 403))
-    );
-    let proxy = Proxy::start("robots: { on_unavailable: disallow }").await;
-    assert_eq!(
-        (statuses(&proxy, &gone).await, statuses(&proxy, &locked).await),
-        ((403, 403), (200, 200))
-    );
-    let refused = proxy.get(&gone.url("/open")).await;
-    assert_refused(&refused, 403, "http_request_denied", "robots-disallowed");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn server_errors_and_429_disallow_everything_for_now() {
-    for status in [429, 500, 501, 502, 503, 504, 599] {
-        let origin = origin(move |_| Reply::status(status).body("User-agent: *\nAllow: /\n")).await;
-        let proxy = Proxy::start("").await;
-        let refused = proxy.get(&origin.url("/open")).await;
-        let problem = assert_refused(&refused, 503, "destination_unavailable", "robots-unreachable");
-        assert_eq!(problem["robots_url"], origin.url("/robots.txt"));
-        let after: u64 = refused
-            .field("retry-after")
-            .expect("when to come back")
-            .parse()
-            .unwrap();
-        assert!((1..=3600).contains(&after), "{after}");
-        assert_eq!(problem["retry_after"], after);
-        proxy.get(&origin.url("/open")).await;
-        assert_eq!(
-            origin.log.targets(),
-            ["/robots.txt"],
-            "{status}: it is not asked again at once, nor is the page"
-        );
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_whole_answer_disallows_everything_for_now() {
-    let whole = "User-agent: *\nAllow: /\n";
-    let broken: [(&str, fn(&str) -> Reply); 8] = [
-        ("reset", |_| Reply::reset()),
-        ("silence", |_| Reply::silence()),
-        ("short", |whole| Reply::text(whole).framed(Delimit::Short(10))),
-        ("short chunks", |whole| {
-            Reply::raw(format!(
-                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n18\r\n{whole}\r\n"
-            ))
-        }),
-        ("no HTTP", |whole| Reply::raw(whole)),
-        ("half a head", |_| Reply::raw("HTTP/1.1 200 OK\r\nContent-Le")),
-        ("broken coding", |whole| {
-            Reply::text(whole).field("Content-Encoding", "gzip")
-        }),
-        ("dripping", |_| {
-            Reply::drip(
-                &["User-agent", ": *\n", "Allow: /\n", "#", "#", "#", "#"],
-                Duration::from_millis(300),
-            )
-        }),
-    ];
-    for (name, reply) in broken {
-        let origin = origin(move |_| reply(whole)).await;
-        let proxy = Proxy::start("robots: { timeout: 1s }").await;
-        let refused = proxy.get(&origin.url("/open")).await;
-        assert_eq!(refused.status(), 503, "{name}: {}", refused.text());
-        assert_refused(&refused, 503, "destination_unavailable", "robots-unreachable");
-        assert!(origin.log.pages().is_empty(), "{name}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_there_or_nobody_trusted_disallows_everything_for_now() {
-    let proxy = Proxy::start("").await;
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    drop(listener);
-    let refused = proxy.get(&format!("http://a.localhost:{port}/x")).await;
-    assert_refused(&refused, 503, "destination_unavailable", "robots-unreachable");
-    let stranger = Origin::https_as(&TestCa::new("a stranger"), &["a.localhost"], Alpn::H1, |_| {
-        Reply::text("")
-    })
-    .await;
-    let refused = proxy.get(&stranger.url("/x")).await;
-    assert_refused(&refused, 503, "destination_unavailable", "robots-unreachable");
-    assert!(stranger.log.all().is_empty());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unreachable_may_be_answered_with_403() {
-    let origin = origin(|_| Reply::status(500)).await;
-    let proxy = Proxy::start("robots: { unreachable_status: 403 }").await;
-    assert_refused(
-        &proxy.get(&origin.url("/x")).await,
-        403,
-        "destination_unavailable",
-        "robots-unreachable",
-    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -101,3 +101,31 @@ async fn either_end_s_going_away_ends_the_other() {
     drop(plain);
     assert!(socket.ended().await);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_but_a_websocket_is_upgraded() {
+    // In h2c a client could ask for whatever robots.txt disallows, and nobody would read it.
+    let switch = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
+    let origin = Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(ROBOTS),
+        _ if seen.field("upgrade").is_some() => Reply::raw(switch),
+        _ => Reply::text("no upgrade"),
+    })
+    .await;
+    let proxy = Proxy::start("").await;
+    let host = origin.authority("a.localhost");
+    for (target, mut client) in [
+        (origin.url("/x"), proxy.client().await),
+        ("/x".to_owned(), Client::connect(proxy.address(), &host).await),
+    ] {
+        client
+            .send(format!(
+                "GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
+                 HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n"
+            ))
+            .await;
+        let head = client.head().await;
+        assert!(head.status() != 101, "{head:?}");
+    }
+    assert!(origin.log.of("/x").iter().all(|seen| seen.field("upgrade").is_none()));
+}

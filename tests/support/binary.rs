@@ -114,11 +114,6 @@ impl Binary {
             .expect("a number of KiB")
     }
 
-    /// Starts [`Binary::peak_kib`] anew from what is resident now.
-    pub fn reset_peak(&self) {
-        std::fs::write(format!("/proc/{}/clear_refs", self.pid()), "5").expect("Linux lets us reset our child's peak");
-    }
-
     /// How many descriptors it has open.
     pub fn descriptors(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.pid()))

@@ -7,7 +7,6 @@ use std::sync::{Arc, OnceLock};
 
 pub struct TestCa {
     issuer: Issuer<'static, KeyPair>,
-    der: CertificateDer<'static>,
     file: PathBuf,
     _directory: tempfile::TempDir,
 }
@@ -31,7 +30,6 @@ impl TestCa {
         std::fs::write(&file, certificate.pem()).expect("the temporary directory is writable");
         Self {
             issuer: Issuer::new(params, key),
-            der: certificate.der().clone(),
             file,
             _directory: directory,
         }
@@ -40,10 +38,6 @@ impl TestCa {
     /// The PEM file of the authority's certificate.
     pub fn pem_file(&self) -> &Path {
         &self.file
-    }
-
-    pub fn der(&self) -> CertificateDer<'static> {
-        self.der.clone()
     }
 
     /// A server configuration with a fresh certificate for `names` (DNS names or IP addresses).

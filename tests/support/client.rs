@@ -55,7 +55,7 @@ impl Client {
     /// The same connection, whose octets go out one to a segment.
     pub fn in_single_octets(self) -> Self {
         let (inner, mut pipe) = tokio::io::duplex(1);
-        let mut outer = self;
+        let outer = self;
         tokio::spawn(async move {
             pipe.write_all(&outer.source.ahead).await.ok();
             let (mut from_pipe, mut to_pipe) = tokio::io::split(pipe);

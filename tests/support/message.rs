@@ -199,14 +199,11 @@ impl<R: AsyncRead + Unpin> Source<R> {
 
     /// More octets; false at the end. A reset counts as the end.
     pub async fn fill(&mut self) -> bool {
-        let mut buffer = [0; 16 * 1024];
-        match self.inner.read(&mut buffer).await {
-            Ok(length) => {
-                self.ahead.extend_from_slice(&buffer[..length]);
-                length > 0
-            }
-            Err(_) => false,
-        }
+        self.ahead.reserve(READ);
+        self.inner
+            .read_buf(&mut self.ahead)
+            .await
+            .is_ok_and(|length| length > 0)
     }
 
     /// The octets up to and with the next `end`; `None` if the peer ends before.
@@ -214,7 +211,7 @@ impl<R: AsyncRead + Unpin> Source<R> {
         let mut searched = 0;
         loop {
             if let Some(at) = find(&self.ahead[searched..], end) {
-                return Some(self.ahead.drain(..searched + at + end.len()).collect());
+                return Some(self.take(searched + at + end.len()));
             }
             searched = self.ahead.len().saturating_sub(end.len() - 1);
             if !self.fill().await {
@@ -229,7 +226,14 @@ impl<R: AsyncRead + Unpin> Source<R> {
             return Vec::new();
         }
         let length = self.ahead.len().min(usize::try_from(limit).unwrap_or(usize::MAX));
-        self.ahead.drain(..length).collect()
+        self.take(length)
+    }
+
+    /// The first `length` octets of those that are there.
+    pub fn take(&mut self, length: usize) -> Vec<u8> {
+        // Copies blocks; draining would go octet by octet in an unoptimised build.
+        let rest = self.ahead.split_off(length);
+        std::mem::replace(&mut self.ahead, rest)
     }
 
     /// Reads a body; each piece is shown to `sink`.
@@ -303,6 +307,9 @@ impl BodyEnd {
         }
     }
 }
+
+/// Asked for at once.
+const READ: usize = 128 * 1024;
 
 pub fn lossy(octets: &[u8]) -> String {
     String::from_utf8_lossy(octets).into_owned()

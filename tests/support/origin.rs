@@ -7,6 +7,7 @@ use super::{origin_h1, origin_h2};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
@@ -40,6 +41,22 @@ pub struct Origin {
     open: Arc<AtomicUsize>,
     scheme: &'static str,
     accepting: JoinHandle<()>,
+}
+
+/// How a TLS origin shakes hands.
+#[derive(Clone)]
+struct Tls {
+    acceptor: tokio_rustls::TlsAcceptor,
+    pause: Duration,
+}
+
+impl From<tokio_rustls::TlsAcceptor> for Tls {
+    fn from(acceptor: tokio_rustls::TlsAcceptor) -> Self {
+        Self {
+            acceptor,
+            pause: Duration::ZERO,
+        }
+    }
 }
 
 /// What every connection of an origin shares.
@@ -91,7 +108,7 @@ impl Origin {
             Alpn::Both => &[b"h2", b"http/1.1"],
         };
         let acceptor = tokio_rustls::TlsAcceptor::from(ca.server_config(names, protocols));
-        Self::start("127.0.0.1:0", Some(acceptor), Arc::new(handler))
+        Self::start("127.0.0.1:0", Some(acceptor.into()), Arc::new(handler))
             .await
             .expect("a free loopback port")
     }
@@ -100,7 +117,16 @@ impl Origin {
     pub async fn https_expired(handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
         let config = test_ca().server_config_until(2020, &NAMES, &[b"http/1.1"]);
         let acceptor = tokio_rustls::TlsAcceptor::from(config);
-        Self::start("127.0.0.1:0", Some(acceptor), Arc::new(handler))
+        Self::start("127.0.0.1:0", Some(acceptor.into()), Arc::new(handler))
+            .await
+            .expect("a free loopback port")
+    }
+
+    /// A TLS origin that starts each handshake only after `pause`, as one that is far away.
+    pub async fn https_after(pause: Duration, handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
+        let acceptor = tokio_rustls::TlsAcceptor::from(test_ca().server_config(&NAMES, &[b"http/1.1"]));
+        let tls = Some(Tls { acceptor, pause });
+        Self::start("127.0.0.1:0", tls, Arc::new(handler))
             .await
             .expect("a free loopback port")
     }
@@ -115,7 +141,7 @@ impl Origin {
         Self::https(alpn, pages(robots)).await
     }
 
-    async fn start(address: &str, tls: Option<tokio_rustls::TlsAcceptor>, handler: Handler) -> std::io::Result<Self> {
+    async fn start(address: &str, tls: Option<Tls>, handler: Handler) -> std::io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr().expect("a bound socket has an address");
         let scheme = if tls.is_some() { "https" } else { "http" };
@@ -215,12 +241,15 @@ pub fn pages(robots: &str) -> impl Fn(&Seen) -> Reply + Send + Sync + 'static {
     }
 }
 
-async fn serve(stream: TcpStream, tls: Option<tokio_rustls::TlsAcceptor>, site: Site, connection: usize) {
+async fn serve(stream: TcpStream, tls: Option<Tls>, site: Site, connection: usize) {
     stream.set_nodelay(true).ok();
     let Some(tls) = tls else {
         return origin_h1::serve(stream, site, Wire { connection, sni: None }).await;
     };
-    let Ok(stream) = tls.accept(stream).await else { return };
+    tokio::time::sleep(tls.pause).await;
+    let Ok(stream) = tls.acceptor.accept(stream).await else {
+        return;
+    };
     let session = stream.get_ref().1;
     let wire = Wire {
         connection,

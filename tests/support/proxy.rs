@@ -57,7 +57,11 @@ impl Proxy {
 
     /// The certificate that clients must trust.
     pub fn ca_pem_path(&self) -> PathBuf {
-        self.running.as_ref().expect("only the shutdown takes it").ca_path().to_owned()
+        self.running
+            .as_ref()
+            .expect("only the shutdown takes it")
+            .ca_path()
+            .to_owned()
     }
 
     /// Returns the directory for another.

@@ -154,5 +154,5 @@ async fn exactly<R: AsyncRead + Unpin>(source: &mut Source<R>, length: usize) ->
             return None;
         }
     }
-    Some(source.ahead.drain(..length).collect())
+    Some(source.take(length))
 }

@@ -19,13 +19,15 @@ pub(super) fn change(machine: &Machine, change: Change, entry: &Entry<'_>) -> Ou
             format!("install the package {}, which brings it", store.package),
         );
     };
-    let file = machine.below_root(store.directory).join(format!("{}.{}", entry.name, store.extension));
+    let file = machine
+        .below_root(store.directory)
+        .join(format!("{}.{}", entry.name, store.extension));
     let changed = match change {
         Change::Install => write(&file, entry.pem),
-        Change::Uninstall => fs::remove_file(&file).map(|()| format!("removed {}", file.display())),
+        Change::Uninstall => fs::remove_file(&file).map(|()| Changed::now(format!("removed {}", file.display()))),
     };
-    let what = match changed {
-        Ok(what) => what,
+    let (what, was_there) = match changed {
+        Ok(Changed { what, was_there }) => (what, was_there),
         Err(error) if change == Change::Uninstall && error.kind() == io::ErrorKind::NotFound => {
             return Outcome::Nothing(format!("{} is not there", file.display()));
         }
@@ -36,6 +38,8 @@ pub(super) fn change(machine: &Machine, change: Change, entry: &Entry<'_>) -> Ou
     };
     match run(&tool, &[]) {
         Ok(()) => Outcome::Done(format!("{what}, ran {}", name_of(&tool))),
+        // Another user's work; the tool is root's.
+        Err(_) if was_there => Outcome::Nothing(what),
         Err(said) => Outcome::failed(
             format!("{what}, but {} failed: {said}", name_of(&tool)),
             format!("run {} again", tool.display()),
@@ -43,12 +47,26 @@ pub(super) fn change(machine: &Machine, change: Change, entry: &Entry<'_>) -> Ou
     }
 }
 
-fn write(file: &Path, pem: &str) -> io::Result<String> {
+struct Changed {
+    what: String,
+    was_there: bool,
+}
+
+impl Changed {
+    fn now(what: String) -> Self {
+        Self { what, was_there: false }
+    }
+}
+
+fn write(file: &Path, pem: &str) -> io::Result<Changed> {
     if fs::read(file).is_ok_and(|content| content == pem.as_bytes()) {
-        return Ok(format!("{} was there already", file.display()));
+        return Ok(Changed {
+            what: format!("{} was there already", file.display()),
+            was_there: true,
+        });
     }
     fs::write(file, pem)?;
-    Ok(format!("wrote {}", file.display()))
+    Ok(Changed::now(format!("wrote {}", file.display())))
 }
 
 /// Not `sudo politely`: root has another state directory, and would find or make another authority there.

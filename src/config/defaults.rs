@@ -1,0 +1,149 @@
+//! The defaults of the keys that are not zero, empty or the first of their words. `conf/politely.yaml` says the same, as
+//! a test holds.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::time::Duration;
+
+use crate::policy::KeyBy;
+use crate::robots::{Precedence, UserAgentMatch};
+
+use super::file::{
+    Access, Admin, CaFiles, Egress, Fallback, File, Identity, Intercept, InterceptMode, Limits, Listener, Log,
+    LogFormat, LogLevel, Mode, OnFleetLoss, OnVisitTime, Pace, Robots, Store, Subresources,
+};
+use super::hosts::Table;
+use super::values::{AccessLog, ListenAddress, PortRange};
+
+impl Default for File {
+    fn default() -> Self {
+        Self {
+            listen: vec![Listener {
+                address: loopback(3128),
+                tls: None,
+            }],
+            admin: Admin::default(),
+            mode: Mode::default(),
+            identity: Identity::default(),
+            robots: Robots::default(),
+            pace: Pace::default(),
+            intercept: Intercept::default(),
+            egress: Egress::default(),
+            access: Access::default(),
+            store: Store::default(),
+            fleet: None,
+            on_fleet_loss: OnFleetLoss::default(),
+            hosts: Table::default(),
+            limits: Limits::default(),
+            log: Log::default(),
+        }
+    }
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Self {
+            address: Some(loopback(3129)),
+            token_file: None,
+        }
+    }
+}
+
+impl Default for Robots {
+    fn default() -> Self {
+        Self {
+            min_ttl: Duration::from_secs(300),
+            max_ttl: Duration::from_secs(86_400),
+            max_size: 512_000,
+            timeout: Duration::from_secs(10),
+            on_unavailable: Fallback::Allow,
+            on_auth_error: Fallback::Allow,
+            on_long_unreachable: Fallback::Disallow,
+            unreachable_status: 503,
+            deny_status: 403,
+            user_agent_match: UserAgentMatch::default(),
+            precedence: Precedence::default(),
+            visit_time: OnVisitTime::default(),
+        }
+    }
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            key: KeyBy::default(),
+            min_delay: Duration::ZERO,
+            max_crawl_delay: Duration::from_secs(300),
+            max_concurrent: const { NonZeroU32::new(8).expect("not zero") },
+            max_wait: Duration::from_secs(60),
+            queue: 1_000,
+            max_waiting: 10_000,
+            subresources: Subresources::default(),
+        }
+    }
+}
+
+impl Default for Intercept {
+    fn default() -> Self {
+        Self {
+            default: InterceptMode::default(),
+            ca: CaFiles::default(),
+            leaf_cache: const { NonZeroUsize::new(4_096).expect("not zero") },
+            hosts: Table::default(),
+        }
+    }
+}
+
+impl Default for Egress {
+    fn default() -> Self {
+        let ports = [80, 443].map(|port| PortRange {
+            first: port,
+            last: port,
+        });
+        Self {
+            allow: Vec::new(),
+            deny: Vec::new(),
+            ports: ports.to_vec(),
+            upstream_proxy: None,
+            ca_file: None,
+        }
+    }
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self {
+            directory: None,
+            memory: 64 << 20,
+            disk: 1 << 30,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            header_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(75),
+            connect_timeout: Duration::from_secs(10),
+            read_timeout: Duration::from_secs(300),
+            max_header_size: 64 << 10,
+            max_connections: const { NonZeroUsize::new(10_000).expect("not zero") },
+            drain_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            level: LogLevel::default(),
+            format: LogFormat::default(),
+            access: AccessLog::Off,
+        }
+    }
+}
+
+fn loopback(port: u16) -> ListenAddress {
+    ListenAddress::Socket(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+}

@@ -1,0 +1,93 @@
+//! Values that hold a password: neither `Debug` nor `Display` shows it, and no message repeats the text. Called by `file`.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer};
+use url::Url;
+
+use super::error::Complaint;
+use super::values::from_text;
+
+/// A URL that may hold a password, which neither `Debug` nor `Display` shows.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretUrl(Url);
+
+impl SecretUrl {
+    /// The URL, secrets included: never to be printed.
+    pub fn expose(&self) -> &Url {
+        &self.0
+    }
+
+    fn parse(text: &str, schemes: &[&str], hint: &'static str) -> Result<Self, Complaint> {
+        // The text is not repeated: it may hold a password.
+        let fault = |what: &str| Complaint::new(what, hint);
+        let url = Url::parse(text).map_err(|error| fault(&format!("this is not a URL: {error}")))?;
+        if !schemes.contains(&url.scheme()) {
+            return Err(fault(&format!(
+                "a URL with the scheme `{}` does not fit here",
+                url.scheme()
+            )));
+        }
+        match url.host_str() {
+            Some(host) if !host.is_empty() => Ok(Self(url)),
+            Some(_) | None => Err(fault("this URL names no host")),
+        }
+    }
+}
+
+impl fmt::Display for SecretUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = self.0.clone();
+        // Both fail only for URLs that can hold no user at all.
+        let _ = shown.set_username("");
+        let _ = shown.set_password(None);
+        shown.fmt(f)
+    }
+}
+
+impl fmt::Debug for SecretUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SecretUrl({self})")
+    }
+}
+
+/// A text that is never printed: a password's hash.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer, "text", "put it in quotes", |text| {
+            Ok(Self(text.to_owned()))
+        })
+    }
+}
+
+/// For `#[serde(deserialize_with)]`: a proxy beyond this one.
+pub(super) fn some_proxy_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretUrl>, D::Error> {
+    from_text(deserializer, "a URL", PROXY_FORMS, |text| {
+        SecretUrl::parse(text, &["http", "https"], PROXY_FORMS).map(Some)
+    })
+}
+
+/// For `#[serde(deserialize_with)]`: a Redis or Valkey server.
+pub(super) fn some_fleet_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretUrl>, D::Error> {
+    from_text(deserializer, "a URL", FLEET_FORMS, |text| {
+        SecretUrl::parse(text, &["redis", "rediss"], FLEET_FORMS).map(Some)
+    })
+}
+
+const PROXY_FORMS: &str = "write `http://proxy.example:3128` or `https://user:password@proxy.example:3128`";
+const FLEET_FORMS: &str = "write `redis://host:6379/0`, or `rediss://…` for TLS";

@@ -1,0 +1,135 @@
+//! `politely check`, the built command.
+
+use super::*;
+
+/// `politely check` on this file, in an otherwise empty environment: exit code, standard output, standard error.
+fn check(file: &Path, variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
+    let home = file.parent().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_politely"));
+    command
+        .args(["check", "--config"])
+        .arg(file)
+        .env_clear()
+        .env("STATE_DIRECTORY", home.join("state"));
+    let output = command.envs(variables.iter().copied()).output().unwrap();
+    let text = |bytes| {
+        String::from_utf8(bytes)
+            .unwrap()
+            .replace(&home.display().to_string(), "HOME")
+    };
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+fn written(yaml: &str) -> (TempDir, PathBuf) {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("politely.yaml");
+    fs::write(&file, yaml).unwrap();
+    (home, file)
+}
+
+#[test]
+fn check_says_what_a_good_file_means_and_makes_nothing() {
+    let (home, file) = written(
+        "listen: [{ address: 127.0.0.1:8080 }, { address: 0.0.0.0:3128 }]\naccess: { clients: [10.0.0.0/8] }\n\
+         mode: report\nidentity: { product_tokens: [ExampleBot, OtherBot] }\nintercept: { default: tunnel }\n\
+         egress: { allow: [10.1.0.0/16] }\n",
+    );
+    let (code, told, faults) = check(&file, &[("POLITELY_FLEET", "")]);
+    assert_eq!((code, faults.as_str()), (Some(0), ""));
+    let (told, roots) = told.split_once("  verifies origins by ").unwrap();
+    assert_eq!(
+        told,
+        "\
+HOME/politely.yaml is good
+  listens on 127.0.0.1:8080, for this machine only
+  listens on 0.0.0.0:3128, for clients that `access` admits
+  refuses and delays nothing; what would have been is only told (mode: report)
+  finds its group in robots.txt as ExampleBot, OtherBot
+  https passes unread: robots.txt is not held to there (intercept.default)
+  may reach 10.1.0.0/16 although private (egress.allow)
+  makes its certificate authority in HOME/state/ca on first use
+"
+    );
+    assert!(roots.contains(" roots: "), "{roots}");
+    assert!(!home.path().join("state").exists());
+}
+
+#[test]
+fn check_shows_every_fault_as_a_compiler_does_and_exits_2() {
+    let (_home, file) = written("mode: enforce\npace:\n  max_wiat: 10s\nrobots:\n  timeout: 10\n");
+    let (code, told, faults) = check(&file, &[("POLITELY_MODE", "strict")]);
+    assert_eq!((code, told.as_str()), (Some(2), ""));
+    assert_eq!(
+        faults,
+        "\
+error: unknown key `max_wiat`
+ --> HOME/politely.yaml:3:3
+  |
+3 |   max_wiat: 10s
+  |   ^^^^^^^^
+hint: did you mean `max_wait`?
+
+error: the duration `10` lacks its unit
+ --> HOME/politely.yaml:5:12
+  |
+5 |   timeout: 10
+  |            ^^
+hint: write `10s` for seconds or `10ms` for milliseconds
+
+error: `strict` is not one of the words that can stand here
+  --> POLITELY_MODE
+hint: write `enforce` or `report`
+"
+    );
+}
+
+#[test]
+fn check_opens_the_files_that_the_configuration_names() {
+    let (home, file) = written("egress: { ca_file: roots.pem }");
+    let missing = "\
+error: the roots in HOME/roots.pem cannot be read: No such file or directory (os error 2)
+hint: correct `egress.ca_file`, or make the file readable
+";
+    assert_eq!(check(&file, &[]), (Some(2), String::new(), missing.to_owned()));
+
+    fs::write(&file, "").unwrap();
+    let directory = home.path().join("state/ca");
+    Ca::open_or_create(&directory).unwrap();
+    let (code, told, _) = check(&file, &[]);
+    assert_eq!(code, Some(0));
+    assert!(
+        told.contains("  clients of https have to trust HOME/state/ca/ca.pem, which is valid until 20"),
+        "{told}"
+    );
+    fs::set_permissions(directory.join("ca.key"), Permissions::from_mode(0o644)).unwrap();
+    let open = "\
+error: the key HOME/state/ca/ca.key can be read by others (mode 0644)
+hint: if nobody can have read it, chmod 600 HOME/state/ca/ca.key; else delete it and its certificate
+";
+    assert_eq!(check(&file, &[]), (Some(2), String::new(), open.to_owned()));
+}
+
+#[test]
+fn the_file_is_found_by_option_then_by_variable() {
+    let (home, file) = written("mode: wrong");
+    let fine = home.path().join("fine.yaml");
+    fs::write(&fine, "mode: report").unwrap();
+    let (code, told, _) = check(&fine, &[("POLITELY_CONFIG", file.to_str().unwrap())]);
+    assert_eq!(code, Some(0));
+    assert!(told.starts_with("HOME/fine.yaml is good\n"), "{told}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_politely"));
+    let output = command
+        .arg("check")
+        .env_clear()
+        .env("POLITELY_CONFIG", &file)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("politely.yaml:1:7"));
+    let (code, _, faults) = check(&home.path().join("none.yaml"), &[]);
+    assert_eq!(code, Some(2));
+    assert!(
+        faults.starts_with("error: the configuration cannot be read: No such file"),
+        "{faults}"
+    );
+}

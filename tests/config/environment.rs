@@ -1,0 +1,90 @@
+//! Variables over the file.
+
+use super::*;
+
+#[test]
+fn the_environment_goes_before_the_file() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("politely.yaml");
+    fs::write(
+        &file,
+        "pace: { max_wait: 5s, queue: 7 }\nhosts: { a.example: { robots: ignore } }\n",
+    )
+    .unwrap();
+    let settings = with_environment(
+        Some(&file),
+        &[
+            ("POLITELY_PACE__MAX_WAIT", "10s"),
+            ("POLITELY_EGRESS__PORTS", "[80, 443, \"8000-9000\"]"),
+            ("POLITELY_IDENTITY__CONTACT", "https://example.com/bot#who: me"),
+            ("POLITELY_INTERCEPT__CA__DIRECTORY", "ca"),
+            ("POLITELY_FLEET", ""),
+            ("POLITELY_PORT", "tcp://10.0.0.1:3128"),
+            ("PACE__MAX_WAIT", "1s"),
+        ],
+    )
+    .unwrap();
+    assert_eq!(settings.pace.max_wait, Duration::from_secs(10));
+    assert_eq!(settings.pace.queue, 7);
+    assert_eq!(settings.egress.ports.len(), 3);
+    assert_eq!(settings.identity.contact, "https://example.com/bot#who: me");
+    assert_eq!(settings.intercept.ca, CaSource::Directory(Some(home.path().join("ca"))));
+    assert_eq!(policy(&settings, "a.example").robots, RobotsOverride::Ignore);
+}
+
+#[test]
+fn a_variable_at_fault_is_named_in_place_of_a_line() {
+    assert_eq!(
+        with_environment(
+            None,
+            &[
+                ("POLITELY_PACE__MAX_WIAT", "10s"),
+                ("POLITELY_PACE__MIN_DELAY", "10"),
+                ("POLITELY_LISTEN", "[{ address: 0.0.0.0:1 "),
+                ("POLITELY_MODE", "off"),
+            ]
+        )
+        .unwrap_err(),
+        "\
+error: did not find expected ',' or '}'
+  --> POLITELY_LISTEN
+hint: lists and maps are written `[80, 443]` and `{key: value}`; other values as they are
+
+error: `off` is not one of the words that can stand here
+  --> POLITELY_MODE
+hint: write `enforce` or `report`
+
+error: unknown key `max_wiat`
+  --> POLITELY_PACE__MAX_WIAT
+hint: did you mean `max_wait`?
+
+error: the duration `10` lacks its unit
+  --> POLITELY_PACE__MIN_DELAY
+hint: write `10s` for seconds or `10ms` for milliseconds"
+    );
+    let fault = with_environment(None, &[("POLITELY_ROBOTS__MIN_TTL", "3d")]).unwrap_err();
+    assert!(fault.contains("--> POLITELY_ROBOTS__MIN_TTL"), "{fault}");
+    let fault = with_environment(None, &[("POLITELY_MODE__X", "1"), ("POLITELY_ROBOT", "1")]).unwrap_err();
+    assert!(
+        fault.contains("--> POLITELY_MODE__X") && fault.contains("--> POLITELY_ROBOT"),
+        "{fault}"
+    );
+}
+
+#[test]
+fn a_fault_of_the_file_is_told_even_where_a_variable_takes_its_place() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("politely.yaml");
+    fs::write(&file, "mode: wrong\npace: { queue: -1 }\n").unwrap();
+    let told = with_environment(
+        Some(&file),
+        &[("POLITELY_MODE", "report"), ("POLITELY_PACE__QUEUE", "x")],
+    )
+    .unwrap_err();
+    for place in ["politely.yaml:1:7", "politely.yaml:2:16", "POLITELY_PACE__QUEUE"] {
+        assert_eq!(told.matches(place).count(), 1, "{told}");
+    }
+    // What keys mean together is judged as they will be used.
+    fs::write(&file, "listen: [{ address: 0.0.0.0:3128 }]\n").unwrap();
+    with_environment(Some(&file), &[("POLITELY_ACCESS__CLIENTS", "[10.0.0.0/8]")]).unwrap();
+}

@@ -1,0 +1,216 @@
+//! What each slip is answered with.
+
+use super::*;
+
+#[test]
+fn an_unknown_key_is_shown_in_its_line_with_the_one_that_was_meant() {
+    assert_eq!(
+        faults("mode: enforce\nhosts:\n  example.com:\n    crawl_dely: 2s   # slow\n"),
+        "\
+error: unknown key `crawl_dely`
+ --> politely.yaml:4:5
+  |
+4 |     crawl_dely: 2s   # slow
+  |     ^^^^^^^^^^
+hint: did you mean `crawl_delay`?"
+    );
+}
+
+#[test]
+fn every_fault_of_a_file_is_told_in_its_order() {
+    let yaml = "\
+pace: { max_wait: 10, queue: -1, queue: 3, max_concurrent: 0 }
+mode: enforced
+identity:
+  product_tokens: Foo
+  contact: 'büro'
+egress:
+  ports: [80, 0, \"9-8\", https]
+  allow: [10.0.0.0/33]
+robot: {}
+listen:
+  - address: localhost:3128
+  - adress: 127.0.0.1:1
+";
+    assert_eq!(
+        short(yaml),
+        [
+            "1:19 the duration `10` lacks its unit | write `10s` for seconds or `10ms` for milliseconds",
+            "1:30 expected a whole number, found `-1` | ",
+            "1:34 duplicate key `queue` | it stands in line 1 already; keep one of them",
+            "1:60 expected a whole number from 1, found `0` | ",
+            "2:7 `enforced` is not one of the words that can stand here | did you mean `enforce`?",
+            "4:19 expected a list, found `Foo` | a list is written in brackets: [Foo]",
+            "5:12 the character 'ü' cannot stand in a header field | use printable ASCII; percent-encode the rest of a URL",
+            "7:15 `0` is not a port | a port is a number from 1 to 65535, a range of them \"8000-9000\"",
+            "7:18 `9-8` is not a port | a port is a number from 1 to 65535, a range of them \"8000-9000\"",
+            "7:25 `https` is not a port | a port is a number from 1 to 65535, a range of them \"8000-9000\"",
+            "8:11 `10.0.0.0/33` is not a network | a network is written `10.0.0.0/8`, `2001:db8::/32`, or as one address",
+            "9:1 unknown key `robot` | did you mean `robots`?",
+            "11:14 `localhost:3128` is not an address to listen on | write `127.0.0.1:3128`; names are not looked up here",
+            "12:5 unknown key `adress` | did you mean `address`?",
+        ]
+    );
+}
+
+#[test]
+fn a_value_of_the_wrong_kind_is_told_what_should_stand_there() {
+    for (yaml, fault) in [
+        (
+            "pace: 3",
+            "1:7 expected a map of keys, found `3` | write the keys of this section below it, indented",
+        ),
+        (
+            "pace: [a]",
+            "1:7 expected a map of keys, found a list | write the keys of this section below it, indented",
+        ),
+        (
+            "listen: {address: x}",
+            "1:9 expected a list, found a map of keys | a list is written `[one, two]`, or line by line, each begun with `- `",
+        ),
+        (
+            "mode: [enforce]",
+            "1:7 expected one word, found a list | write `enforce` or `report`",
+        ),
+        (
+            "mode: true",
+            "1:7 expected one word, found `true` | write `enforce` or `report`",
+        ),
+        (
+            "robots: { timeout: [] }",
+            "1:20 expected a duration, found a list | a duration is a whole number and its unit: `500ms`, `10s`, `5m`, `24h`, `30d`, or `0`",
+        ),
+        (
+            "robots: { timeout: true }",
+            "1:20 expected a duration, found `true` | a duration is a whole number and its unit: `500ms`, `10s`, `5m`, `24h`, `30d`, or `0`",
+        ),
+        (
+            "robots: { unreachable_status: 70000 }",
+            "1:31 expected a whole number from 0 to 65535, found `70000` | ",
+        ),
+        (
+            "- mode",
+            "1:1 expected a map of keys, found a list | write the keys of this section below it, indented",
+        ),
+        (
+            "mode",
+            "1:1 expected a map of keys, found `mode` | write the keys of this section below it, indented",
+        ),
+    ] {
+        assert_eq!(short(yaml), [fault], "{yaml}");
+    }
+}
+
+#[test]
+fn what_is_not_yaml_is_told_with_a_way_out() {
+    for (yaml, fault) in [
+        (
+            "pace:\n\tqueue: 3",
+            "2:1 found character that cannot start any token | YAML allows no tabs: indent with spaces",
+        ),
+        (
+            "a: b: c",
+            "1:5 mapping values are not allowed in this context | a text with a colon and a space needs quotes; keys of one section stand in one column",
+        ),
+        (
+            "hosts:\n  *.example.com: {}",
+            "2:4 did not find expected alphabetic or numeric character | a text that begins with `*` or `&` needs quotes: \"*.example.com\"",
+        ),
+        (
+            "egress: { ports: [80, 443 }",
+            "1:27 did not find expected ',' or ']' | check the indentation, the quotes and the brackets here and in the line before",
+        ),
+        (
+            "mode: !x enforce",
+            "1:7 a tag such as `!x` cannot stand here | leave out the word that begins with `!`, or put the text in quotes",
+        ),
+        (
+            "mode: report\n---\nmode: enforce",
+            "file there is more than one document in it | leave out the line `---` and what follows",
+        ),
+    ] {
+        assert_eq!(short(yaml), [fault], "{yaml}");
+    }
+}
+
+#[test]
+fn alias_bombs_go_off_harmlessly() {
+    let mut yaml = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n");
+    for level in 1..12 {
+        let before = level - 1;
+        let list = vec![format!("*a{before}"); 10].join(",");
+        yaml.push_str(&format!("a{level}: &a{level} [{list}]\n"));
+    }
+    let faults = short(&yaml);
+    assert_eq!(faults.len(), 1);
+    assert!(
+        faults[0].ends_with("write the values out instead of repeating aliases"),
+        "{faults:?}"
+    );
+    assert!(short("a: &a [*a, *a]")[0].contains("unfolds") || short("a: &a [*a, *a]")[0].contains("limit"));
+}
+
+#[test]
+fn an_alias_in_moderation_is_fine() {
+    let settings = good("access: { clients: &ours [10.0.0.0/8] }\negress: { allow: *ours }\n");
+    assert_eq!(settings.egress.allow, settings.access.clients);
+}
+
+#[test]
+fn a_file_full_of_faults_shows_the_first_fifty() {
+    let yaml: String = (0..1000).map(|number| format!("key{number}: 1\n")).collect();
+    assert_eq!(short(&yaml).len(), 50);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    assert_eq!(
+        with_environment(Some(Path::new("/nowhere/politely.yaml")), &[]).unwrap_err(),
+        "\
+error: the configuration cannot be read: No such file or directory (os error 2)
+  --> /nowhere/politely.yaml
+hint: give the path of a readable file; without one the defaults hold"
+    );
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("politely.yaml");
+    fs::write(&file, b"mode: report\n# caf\xe9\n").unwrap();
+    let fault = with_environment(Some(&file), &[]).unwrap_err();
+    assert!(fault.starts_with("error: line 2 is not UTF-8\n"), "{fault}");
+}
+
+#[test]
+fn secrets_are_never_shown() {
+    for yaml in [
+        "egress: { upstream_proxy: 'ftp://user:hunter2@proxy.example' }",
+        "fleet: redis://user:hunter2@127.0.0.1:port",
+        "fleet: redis://user:hunter2@127.0.0.1",
+        "access: { users: [{ name: 'a:b', password: hunter2 }] }",
+        "access: { users: [{ name: 'a', password: [hunter2] }] }",
+    ] {
+        let shown = faults(yaml);
+        assert!(!shown.contains("hunter2"), "{shown}");
+        assert!(shown.contains("politely.yaml:1:"), "{shown}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Whatever is typed into the file we ship, the answer is settings, or faults that can be shown.
+    #[test]
+    fn no_slip_of_the_pen_makes_it_panic(at in 0..CONF.len(), cut in 0usize..40, typed in "[ -~\t\n\r\u{85}\u{2028}é\u{feff}]{0,12}") {
+        let (from, to) = (CONF.floor_char_boundary(at), CONF.floor_char_boundary((at + cut).min(CONF.len())));
+        let text = format!("{}{typed}{}", &CONF[..from], &CONF[to..]);
+        if let Err(errors) = Settings::parse("politely.yaml", &text) {
+            prop_assert!(!errors.faults().is_empty());
+            prop_assert!(errors.render(true).contains("error"));
+        }
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(text in "([ -~]|\\n|\\PC){0,200}") {
+        if let Err(errors) = Settings::parse("politely.yaml", &text) {
+            prop_assert!(errors.to_string().starts_with("error: "));
+        }
+    }
+}

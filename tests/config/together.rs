@@ -1,0 +1,105 @@
+//! Keys that have to fit each other, and keys that nothing acts on yet.
+
+use super::*;
+
+#[test]
+fn keys_that_do_not_fit_each_other_are_told_where_they_are_written() {
+    for (yaml, fault) in [
+        (
+            "listen: [{ address: 0.0.0.0:3128 }]",
+            "1:21 anybody who reaches `0.0.0.0:3128` could use this proxy | say in `access` who may, such as `clients: [10.0.0.0/8]`, or listen on 127.0.0.1",
+        ),
+        (
+            "listen: []",
+            "1:9 there is no address to listen on | write `listen: [{ address: 127.0.0.1:3128 }]`",
+        ),
+        (
+            "listen:\n  - address: 127.0.0.1:1\n  - address: 127.0.0.1:1",
+            "3:14 `127.0.0.1:1` is listened on twice | leave out one of them",
+        ),
+        (
+            "listen: [{ address: 127.0.0.1:3129 }]",
+            "`127.0.0.1:3129` is a listener of the proxy's already | give it a port of its own, or write `off`",
+        ),
+        (
+            "robots:\n  min_ttl: 2d",
+            "2:12 `min_ttl` (2d) is longer than `max_ttl` (1d) | lower the one or raise the other",
+        ),
+        (
+            "robots: { max_size: 100KiB }",
+            "1:21 at least 500 KiB of a robots.txt have to be read (RFC 9309 §2.5) | write `500KiB` or more",
+        ),
+        (
+            "robots: { unreachable_status: 500 }",
+            "1:31 this status does not fit an unreachable robots.txt | write 503 or 403",
+        ),
+        (
+            "robots: { deny_status: 200 }",
+            "1:24 this status is no refusal | write 403 or another from 400 to 499",
+        ),
+        (
+            "pace: { min_delay: 10m }",
+            "1:20 `min_delay` (10m) is longer than `max_crawl_delay` (5m) | lower the one or raise the other",
+        ),
+        (
+            "egress: { ports: [] }",
+            "1:18 no port is left to go to | write `ports: [80, 443]`",
+        ),
+        (
+            "limits: { connect_timeout: 0 }",
+            "1:28 with a time of 0 nothing could ever succeed | write how long it may take, such as `10s`",
+        ),
+        (
+            "limits: { max_header_size: 1GiB }",
+            "1:28 the bound on a header block is from 4 KiB to 1 MiB | write `64KiB`",
+        ),
+        (
+            "intercept: { ca: { key: k.pem } }",
+            "1:25 this key lacks its certificate | add `certificate: …` beside it",
+        ),
+        (
+            "intercept: { ca: { certificate: c.pem } }",
+            "1:33 this certificate lacks its key | add `key: …` beside it",
+        ),
+        (
+            "intercept: { ca: { certificate: c, key: k, directory: d } }",
+            "1:33 a certificate of your own and a directory exclude each other | leave out `directory` to use this certificate, or `certificate` and `key` to have one made",
+        ),
+        (
+            "hosts: { a.example: { intercept: deny } }\nintercept: { hosts: { A.example: tunnel } }",
+            "2:21 `hosts` says otherwise for this host | say it in one of the two places",
+        ),
+    ] {
+        assert_eq!(short(yaml), [fault], "{yaml}");
+    }
+}
+
+#[test]
+fn a_listener_beyond_loopback_is_fine_with_access_rules() {
+    good("listen: [{ address: 0.0.0.0:3128 }]\naccess: { clients: [10.0.0.0/8] }");
+    good("listen: [{ address: 127.8.8.8:1 }, { address: \"[::ffff:127.0.0.1]:1\" }, { address: fd:any }]");
+}
+
+#[test]
+fn a_key_that_nothing_acts_on_yet_is_not_ignored_in_silence() {
+    for (yaml, key) in [
+        (
+            "listen: [{ address: 127.0.0.1:1, tls: { certificate: c, key: k } }]",
+            "1:39 `listen.*.tls`",
+        ),
+        ("pace: { key: address }", "1:14 `pace.key`"),
+        ("pace: { subresources: burst }", "1:23 `pace.subresources`"),
+        (
+            "egress: { upstream_proxy: 'http://proxy.example:3128' }",
+            "1:27 `egress.upstream_proxy`",
+        ),
+        ("access: { users: [{ name: a, password: x }] }", "1:18 `access.users`"),
+        ("fleet: redis://127.0.0.1:6379/0", "1:8 `fleet`"),
+    ] {
+        assert_eq!(
+            short(yaml),
+            [format!("{key} is not supported by this version | leave it out")],
+            "{yaml}"
+        );
+    }
+}

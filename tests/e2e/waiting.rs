@@ -1,0 +1,170 @@
+//! Waiting for a turn: in line, not too long, and no longer than the client is there.
+
+use super::pacing::{LATE, all, assert_gaps, delay};
+use crate::support::client::get;
+use crate::support::h2_client::request;
+use crate::support::{Alpn, Origin, Proxy, Reply, Response, assert_refused, eventually};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_would_wait_too_long_is_told_at_once_how_long() {
+    let origin = Origin::site(&delay("10")).await;
+    let proxy = Proxy::start("pace: { max_wait: 5s }").await;
+    assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
+    let start = Instant::now();
+    for _ in 0..2 {
+        let refused = proxy.get(&origin.url("/page2")).await;
+        let problem = assert_refused(&refused, 429, "http_request_denied", "crawl-delay");
+        let elapsed = start.elapsed().as_secs();
+        let after: u64 = refused.field("retry-after").unwrap().parse().unwrap();
+        // What is left of ten seconds, rounded up: a client that comes then is not too early.
+        assert!((10 - elapsed - 1..=10).contains(&after), "{after}");
+        assert_eq!(problem["retry_after"], after);
+    }
+    assert!(start.elapsed() < Duration::from_secs(4), "not after the wait");
+    assert_eq!(origin.log.pages(), ["/page1"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn retry_after_counts_those_who_wait_before() {
+    let origin = Origin::site(&delay("2")).await;
+    let proxy = Proxy::start("pace: { max_wait: 3s }").await;
+    assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
+    let mut waiting = proxy.client().await;
+    waiting
+        .send(get(&origin.url("/page2"), &origin.authority("a.localhost")))
+        .await;
+    assert!(waiting.glance(Duration::from_millis(200)).await.is_empty(), "it waits");
+    let refused = proxy.get(&origin.url("/page3")).await;
+    assert_refused(&refused, 429, "http_request_denied", "crawl-delay");
+    let after: u64 = refused.field("retry-after").unwrap().parse().unwrap();
+    assert!((3..=4).contains(&after), "{after}");
+    assert_eq!(waiting.response().await.status(), 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_comes_back_after_retry_after_is_served() {
+    let origin = Origin::site(&delay("2")).await;
+    let proxy = Proxy::start("pace: { max_wait: 0 }").await;
+    assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
+    let refused = proxy.get(&origin.url("/page2")).await;
+    let after: u64 = refused.field("retry-after").unwrap().parse().unwrap();
+    assert!((1..=2).contains(&after), "{after}");
+    tokio::time::sleep(Duration::from_secs(after)).await;
+    assert_eq!(proxy.get(&origin.url("/page2")).await.status(), 200);
+    assert!(origin.log.gaps("/page")[0] + LATE >= Duration::from_secs(2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn prefer_wait_shortens_the_wait() {
+    let origin = Origin::site(&delay("3")).await;
+    let proxy = Proxy::start("").await;
+    assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
+    let start = Instant::now();
+    let got = proxy
+        .curl(&["-H", "Prefer: respond-async, wait=1", &origin.url("/page2")])
+        .await;
+    assert_eq!(
+        (got.status(), got.head().proxy_error().as_deref()),
+        (429, Some("http_request_denied"))
+    );
+    assert!(start.elapsed() < Duration::from_secs(2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_line_takes_nobody_more() {
+    let origin = Origin::site(&delay("1")).await;
+    let proxy = Arc::new(Proxy::start("pace: { queue: 2 }").await);
+    assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
+    let responses = all(&proxy, (2..6).map(|number| origin.url(&format!("/page{number}")))).await;
+    let full: Vec<&Response> = responses.iter().filter(|response| response.status() != 200).collect();
+    assert_eq!(full.len(), 2);
+    for refused in full {
+        assert_refused(refused, 503, "connection_limit_reached", "queue-full");
+        assert!(refused.field("retry-after").unwrap().parse::<u64>().unwrap() >= 1);
+    }
+    assert_gaps(&origin, 2, Duration::from_secs(1));
+}
+
+/// The first goes, the second waits and hangs up, the third must then go in the second's place.
+async fn place_given_back(origin: &Origin, proxy: &Arc<Proxy>, hang_up: impl AsyncFnOnce()) {
+    assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
+    hang_up().await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(proxy.get(&origin.url("/page3")).await.status(), 200);
+    assert_eq!(origin.log.pages(), ["/page1", "/page3"]);
+    assert_gaps(origin, 1, Duration::from_secs(1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_that_hangs_up_gives_its_place_back() {
+    let origin = Origin::site(&delay("1")).await;
+    let proxy = Arc::new(Proxy::start("").await);
+    place_given_back(&origin, &proxy, async || {
+        let mut client = proxy.client().await;
+        client
+            .send(get(&origin.url("/page2"), &origin.authority("a.localhost")))
+            .await;
+        assert!(client.glance(Duration::from_millis(200)).await.is_empty());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_does_one_with_a_body_not_sent_yet() {
+    let origin = Origin::site(&delay("1")).await;
+    let proxy = Arc::new(Proxy::start("").await);
+    place_given_back(&origin, &proxy, async || {
+        let mut client = proxy.client().await;
+        let (url, host) = (origin.url("/page2"), origin.authority("a.localhost"));
+        client
+            .send(format!(
+                "POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 100000\r\n\r\nsome of it"
+            ))
+            .await;
+        assert!(client.glance(Duration::from_millis(200)).await.is_empty());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_does_one_in_tls_and_one_on_h2() {
+    let origin = Origin::tls_site(Alpn::Both, &delay("1")).await;
+    let proxy = Arc::new(Proxy::start("").await);
+    place_given_back(&origin, &proxy, async || {
+        let mut client = proxy.tls(&origin, "a.localhost", &[b"http/1.1"]).await;
+        client.send(get("/page2", &origin.authority("a.localhost"))).await;
+        assert!(client.glance(Duration::from_millis(200)).await.is_empty());
+    })
+    .await;
+    // The connection stays; only the stream is given up.
+    let origin = Origin::tls_site(Alpn::Both, &delay("1")).await;
+    let h2 = proxy.h2(&origin, "a.localhost").await;
+    place_given_back(&origin, &proxy, async || {
+        let pending = h2.send(request("GET", &origin.url("/page2")), true).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        drop(pending);
+    })
+    .await;
+    assert_eq!(h2.get(&origin.url("/page4")).await.status(), 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_in_flight_that_hangs_up_frees_the_host() {
+    let robots = delay("0.2");
+    let origin = Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(&robots),
+        "/page1" => Reply::silence(),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let proxy = Proxy::start("").await;
+    let mut client = proxy.client().await;
+    client
+        .send(get(&origin.url("/page1"), &origin.authority("a.localhost")))
+        .await;
+    eventually("the first request", || origin.log.count("/page1") == 1).await;
+    drop(client);
+    assert_eq!(proxy.get(&origin.url("/page2")).await.status(), 200);
+}
