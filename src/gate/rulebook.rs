@@ -149,7 +149,7 @@ impl Inner {
         if is_unknown(&old)
             && let Some(kept) = self.kept(&slot.authority).await
         {
-            self.shelf.put(slot, kept.clone());
+            let kept = self.shelf.put_over(slot, &old, kept);
             let now = SystemTime::now();
             if !anew && (kept.usable(now).is_some() || !kept.may_fetch(now)) {
                 return;

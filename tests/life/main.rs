@@ -11,6 +11,7 @@ mod bodies;
 mod copies;
 mod hops;
 mod restart;
+mod swap;
 
 use support::{Origin, Proxy, Reply, Seen};
 
