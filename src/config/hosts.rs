@@ -213,8 +213,8 @@ impl<'de> DeserializeSeed<'de> for OnlyOnce<'_> {
 
 /// A host or a pattern of hosts as the configuration writes it.
 pub(super) fn parse_pattern(text: &str) -> Result<HostPattern, Complaint> {
-    let what = |error| format!("`{text}` is not a host or a pattern of hosts: {error}");
-    HostPattern::parse(text).map_err(|error| Complaint::new(what(error), HOST_FORMS))
+    let fault = |_| Complaint::new(format!("`{text}` is not a host or a pattern of hosts"), HOST_FORMS);
+    HostPattern::parse(text).map_err(fault)
 }
 
 const HOST_FORMS: &str =
