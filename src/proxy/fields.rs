@@ -29,8 +29,13 @@ impl Via {
     }
 
     pub fn is_in(&self, headers: &HeaderMap) -> bool {
-        let lines = headers.get_all(header::VIA).iter().filter_map(|line| line.to_str().ok());
-        lines.flat_map(|line| line.split(',')).any(|via| via.split_whitespace().nth(1) == Some(&self.name))
+        let lines = headers.get_all(header::VIA).iter().map(|line| line.as_bytes());
+        // Octet by octet: what another proxy wrote beside our name must not hide it.
+        let members = lines.flat_map(|line| line.split(|&byte| byte == b','));
+        members.into_iter().any(|member| {
+            let mut words = member.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+            words.nth(1).is_some_and(|name| name.eq_ignore_ascii_case(self.name.as_bytes()))
+        })
     }
 }
 
@@ -190,6 +195,19 @@ mod tests {
         let found: Vec<_> = members(list).collect();
         assert_eq!(found, [r#"politely; details="a, \"b, c""#, r#"other; x="\\""#, r#""politely""#]);
         assert_eq!(found.iter().filter(|member| is_ours(member)).count(), 2);
+    }
+
+    #[test]
+    fn our_name_in_via_is_found_whatever_stands_beside_it() {
+        let via = Via::new();
+        for line in [via.line(Version::HTTP_11), format!("1.0 x, HTTP/2 {} (y)", via.name.to_uppercase()), format!("1.1 \u{fc}, 1.1\t{}", via.name)] {
+            let mut headers = HeaderMap::new();
+            headers.append("via", HeaderValue::from_bytes(line.as_bytes()).unwrap());
+            assert!(via.is_in(&headers), "{line}");
+        }
+        let mut headers = HeaderMap::new();
+        headers.append("via", "1.1 politely-0, 1.1 other".parse().unwrap());
+        assert!(!via.is_in(&headers));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use super::downstream::{Client, Downstream};
 use super::failure::{self, Failure};
 use super::respond::{self, Answer, Asked};
-use super::{Shared, fields, leaving};
+use super::{Shared, fields, head, leaving};
 use crate::config::InterceptMode;
 use crate::gate::{Ask, Admitted, Outcome, Permit};
 use crate::policy::{Authority, Refusal};
@@ -325,6 +325,10 @@ fn downstream(session: &Session) -> Option<&Downstream> {
 
 /// What the request is for and who sent it, as `connection` and `connect` found out.
 fn arrival(session: &Session) -> std::result::Result<(Authority, Client), Refusal> {
+    // All of them would go out, and an origin may go by another one than we do.
+    if session.req_header().headers.get_all(header::USER_AGENT).iter().nth(1).is_some() {
+        return Err(Refusal::BadRequest { detail: "more than one User-Agent field".into() });
+    }
     let (authority, client) = match downstream(session) {
         Some(io) => (io.authority.clone().expect("set when the request was lent"), io.client.clone()),
         None => {
@@ -347,6 +351,7 @@ fn arrival(session: &Session) -> std::result::Result<(Authority, Client), Refusa
 /// RFC 9113 §8.3.1: `:authority` names the target; it has to be the connection's.
 fn h2_authority(request: &RequestHeader, tunnel: &Authority) -> std::result::Result<Authority, Refusal> {
     let bad = |detail: String| Refusal::BadRequest { detail: detail.into() };
+    head::asterisk(request.method.as_str(), &String::from_utf8_lossy(request.raw_path()))?;
     if request.method == http::Method::CONNECT {
         return Err(bad("CONNECT inside a CONNECT tunnel".into()));
     }
@@ -354,8 +359,10 @@ fn h2_authority(request: &RequestHeader, tunnel: &Authority) -> std::result::Res
     let named = request.uri.authority().map(|authority| authority.as_str().as_bytes()).or(host);
     let named = named.ok_or_else(|| bad("no :authority".into()))?;
     let named = Authority::parse(tunnel.scheme(), named).map_err(|error| bad(error.to_string()))?;
-    if named != *tunnel {
-        let (connection, request) = (tunnel.to_string().into(), named.to_string().into());
+    let scheme = request.uri.scheme_str().unwrap_or(tunnel.scheme().as_str());
+    if named != *tunnel || !scheme.eq_ignore_ascii_case(tunnel.scheme().as_str()) {
+        let named = format!("{scheme}://{}", named.host_header());
+        let (connection, request) = (tunnel.to_string().into(), named.into());
         return Err(Refusal::AuthorityMismatch { connection, request });
     }
     Ok(named)

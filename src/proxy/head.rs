@@ -66,7 +66,7 @@ pub(super) fn read(raw: &[u8], tunnel: Option<&Authority>) -> Result<Head, Refus
     if method == "CONNECT" {
         return connect(target, &fields, tunnel);
     }
-    let (authority, path) = locate(target, &fields, minor, tunnel)?;
+    let (authority, path) = locate(method, target, &fields, minor, tunnel)?;
     let body = fields.body(method, minor)?;
     let bytes = rewrite(method, path, minor, &authority, request.headers, &fields, body);
     Ok(Head::Request(RequestHead { authority, bytes, body }))
@@ -100,6 +100,7 @@ fn connect(target: &str, fields: &Fields<'_>, tunnel: Option<&Authority>) -> Res
 
 /// The authority a request is for, and its path and query as sent.
 fn locate<'a>(
+    method: &str,
     target: &'a str,
     fields: &Fields<'_>,
     minor: u8,
@@ -112,6 +113,7 @@ fn locate<'a>(
         fields.host.map(|host| Authority::parse(scheme, host)).transpose().map_err(|error| bad(error.to_string()))
     };
     if target.starts_with('/') || target == "*" {
+        asterisk(method, target)?;
         let Some(tunnel) = tunnel else { return Err(Refusal::NotAProxyRequest) };
         return match named(tunnel.scheme())? {
             Some(host) if host != *tunnel => Err(mismatch(tunnel, &host)),
@@ -132,6 +134,14 @@ fn locate<'a>(
         return Err(mismatch(tunnel, &authority));
     }
     Ok((authority, &rest[end..]))
+}
+
+/// RFC 9112 §3.2.4: `*` is the whole server, and only OPTIONS can ask about that. No rule of robots.txt names it.
+pub(super) fn asterisk(method: &str, target: &str) -> Result<(), Refusal> {
+    if target.starts_with('*') && method != "OPTIONS" {
+        return Err(bad("`*` as the target of another method than OPTIONS"));
+    }
+    Ok(())
 }
 
 /// The fields that decide framing, routing and connection handling.
@@ -210,8 +220,8 @@ impl<'a> Fields<'a> {
         const HOP_BY_HOP: [&str; 8] = [
             "host", "connection", "keep-alive", "proxy-connection", "proxy-authorization", "te", "upgrade", "trailer",
         ];
-        // A client cannot have framing, or a field that routes, taken away by listing it.
-        const KEPT: [&str; 3] = ["content-length", "transfer-encoding", "cache-control"];
+        // A client cannot have framing, or a field that tells of a loop, taken away by listing it.
+        const KEPT: [&str; 4] = ["content-length", "transfer-encoding", "cache-control", "via"];
         HOP_BY_HOP.iter().any(|hop| name.eq_ignore_ascii_case(hop))
             || (self.named.iter().any(|named| named.eq_ignore_ascii_case(name.as_bytes()))
                 && !KEPT.iter().any(|kept| name.eq_ignore_ascii_case(kept)))
@@ -386,6 +396,14 @@ mod tests {
             let refusal = request(other, Some(&tunnel)).unwrap_err();
             assert!(matches!(refusal, Refusal::AuthorityMismatch { .. }), "{other:?}: {refusal}");
         }
+    }
+
+    #[test]
+    fn the_asterisk_is_for_options_alone() {
+        let tunnel = Authority::new(Scheme::Https, "a.example", None).unwrap();
+        assert!(request("OPTIONS * HTTP/1.1\r\nHost: a.example\r\n\r\n", Some(&tunnel)).is_ok());
+        let refusal = request("GET * HTTP/1.1\r\nHost: a.example\r\n\r\n", Some(&tunnel)).unwrap_err();
+        assert!(matches!(refusal, Refusal::BadRequest { .. }), "{refusal}");
     }
 
     #[test]

@@ -125,3 +125,50 @@ fn host(closed: &Closed) -> Option<HostPattern> {
 fn is_local(address: IpAddr) -> bool {
     address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Scheme;
+
+    const PUBLIC: &str = "198.41.0.4";
+
+    fn upstream(yaml: &str) -> Upstream {
+        Upstream::new(&Settings::parse("test.yaml", yaml).unwrap(), vec!["127.0.0.1:80".parse().unwrap()])
+    }
+
+    async fn reached(upstream: &Upstream, addresses: &[&str]) -> Result<Vec<String>, String> {
+        let addresses: Vec<IpAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        upstream.resolver.remember("rebind.example", &addresses);
+        let authority = Authority::new(Scheme::Https, "rebind.example", None).unwrap();
+        let reached = upstream.reach(&authority).await.map_err(|error| error.to_string())?;
+        Ok(reached.iter().map(ToString::to_string).collect())
+    }
+
+    /// Public at first, loopback the next time: each answer is screened, and what is dialled is what was screened.
+    #[tokio::test]
+    async fn a_name_that_changes_its_address_is_screened_anew() {
+        let upstream = upstream("");
+        assert_eq!(reached(&upstream, &[PUBLIC]).await.unwrap(), ["198.41.0.4:443"]);
+        for private in ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1"] {
+            assert!(reached(&upstream, &[private]).await.is_err(), "{private}");
+        }
+        assert!(reached(&upstream, &[PUBLIC]).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn of_several_addresses_only_the_open_ones_are_dialled() {
+        let upstream = upstream("");
+        let mixed = ["10.0.0.1", PUBLIC, "::1", "169.254.169.254"];
+        assert_eq!(reached(&upstream, &mixed).await.unwrap(), ["198.41.0.4:443"]);
+    }
+
+    #[tokio::test]
+    async fn an_address_of_our_own_closes_the_name() {
+        let upstream = upstream("egress: { allow: [127.0.0.0/8], ports: [80] }");
+        upstream.resolver.remember("rebind.example", &[PUBLIC.parse().unwrap(), "127.0.0.1".parse().unwrap()]);
+        let authority = Authority::new(Scheme::Http, "rebind.example", None).unwrap();
+        let denied = upstream.reach(&authority).await.unwrap_err();
+        assert!(matches!(denied, ReachError::Denied(Denied::OwnListener(_))), "{denied}");
+    }
+}

@@ -55,6 +55,12 @@ impl Resolver {
         answer
     }
 
+    /// As if the name had been looked up just now.
+    #[cfg(test)]
+    pub fn remember(&self, name: &str, addresses: &[IpAddr]) {
+        self.answers.insert(name.into(), (Instant::now(), Ok(addresses.into())));
+    }
+
     fn cached(&self, name: &Arc<str>) -> Option<Result<Arc<[IpAddr]>, ResolveError>> {
         let (at, answer) = self.answers.get(name)?;
         let lifetime = if answer.is_ok() { KEEP } else { KEEP_FAILURE };
