@@ -1,11 +1,10 @@
 //! What no single value shows: keys that must fit each other, and keys that this version knows but does not yet act on.
 //! Called by `settings`.
 
-use crate::policy::KeyBy;
 use crate::robots::ParseOptions;
 
 use super::error::Complaint;
-use super::file::{Admin, Subresources};
+use super::file::Admin;
 use super::settings::Settings;
 use super::source::{At, Node};
 use super::units::show_duration;
@@ -185,14 +184,6 @@ const NOT_WIRED: &[NotWired] = &[
     NotWired {
         key: &["admin"],
         used: |s| s.admin != Admin::default(),
-    },
-    NotWired {
-        key: &["pace", "key"],
-        used: |s| s.pace.key == KeyBy::Address,
-    },
-    NotWired {
-        key: &["pace", "subresources"],
-        used: |s| s.pace.subresources != Subresources::default(),
     },
     NotWired {
         key: &["egress", "upstream_proxy"],

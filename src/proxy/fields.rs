@@ -141,6 +141,16 @@ pub(super) fn prefer_wait(headers: &HeaderMap) -> Option<Duration> {
     }).next()
 }
 
+/// Whether this is for a part of a page by Sec-Fetch-Dest (Fetch Metadata §2.1), rather than for something that is or
+/// may be a page itself. What does not say is a page.
+pub(super) fn is_subresource(headers: &HeaderMap) -> bool {
+    let Some(dest) = headers.get("sec-fetch-dest") else { return false };
+    !PAGES.iter().any(|page| dest.as_bytes().eq_ignore_ascii_case(page.as_bytes()))
+}
+
+/// `empty` is `fetch()` and the like: what a script crawls with.
+const PAGES: [&str; 8] = ["", "document", "iframe", "frame", "fencedframe", "embed", "object", "empty"];
+
 /// Whether this asks for the very file that we keep a copy of.
 pub(super) fn reads_robots(request: &RequestHeader) -> bool {
     request.raw_path() == b"/robots.txt" && matches!(request.method, Method::GET | Method::HEAD)
@@ -190,6 +200,16 @@ mod tests {
         let found: Vec<_> = members(list).collect();
         assert_eq!(found, [r#"politely; details="a, \"b, c""#, r#"other; x="\\""#, r#""politely""#]);
         assert_eq!(found.iter().filter(|member| is_ours(member)).count(), 2);
+    }
+
+    #[test]
+    fn parts_of_a_page_are_told_by_sec_fetch_dest() {
+        let is = |dest: &'static str| {
+            is_subresource(&HeaderMap::from_iter([("sec-fetch-dest".parse().unwrap(), dest.parse().unwrap())]))
+        };
+        assert!(["image", "script", "style", "font", "Video"].into_iter().all(is));
+        assert!(!["document", "iframe", "frame", "embed", "empty", "Document", ""].into_iter().any(is));
+        assert!(!is_subresource(&HeaderMap::new()));
     }
 
     #[test]
