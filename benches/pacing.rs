@@ -55,11 +55,11 @@ async fn waiters() {
         tokio::spawn(async move { go(&gate, &authority).await });
     }
     // The first of each host goes, the others wait.
-    while gate.waiting() < HOSTS * WAITERS_EACH {
+    while gate.figures().waiting < HOSTS * WAITERS_EACH {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let (elapsed, grown) = (start.elapsed(), resident() - before);
-    let waiting = gate.waiting();
+    let waiting = gate.figures().waiting;
     println!(
         "{waiting} waiters over {HOSTS} hosts: {} MiB, {} octets each, in line after {elapsed:?}",
         grown >> 20,

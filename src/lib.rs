@@ -8,6 +8,8 @@
 //! Without the feature `proxy` only the pure engine builds, [`robots`] and [`policy`], with no I/O dependency.
 
 #[cfg(feature = "proxy")]
+pub mod admin;
+#[cfg(feature = "proxy")]
 pub mod cli;
 #[cfg(feature = "proxy")]
 pub mod config;

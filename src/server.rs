@@ -1,5 +1,6 @@
 //! Puts the parts together, starts and stops them. Called by `cli`, by tests, and by programs that embed the proxy.
 
+use crate::admin::Admin;
 use crate::config::{ListenAddress, Settings};
 use crate::gate::Gate;
 use crate::proxy::{Counts, Proxy, listener};
@@ -23,6 +24,7 @@ pub struct Running {
     ca_path: PathBuf,
     stop: watch::Sender<bool>,
     listeners: JoinSet<()>,
+    admin: Option<(Arc<Admin>, SocketAddr)>,
 }
 
 /// Why it could not start.
@@ -38,11 +40,22 @@ pub enum StartError {
     Ca(#[from] CaError),
     #[error(transparent)]
     Roots(#[from] RootsError),
+    #[error("cannot listen on {address} for the admin address: {source}")]
+    Admin { address: String, source: io::Error },
+    #[error("cannot read the token in {path}: {source}")]
+    Token { path: PathBuf, source: io::Error },
     #[error("cannot set up: {0}")]
     Io(#[from] io::Error),
 }
 
 impl StartError {
+    fn for_admin(error: Self) -> Self {
+        match error {
+            Self::Listen { address, source } => Self::Admin { address, source },
+            other => other,
+        }
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> String {
         match self {
@@ -58,6 +71,13 @@ impl StartError {
                 format!("a systemd socket unit with `FileDescriptorName={name}` hands it over")
             }
             Self::OpenToAll(_) => "say in `access` who may, such as `clients: [10.0.0.0/8]`".into(),
+            Self::Admin { source, .. } => match source.kind() {
+                io::ErrorKind::AddrInUse => "does another politely run? give this one `admin: { address: off }`, or a \
+                    port of its own"
+                    .into(),
+                _ => "choose another `admin.address`, or write `off`".into(),
+            },
+            Self::Token { .. } => "`admin.token_file` names a file that holds the token and nothing else".into(),
             Self::Ca(error) => error.hint(),
             Self::Roots(error) => error.hint().into(),
             Self::Io(_) => "is there room and permission for temporary files?".into(),
@@ -78,13 +98,21 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     if let Some(open) = addresses.iter().find(|address| open_to_all && !address.ip().is_loopback()) {
         return Err(StartError::OpenToAll(*open));
     }
+    let admin_socket = match &settings.admin.address {
+        Some(address) => Some(bind(address).await.map_err(StartError::for_admin)?),
+        None => None,
+    };
+    let admin_address = admin_socket.as_ref().map(TcpListener::local_addr).transpose()?;
+
     let ca = Ca::configured(&settings.intercept.ca)?;
-    let ca_path = ca.path().to_owned();
+    let (ca_path, ca_pem) = (ca.path().to_owned(), ca.cert_pem().to_owned());
     let leaves = LeafCache::new(ca, settings.intercept.leaf_cache)?;
     let roots = roots_file(settings.egress.ca_file.as_deref())?;
     let conf = conf(&roots);
 
-    let upstream = Arc::new(Upstream::new(&settings, addresses.clone()));
+    let own = addresses.iter().copied().chain(admin_address).collect();
+    let upstream = Arc::new(Upstream::new(&settings, own));
+    let admin_settings = settings.admin.clone();
     let settings = Arc::new(ArcSwap::from_pointee(settings));
     let gate = Arc::new(Gate::open(settings.clone(), upstream.clone(), &conf));
     let (stop, shutdown) = watch::channel(false);
@@ -94,7 +122,18 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     for socket in sockets {
         listeners.spawn(listener::serve(proxy.clone(), socket));
     }
-    Ok(Running { proxy, addresses, ca_path, stop, listeners })
+    let admin = match admin_socket.zip(admin_address) {
+        Some((socket, address)) => {
+            let admin = Admin::new(proxy.clone(), addresses.clone(), ca_pem, &admin_settings).map_err(|source| {
+                StartError::Token { path: admin_settings.token_file.clone().unwrap_or_default(), source }
+            })?;
+            let admin = Arc::new(admin);
+            listeners.spawn(admin.clone().serve(socket));
+            Some((admin, address))
+        }
+        None => None,
+    };
+    Ok(Running { proxy, addresses, ca_path, stop, listeners, admin })
 }
 
 /// The gate without a proxy: to ask it about URLs.
@@ -113,6 +152,21 @@ impl Running {
         &self.addresses
     }
 
+    /// Where the admin address is, with the port that was given for 0.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(|(_, address)| *address)
+    }
+
+    /// From where `POST /api/v1/reload` takes changed settings; the error is what is wrong with them.
+    pub fn reload_from(&self, load: impl Fn() -> Result<Settings, String> + Send + Sync + 'static) {
+        if let Some((admin, _)) = &self.admin {
+            let proxy = self.proxy.clone();
+            let reload = move || load().map(|settings| proxy.reload(settings));
+            // Whoever is first has said where the configuration is.
+            let _ = admin.reload.set(Box::new(reload));
+        }
+    }
+
     /// The certificate that clients have to trust.
     pub fn ca_path(&self) -> &Path {
         &self.ca_path
@@ -125,8 +179,7 @@ impl Running {
 
     /// Takes up changed settings without dropping a request. Listeners, CA and roots stay as they are until a restart.
     pub fn reload(&self, settings: Settings) {
-        self.proxy.upstream.reload(&settings);
-        self.proxy.settings.store(Arc::new(settings));
+        self.proxy.reload(settings);
     }
 
     /// Stops accepting, lets requests under way finish within `limits.drain_timeout`, and returns when all is closed.

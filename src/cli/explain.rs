@@ -1,6 +1,7 @@
 //! `politely explain URL`: would it be fetched, and which line of which file says so. Called by `cli`.
 
 use super::{ConfigArg, Failed, Format, NO};
+use crate::admin;
 use crate::config::Settings;
 use crate::gate::Gate;
 use crate::policy::explain::{Explanation, explain};
@@ -8,13 +9,10 @@ use crate::policy::freshness::Freshness;
 use crate::policy::{Access, Answer, Asked, Authority, Entry, Options, Validators};
 use crate::robots::{ProductToken, RobotsTxt};
 use crate::server;
-use serde_json::{Value, json};
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -49,7 +47,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
     };
     match args.format {
         Format::Text => print!("{}", text(&explanation)),
-        Format::Json => println!("{}", json(&explanation)),
+        Format::Json => println!("{}", admin::explanation(&explanation)),
     }
     Ok(if explanation.allowed { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
@@ -114,37 +112,6 @@ fn text(explanation: &Explanation) -> String {
         out += &format!("  sitemap: {sitemap}\n");
     }
     out
-}
-
-fn json(explanation: &Explanation) -> Value {
-    let robots = &explanation.robots;
-    json!({
-        "url": explanation.url,
-        "authority": explanation.authority,
-        "product_tokens": explanation.product_tokens,
-        "allowed": explanation.allowed,
-        "reason": explanation.reason,
-        "detail": explanation.detail,
-        "rule": explanation.rule.as_ref().map(|rule| json!({
-            "line": rule.line,
-            "kind": if rule.allow { "allow" } else { "disallow" },
-            "pattern": rule.pattern,
-        })),
-        "robots": {
-            "url": robots.url,
-            "status": robots.status,
-            "access": robots.access,
-            "fetched_at": robots.fetched_at.and_then(rfc3339),
-            "expires_at": robots.expires_at.and_then(rfc3339),
-        },
-        "crawl_delay": explanation.crawl_delay.map(|delay| delay.as_secs_f64()),
-        "sitemaps": explanation.sitemaps,
-    })
-}
-
-fn rfc3339(at: SystemTime) -> Option<String> {
-    let at = OffsetDateTime::from(at).replace_nanosecond(0).ok()?;
-    at.format(&Rfc3339).ok()
 }
 
 #[cfg(test)]

@@ -1,12 +1,15 @@
 //! The command line: one file a subcommand. Called by `main`.
 
+mod admin_client;
 mod ca;
 mod check;
 mod demo;
 mod explain;
 mod packaging;
+mod refresh;
 mod run;
 mod serve;
+mod status;
 mod trust;
 
 use crate::config::{ConfigErrors, Log};
@@ -38,6 +41,10 @@ enum Command {
     Ca(ca::Args),
     /// Tell whether a URL would be fetched, and which line of which file says so
     Explain(explain::Args),
+    /// Tell a running proxy's hosts, waits and refusals
+    Status(status::Args),
+    /// Have a running proxy fetch a robots.txt anew, now
+    Refresh(refresh::Args),
     /// Crawl a sample site on loopback and explain each answer
     Demo,
     /// Print the completions of a shell
@@ -76,6 +83,7 @@ pub fn main() -> ExitCode {
     match &cli.command {
         Command::Serve(_) | Command::Run(_) | Command::Demo => {}
         Command::Check(_) | Command::Ca(_) | Command::Explain(_) | Command::Completions(_) | Command::Man => end_with_reader(),
+        Command::Status(_) | Command::Refresh(_) => end_with_reader(),
     }
     let done = match &cli.command {
         Command::Serve(args) => serve::run(args),
@@ -83,6 +91,8 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(args),
         Command::Ca(args) => ca::run(args),
         Command::Explain(args) => explain::run(args),
+        Command::Status(args) => status::run(args),
+        Command::Refresh(args) => refresh::run(args),
         Command::Demo => demo::run(),
         Command::Completions(args) => Ok(packaging::completions(args)),
         Command::Man => packaging::man(),

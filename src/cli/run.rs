@@ -2,7 +2,7 @@
 //! by `cli`.
 
 use super::Failed;
-use crate::config::{AccessLog, LogLevel, Settings};
+use crate::config::{self, AccessLog, LogLevel, Settings};
 use crate::proxy::Counts;
 use crate::server::{self, Running};
 use crate::telemetry;
@@ -11,7 +11,7 @@ use serde_json::json;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 use tempfile::NamedTempFile;
 use tokio::process::Command;
@@ -36,9 +36,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
     }
     let path = args.config.path();
     let mut settings = Settings::load(path.as_deref(), std::env::vars_os().chain(overrides))?;
-    if settings.store.directory.is_none() {
-        settings.store.directory = cache_directory();
-    }
+    // The proxy of one command has nobody to watch it, and keeps its copies where other programs keep theirs.
+    settings.admin.address = None;
+    settings.store.directory.get_or_insert_with(config::cache_directory);
     // The terminal is the command's; faults are told all the same.
     if matches!(settings.log.level, LogLevel::Info) {
         settings.log.level = LogLevel::Warn;
@@ -48,13 +48,6 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
     }
     telemetry::init(&settings.log).map_err(|error| Failed::log(&settings.log, &error))?;
     super::runtime()?.block_on(behind(settings, &args.command))
-}
-
-/// The user's, for what may be lost. `None`: there is no user; the service's own directory will do.
-fn cache_directory() -> Option<PathBuf> {
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
-    cache.map(|cache| cache.join("politely"))
 }
 
 async fn behind(settings: Settings, command: &[OsString]) -> Result<ExitCode, Failed> {

@@ -33,6 +33,14 @@ async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) ->
     for address in running.addresses() {
         tracing::info!("listening on {address}");
     }
+    if let Some(address) = running.admin_address() {
+        tracing::info!("admin address http://{address}/");
+    }
+    let (file, own) = (path.map(Path::to_owned), listen.map(str::to_owned));
+    running.reload_from(move || {
+        let loaded = load(file.as_deref(), own.as_deref()).map_err(|failed| failed.to_string());
+        loaded.inspect(|_| tracing::info!("configuration loaded anew"))
+    });
     tracing::info!("clients of HTTPS have to trust {}", running.ca_path().display());
     notify(&[sd_notify::NotifyState::Ready]);
     loop {

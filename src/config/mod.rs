@@ -23,7 +23,7 @@ pub use file::{
     Mode, OnFleetLoss, OnVisitTime, Pace, Robots, RobotsOverride, Store, Subresources, User,
 };
 pub use hosts::{HostPolicy, Hosts};
-pub use paths::state_directory;
+pub use paths::{cache_directory, state_directory};
 pub use secrets::{Secret, SecretUrl};
 pub use settings::{CaSource, Fleet, Intercept, Settings};
 pub use values::{AccessLog, Closed, ListenAddress, Network, PathPattern, PortRange, Token};

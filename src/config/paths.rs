@@ -11,6 +11,17 @@ pub fn state_directory() -> PathBuf {
     choose(|name| env::var_os(name), root)
 }
 
+/// The directory for what can be had again: the user's cache.
+pub fn cache_directory() -> PathBuf {
+    choose_cache(|name| env::var_os(name))
+}
+
+fn choose_cache(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+    let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
+    cache.unwrap_or_else(env::temp_dir).join("politely")
+}
+
 fn choose(variable: impl Fn(&str) -> Option<OsString>, root: bool) -> PathBuf {
     let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     // Several are parted by colons; the first is ours.
@@ -39,6 +50,14 @@ mod tests {
             },
             root,
         )
+    }
+
+    #[test]
+    fn the_cache_is_the_users() {
+        let home = |name: &str| (name == "HOME").then(|| "/home/a".into());
+        assert_eq!(choose_cache(home), PathBuf::from("/home/a/.cache/politely"));
+        let both = |name: &str| Some(OsString::from(if name == "HOME" { "/home/a" } else { "/cache" }));
+        assert_eq!(choose_cache(both), PathBuf::from("/cache/politely"));
     }
 
     #[test]

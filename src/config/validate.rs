@@ -4,10 +4,10 @@
 use crate::robots::ParseOptions;
 
 use super::error::Complaint;
-use super::file::Admin;
 use super::settings::Settings;
 use super::source::{At, Node};
 use super::units::show_duration;
+use super::values::ListenAddress;
 
 /// Collects faults under the keys they are about.
 pub(super) struct Check<'a> {
@@ -67,7 +67,7 @@ fn listeners(settings: &Settings, check: &mut Check<'_>) {
                 hint,
             );
         }
-        if listen[..index].iter().any(|other| other.address == *address) {
+        if listen[..index].iter().any(|other| is_same(&other.address, address)) {
             check.fault(
                 &key,
                 format!("`{address}` is listened on twice"),
@@ -77,7 +77,7 @@ fn listeners(settings: &Settings, check: &mut Check<'_>) {
     }
     let Some(address) = &admin.address else { return };
     let key = ["admin", "address"];
-    if listen.iter().any(|listener| listener.address == *address) {
+    if listen.iter().any(|listener| is_same(&listener.address, address)) {
         let hint = "give it a port of its own, or write `off`";
         check.fault(&key, format!("`{address}` is a listener of the proxy's already"), hint);
     }
@@ -89,6 +89,11 @@ fn listeners(settings: &Settings, check: &mut Check<'_>) {
             hint,
         );
     }
+}
+
+/// Port 0 is another port each time.
+fn is_same(one: &ListenAddress, other: &ListenAddress) -> bool {
+    one == other && !matches!(one, ListenAddress::Socket(address) if address.port() == 0)
 }
 
 fn robots_and_pace(settings: &Settings, check: &mut Check<'_>) {
@@ -180,10 +185,6 @@ const NOT_WIRED: &[NotWired] = &[
     NotWired {
         key: &["listen", "*", "tls"],
         used: |s| s.listen.iter().any(|listener| listener.tls.is_some()),
-    },
-    NotWired {
-        key: &["admin"],
-        used: |s| s.admin != Admin::default(),
     },
     NotWired {
         key: &["egress", "upstream_proxy"],

@@ -124,10 +124,10 @@ fn request(
     request.insert_header(header::USER_AGENT, user_agent(settings))?;
     request.insert_header(header::ACCEPT, "text/plain, */*;q=0.5")?;
     request.insert_header(header::ACCEPT_ENCODING, "gzip, br, zstd")?;
-    if let Some(etag) = kept.and_then(|kept| kept.etag.as_deref()) {
+    if let Some(etag) = kept.and_then(|kept| kept.etag()) {
         request.insert_header(header::IF_NONE_MATCH, etag)?;
     }
-    if let Some(modified) = kept.and_then(|kept| kept.last_modified.as_deref()) {
+    if let Some(modified) = kept.and_then(|kept| kept.last_modified()) {
         request.insert_header(header::IF_MODIFIED_SINCE, modified)?;
     }
     Ok(Box::new(request))

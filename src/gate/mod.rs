@@ -7,23 +7,26 @@ mod redirect;
 mod reported;
 mod rulebook;
 mod store;
+mod watch;
 
 pub use crate::policy::pace::Outcome;
 pub use pacer::Permit;
 pub use reported::Reported;
 pub use rulebook::BookFigures;
+pub use watch::{Figures, PaceFigures};
 
 use crate::config::{Fallback, HostPolicy, Mode, OnVisitTime, RobotsOverride, Settings, Subresources};
 use crate::policy::explain::{Explanation, explain};
 use crate::policy::pace::{Client, Terms};
 use crate::policy::{
-    Access, Asked, Authority, Decision, Entry, Options, OwnVerdict, PaceKey, Refusal, Validators, decide,
+    Access, Asked, Authority, Decision, Entry, Options, OwnVerdict, PaceKey, Refusal, decide,
 };
 use crate::robots::ProductToken;
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use fetch::Fetcher;
+use fetch::{Fetched, Fetcher};
+use http::HeaderMap;
 use pacer::Pacer;
 use pingora_core::server::configuration::ServerConf;
 use rulebook::RuleBook;
@@ -103,6 +106,19 @@ impl Gate {
         Gate { settings, book, pacer, store }
     }
 
+    /// Takes a robots.txt that was had by other means as though it had been fetched just now.
+    pub fn teach(&self, authority: &Authority, status: u16, headers: &HeaderMap, body: &[u8]) {
+        let fetched = Fetched::Answer { status, headers: headers.clone(), body: body.to_vec() };
+        self.book.teach(authority, &fetched);
+    }
+
+    /// Returns when all that is known is in the store.
+    pub async fn flush(&self) {
+        let store = self.store.clone();
+        // It fails only when the runtime is going away.
+        let _ = tokio::task::spawn_blocking(move || store.flush()).await;
+    }
+
     /// Writes to the store what is not written yet, and closes it. Blocks.
     pub fn close(&self) {
         self.store.close();
@@ -140,11 +156,6 @@ impl Gate {
         }
         let permit = pace.turn(client(ask.client), terms).await?;
         Ok(Admitted::Go { permit, reported: reported.map(Reported::Refused) })
-    }
-
-    /// How many requests wait for their turn, over all hosts.
-    pub fn waiting(&self) -> usize {
-        self.pacer.waiting()
     }
 
     /// Why a URL may or may not be fetched. Fetches robots.txt if it is not known yet.
@@ -226,7 +237,8 @@ impl Gate {
             Access::Rules(robots) => Bytes::copy_from_slice(robots.source()),
             Access::AllowAll | Access::DisallowAll => Bytes::new(),
         };
-        let Validators { etag, last_modified } = answer.validators.clone();
+        let validators = &answer.validators;
+        let (etag, last_modified) = (validators.etag().map(Box::from), validators.last_modified().map(Box::from));
         Some(RobotsCopy { status: answer.status, body, etag, last_modified, age: answer.freshness.age(now) })
     }
 }

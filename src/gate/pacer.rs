@@ -5,6 +5,7 @@
 
 use super::reported::Reported;
 use super::store::Store;
+use super::watch::PaceFigures;
 use crate::policy::pace::{Client, Debt, Lane, Next, Outcome, Refused, Slot, Terms, Ticket, Turn};
 use crate::policy::{Authority, PaceKey, Refusal};
 use parking_lot::{Mutex, RwLock};
@@ -73,6 +74,15 @@ impl Pacer {
     /// How many requests wait, over all hosts.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// How the key stands; `None`: it has no lane, as nobody has asked for it lately.
+    pub fn figures(&self, key: &PaceKey) -> Option<PaceFigures> {
+        let pace = self.shard(key).read().lanes.get(key)?.clone();
+        let (state, now) = (pace.state.lock(), Instant::now());
+        let lane = &state.lane;
+        let owed = lane.debt(now).map_or(Duration::ZERO, |debt| debt.until - now);
+        Some(PaceFigures { waiting: lane.waiting(), in_flight: lane.in_flight(), backoff: lane.backoff(), owed })
     }
 
     /// The lane of this key.

@@ -50,8 +50,9 @@ pub struct BookFigures {
     pub authorities: usize,
     /// Different files in memory.
     pub files: usize,
-    /// Octets that both take.
-    pub bytes: usize,
+    /// Octets that they take.
+    pub authority_bytes: usize,
+    pub file_bytes: usize,
     /// Fetches that were answered, and those that were not.
     pub fetched: u64,
     pub failed: u64,
@@ -87,16 +88,43 @@ impl RuleBook {
         BookFigures {
             authorities: shelf.len(),
             files: files.len(),
-            bytes: shelf.bytes() + files.bytes(),
+            authority_bytes: shelf.bytes(),
+            file_bytes: files.bytes(),
             fetched: fetched.load(Ordering::Relaxed),
             failed: failed.load(Ordering::Relaxed),
         }
+    }
+
+    /// Takes an answer as though it had been fetched just now.
+    pub fn teach(&self, authority: &Authority, fetched: &Fetched) {
+        let slot = self.slot(authority);
+        let old = slot.load_full();
+        let entry = Arc::new(self.0.next(&old, fetched, &self.0.settings.load(), SystemTime::now()));
+        self.0.keep(&slot, entry);
+        self.0.trim();
     }
 
     /// Learns about an authority from the store, else from the network; joins whoever is at it already. The receiver's
     /// channel closes when that is over. It goes on even if those who wait for it leave. `crawl_delay`: the host's, as
     /// far as it is known.
     pub fn fetch(&self, slot: &Arc<Slot>, crawl_delay: Option<Duration>) -> watch::Receiver<()> {
+        self.start(slot, crawl_delay, false)
+    }
+
+    /// The same, from the network whatever the store has.
+    pub fn fetch_anew(&self, slot: &Arc<Slot>, crawl_delay: Option<Duration>) -> watch::Receiver<()> {
+        self.start(slot, crawl_delay, true)
+    }
+
+    /// What is known of the authority, here or in the store.
+    pub async fn look_up(&self, authority: &Authority) -> Option<Arc<Entry>> {
+        if let Some(slot) = self.0.shelf.find(authority) {
+            return Some(slot.load_full()).filter(|entry| !is_unknown(entry));
+        }
+        self.0.kept(authority).await
+    }
+
+    fn start(&self, slot: &Arc<Slot>, crawl_delay: Option<Duration>, anew: bool) -> watch::Receiver<()> {
         let mut fetches = self.0.fetches.lock();
         // A closed channel is a fetch whose task has failed.
         if let Some(under_way) = fetches.get(&slot.authority).filter(|under_way| under_way.has_changed().is_ok()) {
@@ -106,7 +134,7 @@ impl RuleBook {
         fetches.insert(slot.authority.clone(), receiver.clone());
         let (inner, slot) = (self.0.clone(), slot.clone());
         tokio::spawn(async move {
-            inner.learn(&slot, crawl_delay).await;
+            inner.learn(&slot, crawl_delay, anew).await;
             inner.fetches.lock().remove(&slot.authority);
             drop(over);
             inner.trim();
@@ -116,14 +144,14 @@ impl RuleBook {
 }
 
 impl Inner {
-    async fn learn(self: &Arc<Self>, slot: &Arc<Slot>, crawl_delay: Option<Duration>) {
+    async fn learn(self: &Arc<Self>, slot: &Slot, crawl_delay: Option<Duration>, anew: bool) {
         let mut old = slot.load_full();
         if is_unknown(&old)
-            && let Some(kept) = self.kept(slot).await
+            && let Some(kept) = self.kept(&slot.authority).await
         {
-            self.shelf.put(slot, kept.clone());
+            let kept = self.shelf.put_over(slot, &old, kept);
             let now = SystemTime::now();
-            if kept.usable(now).is_some() || !kept.may_fetch(now) {
+            if !anew && (kept.usable(now).is_some() || !kept.may_fetch(now)) {
                 return;
             }
             old = kept;
@@ -134,20 +162,24 @@ impl Inner {
         let count = if entry.trouble.is_some() { &self.failed } else { &self.fetched };
         count.fetch_add(1, Ordering::Relaxed);
         tell(&slot.authority, &old, &entry);
+        self.keep(slot, entry);
+    }
+
+    fn keep(&self, slot: &Slot, entry: Arc<Entry>) {
         // First, so that whoever finds the place given up meanwhile does not go by an older copy.
         self.store.save(&slot.authority, &entry);
         self.shelf.put(slot, entry);
     }
 
     /// What an earlier process knew, or this one before memory ran short.
-    async fn kept(self: &Arc<Self>, slot: &Arc<Slot>) -> Option<Arc<Entry>> {
+    async fn kept(self: &Arc<Self>, authority: &Authority) -> Option<Arc<Entry>> {
         if !self.store.is_on_disk() {
             return None;
         }
-        let (inner, slot) = (self.clone(), slot.clone());
+        let (inner, authority) = (self.clone(), authority.clone());
         let load = move || {
             let options = inner.settings.load().robots.parse_options();
-            inner.store.load(&slot.authority, |name, body| inner.files.named(name, &options, body))
+            inner.store.load(&authority, |name, body| inner.files.named(name, &options, body))
         };
         // It fails only when the runtime shuts down.
         tokio::task::spawn_blocking(load).await.ok().flatten()
@@ -261,8 +293,8 @@ fn freshness(headers: &HeaderMap, settings: &Settings, now: SystemTime) -> Fresh
 }
 
 fn validators(headers: &HeaderMap) -> Validators {
-    let field = |name: HeaderName| headers.get(name)?.to_str().ok().map(Box::from);
-    Validators { etag: field(header::ETAG), last_modified: field(header::LAST_MODIFIED) }
+    let field = |name: HeaderName| headers.get(name)?.to_str().ok();
+    Validators::new(field(header::ETAG), field(header::LAST_MODIFIED))
 }
 
 fn asked_to_wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {

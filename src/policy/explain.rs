@@ -88,8 +88,8 @@ fn state(entry: &Entry, authority: &Authority, now: SystemTime) -> RobotsState {
             Some(Access::AllowAll) => "allow-all",
             Some(Access::DisallowAll) | None => "disallow-all",
         },
-        fetched_at: answer.map(|answer| answer.freshness.validated_at),
-        expires_at: answer.map(|answer| answer.freshness.expires_at),
+        fetched_at: answer.map(|answer| answer.freshness.validated_at()),
+        expires_at: answer.map(|answer| answer.freshness.expires_at()),
     }
 }
 

@@ -102,39 +102,63 @@ enum CacheControl {
     Lifetime(Duration),
 }
 
-/// When a copy was good and until when it is.
+/// When a copy was good and until when it is. To the millisecond, in half the room: a million of them are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freshness {
-    /// When it was fetched, or last confirmed by 304.
-    pub validated_at: SystemTime,
-    /// From when on a request makes it to be fetched anew in the background.
-    pub refresh_at: SystemTime,
-    pub expires_at: SystemTime,
+    validated: Moment,
+    refresh: Moment,
+    expires: Moment,
 }
 
 impl Freshness {
+    /// When it was fetched, or last confirmed by 304.
+    pub fn validated_at(&self) -> SystemTime {
+        self.validated.into()
+    }
+
+    /// From when on a request makes it to be fetched anew in the background.
+    pub fn refresh_at(&self) -> SystemTime {
+        self.refresh.into()
+    }
+
+    /// Until when it is used without any doubt.
+    pub fn expires_at(&self) -> SystemTime {
+        self.expires.into()
+    }
+
+    /// Milliseconds since 1970: validated, to be refreshed, expired.
+    pub fn to_millis(&self) -> [u64; 3] {
+        [self.validated.0, self.refresh.0, self.expires.0]
+    }
+
+    /// What [`to_millis`](Self::to_millis) told.
+    pub fn from_millis([validated, refresh, expires]: [u64; 3]) -> Self {
+        let at = |millis: u64| Moment(millis.min(LATEST));
+        Self { validated: at(validated), refresh: at(refresh), expires: at(expires) }
+    }
+
     /// `random`, from 0 to 1, spreads the refreshes of copies that came together over the last fifth of their lives.
     pub fn new(validated_at: SystemTime, lifetime: Duration, random: f64) -> Self {
         let lifetime = lifetime.min(FAR);
         let ahead = lifetime.mul_f64(0.2 * unit(random));
         let expires_at = validated_at + lifetime;
         Self {
-            validated_at,
-            refresh_at: expires_at - ahead,
-            expires_at,
+            validated: validated_at.into(),
+            refresh: (expires_at - ahead).into(),
+            expires: expires_at.into(),
         }
     }
 
     /// What can be done with the copy now. `failing`: robots.txt was asked for since, and could not be had.
     pub fn state(&self, failing: bool, now: SystemTime) -> State {
-        let Ok(age) = now.duration_since(self.validated_at) else {
+        let Ok(age) = now.duration_since(self.validated_at()) else {
             // The clock was set back: nobody knows how old it is.
             return State::Refresh;
         };
         let usable_for = if failing { LAST_GOOD_USE } else { STALE_USE };
-        if now < self.refresh_at {
+        if now < self.refresh_at() {
             State::Fresh
-        } else if now < self.expires_at || age < usable_for {
+        } else if now < self.expires_at() || age < usable_for {
             State::Refresh
         } else {
             State::Unusable
@@ -143,11 +167,31 @@ impl Freshness {
 
     /// For the Age field when the copy is served: whole seconds.
     pub fn age(&self, now: SystemTime) -> u64 {
-        now.duration_since(self.validated_at)
+        now.duration_since(self.validated_at())
             .unwrap_or(Duration::ZERO)
             .as_secs()
     }
 }
+
+/// Milliseconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Moment(u64);
+
+impl From<SystemTime> for Moment {
+    fn from(time: SystemTime) -> Self {
+        let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self(u64::try_from(since.as_millis()).map_or(LATEST, |millis| millis.min(LATEST)))
+    }
+}
+
+impl From<Moment> for SystemTime {
+    fn from(moment: Moment) -> Self {
+        Self::UNIX_EPOCH + Duration::from_millis(moment.0)
+    }
+}
+
+/// The year 10889: every platform's clock can tell it.
+const LATEST: u64 = 1 << 48;
 
 /// What can be done with a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

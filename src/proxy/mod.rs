@@ -78,6 +78,14 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Takes up changed settings without dropping a request.
+    pub fn reload(&self, settings: Settings) {
+        self.upstream.reload(&settings);
+        self.settings.store(Arc::new(settings));
+    }
+}
+
 impl Deref for Proxy {
     type Target = Shared;
 

@@ -5,11 +5,13 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod admin;
 mod answers;
 mod bodies;
 mod copies;
 mod hops;
 mod restart;
+mod swap;
 
 use support::{Origin, Proxy, Reply, Seen};
 

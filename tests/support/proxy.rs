@@ -41,6 +41,11 @@ impl Proxy {
         self.address
     }
 
+    pub fn admin_address(&self) -> SocketAddr {
+        let running = self.running.as_ref().expect("only the shutdown takes it");
+        running.admin_address().expect("the test has switched it on")
+    }
+
     pub fn addresses(&self) -> &[SocketAddr] {
         self.running.as_ref().expect("only the shutdown takes it").addresses()
     }
@@ -104,6 +109,7 @@ pub fn configuration(directory: &Path, yaml: &str) -> String {
     let base = format!(
         "listen: [{{ address: '127.0.0.1:0' }}]\n\
          intercept: {{ ca: {{ directory: '{directory}/ca' }} }}\n\
+         admin: {{ address: 'off' }}\n\
          store: {{ directory: '{directory}/store' }}\n\
          egress: {{ allow: [127.0.0.0/8, '::1/128'], ports: ['1-65535'], ca_file: '{roots}' }}\n"
     );

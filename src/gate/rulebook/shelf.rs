@@ -93,6 +93,18 @@ impl Shelf {
         self.bytes.fetch_sub(old, Ordering::Relaxed);
     }
 
+    /// The same, unless somebody has been faster than the one who loaded `old`. Tells what is in force then.
+    pub fn put_over(&self, slot: &Slot, old: &Arc<Entry>, entry: Arc<Entry>) -> Arc<Entry> {
+        let new = entry_cost(&entry);
+        let found = slot.entry.compare_and_swap(old, entry.clone());
+        if !Arc::ptr_eq(&found, old) {
+            return Guard::into_inner(found);
+        }
+        self.bytes.fetch_add(new, Ordering::Relaxed);
+        self.bytes.fetch_sub(entry_cost(old), Ordering::Relaxed);
+        entry
+    }
+
     /// Octets in use, without the files.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
@@ -164,11 +176,7 @@ fn cost(slot: &Slot) -> usize {
 }
 
 fn entry_cost(entry: &Entry) -> usize {
-    let validators = entry.answer.as_ref().map(|answer| &answer.validators);
-    let texts = validators.map_or(0, |validators| {
-        let texts = [&validators.etag, &validators.last_modified];
-        texts.into_iter().flatten().map(|text| allocated(text.len())).sum()
-    });
+    let texts = entry.answer.as_ref().map_or(0, |answer| allocated(answer.validators.heap_size()));
     let trouble = entry.trouble.as_ref().map_or(0, |trouble| allocated(size_of_val(&**trouble)) + allocated(trouble.why.len()));
     allocated(COUNTS + size_of::<Entry>()) + texts + trouble
 }

@@ -20,6 +20,7 @@ struct Shared {
     disk: RwLock<Option<Disk>>,
     queue: Mutex<Queue>,
     more: Condvar,
+    written: Condvar,
 }
 
 #[derive(Default)]
@@ -37,6 +38,7 @@ impl Behind {
             disk: RwLock::new(Some(disk)),
             queue: Mutex::default(),
             more: Condvar::new(),
+            written: Condvar::new(),
         });
         let writes = shared.clone();
         let writer = thread::Builder::new().name("politely-store".into()).spawn(move || writes.write());
@@ -76,6 +78,13 @@ impl Behind {
 
     pub fn owe(&self, key: Box<str>, owed: Owed) {
         self.shared.add(|batch| _ = batch.owed.insert(key, owed));
+    }
+
+    pub fn flush(&self) {
+        let mut queue = self.shared.queue.lock();
+        while !queue.closing && (!queue.next.is_empty() || !queue.writing.is_empty()) {
+            self.shared.written.wait(&mut queue);
+        }
     }
 
     pub fn close(&self) {
@@ -125,6 +134,7 @@ impl Shared {
             {
                 let mut queue = self.queue.lock();
                 queue.writing = Arc::default();
+                self.written.notify_all();
                 queue.overflowed &= queue.next.entries.len() > MOST_QUEUED / 2;
                 if closing {
                     break;

@@ -106,6 +106,13 @@ impl Store {
         Some(Debt { until: now + rest, backoff: owed.backoff })
     }
 
+    /// Returns when all is written that was to be. Blocks.
+    pub fn flush(&self) {
+        if let Some(behind) = &self.behind {
+            behind.flush();
+        }
+    }
+
     /// Writes what is left and closes the file. Blocks.
     pub fn close(&self) {
         if let Some(behind) = &self.behind {

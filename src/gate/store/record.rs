@@ -93,12 +93,11 @@ impl Record {
                     KeptAccess::DisallowAll => out.push(DISALLOW_ALL),
                 }
                 out.extend_from_slice(&answer.status.to_le_bytes());
-                let Freshness { validated_at, refresh_at, expires_at } = answer.freshness;
-                for time in [validated_at, refresh_at, expires_at] {
-                    put_time(&mut out, time);
+                for millis in answer.freshness.to_millis() {
+                    out.extend_from_slice(&millis.to_le_bytes());
                 }
-                put_text(&mut out, answer.validators.etag.as_deref());
-                put_text(&mut out, answer.validators.last_modified.as_deref());
+                put_text(&mut out, answer.validators.etag());
+                put_text(&mut out, answer.validators.last_modified());
             }
         }
         match &self.trouble {
@@ -132,12 +131,8 @@ impl Record {
             Some(access) => Some(KeptAnswer {
                 access,
                 status: u16::from_le_bytes(input.take()?),
-                freshness: Freshness {
-                    validated_at: input.time()?,
-                    refresh_at: input.time()?,
-                    expires_at: input.time()?,
-                },
-                validators: Validators { etag: input.text()?, last_modified: input.text()? },
+                freshness: Freshness::from_millis([input.number()?, input.number()?, input.number()?]),
+                validators: Validators::new(input.text()?.as_deref(), input.text()?.as_deref()),
             }),
         };
         let trouble = match input.octet()? {
@@ -197,8 +192,12 @@ impl Input<'_> {
         self.take().map(|[octet]| octet)
     }
 
+    fn number(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
     fn time(&mut self) -> Option<SystemTime> {
-        time(u64::from_le_bytes(self.take()?))
+        time(self.number()?)
     }
 
     fn text(&mut self) -> Option<Option<Box<str>>> {
@@ -218,8 +217,8 @@ mod tests {
     }
 
     fn answer(access: Access) -> Answer {
-        let freshness = Freshness { validated_at: at(1_700_000_000_123), refresh_at: at(2), expires_at: at(3) };
-        let validators = Validators { etag: Some("\"é\"".into()), last_modified: None };
+        let freshness = Freshness::from_millis([1_700_000_000_123, 2, 3]);
+        let validators = Validators::new(Some("\"é\""), None);
         Answer { access, status: 404, freshness, validators }
     }
 

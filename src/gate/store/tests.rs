@@ -19,7 +19,7 @@ fn authority(number: usize) -> Authority {
 fn entry(body: &str) -> Arc<Entry> {
     let access = Access::Rules(RobotsTxt::parse(body.as_bytes()));
     let freshness = Freshness::new(SystemTime::now(), Duration::from_secs(3600), 0.5);
-    let validators = Validators { etag: Some("\"v1\"".into()), last_modified: None };
+    let validators = Validators::new(Some("\"v1\""), None);
     Arc::new(Entry::answered(Answer { access, status: 200, freshness, validators }))
 }
 

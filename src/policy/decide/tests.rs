@@ -217,10 +217,7 @@ fn failures_in_a_row_wait_longer_and_remember_the_first() {
 #[test]
 fn a_confirmed_copy_is_fresh_again_and_out_of_trouble() {
     let mut entry = file();
-    let tag = |tag: &str| Validators {
-        etag: Some(tag.into()),
-        last_modified: None,
-    };
+    let tag = |tag: &str| Validators::new(Some(tag), None);
     entry.answer.as_mut().unwrap().validators = tag("\"1\"");
     let failed = fail(&entry, HOUR);
     let freshness = Freshness::new(midnight() + DAY, HOUR, 0.0);

@@ -135,9 +135,9 @@ fn a_lifetime_stays_within_the_operators_limits() {
 fn a_copy_is_refreshed_before_it_expires() {
     let at = |second: u64| now() + secs(second);
     let early = Freshness::new(now(), secs(1000), 1.0);
-    assert_eq!((early.refresh_at, early.expires_at), (at(800), at(1000)));
+    assert_eq!((early.refresh_at(), early.expires_at()), (at(800), at(1000)));
     let late = Freshness::new(now(), secs(1000), 0.0);
-    assert_eq!(late.refresh_at, at(1000));
+    assert_eq!(late.refresh_at(), at(1000));
     assert_eq!(early.state(false, at(0)), State::Fresh);
     assert_eq!(early.state(false, at(799)), State::Fresh);
     assert_eq!(early.state(false, at(800)), State::Refresh);

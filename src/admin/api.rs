@@ -1,0 +1,154 @@
+//! The handlers of the API. Called by `router`.
+
+use super::guard::without_port;
+use super::json::{self, problem};
+use super::{Admin, Reload};
+use crate::policy::{Asked, Authority, Scheme};
+use crate::robots::ProductToken;
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, StatusCode, header};
+use serde::Deserialize;
+use serde_json::json;
+use std::sync::Arc;
+
+pub(super) async fn health() -> &'static str {
+    "ok\n"
+}
+
+pub(super) async fn ready(State(admin): State<Arc<Admin>>) -> Response {
+    if *admin.proxy.shutdown.borrow() {
+        return problem(StatusCode::SERVICE_UNAVAILABLE, "it is stopping");
+    }
+    "ready\n".into_response()
+}
+
+pub(super) async fn not_found() -> Response {
+    problem(StatusCode::NOT_FOUND, "there is no such page; /api/v1/status is one")
+}
+
+pub(super) async fn ca(State(admin): State<Arc<Admin>>) -> Response {
+    ([(header::CONTENT_TYPE, "application/x-pem-file")], admin.ca_pem.clone()).into_response()
+}
+
+/// All traffic through the proxy, by the name under which this was asked for.
+pub(super) async fn pac(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Response {
+    let Some(listener) = admin.listeners.first() else {
+        return problem(StatusCode::NOT_FOUND, "the proxy listens nowhere");
+    };
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let address = if listener.ip().is_unspecified() {
+        // Listening everywhere, it is there where the caller found us.
+        format!("{}:{}", without_port(host), listener.port())
+    } else {
+        listener.to_string()
+    };
+    let script = format!("function FindProxyForURL(url, host) {{\n  return \"PROXY {address}\";\n}}\n");
+    ([(header::CONTENT_TYPE, "application/x-ns-proxy-autoconfig")], script).into_response()
+}
+
+pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Response {
+    let (figures, counts) = (admin.gate().figures(), admin.proxy.counters.read());
+    let hosts = admin.gate().latest(SHOWN).into_iter();
+    let hosts: Vec<_> = hosts.map(|(authority, entry)| json::authority(admin.gate(), &authority, &entry)).collect();
+    let mode = format!("{:?}", admin.proxy.settings.load().mode).to_ascii_lowercase();
+    Json(json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "uptime": admin.started.elapsed().as_secs(),
+        "listen": admin.listeners,
+        "mode": mode,
+        "requests": { "forwarded": counts.forwarded, "failed": counts.failed, "refused": counts.refused },
+        "waiting": figures.waiting,
+        "robots": {
+            "authorities": figures.book.authorities,
+            "files": figures.book.files,
+            "memory": figures.book.authority_bytes + figures.book.file_bytes,
+            "fetched": figures.book.fetched,
+            "failed": figures.book.failed,
+        },
+        "authorities": hosts,
+    }))
+    .into_response()
+}
+
+#[derive(Deserialize)]
+pub(super) struct Shown {
+    limit: Option<usize>,
+}
+
+pub(super) async fn authorities(State(admin): State<Arc<Admin>>, Query(shown): Query<Shown>) -> Response {
+    let hosts = admin.gate().latest(shown.limit.unwrap_or(SHOWN).min(MOST_SHOWN)).into_iter();
+    let hosts: Vec<_> = hosts.map(|(authority, entry)| json::authority(admin.gate(), &authority, &entry)).collect();
+    Json(hosts).into_response()
+}
+
+pub(super) async fn authority(State(admin): State<Arc<Admin>>, Path(name): Path<String>) -> Response {
+    let Some(authority) = parse(&name) else { return no_authority(&name) };
+    match admin.gate().entry(&authority).await {
+        Some(entry) => Json(json::authority_in_full(admin.gate(), &authority, &entry)).into_response(),
+        None => problem(StatusCode::NOT_FOUND, &format!("nothing is known of {authority}")),
+    }
+}
+
+pub(super) async fn refresh(State(admin): State<Arc<Admin>>, Path(name): Path<String>) -> Response {
+    let Some(authority) = parse(&name) else { return no_authority(&name) };
+    let entry = admin.gate().refresh(&authority).await;
+    Json(json::authority_in_full(admin.gate(), &authority, &entry)).into_response()
+}
+
+pub(super) async fn explain(State(admin): State<Arc<Admin>>, Query(asked): Query<Vec<(String, String)>>) -> Response {
+    let named = |name: &'static str| asked.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str());
+    let Some(url) = named("url").next() else {
+        return problem(StatusCode::BAD_REQUEST, "`url` is missing: /api/v1/explain?url=https://example.com/page");
+    };
+    let authority = match Authority::from_url(url) {
+        Ok(authority) => authority,
+        Err(error) => return problem(StatusCode::BAD_REQUEST, &format!("`{url}`: {error}")),
+    };
+    let tokens = named("product_token").map(ProductToken::parse).collect::<Result<Vec<_>, _>>();
+    let mut tokens = match tokens {
+        Ok(tokens) => tokens,
+        Err(error) => return problem(StatusCode::BAD_REQUEST, &format!("`product_token`: {error}")),
+    };
+    if tokens.is_empty() {
+        tokens = admin.proxy.settings.load().identity.product_tokens.clone();
+    }
+    let asked = Asked { authority: &authority, target: target(url).as_bytes(), product_tokens: &tokens };
+    Json(json::explanation(&admin.gate().explain(&asked).await)).into_response()
+}
+
+pub(super) async fn reload(State(admin): State<Arc<Admin>>) -> Response {
+    let load = move || admin.reload.get().map(|reload: &Reload| reload());
+    match tokio::task::spawn_blocking(load).await {
+        Ok(Some(Ok(()))) => Json(json!({ "reloaded": true })).into_response(),
+        Ok(Some(Err(faults))) => problem(StatusCode::UNPROCESSABLE_ENTITY, &faults),
+        Ok(None) => problem(StatusCode::CONFLICT, "this proxy has no configuration file to load"),
+        Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+/// `https://example.com:8443`, or without the scheme, which is https then.
+fn parse(name: &str) -> Option<Authority> {
+    let parsed = if name.contains("://") {
+        Authority::from_url(name)
+    } else {
+        Authority::parse(Scheme::Https, name.as_bytes())
+    };
+    parsed.ok()
+}
+
+fn no_authority(name: &str) -> Response {
+    let detail = format!("`{name}` is no authority; write https%3A%2F%2Fexample.com, or example.com for https");
+    problem(StatusCode::BAD_REQUEST, &detail)
+}
+
+/// Path and query as written.
+fn target(url: &str) -> &str {
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    let rest = rest.split('#').next().unwrap_or_default();
+    rest.find(['/', '?']).map_or("/", |at| &rest[at..])
+}
+
+const SHOWN: usize = 50;
+const MOST_SHOWN: usize = 10_000;

@@ -1,0 +1,103 @@
+//! What the API says, as JSON: the shapes that scripts rely on. Called by `api` and, for its own output, `cli::explain`.
+
+use crate::gate::{Gate, PaceFigures};
+use crate::policy::explain::Explanation;
+use crate::policy::{Access, Authority, Entry};
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use serde_json::{Value, json};
+use std::time::SystemTime;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// One URL's verdict.
+pub fn explanation(explanation: &Explanation) -> Value {
+    let robots = &explanation.robots;
+    json!({
+        "url": explanation.url,
+        "authority": explanation.authority,
+        "product_tokens": explanation.product_tokens,
+        "allowed": explanation.allowed,
+        "reason": explanation.reason,
+        "detail": explanation.detail,
+        "rule": explanation.rule.as_ref().map(|rule| json!({
+            "line": rule.line,
+            "kind": if rule.allow { "allow" } else { "disallow" },
+            "pattern": rule.pattern,
+        })),
+        "robots": {
+            "url": robots.url,
+            "status": robots.status,
+            "access": robots.access,
+            "fetched_at": robots.fetched_at.and_then(rfc3339),
+            "expires_at": robots.expires_at.and_then(rfc3339),
+        },
+        "crawl_delay": explanation.crawl_delay.map(|delay| delay.as_secs_f64()),
+        "sitemaps": explanation.sitemaps,
+    })
+}
+
+/// What is known of an authority, and how its host's pace stands.
+pub(super) fn authority(gate: &Gate, authority: &Authority, entry: &Entry) -> Value {
+    let now = SystemTime::now();
+    let answer = entry.answer.as_ref();
+    json!({
+        "authority": authority.to_string(),
+        "robots_url": authority.robots_url(),
+        "access": match answer.map(|answer| &answer.access) {
+            None => "unknown",
+            Some(Access::Rules(_)) => "rules",
+            Some(Access::AllowAll) => "allow-all",
+            Some(Access::DisallowAll) => "disallow-all",
+        },
+        "usable": entry.usable(now).is_some(),
+        "status": answer.map(|answer| answer.status),
+        "age": answer.map(|answer| answer.freshness.age(now)),
+        "fetched_at": answer.and_then(|answer| rfc3339(answer.freshness.validated_at())),
+        "expires_at": answer.and_then(|answer| rfc3339(answer.freshness.expires_at())),
+        "failures": entry.trouble.as_ref().map_or(0, |trouble| trouble.failures),
+        "failing_since": entry.trouble.as_ref().and_then(|trouble| rfc3339(trouble.since)),
+        "retry_at": entry.trouble.as_ref().and_then(|trouble| rfc3339(trouble.retry_at)),
+        "failure": entry.trouble.as_ref().map(|trouble| &trouble.why),
+        "pace": pace(gate.pace(authority).unwrap_or_default()),
+    })
+}
+
+/// The same with its file.
+pub(super) fn authority_in_full(gate: &Gate, asked: &Authority, entry: &Entry) -> Value {
+    let mut value = authority(gate, asked, entry);
+    if let Some(Access::Rules(robots)) = entry.answer.as_ref().map(|answer| &answer.access) {
+        let warnings = robots.warnings().map(|warning| {
+            json!({ "line": warning.line(), "column": warning.column(), "message": warning.message() })
+        });
+        value["robots_txt"] = String::from_utf8_lossy(robots.source()).into();
+        value["sitemaps"] = robots.sitemaps().collect();
+        value["warnings"] = warnings.collect();
+    }
+    value
+}
+
+fn pace(figures: PaceFigures) -> Value {
+    json!({
+        "waiting": figures.waiting,
+        "in_flight": figures.in_flight,
+        "backoff": figures.backoff.as_secs_f64(),
+        "owed": figures.owed.as_secs_f64(),
+    })
+}
+
+/// RFC 9457, as the proxy's own refusals are.
+pub(super) fn problem(status: StatusCode, detail: &str) -> Response {
+    let title = status.canonical_reason().unwrap_or_default();
+    let body = json!({ "type": "about:blank", "title": title, "status": status.as_u16(), "detail": detail });
+    let mut answer = (status, Json(body)).into_response();
+    let kind = http::HeaderValue::from_static("application/problem+json");
+    answer.headers_mut().insert(http::header::CONTENT_TYPE, kind);
+    answer
+}
+
+fn rfc3339(at: SystemTime) -> Option<String> {
+    let at = OffsetDateTime::from(at).replace_nanosecond(0).ok()?;
+    at.format(&Rfc3339).ok()
+}

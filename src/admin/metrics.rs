@@ -1,0 +1,71 @@
+//! `/metrics`: what is counted, in the form that Prometheus reads. Called by `router`.
+
+use super::Admin;
+use super::json::problem;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{StatusCode, header};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use std::sync::Arc;
+
+type Labels = Vec<(&'static str, &'static str)>;
+
+pub(super) async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
+    let mut text = String::new();
+    match encode(&mut text, &registry(&admin)) {
+        Ok(()) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
+        Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+/// Made of what is counted elsewhere at each scrape, so that nothing is counted twice.
+fn registry(admin: &Admin) -> Registry {
+    let (figures, counts) = (admin.gate().figures(), admin.proxy.counters.read());
+    let mut registry = Registry::with_prefix("politely");
+
+    let requests = [("forwarded", counts.forwarded), ("failed", counts.failed)].into_iter().chain(counts.refused);
+    counters(&mut registry, "requests", "Requests, by how they ended: forwarded, failed, or why refused", "outcome", requests);
+    let fetches = [("answered", figures.book.fetched), ("failed", figures.book.failed)];
+    counters(&mut registry, "robots_fetches", "Fetches of robots.txt, by result", "result", fetches);
+
+    let book = &figures.book;
+    gauge(&mut registry, "authorities", "Authorities in memory", book.authorities);
+    gauge(&mut registry, "robots_files", "Different robots.txt files in memory", book.files);
+    gauge(&mut registry, "waiting", "Requests that wait for their turn", figures.waiting);
+    let memory = Family::<Labels, Gauge>::default();
+    for (of, bytes) in [("authorities", book.authority_bytes), ("files", book.file_bytes)] {
+        memory.get_or_create(&vec![("of", of)]).set(whole(bytes));
+    }
+    registry.register("memory_bytes", "Memory that rules take", memory);
+    registry
+}
+
+fn counters(
+    registry: &mut Registry,
+    name: &str,
+    help: &str,
+    label: &'static str,
+    values: impl IntoIterator<Item = (&'static str, u64)>,
+) {
+    let family = Family::<Labels, Counter>::default();
+    for (kind, count) in values {
+        family.get_or_create(&vec![(label, kind)]).inc_by(count);
+    }
+    registry.register(name, help, family);
+}
+
+fn gauge(registry: &mut Registry, name: &str, help: &str, value: usize) {
+    let gauge = Gauge::<i64>::default();
+    gauge.set(whole(value));
+    registry.register(name, help, gauge);
+}
+
+fn whole(value: usize) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

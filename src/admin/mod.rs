@@ -1,0 +1,89 @@
+//! The admin address: health, metrics and the API, on a socket of its own. Started by `server`.
+
+mod api;
+mod guard;
+mod json;
+mod metrics;
+
+pub use json::explanation;
+
+use crate::config;
+use crate::gate::Gate;
+use crate::proxy::Proxy;
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use guard::Token;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+use tokio::net::TcpListener;
+
+/// Loads the configuration anew; the error is the diagnostics.
+pub type Reload = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// What every handler reads.
+pub struct Admin {
+    proxy: Arc<Proxy>,
+    /// Where the proxy listens.
+    listeners: Vec<SocketAddr>,
+    ca_pem: String,
+    token: Option<Token>,
+    /// Set by whoever knows where the configuration is.
+    pub reload: OnceLock<Reload>,
+    started: Instant,
+}
+
+impl Admin {
+    /// Reads the token, if one is configured.
+    ///
+    /// # Errors
+    /// The token cannot be read, or is empty.
+    pub fn new(
+        proxy: Arc<Proxy>,
+        listeners: Vec<SocketAddr>,
+        ca_pem: String,
+        settings: &config::Admin,
+    ) -> io::Result<Self> {
+        let token = settings.token_file.as_deref().map(Token::read).transpose()?;
+        Ok(Admin { proxy, listeners, ca_pem, token, reload: OnceLock::new(), started: Instant::now() })
+    }
+
+    /// Serves until the proxy stops.
+    pub async fn serve(self: Arc<Self>, socket: TcpListener) {
+        let mut shutdown = self.proxy.shutdown.clone();
+        // A sender that is gone means the same.
+        let stopped = async move { _ = shutdown.wait_for(|stop| *stop).await };
+        let served = axum::serve(socket, router(self)).with_graceful_shutdown(stopped).await;
+        if let Err(error) = served {
+            tracing::error!(%error, "the admin address is not served any more");
+        }
+    }
+
+    fn gate(&self) -> &Gate {
+        &self.proxy.gate
+    }
+}
+
+fn router(admin: Arc<Admin>) -> Router {
+    let guarded = Router::new()
+        .route("/metrics", get(metrics::metrics))
+        .route("/ca.pem", get(api::ca))
+        .route("/proxy.pac", get(api::pac))
+        .route("/api/v1/status", get(api::status))
+        .route("/api/v1/explain", get(api::explain))
+        .route("/api/v1/reload", post(api::reload))
+        .route("/api/v1/authorities", get(api::authorities))
+        .route("/api/v1/authorities/{authority}", get(api::authority))
+        .route("/api/v1/authorities/{authority}/refresh", post(api::refresh))
+        .layer(from_fn_with_state(admin.clone(), guard::token));
+    Router::new()
+        .route("/healthz", get(api::health))
+        .route("/readyz", get(api::ready))
+        .merge(guarded)
+        .fallback(api::not_found)
+        .layer(from_fn_with_state(admin.clone(), guard::same_site))
+        .with_state(admin)
+}
+

@@ -1,0 +1,160 @@
+//! Copies renewed thousands of times a second under those who decide by them: everybody sees whole copies, none older
+//! than one already used, and nobody waits.
+
+use crate::support::test_ca;
+use arc_swap::ArcSwap;
+use http::HeaderMap;
+use politely::config::Settings;
+use politely::gate::{Ask, Gate};
+use politely::policy::{Asked, Authority, Refusal};
+use politely::robots::ProductToken;
+use politely::upstream::{Upstream, connector_conf};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const BITS: u32 = 24;
+/// In a second or less where the machine has nothing else to do.
+const SWAPS: u32 = 5000;
+
+fn gate(directory: &Path) -> Arc<Gate> {
+    let yaml = format!("store: {{ directory: '{}', memory: 1MiB }}", directory.display());
+    let settings = Settings::parse("test.yaml", &yaml).expect("the line above");
+    let upstream = Arc::new(Upstream::new(&settings, Vec::new()));
+    Arc::new(Gate::open(Arc::new(ArcSwap::from_pointee(settings)), upstream, &connector_conf(test_ca().pem_file(), 1)))
+}
+
+fn authority(number: usize) -> Authority {
+    Authority::from_url(&format!("https://h{number}.example")).expect("a URL")
+}
+
+/// Says its version twice: in a pattern that always matches [`target`], a star for each bit, and in a sitemap.
+fn robots(version: u32) -> String {
+    let bits: String = (0..BITS).map(|bit| if version >> bit & 1 == 1 { "*a" } else { "a" }).collect();
+    format!("User-agent: *\nDisallow: /p{bits}\nSitemap: https://s/{version}\n")
+}
+
+fn target() -> String {
+    format!("/p{}", "a".repeat(BITS as usize))
+}
+
+fn version_of(pattern: &str) -> u32 {
+    let mut bits = pattern.strip_prefix("/p").expect("our pattern").split('a');
+    (0..BITS).map(|bit| u32::from(bits.next() == Some("*")) << bit).sum()
+}
+
+/// The version that a request is decided by.
+async fn admitted(gate: &Gate, authority: &Authority, target: &str) -> u32 {
+    let ask = Ask {
+        authority,
+        target,
+        user_agent: None,
+        client: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        prefer_wait: None,
+        reads_robots: false,
+    };
+    match gate.admit(&ask).await {
+        Err(Refusal::Disallowed { rule: Some(rule), .. }) => version_of(&rule.pattern),
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("every version disallows it"),
+    }
+}
+
+/// The version of a copy, all of which has to be of that version.
+async fn explained(gate: &Gate, authority: &Authority, target: &str) -> u32 {
+    let asked = Asked::<ProductToken> { authority, target: target.as_bytes(), product_tokens: &[] };
+    let why = gate.explain(&asked).await;
+    let version = version_of(&why.rule.expect("a rule").pattern);
+    assert_eq!(why.sitemaps, [format!("https://s/{version}")], "half of one copy and half of another");
+    version
+}
+
+fn at_once<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(done) => done,
+        Poll::Pending => panic!("{what} waits"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whole_copies_in_their_order_and_no_waiting() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (gate, authority, target) = (gate(directory.path()), authority(0), target());
+    gate.teach(&authority, 200, &HeaderMap::new(), robots(0).as_bytes());
+    let (used, stop) = (AtomicU32::new(0), AtomicBool::new(false));
+    let runtime = tokio::runtime::Handle::current();
+    let decisions = thread::scope(|scope| {
+        let readers: Vec<_> = (0..3).map(|_| scope.spawn(|| {
+            let _runtime = runtime.enter();
+            let mut decisions = 0;
+            while !stop.load(Ordering::Relaxed) {
+                for explain in [false, true] {
+                    let least = used.load(Ordering::SeqCst);
+                    let version = match explain {
+                        false => at_once("admission", admitted(&gate, &authority, &target)),
+                        true => at_once("an explanation", explained(&gate, &authority, &target)),
+                    };
+                    assert!(version >= least, "version {version} after {least} was used");
+                    used.fetch_max(version, Ordering::SeqCst);
+                    decisions += 1;
+                }
+            }
+            decisions
+        })).collect();
+        let _runtime = runtime.enter();
+        for version in 1..=SWAPS {
+            gate.teach(&authority, 200, &HeaderMap::new(), robots(version).as_bytes());
+        }
+        stop.store(true, Ordering::Relaxed);
+        readers.into_iter().map(|reader| reader.join().expect("no reader failed")).sum::<u32>()
+    });
+    assert!(decisions > 100, "{decisions} decisions");
+    assert_eq!(at_once("the last", admitted(&gate, &authority, &target)), SWAPS);
+}
+
+/// More authorities than memory holds, so that copies leave it and come back from the store all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_left_memory_does_not_come_back_older() {
+    const HOSTS: usize = 4000;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (gate, target) = (gate(directory.path()), Arc::new(target()));
+    let taught: Arc<Vec<AtomicU32>> = Arc::new((0..HOSTS).map(|_| AtomicU32::new(0)).collect());
+    for host in 0..HOSTS {
+        gate.teach(&authority(host), 200, &HeaderMap::new(), robots(0).as_bytes());
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut readers = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let (gate, target, taught, stop) = (gate.clone(), target.clone(), taught.clone(), stop.clone());
+        readers.spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                let host = fastrand::usize(..HOSTS);
+                let least = taught[host].load(Ordering::SeqCst);
+                let version = admitted(&gate, &authority(host), &target).await;
+                assert!(version >= least, "host {host}: version {version} after {least} was in force");
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+    let (start, mut fewest) = (Instant::now(), HOSTS);
+    while start.elapsed() < Duration::from_secs(4) {
+        let host = fastrand::usize(..HOSTS);
+        let version = taught[host].load(Ordering::SeqCst) + 1;
+        // Each host has a file of its own from its first change on.
+        let text = format!("{}# {host} {}\n", robots(version), "filler ".repeat(100));
+        gate.teach(&authority(host), 200, &HeaderMap::new(), text.as_bytes());
+        taught[host].store(version, Ordering::SeqCst);
+        fewest = fewest.min(gate.figures().book.authorities);
+        tokio::task::yield_now().await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    while let Some(reader) = readers.join_next().await {
+        reader.expect("no reader failed");
+    }
+    assert!(fewest < HOSTS / 2, "memory held them all: {fewest}");
+}
