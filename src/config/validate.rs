@@ -1,11 +1,9 @@
 //! What no single value shows: keys that must fit each other, and keys that this version knows but does not yet act on.
 //! Called by `settings`.
 
-use crate::policy::KeyBy;
 use crate::robots::ParseOptions;
 
 use super::error::Complaint;
-use super::file::Subresources;
 use super::settings::Settings;
 use super::source::{At, Node};
 use super::units::show_duration;
@@ -187,14 +185,6 @@ const NOT_WIRED: &[NotWired] = &[
     NotWired {
         key: &["listen", "*", "tls"],
         used: |s| s.listen.iter().any(|listener| listener.tls.is_some()),
-    },
-    NotWired {
-        key: &["pace", "key"],
-        used: |s| s.pace.key == KeyBy::Address,
-    },
-    NotWired {
-        key: &["pace", "subresources"],
-        used: |s| s.pace.subresources != Subresources::default(),
     },
     NotWired {
         key: &["egress", "upstream_proxy"],

@@ -13,6 +13,7 @@ use pingora_core::connectors::ConnectorOptions;
 use pingora_core::connectors::http::Connector;
 use pingora_core::protocols::http::client::HttpSession;
 use pingora_core::server::configuration::ServerConf;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -40,6 +41,12 @@ pub(super) enum Fetched {
 impl Fetcher {
     pub fn new(upstream: Arc<Upstream>, conf: &ServerConf) -> Self {
         Fetcher { connector: Connector::new(Some(ConnectorOptions::from_server_conf(conf))), upstream }
+    }
+
+    /// Where a fetch will go first, if that can be found out.
+    pub async fn first_address(&self, authority: &Authority) -> Option<IpAddr> {
+        let addresses = self.upstream.reach(authority).await.ok()?;
+        addresses.first().map(|address| address.ip())
     }
 
     /// Within `robots.timeout` in all. `kept`: what came with our copy, to ask whether it still holds.

@@ -4,16 +4,18 @@ mod decode;
 mod fetch;
 mod pacer;
 mod redirect;
+mod reported;
 mod rulebook;
 mod store;
 mod watch;
 
 pub use crate::policy::pace::Outcome;
 pub use pacer::Permit;
+pub use reported::Reported;
 pub use rulebook::BookFigures;
 pub use watch::{Figures, PaceFigures};
 
-use crate::config::{Fallback, HostPolicy, Mode, OnVisitTime, RobotsOverride, Settings};
+use crate::config::{Fallback, HostPolicy, Mode, OnVisitTime, RobotsOverride, Settings, Subresources};
 use crate::policy::explain::{Explanation, explain};
 use crate::policy::pace::{Client, Terms};
 use crate::policy::{
@@ -52,6 +54,10 @@ pub struct Ask<'a> {
     pub user_agent: Option<&'a [u8]>,
     /// For fairness among those who wait.
     pub client: IpAddr,
+    /// Where it will be sent, for `pace.key: address`; `None` where that is not known.
+    pub address: Option<IpAddr>,
+    /// It is for a part of a page, which `subresources: burst` lets follow the page.
+    pub is_subresource: bool,
     /// `Prefer: wait`, which lowers `pace.max_wait`.
     pub prefer_wait: Option<Duration>,
     /// It asks for robots.txt itself.
@@ -63,8 +69,8 @@ pub enum Admitted {
     /// It goes now, and holds the permit until it is over.
     Go {
         permit: Permit,
-        /// In report mode, why it would not have gone.
-        reported: Option<Refusal>,
+        /// In report mode, what would have been.
+        reported: Option<Reported>,
     },
     /// It is answered with our copy of robots.txt.
     Robots(RobotsCopy),
@@ -135,12 +141,21 @@ impl Gate {
         if self.pacer.waiting() >= settings.pace.max_waiting {
             terms.queue = 0;
         }
-        if settings.mode == Mode::Report {
-            terms = Terms { crawl_delay: Duration::ZERO, min_delay: Duration::ZERO, max_concurrent: u32::MAX, ..terms };
+        let key = key(&settings, ask.authority, ask.address);
+        let mut pace = self.pacer.pace(&key);
+        if let Some(asked) = terms.clamped() {
+            pace.tell_clamp(ask.authority, asked, terms.gap());
         }
-        let pace = self.pacer.pace(key(&settings, ask.authority));
+        if ask.is_subresource && settings.pace.subresources == Subresources::Burst && !pace.is_held_back() {
+            pace = self.pacer.beside(&key, &pace);
+            terms = pacer::without_delay(terms);
+        }
+        if settings.mode == Mode::Report {
+            let (permit, held) = pace.rehearse(client(ask.client), terms, reported.is_some());
+            return Ok(Admitted::Go { permit, reported: reported.map(Reported::Refused).or(held) });
+        }
         let permit = pace.turn(client(ask.client), terms).await?;
-        Ok(Admitted::Go { permit, reported })
+        Ok(Admitted::Go { permit, reported: reported.map(Reported::Refused) })
     }
 
     /// Why a URL may or may not be fetched. Fetches robots.txt if it is not known yet.
@@ -151,10 +166,24 @@ impl Gate {
     }
 
     /// A tunnelled connection, whose requests cannot be seen: its pace is all that can be kept.
-    pub async fn admit_connection(&self, authority: &Authority, from: IpAddr) -> Result<Permit, Refusal> {
+    /// `to`: the address it goes to first.
+    pub async fn admit_connection(
+        &self,
+        authority: &Authority,
+        to: Option<IpAddr>,
+        from: IpAddr,
+    ) -> Result<Permit, Refusal> {
         let settings = self.settings.load_full();
         let terms = terms(&settings, settings.hosts.get(authority.host()).crawl_delay, false);
-        self.pacer.pace(key(&settings, authority)).turn(client(from), terms).await
+        let pace = self.pacer.pace(&key(&settings, authority, to));
+        if settings.mode == Mode::Report {
+            let (permit, held) = pace.rehearse(client(from), terms, false);
+            if let Some(held) = held {
+                tracing::info!(%authority, client = %from, "a tunnel in report mode: {held}");
+            }
+            return Ok(permit);
+        }
+        pace.turn(client(from), terms).await
     }
 
     /// The operator's own rules for the host go first, then its robots.txt. Tells the crawl-delay to keep.
@@ -264,8 +293,9 @@ fn terms(settings: &Settings, crawl_delay: Option<Duration>, first_fetch: bool) 
     }
 }
 
-fn key(settings: &Settings, authority: &Authority) -> PaceKey {
-    PaceKey::new(settings.pace.key, authority, None)
+/// `dialled`: needed for `pace.key: address` only.
+fn key(settings: &Settings, authority: &Authority, dialled: Option<IpAddr>) -> PaceKey {
+    PaceKey::new(settings.pace.key, authority, dialled)
 }
 
 /// Clients are told apart by address.

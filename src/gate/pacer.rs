@@ -1,22 +1,24 @@
 //! Keeps every host's pace: the waiting around [`Lane`]'s arithmetic. Called by `Gate::admit` and `fetch`.
 //!
-//! One mutex and at most one timer a lane: while somebody waits, a driver task sleeps until the next turn is due.
+//! One mutex and at most one timer a lane: while somebody waits, a driver task sleeps until the next turn is due. What
+//! finds the lanes is only read on a request to a known host, so that hosts do not wait for each other.
 
+use super::reported::Reported;
 use super::store::Store;
 use super::watch::PaceFigures;
-use crate::policy::pace::{Client, Lane, Next, Outcome, Refused, Slot, Terms, Ticket, Turn};
-use crate::policy::{PaceKey, Refusal};
-use parking_lot::Mutex;
+use crate::policy::pace::{Client, Debt, Lane, Next, Outcome, Refused, Slot, Terms, Ticket, Turn};
+use crate::policy::{Authority, PaceKey, Refusal};
+use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot};
 
 /// All lanes.
 pub(super) struct Pacer {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[RwLock<Shard>]>,
     hasher: RandomState,
     waiting: Arc<AtomicUsize>,
     store: Arc<Store>,
@@ -25,6 +27,8 @@ pub(super) struct Pacer {
 #[derive(Default)]
 struct Shard {
     lanes: HashMap<PaceKey, Arc<Pace>>,
+    /// Those of subresources that follow their page.
+    beside: HashMap<PaceKey, Arc<Pace>>,
     /// At this many, those that owe nothing are dropped.
     sweep_at: usize,
 }
@@ -38,10 +42,16 @@ pub(super) struct Pace {
     /// The key, and where a restart finds what it owes.
     name: Box<str>,
     store: Arc<Store>,
+    /// For a lane of subresources: that of the pages, which is told of the origin's refusals.
+    page: Option<Arc<Pace>>,
+    /// The delay last told to be clamped, in milliseconds.
+    clamp_told: AtomicU64,
 }
 
+type Waiters = Lane<oneshot::Sender<Result<Permit, Refused>>>;
+
 struct State {
-    lane: Lane<oneshot::Sender<Result<Permit, Refused>>>,
+    lane: Waiters,
     driven: bool,
 }
 
@@ -50,13 +60,14 @@ pub struct Permit {
     pace: Arc<Pace>,
     slot: Option<Slot>,
     terms: Terms,
+    leaving: bool,
     /// How the request ended. Until it is set, the request was never sent.
     pub outcome: Outcome,
 }
 
 impl Pacer {
     pub fn new(store: Arc<Store>) -> Self {
-        let shards = (0..SHARDS).map(|_| Mutex::new(Shard { lanes: HashMap::new(), sweep_at: MIN_SWEEP }));
+        let shards = (0..SHARDS).map(|_| RwLock::new(Shard { sweep_at: MIN_SWEEP, ..Shard::default() }));
         Pacer { shards: shards.collect(), hasher: RandomState::new(), waiting: Arc::new(AtomicUsize::new(0)), store }
     }
 
@@ -67,7 +78,7 @@ impl Pacer {
 
     /// How the key stands; `None`: it has no lane, as nobody has asked for it lately.
     pub fn figures(&self, key: &PaceKey) -> Option<PaceFigures> {
-        let pace = self.shards[self.hasher.hash_one(key) as usize % SHARDS].lock().lanes.get(key)?.clone();
+        let pace = self.shard(key).read().lanes.get(key)?.clone();
         let (state, now) = (pace.state.lock(), Instant::now());
         let lane = &state.lane;
         let owed = lane.debt(now).map_or(Duration::ZERO, |debt| debt.until - now);
@@ -75,27 +86,71 @@ impl Pacer {
     }
 
     /// The lane of this key.
-    pub fn pace(&self, key: PaceKey) -> Arc<Pace> {
-        let mut shard = self.shards[self.hasher.hash_one(&key) as usize % SHARDS].lock();
-        if let Some(pace) = shard.lanes.get(&key) {
+    pub fn pace(&self, key: &PaceKey) -> Arc<Pace> {
+        let shard = self.shard(key);
+        if let Some(pace) = shard.read().lanes.get(key) {
             return pace.clone();
         }
-        if shard.lanes.len() >= shard.sweep_at {
-            let now = Instant::now();
-            shard.lanes.retain(|_, pace| Arc::strong_count(pace) > 1 || !pace.state.lock().lane.is_idle(now));
-            shard.sweep_at = MIN_SWEEP.max(shard.lanes.len() * 2);
-        }
-        let mut lane = Lane::default();
-        let now = Instant::now();
-        if let Some(debt) = self.store.debt(&key, now) {
-            lane.restore(now, debt);
-        }
-        let state = Mutex::new(State { lane, driven: false });
-        let (name, store) = (key.to_string().into(), self.store.clone());
-        let pace = Arc::new(Pace { state, changed: Notify::new(), waiting: self.waiting.clone(), name, store });
-        shard.lanes.insert(key, pace.clone());
-        pace
+        let mut shard = shard.write();
+        shard.sweep();
+        let new = || {
+            let (mut lane, now) = (Lane::default(), Instant::now());
+            if let Some(debt) = self.store.debt(key, now) {
+                lane.restore(now, debt);
+            }
+            Arc::new(self.new_pace(lane, key, None))
+        };
+        shard.lanes.entry(key.clone()).or_insert_with(new).clone()
     }
+
+    /// The lane of the subresources that follow the pages of this one.
+    pub fn beside(&self, key: &PaceKey, page: &Arc<Pace>) -> Arc<Pace> {
+        let shard = self.shard(key);
+        if let Some(pace) = shard.read().beside.get(key) {
+            return pace.clone();
+        }
+        let mut shard = shard.write();
+        shard.sweep();
+        let new = || Arc::new(self.new_pace(Lane::default(), key, Some(page.clone())));
+        shard.beside.entry(key.clone()).or_insert_with(new).clone()
+    }
+
+    fn shard(&self, key: &PaceKey) -> &RwLock<Shard> {
+        &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
+    }
+
+    fn new_pace(&self, lane: Waiters, key: &PaceKey, page: Option<Arc<Pace>>) -> Pace {
+        Pace {
+            state: Mutex::new(State { lane, driven: false }),
+            changed: Notify::new(),
+            waiting: self.waiting.clone(),
+            name: key.to_string().into(),
+            store: self.store.clone(),
+            page,
+            clamp_told: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Shard {
+    /// Makes room for one more, now and then.
+    fn sweep(&mut self) {
+        if self.lanes.len() + self.beside.len() < self.sweep_at {
+            return;
+        }
+        let now = Instant::now();
+        let is_used = |pace: &Arc<Pace>| Arc::strong_count(pace) > 1 || !pace.state.lock().lane.is_idle(now);
+        // These hold on to their pages' lanes.
+        self.beside.retain(|_, pace| is_used(pace));
+        self.lanes.retain(|_, pace| is_used(pace));
+        self.sweep_at = MIN_SWEEP.max((self.lanes.len() + self.beside.len()) * 2);
+    }
+}
+
+/// The terms of a subresource that follows its page: without the delay. The page may still be in flight.
+pub(super) fn without_delay(terms: Terms) -> Terms {
+    let max_concurrent = (terms.max_concurrent - 1).max(1);
+    Terms { crawl_delay: Duration::ZERO, min_delay: Duration::ZERO, max_concurrent, ..terms }
 }
 
 impl Pace {
@@ -136,6 +191,33 @@ impl Pace {
         }
     }
 
+    /// A request of report mode: it goes at once. Tells what would have been, unless the request is `refused` anyway.
+    pub fn rehearse(self: &Arc<Self>, client: Client, terms: Terms, refused: bool) -> (Permit, Option<Reported>) {
+        let wait = match refused {
+            true => Duration::ZERO,
+            false => self.state.lock().lane.rehearse(Instant::now(), client, &terms),
+        };
+        let held = if wait > terms.max_wait {
+            Some(Reported::Refused(Refusal::CrawlDelay { retry_after: wait }))
+        } else {
+            (!wait.is_zero()).then_some(Reported::Held(wait))
+        };
+        (Permit { pace: self.clone(), slot: None, terms, leaving: false, outcome: Outcome::Unused }, held)
+    }
+
+    /// Whether the origin has asked for time: then nothing goes in a burst.
+    pub fn is_held_back(&self) -> bool {
+        !self.state.lock().lane.backoff().is_zero()
+    }
+
+    /// Logs that a delay is not kept in full, once for each delay that the host asks for.
+    pub fn tell_clamp(&self, authority: &Authority, asked: Duration, kept: Duration) {
+        let millis = u64::try_from(asked.as_millis()).unwrap_or(u64::MAX);
+        if self.clamp_told.swap(millis, Ordering::Relaxed) != millis {
+            tracing::warn!(%authority, ?asked, ?kept, "the crawl-delay is cut to `pace.max_crawl_delay`");
+        }
+    }
+
     /// Hands out turns as they come due, until nobody waits.
     async fn drive(self: Arc<Self>, terms: Terms) {
         loop {
@@ -173,20 +255,39 @@ impl Pace {
 
     /// For the next process, should this one end before the debt is paid.
     fn note_debt(&self, state: &State) {
-        let now = Instant::now();
-        self.store.owe(&self.name, now, state.lane.debt(now));
+        if self.page.is_none() {
+            let now = Instant::now();
+            self.store.owe(&self.name, now, state.lane.debt(now));
+        }
     }
 
     fn permit(self: &Arc<Self>, slot: Slot, terms: Terms) -> Permit {
-        Permit { pace: self.clone(), slot: Some(slot), terms, outcome: Outcome::Unused }
+        Permit { pace: self.clone(), slot: Some(slot), terms, leaving: false, outcome: Outcome::Unused }
     }
 
     fn give_back(&self, slot: Slot, outcome: Outcome) {
         let mut state = self.state.lock();
         state.lane.finished(Instant::now(), slot, outcome);
+        let now = Instant::now();
+        let mut debt = None;
         if matches!(outcome, Outcome::Backoff { .. }) {
             self.note_debt(&state);
+            debt = state.lane.debt(now);
         }
+        if state.driven {
+            self.changed.notify_one();
+        }
+        drop(state);
+        if let (Some(page), Some(debt)) = (&self.page, debt) {
+            page.restore(now, debt);
+        }
+    }
+
+    /// A subresource was told to come later: so are the pages.
+    fn restore(&self, now: Instant, debt: Debt) {
+        let mut state = self.state.lock();
+        state.lane.restore(now, debt);
+        self.note_debt(&state);
         if state.driven {
             self.changed.notify_one();
         }
@@ -196,9 +297,9 @@ impl Pace {
 impl Permit {
     /// One more request to the host under the same permit, in its turn: a retry.
     pub async fn again(&mut self) -> Result<(), Refusal> {
-        if let Some(slot) = self.slot.take() {
-            self.pace.give_back(slot, Outcome::Failure);
-        }
+        // In report mode there is none.
+        let Some(slot) = self.slot.take() else { return Ok(()) };
+        self.pace.give_back(slot, Outcome::Failure);
         // It has waited for its turn already and stands at the end of the line now.
         let mut next = self.pace.turn(RETRIES, self.terms.clone()).await?;
         self.slot = next.slot.take();
@@ -209,7 +310,19 @@ impl Permit {
     pub fn leaves(&mut self) {
         // Until an answer says otherwise.
         self.outcome = Outcome::Failure;
-        if !self.terms.gap().is_zero() {
+        self.leaving = true;
+        self.note_start();
+    }
+
+    /// Its head has left. What the origin sees is this: writing may have taken a while.
+    pub fn has_left(&mut self) {
+        if std::mem::take(&mut self.leaving) {
+            self.note_start();
+        }
+    }
+
+    fn note_start(&self) {
+        if self.slot.is_some() && !self.terms.gap().is_zero() {
             let mut state = self.pace.state.lock();
             state.lane.note_start(Instant::now());
             self.pace.note_debt(&state);
@@ -250,6 +363,6 @@ impl Drop for Place<'_> {
 
 /// Retries share their turns as one client does.
 const RETRIES: Client = Client(u64::MAX);
-const SHARDS: usize = 64;
-const MIN_SWEEP: usize = 256;
+const SHARDS: usize = 256;
+const MIN_SWEEP: usize = 64;
 const DRAINING: Duration = Duration::from_secs(1);

@@ -12,7 +12,7 @@ use super::store::Store;
 use crate::config::{Fallback, Settings};
 use crate::policy::freshness::{CacheFields, Freshness, Limits};
 use crate::policy::pace::{Client, Outcome};
-use crate::policy::{Access, Answer, Authority, Entry, Validators, retry_after};
+use crate::policy::{Access, Answer, Authority, Entry, KeyBy, Validators, retry_after};
 use crate::robots::access::{AccessKind, from_status};
 use arc_swap::ArcSwap;
 use files::Files;
@@ -194,7 +194,12 @@ impl Inner {
         crawl_delay: Option<Duration>,
     ) -> Fetched {
         let terms = super::terms(settings, crawl_delay, old.answer.is_none());
-        let mut permit = match self.pacer.pace(super::key(settings, authority)).turn(FETCHES, terms).await {
+        let dialled = match settings.pace.key {
+            KeyBy::Address => self.fetcher.first_address(authority).await,
+            KeyBy::Host | KeyBy::Site => None,
+        };
+        let pace = self.pacer.pace(&super::key(settings, authority, dialled));
+        let mut permit = match pace.turn(FETCHES, terms).await {
             Ok(permit) => permit,
             Err(refusal) => return Fetched::NoTurn { retry_after: refusal.retry_after() },
         };

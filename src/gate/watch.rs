@@ -58,8 +58,8 @@ impl Gate {
         }
     }
 
-    /// `None`: no request has gone there lately, and nothing is owed.
+    /// `None`: no request has gone there lately, and nothing is owed; or paces are kept by address, and it has a name.
     pub fn pace(&self, authority: &Authority) -> Option<PaceFigures> {
-        self.pacer.figures(&key(&self.settings.load(), authority))
+        self.pacer.figures(&key(&self.settings.load(), authority, None))
     }
 }

@@ -173,6 +173,18 @@ impl<W> Lane<W> {
         self.pushed_back();
     }
 
+    /// Plays a request of report mode: tells how long it would have waited, and if that is no longer than it may, keeps
+    /// the turn it would have had, so that the next is told as though this one had taken it.
+    pub fn rehearse(&mut self, now: Instant, client: Client, terms: &Terms) -> Duration {
+        let at = self.forecast(now, client, terms);
+        let wait = at.duration_since(now);
+        if wait <= terms.max_wait {
+            self.delay = terms.gap();
+            self.note_start(at);
+        }
+        wait
+    }
+
     /// When a request that came now would start, as far as gaps, backoff and the line tell. It may be later if those
     /// in flight take long or other clients come in between, and earlier if some ahead give up.
     pub fn forecast(&self, now: Instant, client: Client, terms: &Terms) -> Instant {

@@ -10,6 +10,7 @@ pub struct Counters {
     forwarded: AtomicU64,
     failed: AtomicU64,
     refused: Mutex<BTreeMap<&'static str, u64>>,
+    reported: Mutex<BTreeMap<&'static str, u64>>,
 }
 
 /// A reading of them.
@@ -21,6 +22,8 @@ pub struct Counts {
     pub failed: u64,
     /// Refused, by the refusal's slug.
     pub refused: BTreeMap<&'static str, u64>,
+    /// Let through in report mode: what would have been.
+    pub reported: BTreeMap<&'static str, u64>,
 }
 
 impl Counters {
@@ -36,11 +39,16 @@ impl Counters {
         *self.refused.lock().entry(slug).or_default() += 1;
     }
 
+    pub(super) fn reported(&self, slug: &'static str) {
+        *self.reported.lock().entry(slug).or_default() += 1;
+    }
+
     pub fn read(&self) -> Counts {
         Counts {
             forwarded: self.forwarded.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
             refused: self.refused.lock().clone(),
+            reported: self.reported.lock().clone(),
         }
     }
 }

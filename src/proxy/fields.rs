@@ -146,6 +146,16 @@ pub(super) fn prefer_wait(headers: &HeaderMap) -> Option<Duration> {
     }).next()
 }
 
+/// Whether this is for a part of a page by Sec-Fetch-Dest (Fetch Metadata §2.1), rather than for something that is or
+/// may be a page itself. What does not say is a page.
+pub(super) fn is_subresource(headers: &HeaderMap) -> bool {
+    let Some(dest) = headers.get("sec-fetch-dest") else { return false };
+    !PAGES.iter().any(|page| dest.as_bytes().eq_ignore_ascii_case(page.as_bytes()))
+}
+
+/// `empty` is `fetch()` and the like: what a script crawls with.
+const PAGES: [&str; 8] = ["", "document", "iframe", "frame", "fencedframe", "embed", "object", "empty"];
+
 /// Whether this asks for the very file that we keep a copy of.
 pub(super) fn reads_robots(request: &RequestHeader) -> bool {
     request.raw_path() == b"/robots.txt" && matches!(request.method, Method::GET | Method::HEAD)
@@ -208,6 +218,16 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.append("via", "1.1 politely-0, 1.1 other".parse().unwrap());
         assert!(!via.is_in(&headers));
+    }
+
+    #[test]
+    fn parts_of_a_page_are_told_by_sec_fetch_dest() {
+        let is = |dest: &'static str| {
+            is_subresource(&HeaderMap::from_iter([("sec-fetch-dest".parse().unwrap(), dest.parse().unwrap())]))
+        };
+        assert!(["image", "script", "style", "font", "Video"].into_iter().all(is));
+        assert!(!["document", "iframe", "frame", "embed", "empty", "Document", ""].into_iter().any(is));
+        assert!(!is_subresource(&HeaderMap::new()));
     }
 
     #[test]

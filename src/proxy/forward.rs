@@ -6,10 +6,11 @@ use super::failure::{self, Failure};
 use super::respond::{self, Answer, Asked};
 use super::{Shared, fields, head, leaving};
 use crate::config::InterceptMode;
-use crate::gate::{Ask, Admitted, Outcome, Permit};
+use crate::gate::{Ask, Admitted, Outcome, Permit, Reported};
 use crate::policy::{Authority, Refusal};
 use crate::upstream::ReachError;
 use async_trait::async_trait;
+use bytes::Bytes;
 use http::{Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::prelude::HttpPeer;
@@ -30,7 +31,7 @@ pub(super) struct Passage {
     client: Option<IpAddr>,
     permit: Option<Permit>,
     /// In report mode, what would have been.
-    reported: Option<Refusal>,
+    reported: Option<Reported>,
     refused: Option<&'static str>,
     addresses: Arc<[SocketAddr]>,
     attempts: usize,
@@ -156,6 +157,20 @@ impl ProxyHttp for Forward {
         Ok(())
     }
 
+    /// Called once the head has been written, whether a body follows or not.
+    async fn request_body_filter(
+        &self,
+        _: &mut Session,
+        _: &mut Option<Bytes>,
+        _: bool,
+        passage: &mut Passage,
+    ) -> Result<()> {
+        if let Some(permit) = &mut passage.permit {
+            permit.has_left();
+        }
+        Ok(())
+    }
+
     async fn upstream_response_filter(
         &self,
         session: &mut Session,
@@ -241,6 +256,7 @@ impl ProxyHttp for Forward {
             status,
             ms = passage.began.elapsed().as_millis() as u64,
             refusal = passage.refused,
+            reported = passage.reported.as_ref().map(tracing::field::display),
             error = error.map(tracing::field::display),
         );
     }
@@ -280,6 +296,8 @@ impl Forward {
             target: &target,
             user_agent: agent.as_ref().map(|agent| agent.as_bytes()),
             client: client.address.ip(),
+            address: passage.addresses.first().map(|address| address.ip()),
+            is_subresource: fields::is_subresource(&request.headers),
             prefer_wait: fields::prefer_wait(&request.headers),
             reads_robots: fields::reads_robots(request),
         };
@@ -291,6 +309,9 @@ impl Forward {
         };
         match admitted {
             Admitted::Go { permit, reported } => {
+                if let Some(reported) = &reported {
+                    self.0.counters.reported(reported.slug());
+                }
                 (passage.permit, passage.reported) = (Some(permit), reported);
                 Ok(None)
             }

@@ -29,7 +29,8 @@ pub(super) async fn open(proxy: &Proxy, authority: &Authority, client: IpAddr) -
         Err(ReachError::Denied(denied)) => return Err(Closed::Refused(denied.into())),
         Err(ReachError::Resolve(error)) => return Err(Closed::Failed(Failure::from_resolve(&error))),
     };
-    let mut permit = proxy.gate.admit_connection(authority, client).await.map_err(Closed::Refused)?;
+    let to = addresses.first().map(|address| address.ip());
+    let mut permit = proxy.gate.admit_connection(authority, to, client).await.map_err(Closed::Refused)?;
     let limit = proxy.settings.load().limits.connect_timeout;
     let mut failure = std::io::Error::from(std::io::ErrorKind::TimedOut);
     for address in addresses.iter() {

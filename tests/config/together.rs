@@ -87,8 +87,6 @@ fn a_key_that_nothing_acts_on_yet_is_not_ignored_in_silence() {
             "listen: [{ address: 127.0.0.1:1, tls: { certificate: c, key: k } }]",
             "1:39 `listen.*.tls`",
         ),
-        ("pace: { key: address }", "1:14 `pace.key`"),
-        ("pace: { subresources: burst }", "1:23 `pace.subresources`"),
         (
             "egress: { upstream_proxy: 'http://proxy.example:3128' }",
             "1:27 `egress.upstream_proxy`",

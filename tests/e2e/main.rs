@@ -19,6 +19,8 @@ mod lifecycle;
 mod limits;
 mod messages;
 mod pacing;
+mod pacing_keys;
+mod pacing_many;
 mod refresh;
 mod robots;
 mod trailers;

@@ -70,7 +70,7 @@ impl Client {
         Self::over(Stream::Pipe(inner))
     }
 
-    pub(super) fn over(stream: Stream) -> Self {
+    pub fn over(stream: Stream) -> Self {
         Self {
             source: Source::new(stream),
         }

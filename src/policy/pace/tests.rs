@@ -198,6 +198,16 @@ fn a_limit_of_none_means_one() {
 }
 
 #[test]
+fn report_mode_is_told_the_turns_that_would_have_been() {
+    let mut host = Host::new();
+    let told = [0, 10, 20, 30].map(|at| host.lane.rehearse(host.at(at), A, &delay(30_000)));
+    // The last would have been refused, and takes no turn.
+    assert_eq!(told, [0, 29_990, 59_980, 89_970].map(ms));
+    assert_eq!(host.lane.rehearse(host.at(40), A, &delay(30_000)), ms(89_960));
+    assert_eq!(host.lane.in_flight(), 0);
+}
+
+#[test]
 fn first_come_first_served() {
     let mut host = Host::new();
     host.visit(0, &delay(1000), OK);

@@ -1,0 +1,164 @@
+//! Crawl delays as the origin sees them, through the whole proxy: 500 clients, 200 hosts with delays from 0.05 to 2 s,
+//! 10,000 requests. Prints the smallest margin over a gap and how late turns come; run with
+//! `cargo bench --bench pace_soak`.
+
+use politely::config::Settings;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Host and start of each request by its number.
+type Starts = Arc<Mutex<HashMap<usize, (usize, Instant)>>>;
+
+fn main() {
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(soak());
+}
+
+async fn soak() {
+    let starts = Starts::default();
+    let origin = origin(starts.clone()).await;
+    let directory = tempfile::tempdir().expect("a directory");
+    let text = format!(
+        "listen: [{{ address: '127.0.0.1:0' }}]\nstore: {{ disk: 0 }}\n\
+         intercept: {{ ca: {{ directory: '{}' }} }}\n\
+         egress: {{ allow: [127.0.0.0/8, '::1/128'], ports: ['1-65535'] }}\npace: {{ max_wait: 1h }}\n",
+        directory.path().display()
+    );
+    let settings = Settings::parse("bench.yaml", &text).expect("good settings");
+    let proxy = politely::server::start(settings).await.expect("the proxy starts");
+    let address = proxy.addresses()[0];
+
+    let begin = Instant::now();
+    let clients = (0..CLIENTS).map(|client| tokio::spawn(client_of(client, address, origin)));
+    let mut sent = HashMap::new();
+    for client in clients.collect::<Vec<_>>() {
+        sent.extend(client.await.expect("no panic"));
+    }
+    println!("{} requests in {:?}", sent.len(), begin.elapsed());
+    report(&starts.lock().expect("no panic"), &sent);
+}
+
+/// Tells, over all hosts, how starts keep to the gap and how late they are once they are due.
+fn report(starts: &HashMap<usize, (usize, Instant)>, sent: &HashMap<usize, Instant>) {
+    let mut hosts: HashMap<usize, Vec<(Instant, usize)>> = HashMap::new();
+    for (&request, &(host, at)) in starts {
+        hosts.entry(host).or_default().push((at, request));
+    }
+    let (mut margins, mut late) = (Vec::new(), Vec::new());
+    for (host, mut starts) in hosts {
+        starts.sort_unstable();
+        for pair in starts.windows(2) {
+            let ((before, _), (at, request)) = (pair[0], pair[1]);
+            margins.push(micros(at, before + delay(host)));
+            // Due when the gap has passed and the request is there.
+            late.push(micros(at, (before + delay(host)).max(sent[&request])));
+        }
+    }
+    margins.sort_unstable();
+    late.sort_unstable();
+    let at = |sorted: &[i64], share: f64| sorted[((sorted.len() - 1) as f64 * share) as usize] as f64 / 1000.0;
+    println!(
+        "gap, beyond the delay: least {:.3} ms, early {}",
+        at(&margins, 0.0),
+        margins.iter().filter(|&&m| m < 0).count()
+    );
+    let [p50, p90, p99, most] = [0.5, 0.9, 0.99, 1.0].map(|share| at(&late, share));
+    println!("lateness: p50 {p50:.3} ms, p90 {p90:.3} ms, p99 {p99:.3} ms, most {most:.3} ms");
+}
+
+fn micros(at: Instant, due: Instant) -> i64 {
+    let size = |span: Duration| i64::try_from(span.as_micros()).expect("minutes at most");
+    if at >= due { size(at - due) } else { -size(due - at) }
+}
+
+/// From 0.05 s to 2 s, most of them short.
+fn delay(host: usize) -> Duration {
+    let share = host as f64 / (HOSTS - 1) as f64;
+    Duration::from_millis((50.0 * 40_f64.powf(share)).round() as u64)
+}
+
+async fn client_of(client: usize, proxy: SocketAddr, origin: SocketAddr) -> Vec<(usize, Instant)> {
+    let mut stream = BufReader::new(TcpStream::connect(proxy).await.expect("the proxy listens"));
+    let mut sent = Vec::new();
+    for turn in 0..REQUESTS / CLIENTS {
+        let request = turn * CLIENTS + client;
+        // Every host as often as any other, in another order for each client.
+        let host = (client * 7 + turn * 13) % HOSTS;
+        let authority = format!("h{host}.localhost:{}", origin.port());
+        sent.push((request, Instant::now()));
+        let head =
+            format!("GET http://{authority}/{request} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: ExampleBot\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.expect("the proxy reads");
+        let (head, length) = read_head(&mut stream).await.expect("an answer");
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        stream.read_exact(&mut vec![0; length]).await.expect("a body");
+    }
+    sent
+}
+
+async fn origin(starts: Starts) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let starts = starts.clone();
+            tokio::spawn(async move {
+                stream.set_nodelay(true).expect("a TCP socket");
+                let mut stream = BufReader::new(stream);
+                while let Some((head, _)) = read_head(&mut stream).await {
+                    let now = Instant::now();
+                    let answer = answer(&head, now, &starts);
+                    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{answer}", answer.len());
+                    if stream.write_all(answer.as_bytes()).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+fn answer(head: &str, now: Instant, starts: &Starts) -> String {
+    let host = head
+        .lines()
+        .find_map(|line| line.strip_prefix("Host: h")?.split('.').next()?.parse().ok());
+    let host: usize = host.expect("a host with a number");
+    match head.split(' ').nth(1) {
+        Some("/robots.txt") => format!("User-agent: *\nCrawl-delay: {}\n", delay(host).as_secs_f64()),
+        target => {
+            let request = target.and_then(|target| target[1..].parse().ok()).expect("a number");
+            starts.lock().expect("no panic").insert(request, (host, now));
+            String::from("page\n")
+        }
+    }
+}
+
+/// A head and the length of what follows; `None` at the end of the connection.
+async fn read_head(stream: &mut BufReader<TcpStream>) -> Option<(String, usize)> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if stream.read_line(&mut head).await.ok()? == 0 {
+            return None;
+        }
+    }
+    let length = head
+        .lines()
+        .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+    Some((head, length.unwrap_or(0)))
+}
+
+const CLIENTS: usize = 500;
+const HOSTS: usize = 200;
+const REQUESTS: usize = 10_000;

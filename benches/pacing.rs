@@ -1,0 +1,134 @@
+//! What the gate costs: admission where no delay is in force, and requests that wait. Prints figures; run with
+//! `cargo bench --bench pacing`.
+
+use politely::config::Settings;
+use politely::gate::{Admitted, Ask, Gate, Outcome};
+use politely::policy::Authority;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+fn main() {
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(admission());
+    runtime.block_on(waiters());
+}
+
+/// One host asked for over and over by one thread, then two hosts by two.
+async fn admission() {
+    let port = origin().await;
+    let gate = gate("");
+    for threads in [1, 2] {
+        let tasks = (0..threads).map(|number| {
+            let (gate, authority) = (gate.clone(), host(number, port));
+            tokio::spawn(async move {
+                // Fetches its robots.txt.
+                go(&gate, &authority).await;
+                let start = Instant::now();
+                for _ in 0..ADMISSIONS {
+                    go(&gate, &authority).await;
+                }
+                start.elapsed() / ADMISSIONS
+            })
+        });
+        for task in tasks.collect::<Vec<_>>() {
+            println!("admission, {threads} thread(s): {:?}", task.await.expect("no panic"));
+        }
+    }
+}
+
+async fn waiters() {
+    let gate = gate("hosts: { '*.localhost': { robots: ignore, crawl_delay: 1h } }");
+    let before = resident();
+    let start = Instant::now();
+    for number in 0..HOSTS * (WAITERS_EACH + 1) {
+        let (gate, authority) = (gate.clone(), host(number % HOSTS, 80));
+        tokio::spawn(async move { go(&gate, &authority).await });
+    }
+    // The first of each host goes, the others wait.
+    while gate.figures().waiting < HOSTS * WAITERS_EACH {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let (elapsed, grown) = (start.elapsed(), resident() - before);
+    let waiting = gate.figures().waiting;
+    println!(
+        "{waiting} waiters over {HOSTS} hosts: {} MiB, {} octets each, in line after {elapsed:?}",
+        grown >> 20,
+        grown / waiting
+    );
+}
+
+async fn go(gate: &Gate, authority: &Authority) {
+    let ask = Ask {
+        authority,
+        target: "/a/page?of=some&length=more",
+        user_agent: Some(b"ExampleBot/1.0"),
+        client: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        address: None,
+        is_subresource: false,
+        prefer_wait: None,
+        reads_robots: false,
+    };
+    match gate.admit(&ask).await {
+        Ok(Admitted::Go { mut permit, .. }) => permit.outcome = Outcome::Success,
+        Ok(Admitted::Robots(_)) => panic!("nobody asked for it"),
+        Err(refusal) => panic!("{refusal}"),
+    }
+}
+
+fn gate(yaml: &str) -> Arc<Gate> {
+    let text = format!(
+        "identity: {{ product_tokens: [ExampleBot] }}\nstore: {{ disk: 0 }}\n\
+         egress: {{ allow: [127.0.0.0/8, '::1/128'], ports: ['1-65535'] }}\n\
+         pace: {{ max_crawl_delay: 1h, max_wait: 24h, max_waiting: 1000000 }}\n{yaml}"
+    );
+    let settings = Settings::parse("bench.yaml", &text).expect("good settings");
+    Arc::new(politely::server::gate_alone(settings).expect("a gate"))
+}
+
+fn host(number: usize, port: u16) -> Authority {
+    Authority::from_url(&format!("http://h{number}.localhost:{port}")).expect("a good URL")
+}
+
+/// Answers everything with one robots.txt.
+async fn origin() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = [0; 4096];
+            let _ = stream.read(&mut head).await;
+            let body = "User-agent: *\nDisallow: /private\nDisallow: /*.cgi\nAllow: /private/open\n";
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    port
+}
+
+/// Octets of memory that this process has.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    let pages: usize = status
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse().ok())
+        .expect("a number");
+    pages * 4096
+}
+
+const ADMISSIONS: u32 = 1_000_000;
+const HOSTS: usize = 10_000;
+const WAITERS_EACH: usize = 10;

@@ -1,0 +1,33 @@
+//! What report mode tells (SEMANTICS §4 and §5). Made by `Gate::admit`; shown by `proxy::forward`.
+
+use crate::policy::Refusal;
+use std::fmt;
+use std::time::Duration;
+
+/// What would have been, had the mode been `enforce`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reported {
+    /// It would not have gone.
+    Refused(Refusal),
+    /// It would have waited so long.
+    Held(Duration),
+}
+
+impl Reported {
+    /// The label in logs and counts. Stable.
+    pub fn slug(&self) -> &'static str {
+        match self {
+            Self::Refused(refusal) => refusal.slug(),
+            Self::Held(_) => "held",
+        }
+    }
+}
+
+impl fmt::Display for Reported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(refusal) => refusal.fmt(f),
+            Self::Held(wait) => write!(f, "it would have waited {:.3} s for its turn", wait.as_secs_f64()),
+        }
+    }
+}

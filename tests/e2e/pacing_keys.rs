@@ -1,0 +1,117 @@
+//! What shares a pace, what follows without one, and what report mode tells of it.
+
+use super::pacing::{LATE, all, assert_gaps, delay};
+use crate::support::client::get;
+use crate::support::{Origin, Proxy, Reply, assert_refused};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn part(dest: &str, url: &str, host: &str) -> String {
+    get(url, host).replace("Accept:", &format!("Sec-Fetch-Dest: {dest}\r\nAccept:"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_of_one_address_share_a_pace_where_that_is_the_key() {
+    let origin = Origin::site(&delay("1")).await;
+    let proxy = Arc::new(Proxy::start("pace: { key: address }").await);
+    let hosts = ["a.localhost", "b.localhost", "127.0.0.1"];
+    let urls = hosts
+        .iter()
+        .enumerate()
+        .map(|(number, host)| origin.url_at(host, &format!("/page{number}")));
+    let responses = all(&proxy, urls).await;
+    assert!(responses.iter().all(|response| response.status() == 200));
+    let gaps = origin.log.gaps("/page");
+    assert!(
+        gaps.len() == 2 && gaps.iter().all(|&gap| gap + LATE >= SECOND),
+        "{gaps:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parts_of_a_page_follow_it_in_a_burst_and_rules_hold_for_them() {
+    let origin = Origin::site(&delay("2")).await;
+    let host = origin.authority("a.localhost");
+    let proxy = Proxy::start("pace: { subresources: burst }").await;
+    assert_eq!(proxy.get(&origin.url("/page0")).await.status(), 200);
+    let start = Instant::now();
+    let mut client = proxy.client().await;
+    for (dest, target) in [("image", "/i.png"), ("style", "/s.css"), ("script", "/s.js")] {
+        client.send(part(dest, &origin.url(target), &host)).await;
+        assert_eq!(client.response().await.status(), 200);
+    }
+    client.send(part("image", &origin.url("/no.png"), &host)).await;
+    assert_refused(
+        &client.response().await,
+        403,
+        "http_request_denied",
+        "robots-disallowed",
+    );
+    assert!(start.elapsed() < 2 * SECOND, "{:?}", start.elapsed());
+    // A document is a page, as is what a script asks for, and the parts have not taken its turn.
+    client.send(part("document", &origin.url("/page1"), &host)).await;
+    assert_eq!(client.response().await.status(), 200);
+    client.send(part("empty", &origin.url("/page2"), &host)).await;
+    assert_eq!(client.response().await.status(), 200);
+    assert_gaps(&origin, 2, 2 * SECOND);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_part_waits_like_a_page_by_default() {
+    let origin = Origin::site(&delay("1")).await;
+    let proxy = Proxy::start("").await;
+    assert_eq!(proxy.get(&origin.url("/page0")).await.status(), 200);
+    let mut client = proxy.client().await;
+    client
+        .send(part(
+            "image",
+            &origin.url("/page1.png"),
+            &origin.authority("a.localhost"),
+        ))
+        .await;
+    assert_eq!(client.response().await.status(), 200);
+    assert_gaps(&origin, 1, SECOND);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_part_that_is_told_to_come_later_holds_back_the_pages() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 0.1\n"),
+        "/i.png" => Reply::status(429).field("Retry-After", "2"),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let host = origin.authority("a.localhost");
+    let proxy = Proxy::start("pace: { subresources: burst }").await;
+    assert_eq!(proxy.get(&origin.url("/page0")).await.status(), 200);
+    let mut client = proxy.client().await;
+    client.send(part("image", &origin.url("/i.png"), &host)).await;
+    assert_eq!(client.response().await.status(), 429);
+    let told = Instant::now();
+    assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
+    assert!(told.elapsed() + LATE >= 2 * SECOND, "{:?}", told.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn report_mode_delays_nothing_and_tells_how_long_it_would_have_been() {
+    let origin = Origin::site(&delay("10")).await;
+    let proxy = Proxy::start("mode: report\npace: { max_wait: 15s }").await;
+    let start = Instant::now();
+    let mut told = Vec::new();
+    for page in ["/page0", "/page1", "/page2"] {
+        let response = proxy.get(&origin.url(page)).await;
+        assert_eq!(response.status(), 200);
+        told.push(response.head.proxy_status_parameter("details"));
+    }
+    assert!(start.elapsed() < 5 * SECOND, "{:?}", start.elapsed());
+    assert_eq!(told[0], None, "the first would have gone at once");
+    let held = told[1].as_deref().expect("the second would have waited");
+    assert!(
+        held.starts_with("it would have waited ") && held.ends_with(" s for its turn"),
+        "{held}"
+    );
+    let late = told[2].as_deref().expect("the third would have been refused");
+    assert!(late.contains("later than the request may wait"), "{late}");
+}
