@@ -84,7 +84,13 @@ impl RuleBook {
     }
 
     pub fn figures(&self) -> BookFigures {
-        let Inner { shelf, files, fetched, failed, .. } = &*self.0;
+        let Inner {
+            shelf,
+            files,
+            fetched,
+            failed,
+            ..
+        } = &*self.0;
         BookFigures {
             authorities: shelf.len(),
             files: files.len(),
@@ -127,7 +133,10 @@ impl RuleBook {
     fn start(&self, slot: &Arc<Slot>, crawl_delay: Option<Duration>, anew: bool) -> watch::Receiver<()> {
         let mut fetches = self.0.fetches.lock();
         // A closed channel is a fetch whose task has failed.
-        if let Some(under_way) = fetches.get(&slot.authority).filter(|under_way| under_way.has_changed().is_ok()) {
+        if let Some(under_way) = fetches
+            .get(&slot.authority)
+            .filter(|under_way| under_way.has_changed().is_ok())
+        {
             return under_way.clone();
         }
         let (over, receiver) = watch::channel(());
@@ -159,7 +168,11 @@ impl Inner {
         let settings = self.settings.load_full();
         let fetched = self.paced(&settings, &slot.authority, &old, crawl_delay).await;
         let entry = Arc::new(self.next(&old, &fetched, &settings, SystemTime::now()));
-        let count = if entry.trouble.is_some() { &self.failed } else { &self.fetched };
+        let count = if entry.trouble.is_some() {
+            &self.failed
+        } else {
+            &self.fetched
+        };
         count.fetch_add(1, Ordering::Relaxed);
         tell(&slot.authority, &old, &entry);
         self.keep(slot, entry);
@@ -179,7 +192,9 @@ impl Inner {
         let (inner, authority) = (self.clone(), authority.clone());
         let load = move || {
             let options = inner.settings.load().robots.parse_options();
-            inner.store.load(&authority, |name, body| inner.files.named(name, &options, body))
+            inner
+                .store
+                .load(&authority, |name, body| inner.files.named(name, &options, body))
         };
         // It fails only when the runtime shuts down.
         tokio::task::spawn_blocking(load).await.ok().flatten()
@@ -194,17 +209,30 @@ impl Inner {
         crawl_delay: Option<Duration>,
     ) -> Fetched {
         let terms = super::terms(settings, crawl_delay, old.answer.is_none());
-        let mut permit = match self.pacer.pace(super::key(settings, authority)).turn(FETCHES, terms).await {
+        let mut permit = match self
+            .pacer
+            .pace(super::key(settings, authority))
+            .turn(FETCHES, terms)
+            .await
+        {
             Ok(permit) => permit,
-            Err(refusal) => return Fetched::NoTurn { retry_after: refusal.retry_after() },
+            Err(refusal) => {
+                return Fetched::NoTurn {
+                    retry_after: refusal.retry_after(),
+                };
+            }
         };
         let validators = old.answer.as_ref().map(|answer| &answer.validators);
         permit.leaves();
         let fetched = self.fetcher.fetch(authority, validators, settings).await;
         permit.outcome = match &fetched {
-            Fetched::Answer { status: 429 | 503, headers, .. } => {
-                Outcome::Backoff { retry_after: asked_to_wait(headers, SystemTime::now()) }
-            }
+            Fetched::Answer {
+                status: 429 | 503,
+                headers,
+                ..
+            } => Outcome::Backoff {
+                retry_after: asked_to_wait(headers, SystemTime::now()),
+            },
             Fetched::Answer { .. } | Fetched::DeadEnd { .. } => Outcome::Success,
             Fetched::Unreachable(_) | Fetched::NoTurn { .. } => Outcome::Failure,
         };
@@ -225,11 +253,21 @@ impl Inner {
                 let headers = HeaderMap::new();
                 let freshness = freshness(&headers, settings, now);
                 let (access, validators) = (fallback(robots.on_unavailable), Validators::default());
-                return Entry::answered(Answer { access, status: *status, freshness, validators });
+                return Entry::answered(Answer {
+                    access,
+                    status: *status,
+                    freshness,
+                    validators,
+                });
             }
             Fetched::Unreachable(why) => return old.failed(now, why, None, fastrand::f64()),
             Fetched::NoTurn { retry_after } => {
-                return old.failed(now, "the host's pace left no time to ask for it", *retry_after, fastrand::f64());
+                return old.failed(
+                    now,
+                    "the host's pace left no time to ask for it",
+                    *retry_after,
+                    fastrand::f64(),
+                );
             }
         };
         let (freshness, validators) = (freshness(headers, settings, now), validators(headers));
@@ -247,7 +285,12 @@ impl Inner {
                 return old.failed(now, &format!("status {status}"), wait, fastrand::f64());
             }
         };
-        Entry::answered(Answer { access, status, freshness, validators })
+        Entry::answered(Answer {
+            access,
+            status,
+            freshness,
+            validators,
+        })
     }
 
     /// Gives up what was used least recently, behind everybody's back, when there is too much in memory.
@@ -276,14 +319,21 @@ fn is_unknown(entry: &Entry) -> bool {
 
 fn freshness(headers: &HeaderMap, settings: &Settings, now: SystemTime) -> Freshness {
     let field = |name: HeaderName| headers.get(name).map(|value| value.as_bytes());
-    let control: Vec<_> = headers.get_all(header::CACHE_CONTROL).iter().map(|value| value.as_bytes()).collect();
+    let control: Vec<_> = headers
+        .get_all(header::CACHE_CONTROL)
+        .iter()
+        .map(|value| value.as_bytes())
+        .collect();
     let fields = CacheFields {
         cache_control: &control,
         expires: field(header::EXPIRES),
         date: field(header::DATE),
         age: field(header::AGE),
     };
-    let limits = Limits { min_ttl: settings.robots.min_ttl, max_ttl: settings.robots.max_ttl };
+    let limits = Limits {
+        min_ttl: settings.robots.min_ttl,
+        max_ttl: settings.robots.max_ttl,
+    };
     Freshness::new(now, fields.lifetime(now, &limits), fastrand::f64())
 }
 
@@ -300,7 +350,9 @@ fn tell(authority: &Authority, old: &Entry, new: &Entry) {
     match (&old.trouble, &new.trouble) {
         (_, Some(trouble)) => tracing::warn!(%authority, failures = trouble.failures, "robots.txt: {}", trouble.why),
         (Some(_), None) => tracing::info!(%authority, "robots.txt can be read again"),
-        (None, None) => tracing::debug!(%authority, status = new.answer.as_ref().map(|a| a.status), "robots.txt fetched"),
+        (None, None) => {
+            tracing::debug!(%authority, status = new.answer.as_ref().map(|a| a.status), "robots.txt fetched")
+        }
     }
 }
 

@@ -65,7 +65,11 @@ impl Disk {
         match Self::open_file(&path, size) {
             Err(Failure::Unreadable(why)) => {
                 let aside = set_aside(&path)?;
-                tracing::warn!("the store {} is set aside as {}: {why}", path.display(), aside.display());
+                tracing::warn!(
+                    "the store {} is set aside as {}: {why}",
+                    path.display(),
+                    aside.display()
+                );
                 Self::open_file(&path, size)
             }
             opened => opened,
@@ -90,7 +94,11 @@ impl Disk {
             }
             transaction.commit()?;
             // Records and bodies fill the pages of the file by two thirds.
-            Ok(Disk { database, path: path.to_owned(), room: size / 3 * 2 })
+            Ok(Disk {
+                database,
+                path: path.to_owned(),
+                room: size / 3 * 2,
+            })
         })
     }
 
@@ -102,8 +110,12 @@ impl Disk {
     ) -> Result<Option<Entry>, Failure> {
         guarded(|| {
             let transaction = self.database.begin_read()?;
-            let Some(kept) = transaction.open_table(AUTHORITIES)?.get(authority)? else { return Ok(None) };
-            let Some(record) = Record::decode(kept.value().1) else { return Ok(None) };
+            let Some(kept) = transaction.open_table(AUTHORITIES)?.get(authority)? else {
+                return Ok(None);
+            };
+            let Some(record) = Record::decode(kept.value().1) else {
+                return Ok(None);
+            };
             let bodies = transaction.open_table(BODIES)?;
             let robots = record.body().and_then(|name| {
                 parse(name, &|| {
@@ -125,7 +137,13 @@ impl Disk {
                 let (key, value) = row?;
                 let (until, backoff) = value.value();
                 if let Some(until) = time(until).filter(|until| *until > now) {
-                    debts.insert(key.value().into(), Owed { until, backoff: Duration::from_millis(backoff) });
+                    debts.insert(
+                        key.value().into(),
+                        Owed {
+                            until,
+                            backoff: Duration::from_millis(backoff),
+                        },
+                    );
                 }
             }
             Ok(debts)
@@ -141,14 +159,22 @@ impl Disk {
     /// How many files it holds.
     #[cfg(test)]
     pub fn bodies(&self) -> u64 {
-        self.database.begin_read().unwrap().open_table(BODIES).unwrap().len().unwrap()
+        self.database
+            .begin_read()
+            .unwrap()
+            .open_table(BODIES)
+            .unwrap()
+            .len()
+            .unwrap()
     }
 
     /// Writes the batch; then drops what was used least recently until the rest has room.
     pub fn commit(&self, batch: &Batch, now: SystemTime) -> Result<(), Failure> {
         guarded(|| {
             let mut transaction = self.database.begin_write().map_err(redb::Error::from)?;
-            transaction.set_durability(Durability::Immediate).map_err(redb::Error::from)?;
+            transaction
+                .set_durability(Durability::Immediate)
+                .map_err(redb::Error::from)?;
             // After a kill the next start must not have to walk through a gigabyte.
             transaction.set_quick_repair(true);
             {
@@ -177,7 +203,9 @@ impl Disk {
     pub fn forget_paid(&self, now: SystemTime) -> Result<(), Failure> {
         guarded(|| {
             let transaction = self.database.begin_write().map_err(redb::Error::from)?;
-            transaction.open_table(PACES)?.retain(|_, (until, _)| until > millis(now))?;
+            transaction
+                .open_table(PACES)?
+                .retain(|_, (until, _)| until > millis(now))?;
             transaction.commit()?;
             Ok(())
         })
@@ -241,7 +269,9 @@ impl<'t> Tables<'t> {
     }
 
     fn remove(&mut self, authority: &str) -> Result<(), Failure> {
-        let Some(old) = self.authorities.remove(authority)? else { return Ok(()) };
+        let Some(old) = self.authorities.remove(authority)? else {
+            return Ok(());
+        };
         let (hour, octets) = old.value();
         let (length, body) = (octets.len(), Record::decode(octets).and_then(|record| record.body()));
         drop(old);
@@ -254,7 +284,10 @@ impl<'t> Tables<'t> {
     }
 
     fn touch(&mut self, authority: &str, hour: u32) -> Result<(), Failure> {
-        let Some((old, octets)) = self.authorities.get(authority)?.map(|kept| (kept.value().0, kept.value().1.to_vec()))
+        let Some((old, octets)) = self
+            .authorities
+            .get(authority)?
+            .map(|kept| (kept.value().0, kept.value().1.to_vec()))
         else {
             return Ok(());
         };
@@ -281,7 +314,10 @@ impl<'t> Tables<'t> {
             0 => {}
             1 => {
                 self.holders.remove(name)?;
-                let length = self.bodies.remove(name)?.map_or(0, |packed| packed.value().len() as u64);
+                let length = self
+                    .bodies
+                    .remove(name)?
+                    .map_or(0, |packed| packed.value().len() as u64);
                 self.bytes = self.bytes.saturating_sub(length + BODY_ROW);
             }
             holders => _ = self.holders.insert(name, holders - 1)?,
@@ -291,7 +327,9 @@ impl<'t> Tables<'t> {
 
     fn make_room(&mut self, room: u64) -> Result<(), Failure> {
         while self.bytes > room {
-            let Some(oldest) = self.uses.first()?.map(|(used, _)| used.value().1.to_owned()) else { return Ok(()) };
+            let Some(oldest) = self.uses.first()?.map(|(used, _)| used.value().1.to_owned()) else {
+                return Ok(());
+            };
             self.remove(&oldest)?;
         }
         Ok(())
@@ -342,7 +380,9 @@ impl From<redb::Error> for Failure {
     fn from(error: redb::Error) -> Self {
         match error {
             redb::Error::DatabaseAlreadyOpen => Failure::InUse,
-            redb::Error::Io(error) if !matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => {
+            redb::Error::Io(error)
+                if !matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) =>
+            {
                 Failure::Io(error)
             }
             other => Failure::Unreadable(other.to_string()),
