@@ -7,6 +7,7 @@
 mod behind;
 mod disk;
 mod record;
+mod tables;
 
 pub(super) use disk::Owed;
 pub(super) use record::{Digest, digest};
