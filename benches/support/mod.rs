@@ -10,7 +10,7 @@ Disallow: /account/orders
 Allow: /account/help
 Disallow: /search
 Disallow: /*?sort=
-Disallow: /*.pdf$
+Disallow: /*.pdf
 Disallow: /wp-admin/
 Allow: /wp-admin/admin-ajax.php
 Disallow: /cgi-bin/
@@ -66,7 +66,8 @@ pub fn leading_stars(count: usize) -> String {
 
 /// A file of about this many octets with several groups, comments and sitemaps, as large sites have them.
 pub fn large(octets: usize) -> String {
-    let mut text = String::from("# robots.txt of example.com\nSitemap: https://example.com/sitemap.xml\n\nUser-agent: *\n");
+    let mut text =
+        String::from("# robots.txt of example.com\nSitemap: https://example.com/sitemap.xml\n\nUser-agent: *\n");
     let mut n = 0;
     while text.len() < octets {
         let line = match n % 40 {
@@ -87,8 +88,9 @@ pub fn large(octets: usize) -> String {
 
 /// A word of a language that nobody speaks.
 pub fn word(n: usize) -> String {
-    const SYLLABLES: [&str; 16] =
-        ["ka", "lo", "mi", "ne", "ru", "sa", "ti", "vo", "be", "da", "fu", "go", "hi", "ju", "pe", "wa"];
+    const SYLLABLES: [&str; 16] = [
+        "ka", "lo", "mi", "ne", "ru", "sa", "ti", "vo", "be", "da", "fu", "go", "hi", "ju", "pe", "wa",
+    ];
     let mut n = n.wrapping_mul(2_654_435_761) % 65_536;
     let mut word = String::new();
     for _ in 0..4 {

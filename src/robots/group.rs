@@ -228,5 +228,5 @@ fn slice(text: &[u8], span: Span) -> &[u8] {
 }
 
 fn index(len: usize) -> u32 {
-    u32::try_from(len).expect("a file is cut at 2 GiB")
+    u32::try_from(len).expect("a file is cut at 1 GiB")
 }

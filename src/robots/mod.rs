@@ -12,19 +12,25 @@
 //! ```
 
 pub mod access;
+mod blob;
 mod delay;
 mod group;
 mod key;
+mod kinds;
 mod line;
 mod location;
+mod matcher;
 mod memo;
 mod options;
 mod parse;
 mod path;
 mod pattern;
 mod product_token;
+mod rank;
 mod ruleset;
 mod source;
+mod stars;
+mod trie;
 mod warnings;
 
 pub use access::AccessKind;
@@ -33,5 +39,6 @@ pub use location::{UrlError, robots_url};
 pub use options::{ParseOptions, Precedence, UserAgentMatch};
 pub use parse::RobotsTxt;
 pub use product_token::{ProductToken, TokenError};
-pub use ruleset::{Reason, RuleKind, RuleRef, RuleSet, Verdict};
+pub use rank::RuleKind;
+pub use ruleset::{Reason, RuleRef, RuleSet, Verdict};
 pub use warnings::{Warning, WarningCode};

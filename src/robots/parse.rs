@@ -11,7 +11,8 @@ use super::key::Key;
 use super::line::{self, Line, Lines, Record};
 use super::memo::Memo;
 use super::options::ParseOptions;
-use super::ruleset::{Pace, RuleKind, RuleSet, RuleSpan};
+use super::rank::RuleKind;
+use super::ruleset::{Pace, RuleSet, RuleSpan};
 use super::source::{Source, Span};
 use super::warnings::{Warning, WarningCode};
 
@@ -362,7 +363,7 @@ impl<'a> Parser<'a> {
         let octets = &self.text[value.clone()];
         if str::from_utf8(octets).is_err() {
             self.warn(WarningCode::NotUtf8, value.clone());
-            let start = u32::try_from(value.start).expect("a file is cut at 2 GiB");
+            let start = u32::try_from(value.start).expect("a file is cut at 1 GiB");
             self.repaired.insert(start, String::from_utf8_lossy(octets).into());
         }
     }
@@ -388,8 +389,8 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Offsets fit 31 bits beside one for the kind of a rule.
-const MAX_SIZE: usize = 0x7FFF_FFFF;
+/// Offsets fit 31 bits beside one for the kind of a rule, and patterns thrice as long 32 bits.
+const MAX_SIZE: usize = 1 << 30;
 
 /// The octets up to the end of the last line that fits into `limit`.
 fn last_whole_line(bytes: &[u8], limit: usize) -> usize {

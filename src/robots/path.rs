@@ -24,6 +24,12 @@ pub(crate) fn path_and_query(target: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
+/// Whether a dot segment may be there. Only where it is, it is removed.
+#[inline]
+pub(crate) fn may_have_dot_segment(path: &[u8]) -> bool {
+    memchr::memchr_iter(b'.', path).any(|dot| path[..dot].last() == Some(&b'/'))
+}
+
 /// Whether octets are in the form that is compared: no escape, nothing that needs one.
 pub(crate) fn is_plain(octets: &[u8]) -> bool {
     octets

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::delay::{RequestRate, VisitTime};
+use super::kinds::Kinds;
 use super::line;
-use super::options::{ParseOptions, Precedence};
+use super::matcher::Matcher;
+use super::options::ParseOptions;
 use super::path;
-use super::pattern::Pattern;
+use super::rank::{Rank, RuleKind};
 use super::source::{Source, Span};
 
 /// The rules of one file for one crawler, compiled. Immutable; a clone is one reference more.
@@ -17,9 +19,8 @@ pub struct RuleSet(Arc<Compiled>);
 
 struct Compiled {
     source: Arc<Source>,
-    /// The strongest first.
-    rules: Box<[(Rank, Pattern)]>,
-    precedence: Precedence,
+    rules: Matcher,
+    len: usize,
     robots_txt_allowed: bool,
     pace: Pace,
 }
@@ -34,20 +35,12 @@ pub(crate) struct Pace {
 
 impl RuleSet {
     pub(crate) fn compile(source: Arc<Source>, rules: &[RuleSpan], pace: Pace, options: &ParseOptions) -> Self {
-        let precedence = options.precedence;
-        let mut rules: Vec<_> = rules
-            .iter()
-            .map(|rule| {
-                let pattern = Pattern::new(source.slice(rule.value));
-                (Rank::new(rule, pattern.octets, precedence), pattern)
-            })
-            .collect();
-        rules.sort_by(|(a, _), (b, _)| b.cmp(a));
+        let compiled = Matcher::new(&source, rules, options);
         let robots_txt_allowed = options.robots_txt_allowed;
         Self(Arc::new(Compiled {
             source,
-            rules: rules.into(),
-            precedence,
+            rules: compiled,
+            len: rules.len(),
             robots_txt_allowed,
             pace,
         }))
@@ -61,22 +54,34 @@ impl RuleSet {
 
     /// As [`check`](Self::check), for a target that may not be UTF-8.
     pub fn check_octets(&self, target: &[u8]) -> Verdict<'_> {
+        let kinds = Kinds::of(target);
+        let is_path = target.first() == Some(&b'/');
+        if is_path && !kinds.has_odd() && !(kinds.has_dot() && path::may_have_dot_segment(target)) {
+            return self.judge(target, kinds);
+        }
+        self.check_closely(target)
+    }
+
+    /// As [`check`](Self::check), for a target that is more than a path, or must be normalised, or may have dot segments.
+    #[inline(never)]
+    fn check_closely(&self, target: &[u8]) -> Verdict<'_> {
         let sent = path::path_and_query(target);
         let mut normal = Vec::new();
-        let path = if path::is_plain(&sent) {
-            &*sent
-        } else {
+        let path = if Kinds::of(&sent).has_odd() {
             path::normalise(&sent, &mut normal);
             &normal
+        } else {
+            &*sent
         };
-        let verdict = self.judge(path);
-        match path::without_dot_segments(path) {
-            Some(resolved) if verdict.is_allowed() => {
-                let resolved = self.judge(&resolved);
-                if resolved.is_allowed() { verdict } else { resolved }
-            }
-            Some(_) | None => verdict,
+        let verdict = self.judge(path, Kinds::of(path));
+        if !verdict.is_allowed() || !path::may_have_dot_segment(path) {
+            return verdict;
         }
+        let Some(resolved) = path::without_dot_segments(path) else {
+            return verdict;
+        };
+        let resolved = self.judge(&resolved, Kinds::of(&resolved));
+        if resolved.is_allowed() { verdict } else { resolved }
     }
 
     /// Time from one request's start to the next: the larger of `Crawl-delay` and what `Request-rate` comes to. `None`
@@ -102,36 +107,30 @@ impl RuleSet {
 
     /// How many rules there are, without those that have no path.
     pub fn len(&self) -> usize {
-        self.0.rules.len()
+        self.0.len
     }
 
     /// Whether everything is allowed for want of rules.
     pub fn is_empty(&self) -> bool {
-        self.0.rules.is_empty()
+        self.0.len == 0
     }
 
     /// Octets on the heap, without the file's text, which all rule sets of the file share.
     pub fn heap_size(&self) -> usize {
-        let rules = self
-            .0
-            .rules
-            .iter()
-            .map(|(_, pattern)| pattern.text.capacity())
-            .sum::<usize>();
-        size_of::<Compiled>() + size_of_val(&*self.0.rules) + rules
+        size_of::<Compiled>() + self.0.rules.heap_size()
     }
 
-    fn judge(&self, path: &[u8]) -> Verdict<'_> {
+    #[inline]
+    fn judge(&self, path: &[u8], kinds: Kinds) -> Verdict<'_> {
         if self.0.robots_txt_allowed && path == b"/robots.txt" {
             return Verdict {
                 rules: self,
                 outcome: Outcome::RobotsTxt,
             };
         }
-        let decisive = self.0.rules.iter().find(|(_, pattern)| pattern.matches(path));
         Verdict {
             rules: self,
-            outcome: decisive.map_or(Outcome::NoRule, |(rank, _)| Outcome::Rule(*rank)),
+            outcome: self.0.rules.best(path, kinds).map_or(Outcome::NoRule, Outcome::Rule),
         }
     }
 }
@@ -171,7 +170,7 @@ impl<'a> Verdict<'a> {
         match self.outcome {
             Outcome::NoRule => Reason::NoRule,
             Outcome::RobotsTxt => Reason::RobotsTxt,
-            Outcome::Rule(rank) => match rank.kind(self.rules.0.precedence) {
+            Outcome::Rule(rank) => match self.rules.0.rules.kind(rank) {
                 RuleKind::Allow => Reason::Allowed,
                 RuleKind::Disallow => Reason::Disallowed,
             },
@@ -181,11 +180,11 @@ impl<'a> Verdict<'a> {
     /// The rule that decided; `None` if none matches.
     pub fn rule(&self) -> Option<RuleRef<'a>> {
         let Outcome::Rule(rank) = self.outcome else { return None };
-        let precedence = self.rules.0.precedence;
+        let Compiled { source, rules, .. } = &*self.rules.0;
         Some(RuleRef {
-            source: &self.rules.0.source,
-            offset: rank.offset(precedence),
-            kind: rank.kind(precedence),
+            source,
+            offset: rules.offset(rank) as usize,
+            kind: rules.kind(rank),
         })
     }
 }
@@ -233,63 +232,9 @@ impl fmt::Debug for RuleRef<'_> {
     }
 }
 
-/// What a rule does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum RuleKind {
-    Allow,
-    Disallow,
-}
-
-impl RuleKind {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            RuleKind::Allow => "allow",
-            RuleKind::Disallow => "disallow",
-        }
-    }
-}
-
 /// A rule as it stands in the file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RuleSpan {
     pub(crate) value: Span,
     pub(crate) kind: RuleKind,
-}
-
-/// A rule's strength, comparable: the greatest of those that match decides. It also tells where the rule stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Rank(u64);
-
-const MAX_OFFSET: u64 = 0x7FFF_FFFF;
-
-impl Rank {
-    fn new(rule: &RuleSpan, octets: u32, precedence: Precedence) -> Self {
-        // Of equals, the one that stands first.
-        let earliness = MAX_OFFSET - u64::from(rule.value.start);
-        let allows = u64::from(rule.kind == RuleKind::Allow);
-        Self(match precedence {
-            Precedence::MostSpecific => u64::from(octets) << 32 | allows << 31 | earliness,
-            Precedence::FirstMatch => earliness << 1 | allows,
-        })
-    }
-
-    fn offset(self, precedence: Precedence) -> usize {
-        let earliness = match precedence {
-            Precedence::MostSpecific => self.0 & MAX_OFFSET,
-            Precedence::FirstMatch => self.0 >> 1,
-        };
-        usize::try_from(MAX_OFFSET - earliness).expect("an offset of 31 bits")
-    }
-
-    fn kind(self, precedence: Precedence) -> RuleKind {
-        let allows = match precedence {
-            Precedence::MostSpecific => self.0 >> 31 & 1,
-            Precedence::FirstMatch => self.0 & 1,
-        };
-        if allows == 1 {
-            RuleKind::Allow
-        } else {
-            RuleKind::Disallow
-        }
-    }
 }

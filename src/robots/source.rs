@@ -73,7 +73,7 @@ pub(crate) struct Span {
 impl Span {
     pub(crate) fn new(range: std::ops::Range<usize>) -> Self {
         Self {
-            start: u32::try_from(range.start).expect("a file is cut at 2 GiB"),
+            start: u32::try_from(range.start).expect("a file is cut at 1 GiB"),
             len: u16::try_from(range.len()).expect("a line is cut at 16 KiB"),
         }
     }

@@ -1,0 +1,85 @@
+//! One look at each octet of a path, the first thing done with every request: must it be normalised, and which patterns
+//! can it not match? Pure. Used by `ruleset` and `stars`.
+
+/// Which kinds of octets a text holds. Every octet that needs no normalising is a kind of its own, except that capitals do
+/// not differ from small letters; all others are one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kinds(u64);
+
+impl Kinds {
+    #[inline]
+    pub(crate) fn of(text: &[u8]) -> Self {
+        let add = |kinds, octet: &u8| kinds | BITS[usize::from(*octet)];
+        let (words, rest) = text.as_chunks::<8>();
+        let kinds = words.iter().fold(0, |kinds, word| word.iter().fold(kinds, add));
+        Self(rest.iter().fold(kinds, add))
+    }
+
+    /// Whether there is an octet that must be normalised, or that begins a fragment.
+    #[inline]
+    pub(crate) fn has_odd(self) -> bool {
+        self.0 & ODD != 0
+    }
+
+    /// Whether both kinds are there.
+    #[inline]
+    pub(crate) fn have(self, a: u8, b: u8) -> bool {
+        self.0 >> (a & 63) & self.0 >> (b & 63) & 1 == 1
+    }
+
+    #[inline]
+    pub(crate) fn has_dot(self) -> bool {
+        const DOT: u64 = BITS[b'.' as usize];
+        self.0 & DOT != 0
+    }
+}
+
+/// The number of an octet's kind.
+pub(crate) fn kind_of(octet: u8) -> u8 {
+    BITS[usize::from(octet)].trailing_zeros() as u8
+}
+
+const ODD: u64 = 1 << 63;
+
+static BITS: [u64; 256] = {
+    let plain = *b"0123456789abcdefghijklmnopqrstuvwxyz-._~!$&'()*+,;=:@/?[]{}|\\^";
+    let mut bits = [ODD; 256];
+    let mut kind = 0;
+    while kind < plain.len() {
+        bits[plain[kind] as usize] = 1 << kind;
+        bits[plain[kind].to_ascii_uppercase() as usize] = 1 << kind;
+        kind += 1;
+    }
+    bits
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_must_be_normalised_is_seen_in_every_position() {
+        for len in 1..40 {
+            let plain = "a-Z0_~!$&'()*+,;=:@/?[]{}|\\^."
+                .chars()
+                .cycle()
+                .take(len)
+                .collect::<String>();
+            assert!(!Kinds::of(plain.as_bytes()).has_odd(), "{plain}");
+            for at in 0..len {
+                for odd in ["%", "\"", "#", "<", ">", "`", " ", "\u{7f}", "\0", "\u{fc}"] {
+                    let text = format!("{}{odd}{}", &plain[..at], &plain[at..]);
+                    assert!(Kinds::of(text.as_bytes()).has_odd(), "{text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn kinds_tell_octets_apart_but_not_capitals() {
+        let kinds = Kinds::of(b"/Ab?c=1");
+        let has = |octet| kinds.have(kind_of(octet), kind_of(b'/'));
+        assert!(b"/abc?=1ABC".iter().copied().all(has));
+        assert!(!b"d.&-02_".iter().copied().any(has));
+    }
+}

@@ -1,0 +1,307 @@
+//! RFC 9309 §2.2.2: the rule that decides about a path, found in time that hardly depends on how many rules there are.
+//! Pure. Called by `ruleset`.
+
+use super::blob::Cursor;
+use super::kinds::Kinds;
+use super::options::ParseOptions;
+use super::pattern::Arena;
+use super::rank::{Rank, Ranking, RuleKind};
+use super::source::Source;
+use super::stars;
+use super::trie::{self, EXACT, EXTRA, INDEX, LIST, LONG_LABEL, RULE, WIDTH, WIDTH_SHIFT};
+
+/// Compiled patterns; which is the strongest that matches a path?
+///
+/// One walk along the path through a trie of literals finds the longest literal rule, and the literals on which patterns
+/// with stars hang. Those are tried strongest first, and only while they are stronger than what was found; where many
+/// hang on one literal, they are looked up by a piece of theirs at each octet of the path.
+#[derive(Debug)]
+pub(crate) struct Matcher {
+    blob: Box<[u8]>,
+    root: usize,
+    ranking: Ranking,
+}
+
+impl Matcher {
+    pub(crate) fn new(source: &Source, rules: &[super::ruleset::RuleSpan], options: &ParseOptions) -> Self {
+        let ranking = Ranking::new(options.precedence);
+        let octets = rules.iter().map(|rule| usize::from(rule.value.len)).sum();
+        let mut arena = Arena::with_capacity(octets);
+        let patterns: Vec<_> = rules
+            .iter()
+            .map(|rule| {
+                (
+                    arena.push(source.slice(rule.value)),
+                    ranking.low(rule.value.start, rule.kind),
+                )
+            })
+            .collect();
+        let (blob, root) = if patterns.is_empty() {
+            Default::default()
+        } else {
+            trie::build(&arena, &patterns, ranking)
+        };
+        Self { blob, root, ranking }
+    }
+
+    /// The strongest rule that matches a normalised path, which has octets of these kinds.
+    pub(crate) fn best(&self, path: &[u8], kinds: Kinds) -> Option<Rank> {
+        let mut search = Search {
+            blob: &self.blob,
+            ranking: self.ranking,
+            path,
+            best: Rank::NONE,
+            kinds,
+        };
+        search.literals(self.root);
+        (search.best > Rank::NONE).then_some(search.best)
+    }
+
+    pub(crate) fn kind(&self, rank: Rank) -> RuleKind {
+        self.ranking.kind(rank)
+    }
+
+    /// Where the value of the rule of this rank begins.
+    pub(crate) fn offset(&self, rank: Rank) -> u32 {
+        self.ranking.offset(rank)
+    }
+
+    pub(crate) fn heap_size(&self) -> usize {
+        self.blob.len()
+    }
+}
+
+/// One path on its way through the rules.
+struct Search<'a> {
+    blob: &'a [u8],
+    ranking: Ranking,
+    path: &'a [u8],
+    kinds: Kinds,
+    best: Rank,
+}
+
+impl Search<'_> {
+    /// Walks along the path from its start. Patterns with stars that hang on the way wait until the next ones are met, or
+    /// the walk ends: they are often weaker than the literals that follow.
+    #[inline]
+    fn literals(&mut self, root: usize) {
+        let mut waiting = None;
+        let mut step = Some((root, 0));
+        while let Some(node) = step.and_then(|(node, at)| Node::read(self.blob, node, self.path, at)) {
+            if node.holds(RULE | EXACT | LIST | INDEX) {
+                let payload = self.decide(&node, node.end);
+                if node.holds(LIST | INDEX) {
+                    self.hanging(waiting.replace((payload, node.end, node.holds(INDEX))));
+                }
+            }
+            step = node.child(self.blob, self.path);
+        }
+        self.hanging(waiting);
+    }
+
+    /// Counts the literal rules that end at a node; so many `octets` of the pattern are matched. Returns where the rest of
+    /// what hangs there is.
+    #[inline]
+    fn decide(&mut self, node: &Node, octets: usize) -> usize {
+        let mut payload = Cursor::new(self.blob.get(node.payload()..).unwrap_or_default());
+        if node.holds(RULE) {
+            let low = payload.u32();
+            let extra = if node.holds(EXTRA) { payload.number() } else { 0 };
+            self.best = self.best.max(self.ranking.rank(octets + extra, low));
+        }
+        if node.holds(EXACT) {
+            let low = payload.u32();
+            if node.end == self.path.len() {
+                self.best = self.best.max(self.ranking.rank(octets + 1, low));
+            }
+        }
+        self.blob.len() - payload.len()
+    }
+
+    #[inline]
+    fn hanging(&mut self, patterns: Option<(usize, usize, bool)>) {
+        match patterns {
+            Some((payload, from, false)) => self.list(payload, from),
+            Some((payload, from, true)) => self.pieces(payload, from),
+            None => {}
+        }
+    }
+
+    /// Patterns of which all pieces must be found beyond `from`.
+    #[inline(never)]
+    fn list(&mut self, payload: usize, from: usize) {
+        let path = self.path.get(from..).unwrap_or_default();
+        if let Some(rank) = stars::best_of(&self.blob[payload..], path, self.kinds, self.ranking, self.best) {
+            self.best = rank;
+        }
+    }
+
+    /// Looks up at each octet beyond `from` which of the pieces begins there.
+    #[inline(never)]
+    fn pieces(&mut self, at: usize, from: usize) {
+        let mut index = Cursor::new(&self.blob[at..]);
+        let root = at - index.u32() as usize;
+        let mut seen = Seen::new(index.number());
+        let log = u32::from(index.u8());
+        let filter = index.take(1 << (log - 3));
+        let path = self.path;
+        for start in from..path.len() {
+            let second = path.get(start + 1).copied().unwrap_or_default();
+            let bit = trie::filter_bit(path[start], second, log);
+            if filter[bit / 8] >> (bit % 8) & 1 == 1 {
+                self.piece(root, start, from, &mut seen);
+            }
+        }
+    }
+
+    /// Looks up the pieces that begin at `start`.
+    fn piece(&mut self, root: usize, start: usize, from: usize, seen: &mut Seen) {
+        let mut step = Some((root, start));
+        while let Some(node) = step.and_then(|(node, at)| Node::read(self.blob, node, self.path, at)) {
+            if node.holds(RULE | EXACT | LIST) {
+                // The literal before the star, the star, the piece.
+                let payload = self.decide(&node, from + 1 + node.end - start);
+                if node.holds(LIST) {
+                    let mut list = Cursor::new(&self.blob[payload..]);
+                    // A list does not depend on where the piece is: once is enough.
+                    if seen.first_time(list.number()) {
+                        self.list(self.blob.len() - list.len(), from);
+                    }
+                }
+            }
+            step = node.child(self.blob, self.path);
+        }
+    }
+}
+
+/// A node of a trie whose label the path has.
+#[derive(Clone, Copy)]
+struct Node {
+    /// Where it begins.
+    at: usize,
+    /// Where the octets that lead to its children are.
+    firsts: usize,
+    /// How many octets of the path lead here.
+    end: usize,
+    flags: u8,
+    children: usize,
+}
+
+impl Node {
+    #[inline]
+    fn read(blob: &[u8], at: usize, path: &[u8], from: usize) -> Option<Self> {
+        let head: &[u8; 3 + 8] = blob.get(at..)?.first_chunk()?;
+        let rest = path.get(from..)?;
+        let [flags, label, children, ..] = *head;
+        let (mut label, mut start) = (usize::from(label), at + 3);
+        match (head.last_chunk(), rest.first_chunk()) {
+            // Most labels are short; then one word is compared.
+            (Some(word), Some(octets)) if label <= 8 && flags & LONG_LABEL == 0 => {
+                let differing = u64::from_le_bytes(*word) ^ u64::from_le_bytes(*octets);
+                if (differing.trailing_zeros() as usize) < 8 * label {
+                    return None;
+                }
+            }
+            _ => {
+                if flags & LONG_LABEL != 0 {
+                    label |= usize::from(head[3]) << 8 | usize::from(head[4]) << 16;
+                    start += 2;
+                }
+                if !rest.starts_with(blob.get(start..start + label)?) {
+                    return None;
+                }
+            }
+        }
+        Some(Self {
+            at,
+            firsts: start + label,
+            end: from + label,
+            flags,
+            children: children.into(),
+        })
+    }
+
+    #[inline]
+    fn holds(&self, flags: u8) -> bool {
+        self.flags & flags != 0
+    }
+
+    /// How many octets a distance has, as a power of two.
+    #[inline]
+    fn width(&self) -> u32 {
+        u32::from((self.flags & WIDTH) >> WIDTH_SHIFT)
+    }
+
+    /// Where the rules are that end here.
+    #[inline]
+    fn payload(&self) -> usize {
+        self.firsts + self.children + (self.children << self.width())
+    }
+
+    /// The child that the path's next octet leads to, and how many octets of the path are taken then.
+    #[inline]
+    fn child(&self, blob: &[u8], path: &[u8]) -> Option<(usize, usize)> {
+        if self.children == 0 {
+            return None;
+        }
+        let next = *path.get(self.end)?;
+        let place = position(blob.get(self.firsts..)?, self.children, next)?;
+        let width = self.width();
+        let distance = blob
+            .get(self.firsts + self.children + (place << width)..)?
+            .first_chunk()?;
+        let distance = u32::from_le_bytes(*distance) & u32::MAX >> (32 - (8 << width));
+        Some((self.at - distance as usize, self.end + 1))
+    }
+}
+
+/// Where an octet is among the first `count`, eight at a time; there are octets to read beyond them.
+#[inline]
+fn position(octets: &[u8], count: usize, wanted: u8) -> Option<usize> {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    let wanted = ONES * u64::from(wanted);
+    let mut start = 0;
+    for word in octets.as_chunks::<8>().0 {
+        let differing = u64::from_le_bytes(*word) ^ wanted;
+        // The lowest of the high bits that are set marks the first octet without a difference.
+        let zeros = differing.wrapping_sub(ONES) & !differing & (ONES << 7);
+        if zeros != 0 {
+            let place = start + zeros.trailing_zeros() as usize / 8;
+            return (place < count).then_some(place);
+        }
+        start += 8;
+        if start >= count {
+            break;
+        }
+    }
+    None
+}
+
+/// Which lists of an index were tried.
+struct Seen {
+    few: [u64; 8],
+    many: Vec<u64>,
+}
+
+impl Seen {
+    fn new(lists: usize) -> Self {
+        let many = if lists > 64 * 8 {
+            vec![0; lists.div_ceil(64)]
+        } else {
+            Vec::new()
+        };
+        Self { few: [0; 8], many }
+    }
+
+    fn first_time(&mut self, list: usize) -> bool {
+        let words = if self.many.is_empty() {
+            &mut self.few[..]
+        } else {
+            &mut self.many
+        };
+        let (word, bit) = (list / 64, 1 << (list % 64));
+        let first = words[word] & bit == 0;
+        words[word] |= bit;
+        first
+    }
+}

@@ -1,0 +1,133 @@
+//! Patterns with stars: how they are written into a rule set's octets, and matched there. Between stars are only
+//! literals, so the leftmost place of each is enough: no backtracking. RFC 9309 §2.2.3. Pure. Used by `trie`, `matcher`.
+//!
+//! ```text
+//! low half of the rank (4 octets), octets that the rank counts (2), length of all pieces (2),
+//! two of the rarest kinds of octets in them, the highest bit of the first set if anchored (2),
+//! each piece: its length, the piece; an anchored last piece comes first
+//! ```
+
+use super::blob::{Cursor, push_number, push_u16, push_u32};
+use super::kinds::{Kinds, kind_of};
+use super::pattern::{Arena, Pattern, PatternKind};
+use super::rank::{Rank, Ranking};
+
+/// Appends one pattern.
+pub(crate) fn write(blob: &mut Vec<u8>, arena: &Arena, pattern: &Pattern, rank: Rank) {
+    let mut pieces = arena.pieces(pattern);
+    let suffix = match pattern.kind {
+        PatternKind::AnchoredPieces => pieces.next_back(),
+        PatternKind::Prefix | PatternKind::Exact | PatternKind::Pieces => None,
+    };
+    let anchored = suffix.is_some();
+    let pieces: Vec<&[u8]> = suffix
+        .into_iter()
+        .chain(pieces)
+        .map(|piece| &arena.text()[piece])
+        .collect();
+    let [rarest, second] = rarest(pieces.concat());
+    push_u32(blob, rank.low());
+    push_u16(blob, pattern.octets);
+    let len_at = blob.len();
+    push_u16(blob, 0);
+    blob.extend([rarest | if anchored { ANCHORED } else { 0 }, second]);
+    for piece in pieces {
+        push_number(blob, piece.len());
+        blob.extend_from_slice(piece);
+    }
+    let len = blob.len() - len_at - 4;
+    blob[len_at..len_at + 2].copy_from_slice(&(len as u16).to_le_bytes());
+}
+
+/// Begins a list of so many patterns, the strongest first.
+pub(crate) fn begin(blob: &mut Vec<u8>, count: usize) {
+    push_u32(blob, u32::try_from(count).expect("fewer patterns than octets"));
+}
+
+/// Of a list, the rank of the first pattern that is stronger than `best` and matches `path`, which is what follows the
+/// literal that they begin with, and holds no octets but of these `kinds`.
+#[inline]
+pub(crate) fn best_of(list: &[u8], path: &[u8], kinds: Kinds, ranking: Ranking, best: Rank) -> Option<Rank> {
+    let (count, mut list) = list.split_first_chunk()?;
+    for _ in 0..u32::from_le_bytes(*count) {
+        let (header, rest) = list.split_first_chunk::<10>()?;
+        let [l0, l1, l2, l3, o0, o1, n0, n1, rarest, second] = *header;
+        let len = usize::from(u16::from_le_bytes([n0, n1]));
+        // Most patterns are ruled out by an octet that the path has not.
+        if kinds.have(rarest, second) {
+            let rank = ranking.rank(
+                u16::from_le_bytes([o0, o1]).into(),
+                u32::from_le_bytes([l0, l1, l2, l3]),
+            );
+            if rank <= best {
+                return None;
+            }
+            if matches(rest.get(..len)?, rarest & ANCHORED != 0, path) {
+                return Some(rank);
+            }
+        }
+        list = rest.get(len..)?;
+    }
+    None
+}
+
+#[inline(never)]
+fn matches(pieces: &[u8], anchored: bool, path: &[u8]) -> bool {
+    let mut pieces = Cursor::new(pieces);
+    let mut rest = path;
+    if anchored {
+        let len = pieces.number();
+        let Some(before) = rest.strip_suffix(pieces.take(len)) else {
+            return false;
+        };
+        rest = before;
+    }
+    while !pieces.is_empty() {
+        let len = pieces.number();
+        let piece = pieces.take(len);
+        let Some(at) = find(rest, piece) else { return false };
+        rest = &rest[at + piece.len()..];
+    }
+    true
+}
+
+/// The leftmost place of a piece, which is never empty.
+fn find(text: &[u8], piece: &[u8]) -> Option<usize> {
+    if text.len() > LONG {
+        return memchr::memmem::find(text, piece);
+    }
+    let last = text.len().checked_sub(piece.len())?;
+    let mut from = 0;
+    while from <= last {
+        let at = from + memchr::memchr(piece[0], &text[from..=last])?;
+        if text[at..].starts_with(piece) {
+            return Some(at);
+        }
+        from = at + 1;
+    }
+    None
+}
+
+/// Above it, the set-up of a linear search is worth its while.
+const LONG: usize = 256;
+
+const ANCHORED: u8 = 128;
+
+/// Two kinds of octets in the pieces that paths are least likely to have.
+fn rarest(mut octets: Vec<u8>) -> [u8; 2] {
+    octets.sort_unstable_by_key(|&octet| (commonness(octet), octet));
+    octets.dedup_by_key(|octet| kind_of(*octet));
+    let first = octets.first().copied().unwrap_or_default();
+    [first, octets.get(1).copied().unwrap_or(first)].map(kind_of)
+}
+
+/// How often paths have an octet, roughly: the greater, the more of them.
+fn commonness(octet: u8) -> usize {
+    const COMMON: &[u8] = b"zqjxkwvbyfgpmuhdclnrosiaet-/";
+    match COMMON.iter().position(|&common| common == octet.to_ascii_lowercase()) {
+        Some(place) => 3 + place,
+        None if octet.is_ascii_digit() => 20,
+        None if matches!(octet, b'.' | b'_') => 12,
+        None => 0,
+    }
+}
