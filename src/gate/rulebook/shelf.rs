@@ -157,19 +157,27 @@ impl Shelf {
     /// Those used last, the newest first.
     pub fn latest(&self, most: usize) -> Vec<Arc<Slot>> {
         let now = self.clock.load(Ordering::Relaxed);
-        let mut all: Vec<_> = self
+        let idle = |slot: &Slot| now.wrapping_sub(slot.used.load(Ordering::Relaxed));
+        let mut all: Vec<u32> = Vec::with_capacity(self.len());
+        for shard in &self.shards {
+            all.extend(shard.read().iter().map(|slot| idle(slot)));
+        }
+        let Some(last) = all.len().min(most).checked_sub(1) else {
+            return Vec::new();
+        };
+        let (_, longest, _) = all.select_nth_unstable(last);
+        let mut latest: Vec<_> = self
             .shards
             .iter()
-            .flat_map(|shard| shard.read().iter().cloned().collect::<Vec<_>>())
+            .flat_map(|shard| {
+                let shard = shard.read();
+                let latest: Vec<_> = shard.iter().filter(|slot| idle(slot) <= *longest).cloned().collect();
+                latest
+            })
             .collect();
-        all.sort_by_cached_key(|slot| {
-            (
-                now.wrapping_sub(slot.used.load(Ordering::Relaxed)),
-                slot.authority.clone(),
-            )
-        });
-        all.truncate(most);
-        all
+        latest.sort_by_cached_key(|slot| (idle(slot), slot.authority.clone()));
+        latest.truncate(most);
+        latest
     }
 }
 
@@ -242,6 +250,19 @@ mod tests {
             .collect();
         assert_eq!(gone, (1..=101).collect::<Vec<_>>());
         assert_eq!(shelf.len(), 1600 - gone.len());
+    }
+
+    #[test]
+    fn the_latest_are_those_used_last() {
+        let shelf = Shelf::new();
+        for number in 0..100 {
+            shelf.slot(&authority(number));
+        }
+        shelf.slot(&authority(7));
+        let latest: Vec<_> = shelf.latest(3).iter().map(|slot| slot.authority.clone()).collect();
+        assert_eq!(latest, [authority(7), authority(99), authority(98)]);
+        assert_eq!((shelf.latest(0).len(), shelf.latest(1000).len()), (0, 100));
+        assert!(Shelf::new().latest(5).is_empty());
     }
 
     #[test]
