@@ -68,9 +68,9 @@ pub(super) fn authority(gate: &Gate, authority: &Authority, entry: &Entry) -> Va
 pub(super) fn authority_in_full(gate: &Gate, asked: &Authority, entry: &Entry) -> Value {
     let mut value = authority(gate, asked, entry);
     if let Some(Access::Rules(robots)) = entry.answer.as_ref().map(|answer| &answer.access) {
-        let warnings = robots.warnings().map(|warning| {
-            json!({ "line": warning.line(), "column": warning.column(), "message": warning.message() })
-        });
+        let warnings = robots
+            .warnings()
+            .map(|warning| json!({ "line": warning.line(), "column": warning.column(), "message": warning.message() }));
         value["robots_txt"] = String::from_utf8_lossy(robots.source()).into();
         value["sitemaps"] = robots.sitemaps().collect();
         value["warnings"] = warnings.collect();

@@ -47,7 +47,14 @@ impl Admin {
         settings: &config::Admin,
     ) -> io::Result<Self> {
         let token = settings.token_file.as_deref().map(Token::read).transpose()?;
-        Ok(Admin { proxy, listeners, ca_pem, token, reload: OnceLock::new(), started: Instant::now() })
+        Ok(Admin {
+            proxy,
+            listeners,
+            ca_pem,
+            token,
+            reload: OnceLock::new(),
+            started: Instant::now(),
+        })
     }
 
     /// Serves until the proxy stops.
@@ -86,4 +93,3 @@ fn router(admin: Arc<Admin>) -> Router {
         .layer(from_fn_with_state(admin.clone(), guard::same_site))
         .with_state(admin)
 }
-

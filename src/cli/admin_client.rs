@@ -29,20 +29,32 @@ impl AdminArgs {
             (Some(address), _) => address,
             (None, Some(ListenAddress::Socket(address))) => reachable(*address),
             (None, Some(ListenAddress::Inherited(_)) | None) => {
-                return Err(Failed::usage("the configuration names no admin address to ask", "give it with `--admin`"));
+                return Err(Failed::usage(
+                    "the configuration names no admin address to ask",
+                    "give it with `--admin`",
+                ));
             }
         };
         let token = match &settings.admin.token_file {
             Some(path) => Some(std::fs::read_to_string(path).map_err(|error| {
-                Failed::usage(format!("cannot read {}: {error}", path.display()), "`admin.token_file` names it")
+                Failed::usage(
+                    format!("cannot read {}: {error}", path.display()),
+                    "`admin.token_file` names it",
+                )
             })?),
             None => None,
         };
         let answer = exchange(address, method, target, token.as_deref().map(str::trim)).map_err(|error| {
-            Failed::usage(format!("no answer from {address}: {error}"), "is a proxy running, and is this its admin address?")
+            Failed::usage(
+                format!("no answer from {address}: {error}"),
+                "is a proxy running, and is this its admin address?",
+            )
         })?;
         match answer.status {
-            401 => Err(Failed::usage("the proxy asks for another token", "`admin.token_file` names it")),
+            401 => Err(Failed::usage(
+                "the proxy asks for another token",
+                "`admin.token_file` names it",
+            )),
             _ => Ok(answer),
         }
     }
@@ -63,7 +75,10 @@ fn exchange(address: SocketAddr, method: &str, target: &str, token: Option<&str>
     // A refresh takes as long as the origin and its pace do.
     stream.set_read_timeout(Some(READ))?;
     let token = token.map_or(String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
-    write!(stream, "{method} {target} HTTP/1.1\r\nHost: {address}\r\n{token}Content-Length: 0\r\nConnection: close\r\n\r\n")?;
+    write!(
+        stream,
+        "{method} {target} HTTP/1.1\r\nHost: {address}\r\n{token}Content-Length: 0\r\nConnection: close\r\n\r\n"
+    )?;
     let mut octets = Vec::new();
     stream.read_to_end(&mut octets)?;
     let fault = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
@@ -74,7 +89,10 @@ fn exchange(address: SocketAddr, method: &str, target: &str, token: Option<&str>
         Ok(httparse::Status::Partial) | Err(_) => return Err(fault("that is no HTTP answer")),
     };
     let body = serde_json::from_slice(&octets[length..]).map_err(|_| fault("that is no admin address"))?;
-    Ok(Answer { status: head.code.unwrap_or_default(), body })
+    Ok(Answer {
+        status: head.code.unwrap_or_default(),
+        body,
+    })
 }
 
 const CONNECT: Duration = Duration::from_secs(5);

@@ -66,7 +66,7 @@ impl ConfigArg {
     fn path(&self) -> Option<PathBuf> {
         let named = || std::env::var_os("POLITELY_CONFIG").filter(|name| !name.is_empty()).map(PathBuf::from);
         let machine = || Some(PathBuf::from(MACHINE_CONFIG)).filter(|path| path.exists());
-        self.config.clone().or_else(|| named()).or_else(machine)
+        self.config.clone().or_else(named).or_else(machine)
     }
 }
 

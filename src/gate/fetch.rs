@@ -6,7 +6,6 @@ use crate::config::Settings;
 use crate::policy::{Authority, Validators};
 use crate::robots::access::{AccessKind, from_status};
 use crate::upstream::{ReachError, Upstream, words};
-use bytes::Bytes;
 use http::{HeaderMap, header};
 use pingora::http::RequestHeader;
 use pingora_core::connectors::ConnectorOptions;
@@ -29,7 +28,11 @@ pub(super) struct Fetcher {
 #[derive(Debug)]
 pub(super) enum Fetched {
     /// Any final answer; 3xx only if it is 304.
-    Answer { status: u16, headers: HeaderMap, body: Vec<u8> },
+    Answer {
+        status: u16,
+        headers: HeaderMap,
+        body: Vec<u8>,
+    },
     /// The redirects lead nowhere: unavailable (§2.3.1.2).
     DeadEnd { status: u16, why: DeadEnd },
     /// No answer: DNS, TCP, TLS, time, a body cut short.
@@ -40,7 +43,10 @@ pub(super) enum Fetched {
 
 impl Fetcher {
     pub fn new(upstream: Arc<Upstream>, conf: &ServerConf) -> Self {
-        Fetcher { connector: Connector::new(Some(ConnectorOptions::from_server_conf(conf))), upstream }
+        Fetcher {
+            connector: Connector::new(Some(ConnectorOptions::from_server_conf(conf))),
+            upstream,
+        }
     }
 
     /// Where a fetch will go first, if that can be found out.
@@ -83,7 +89,9 @@ impl Fetcher {
                 }
             };
             let redirect = from_status(status) == AccessKind::Redirect;
-            let location = headers.get(header::LOCATION).and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
+            let location = headers
+                .get(header::LOCATION)
+                .and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
             if redirect {
                 match trail.follow(location) {
                     Ok(()) => continue,
@@ -95,7 +103,11 @@ impl Fetcher {
     }
 
     async fn connect(&self, authority: &Authority) -> Result<HttpSession, String> {
-        let addresses = self.upstream.reach(authority).await.map_err(|error: ReachError| error.to_string())?;
+        let addresses = self
+            .upstream
+            .reach(authority)
+            .await
+            .map_err(|error: ReachError| error.to_string())?;
         let mut failure = None;
         for &address in addresses.iter() {
             let peer = self.upstream.peer(authority, address, false);
@@ -139,7 +151,11 @@ fn user_agent(settings: &Settings) -> String {
     if let Some(agent) = &identity.user_agent {
         return agent.clone();
     }
-    let tokens = identity.product_tokens.iter().map(|token| format!("{} ", token.as_ref())).collect::<String>();
+    let tokens = identity
+        .product_tokens
+        .iter()
+        .map(|token| format!("{} ", token.as_ref()))
+        .collect::<String>();
     let contact = match identity.contact.as_str() {
         "" => String::new(),
         contact => format!(" (+{contact})"),
@@ -177,7 +193,7 @@ async fn exchange(
     let mut cut = !wanted;
     while wanted && body.len() <= limit {
         match session.read_response_body().await.map_err(words)? {
-            Some(part) => body.extend_from_slice(&Bytes::from(part)),
+            Some(part) => body.extend_from_slice(&part),
             None => break,
         }
     }
@@ -185,7 +201,10 @@ async fn exchange(
     if cut || !session.response_done() {
         session.shutdown().await;
     }
-    let codings = headers.get_all(header::CONTENT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    let codings = headers
+        .get_all(header::CONTENT_ENCODING)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
     let body = if wanted {
         decode(body, &codings.collect::<Vec<_>>().join(","), limit, cut).map_err(|error| error.to_string())?
     } else {

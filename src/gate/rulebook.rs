@@ -2,6 +2,7 @@
 //! Called by `Gate`.
 
 mod files;
+mod reading;
 mod shelf;
 
 pub(super) use shelf::Slot;
@@ -9,15 +10,13 @@ pub(super) use shelf::Slot;
 use super::fetch::{Fetched, Fetcher};
 use super::pacer::Pacer;
 use super::store::Store;
-use crate::config::{Fallback, Settings};
-use crate::policy::freshness::{CacheFields, Freshness, Limits};
+use crate::config::Settings;
 use crate::policy::pace::{Client, Outcome};
-use crate::policy::{Access, Answer, Authority, Entry, KeyBy, Validators, retry_after};
-use crate::robots::access::{AccessKind, from_status};
+use crate::policy::{Authority, Entry, KeyBy};
 use arc_swap::ArcSwap;
 use files::Files;
-use http::{HeaderMap, HeaderName, header};
 use parking_lot::Mutex;
+use reading::{asked_to_wait, next};
 use shelf::Shelf;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -84,7 +83,13 @@ impl RuleBook {
     }
 
     pub fn figures(&self) -> BookFigures {
-        let Inner { shelf, files, fetched, failed, .. } = &*self.0;
+        let Inner {
+            shelf,
+            files,
+            fetched,
+            failed,
+            ..
+        } = &*self.0;
         BookFigures {
             authorities: shelf.len(),
             files: files.len(),
@@ -99,7 +104,13 @@ impl RuleBook {
     pub fn teach(&self, authority: &Authority, fetched: &Fetched) {
         let slot = self.slot(authority);
         let old = slot.load_full();
-        let entry = Arc::new(self.0.next(&old, fetched, &self.0.settings.load(), SystemTime::now()));
+        let entry = Arc::new(next(
+            &old,
+            fetched,
+            &self.0.files,
+            &self.0.settings.load(),
+            SystemTime::now(),
+        ));
         self.0.keep(&slot, entry);
         self.0.trim();
     }
@@ -127,7 +138,10 @@ impl RuleBook {
     fn start(&self, slot: &Arc<Slot>, crawl_delay: Option<Duration>, anew: bool) -> watch::Receiver<()> {
         let mut fetches = self.0.fetches.lock();
         // A closed channel is a fetch whose task has failed.
-        if let Some(under_way) = fetches.get(&slot.authority).filter(|under_way| under_way.has_changed().is_ok()) {
+        if let Some(under_way) = fetches
+            .get(&slot.authority)
+            .filter(|under_way| under_way.has_changed().is_ok())
+        {
             return under_way.clone();
         }
         let (over, receiver) = watch::channel(());
@@ -158,8 +172,12 @@ impl Inner {
         }
         let settings = self.settings.load_full();
         let fetched = self.paced(&settings, &slot.authority, &old, crawl_delay).await;
-        let entry = Arc::new(self.next(&old, &fetched, &settings, SystemTime::now()));
-        let count = if entry.trouble.is_some() { &self.failed } else { &self.fetched };
+        let entry = Arc::new(next(&old, &fetched, &self.files, &settings, SystemTime::now()));
+        let count = if entry.trouble.is_some() {
+            &self.failed
+        } else {
+            &self.fetched
+        };
         count.fetch_add(1, Ordering::Relaxed);
         tell(&slot.authority, &old, &entry);
         self.keep(slot, entry);
@@ -179,7 +197,9 @@ impl Inner {
         let (inner, authority) = (self.clone(), authority.clone());
         let load = move || {
             let options = inner.settings.load().robots.parse_options();
-            inner.store.load(&authority, |name, body| inner.files.named(name, &options, body))
+            inner
+                .store
+                .load(&authority, |name, body| inner.files.named(name, &options, body))
         };
         // It fails only when the runtime shuts down.
         tokio::task::spawn_blocking(load).await.ok().flatten()
@@ -201,58 +221,27 @@ impl Inner {
         let pace = self.pacer.pace(&super::key(settings, authority, dialled));
         let mut permit = match pace.turn(FETCHES, terms).await {
             Ok(permit) => permit,
-            Err(refusal) => return Fetched::NoTurn { retry_after: refusal.retry_after() },
+            Err(refusal) => {
+                return Fetched::NoTurn {
+                    retry_after: refusal.retry_after(),
+                };
+            }
         };
         let validators = old.answer.as_ref().map(|answer| &answer.validators);
         permit.leaves();
         let fetched = self.fetcher.fetch(authority, validators, settings).await;
         permit.outcome = match &fetched {
-            Fetched::Answer { status: 429 | 503, headers, .. } => {
-                Outcome::Backoff { retry_after: asked_to_wait(headers, SystemTime::now()) }
-            }
+            Fetched::Answer {
+                status: 429 | 503,
+                headers,
+                ..
+            } => Outcome::Backoff {
+                retry_after: asked_to_wait(headers, SystemTime::now()),
+            },
             Fetched::Answer { .. } | Fetched::DeadEnd { .. } => Outcome::Success,
             Fetched::Unreachable(_) | Fetched::NoTurn { .. } => Outcome::Failure,
         };
         fetched
-    }
-
-    /// What is known after a fetch (RFC 9309 §2.3.1).
-    fn next(&self, old: &Entry, fetched: &Fetched, settings: &Settings, now: SystemTime) -> Entry {
-        let robots = &settings.robots;
-        let fallback = |access| match access {
-            Fallback::Allow => Access::AllowAll,
-            Fallback::Disallow => Access::DisallowAll,
-        };
-        let (status, headers, body) = match fetched {
-            Fetched::Answer { status, headers, body } => (*status, headers, body),
-            Fetched::DeadEnd { status, why } => {
-                tracing::debug!(?why, "the redirects of robots.txt lead nowhere");
-                let headers = HeaderMap::new();
-                let freshness = freshness(&headers, settings, now);
-                let (access, validators) = (fallback(robots.on_unavailable), Validators::default());
-                return Entry::answered(Answer { access, status: *status, freshness, validators });
-            }
-            Fetched::Unreachable(why) => return old.failed(now, why, None, fastrand::f64()),
-            Fetched::NoTurn { retry_after } => {
-                return old.failed(now, "the host's pace left no time to ask for it", *retry_after, fastrand::f64());
-            }
-        };
-        let (freshness, validators) = (freshness(headers, settings, now), validators(headers));
-        if status == 304
-            && let Some(entry) = old.confirmed(freshness, validators.clone())
-        {
-            return entry;
-        }
-        let access = match from_status(status) {
-            AccessKind::Rules => Access::Rules(self.files.intern(body, &robots.parse_options())),
-            AccessKind::AllowAll if matches!(status, 401 | 403) => fallback(robots.on_auth_error),
-            AccessKind::AllowAll => fallback(robots.on_unavailable),
-            AccessKind::Redirect | AccessKind::DisallowAll => {
-                let wait = asked_to_wait(headers, now);
-                return old.failed(now, &format!("status {status}"), wait, fastrand::f64());
-            }
-        };
-        Entry::answered(Answer { access, status, freshness, validators })
     }
 
     /// Gives up what was used least recently, behind everybody's back, when there is too much in memory.
@@ -279,33 +268,13 @@ fn is_unknown(entry: &Entry) -> bool {
     entry.answer.is_none() && entry.trouble.is_none()
 }
 
-fn freshness(headers: &HeaderMap, settings: &Settings, now: SystemTime) -> Freshness {
-    let field = |name: HeaderName| headers.get(name).map(|value| value.as_bytes());
-    let control: Vec<_> = headers.get_all(header::CACHE_CONTROL).iter().map(|value| value.as_bytes()).collect();
-    let fields = CacheFields {
-        cache_control: &control,
-        expires: field(header::EXPIRES),
-        date: field(header::DATE),
-        age: field(header::AGE),
-    };
-    let limits = Limits { min_ttl: settings.robots.min_ttl, max_ttl: settings.robots.max_ttl };
-    Freshness::new(now, fields.lifetime(now, &limits), fastrand::f64())
-}
-
-fn validators(headers: &HeaderMap) -> Validators {
-    let field = |name: HeaderName| headers.get(name)?.to_str().ok();
-    Validators::new(field(header::ETAG), field(header::LAST_MODIFIED))
-}
-
-fn asked_to_wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    retry_after(headers.get(header::RETRY_AFTER)?.as_bytes(), now)
-}
-
 fn tell(authority: &Authority, old: &Entry, new: &Entry) {
     match (&old.trouble, &new.trouble) {
         (_, Some(trouble)) => tracing::warn!(%authority, failures = trouble.failures, "robots.txt: {}", trouble.why),
         (Some(_), None) => tracing::info!(%authority, "robots.txt can be read again"),
-        (None, None) => tracing::debug!(%authority, status = new.answer.as_ref().map(|a| a.status), "robots.txt fetched"),
+        (None, None) => {
+            tracing::debug!(%authority, status = new.answer.as_ref().map(|a| a.status), "robots.txt fetched")
+        }
     }
 }
 

@@ -70,7 +70,11 @@ impl Shelf {
         let new = || {
             let now = self.clock.fetch_add(1, Ordering::Relaxed);
             let entry = ArcSwap::from_pointee(Entry::default());
-            let slot = Slot { authority: authority.clone(), entry, used: AtomicU32::new(now) };
+            let slot = Slot {
+                authority: authority.clone(),
+                entry,
+                used: AtomicU32::new(now),
+            };
             self.bytes.fetch_add(cost(&slot), Ordering::Relaxed);
             self.count.fetch_add(1, Ordering::Relaxed);
             Arc::new(slot)
@@ -153,10 +157,27 @@ impl Shelf {
     /// Those used last, the newest first.
     pub fn latest(&self, most: usize) -> Vec<Arc<Slot>> {
         let now = self.clock.load(Ordering::Relaxed);
-        let mut all: Vec<_> = self.shards.iter().flat_map(|shard| shard.read().iter().cloned().collect::<Vec<_>>()).collect();
-        all.sort_by_cached_key(|slot| (now.wrapping_sub(slot.used.load(Ordering::Relaxed)), slot.authority.clone()));
-        all.truncate(most);
-        all
+        let idle = |slot: &Slot| now.wrapping_sub(slot.used.load(Ordering::Relaxed));
+        let mut all: Vec<u32> = Vec::with_capacity(self.len());
+        for shard in &self.shards {
+            all.extend(shard.read().iter().map(|slot| idle(slot)));
+        }
+        let Some(last) = all.len().min(most).checked_sub(1) else {
+            return Vec::new();
+        };
+        let (_, longest, _) = all.select_nth_unstable(last);
+        let mut latest: Vec<_> = self
+            .shards
+            .iter()
+            .flat_map(|shard| {
+                let shard = shard.read();
+                let latest: Vec<_> = shard.iter().filter(|slot| idle(slot) <= *longest).cloned().collect();
+                latest
+            })
+            .collect();
+        latest.sort_by_cached_key(|slot| (idle(slot), slot.authority.clone()));
+        latest.truncate(most);
+        latest
     }
 }
 
@@ -176,14 +197,23 @@ fn cost(slot: &Slot) -> usize {
 }
 
 fn entry_cost(entry: &Entry) -> usize {
-    let texts = entry.answer.as_ref().map_or(0, |answer| allocated(answer.validators.heap_size()));
-    let trouble = entry.trouble.as_ref().map_or(0, |trouble| allocated(size_of_val(&**trouble)) + allocated(trouble.why.len()));
+    let texts = entry
+        .answer
+        .as_ref()
+        .map_or(0, |answer| allocated(answer.validators.heap_size()));
+    let trouble = entry.trouble.as_ref().map_or(0, |trouble| {
+        allocated(size_of_val(&**trouble)) + allocated(trouble.why.len())
+    });
     allocated(COUNTS + size_of::<Entry>()) + texts + trouble
 }
 
 /// What an allocator takes for so many octets: eight more, in steps of sixteen.
 fn allocated(octets: usize) -> usize {
-    if octets == 0 { 0 } else { (octets + 8).next_multiple_of(16) }
+    if octets == 0 {
+        0
+    } else {
+        (octets + 8).next_multiple_of(16)
+    }
 }
 
 /// The counts of an `Arc`.
@@ -215,9 +245,24 @@ mod tests {
             shelf.slot(&authority(0));
         }
         assert!(shelf.shrink());
-        let gone: Vec<_> = (0..1600).filter(|number| shelf.find(&authority(*number)).is_none()).collect();
+        let gone: Vec<_> = (0..1600)
+            .filter(|number| shelf.find(&authority(*number)).is_none())
+            .collect();
         assert_eq!(gone, (1..=101).collect::<Vec<_>>());
         assert_eq!(shelf.len(), 1600 - gone.len());
+    }
+
+    #[test]
+    fn the_latest_are_those_used_last() {
+        let shelf = Shelf::new();
+        for number in 0..100 {
+            shelf.slot(&authority(number));
+        }
+        shelf.slot(&authority(7));
+        let latest: Vec<_> = shelf.latest(3).iter().map(|slot| slot.authority.clone()).collect();
+        assert_eq!(latest, [authority(7), authority(99), authority(98)]);
+        assert_eq!((shelf.latest(0).len(), shelf.latest(1000).len()), (0, 100));
+        assert!(Shelf::new().latest(5).is_empty());
     }
 
     #[test]
@@ -237,7 +282,10 @@ mod tests {
         let shelf = Shelf::new();
         for number in 0..100 {
             let slot = shelf.slot(&authority(number));
-            shelf.put(&slot, Arc::new(Entry::default().failed(std::time::SystemTime::now(), "why", None, 0.0)));
+            shelf.put(
+                &slot,
+                Arc::new(Entry::default().failed(std::time::SystemTime::now(), "why", None, 0.0)),
+            );
         }
         assert!(shelf.bytes() > 100 * 200);
         while shelf.shrink() {}

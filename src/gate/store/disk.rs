@@ -2,11 +2,12 @@
 //! Written by `behind` alone, read by `Store::load`.
 
 use super::record::{Digest, Record, digest, millis, time};
-use crate::policy::{Access, Entry};
+use super::tables::{AUTHORITIES, BODIES, FORMAT, FORMAT_KEY, META, PACES, Tables, unpack};
+use crate::policy::Entry;
 use crate::robots::RobotsTxt;
 use redb::{
-    Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageError, Table,
-    TableDefinition, WriteTransaction,
+    Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageError,
+    WriteTransaction,
 };
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -65,7 +66,11 @@ impl Disk {
         match Self::open_file(&path, size) {
             Err(Failure::Unreadable(why)) => {
                 let aside = set_aside(&path)?;
-                tracing::warn!("the store {} is set aside as {}: {why}", path.display(), aside.display());
+                tracing::warn!(
+                    "the store {} is set aside as {}: {why}",
+                    path.display(),
+                    aside.display()
+                );
                 Self::open_file(&path, size)
             }
             opened => opened,
@@ -90,7 +95,11 @@ impl Disk {
             }
             transaction.commit()?;
             // Records and bodies fill the pages of the file by two thirds.
-            Ok(Disk { database, path: path.to_owned(), room: size / 3 * 2 })
+            Ok(Disk {
+                database,
+                path: path.to_owned(),
+                room: size / 3 * 2,
+            })
         })
     }
 
@@ -102,8 +111,12 @@ impl Disk {
     ) -> Result<Option<Entry>, Failure> {
         guarded(|| {
             let transaction = self.database.begin_read()?;
-            let Some(kept) = transaction.open_table(AUTHORITIES)?.get(authority)? else { return Ok(None) };
-            let Some(record) = Record::decode(kept.value().1) else { return Ok(None) };
+            let Some(kept) = transaction.open_table(AUTHORITIES)?.get(authority)? else {
+                return Ok(None);
+            };
+            let Some(record) = Record::decode(kept.value().1) else {
+                return Ok(None);
+            };
             let bodies = transaction.open_table(BODIES)?;
             let robots = record.body().and_then(|name| {
                 parse(name, &|| {
@@ -125,7 +138,13 @@ impl Disk {
                 let (key, value) = row?;
                 let (until, backoff) = value.value();
                 if let Some(until) = time(until).filter(|until| *until > now) {
-                    debts.insert(key.value().into(), Owed { until, backoff: Duration::from_millis(backoff) });
+                    debts.insert(
+                        key.value().into(),
+                        Owed {
+                            until,
+                            backoff: Duration::from_millis(backoff),
+                        },
+                    );
                 }
             }
             Ok(debts)
@@ -141,14 +160,22 @@ impl Disk {
     /// How many files it holds.
     #[cfg(test)]
     pub fn bodies(&self) -> u64 {
-        self.database.begin_read().unwrap().open_table(BODIES).unwrap().len().unwrap()
+        self.database
+            .begin_read()
+            .unwrap()
+            .open_table(BODIES)
+            .unwrap()
+            .len()
+            .unwrap()
     }
 
     /// Writes the batch; then drops what was used least recently until the rest has room.
     pub fn commit(&self, batch: &Batch, now: SystemTime) -> Result<(), Failure> {
         guarded(|| {
             let mut transaction = self.database.begin_write().map_err(redb::Error::from)?;
-            transaction.set_durability(Durability::Immediate).map_err(redb::Error::from)?;
+            transaction
+                .set_durability(Durability::Immediate)
+                .map_err(redb::Error::from)?;
             // After a kill the next start must not have to walk through a gigabyte.
             transaction.set_quick_repair(true);
             {
@@ -160,8 +187,7 @@ impl Disk {
                 for (authority, entry) in &batch.entries {
                     tables.write(authority, entry, hour)?;
                 }
-                tables.make_room(self.room)?;
-                tables.meta.insert(BYTES_KEY, tables.bytes)?;
+                tables.finish(self.room)?;
                 let mut paces = transaction.open_table(PACES)?;
                 for (key, owed) in &batch.owed {
                     let backoff = u64::try_from(owed.backoff.as_millis()).unwrap_or(u64::MAX);
@@ -177,7 +203,9 @@ impl Disk {
     pub fn forget_paid(&self, now: SystemTime) -> Result<(), Failure> {
         guarded(|| {
             let transaction = self.database.begin_write().map_err(redb::Error::from)?;
-            transaction.open_table(PACES)?.retain(|_, (until, _)| until > millis(now))?;
+            transaction
+                .open_table(PACES)?
+                .retain(|_, (until, _)| until > millis(now))?;
             transaction.commit()?;
             Ok(())
         })
@@ -193,126 +221,6 @@ impl Disk {
     pub fn path(&self) -> &Path {
         &self.path
     }
-}
-
-/// The tables of one write.
-struct Tables<'t> {
-    /// Authority → the hour of its last use, and its record.
-    authorities: Table<'t, &'static str, (u32, &'static [u8])>,
-    /// Digest → the file, compressed; apart from its count, which changes often.
-    bodies: Table<'t, &'static Digest, &'static [u8]>,
-    /// Digest → how many authorities have the file.
-    holders: Table<'t, &'static Digest, u32>,
-    uses: Table<'t, (u32, &'static str), ()>,
-    meta: Table<'t, &'static str, u64>,
-    bytes: u64,
-}
-
-impl<'t> Tables<'t> {
-    fn open(transaction: &'t WriteTransaction) -> Result<Self, Failure> {
-        let meta = transaction.open_table(META)?;
-        let bytes = meta.get(BYTES_KEY)?.map_or(0, |bytes| bytes.value());
-        Ok(Tables {
-            authorities: transaction.open_table(AUTHORITIES)?,
-            bodies: transaction.open_table(BODIES)?,
-            holders: transaction.open_table(HOLDERS)?,
-            uses: transaction.open_table(USES)?,
-            meta,
-            bytes,
-        })
-    }
-
-    fn write(&mut self, authority: &str, entry: &Entry, hour: u32) -> Result<(), Failure> {
-        let robots = entry.answer.as_ref().and_then(|answer| match &answer.access {
-            Access::Rules(robots) => Some(robots),
-            Access::AllowAll | Access::DisallowAll => None,
-        });
-        let body = robots.map(|robots| digest(robots.source()));
-        // Held before the old one is let go: often they are the same.
-        if let (Some(name), Some(robots)) = (body, robots) {
-            self.hold(&name, robots)?;
-        }
-        self.remove(authority)?;
-        let record = Record::new(entry, body).encode();
-        self.bytes += row(authority, record.len());
-        self.authorities.insert(authority, (hour, &*record))?;
-        self.uses.insert((hour, authority), ())?;
-        Ok(())
-    }
-
-    fn remove(&mut self, authority: &str) -> Result<(), Failure> {
-        let Some(old) = self.authorities.remove(authority)? else { return Ok(()) };
-        let (hour, octets) = old.value();
-        let (length, body) = (octets.len(), Record::decode(octets).and_then(|record| record.body()));
-        drop(old);
-        self.bytes = self.bytes.saturating_sub(row(authority, length));
-        self.uses.remove((hour, authority))?;
-        if let Some(body) = body {
-            self.release(&body)?;
-        }
-        Ok(())
-    }
-
-    fn touch(&mut self, authority: &str, hour: u32) -> Result<(), Failure> {
-        let Some((old, octets)) = self.authorities.get(authority)?.map(|kept| (kept.value().0, kept.value().1.to_vec()))
-        else {
-            return Ok(());
-        };
-        self.uses.remove((old, authority))?;
-        self.uses.insert((hour, authority), ())?;
-        self.authorities.insert(authority, (hour, &*octets))?;
-        Ok(())
-    }
-
-    fn hold(&mut self, name: &Digest, robots: &RobotsTxt) -> Result<(), Failure> {
-        let holders = self.holders.get(name)?.map_or(0, |holders| holders.value());
-        self.holders.insert(name, holders.saturating_add(1))?;
-        if holders == 0 {
-            let packed = pack(robots.source())?;
-            self.bytes += packed.len() as u64 + BODY_ROW;
-            self.bodies.insert(name, &*packed)?;
-        }
-        Ok(())
-    }
-
-    fn release(&mut self, name: &Digest) -> Result<(), Failure> {
-        let holders = self.holders.get(name)?.map_or(0, |holders| holders.value());
-        match holders {
-            0 => {}
-            1 => {
-                self.holders.remove(name)?;
-                let length = self.bodies.remove(name)?.map_or(0, |packed| packed.value().len() as u64);
-                self.bytes = self.bytes.saturating_sub(length + BODY_ROW);
-            }
-            holders => _ = self.holders.insert(name, holders - 1)?,
-        }
-        Ok(())
-    }
-
-    fn make_room(&mut self, room: u64) -> Result<(), Failure> {
-        while self.bytes > room {
-            let Some(oldest) = self.uses.first()?.map(|(used, _)| used.value().1.to_owned()) else { return Ok(()) };
-            self.remove(&oldest)?;
-        }
-        Ok(())
-    }
-}
-
-/// What a row costs: its two keys, the record, and what the trees add.
-fn row(authority: &str, record: usize) -> u64 {
-    (2 * authority.len() + record + 32) as u64
-}
-
-fn pack(body: &[u8]) -> io::Result<Vec<u8>> {
-    let mut packed = u32::try_from(body.len()).unwrap_or(u32::MAX).to_le_bytes().to_vec();
-    packed.extend_from_slice(&zstd::bulk::compress(body, LEVEL)?);
-    Ok(packed)
-}
-
-fn unpack(packed: &[u8]) -> Option<Vec<u8>> {
-    let (length, body) = packed.split_first_chunk()?;
-    let length = u32::from_le_bytes(*length) as usize;
-    zstd::bulk::decompress(body, length.min(LONGEST)).ok()
 }
 
 /// Hours since 1970, which is exact enough for what goes first.
@@ -342,7 +250,9 @@ impl From<redb::Error> for Failure {
     fn from(error: redb::Error) -> Self {
         match error {
             redb::Error::DatabaseAlreadyOpen => Failure::InUse,
-            redb::Error::Io(error) if !matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => {
+            redb::Error::Io(error)
+                if !matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) =>
+            {
                 Failure::Io(error)
             }
             other => Failure::Unreadable(other.to_string()),
@@ -381,20 +291,5 @@ impl From<redb::CommitError> for Failure {
 }
 
 const FILE: &str = "robots.redb";
-const META: TableDefinition<&str, u64> = TableDefinition::new("politely");
-const FORMAT_KEY: &str = "format";
-const FORMAT: u64 = 1;
-const BYTES_KEY: &str = "bytes";
-const AUTHORITIES: TableDefinition<&str, (u32, &[u8])> = TableDefinition::new("authorities");
-const BODIES: TableDefinition<&Digest, &[u8]> = TableDefinition::new("bodies");
-const HOLDERS: TableDefinition<&Digest, u32> = TableDefinition::new("holders");
-const USES: TableDefinition<(u32, &str), ()> = TableDefinition::new("uses");
-/// Pace key → until when nothing starts, and the backoff, both in milliseconds.
-const PACES: TableDefinition<&str, (u64, u64)> = TableDefinition::new("paces");
 /// The trees' upper pages; the file itself is in the system's cache.
 const CACHE: usize = 16 << 20;
-/// Good enough at twice the speed of those above it.
-const LEVEL: i32 = 3;
-/// No file is kept that is longer, whatever `max_size` says.
-const LONGEST: usize = 1 << 30;
-const BODY_ROW: u64 = 64;

@@ -7,6 +7,7 @@
 mod behind;
 mod disk;
 mod record;
+mod tables;
 
 pub(super) use disk::Owed;
 pub(super) use record::{Digest, digest};
@@ -34,7 +35,11 @@ pub(super) struct Store {
 impl Store {
     /// Nothing is kept.
     pub fn memory() -> Self {
-        Store { behind: None, debts: Mutex::default(), has_debts: AtomicBool::new(false) }
+        Store {
+            behind: None,
+            debts: Mutex::default(),
+            has_debts: AtomicBool::new(false),
+        }
     }
 
     /// The store as configured. A store that cannot be had is no reason not to serve.
@@ -48,7 +53,11 @@ impl Store {
             Ok((debts, disk)) => {
                 tracing::debug!("{} authorities in {}", disk.authorities(), disk.path().display());
                 let has_debts = AtomicBool::new(!debts.is_empty());
-                Store { behind: Some(Behind::start(disk)), debts: Mutex::new(debts), has_debts }
+                Store {
+                    behind: Some(Behind::start(disk)),
+                    debts: Mutex::new(debts),
+                    has_debts,
+                }
             }
             Err(failure) => {
                 let hint = match failure {
@@ -87,10 +96,18 @@ impl Store {
 
     /// Keeps what a key owes, soon, if it is enough to be missed.
     pub fn owe(&self, key: &str, now: Instant, debt: Option<Debt>) {
-        let (Some(behind), Some(debt)) = (&self.behind, debt) else { return };
+        let (Some(behind), Some(debt)) = (&self.behind, debt) else {
+            return;
+        };
         let rest = debt.until.duration_since(now);
         if rest >= LEAST_DEBT {
-            behind.owe(key.into(), Owed { until: SystemTime::now() + rest, backoff: debt.backoff });
+            behind.owe(
+                key.into(),
+                Owed {
+                    until: SystemTime::now() + rest,
+                    backoff: debt.backoff,
+                },
+            );
         }
     }
 
@@ -103,7 +120,10 @@ impl Store {
         let owed = debts.remove(&*key.to_string())?;
         self.has_debts.store(!debts.is_empty(), Ordering::Relaxed);
         let rest = owed.until.duration_since(SystemTime::now()).ok()?;
-        Some(Debt { until: now + rest, backoff: owed.backoff })
+        Some(Debt {
+            until: now + rest,
+            backoff: owed.backoff,
+        })
     }
 
     /// Returns when all is written that was to be. Blocks.
