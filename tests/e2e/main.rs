@@ -1,5 +1,10 @@
 //! The whole proxy, from outside: raw clients and the real curl on one side, raw origins on the other.
 
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "the harness serves the other end-to-end tests too"
+)]
 #[path = "../support/mod.rs"]
 mod support;
 
