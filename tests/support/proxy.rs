@@ -33,7 +33,7 @@ impl Proxy {
         Self {
             running: Some(running),
             address,
-            directory: directory,
+            directory,
         }
     }
 
