@@ -1,6 +1,7 @@
 //! Crawl delays, measured where they matter: at the origin. Lower bounds are strict; upper ones leave room for a noisy
 //! machine.
 
+use crate::support::client::get;
 use crate::support::h2_client::request;
 use crate::support::{Alpn, Client, Origin, Proxy, Reply, Response};
 use std::sync::Arc;
@@ -181,6 +182,27 @@ async fn an_origin_that_says_too_many_is_given_the_time_it_asks_for() {
             "{gap:?}"
         );
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn that_time_begins_when_it_says_so_and_not_when_it_has_finished() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        "/page1" => Reply {
+            status: 429,
+            ..Reply::drip(&["slow", " ", "down"], Duration::from_millis(300)).field("Retry-After", "2")
+        },
+        _ => Reply::text("page"),
+    })
+    .await;
+    let proxy = Proxy::start("").await;
+    let mut told = proxy.client().await;
+    told.send(get(&origin.url("/page1"), &origin.authority("a.localhost")))
+        .await;
+    assert_eq!(told.head().await.status(), 429);
+    assert_eq!(proxy.get(&origin.url("/page2")).await.status(), 200);
+    let gaps = origin.log.gaps("/page");
+    assert!(gaps[0] + LATE >= Duration::from_secs(2), "{gaps:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
