@@ -1,14 +1,6 @@
 //! The whole proxy, from outside: raw clients and the real curl on one side, raw origins on the other.
 
-<<<<<<< HEAD
 #[allow(dead_code, unused_imports, reason = "the harness serves the other end-to-end tests too")]
-=======
-#[allow(
-    dead_code,
-    unused_imports,
-    reason = "the harness serves the other end-to-end tests too"
-)]
->>>>>>> e2e
 #[path = "../support/mod.rs"]
 mod support;
 

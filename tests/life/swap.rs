@@ -63,6 +63,8 @@ async fn admitted(gate: &Gate, authority: &Authority, target: &str) -> u32 {
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),
         prefer_wait: None,
         reads_robots: false,
+        is_subresource: false,
+        address: None,
     };
     match gate.admit(&ask).await {
         Err(Refusal::Disallowed { rule: Some(rule), .. }) => version_of(&rule.pattern),
