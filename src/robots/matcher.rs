@@ -8,7 +8,7 @@ use super::pattern::Arena;
 use super::rank::{Rank, Ranking, RuleKind};
 use super::source::Source;
 use super::stars;
-use super::trie::{self, EXACT, EXTRA, INDEX, LIST, LONG_LABEL, RULE, WIDTH, WIDTH_SHIFT};
+use super::trie::{self, EXACT, EXTRA, INDEX, LIST, LONG_LABEL, RULE, octets_of_distance};
 
 /// Compiled patterns; which is the strongest that matches a path?
 ///
@@ -46,15 +46,14 @@ impl Matcher {
 
     /// The strongest rule that matches a normalised path, which has octets of these kinds.
     pub(crate) fn best(&self, path: &[u8], kinds: Kinds) -> Option<Rank> {
-        let mut search = Search {
+        let search = Search {
             blob: &self.blob,
             ranking: self.ranking,
-            path,
-            best: Rank::NONE,
+            path: Path::new(path),
             kinds,
         };
-        search.literals(self.root);
-        (search.best > Rank::NONE).then_some(search.best)
+        let best = search.literals(self.root);
+        (best > Rank::NONE).then_some(best)
     }
 
     pub(crate) fn kind(&self, rank: Rank) -> RuleKind {
@@ -75,101 +74,131 @@ impl Matcher {
 struct Search<'a> {
     blob: &'a [u8],
     ranking: Ranking,
-    path: &'a [u8],
+    path: Path<'a>,
     kinds: Kinds,
-    best: Rank,
 }
 
 impl Search<'_> {
     /// Walks along the path from its start. Patterns with stars that hang on the way wait until the next ones are met, or
     /// the walk ends: they are often weaker than the literals that follow.
     #[inline]
-    fn literals(&mut self, root: usize) {
+    fn literals(&self, root: usize) -> Rank {
+        let mut best = Rank::NONE;
         let mut waiting = None;
         let mut step = Some((root, 0));
-        while let Some(node) = step.and_then(|(node, at)| Node::read(self.blob, node, self.path, at)) {
+        while let Some(node) = step.and_then(|(at, from)| Node::read(self.blob, at, &self.path, from)) {
             if node.holds(RULE | EXACT | LIST | INDEX) {
-                let payload = self.decide(&node, node.end);
+                let payload = self.decide(&node, node.end, &mut best);
                 if node.holds(LIST | INDEX) {
-                    self.hanging(waiting.replace((payload, node.end, node.holds(INDEX))));
+                    best = self.hanging(waiting.replace((payload, node.end, node.holds(INDEX))), best);
                 }
             }
-            step = node.child(self.blob, self.path);
+            step = node.child(self.blob, &self.path);
         }
-        self.hanging(waiting);
+        self.hanging(waiting, best)
     }
 
     /// Counts the literal rules that end at a node; so many `octets` of the pattern are matched. Returns where the rest of
     /// what hangs there is.
     #[inline]
-    fn decide(&mut self, node: &Node, octets: usize) -> usize {
+    fn decide(&self, node: &Node, octets: usize, best: &mut Rank) -> usize {
         let mut payload = Cursor::new(self.blob.get(node.payload()..).unwrap_or_default());
         if node.holds(RULE) {
             let low = payload.u32();
             let extra = if node.holds(EXTRA) { payload.number() } else { 0 };
-            self.best = self.best.max(self.ranking.rank(octets + extra, low));
+            *best = self.ranking.rank(octets + extra, low).max(*best);
         }
         if node.holds(EXACT) {
             let low = payload.u32();
-            if node.end == self.path.len() {
-                self.best = self.best.max(self.ranking.rank(octets + 1, low));
+            if node.end == self.path.octets.len() {
+                *best = self.ranking.rank(octets + 1, low).max(*best);
             }
         }
         self.blob.len() - payload.len()
     }
 
     #[inline]
-    fn hanging(&mut self, patterns: Option<(usize, usize, bool)>) {
+    fn hanging(&self, patterns: Option<(usize, usize, bool)>, best: Rank) -> Rank {
         match patterns {
-            Some((payload, from, false)) => self.list(payload, from),
-            Some((payload, from, true)) => self.pieces(payload, from),
-            None => {}
+            Some((payload, from, false)) => self.list(payload, from, best),
+            Some((payload, from, true)) => self.pieces(payload, from, best),
+            None => best,
         }
     }
 
     /// Patterns of which all pieces must be found beyond `from`.
     #[inline(never)]
-    fn list(&mut self, payload: usize, from: usize) {
-        let path = self.path.get(from..).unwrap_or_default();
-        if let Some(rank) = stars::best_of(&self.blob[payload..], path, self.kinds, self.ranking, self.best) {
-            self.best = rank;
-        }
+    fn list(&self, payload: usize, from: usize, best: Rank) -> Rank {
+        let path = self.path.octets.get(from..).unwrap_or_default();
+        stars::best_of(&self.blob[payload..], path, self.kinds, self.ranking, best).unwrap_or(best)
     }
 
     /// Looks up at each octet beyond `from` which of the pieces begins there.
     #[inline(never)]
-    fn pieces(&mut self, at: usize, from: usize) {
+    fn pieces(&self, at: usize, from: usize, mut best: Rank) -> Rank {
         let mut index = Cursor::new(&self.blob[at..]);
         let root = at - index.u32() as usize;
         let mut seen = Seen::new(index.number());
         let log = u32::from(index.u8());
         let filter = index.take(1 << (log - 3));
-        let path = self.path;
+        let path = self.path.octets;
         for start in from..path.len() {
             let second = path.get(start + 1).copied().unwrap_or_default();
             let bit = trie::filter_bit(path[start], second, log);
             if filter[bit / 8] >> (bit % 8) & 1 == 1 {
-                self.piece(root, start, from, &mut seen);
+                best = self.piece(root, start, from, &mut seen, best);
             }
         }
+        best
     }
 
     /// Looks up the pieces that begin at `start`.
-    fn piece(&mut self, root: usize, start: usize, from: usize, seen: &mut Seen) {
+    fn piece(&self, root: usize, start: usize, from: usize, seen: &mut Seen, mut best: Rank) -> Rank {
         let mut step = Some((root, start));
-        while let Some(node) = step.and_then(|(node, at)| Node::read(self.blob, node, self.path, at)) {
+        while let Some(node) = step.and_then(|(at, from)| Node::read(self.blob, at, &self.path, from)) {
             if node.holds(RULE | EXACT | LIST) {
                 // The literal before the star, the star, the piece.
-                let payload = self.decide(&node, from + 1 + node.end - start);
+                let payload = self.decide(&node, from + 1 + node.end - start, &mut best);
                 if node.holds(LIST) {
                     let mut list = Cursor::new(&self.blob[payload..]);
                     // A list does not depend on where the piece is: once is enough.
                     if seen.first_time(list.number()) {
-                        self.list(self.blob.len() - list.len(), from);
+                        best = self.list(self.blob.len() - list.len(), from, best);
                     }
                 }
             }
-            step = node.child(self.blob, self.path);
+            step = node.child(self.blob, &self.path);
+        }
+        best
+    }
+}
+
+/// A path, of which words of eight octets can be read anywhere.
+struct Path<'a> {
+    octets: &'a [u8],
+    /// The last eight octets; zeros before a shorter path.
+    last: u64,
+}
+
+impl<'a> Path<'a> {
+    #[inline]
+    fn new(octets: &'a [u8]) -> Self {
+        let last = match octets.last_chunk() {
+            Some(word) => u64::from_le_bytes(*word),
+            None => octets.iter().fold(0, |word, &octet| word >> 8 | u64::from(octet) << 56),
+        };
+        Self { octets, last }
+    }
+
+    /// Eight octets from `at` on, which is not past the end; zeros where there are less.
+    #[inline]
+    fn word(&self, at: usize) -> u64 {
+        match self.octets.get(at..).and_then(<[u8]>::first_chunk) {
+            Some(word) => u64::from_le_bytes(*word),
+            None => {
+                let missing = 8 * (8 - (self.octets.len() - at)) as u32;
+                self.last.checked_shr(missing).unwrap_or(0)
+            }
         }
     }
 }
@@ -179,8 +208,8 @@ impl Search<'_> {
 struct Node {
     /// Where it begins.
     at: usize,
-    /// Where the octets that lead to its children are.
-    firsts: usize,
+    /// Where what leads to its children is.
+    links: usize,
     /// How many octets of the path lead here.
     end: usize,
     flags: u8,
@@ -189,32 +218,28 @@ struct Node {
 
 impl Node {
     #[inline]
-    fn read(blob: &[u8], at: usize, path: &[u8], from: usize) -> Option<Self> {
+    fn read(blob: &[u8], at: usize, path: &Path<'_>, from: usize) -> Option<Self> {
         let head: &[u8; 3 + 8] = blob.get(at..)?.first_chunk()?;
-        let rest = path.get(from..)?;
-        let [flags, label, children, ..] = *head;
+        let [flags, label, children, word @ ..] = *head;
         let (mut label, mut start) = (usize::from(label), at + 3);
-        match (head.last_chunk(), rest.first_chunk()) {
-            // Most labels are short; then one word is compared.
-            (Some(word), Some(octets)) if label <= 8 && flags & LONG_LABEL == 0 => {
-                let differing = u64::from_le_bytes(*word) ^ u64::from_le_bytes(*octets);
-                if (differing.trailing_zeros() as usize) < 8 * label {
-                    return None;
-                }
+        // Most labels are short; then one word is compared.
+        if flags & LONG_LABEL == 0 {
+            let differing = u64::from_le_bytes(word) ^ path.word(from);
+            if (differing.trailing_zeros() as usize) < 8 * label {
+                return None;
             }
-            _ => {
-                if flags & LONG_LABEL != 0 {
-                    label |= usize::from(head[3]) << 8 | usize::from(head[4]) << 16;
-                    start += 2;
-                }
-                if !rest.starts_with(blob.get(start..start + label)?) {
-                    return None;
-                }
+        } else {
+            if label == 0xFF {
+                label = u16::from_le_bytes([word[0], word[1]]).into();
+                start += 2;
+            }
+            if !path.octets.get(from..)?.starts_with(blob.get(start..start + label)?) {
+                return None;
             }
         }
         Some(Self {
             at,
-            firsts: start + label,
+            links: start + label,
             end: from + label,
             flags,
             children: children.into(),
@@ -226,32 +251,27 @@ impl Node {
         self.flags & flags != 0
     }
 
-    /// How many octets a distance has, as a power of two.
-    #[inline]
-    fn width(&self) -> u32 {
-        u32::from((self.flags & WIDTH) >> WIDTH_SHIFT)
-    }
-
     /// Where the rules are that end here.
     #[inline]
     fn payload(&self) -> usize {
-        self.firsts + self.children + (self.children << self.width())
+        self.links + self.children + self.children * octets_of_distance(self.flags)
     }
 
-    /// The child that the path's next octet leads to, and how many octets of the path are taken then.
+    /// The child that the path's next octet leads to, and how many octets are taken then.
     #[inline]
-    fn child(&self, blob: &[u8], path: &[u8]) -> Option<(usize, usize)> {
+    fn child(&self, blob: &[u8], path: &Path<'_>) -> Option<(usize, usize)> {
         if self.children == 0 {
             return None;
         }
-        let next = *path.get(self.end)?;
-        let place = position(blob.get(self.firsts..)?, self.children, next)?;
-        let width = self.width();
-        let distance = blob
-            .get(self.firsts + self.children + (place << width)..)?
-            .first_chunk()?;
-        let distance = u32::from_le_bytes(*distance) & u32::MAX >> (32 - (8 << width));
-        Some((self.at - distance as usize, self.end + 1))
+        let next = *path.octets.get(self.end)?;
+        let place = position(blob.get(self.links..)?, self.children, next)?;
+        let distances = blob.get(self.links + self.children..)?;
+        let distance = match octets_of_distance(self.flags) {
+            1 => usize::from(*distances.get(place)?),
+            2 => u16::from_le_bytes(*distances.get(2 * place..)?.first_chunk()?).into(),
+            _ => u32::from_le_bytes(*distances.get(4 * place..)?.first_chunk()?) as usize,
+        };
+        Some((self.at - distance, self.end + 1))
     }
 }
 

@@ -15,6 +15,7 @@ pub mod access;
 mod blob;
 mod delay;
 mod group;
+mod item;
 mod key;
 mod kinds;
 mod line;

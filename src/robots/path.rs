@@ -24,10 +24,25 @@ pub(crate) fn path_and_query(target: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Whether a dot segment may be there. Only where it is, it is removed.
+/// Whether a dot segment may be there: a dot after a slash. Eight octets at a time, as most paths with a dot end in
+/// `.html` or so.
 #[inline]
 pub(crate) fn may_have_dot_segment(path: &[u8]) -> bool {
-    memchr::memchr_iter(b'.', path).any(|dot| path[..dot].last() == Some(&b'/'))
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    let Some(last) = path.len().checked_sub(9) else {
+        return path.windows(2).any(|pair| pair == b"/.");
+    };
+    let found = |start: usize| {
+        let word = |at: usize| {
+            path.get(at..)
+                .and_then(<[u8]>::first_chunk)
+                .map_or(0, |word| u64::from_le_bytes(*word))
+        };
+        let differing = word(start) ^ (ONES * u64::from(b'/')) | word(start + 1) ^ (ONES * u64::from(b'.'));
+        // Whether one of its octets is zero.
+        differing.wrapping_sub(ONES) & !differing & (ONES << 7) != 0
+    };
+    (0..last).step_by(8).any(found) || found(last)
 }
 
 /// Whether octets are in the form that is compared: no escape, nothing that needs one.
@@ -223,6 +238,18 @@ mod tests {
             ("/%25%36%31", "/%2561"),
         ] {
             assert_eq!(normal(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn dots_after_slashes_are_seen_in_every_position() {
+        for len in 1..40 {
+            let plain = format!("/{}", ".a/-".chars().cycle().take(len).collect::<String>()).replace("/.", "..");
+            assert!(!may_have_dot_segment(plain.as_bytes()), "{plain}");
+            for at in 0..=plain.len() {
+                let path = format!("{}/.{}", &plain[..at], &plain[at..]);
+                assert!(may_have_dot_segment(path.as_bytes()), "{path}");
+            }
         }
     }
 

@@ -55,24 +55,40 @@ impl RuleSet {
     /// As [`check`](Self::check), for a target that may not be UTF-8.
     pub fn check_octets(&self, target: &[u8]) -> Verdict<'_> {
         let kinds = Kinds::of(target);
-        let is_path = target.first() == Some(&b'/');
-        if is_path && !kinds.has_odd() && !(kinds.has_dot() && path::may_have_dot_segment(target)) {
-            return self.judge(target, kinds);
+        if target.first() != Some(&b'/') || kinds.has_odd() {
+            self.check_closely(target, kinds)
+        } else if kinds.has_dot() {
+            self.check_dots(target, kinds)
+        } else {
+            self.judge(target, kinds)
         }
-        self.check_closely(target)
     }
 
-    /// As [`check`](Self::check), for a target that is more than a path, or must be normalised, or may have dot segments.
+    /// As [`check`](Self::check), for a plain path with a dot.
     #[inline(never)]
-    fn check_closely(&self, target: &[u8]) -> Verdict<'_> {
-        let sent = path::path_and_query(target);
-        let mut normal = Vec::new();
-        let path = if Kinds::of(&sent).has_odd() {
-            path::normalise(&sent, &mut normal);
-            &normal
+    fn check_dots(&self, path: &[u8], kinds: Kinds) -> Verdict<'_> {
+        if path::may_have_dot_segment(path) {
+            self.check_resolved(path)
         } else {
-            &*sent
-        };
+            self.judge(path, kinds)
+        }
+    }
+
+    /// As [`check`](Self::check), for a target that may be more than a path, or need to be normalised or resolved.
+    #[inline(never)]
+    fn check_closely(&self, target: &[u8], kinds: Kinds) -> Verdict<'_> {
+        let path = path::path_and_query(target);
+        if kinds.has_odd() {
+            let mut normal = Vec::with_capacity(path.len() + 16);
+            path::normalise(&path, &mut normal);
+            self.check_resolved(&normal)
+        } else {
+            self.check_resolved(&path)
+        }
+    }
+
+    /// Judges a normalised path, and what its dot segments lead to; either can disallow.
+    fn check_resolved(&self, path: &[u8]) -> Verdict<'_> {
         let verdict = self.judge(path, Kinds::of(path));
         if !verdict.is_allowed() || !path::may_have_dot_segment(path) {
             return verdict;
@@ -120,7 +136,7 @@ impl RuleSet {
         size_of::<Compiled>() + self.0.rules.heap_size()
     }
 
-    #[inline]
+    #[inline(never)]
     fn judge(&self, path: &[u8], kinds: Kinds) -> Verdict<'_> {
         if self.0.robots_txt_allowed && path == b"/robots.txt" {
             return Verdict {

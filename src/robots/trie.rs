@@ -1,4 +1,4 @@
-//! Writes compiled rules: one trie of the literals that patterns begin with, as a flat run of octets. What `matcher` reads.
+//! Writes compiled rules: a trie of the literals that patterns begin with, as a flat run of octets; what `matcher` reads.
 //! Pure. Called by `matcher` alone.
 //!
 //! A node, children before their parent:
@@ -15,8 +15,11 @@
 //!
 //! After the last node come zeros, so that whole words can be read anywhere.
 
-use super::blob::{push_number, push_u32};
-use super::pattern::{Arena, Pattern, PatternKind};
+use std::ops::Range;
+
+use super::blob::{push_number, push_u16, push_u32};
+use super::item::{self, Class, Item};
+use super::pattern::{Arena, Pattern};
 use super::rank::{Rank, Ranking};
 use super::stars;
 
@@ -25,64 +28,47 @@ pub(crate) const EXACT: u8 = 2;
 pub(crate) const LIST: u8 = 4;
 pub(crate) const INDEX: u8 = 8;
 pub(crate) const EXTRA: u8 = 16;
-/// Octets of a distance to a child, as a power of two.
-pub(crate) const WIDTH: u8 = 32 | 64;
-pub(crate) const WIDTH_SHIFT: u32 = 5;
-/// The label is longer than 255 octets; two octets more tell its length.
+/// Distances to children have two octets.
+pub(crate) const FAR: u8 = 32;
+/// Distances to children have four octets.
+pub(crate) const FARTHER: u8 = 64;
+/// The label is longer than a word. If its length is 255, two octets more tell it.
 pub(crate) const LONG_LABEL: u8 = 128;
-
-/// Zeros after the last node.
-pub(crate) const PADDING: usize = 16;
-
 /// Patterns with stars that hang on one literal are tried one by one up to here; more get an index.
 const MAX_LIST: usize = 24;
-/// Longer pieces are looked up by their beginning, so that a look-up at each octet of a path stays cheap.
-const MAX_KEY: usize = 64;
+/// Zeros after the last node.
+const PADDING: usize = 16;
 
-/// Compiles patterns; returns the octets and where the root is.
+/// Compiles patterns, of which there is one at least; returns the octets and where the root is.
 pub(crate) fn build(arena: &Arena, patterns: &[(Pattern, u32)], ranking: Ranking) -> (Box<[u8]>, usize) {
-    let mut items: Vec<Item> = patterns
-        .iter()
-        .enumerate()
-        .map(|(n, pattern)| Item::literal(n, pattern, ranking))
-        .collect();
+    let literal = |(n, pattern)| Item::literal(n, pattern, ranking);
+    let mut items: Vec<Item> = patterns.iter().enumerate().map(literal).collect();
+    item::sort(&mut items, arena.text());
     let mut builder = Builder {
-        blob: Vec::with_capacity(arena.text().len() + 16),
+        blob: Vec::with_capacity(arena.text().len() + 64),
         arena,
         patterns,
     };
-    sort(&mut items, arena.text());
     let root = builder.trie(&items, &mut Level::Literals);
     builder.blob.extend([0; PADDING]);
     (builder.blob.into(), root)
 }
 
-/// The two octets that the filter of an index knows, in one of `2^log` places.
+/// How many octets the distances to the children of a node with these flags have.
+#[inline]
+pub(crate) fn octets_of_distance(flags: u8) -> usize {
+    match flags & (FAR | FARTHER) {
+        0 => 1,
+        FAR => 2,
+        _ => 4,
+    }
+}
+
+/// The place of two octets among the `2^log` places of a filter.
 #[inline]
 pub(crate) fn filter_bit(first: u8, second: u8, log: u32) -> usize {
     let pair = u32::from(first) << 8 | u32::from(second);
     (pair.wrapping_mul(0x9E37_79B1) >> (32 - log)) as usize
-}
-
-/// A pattern's place in a trie.
-#[derive(Debug, Clone, Copy)]
-struct Item {
-    /// Eight octets of the key, for sorting.
-    word: u64,
-    rank: Rank,
-    key: (u32, u32),
-    pattern: u32,
-    /// Octets that the rank counts beyond those of the literals and one star between them.
-    extra: u16,
-    class: Class,
-}
-
-/// What an item does at the node of its key. Ordered as nodes want them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Class {
-    Rule,
-    Exact,
-    Stars,
 }
 
 enum Level {
@@ -92,187 +78,103 @@ enum Level {
     Pieces { lists: usize },
 }
 
-impl Item {
-    fn literal(n: usize, (pattern, low): &(Pattern, u32), ranking: Ranking) -> Self {
-        let (class, beyond) = match pattern.kind {
-            PatternKind::Prefix => (Class::Rule, 0),
-            PatternKind::Exact => (Class::Exact, 1),
-            PatternKind::Pieces | PatternKind::AnchoredPieces => (Class::Stars, 0),
-        };
-        Self::new(
-            n,
-            pattern,
-            ranking.rank(pattern.octets, *low),
-            pattern.literal.clone(),
-            class,
-            beyond,
-        )
-    }
-
-    /// For an index: the longest piece, as the rarest to be found in a path.
-    fn piece(n: usize, arena: &Arena, pattern: &Pattern, rank: Rank) -> Self {
-        let pieces = || arena.pieces(pattern);
-        // The first of the longest.
-        let key = pieces().rev().max_by_key(std::ops::Range::len).unwrap_or_default();
-        let only = pieces().count() == 1 && key.len() <= MAX_KEY;
-        let implied = pattern.literal.len() + 1 + key.len();
-        let class = match pattern.kind {
-            PatternKind::Pieces if only => Class::Rule,
-            PatternKind::AnchoredPieces if only && pattern.octets == implied + 1 => Class::Exact,
-            PatternKind::Pieces | PatternKind::AnchoredPieces => Class::Stars,
-            PatternKind::Prefix | PatternKind::Exact => unreachable!("patterns without pieces do not hang on literals"),
-        };
-        let beyond = implied - key.len() + usize::from(class == Class::Exact);
-        Self::new(
-            n,
-            pattern,
-            rank,
-            key.start..key.end.min(key.start + MAX_KEY),
-            class,
-            beyond,
-        )
-    }
-
-    fn new(n: usize, pattern: &Pattern, rank: Rank, key: std::ops::Range<usize>, class: Class, beyond: usize) -> Self {
-        let extra = match class {
-            Class::Rule => pattern.octets - key.len() - beyond,
-            Class::Exact | Class::Stars => 0,
-        };
-        Self {
-            word: 0,
-            rank,
-            key: (narrow(key.start), narrow(key.end)),
-            pattern: narrow(n),
-            extra: u16::try_from(extra).expect("a line is cut at 16 KiB"),
-            class,
-        }
-    }
-
-    fn key<'a>(&self, text: &'a [u8]) -> &'a [u8] {
-        &text[self.key.0 as usize..self.key.1 as usize]
-    }
-}
-
 struct Builder<'a> {
     blob: Vec<u8>,
     arena: &'a Arena,
     patterns: &'a [(Pattern, u32)],
 }
 
-/// A node whose keys are not all read yet.
-struct Open {
-    /// Octets from the root to its end.
-    end: usize,
-    items: std::ops::Range<usize>,
-    /// Where its children begin among those that wait for their parents.
+/// A node that is to be written.
+struct Plan {
+    /// The keys of its own and of its children.
+    keys: Range<usize>,
+    /// Its label is this part of them.
+    label: Range<usize>,
+    /// How many children were planned after it.
     children: usize,
 }
+
+/// A node that was written: the octet that leads to it, and where it is.
+type Child = (u8, usize);
 
 impl Builder<'_> {
     /// Writes the trie of sorted items; returns where its root is. Not recursive: a hostile file can make it deep.
     fn trie(&mut self, items: &[Item], level: &mut Level) -> usize {
         let text = self.arena.text();
-        let mut open = vec![Open {
-            end: 0,
-            items: 0..0,
-            children: 0,
-        }];
+        let groups: Vec<&[Item]> = items.chunk_by(|a, b| a.key(text) == b.key(text)).collect();
+        let keys: Vec<&[u8]> = groups.iter().map(|group| group[0].key(text)).collect();
+        let mut waiting: Vec<Child> = Vec::new();
         let mut children = Vec::new();
-        let mut last: &[u8] = &[];
-        let mut next = 0;
-        while next < items.len() {
-            let key = items[next].key(text);
-            let equals = items[next..].iter().take_while(|item| item.key(text) == key).count();
-            self.close(&mut open, &mut children, items, last, shared(last, key), level);
-            match open.last_mut() {
-                Some(node) if node.end == key.len() => node.items = next..next + equals,
-                _ => open.push(Open {
-                    end: key.len(),
-                    items: next..next + equals,
-                    children: children.len(),
-                }),
-            }
-            last = key;
-            next += equals;
-        }
-        // Most rule sets have one node below the empty root: `/`. Then that is the root.
-        let bare = open[0].items.is_empty() && open.get(1).is_some_and(|node| node.children == 0);
-        let end = if bare { open[1].end } else { 0 };
-        self.close(&mut open, &mut children, items, last, end, level);
-        let root = open.pop().expect("the root is never closed");
-        self.node(&last[..end], &items[root.items], &children, level)
-    }
-
-    /// Writes the nodes that end beyond the first `keep` octets of the key read last.
-    fn close(
-        &mut self,
-        open: &mut Vec<Open>,
-        children: &mut Vec<(u8, usize)>,
-        items: &[Item],
-        last: &[u8],
-        keep: usize,
-        level: &mut Level,
-    ) {
-        while let Some(node) = open.pop_if(|node| node.end > keep) {
-            let above = open.last().map_or(0, |parent| parent.end);
-            let start = above.max(keep);
-            let at = self.node(
-                &last[start + 1..node.end],
-                &items[node.items],
-                &children[node.children..],
-                level,
-            );
-            children.truncate(node.children);
-            children.push((last[start], at));
-            if above < start {
-                open.push(Open {
-                    end: start,
-                    items: 0..0,
-                    children: node.children,
-                });
+        // Parents were planned before their children: backwards, the children are there when their parent is written.
+        for Plan {
+            keys: range,
+            label,
+            children: count,
+        } in plan(&keys).into_iter().rev()
+        {
+            let key = keys[range.start];
+            children.clear();
+            // The first child was written last.
+            children.extend(waiting.drain(waiting.len() - count..).rev());
+            let items = if key.len() == label.end {
+                groups[range.start]
+            } else {
+                &[]
+            };
+            let at = self.node(&key[label.clone()], items, &children, level);
+            match label.start.checked_sub(1) {
+                Some(before) => waiting.push((key[before], at)),
+                None => return at,
             }
         }
+        unreachable!("the root is the first that is planned")
     }
 
-    fn node(&mut self, label: &[u8], items: &[Item], children: &[(u8, usize)], level: &mut Level) -> usize {
-        let stars = items
-            .iter()
-            .position(|item| item.class == Class::Stars)
-            .unwrap_or(items.len());
-        let (decisive, stars) = items.split_at(stars);
+    fn node(&mut self, label: &[u8], items: &[Item], children: &[Child], level: &mut Level) -> usize {
+        let (decisive, stars) = items.split_at(items.partition_point(|item| item.class != Class::Stars));
         let rule = decisive.iter().find(|item| item.class == Class::Rule);
         let floor = rule.map_or(Rank::NONE, |rule| rule.rank);
         // What is weaker than a rule that always matches along with it can never decide.
         let exact = decisive
             .iter()
             .find(|item| item.class == Class::Exact && item.rank > floor);
-        let stars = &stars[..stars.iter().position(|item| item.rank <= floor).unwrap_or(stars.len())];
+        let stars = &stars[..stars.partition_point(|item| item.rank > floor)];
         let index = match level {
             Level::Literals if stars.len() > MAX_LIST => Some(self.index(stars)),
             Level::Literals | Level::Pieces { .. } => None,
         };
 
         let at = self.blob.len();
-        let farthest = children.first().map_or(0, |&(_, child)| at - child);
-        let width = match farthest {
-            0..=0xFF => 0,
-            0x100..=0xFFFF => 1,
-            _ => 2,
-        };
         let extra = rule.map_or(0, |rule| rule.extra);
-        let flags = if rule.is_some() { RULE } else { 0 }
-            | if extra > 0 { EXTRA } else { 0 }
-            | if exact.is_some() { EXACT } else { 0 }
-            | if index.is_some() { INDEX } else { 0 }
-            | if index.is_none() && !stars.is_empty() { LIST } else { 0 }
-            | if label.len() > 0xFF { LONG_LABEL } else { 0 }
-            | width << WIDTH_SHIFT;
-        self.blob.extend([flags, label.len() as u8, children.len() as u8]);
-        if label.len() > 0xFF {
-            self.blob.extend([(label.len() >> 8) as u8, (label.len() >> 16) as u8]);
+        // The last child was written first.
+        let width = match children.last().map_or(0, |&(_, child)| at - child) {
+            0..=0xFF => 0,
+            0x100..=0xFFFF => FAR,
+            _ => FARTHER,
+        };
+        let holds = [
+            (rule.is_some(), RULE),
+            (exact.is_some(), EXACT),
+            (index.is_none() && !stars.is_empty(), LIST),
+            (index.is_some(), INDEX),
+            (extra > 0, EXTRA),
+            (label.len() > 8, LONG_LABEL),
+        ];
+        let flags = holds
+            .iter()
+            .filter(|(holds, _)| *holds)
+            .fold(width, |flags, (_, flag)| flags | flag);
+        self.blob
+            .extend([flags, label.len().min(0xFF) as u8, children.len() as u8]);
+        if label.len() >= 0xFF {
+            push_u16(&mut self.blob, label.len());
         }
         self.blob.extend_from_slice(label);
-        self.children(at, children, width);
+        self.blob.extend(children.iter().map(|&(first, _)| first));
+        for &(_, child) in children {
+            let distance = u32::try_from(at - child).expect("a file is cut at 1 GiB").to_le_bytes();
+            self.blob.extend_from_slice(&distance[..octets_of_distance(width)]);
+        }
         if let Some(rule) = rule {
             push_u32(&mut self.blob, rule.rank.low());
             if extra > 0 {
@@ -283,19 +185,11 @@ impl Builder<'_> {
             push_u32(&mut self.blob, exact.rank.low());
         }
         match index {
-            Some(index) => self.put_index(index),
+            Some(index) => index.write(&mut self.blob),
             None if stars.is_empty() => {}
             None => self.list(stars, level),
         }
         at
-    }
-
-    fn children(&mut self, at: usize, children: &[(u8, usize)], width: u8) {
-        self.blob.extend(children.iter().map(|&(first, _)| first));
-        for &(_, child) in children {
-            let distance = narrow(at - child).to_le_bytes();
-            self.blob.extend_from_slice(&distance[..1 << width]);
-        }
     }
 
     fn list(&mut self, stars: &[Item], level: &mut Level) {
@@ -314,28 +208,30 @@ impl Builder<'_> {
         }
     }
 
-    /// Writes the trie of an index, and gives what the node that has it must hold.
+    /// Writes the trie of an index.
     fn index(&mut self, stars: &[Item]) -> Index {
         let text = self.arena.text();
-        let pattern = |item: &Item| &self.patterns[item.pattern as usize].0;
-        let mut items: Vec<_> = stars
-            .iter()
-            .map(|item| Item::piece(item.pattern as usize, self.arena, pattern(item), item.rank))
-            .collect();
-        sort(&mut items, text);
+        let piece = |item: &Item| {
+            let (pattern, _) = &self.patterns[item.pattern as usize];
+            Item::piece(item.pattern, self.arena, pattern, item.rank)
+        };
+        let mut items: Vec<Item> = stars.iter().map(piece).collect();
+        item::sort(&mut items, text);
         let log = (items.len() * 4).next_power_of_two().trailing_zeros().clamp(8, 16);
         let mut filter = vec![0_u8; 1 << (log - 3)];
+        let mut set = |bit: usize| filter[bit / 8] |= 1 << (bit % 8);
         for item in &items {
             match *item.key(text) {
                 [] => {}
-                [first] => (0..=0xFF).for_each(|second| set(&mut filter, filter_bit(first, second, log))),
-                [first, second, ..] => set(&mut filter, filter_bit(first, second, log)),
+                [first] => (0..=0xFF).for_each(|second| set(filter_bit(first, second, log))),
+                [first, second, ..] => set(filter_bit(first, second, log)),
             }
         }
         let mut level = Level::Pieces { lists: 0 };
         let root = self.trie(&items, &mut level);
-        let Level::Pieces { lists } = level else {
-            unreachable!("set above")
+        let lists = match level {
+            Level::Pieces { lists } => lists,
+            Level::Literals => 0,
         };
         Index {
             root,
@@ -344,16 +240,32 @@ impl Builder<'_> {
             filter,
         }
     }
-
-    fn put_index(&mut self, index: Index) {
-        let here = self.blob.len();
-        push_u32(&mut self.blob, narrow(here - index.root));
-        push_number(&mut self.blob, index.lists);
-        self.blob.push(index.log as u8);
-        self.blob.extend_from_slice(&index.filter);
-    }
 }
 
+/// Which nodes there will be: parents before their children, all of a child's before the next child.
+fn plan(keys: &[&[u8]]) -> Vec<Plan> {
+    let mut plans = Vec::new();
+    let mut todo = vec![(0..keys.len(), 0)];
+    while let Some((range, depth)) = todo.pop() {
+        let (first, last) = (keys[range.start], keys[range.end - 1]);
+        let end = depth + shared(&first[depth..], &last[depth..]);
+        let planned = todo.len();
+        let mut start = range.start + usize::from(first.len() == end);
+        for branch in keys[start..range.end].chunk_by(|a, b| a[end] == b[end]) {
+            todo.push((start..start + branch.len(), end + 1));
+            start += branch.len();
+        }
+        todo[planned..].reverse();
+        plans.push(Plan {
+            keys: range,
+            label: depth..end,
+            children: todo.len() - planned,
+        });
+    }
+    plans
+}
+
+/// What a node holds of an index.
 struct Index {
     root: usize,
     lists: usize,
@@ -361,49 +273,18 @@ struct Index {
     filter: Vec<u8>,
 }
 
-fn set(filter: &mut [u8], bit: usize) {
-    filter[bit / 8] |= 1 << (bit % 8);
-}
-
-/// Sorts by key, then as nodes want their items: decisive ones before those with stars, the strongest first.
-fn sort(items: &mut [Item], text: &[u8]) {
-    let mut todo = vec![(0, items.len(), 0)];
-    while let Some((from, to, depth)) = todo.pop() {
-        for item in &mut items[from..to] {
-            item.word = word(item.key(text), depth);
-        }
-        items[from..to]
-            .sort_unstable_by_key(|item| (item.word, item.class == Class::Stars, std::cmp::Reverse(item.rank)));
-        let mut start = from;
-        while start < to {
-            let word = items[start].word;
-            let end = start + items[start..to].iter().take_while(|item| item.word == word).count();
-            // A zero octet is past the end: then the keys are equal, and in order.
-            if end - start > 1 && word & 0xFF != 0 {
-                todo.push((start, end, depth + 8));
-            }
-            start = end;
-        }
-    }
-}
-
-/// Eight octets of a key, such that their order is that of the keys; zeros past its end, as no key holds one.
-fn word(key: &[u8], depth: usize) -> u64 {
-    let rest = key.get(depth..).unwrap_or_default();
-    match rest.first_chunk() {
-        Some(octets) => u64::from_be_bytes(*octets),
-        None => {
-            let mut octets = [0; 8];
-            octets[..rest.len()].copy_from_slice(rest);
-            u64::from_be_bytes(octets)
-        }
+impl Index {
+    fn write(&self, blob: &mut Vec<u8>) {
+        push_u32(
+            blob,
+            u32::try_from(blob.len() - self.root).expect("a file is cut at 1 GiB"),
+        );
+        push_number(blob, self.lists);
+        blob.push(self.log as u8);
+        blob.extend_from_slice(&self.filter);
     }
 }
 
 fn shared(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
-}
-
-fn narrow(number: usize) -> u32 {
-    u32::try_from(number).expect("a file is cut at 1 GiB")
 }

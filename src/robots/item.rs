@@ -1,0 +1,135 @@
+//! What `trie` orders: patterns by a literal of theirs. Pure.
+
+use std::cmp::Reverse;
+use std::ops::Range;
+
+use super::pattern::{Arena, Pattern, PatternKind};
+use super::rank::{Rank, Ranking};
+
+/// A pattern's place in a trie.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Item {
+    /// Eight octets of the key, for sorting.
+    word: u64,
+    pub(crate) rank: Rank,
+    key: (u32, u32),
+    /// Which of the patterns it is.
+    pub(crate) pattern: u32,
+    /// Octets that the rank counts beyond those of the literals and one star between them.
+    pub(crate) extra: u16,
+    pub(crate) class: Class,
+}
+
+/// What an item does at the node of its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Matches whatever follows.
+    Rule,
+    /// Matches if nothing follows.
+    Exact,
+    /// Matches if the rest of the pattern does.
+    Stars,
+}
+
+/// Longer pieces are looked up by their beginning, so that a look-up at each octet of a path stays cheap.
+const MAX_KEY: usize = 64;
+
+impl Item {
+    /// By what the pattern begins with.
+    pub(crate) fn literal(n: usize, (pattern, low): &(Pattern, u32), ranking: Ranking) -> Self {
+        let (class, beyond) = match pattern.kind {
+            PatternKind::Prefix => (Class::Rule, 0),
+            PatternKind::Exact => (Class::Exact, 1),
+            PatternKind::Pieces | PatternKind::AnchoredPieces => (Class::Stars, 0),
+        };
+        let extra = if class == Class::Rule {
+            pattern.octets - pattern.literal.len() - beyond
+        } else {
+            0
+        };
+        Self::new(
+            n,
+            ranking.rank(pattern.octets, *low),
+            pattern.literal.clone(),
+            class,
+            extra,
+        )
+    }
+
+    /// By the longest piece after a star, as it is the rarest to be found in a path.
+    pub(crate) fn piece(n: u32, arena: &Arena, pattern: &Pattern, rank: Rank) -> Self {
+        let pieces = || arena.pieces(pattern);
+        // The first of the longest.
+        let key = pieces().rev().max_by_key(Range::len).unwrap_or_default();
+        let only = pieces().count() == 1 && key.len() <= MAX_KEY;
+        let implied = pattern.literal.len() + 1 + key.len();
+        let class = match pattern.kind {
+            PatternKind::Pieces if only => Class::Rule,
+            PatternKind::AnchoredPieces if only && pattern.octets == implied + 1 => Class::Exact,
+            PatternKind::Pieces | PatternKind::AnchoredPieces => Class::Stars,
+            PatternKind::Prefix | PatternKind::Exact => unreachable!("patterns without pieces do not hang on literals"),
+        };
+        let extra = if class == Class::Rule {
+            pattern.octets - implied
+        } else {
+            0
+        };
+        Self::new(
+            n as usize,
+            rank,
+            key.start..key.end.min(key.start + MAX_KEY),
+            class,
+            extra,
+        )
+    }
+
+    fn new(n: usize, rank: Rank, key: Range<usize>, class: Class, extra: usize) -> Self {
+        let extra = u16::try_from(extra).expect("a line is cut at 16 KiB");
+        Self {
+            word: 0,
+            rank,
+            key: (narrow(key.start), narrow(key.end)),
+            pattern: narrow(n),
+            extra,
+            class,
+        }
+    }
+
+    pub(crate) fn key<'a>(&self, text: &'a [u8]) -> &'a [u8] {
+        &text[self.key.0 as usize..self.key.1 as usize]
+    }
+}
+
+/// Sorts by key; items of one key with those that have stars last, then the strongest first.
+pub(crate) fn sort(items: &mut [Item], text: &[u8]) {
+    let mut todo = vec![(0, items.len(), 0)];
+    while let Some((from, to, depth)) = todo.pop() {
+        for item in &mut items[from..to] {
+            item.word = word(item.key(text), depth);
+        }
+        items[from..to].sort_unstable_by_key(|item| (item.word, item.class == Class::Stars, Reverse(item.rank)));
+        let mut start = from;
+        while start < to {
+            let word = items[start].word;
+            let end = start + items[start..to].iter().take_while(|item| item.word == word).count();
+            // A zero octet is past the end: then the keys are equal, and in order.
+            if end - start > 1 && word & 0xFF != 0 {
+                todo.push((start, end, depth + 8));
+            }
+            start = end;
+        }
+    }
+}
+
+/// Eight octets of a key, such that their order is that of the keys; zeros past its end, as no key holds one.
+fn word(key: &[u8], depth: usize) -> u64 {
+    let rest = key.get(depth..).unwrap_or_default();
+    match rest.first_chunk() {
+        Some(octets) => u64::from_be_bytes(*octets),
+        None => rest.iter().fold(0, |word, &octet| word << 8 | u64::from(octet)) << (8 * (8 - rest.len()) % 64),
+    }
+}
+
+fn narrow(number: usize) -> u32 {
+    u32::try_from(number).expect("a file is cut at 1 GiB")
+}
