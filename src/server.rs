@@ -2,8 +2,8 @@
 
 use crate::config::{ListenAddress, Settings};
 use crate::gate::Gate;
-use crate::proxy::{Counts, Proxy, listener};
-use crate::tls::{Ca, CaError, LeafCache, RootsError, roots};
+use crate::proxy::{self, Counts, Proxy, listener};
+use crate::tls::{Ca, CaError, LeafCache, ListenerTlsError, RootsError, listener_config, roots};
 use crate::upstream::{Upstream, connector_conf};
 use arc_swap::ArcSwap;
 use std::io::{self, Write};
@@ -38,6 +38,8 @@ pub enum StartError {
     Ca(#[from] CaError),
     #[error(transparent)]
     Roots(#[from] RootsError),
+    #[error(transparent)]
+    ListenerTls(#[from] ListenerTlsError),
     #[error("cannot set up: {0}")]
     Io(#[from] io::Error),
 }
@@ -60,6 +62,7 @@ impl StartError {
             Self::OpenToAll(_) => "say in `access` who may, such as `clients: [10.0.0.0/8]`".into(),
             Self::Ca(error) => error.hint(),
             Self::Roots(error) => error.hint().into(),
+            Self::ListenerTls(_) => "correct `listen[].tls`: `certificate` with its chain, `key` and `client_ca` are PEM files".into(),
             Self::Io(_) => "is there room and permission for temporary files?".into(),
         }
     }
@@ -71,11 +74,16 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     for listener in &settings.listen {
         sockets.push(bind(&listener.address).await?);
     }
+    proxy::descriptors::raise_limit();
     let open_to_all = settings.access.clients.is_empty() && settings.access.users.is_empty();
+    let tls = settings.listen.iter().map(|listener| listener.tls.as_ref().map(listener_config).transpose());
+    let tls = tls.collect::<Result<Vec<_>, _>>()?;
+    let identified = settings.listen.iter().map(|listener| listener.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some()));
     let addresses = sockets.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
 
     // `config` has judged the addresses that are written; a socket that was handed over is known only here.
-    if let Some(open) = addresses.iter().find(|address| open_to_all && !address.ip().is_loopback()) {
+    let mut judged = addresses.iter().zip(identified);
+    if let Some((open, _)) = judged.find(|(address, known)| open_to_all && !known && !address.ip().is_loopback()) {
         return Err(StartError::OpenToAll(*open));
     }
     let ca = Ca::configured(&settings.intercept.ca)?;
@@ -91,8 +99,8 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     let proxy = Arc::new(Proxy::new(settings, gate, upstream, leaves, shutdown, conf));
 
     let mut listeners = JoinSet::new();
-    for socket in sockets {
-        listeners.spawn(listener::serve(proxy.clone(), socket));
+    for (socket, tls) in sockets.into_iter().zip(tls) {
+        listeners.spawn(listener::serve(proxy.clone(), socket, tls));
     }
     Ok(Running { proxy, addresses, ca_path, stop, listeners })
 }

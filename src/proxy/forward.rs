@@ -277,6 +277,7 @@ impl Forward {
             target: &target,
             user_agent: agent.as_ref().map(|agent| agent.as_bytes()),
             client: client.address.ip(),
+            product_tokens: client.user.as_ref().map_or(&[], |user| &user.product_tokens),
             prefer_wait: fields::prefer_wait(&request.headers),
             reads_robots: fields::reads_robots(request),
         };
