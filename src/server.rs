@@ -3,8 +3,8 @@
 use crate::admin::Admin;
 use crate::config::{ListenAddress, Settings};
 use crate::gate::Gate;
-use crate::proxy::{Counts, Proxy, listener};
-use crate::tls::{Ca, CaError, LeafCache, RootsError, roots};
+use crate::proxy::{self, Counts, Proxy, listener};
+use crate::tls::{Ca, CaError, LeafCache, ListenerTlsError, RootsError, listener_config, roots};
 use crate::upstream::{Upstream, connector_conf};
 use arc_swap::ArcSwap;
 use std::io::{self, Write};
@@ -44,6 +44,8 @@ pub enum StartError {
     Admin { address: String, source: io::Error },
     #[error("cannot read the token in {path}: {source}")]
     Token { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    ListenerTls(#[from] ListenerTlsError),
     #[error("cannot set up: {0}")]
     Io(#[from] io::Error),
 }
@@ -80,6 +82,7 @@ impl StartError {
             Self::Token { .. } => "`admin.token_file` names a file that holds the token and nothing else".into(),
             Self::Ca(error) => error.hint(),
             Self::Roots(error) => error.hint().into(),
+            Self::ListenerTls(_) => "correct `listen[].tls`: `certificate` with its chain, `key` and `client_ca` are PEM files".into(),
             Self::Io(_) => "is there room and permission for temporary files?".into(),
         }
     }
@@ -91,11 +94,16 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     for listener in &settings.listen {
         sockets.push(bind(&listener.address).await?);
     }
+    proxy::descriptors::raise_limit();
     let open_to_all = settings.access.clients.is_empty() && settings.access.users.is_empty();
+    let tls = settings.listen.iter().map(|listener| listener.tls.as_ref().map(listener_config).transpose());
+    let tls = tls.collect::<Result<Vec<_>, _>>()?;
+    let identified = settings.listen.iter().map(|listener| listener.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some()));
     let addresses = sockets.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
 
     // `config` has judged the addresses that are written; a socket that was handed over is known only here.
-    if let Some(open) = addresses.iter().find(|address| open_to_all && !address.ip().is_loopback()) {
+    let mut judged = addresses.iter().zip(identified);
+    if let Some((open, _)) = judged.find(|(address, known)| open_to_all && !known && !address.ip().is_loopback()) {
         return Err(StartError::OpenToAll(*open));
     }
     let admin_socket = match &settings.admin.address {
@@ -119,8 +127,8 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     let proxy = Arc::new(Proxy::new(settings, gate, upstream, leaves, shutdown, conf));
 
     let mut listeners = JoinSet::new();
-    for socket in sockets {
-        listeners.spawn(listener::serve(proxy.clone(), socket));
+    for (socket, tls) in sockets.into_iter().zip(tls) {
+        listeners.spawn(listener::serve(proxy.clone(), socket, tls));
     }
     let admin = match admin_socket.zip(admin_address) {
         Some((socket, address)) => {

@@ -129,6 +129,7 @@ impl Default for Limits {
             read_timeout: Duration::from_secs(300),
             max_header_size: 64 << 10,
             max_connections: const { NonZeroUsize::new(10_000).expect("not zero") },
+            max_connections_per_client: const { NonZeroUsize::new(5_000).expect("not zero") },
             drain_timeout: Duration::from_secs(30),
         }
     }

@@ -314,6 +314,8 @@ pub struct Limits {
     pub max_header_size: u64,
     /// Clients' connections at a time.
     pub max_connections: NonZeroUsize,
+    /// Of these, one client's.
+    pub max_connections_per_client: NonZeroUsize,
     /// That requests in flight get when the proxy is stopped.
     #[serde(deserialize_with = "units::duration")]
     pub drain_timeout: Duration,

@@ -137,6 +137,18 @@ fn egress_and_access(settings: &Settings, check: &mut Check<'_>) {
         if name.contains(':') {
             check.fault(&key, "a user's name has no colon (RFC 7617 §2)", "leave the colon out");
         }
+        if argon2::PasswordHash::new(user.password.expose()).is_err()
+            || !user.password.expose().starts_with("$argon2")
+        {
+            // The text is not repeated: it may be the password itself.
+            let hint = "make one with `argon2 \"$(openssl rand -hex 8)\" -id -e`, of the package argon2; it begins with \
+                `$argon2id$`";
+            check.fault(
+                &["access", "users", &number, "password"],
+                "this is no Argon2 hash of a password",
+                hint,
+            );
+        }
         if access.users[..index].iter().any(|other| other.name == user.name) {
             check.fault(
                 &key,
@@ -183,16 +195,8 @@ struct NotWired {
 /// Whoever builds one of these takes it off the list.
 const NOT_WIRED: &[NotWired] = &[
     NotWired {
-        key: &["listen", "*", "tls"],
-        used: |s| s.listen.iter().any(|listener| listener.tls.is_some()),
-    },
-    NotWired {
         key: &["egress", "upstream_proxy"],
         used: |s| s.egress.upstream_proxy.is_some(),
-    },
-    NotWired {
-        key: &["access", "users"],
-        used: |s| !s.access.users.is_empty(),
     },
     NotWired {
         key: &["fleet"],

@@ -58,6 +58,8 @@ pub struct Ask<'a> {
     pub address: Option<IpAddr>,
     /// It is for a part of a page, which `subresources: burst` lets follow the page.
     pub is_subresource: bool,
+    /// The client's own, in place of `identity.product_tokens`. Empty: it has none.
+    pub product_tokens: &'a [ProductToken],
     /// `Prefer: wait`, which lowers `pace.max_wait`.
     pub prefer_wait: Option<Duration>,
     /// It asks for robots.txt itself.
@@ -202,7 +204,7 @@ impl Gate {
 
     /// Decides by robots.txt.
     async fn decide(&self, ask: &Ask<'_>, host: &HostPolicy, settings: &Settings) -> Result<Option<Duration>, Refusal> {
-        let tokens = tokens(host, settings, ask.user_agent);
+        let tokens = tokens(host, settings, ask);
         let asked = Asked { authority: ask.authority, target: ask.target.as_bytes(), product_tokens: &tokens };
         let options = options(settings);
         let slot = self.book.slot(ask.authority);
@@ -257,12 +259,13 @@ impl Gate {
     }
 }
 
-/// For whom it is asked: the configured tokens, or what the User-Agent says.
-fn tokens<'a>(host: &'a HostPolicy, settings: &'a Settings, agent: Option<&[u8]>) -> Cow<'a, [ProductToken]> {
-    let configured = host.product_tokens.as_deref().unwrap_or(&settings.identity.product_tokens);
+/// For whom it is asked: the host's configured tokens, the client's, everybody's, or what the User-Agent says.
+fn tokens<'a>(host: &'a HostPolicy, settings: &'a Settings, ask: &Ask<'a>) -> Cow<'a, [ProductToken]> {
+    let clients = Some(ask.product_tokens).filter(|tokens| !tokens.is_empty());
+    let configured = host.product_tokens.as_deref().or(clients).unwrap_or(&settings.identity.product_tokens);
     if configured.is_empty() {
         // What goes out is what is judged.
-        let agent = settings.identity.user_agent.as_deref().map(str::as_bytes).or(agent);
+        let agent = settings.identity.user_agent.as_deref().map(str::as_bytes).or(ask.user_agent);
         return Cow::Owned(ProductToken::from_user_agent(agent.unwrap_or_default()));
     }
     Cow::Borrowed(configured)

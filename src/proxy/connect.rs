@@ -24,20 +24,20 @@ pub(super) async fn connect(
     match mode {
         // A denied host is denied inside, where the client sees the status.
         InterceptMode::Intercept | InterceptMode::Deny => {
-            establish(&mut io).await?;
+            establish(proxy, &mut io).await?;
             intercept(proxy, io, authority).await?;
             Ok(None)
         }
         InterceptMode::Tunnel => match tunnel::open(proxy, &authority, io.client.address.ip()).await {
             Ok(way) => {
-                establish(&mut io).await?;
+                establish(proxy, &mut io).await?;
                 io.open();
-                tunnel::run(io, way).await;
+                tunnel::run(io, way, proxy.settings.load().limits.read_timeout).await;
                 Ok(None)
             }
             Err(tunnel::Closed::Refused(refusal)) => refuse(proxy, io, &authority, &refusal).await,
             Err(tunnel::Closed::Failed(failure)) => {
-                fail(&mut io, &authority, &failure).await?;
+                fail(proxy, &mut io, &authority, &failure).await?;
                 Ok(Some(io))
             }
         },
@@ -54,18 +54,24 @@ async fn refuse(
     proxy.counters.refused(refusal.slug());
     let asked = Asked { url: Some(&authority.to_string()), accept: None };
     let answer = Answer::refusal(refusal, &asked, &proxy.settings.load()).map_err(io::Error::other)?;
-    answer.write(&mut io, false).await?;
+    let limit = proxy.settings.load().limits.read_timeout;
+    answer.write(&mut io, false, limit).await?;
     Ok(Some(io))
 }
 
-async fn fail(io: &mut Downstream, authority: &Authority, failure: &Failure) -> io::Result<()> {
+async fn fail(proxy: &Proxy, io: &mut Downstream, authority: &Authority, failure: &Failure) -> io::Result<()> {
     let asked = Asked { url: Some(&authority.to_string()), accept: None };
-    Answer::failure(failure, &asked).map_err(io::Error::other)?.write(io, false).await
+    let limit = proxy.settings.load().limits.read_timeout;
+    Answer::failure(failure, &asked).map_err(io::Error::other)?.write(io, false, limit).await
 }
 
-async fn establish(io: &mut Downstream) -> io::Result<()> {
-    io.write_all(b"HTTP/1.1 200 Connection Established\r\n\r\n").await?;
-    io.flush().await
+async fn establish(proxy: &Proxy, io: &mut Downstream) -> io::Result<()> {
+    let limit = proxy.settings.load().limits.read_timeout;
+    let told = async {
+        io.write_all(b"HTTP/1.1 200 Connection Established\r\n\r\n").await?;
+        io.flush().await
+    };
+    timeout(limit, told).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
 /// Serves what the client sends inside: TLS on our leaf, or plain HTTP. Anything else is closed.
@@ -96,7 +102,7 @@ async fn intercept(proxy: &Arc<Proxy>, mut io: Box<Downstream>, authority: Autho
 }
 
 async fn decrypt(proxy: &Proxy, io: Box<Downstream>, connected: Authority) -> io::Result<Box<Downstream>> {
-    let address = io.client.address;
+    let (address, user) = (io.client.address, io.client.user.clone());
     let handshake = async {
         let hello = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), io).await?;
         let name = hello.client_hello().server_name().map(str::to_owned);
@@ -111,8 +117,8 @@ async fn decrypt(proxy: &Proxy, io: Box<Downstream>, connected: Authority) -> io
     };
     let limit = proxy.settings.load().limits.header_timeout;
     let (tls, tunnel) = timeout(limit, handshake).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-    let client = Client { address, tunnel: Some(tunnel.clone()) };
-    let mut inside = Box::new(Downstream::decrypted(tls, tunnel));
+    let client = Client { address, tunnel: Some(tunnel), user };
+    let mut inside = Box::new(Downstream::decrypted(tls, client.clone()));
     if inside.is_h2() {
         let head = ResponseHeader::build(200, Some(0)).map_err(io::Error::other)?;
         inside.open();

@@ -27,6 +27,9 @@ pub(super) async fn serve(proxy: Arc<Proxy>, mut io: Box<Downstream>) {
 /// One message. Gives the connection back if another may follow.
 async fn step(proxy: &Arc<Proxy>, mut io: Box<Downstream>) -> io::Result<Option<Box<Downstream>>> {
     if io.is_h2() {
+        if !io.preface(proxy.settings.load().limits.header_timeout).await? {
+            return Ok(None);
+        }
         // pingora takes the streams apart, and ends them when we shut down.
         ServerApp::process_new(&proxy.http, io, &proxy.shutdown).await;
         return Ok(None);
@@ -44,7 +47,12 @@ async fn step(proxy: &Arc<Proxy>, mut io: Box<Downstream>) -> io::Result<Option<
     let tunnel = io.client.tunnel.as_ref().map(|tunnel| &tunnel.authority);
     let admitted = access::admit(&proxy.settings.load().access, io.client.address.ip());
     let accept = raw.as_ref().ok().and_then(|raw| head::accept(raw)).map(<[u8]>::to_vec);
-    match admitted.and(raw).and_then(|raw| head::read(&raw, tunnel)) {
+    let head = admitted.and(raw).and_then(|raw| Ok((head::read(&raw, tunnel)?, head::credentials(&raw).map(<[u8]>::to_vec))));
+    let identified = match head {
+        Ok((head, credentials)) => identify(proxy, &mut io, credentials.as_deref()).await.map(|()| head),
+        Err(refusal) => Err(refusal),
+    };
+    match identified {
         Ok(Head::Request(request)) => {
             io.lend(request);
             let mut session = ServerSession::new_http1(io);
@@ -60,20 +68,30 @@ async fn step(proxy: &Arc<Proxy>, mut io: Box<Downstream>) -> io::Result<Option<
     }
 }
 
+/// Finds out whose request it is. What comes through a tunnel is from who opened it.
+async fn identify(proxy: &Proxy, io: &mut Downstream, credentials: Option<&[u8]>) -> Result<(), Refusal> {
+    if io.client.tunnel.is_none() {
+        let settings = proxy.settings.load_full();
+        let users = &settings.access.users;
+        io.client.user = proxy.passwords.identify(users, io.client.address.ip(), credentials).await?;
+    }
+    Ok(())
+}
+
 /// Answers a head that cannot be trusted, and closes.
 async fn refuse(proxy: &Proxy, io: &mut Downstream, refusal: &Refusal, accept: Option<&[u8]>) -> io::Result<()> {
     tracing::info!(client = %io.client.address, refusal = refusal.slug(), "{refusal}");
     proxy.counters.refused(refusal.slug());
     let asked = Asked { url: None, accept };
     let answer = Answer::refusal(refusal, &asked, &proxy.settings.load()).map_err(io::Error::other)?;
-    answer.write(io, true).await?;
-    io.shutdown().await?;
+    answer.write(io, true, proxy.settings.load().limits.read_timeout).await?;
     linger(io).await
 }
 
 /// Reads on for a moment: closing with unread bytes would reset the connection and take the answer away with it.
 async fn linger(io: &mut Downstream) -> io::Result<()> {
     let drained = async {
+        io.shutdown().await?;
         io.open();
         tokio::io::copy(&mut tokio::io::AsyncReadExt::take(io, LINGER_BYTES), &mut tokio::io::sink()).await
     };

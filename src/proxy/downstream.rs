@@ -6,7 +6,7 @@
 
 use super::chunked::Scanner;
 use super::head::{self, Body, RequestHead};
-use crate::config::Limits;
+use crate::config::{Limits, User};
 use crate::policy::{Authority, Refusal};
 use async_trait::async_trait;
 use bytes::{Buf, Bytes, BytesMut};
@@ -51,6 +51,14 @@ pub(super) struct Downstream {
 pub(super) struct Client {
     pub address: SocketAddr,
     pub tunnel: Option<Tunnel>,
+    /// Who asked for the tunnel, by the credentials of its CONNECT.
+    pub user: Option<Arc<User>>,
+}
+
+impl Client {
+    pub fn at(address: SocketAddr) -> Self {
+        Client { address, tunnel: None, user: None }
+    }
 }
 
 /// An accepted CONNECT whose inside is served here.
@@ -96,11 +104,10 @@ impl From<&Limits> for HeadLimits {
 
 impl Downstream {
     pub fn accepted(tcp: TcpStream, address: SocketAddr) -> Self {
-        Self::over(Io::Tcp(tcp), Client { address, tunnel: None })
+        Self::over(Io::Tcp(tcp), Client::at(address))
     }
 
-    pub fn decrypted(tls: TlsStream<Box<Downstream>>, tunnel: Tunnel) -> Self {
-        let client = Client { address: tls.get_ref().0.client.address, tunnel: Some(tunnel) };
+    pub fn decrypted(tls: TlsStream<Box<Downstream>>, client: Client) -> Self {
         Self::over(Io::Tls(Box::new(tls)), client)
     }
 
@@ -157,6 +164,19 @@ impl Downstream {
             self.fill().await?;
         }
         Ok(self.ahead.first().copied())
+    }
+
+    /// Waits for the octets with which every h2 connection begins (RFC 9113 §3.4), left in place. False: they did not
+    /// come in time.
+    pub async fn preface(&mut self, limit: Duration) -> io::Result<bool> {
+        let deadline = Instant::now() + limit;
+        while self.ahead.len() < H2_PREFACE {
+            let read = timeout_at(deadline, self.fill()).await.unwrap_or(Ok(0))?;
+            if read == 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Lends the request to pingora: its head and body, nothing beyond.
@@ -417,6 +437,7 @@ fn eof_as_zero(read: io::Result<usize>) -> io::Result<usize> {
 
 /// `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110 §5.6.7).
 const IMF_FIXDATE: usize = 29;
+const H2_PREFACE: usize = 24;
 const READ_SIZE: usize = 8 * 1024;
 const WRITE_SIZE: usize = 16 * 1024;
 /// What a client may send ahead of the answer under way; more waits in the kernel.

@@ -192,10 +192,13 @@ impl ProxyHttp for Forward {
             io.keep_date(date.clone());
         }
         if let Some(permit) = &mut passage.permit {
-            permit.outcome = match response.status.as_u16() {
-                429 | 503 => Outcome::Backoff { retry_after: fields::asked_to_wait(response) },
-                _ => Outcome::Success,
-            };
+            permit.outcome = Outcome::Success;
+        }
+        if matches!(response.status.as_u16(), 429 | 503)
+            && let Some(mut permit) = passage.permit.take()
+        {
+            // The host is left alone from now on, not from when the answer has been read.
+            permit.outcome = Outcome::Backoff { retry_after: fields::asked_to_wait(response) };
         }
         fields::strip_response(response);
         response.append_header(header::VIA, self.0.via.line(response.version))?;
@@ -298,6 +301,7 @@ impl Forward {
             client: client.address.ip(),
             address: passage.addresses.first().map(|address| address.ip()),
             is_subresource: fields::is_subresource(&request.headers),
+            product_tokens: client.user.as_ref().map_or(&[], |user| &user.product_tokens),
             prefer_wait: fields::prefer_wait(&request.headers),
             reads_robots: fields::reads_robots(request),
         };

@@ -74,9 +74,18 @@ pub(super) fn read(raw: &[u8], tunnel: Option<&Authority>) -> Result<Head, Refus
 
 /// The Accept field of a head that need not be well-formed, to answer it in kind.
 pub(super) fn accept(raw: &[u8]) -> Option<&[u8]> {
+    field(raw, b"accept:")
+}
+
+/// The Proxy-Authorization field of a head. It goes no further.
+pub(super) fn credentials(raw: &[u8]) -> Option<&[u8]> {
+    field(raw, b"proxy-authorization:")
+}
+
+fn field<'a>(raw: &'a [u8], start: &[u8]) -> Option<&'a [u8]> {
     let mut lines = raw.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii_end);
-    let field = lines.find(|line| line.get(..7).is_some_and(|name| name.eq_ignore_ascii_case(b"accept:")))?;
-    Some(field[7..].trim_ascii())
+    let field = lines.find(|line| line.get(..start.len()).is_some_and(|name| name.eq_ignore_ascii_case(start)))?;
+    Some(field[start.len()..].trim_ascii())
 }
 
 fn connect(target: &str, fields: &Fields<'_>, tunnel: Option<&Authority>) -> Result<Head, Refusal> {

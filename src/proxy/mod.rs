@@ -2,13 +2,17 @@
 
 mod access;
 mod chunked;
+mod clients;
 mod connect;
 mod connection;
 mod counters;
+pub(crate) mod descriptors;
 mod downstream;
 mod failure;
 mod fields;
 mod forward;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod head;
 mod leaving;
 pub(crate) mod listener;
@@ -43,6 +47,8 @@ pub struct Shared {
     pub leaves: LeafCache,
     pub shutdown: watch::Receiver<bool>,
     pub counters: Counters,
+    clients: clients::Clients,
+    passwords: access::Passwords,
     via: fields::Via,
 }
 
@@ -57,8 +63,17 @@ impl Proxy {
         conf: ServerConf,
     ) -> Self {
         let limits = settings.load().limits.clone();
-        let (counters, via) = (Counters::default(), fields::Via::new());
-        let shared = Arc::new(Shared { settings, gate, upstream, leaves, shutdown, counters, via });
+        let shared = Arc::new(Shared {
+            settings,
+            gate,
+            upstream,
+            leaves,
+            shutdown,
+            counters: Counters::default(),
+            clients: clients::Clients::default(),
+            passwords: access::Passwords::new(),
+            via: fields::Via::new(),
+        });
         let mut http = pingora::proxy::http_proxy(&Arc::new(conf), forward::Forward(shared.clone()));
         let mut options = HttpServerOptions::default();
         options.h2_idle_timeout = Some(limits.idle_timeout);

@@ -11,6 +11,7 @@ use pingora::proxy::Session;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
+use tokio::time::timeout;
 
 /// An answer of the proxy's own.
 pub(super) struct Answer {
@@ -95,8 +96,13 @@ impl Answer {
     }
 
     /// Answers where there is no session: a CONNECT, or a head that pingora is not to see. `last`: the connection
-    /// is closed after it.
-    pub async fn write(mut self, io: &mut super::downstream::Downstream, last: bool) -> std::io::Result<()> {
+    /// is closed after it. `limit`: for a client that does not read.
+    pub async fn write(
+        mut self,
+        io: &mut super::downstream::Downstream,
+        last: bool,
+        limit: Duration,
+    ) -> std::io::Result<()> {
         let connection = HeaderValue::from_static(if last { "close" } else { "keep-alive" });
         let reason = self.head.status.canonical_reason().unwrap_or_default();
         let mut out = BytesMut::with_capacity(self.body.len() + 512);
@@ -105,8 +111,11 @@ impl Answer {
         self.head.header_to_h1_wire(&mut out);
         out.put_slice(b"\r\n");
         out.put_slice(&self.body);
-        io.write_all(&out).await?;
-        io.flush().await
+        let told = async {
+            io.write_all(&out).await?;
+            io.flush().await
+        };
+        timeout(limit, told).await.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))?
     }
 }
 

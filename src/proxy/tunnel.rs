@@ -6,9 +6,16 @@ use super::failure::Failure;
 use crate::gate::Permit;
 use crate::policy::{Authority, Refusal};
 use crate::upstream::ReachError;
+use std::io;
 use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// Why there is no way through.
 pub(super) enum Closed {
@@ -47,10 +54,59 @@ pub(super) async fn open(proxy: &Proxy, authority: &Authority, client: IpAddr) -
     Err(Closed::Failed(Failure::from_io(&failure)))
 }
 
-/// Copies both ways until both are done. A stop of the proxy ends it with the connection's task.
-pub(super) async fn run(mut client: Box<Downstream>, way: Way) {
-    let Way { mut origin, _permit } = way;
-    if let Err(error) = tokio::io::copy_bidirectional(&mut client, &mut origin).await {
-        tracing::debug!(%error, "tunnel ended");
+/// Copies both ways until both are done, or neither has said anything for `limit`. A stop of the proxy ends it with the
+/// connection's task.
+pub(super) async fn run(client: Box<Downstream>, way: Way, limit: Duration) {
+    let Way { origin, _permit } = way;
+    let moved = Arc::new(AtomicBool::new(true));
+    let mut client = Watched { io: client, moved: moved.clone() };
+    let mut origin = Watched { io: origin, moved: moved.clone() };
+    let silent = async {
+        // Looked at once in a while: an exact end would cost a timer's change with each piece.
+        while moved.swap(false, Ordering::Relaxed) {
+            sleep(limit).await;
+        }
+    };
+    tokio::select! {
+        copied = tokio::io::copy_bidirectional(&mut client, &mut origin) => {
+            if let Err(error) = copied {
+                tracing::debug!(%error, "tunnel ended");
+            }
+        }
+        () = silent => tracing::debug!("nothing came through the tunnel for {limit:?}: ended"),
+    }
+}
+
+/// A stream that tells when something has come or gone.
+struct Watched<S> {
+    io: S,
+    moved: Arc<AtomicBool>,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.io).poll_read(cx, buf);
+        if read.is_ready() {
+            self.moved.store(true, Ordering::Relaxed);
+        }
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write(cx, bytes);
+        if written.is_ready() {
+            self.moved.store(true, Ordering::Relaxed);
+        }
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }

@@ -9,11 +9,13 @@ pub mod ca;
 mod error;
 mod keep;
 pub mod leaf;
+mod listener;
 pub mod roots;
 
 pub use ca::Ca;
 pub use error::{CaError, RootsError};
 pub use leaf::LeafCache;
+pub use listener::{ListenerTlsError, listener_config};
 pub use roots::Roots;
 
 /// ring, for every configuration of rustls: a process-wide default could be set by anybody, or by nobody.

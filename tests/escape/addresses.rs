@@ -57,7 +57,10 @@ const HOSTS: &[(&str, &str)] = &[
     ("a dot at the end", "127.0.0.1."),
     ("loopback, IPv6", "[::1]"),
     ("loopback, IPv6, written out", "[0:0:0:0:0:0:0:1]"),
-    ("loopback, IPv6, with zeros", "[0000:0000:0000:0000:0000:0000:0000:0001]"),
+    (
+        "loopback, IPv6, with zeros",
+        "[0000:0000:0000:0000:0000:0000:0000:0001]",
+    ),
     ("unspecified, IPv6", "[::]"),
     ("mapped", "[::ffff:127.0.0.1]"),
     ("mapped, hexadecimal", "[::ffff:7f00:1]"),
@@ -100,13 +103,22 @@ async fn no_closed_address_is_dialled() {
         let answer = shoot(&mut client, request).await;
         siege.tried(format!("request, {name}"), refused(answer.as_ref(), &[400, 403]));
         let mut client = tunnelling.client().await;
-        let answer = shoot(&mut client, format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n")).await;
+        let answer = shoot(
+            &mut client,
+            format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n"),
+        )
+        .await;
         siege.tried(format!("tunnel, {name}"), refused(answer.as_ref(), &[400, 403]));
         let mut client = intercepting.client().await;
-        client.send(format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n")).await;
+        client
+            .send(format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n"))
+            .await;
         if client.head().await.status() == 200 {
             let answer = shoot(&mut client, format!("GET /x HTTP/1.1\r\nHost: {authority}\r\n\r\n")).await;
-            siege.tried(format!("inside CONNECT, {name}"), refused(answer.as_ref(), &[400, 403, 421]));
+            siege.tried(
+                format!("inside CONNECT, {name}"),
+                refused(answer.as_ref(), &[400, 403, 421]),
+            );
         }
     }
     siege.withstood(200);
@@ -134,7 +146,9 @@ async fn a_name_in_the_handshake_is_screened_like_any_other() {
 /// is the one that is kept.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_open_address_does_not_open_its_neighbour() {
-    let Ok(neighbour) = Origin::try_http_on("127.0.0.2:0", crate::support::origin::pages("")).await else { return };
+    let Ok(neighbour) = Origin::try_http_on("127.0.0.2:0", crate::support::origin::pages("")).await else {
+        return;
+    };
     let proxy = Proxy::start("egress: { allow: [127.0.0.1/32] }").await;
     let mut siege = Siege::default();
     for host in ["127.0.0.2", "[::ffff:127.0.0.2]", "127.2", "2130706434"] {
@@ -158,7 +172,11 @@ async fn no_closed_port_is_dialled() {
             siege.tried(format!("{scheme}, {port}"), refused(Some(&answer), &[400, 403]));
         }
         let mut client = tunnelling.client().await;
-        let answer = shoot(&mut client, format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n")).await;
+        let answer = shoot(
+            &mut client,
+            format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n"),
+        )
+        .await;
         siege.tried(format!("CONNECT, {port}"), refused(answer.as_ref(), &[400, 403]));
     }
     siege.withstood(36);

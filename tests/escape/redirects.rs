@@ -41,7 +41,10 @@ async fn no_redirect_leads_to_a_closed_address() {
         for (name, location) in LOCATIONS {
             let location = location.replace("{p}", &closed.port().to_string());
             let origin = Origin::http(move |seen| match seen.path().as_str() {
-                "/robots.txt" => Reply { status, ..Reply::redirect(location.clone()) },
+                "/robots.txt" => Reply {
+                    status,
+                    ..Reply::redirect(location.clone())
+                },
                 _ => Reply::text("page"),
             })
             .await;

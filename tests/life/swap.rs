@@ -64,6 +64,7 @@ async fn admitted(gate: &Gate, authority: &Authority, target: &str) -> u32 {
         prefer_wait: None,
         reads_robots: false,
         is_subresource: false,
+        product_tokens: &[],
         address: None,
     };
     match gate.admit(&ask).await {

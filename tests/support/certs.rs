@@ -64,6 +64,34 @@ impl TestCa {
         config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
         Arc::new(config)
     }
+
+    /// A fresh certificate for `name` and its key, PEM.
+    pub fn pem_pair(&self, name: &str) -> (String, String) {
+        let params = CertificateParams::new([name.to_owned()]).expect("a name that a certificate can hold");
+        let key = KeyPair::generate().expect("a P-256 key");
+        let leaf = params.signed_by(&key, &self.issuer).expect("a signed leaf");
+        (leaf.pem(), key.serialize_pem())
+    }
+
+    /// A client that trusts the test authority and shows a certificate of this one for `name`.
+    pub fn client_config_as(&self, name: &str) -> Arc<rustls::ClientConfig> {
+        let (certificate, key) = self.pem_pair(name);
+        let mut roots = rustls::RootCertStore::empty();
+        for root in CertificateDer::pem_file_iter(test_ca().pem_file()).expect("a PEM file") {
+            roots
+                .add(root.expect("a PEM certificate"))
+                .expect("a certificate that can be a root");
+        }
+        let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).expect("PEM as written above");
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("PEM as written above");
+        let config = rustls::ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .expect("ring speaks TLS 1.2 and 1.3")
+            .with_root_certificates(roots)
+            .with_client_auth_cert(vec![certificate], key)
+            .expect("key and certificate belong together");
+        Arc::new(config)
+    }
 }
 
 /// A client configuration that trusts the certificates in `pem_file` and nothing else.

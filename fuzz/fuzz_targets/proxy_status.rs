@@ -1,0 +1,16 @@
+//! Any text as the details in Proxy-Status: a field value of printable ASCII, in which a quoted string ends once.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use politely::proxy::fuzzing::proxy_status;
+
+fuzz_target!(|details: &str| {
+    let value = proxy_status(details);
+    assert!(value.bytes().all(|octet| (b' '..=b'~').contains(&octet)), "{value:?}");
+    let (mut quotes, mut escaped) = (0, false);
+    for octet in value.bytes() {
+        quotes += usize::from(octet == b'"' && !escaped);
+        escaped = octet == b'\\' && !escaped;
+    }
+    assert_eq!(quotes, 2, "{value:?}");
+});

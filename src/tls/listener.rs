@@ -1,0 +1,82 @@
+//! TLS between clients and the proxy itself (`listen[].tls`). Called by `server`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig};
+
+use crate::config::ListenerTls;
+
+use super::provider;
+
+/// Why a listener cannot speak TLS. The files' contents are never repeated.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenerTlsError {
+    #[error("{} cannot be read as {what}: {source}", .path.display())]
+    File {
+        path: PathBuf,
+        what: &'static str,
+        source: pem::Error,
+    },
+    #[error("{} and {} cannot be used: {source}", .certificate.display(), .key.display())]
+    Pair {
+        certificate: PathBuf,
+        key: PathBuf,
+        source: rustls::Error,
+    },
+    #[error("{} is no authority for clients: {source}", .path.display())]
+    ClientCa {
+        path: PathBuf,
+        source: VerifierBuilderError,
+    },
+}
+
+/// What to accept TLS with: HTTP/1.1 alone, and clients' certificates if an authority is named.
+///
+/// # Errors
+/// A file is missing or holds something else.
+pub fn listener_config(tls: &ListenerTls) -> Result<Arc<ServerConfig>, ListenerTlsError> {
+    let chain = certificates(&tls.certificate)?;
+    let key = PrivateKeyDer::from_pem_file(&tls.key).map_err(|source| ListenerTlsError::File {
+        path: tls.key.clone(),
+        what: "a PEM key",
+        source,
+    })?;
+    let pair = |source| ListenerTlsError::Pair {
+        certificate: tls.certificate.clone(),
+        key: tls.key.clone(),
+        source,
+    };
+    let builder = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(pair)?;
+    let builder = match &tls.client_ca {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let mut roots = RootCertStore::empty();
+            // What is no authority is left out; a store without any is an error below.
+            roots.add_parsable_certificates(certificates(path)?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
+            let verifier = verifier.build().map_err(|source| ListenerTlsError::ClientCa {
+                path: path.clone(),
+                source,
+            })?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config = builder.with_single_cert(chain, key).map_err(pair)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ListenerTlsError> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    read.map_err(|source| ListenerTlsError::File {
+        path: path.to_owned(),
+        what: "PEM certificates",
+        source,
+    })
+}
