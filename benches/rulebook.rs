@@ -155,6 +155,8 @@ async fn latencies(gate: &Gate, count: usize) -> Vec<Duration> {
             target: "/blog/2024/05/a-day-at-the-seaside",
             user_agent: Some(b"ExampleBot/1.0"),
             client: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            address: None,
+            is_subresource: false,
             prefer_wait: None,
             reads_robots: false,
         };
