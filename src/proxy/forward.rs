@@ -35,6 +35,8 @@ pub(super) struct Passage {
     refused: Option<&'static str>,
     addresses: Arc<[SocketAddr]>,
     attempts: usize,
+    /// Interim answers (1xx) so far.
+    interim: u32,
     /// How the first attempt to connect failed.
     failure: Option<Failure>,
 }
@@ -53,6 +55,7 @@ impl ProxyHttp for Forward {
             refused: None,
             addresses: Arc::new([]),
             attempts: 0,
+            interim: 0,
             failure: None,
         }
     }
@@ -185,6 +188,10 @@ impl ProxyHttp for Forward {
             passage.permit.take().into_iter().for_each(|mut permit| permit.outcome = Outcome::Success);
         }
         if response.status.is_informational() {
+            passage.interim += 1;
+            if passage.interim > MAX_INTERIM {
+                return Err(Error::explain(ErrorType::InvalidHTTPHeader, "interim answers without end").into_up());
+            }
             return Ok(());
         }
         fields::check_framing(response)?;
@@ -402,4 +409,6 @@ fn url(session: &Session, authority: Option<&Authority>) -> String {
 const DRAIN_BODY: Duration = Duration::from_secs(10);
 /// By then another instance may serve.
 const DRAINING: Duration = Duration::from_secs(5);
+/// Two are common (100 and 103); each starts the wait for the final one anew.
+const MAX_INTERIM: u32 = 32;
 const TURN: &str = "no turn for a retry";
