@@ -17,11 +17,8 @@ fn main() {
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     runtime.block_on(soak());
 }
 
@@ -131,9 +128,7 @@ async fn origin(starts: Starts) -> SocketAddr {
 }
 
 fn answer(head: &str, now: Instant, starts: &Starts) -> String {
-    let host = head
-        .lines()
-        .find_map(|line| line.strip_prefix("Host: h")?.split('.').next()?.parse().ok());
+    let host = head.lines().find_map(|line| line.strip_prefix("Host: h")?.split('.').next()?.parse().ok());
     let host: usize = host.expect("a host with a number");
     match head.split(' ').nth(1) {
         Some("/robots.txt") => format!("User-agent: *\nCrawl-delay: {}\n", delay(host).as_secs_f64()),
@@ -153,9 +148,7 @@ async fn read_head(stream: &mut BufReader<TcpStream>) -> Option<(String, usize)>
             return None;
         }
     }
-    let length = head
-        .lines()
-        .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+    let length = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
     Some((head, length.unwrap_or(0)))
 }
 

@@ -14,11 +14,8 @@ fn main() {
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     runtime.block_on(admission());
     runtime.block_on(waiters());
 }
@@ -75,6 +72,7 @@ async fn go(gate: &Gate, authority: &Authority) {
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),
         address: None,
         is_subresource: false,
+        product_tokens: &[],
         prefer_wait: None,
         reads_robots: false,
     };
@@ -108,10 +106,8 @@ async fn origin() -> u16 {
             let mut head = [0; 4096];
             let _ = stream.read(&mut head).await;
             let body = "User-agent: *\nDisallow: /private\nDisallow: /*.cgi\nAllow: /private/open\n";
-            let answer = format!(
-                "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
-                body.len()
-            );
+            let answer =
+                format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len());
             let _ = stream.write_all(answer.as_bytes()).await;
         }
     });
@@ -121,11 +117,7 @@ async fn origin() -> u16 {
 /// Octets of memory that this process has.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/statm").expect("Linux");
-    let pages: usize = status
-        .split(' ')
-        .nth(1)
-        .and_then(|pages| pages.parse().ok())
-        .expect("a number");
+    let pages: usize = status.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number");
     pages * 4096
 }
 

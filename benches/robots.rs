@@ -42,21 +42,12 @@ fn parse(criterion: &mut Criterion) {
 fn check(criterion: &mut Criterion) {
     let mixed = support::mixed(5_000);
     let stars = support::leading_stars(5_000);
-    for (name, text) in [
-        ("20 rules", TWENTY),
-        ("5,000 rules", &mixed),
-        ("5,000 leading stars", &stars),
-    ] {
+    for (name, text) in [("20 rules", TWENTY), ("5,000 rules", &mixed), ("5,000 leading stars", &stars)] {
         let mut group = group(criterion, &format!("check {name}"));
         group.throughput(Throughput::Elements(PATHS.len() as u64));
         let rules = RobotsTxt::parse(text.as_bytes()).rules_for(&[AGENT]);
         group.bench_function("politely", |bencher| {
-            bencher.iter(|| {
-                PATHS
-                    .iter()
-                    .filter(|path| rules.check(black_box(path)).is_allowed())
-                    .count()
-            });
+            bencher.iter(|| PATHS.iter().filter(|path| rules.check(black_box(path)).is_allowed()).count());
         });
         let robot = Robot::new(AGENT, text.as_bytes()).expect("parses");
         group.bench_function("texting_robots", |bencher| {
@@ -72,19 +63,12 @@ fn worst_case(criterion: &mut Criterion) {
     let rules = RobotsTxt::parse(text.as_bytes()).rules_for(&[AGENT]);
     let robot = Robot::new(AGENT, text.as_bytes()).expect("parses");
     let mut group = group(criterion, "check an 8 KB path against eleven stars");
-    group.bench_function("politely", |bencher| {
-        bencher.iter(|| rules.check(black_box(&path)).is_allowed())
-    });
-    group.bench_function("texting_robots", |bencher| {
-        bencher.iter(|| robot.allowed(black_box(&path)))
-    });
+    group.bench_function("politely", |bencher| bencher.iter(|| rules.check(black_box(&path)).is_allowed()));
+    group.bench_function("texting_robots", |bencher| bencher.iter(|| robot.allowed(black_box(&path))));
 }
 
 fn group<'a>(criterion: &'a mut Criterion, name: &str) -> BenchmarkGroup<'a, WallTime> {
     let mut group = criterion.benchmark_group(name);
-    group
-        .warm_up_time(Duration::from_millis(300))
-        .measurement_time(Duration::from_secs(1))
-        .sample_size(30);
+    group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1)).sample_size(30);
     group
 }

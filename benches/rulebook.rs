@@ -16,9 +16,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Octets of the robots.txt files of 4,158 sites, at each twentieth of them.
-const SIZES: [usize; 21] = [
-    1, 66, 100, 135, 168, 203, 253, 309, 375, 465, 591, 724, 884, 1105, 1388, 1754, 2215, 2798, 4043, 8019, 40_000,
-];
+const SIZES: [usize; 21] =
+    [1, 66, 100, 135, 168, 203, 253, 309, 375, 465, 591, 724, 884, 1105, 1388, 1754, 2215, 2798, 4043, 8019, 40_000];
 /// Different files. Most sites have one that their content system wrote.
 const FILES: usize = 5_000;
 /// Of six authorities, so many have a file, and so many of these come with validators.
@@ -26,14 +25,8 @@ const WITH_FILE: usize = 4;
 const WITH_VALIDATORS: usize = 3;
 
 fn main() {
-    let count = std::env::args()
-        .skip(1)
-        .find_map(|argument| argument.parse().ok())
-        .unwrap_or(1_000_000);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build();
+    let count = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(1_000_000);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("threads").block_on(run(count));
 }
 
@@ -54,37 +47,21 @@ async fn run(count: usize) {
         gate.flush().await;
     }
     let figures = gate.figures().book;
-    println!(
-        "{count} authorities, {} files, learnt and stored in {:.1?}",
-        figures.files,
-        start.elapsed()
-    );
+    println!("{count} authorities, {} files, learnt and stored in {:.1?}", figures.files, start.elapsed());
     assert_eq!(figures.authorities, count);
     let per = |bytes: usize| bytes as f64 / (count - 1000) as f64;
-    println!(
-        "counted: {:.0} octets an authority",
-        per(figures.authority_bytes - counted.authority_bytes)
-    );
-    println!(
-        "resident: {:.0} octets an authority, with files and caches",
-        per(resident() - before)
-    );
+    println!("counted: {:.0} octets an authority", per(figures.authority_bytes - counted.authority_bytes));
+    println!("resident: {:.0} octets an authority, with files and caches", per(resident() - before));
     println!("files: {:.1} MiB", figures.file_bytes as f64 / f64::from(1 << 20));
 
     let many = latencies(&gate, count).await;
     tell(&format!("admission, {count} authorities"), &many);
-    println!(
-        "median {:.2} times that at 1,000",
-        median(&many).as_secs_f64() / median(&few).as_secs_f64()
-    );
+    println!("median {:.2} times that at 1,000", median(&many).as_secs_f64() / median(&few).as_secs_f64());
 
     gate.close();
     drop(gate);
     let file = directory.path().join("robots.redb");
-    println!(
-        "on disk: {:.0} octets an authority",
-        file.metadata().expect("it is there").len() as f64 / count as f64
-    );
+    println!("on disk: {:.0} octets an authority", file.metadata().expect("it is there").len() as f64 / count as f64);
     let start = Instant::now();
     let gate = open(directory.path());
     println!("opened in {:.1?}", start.elapsed());
@@ -94,17 +71,10 @@ async fn run(count: usize) {
 fn open(directory: &Path) -> Gate {
     // Roots there have to be, though nobody is asked.
     let ca = Ca::open_or_create(&directory.join("ca")).expect("an empty directory");
-    let yaml = format!(
-        "store: {{ directory: '{}', memory: 8GiB, disk: 32GiB }}",
-        directory.display()
-    );
+    let yaml = format!("store: {{ directory: '{}', memory: 8GiB, disk: 32GiB }}", directory.display());
     let settings = Settings::parse("bench.yaml", &yaml).expect("the lines above");
     let upstream = Arc::new(Upstream::new(&settings, Vec::new()));
-    Gate::open(
-        Arc::new(ArcSwap::from_pointee(settings)),
-        upstream,
-        &connector_conf(ca.path(), 1),
-    )
+    Gate::open(Arc::new(ArcSwap::from_pointee(settings)), upstream, &connector_conf(ca.path(), 1))
 }
 
 fn authority(number: usize) -> Authority {
@@ -114,10 +84,7 @@ fn authority(number: usize) -> Authority {
 fn fill(gate: &Gate, numbers: std::ops::Range<usize>, bodies: &[Vec<u8>]) {
     let mut validated = HeaderMap::new();
     validated.insert(header::ETAG, "\"5f3c-62a1b2c3d4e5f\"".parse().expect("a field"));
-    validated.insert(
-        header::LAST_MODIFIED,
-        "Tue, 02 Jan 2024 03:04:05 GMT".parse().expect("a field"),
-    );
+    validated.insert(header::LAST_MODIFIED, "Tue, 02 Jan 2024 03:04:05 GMT".parse().expect("a field"));
     let plain = HeaderMap::new();
     for number in numbers {
         let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
@@ -157,6 +124,7 @@ async fn latencies(gate: &Gate, count: usize) -> Vec<Duration> {
             client: IpAddr::V4(Ipv4Addr::LOCALHOST),
             address: None,
             is_subresource: false,
+            product_tokens: &[],
             prefer_wait: None,
             reads_robots: false,
         };
@@ -175,21 +143,12 @@ fn median(sorted: &[Duration]) -> Duration {
 
 fn tell(what: &str, sorted: &[Duration]) {
     let at = |share: f64| sorted[(sorted.len() as f64 * share) as usize];
-    println!(
-        "{what}: median {:.1?}, 90 % {:.1?}, 99 % {:.1?}",
-        at(0.5),
-        at(0.9),
-        at(0.99)
-    );
+    println!("{what}: median {:.1?}, 90 % {:.1?}, 99 % {:.1?}", at(0.5), at(0.9), at(0.99));
 }
 
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
-    let pages: usize = statm
-        .split(' ')
-        .nth(1)
-        .and_then(|pages| pages.parse().ok())
-        .expect("pages");
+    let pages: usize = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("pages");
     pages * 4096
 }
 

@@ -29,24 +29,15 @@ const WRITTEN: Duration = Duration::from_secs(1);
 const NEVER: Duration = Duration::from_secs(24 * 3600);
 
 fn main() {
-    let seconds = std::env::args()
-        .skip(1)
-        .find_map(|argument| argument.parse().ok())
-        .unwrap_or(600);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .expect("threads");
+    let seconds = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(600);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads");
     runtime.block_on(soak(Duration::from_secs(seconds)));
 }
 
 async fn soak(length: Duration) {
     let origin = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let port = origin.local_addr().expect("bound").port();
-    let site = Arc::new(Site {
-        hosts: (0..HOSTS).map(|_| Mutex::default()).collect(),
-        tally: Tally::default(),
-    });
+    let site = Arc::new(Site { hosts: (0..HOSTS).map(|_| Mutex::default()).collect(), tally: Tally::default() });
     tokio::spawn(serve(origin, site.clone()));
 
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -67,18 +58,13 @@ async fn soak(length: Duration) {
         child.kill().expect("it runs");
         child.wait().expect("our child");
         let now = Instant::now();
-        site.hosts
-            .iter()
-            .for_each(|host| host.lock().expect("held briefly").kill(now));
+        site.hosts.iter().for_each(|host| host.lock().expect("held briefly").kill(now));
         site.tally.add("kills");
         println!("{:>4} s: {}", start.elapsed().as_secs(), site.tally.line());
     }
     stop.store(true, Ordering::Relaxed);
     clients.join_all().await;
-    let set_aside = std::fs::read_dir(directory.path().join("store"))
-        .expect("the store")
-        .count()
-        - 1;
+    let set_aside = std::fs::read_dir(directory.path().join("store")).expect("the store").count() - 1;
     println!("stores set aside: {set_aside}");
     let violations = site.tally.get("VIOLATIONS: disallowed, and yet it came");
     assert_eq!((violations, set_aside), (0, 0));
@@ -96,9 +82,7 @@ async fn start_proxy(directory: &Path) -> (Child, SocketAddr) {
     );
     std::fs::write(&file, yaml).expect("the directory is writable");
     // A port that is free now, and free a moment later.
-    let address = std::net::TcpListener::bind("127.0.0.1:0")
-        .and_then(|free| free.local_addr())
-        .expect("a free port");
+    let address = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
     let child = Command::new(env!("CARGO_BIN_EXE_politely"))
         .args(["serve", "--listen", &address.to_string(), "--config"])
         .arg(&file)
@@ -137,25 +121,16 @@ impl Host {
     }
 
     fn sent(&mut self, version: Option<u32>, began: Instant) {
-        let at = self
-            .under_way
-            .iter()
-            .position(|under_way| *under_way == version)
-            .expect("it was under way");
+        let at = self.under_way.iter().position(|under_way| *under_way == version).expect("it was under way");
         self.under_way.remove(at);
         let lost = self.killed.is_some_and(|killed| killed >= began);
-        self.sent
-            .push((version, Instant::now() + if lost { NEVER } else { Duration::ZERO }));
+        self.sent.push((version, Instant::now() + if lost { NEVER } else { Duration::ZERO }));
     }
 
     /// Whether no copy that could be in force allows it.
     fn forbids(&mut self, section: u32, now: Instant) -> bool {
         // A copy is out of force once its successor has been there for a while.
-        if let Some(last) = self
-            .sent
-            .iter()
-            .rposition(|(_, at)| now.duration_since(*at) > ON_ITS_WAY)
-        {
+        if let Some(last) = self.sent.iter().rposition(|(_, at)| now.duration_since(*at) > ON_ITS_WAY) {
             self.sent.drain(..last);
         }
         let allows = |version: &Option<u32>| version.is_none_or(|bits| bits >> section & 1 == 0);
@@ -172,12 +147,7 @@ impl Tally {
     }
 
     fn get(&self, what: &str) -> u64 {
-        self.0
-            .lock()
-            .expect("held briefly")
-            .get(what)
-            .copied()
-            .unwrap_or_default()
+        self.0.lock().expect("held briefly").get(what).copied().unwrap_or_default()
     }
 
     fn line(&self) -> String {
@@ -220,48 +190,28 @@ async fn answer(stream: &mut BufReader<TcpStream>, site: &Site) -> io::Result<bo
     if target == "/robots.txt" {
         return robots(stream, host, &site.tally).await;
     }
-    let section = target[2..]
-        .split('/')
-        .next()
-        .and_then(|section| section.parse().ok())
-        .expect("a target of ours");
+    let section = target[2..].split('/').next().and_then(|section| section.parse().ok()).expect("a target of ours");
     site.tally.add("pages that came");
     if host.lock().expect("held briefly").forbids(section, Instant::now()) {
         site.tally.add("VIOLATIONS: disallowed, and yet it came");
     }
-    stream
-        .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npage")
-        .await?;
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npage").await?;
     Ok(true)
 }
 
 async fn robots(stream: &mut BufReader<TcpStream>, host: &Mutex<Host>, tally: &Tally) -> io::Result<bool> {
     let version = fastrand::u32(..1 << SECTIONS);
-    let rules: String = (0..SECTIONS)
-        .filter(|bit| version >> bit & 1 == 1)
-        .map(|bit| format!("Disallow: /s{bit}/\n"))
-        .collect();
+    let rules: String =
+        (0..SECTIONS).filter(|bit| version >> bit & 1 == 1).map(|bit| format!("Disallow: /s{bit}/\n")).collect();
     let text = format!("User-agent: *\n{rules}");
     let length = text.len();
     let whole = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{text}");
     let (what, octets, means) = match fastrand::u32(..100) {
         0..60 => ("robots.txt", whole, Some(Some(version))),
         60..66 => ("robots.txt, slowly", whole, Some(Some(version))),
-        66..74 => (
-            "404",
-            "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".into(),
-            Some(None),
-        ),
-        74..84 => (
-            "503",
-            "HTTP/1.1 503 Busy\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n".into(),
-            None,
-        ),
-        84..89 => (
-            "429",
-            "HTTP/1.1 429 Slow\r\nRetry-After: 2\r\nContent-Length: 0\r\n\r\n".into(),
-            None,
-        ),
+        66..74 => ("404", "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".into(), Some(None)),
+        74..84 => ("503", "HTTP/1.1 503 Busy\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n".into(), None),
+        84..89 => ("429", "HTTP/1.1 429 Slow\r\nRetry-After: 2\r\nContent-Length: 0\r\n\r\n".into(), None),
         89..93 => ("half a robots.txt", whole[..whole.len() - 9].into(), None),
         93..96 => ("no HTTP", "nonsense\r\n\r\n".into(), None),
         96..98 => ("closed", String::new(), None),

@@ -7,11 +7,11 @@ use crate::proxy::{self, Counts, Proxy, listener};
 use crate::tls::{Ca, CaError, LeafCache, ListenerTlsError, RootsError, listener_config, roots};
 use crate::upstream::{Upstream, connector_conf};
 use arc_swap::ArcSwap;
+use pingora_core::server::configuration::ServerConf;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use pingora_core::server::configuration::ServerConf;
 use tempfile::NamedTempFile;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -82,7 +82,9 @@ impl StartError {
             Self::Token { .. } => "`admin.token_file` names a file that holds the token and nothing else".into(),
             Self::Ca(error) => error.hint(),
             Self::Roots(error) => error.hint().into(),
-            Self::ListenerTls(_) => "correct `listen[].tls`: `certificate` with its chain, `key` and `client_ca` are PEM files".into(),
+            Self::ListenerTls(_) => {
+                "correct `listen[].tls`: `certificate` with its chain, `key` and `client_ca` are PEM files".into()
+            }
             Self::Io(_) => "is there room and permission for temporary files?".into(),
         }
     }
@@ -98,7 +100,8 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     let open_to_all = settings.access.clients.is_empty() && settings.access.users.is_empty();
     let tls = settings.listen.iter().map(|listener| listener.tls.as_ref().map(listener_config).transpose());
     let tls = tls.collect::<Result<Vec<_>, _>>()?;
-    let identified = settings.listen.iter().map(|listener| listener.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some()));
+    let identified =
+        settings.listen.iter().map(|listener| listener.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some()));
     let addresses = sockets.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
 
     // `config` has judged the addresses that are written; a socket that was handed over is known only here.

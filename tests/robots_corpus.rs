@@ -15,10 +15,7 @@ fn conformance_cases_are_decided_as_collected() {
     let mut tally = Tally::default();
     for case in rows(&corpora.join("conformance/cases.jsonl")) {
         let robots = RobotsTxt::parse(&octets(&case, "robots", "robots_b64"));
-        let verdict = robots
-            .rules_for(&[text(&case, "agent")])
-            .check(text(&case, "url"))
-            .is_allowed();
+        let verdict = robots.rules_for(&[text(&case, "agent")]).check(text(&case, "url")).is_allowed();
         tally.judge(&case, verdict, text(&case, "id"));
     }
     tally.conclude("conformance cases");
@@ -42,10 +39,7 @@ fn corpus_probes_are_decided_as_collected() {
         let verdict = rules.check(text(&probe, "url"));
         tally.judge(&probe, verdict.is_allowed(), id);
         let line = verdict.rule().map_or(0, |rule| rule.line());
-        let google = probe["line"]
-            .as_u64()
-            .and_then(|line| u32::try_from(line).ok())
-            .unwrap_or_default();
+        let google = probe["line"].as_u64().and_then(|line| u32::try_from(line).ok()).unwrap_or_default();
         if line != 0
             && google != line
             && is_comparable(&probe)
@@ -63,9 +57,8 @@ fn corpus_probes_are_decided_as_collected() {
 fn sitemaps_are_found() {
     let Some(corpora) = corpora() else { return };
     let files = files(&corpora);
-    let in_suites = rows(&corpora.join("conformance/sitemaps.jsonl"))
-        .into_iter()
-        .filter(|row| row["dialect"] == "google");
+    let in_suites =
+        rows(&corpora.join("conformance/sitemaps.jsonl")).into_iter().filter(|row| row["dialect"] == "google");
     let in_suites = in_suites.map(|row| (row["robots"].as_str().expect("text").as_bytes().to_vec(), row));
     let in_corpus = rows(&corpora.join("corpus/sitemaps.jsonl.gz")).into_iter();
     let in_corpus = in_corpus.map(|row| (files[text(&row, "file")].clone(), row));
@@ -77,18 +70,10 @@ fn sitemaps_are_found() {
         }
         let robots = RobotsTxt::parse(&body);
         let found: Vec<&str> = robots.sitemaps().collect();
-        let expected: Vec<&str> = row["sitemaps"]
-            .as_array()
-            .expect("a list")
-            .iter()
-            .filter_map(Value::as_str)
-            .collect();
+        let expected: Vec<&str> =
+            row["sitemaps"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
         if found != expected {
-            wrong.push(format!(
-                "{} {:?} {expected:?} found {found:?}",
-                row["file"],
-                row.get("id")
-            ));
+            wrong.push(format!("{} {:?} {expected:?} found {found:?}", row["file"], row.get("id")));
         }
     }
     show(&wrong);
@@ -99,9 +84,8 @@ fn sitemaps_are_found() {
 fn crawl_delays_are_found() {
     let Some(corpora) = corpora() else { return };
     let files = files(&corpora);
-    let in_suites = rows(&corpora.join("conformance/crawl_delay.jsonl"))
-        .into_iter()
-        .filter(|row| row["agreed"] == true);
+    let in_suites =
+        rows(&corpora.join("conformance/crawl_delay.jsonl")).into_iter().filter(|row| row["agreed"] == true);
     let in_suites = in_suites.map(|row| (octets(&row, "robots", "robots_b64"), row));
     let in_corpus = rows(&corpora.join("corpus/crawl_delay.jsonl.gz")).into_iter();
     let in_corpus = in_corpus.map(|row| (files[text(&row, "file")].clone(), row));
@@ -134,12 +118,9 @@ fn crawl_delays_are_found() {
 
 /// Whether Google's line can be compared: nothing in the question that it reads otherwise, even where the answer is the same.
 fn is_comparable(probe: &Value) -> bool {
-    let is_token = text(probe, "agent")
-        .bytes()
-        .all(|octet| octet.is_ascii_alphabetic() || matches!(octet, b'_' | b'-'));
-    let is_plain = text(probe, "url")
-        .bytes()
-        .all(|octet| octet.is_ascii_graphic() && octet != b'%');
+    let is_token =
+        text(probe, "agent").bytes().all(|octet| octet.is_ascii_alphabetic() || matches!(octet, b'_' | b'-'));
+    let is_plain = text(probe, "url").bytes().all(|octet| octet.is_ascii_graphic() && octet != b'%');
     is_token && is_plain && probe.get("google_quirk").is_none()
 }
 
@@ -150,10 +131,7 @@ fn is_plain(body: &[u8], line: u32) -> bool {
         return false;
     }
     let body = String::from_utf8_lossy(body).replace("\r\n", "\n").replace('\r', "\n");
-    let Some(line) = (line as usize)
-        .checked_sub(1)
-        .and_then(|line| body.split('\n').nth(line))
-    else {
+    let Some(line) = (line as usize).checked_sub(1).and_then(|line| body.split('\n').nth(line)) else {
         return false;
     };
     let Some((key, value)) = line.split('#').next().unwrap_or_default().split_once(':') else {
@@ -161,10 +139,8 @@ fn is_plain(body: &[u8], line: u32) -> bool {
     };
     let value = value.trim_matches([' ', '\t']);
     let index = value.contains("/index.htm");
-    matches!(
-        key.trim_matches([' ', '\t']).to_lowercase().as_str(),
-        "allow" | "disallow"
-    ) && line.len() < 16_000
+    matches!(key.trim_matches([' ', '\t']).to_lowercase().as_str(), "allow" | "disallow")
+        && line.len() < 16_000
         && !index
         && value.starts_with(['/', '*'])
         && value.bytes().all(|octet| octet.is_ascii_graphic() && octet != b'%')
@@ -173,11 +149,7 @@ fn is_plain(body: &[u8], line: u32) -> bool {
 /// The file without its request rates, which the pace would count as well.
 fn without_rates(body: &[u8]) -> Vec<u8> {
     let lines = body.split_inclusive(|&octet| octet == b'\n');
-    let is_rate = |line: &&[u8]| {
-        line.trim_ascii_start()
-            .to_ascii_lowercase()
-            .starts_with(b"request-rate")
-    };
+    let is_rate = |line: &&[u8]| line.trim_ascii_start().to_ascii_lowercase().starts_with(b"request-rate");
     lines.filter(|line| !is_rate(line)).collect::<Vec<_>>().concat()
 }
 
@@ -201,11 +173,7 @@ impl Tally {
         };
         let as_google = allowed == case.get("google").and_then(Value::as_bool).unwrap_or(expected);
         let as_rfc = rfc == "either" || rfc.as_bool() == Some(allowed);
-        let labels = case
-            .get("google_quirk")
-            .and_then(Value::as_array)
-            .cloned()
-            .unwrap_or_default();
+        let labels = case.get("google_quirk").and_then(Value::as_array).cloned().unwrap_or_default();
         for label in labels.iter().filter_map(Value::as_str) {
             let counts = self.quirks.entry(label.to_owned()).or_default();
             counts[0] += 1;
@@ -218,10 +186,7 @@ impl Tally {
     }
 
     fn conclude(&self, what: &str) {
-        println!(
-            "{what}: {} core; quirks [all, as google, as rfc]: {:?}",
-            self.core, self.quirks
-        );
+        println!("{what}: {} core; quirks [all, as google, as rfc]: {:?}", self.core, self.quirks);
         show(&self.wrong);
         assert!(self.core > 0, "no {what}");
         assert!(self.wrong.is_empty(), "{} {what} differ", self.wrong.len());
@@ -245,11 +210,8 @@ fn show(wrong: &[String]) {
 fn corpora() -> Option<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let beside = ["../shared/corpora", "../../shared/corpora"].map(|path| here.join(path));
-    let found = std::env::var_os("POLITELY_CORPORA")
-        .map(PathBuf::from)
-        .into_iter()
-        .chain(beside)
-        .find(|path| path.is_dir());
+    let found =
+        std::env::var_os("POLITELY_CORPORA").map(PathBuf::from).into_iter().chain(beside).find(|path| path.is_dir());
     if found.is_none() {
         println!("skipped: no corpus; POLITELY_CORPORA can name its directory");
     }
@@ -258,26 +220,19 @@ fn corpora() -> Option<PathBuf> {
 
 fn files(corpora: &Path) -> HashMap<String, Vec<u8>> {
     let rows = rows(&corpora.join("corpus/files.jsonl.gz"));
-    rows.iter()
-        .map(|row| (text(row, "id").to_owned(), octets(row, "text", "b64")))
-        .collect()
+    rows.iter().map(|row| (text(row, "id").to_owned(), octets(row, "text", "b64"))).collect()
 }
 
 fn rows(path: &Path) -> Vec<Value> {
     let packed = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut plain = String::new();
     let text = if path.extension().is_some_and(|extension| extension == "gz") {
-        flate2::read::GzDecoder::new(&*packed)
-            .read_to_string(&mut plain)
-            .expect("gzip");
+        flate2::read::GzDecoder::new(&*packed).read_to_string(&mut plain).expect("gzip");
         plain
     } else {
         String::from_utf8(packed).expect("UTF-8")
     };
-    text.split('\n')
-        .filter(|line| !line.is_empty())
-        .map(|line| serde_json::from_str(line).expect("JSON"))
-        .collect()
+    text.split('\n').filter(|line| !line.is_empty()).map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
 fn text<'a>(row: &'a Value, name: &str) -> &'a str {
@@ -287,9 +242,7 @@ fn text<'a>(row: &'a Value, name: &str) -> &'a str {
 fn octets(row: &Value, plain: &str, encoded: &str) -> Vec<u8> {
     use base64::Engine;
     match row.get(encoded).and_then(Value::as_str) {
-        Some(encoded) => base64::engine::general_purpose::STANDARD
-            .decode(encoded)
-            .expect("base64"),
+        Some(encoded) => base64::engine::general_purpose::STANDARD.decode(encoded).expect("base64"),
         None => text(row, plain).as_bytes().to_vec(),
     }
 }

@@ -67,15 +67,10 @@ fn compare(rules: &[Rule], paths: &[String]) -> Result<(), TestCaseError> {
     let compiled = RobotsTxt::parse(text.as_bytes()).rules_for(&["ExampleBot"]);
     for path in paths {
         let verdict = compiled.check(path);
-        let found = verdict
-            .rule()
-            .map(|rule| (rule.line() as usize - 2, rule.pattern().to_owned()));
+        let found = verdict.rule().map(|rule| (rule.line() as usize - 2, rule.pattern().to_owned()));
         let expected = naive::decide(rules, path);
         let same = (found.as_ref().map(|(place, _)| *place), verdict.is_allowed())
-            == (
-                expected.map(|(place, _)| place),
-                expected.is_none_or(|(_, allows)| allows),
-            );
+            == (expected.map(|(place, _)| place), expected.is_none_or(|(_, allows)| allows));
         prop_assert!(same, "{text}\n{path} => {found:?}, expected {expected:?}");
         if let Some((place, pattern)) = found {
             prop_assert_eq!(&rules[place].1, &pattern);

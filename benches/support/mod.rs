@@ -88,9 +88,8 @@ pub fn large(octets: usize) -> String {
 
 /// A word of a language that nobody speaks.
 pub fn word(n: usize) -> String {
-    const SYLLABLES: [&str; 16] = [
-        "ka", "lo", "mi", "ne", "ru", "sa", "ti", "vo", "be", "da", "fu", "go", "hi", "ju", "pe", "wa",
-    ];
+    const SYLLABLES: [&str; 16] =
+        ["ka", "lo", "mi", "ne", "ru", "sa", "ti", "vo", "be", "da", "fu", "go", "hi", "ju", "pe", "wa"];
     let mut n = n.wrapping_mul(2_654_435_761) % 65_536;
     let mut word = String::new();
     for _ in 0..4 {

@@ -37,10 +37,7 @@ pub(super) async fn pac(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> 
     let Some(listener) = admin.listeners.first() else {
         return problem(StatusCode::NOT_FOUND, "the proxy listens nowhere");
     };
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok())
-        .unwrap_or_default();
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let address = if listener.ip().is_unspecified() {
         // Listening everywhere, it is there where the caller found us.
         format!("{}:{}", without_port(host), listener.port())
@@ -54,9 +51,7 @@ pub(super) async fn pac(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> 
 pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Response {
     let (figures, counts) = (admin.gate().figures(), admin.proxy.counters.read());
     let hosts = admin.gate().latest(SHOWN).into_iter();
-    let hosts: Vec<_> = hosts
-        .map(|(authority, entry)| json::authority(admin.gate(), &authority, &entry))
-        .collect();
+    let hosts: Vec<_> = hosts.map(|(authority, entry)| json::authority(admin.gate(), &authority, &entry)).collect();
     let mode = format!("{:?}", admin.proxy.settings.load().mode).to_ascii_lowercase();
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -83,13 +78,8 @@ pub(super) struct Shown {
 }
 
 pub(super) async fn authorities(State(admin): State<Arc<Admin>>, Query(shown): Query<Shown>) -> Response {
-    let hosts = admin
-        .gate()
-        .latest(shown.limit.unwrap_or(SHOWN).min(MOST_SHOWN))
-        .into_iter();
-    let hosts: Vec<_> = hosts
-        .map(|(authority, entry)| json::authority(admin.gate(), &authority, &entry))
-        .collect();
+    let hosts = admin.gate().latest(shown.limit.unwrap_or(SHOWN).min(MOST_SHOWN)).into_iter();
+    let hosts: Vec<_> = hosts.map(|(authority, entry)| json::authority(admin.gate(), &authority, &entry)).collect();
     Json(hosts).into_response()
 }
 
@@ -112,25 +102,15 @@ pub(super) async fn refresh(State(admin): State<Arc<Admin>>, Path(name): Path<St
 }
 
 pub(super) async fn explain(State(admin): State<Arc<Admin>>, Query(asked): Query<Vec<(String, String)>>) -> Response {
-    let named = |name: &'static str| {
-        asked
-            .iter()
-            .filter(move |(key, _)| key == name)
-            .map(|(_, value)| value.as_str())
-    };
+    let named = |name: &'static str| asked.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str());
     let Some(url) = named("url").next() else {
-        return problem(
-            StatusCode::BAD_REQUEST,
-            "`url` is missing: /api/v1/explain?url=https://example.com/page",
-        );
+        return problem(StatusCode::BAD_REQUEST, "`url` is missing: /api/v1/explain?url=https://example.com/page");
     };
     let authority = match Authority::from_url(url) {
         Ok(authority) => authority,
         Err(error) => return problem(StatusCode::BAD_REQUEST, &format!("`{url}`: {error}")),
     };
-    let tokens = named("product_token")
-        .map(ProductToken::parse)
-        .collect::<Result<Vec<_>, _>>();
+    let tokens = named("product_token").map(ProductToken::parse).collect::<Result<Vec<_>, _>>();
     let mut tokens = match tokens {
         Ok(tokens) => tokens,
         Err(error) => return problem(StatusCode::BAD_REQUEST, &format!("`product_token`: {error}")),
@@ -138,11 +118,7 @@ pub(super) async fn explain(State(admin): State<Arc<Admin>>, Query(asked): Query
     if tokens.is_empty() {
         tokens = admin.proxy.settings.load().identity.product_tokens.clone();
     }
-    let asked = Asked {
-        authority: &authority,
-        target: target(url).as_bytes(),
-        product_tokens: &tokens,
-    };
+    let asked = Asked { authority: &authority, target: target(url).as_bytes(), product_tokens: &tokens };
     Json(json::explanation(&admin.gate().explain(&asked).await)).into_response()
 }
 
@@ -158,11 +134,8 @@ pub(super) async fn reload(State(admin): State<Arc<Admin>>) -> Response {
 
 /// `https://example.com:8443`, or without the scheme, which is https then.
 fn parse(name: &str) -> Option<Authority> {
-    let parsed = if name.contains("://") {
-        Authority::from_url(name)
-    } else {
-        Authority::parse(Scheme::Https, name.as_bytes())
-    };
+    let parsed =
+        if name.contains("://") { Authority::from_url(name) } else { Authority::parse(Scheme::Https, name.as_bytes()) };
     parsed.ok()
 }
 

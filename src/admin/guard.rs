@@ -27,13 +27,8 @@ impl Token {
     }
 
     fn is_shown(&self, headers: &HeaderMap) -> bool {
-        let shown = headers
-            .get(header::AUTHORIZATION)
-            .map(|value| value.as_bytes())
-            .unwrap_or_default();
-        let shown = shown
-            .split_at_checked(BEARER.len())
-            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(BEARER));
+        let shown = headers.get(header::AUTHORIZATION).map(|value| value.as_bytes()).unwrap_or_default();
+        let shown = shown.split_at_checked(BEARER.len()).filter(|(scheme, _)| scheme.eq_ignore_ascii_case(BEARER));
         shown.is_some_and(|(_, token)| token.ct_eq(&self.0).into())
     }
 }
@@ -42,9 +37,7 @@ pub(super) async fn token(State(admin): State<Arc<Admin>>, request: Request, nex
     match &admin.token {
         Some(token) if !token.is_shown(request.headers()) => {
             let mut answer = problem(StatusCode::UNAUTHORIZED, "the token is missing or wrong");
-            answer
-                .headers_mut()
-                .insert(header::WWW_AUTHENTICATE, "Bearer".parse().expect("a field value"));
+            answer.headers_mut().insert(header::WWW_AUTHENTICATE, "Bearer".parse().expect("a field value"));
             answer
         }
         Some(_) | None => next.run(request).await,
@@ -67,10 +60,7 @@ pub(super) async fn same_site(State(admin): State<Arc<Admin>>, request: Request,
 /// An address cannot be made to point elsewhere, and `localhost` is not looked up.
 fn is_ours(host: &str) -> bool {
     let name = without_port(host);
-    let bare = name
-        .strip_prefix('[')
-        .and_then(|name| name.strip_suffix(']'))
-        .unwrap_or(name);
+    let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
     name.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
 }
 
@@ -87,9 +77,7 @@ fn is_cross_site(headers: &HeaderMap, host: &str) -> bool {
     let foreign = site.is_some_and(|site| !matches!(site, b"same-origin" | b"none"));
     let origins = headers.get_all(header::ORIGIN).iter();
     let from_us = |origin: &[u8]| {
-        origin
-            .strip_prefix(b"http://")
-            .is_some_and(|origin| origin.eq_ignore_ascii_case(host.as_bytes()))
+        origin.strip_prefix(b"http://").is_some_and(|origin| origin.eq_ignore_ascii_case(host.as_bytes()))
     };
     foreign || origins.map(|origin| origin.as_bytes()).any(|origin| !from_us(origin))
 }
@@ -109,33 +97,17 @@ mod tests {
     use super::*;
 
     fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
-        fields
-            .iter()
-            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
-            .collect()
+        fields.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
     }
 
     #[test]
     fn only_addresses_and_localhost_are_hosts_of_ours() {
-        for host in [
-            "127.0.0.1",
-            "127.0.0.1:3129",
-            "[::1]:3129",
-            "[::1]",
-            "localhost",
-            "LOCALHOST:1",
-            "192.0.2.1:80",
-        ] {
+        for host in ["127.0.0.1", "127.0.0.1:3129", "[::1]:3129", "[::1]", "localhost", "LOCALHOST:1", "192.0.2.1:80"] {
             assert!(is_ours(host), "{host}");
         }
-        for host in [
-            "",
-            "evil.example",
-            "evil.example:3129",
-            "localhost.evil.example",
-            "127.0.0.1.evil.example",
-            "localhost:x",
-        ] {
+        for host in
+            ["", "evil.example", "evil.example:3129", "localhost.evil.example", "127.0.0.1.evil.example", "localhost:x"]
+        {
             assert!(!is_ours(host), "{host}");
         }
     }
@@ -146,10 +118,7 @@ mod tests {
         for (fields, cross) in [
             (headers(&[]), false),
             (headers(&[("sec-fetch-site", "none")]), false),
-            (
-                headers(&[("sec-fetch-site", "same-origin"), ("origin", "http://127.0.0.1:3129")]),
-                false,
-            ),
+            (headers(&[("sec-fetch-site", "same-origin"), ("origin", "http://127.0.0.1:3129")]), false),
             (headers(&[("sec-fetch-site", "same-site")]), true),
             (headers(&[("sec-fetch-site", "cross-site")]), true),
             (headers(&[("origin", "http://127.0.0.1:8000")]), true),
@@ -163,13 +132,9 @@ mod tests {
     #[test]
     fn the_token_has_to_be_the_whole_one() {
         let token = Token(b"s3cret".as_slice().into());
-        for (value, good) in [
-            ("Bearer s3cret", true),
-            ("bearer s3cret", true),
-            ("Bearer s3cre", false),
-            ("s3cret", false),
-            ("", false),
-        ] {
+        for (value, good) in
+            [("Bearer s3cret", true), ("bearer s3cret", true), ("Bearer s3cre", false), ("s3cret", false), ("", false)]
+        {
             assert_eq!(token.is_shown(&headers(&[("authorization", value)])), good, "{value}");
         }
         assert!(!token.is_shown(&headers(&[])));

@@ -27,9 +27,7 @@ fn registry(admin: &Admin) -> Registry {
     let (figures, counts) = (admin.gate().figures(), admin.proxy.counters.read());
     let mut registry = Registry::with_prefix("politely");
 
-    let requests = [("forwarded", counts.forwarded), ("failed", counts.failed)]
-        .into_iter()
-        .chain(counts.refused);
+    let requests = [("forwarded", counts.forwarded), ("failed", counts.failed)].into_iter().chain(counts.refused);
     counters(
         &mut registry,
         "requests",
@@ -38,28 +36,12 @@ fn registry(admin: &Admin) -> Registry {
         requests,
     );
     let fetches = [("answered", figures.book.fetched), ("failed", figures.book.failed)];
-    counters(
-        &mut registry,
-        "robots_fetches",
-        "Fetches of robots.txt, by result",
-        "result",
-        fetches,
-    );
+    counters(&mut registry, "robots_fetches", "Fetches of robots.txt, by result", "result", fetches);
 
     let book = &figures.book;
     gauge(&mut registry, "authorities", "Authorities in memory", book.authorities);
-    gauge(
-        &mut registry,
-        "robots_files",
-        "Different robots.txt files in memory",
-        book.files,
-    );
-    gauge(
-        &mut registry,
-        "waiting",
-        "Requests that wait for their turn",
-        figures.waiting,
-    );
+    gauge(&mut registry, "robots_files", "Different robots.txt files in memory", book.files);
+    gauge(&mut registry, "waiting", "Requests that wait for their turn", figures.waiting);
     let memory = Family::<Labels, Gauge>::default();
     for (of, bytes) in [("authorities", book.authority_bytes), ("files", book.file_bytes)] {
         memory.get_or_create(&vec![("of", of)]).set(whole(bytes));

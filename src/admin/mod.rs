@@ -47,14 +47,7 @@ impl Admin {
         settings: &config::Admin,
     ) -> io::Result<Self> {
         let token = settings.token_file.as_deref().map(Token::read).transpose()?;
-        Ok(Admin {
-            proxy,
-            listeners,
-            ca_pem,
-            token,
-            reload: OnceLock::new(),
-            started: Instant::now(),
-        })
+        Ok(Admin { proxy, listeners, ca_pem, token, reload: OnceLock::new(), started: Instant::now() })
     }
 
     /// Serves until the proxy stops.

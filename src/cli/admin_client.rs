@@ -29,18 +29,12 @@ impl AdminArgs {
             (Some(address), _) => address,
             (None, Some(ListenAddress::Socket(address))) => reachable(*address),
             (None, Some(ListenAddress::Inherited(_)) | None) => {
-                return Err(Failed::usage(
-                    "the configuration names no admin address to ask",
-                    "give it with `--admin`",
-                ));
+                return Err(Failed::usage("the configuration names no admin address to ask", "give it with `--admin`"));
             }
         };
         let token = match &settings.admin.token_file {
             Some(path) => Some(std::fs::read_to_string(path).map_err(|error| {
-                Failed::usage(
-                    format!("cannot read {}: {error}", path.display()),
-                    "`admin.token_file` names it",
-                )
+                Failed::usage(format!("cannot read {}: {error}", path.display()), "`admin.token_file` names it")
             })?),
             None => None,
         };
@@ -51,10 +45,7 @@ impl AdminArgs {
             )
         })?;
         match answer.status {
-            401 => Err(Failed::usage(
-                "the proxy asks for another token",
-                "`admin.token_file` names it",
-            )),
+            401 => Err(Failed::usage("the proxy asks for another token", "`admin.token_file` names it")),
             _ => Ok(answer),
         }
     }
@@ -89,10 +80,7 @@ fn exchange(address: SocketAddr, method: &str, target: &str, token: Option<&str>
         Ok(httparse::Status::Partial) | Err(_) => return Err(fault("that is no HTTP answer")),
     };
     let body = serde_json::from_slice(&octets[length..]).map_err(|_| fault("that is no admin address"))?;
-    Ok(Answer {
-        status: head.code.unwrap_or_default(),
-        body,
-    })
+    Ok(Answer { status: head.code.unwrap_or_default(), body })
 }
 
 const CONNECT: Duration = Duration::from_secs(5);

@@ -40,38 +40,26 @@ fn describe(settings: &Settings, told: &mut String) {
         say(format!("listens on {}, for {reach}", listener.address));
     }
     match settings.mode {
-        Mode::Enforce => say(String::from(
-            "refuses what robots.txt disallows, and keeps each host's pace",
-        )),
-        Mode::Report => say(String::from(
-            "refuses and delays nothing; what would have been is only told (mode: report)",
-        )),
+        Mode::Enforce => say(String::from("refuses what robots.txt disallows, and keeps each host's pace")),
+        Mode::Report => {
+            say(String::from("refuses and delays nothing; what would have been is only told (mode: report)"))
+        }
     }
     let tokens: Vec<&str> = settings.identity.product_tokens.iter().map(AsRef::as_ref).collect();
     match tokens.as_slice() {
-        [] => say(String::from(
-            "finds its group in robots.txt by each request's User-Agent",
-        )),
+        [] => say(String::from("finds its group in robots.txt by each request's User-Agent")),
         tokens => say(format!("finds its group in robots.txt as {}", tokens.join(", "))),
     }
     match settings.intercept.default {
         InterceptMode::Intercept => {}
-        InterceptMode::Tunnel => say(String::from(
-            "https passes unread: robots.txt is not held to there (intercept.default)",
-        )),
+        InterceptMode::Tunnel => {
+            say(String::from("https passes unread: robots.txt is not held to there (intercept.default)"))
+        }
         InterceptMode::Deny => say(String::from("https is refused (intercept.default)")),
     }
-    let opened: Vec<String> = settings
-        .egress
-        .allow
-        .iter()
-        .map(|network| network.0.to_string())
-        .collect();
+    let opened: Vec<String> = settings.egress.allow.iter().map(|network| network.0.to_string()).collect();
     if !opened.is_empty() {
-        say(format!(
-            "may reach {} although private (egress.allow)",
-            opened.join(", ")
-        ));
+        say(format!("may reach {} although private (egress.allow)", opened.join(", ")));
     }
 }
 
@@ -87,17 +75,11 @@ fn authority(settings: &Settings) -> Result<String, Failed> {
         CaSource::Files { .. } => None,
     };
     if let Some(directory) = made_later {
-        return Ok(format!(
-            "  makes its certificate authority in {} on first use\n",
-            directory.display()
-        ));
+        return Ok(format!("  makes its certificate authority in {} on first use\n", directory.display()));
     }
     let ca = Ca::configured(source)?;
     let until = ca.validity().1.date();
-    Ok(format!(
-        "  clients of https have to trust {}, which is valid until {until}\n",
-        ca.path().display()
-    ))
+    Ok(format!("  clients of https have to trust {}, which is valid until {until}\n", ca.path().display()))
 }
 
 /// A directory that may not be looked into counts as there: opening it then tells why.

@@ -101,7 +101,8 @@ fn text(explanation: &Explanation) -> String {
     let mut out = format!("{verdict}: {url}\n  for {tokens}: {detail}\n");
     if let Some(rule) = rule {
         let kind = if rule.allow { "Allow" } else { "Disallow" };
-        out += &format!("  --> {}:{}\n   |\n{:>3} | {kind}: {}\n   |\n", robots.url, rule.line, rule.line, rule.pattern);
+        out +=
+            &format!("  --> {}:{}\n   |\n{:>3} | {kind}: {}\n   |\n", robots.url, rule.line, rule.line, rule.pattern);
     } else {
         out += &format!("  --> {} ({})\n", robots.url, robots.access);
     }

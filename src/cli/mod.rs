@@ -82,7 +82,9 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     match &cli.command {
         Command::Serve(_) | Command::Run(_) | Command::Demo => {}
-        Command::Check(_) | Command::Ca(_) | Command::Explain(_) | Command::Completions(_) | Command::Man => end_with_reader(),
+        Command::Check(_) | Command::Ca(_) | Command::Explain(_) | Command::Completions(_) | Command::Man => {
+            end_with_reader()
+        }
         Command::Status(_) | Command::Refresh(_) => end_with_reader(),
     }
     let done = match &cli.command {

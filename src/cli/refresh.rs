@@ -21,36 +21,20 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
         true => Authority::from_url(&args.authority),
         false => Authority::parse(Scheme::Https, args.authority.as_bytes()),
     };
-    let authority = parsed.map_err(|error| {
-        Failed::usage(
-            format!("`{}`: {error}", args.authority),
-            "write it as https://example.com",
-        )
-    })?;
+    let authority = parsed
+        .map_err(|error| Failed::usage(format!("`{}`: {error}", args.authority), "write it as https://example.com"))?;
     // All that stands in an authority and not in a path's segment.
-    let name = authority
-        .to_string()
-        .replace(':', "%3A")
-        .replace('/', "%2F")
-        .replace('[', "%5B")
-        .replace(']', "%5D");
+    let name = authority.to_string().replace(':', "%3A").replace('/', "%2F").replace('[', "%5B").replace(']', "%5D");
     let answer = args.admin.ask("POST", &format!("/api/v1/authorities/{name}/refresh"))?;
     let word = |key: &str| answer.body[key].as_str().unwrap_or_default();
     match args.format {
         Format::Json => println!("{:#}", answer.body),
         Format::Text if answer.status != 200 => println!("not refreshed: {}", word("detail")),
         Format::Text => match word("failure") {
-            "" => println!(
-                "{}: {} (status {})",
-                word("robots_url"),
-                word("access"),
-                answer.body["status"]
-            ),
-            failure => println!(
-                "{}: {failure}; until it is there again: {}",
-                word("robots_url"),
-                standing(&answer.body)
-            ),
+            "" => println!("{}: {} (status {})", word("robots_url"), word("access"), answer.body["status"]),
+            failure => {
+                println!("{}: {failure}; until it is there again: {}", word("robots_url"), standing(&answer.body))
+            }
         },
     }
     let done = answer.status == 200 && answer.body["failure"].is_null();
@@ -59,9 +43,5 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
 
 /// What holds while it cannot be had.
 fn standing(body: &Value) -> &'static str {
-    if body["usable"] == true {
-        "the last good copy"
-    } else {
-        "everything is disallowed"
-    }
+    if body["usable"] == true { "the last good copy" } else { "everything is disallowed" }
 }

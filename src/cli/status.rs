@@ -20,30 +20,17 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
         Format::Text => print!("{}", text(&answer.body)),
         Format::Json => println!("{:#}", answer.body),
     }
-    Ok(if answer.status == 200 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(NO)
-    })
+    Ok(if answer.status == 200 { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
 fn text(status: &Value) -> String {
     let number = |pointer: &str| status.pointer(pointer).and_then(Value::as_u64).unwrap_or_default();
     let word = |value: &Value| value.as_str().unwrap_or("-").to_owned();
-    let mut out = format!(
-        "politely {}, up {} s, mode {}\n",
-        word(&status["version"]),
-        number("/uptime"),
-        word(&status["mode"])
-    );
+    let mut out =
+        format!("politely {}, up {} s, mode {}\n", word(&status["version"]), number("/uptime"), word(&status["mode"]));
     let (forwarded, failed) = (number("/requests/forwarded"), number("/requests/failed"));
     let _ = write!(out, "requests: {forwarded} forwarded, {failed} failed");
-    for (slug, count) in status
-        .pointer("/requests/refused")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-    {
+    for (slug, count) in status.pointer("/requests/refused").and_then(Value::as_object).into_iter().flatten() {
         let _ = write!(out, ", {count} {slug}");
     }
     let (authorities, files) = (number("/robots/authorities"), number("/robots/files"));
@@ -55,21 +42,12 @@ fn text(status: &Value) -> String {
     );
     let hosts = status["authorities"].as_array().map(Vec::as_slice).unwrap_or_default();
     if !hosts.is_empty() {
-        let _ = writeln!(
-            out,
-            "\n{:<13} {:>8} {:>8} {:>8}  authority",
-            "robots.txt", "age", "waiting", "owed"
-        );
+        let _ = writeln!(out, "\n{:<13} {:>8} {:>8} {:>8}  authority", "robots.txt", "age", "waiting", "owed");
     }
     for host in hosts {
-        let age = host["age"]
-            .as_u64()
-            .map_or_else(|| "-".to_owned(), |age| format!("{age} s"));
+        let age = host["age"].as_u64().map_or_else(|| "-".to_owned(), |age| format!("{age} s"));
         let owed = host.pointer("/pace/owed").and_then(Value::as_f64).unwrap_or_default();
-        let waiting = host
-            .pointer("/pace/waiting")
-            .and_then(Value::as_u64)
-            .unwrap_or_default();
+        let waiting = host.pointer("/pace/waiting").and_then(Value::as_u64).unwrap_or_default();
         let _ = write!(
             out,
             "{:<13} {age:>8} {waiting:>8} {owed:>6.1} s  {}",

@@ -59,10 +59,7 @@ pub(super) enum Outcome {
 
 impl Outcome {
     fn failed(what: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self::Failed {
-            what: what.into(),
-            hint: hint.into(),
-        }
+        Self::Failed { what: what.into(), hint: hint.into() }
     }
 }
 
@@ -85,22 +82,12 @@ pub(super) struct Machine {
 impl Machine {
     /// This one.
     pub fn here() -> Self {
-        let set = |name| {
-            env::var_os(name)
-                .filter(|value: &OsString| !value.is_empty())
-                .map(PathBuf::from)
-        };
-        let mut path: Vec<PathBuf> = env::var_os("PATH")
-            .map(|all| env::split_paths(&all).collect())
-            .unwrap_or_default();
+        let set = |name| env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
+        let mut path: Vec<PathBuf> =
+            env::var_os("PATH").map(|all| env::split_paths(&all).collect()).unwrap_or_default();
         // Debian leaves these out for users, who are then to be told what root may do, not that a tool is missing.
         path.extend(["/usr/sbin", "/sbin"].map(PathBuf::from));
-        Self {
-            root: PathBuf::from("/"),
-            home: set("HOME"),
-            java_home: set("JAVA_HOME"),
-            path,
-        }
+        Self { root: PathBuf::from("/"), home: set("HOME"), java_home: set("JAVA_HOME"), path }
     }
 
     /// Makes the programs in all these places (none given: everywhere) trust the authority.
@@ -116,11 +103,7 @@ impl Machine {
     fn change(&self, change: Change, ca: &Ca, only: &[Kind]) -> io::Result<Vec<Step>> {
         let mut file = NamedTempFile::new()?;
         file.write_all(ca.cert_pem().as_bytes())?;
-        let entry = Entry {
-            name: format!("politely-{}", ca.mark()),
-            pem: ca.cert_pem(),
-            file: file.path(),
-        };
+        let entry = Entry { name: format!("politely-{}", ca.mark()), pem: ca.cert_pem(), file: file.path() };
         let wanted = [Kind::System, Kind::Browsers, Kind::Java].into_iter();
         let wanted = wanted.filter(|kind| only.is_empty() || only.contains(kind));
         let steps = wanted.flat_map(|place| {
@@ -135,10 +118,7 @@ impl Machine {
     }
 
     fn tool(&self, name: &str) -> Option<PathBuf> {
-        self.path
-            .iter()
-            .map(|directory| directory.join(name))
-            .find(|file| file.is_file())
+        self.path.iter().map(|directory| directory.join(name)).find(|file| file.is_file())
     }
 
     fn below_root(&self, path: &str) -> PathBuf {
@@ -157,10 +137,7 @@ struct Entry<'a> {
 
 /// Runs a tool; an error is the last line it says.
 fn run(tool: &Path, arguments: &[&std::ffi::OsStr]) -> Result<(), String> {
-    let output = Command::new(tool)
-        .args(arguments)
-        .output()
-        .map_err(|error| error.to_string())?;
+    let output = Command::new(tool).args(arguments).output().map_err(|error| error.to_string())?;
     if output.status.success() {
         return Ok(());
     }

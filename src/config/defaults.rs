@@ -18,10 +18,7 @@ use super::values::{AccessLog, ListenAddress, PortRange};
 impl Default for File {
     fn default() -> Self {
         Self {
-            listen: vec![Listener {
-                address: loopback(3128),
-                tls: None,
-            }],
+            listen: vec![Listener { address: loopback(3128), tls: None }],
             admin: Admin::default(),
             mode: Mode::default(),
             identity: Identity::default(),
@@ -42,10 +39,7 @@ impl Default for File {
 
 impl Default for Admin {
     fn default() -> Self {
-        Self {
-            address: Some(loopback(3129)),
-            token_file: None,
-        }
+        Self { address: Some(loopback(3129)), token_file: None }
     }
 }
 
@@ -96,27 +90,14 @@ impl Default for Intercept {
 
 impl Default for Egress {
     fn default() -> Self {
-        let ports = [80, 443].map(|port| PortRange {
-            first: port,
-            last: port,
-        });
-        Self {
-            allow: Vec::new(),
-            deny: Vec::new(),
-            ports: ports.to_vec(),
-            upstream_proxy: None,
-            ca_file: None,
-        }
+        let ports = [80, 443].map(|port| PortRange { first: port, last: port });
+        Self { allow: Vec::new(), deny: Vec::new(), ports: ports.to_vec(), upstream_proxy: None, ca_file: None }
     }
 }
 
 impl Default for Store {
     fn default() -> Self {
-        Self {
-            directory: None,
-            memory: 64 << 20,
-            disk: 1 << 30,
-        }
+        Self { directory: None, memory: 64 << 20, disk: 1 << 30 }
     }
 }
 
@@ -137,11 +118,7 @@ impl Default for Limits {
 
 impl Default for Log {
     fn default() -> Self {
-        Self {
-            level: LogLevel::default(),
-            format: LogFormat::default(),
-            access: AccessLog::Off,
-        }
+        Self { level: LogLevel::default(), format: LogFormat::default(), access: AccessLog::Off }
     }
 }
 

@@ -23,11 +23,7 @@ pub(super) fn variables(all: impl IntoIterator<Item = (OsString, OsString)>) -> 
         }
         let path = keys.split("__").map(str::to_ascii_lowercase).collect();
         // What is not UTF-8 is a fault of the value, not of the name: it becomes one where the value is read.
-        Some(Variable {
-            name,
-            path,
-            value: value.to_string_lossy().into_owned(),
-        })
+        Some(Variable { name, path, value: value.to_string_lossy().into_owned() })
     });
     let mut variables: Vec<Variable> = ours.collect();
     variables.sort_by(|a, b| a.path.cmp(&b.path));
@@ -58,10 +54,7 @@ fn value(text: &str) -> Result<Node, serde_yaml::Error> {
     }
     Ok(match read {
         Ok((node, _)) if !matches!(node.value, Value::Map(_) | Value::List(_) | Value::Text(_)) => node,
-        Ok(_) | Err(_) => Node {
-            at: At::Unwritten,
-            value: Value::Text(text.to_owned()),
-        },
+        Ok(_) | Err(_) => Node { at: At::Unwritten, value: Value::Text(text.to_owned()) },
     })
 }
 
@@ -72,10 +65,7 @@ fn without_place(error: &serde_yaml::Error) -> String {
 
 /// A Kubernetes service named `politely` puts such variables into every pod of its namespace.
 fn is_service_link(keys: &str) -> bool {
-    keys == "PORT"
-        || ["PORT_", "SERVICE_HOST", "SERVICE_PORT"]
-            .iter()
-            .any(|link| keys.starts_with(link))
+    keys == "PORT" || ["PORT_", "SERVICE_HOST", "SERVICE_PORT"].iter().any(|link| keys.starts_with(link))
 }
 
 const PREFIX: &str = "POLITELY_";
@@ -88,19 +78,13 @@ mod tests {
     use super::*;
 
     fn names(all: &[(&str, &str)]) -> Vec<String> {
-        let all = all
-            .iter()
-            .map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let all = all.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
         variables(all).into_iter().map(|variable| variable.name).collect()
     }
 
     #[test]
     fn sections_come_before_the_keys_in_them() {
-        let all = [
-            ("POLITELY_PACE__QUEUE", "1"),
-            ("HOME", "/"),
-            ("POLITELY_PACE", "{queue: 2}"),
-        ];
+        let all = [("POLITELY_PACE__QUEUE", "1"), ("HOME", "/"), ("POLITELY_PACE", "{queue: 2}")];
         assert_eq!(names(&all), ["POLITELY_PACE", "POLITELY_PACE__QUEUE"]);
     }
 

@@ -15,10 +15,7 @@ pub struct Complaint {
 
 impl Complaint {
     pub fn new(what: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self {
-            what: what.into(),
-            hint: hint.into(),
-        }
+        Self { what: what.into(), hint: hint.into() }
     }
 
     /// From the text of one that went through serde, or of an error of serde's own.
@@ -32,11 +29,7 @@ impl Complaint {
 impl fmt::Display for Complaint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)?;
-        if self.hint.is_empty() {
-            Ok(())
-        } else {
-            write!(f, "{HINT}{}", self.hint)
-        }
+        if self.hint.is_empty() { Ok(()) } else { write!(f, "{HINT}{}", self.hint) }
     }
 }
 
@@ -71,11 +64,7 @@ pub struct ConfigErrors {
 impl ConfigErrors {
     pub(super) fn new(name: &str, text: &str, mut faults: Vec<Fault>) -> Self {
         faults.sort_by(|a, b| a.place.cmp(&b.place));
-        Self {
-            name: name.to_owned(),
-            text: text.to_owned(),
-            faults,
-        }
+        Self { name: name.to_owned(), text: text.to_owned(), faults }
     }
 
     pub fn faults(&self) -> &[Fault] {
@@ -85,11 +74,7 @@ impl ConfigErrors {
     /// All faults as text, in colour for a terminal.
     pub fn render(&self, color: bool) -> String {
         let renderer = if color { Renderer::styled() } else { Renderer::plain() };
-        let shown: Vec<String> = self
-            .faults
-            .iter()
-            .map(|fault| self.render_one(fault, &renderer))
-            .collect();
+        let shown: Vec<String> = self.faults.iter().map(|fault| self.render_one(fault, &renderer)).collect();
         shown.join("\n\n")
     }
 
@@ -117,26 +102,14 @@ impl ConfigErrors {
 
     /// The line with the value underlined. `None` where the line may hold a secret.
     fn excerpt(&self, line: usize, column: usize) -> Option<Snippet<'_, Annotation<'_>>> {
-        let start = self
-            .text
-            .split_inclusive('\n')
-            .take(line - 1)
-            .map(str::len)
-            .sum::<usize>();
+        let start = self.text.split_inclusive('\n').take(line - 1).map(str::len).sum::<usize>();
         let content = self.text[start..].lines().next().unwrap_or_default();
         if holds_secret(content) {
             return None;
         }
-        let from = content
-            .char_indices()
-            .nth(column - 1)
-            .map_or(content.len(), |(index, _)| index);
+        let from = content.char_indices().nth(column - 1).map_or(content.len(), |(index, _)| index);
         let span = start + from..start + from + written_length(&content[from..]);
-        Some(
-            Snippet::source(&self.text)
-                .path(&self.name)
-                .annotation(AnnotationKind::Primary.span(span)),
-        )
+        Some(Snippet::source(&self.text).path(&self.name).annotation(AnnotationKind::Primary.span(span)))
     }
 }
 
@@ -167,10 +140,7 @@ fn written_length(rest: &str) -> usize {
     let end = match rest.chars().next() {
         Some(quote @ ('"' | '\'')) => rest[1..].find(quote).map(|index| index + 2),
         Some('[' | '{') => None,
-        Some(_) => [": ", " #", ", ", "]", "}"]
-            .iter()
-            .filter_map(|end| rest.find(end))
-            .min(),
+        Some(_) => [": ", " #", ", ", "]", "}"].iter().filter_map(|end| rest.find(end)).min(),
         None => None,
     };
     let part = rest[..end.unwrap_or(rest.len())].trim_end();
@@ -187,18 +157,9 @@ mod tests {
     #[test]
     fn near_words_are_offered_and_far_ones_are_not() {
         let known = ["crawl_delay", "max_wait", "min_delay"];
-        assert_eq!(
-            did_you_mean("crawl_dely", &known).as_deref(),
-            Some("did you mean `crawl_delay`?")
-        );
-        assert_eq!(
-            did_you_mean("Crawl-Delay", &known).as_deref(),
-            Some("did you mean `crawl_delay`?")
-        );
-        assert_eq!(
-            did_you_mean("maxwait", &known).as_deref(),
-            Some("did you mean `max_wait`?")
-        );
+        assert_eq!(did_you_mean("crawl_dely", &known).as_deref(), Some("did you mean `crawl_delay`?"));
+        assert_eq!(did_you_mean("Crawl-Delay", &known).as_deref(), Some("did you mean `crawl_delay`?"));
+        assert_eq!(did_you_mean("maxwait", &known).as_deref(), Some("did you mean `max_wait`?"));
         assert_eq!(did_you_mean("timeout", &known), None);
         assert_eq!(did_you_mean("x", &[]), None);
     }

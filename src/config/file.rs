@@ -13,7 +13,7 @@ use crate::robots::{ParseOptions, Precedence, ProductToken, UserAgentMatch};
 use super::hosts::Table;
 use super::secrets::{self, Secret, SecretUrl};
 use super::units;
-use super::values::{Closed, self, AccessLog, ListenAddress, Network, PathPattern, PortRange, Token};
+use super::values::{self, AccessLog, Closed, ListenAddress, Network, PathPattern, PortRange, Token};
 use super::words;
 
 /// The whole file.

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 
-use crate::policy::{Host, HostPattern};
 use crate::policy::own_rules::OwnRules;
+use crate::policy::{Host, HostPattern};
 use crate::robots::ProductToken;
 
 use super::error::Complaint;
@@ -45,9 +45,7 @@ pub struct Hosts {
 impl Hosts {
     /// The policy of the most specific entry that names this host: constant time, no allocation.
     pub fn get(&self, host: &Host) -> &HostPolicy {
-        self.hosts
-            .get(host)
-            .unwrap_or_else(|| self.covering(host.name().unwrap_or_default()))
+        self.hosts.get(host).unwrap_or_else(|| self.covering(host.name().unwrap_or_default()))
     }
 
     /// From the less specific to the more specific; of two that set the same key, the more specific one counts.
@@ -63,11 +61,7 @@ impl Hosts {
             let entry = all.entry(pattern).or_default();
             if entry.intercept.is_some_and(|other| other != mode) {
                 let hint = "say it in one of the two places";
-                check.fault(
-                    &["intercept", "hosts", &name],
-                    "`hosts` says otherwise for this host",
-                    hint,
-                );
+                check.fault(&["intercept", "hosts", &name], "`hosts` says otherwise for this host", hint);
             }
             entry.intercept = Some(mode);
         }
@@ -82,11 +76,7 @@ impl Hosts {
             allow: Arc::default(),
             deny: Arc::default(),
         };
-        let mut built = Self {
-            hosts: HashMap::new(),
-            below: HashMap::new(),
-            any,
-        };
+        let mut built = Self { hosts: HashMap::new(), below: HashMap::new(), any };
         for (pattern, own) in all {
             match &pattern {
                 HostPattern::Any => built.any = built.any.overlaid(&pattern, own),
@@ -109,10 +99,7 @@ impl Hosts {
             return &self.any;
         }
         let above = name.match_indices('.').map(|(dot, _)| &name[dot + 1..]);
-        above
-            .into_iter()
-            .find_map(|parent| self.below.get(parent))
-            .unwrap_or(&self.any)
+        above.into_iter().find_map(|parent| self.below.get(parent)).unwrap_or(&self.any)
     }
 }
 
@@ -140,10 +127,7 @@ impl HostPolicy {
             robots: own.robots.unwrap_or(self.robots),
             crawl_delay: own.crawl_delay.or(self.crawl_delay),
             intercept: own.intercept.unwrap_or(self.intercept),
-            product_tokens: own
-                .product_tokens
-                .map(|tokens| tokens.into())
-                .or_else(|| self.product_tokens.clone()),
+            product_tokens: own.product_tokens.map(|tokens| tokens.into()).or_else(|| self.product_tokens.clone()),
             own_rules,
             allow,
             deny,
@@ -169,11 +153,7 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for Table<V> {
             type Value = Table<V>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(
-                    f,
-                    "{}",
-                    Complaint::new("hosts", "write `\"*.example.com\": …` for each, or `{}` for none")
-                )
+                write!(f, "{}", Complaint::new("hosts", "write `\"*.example.com\": …` for each, or `{}` for none"))
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Table<V>, A::Error> {
@@ -202,10 +182,7 @@ impl<'de> DeserializeSeed<'de> for OnlyOnce<'_> {
             if self.0.borrow_mut().insert(pattern.clone()) {
                 Ok(pattern)
             } else {
-                Err(Complaint::new(
-                    format!("the host `{pattern}` is there twice"),
-                    "make one entry of the two",
-                ))
+                Err(Complaint::new(format!("the host `{pattern}` is there twice"), "make one entry of the two"))
             }
         })
     }

@@ -41,15 +41,7 @@ mod tests {
     use super::*;
 
     fn chosen(variables: &[(&str, &str)], root: bool) -> PathBuf {
-        choose(
-            |name| {
-                variables
-                    .iter()
-                    .find(|(known, _)| *known == name)
-                    .map(|(_, value)| value.into())
-            },
-            root,
-        )
+        choose(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()), root)
     }
 
     #[test]
@@ -69,13 +61,7 @@ mod tests {
         );
         assert_eq!(chosen(&user, true), PathBuf::from("/var/lib/politely"));
         assert_eq!(chosen(&user, false), PathBuf::from("/home/a/data/politely"));
-        assert_eq!(
-            chosen(&user[..1], false),
-            PathBuf::from("/home/a/.local/share/politely")
-        );
-        assert_eq!(
-            chosen(&[("XDG_DATA_HOME", "relative")], false),
-            PathBuf::from("/var/lib/politely")
-        );
+        assert_eq!(chosen(&user[..1], false), PathBuf::from("/home/a/.local/share/politely"));
+        assert_eq!(chosen(&[("XDG_DATA_HOME", "relative")], false), PathBuf::from("/var/lib/politely"));
     }
 }

@@ -17,10 +17,7 @@ use super::source::{At, Node, Value};
 pub(super) fn read<T: DeserializeOwned + Default>(root: &Node, faults: &mut Vec<(At, Complaint)>) -> T {
     let mut dropped = HashSet::new();
     while faults.len() < MOST_FAULTS {
-        let error = match T::deserialize(Reader {
-            node: root,
-            dropped: &dropped,
-        }) {
+        let error = match T::deserialize(Reader { node: root, dropped: &dropped }) {
             Ok(value) => return value,
             Err(error) => error,
         };
@@ -68,19 +65,12 @@ impl<'a> Reader<'a> {
         entries: &'a [(Node, Node)],
         stands: impl Fn(&Node, &Node) -> bool,
     ) -> Result<V::Value, ReadError<'a>> {
-        let kept = entries
-            .iter()
-            .filter(|(key, value)| self.keeps(key) && self.keeps(value) && stands(key, value));
-        visitor.visit_map(MapDeserializer::new(
-            kept.map(|(key, value)| (self.at(key), self.at(value))),
-        ))
+        let kept = entries.iter().filter(|(key, value)| self.keeps(key) && self.keeps(value) && stands(key, value));
+        visitor.visit_map(MapDeserializer::new(kept.map(|(key, value)| (self.at(key), self.at(value)))))
     }
 
     fn placed<T>(self, read: Result<T, ReadError<'a>>) -> Result<T, ReadError<'a>> {
-        read.map_err(|error| ReadError {
-            node: error.node.or(Some(self.node)),
-            ..error
-        })
+        read.map_err(|error| ReadError { node: error.node.or(Some(self.node)), ..error })
     }
 
     fn unexpected(self) -> Unexpected<'a> {
@@ -126,9 +116,9 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
         let known = |key: &Node| key.text().is_some_and(|key| fields.contains(&key));
         self.placed(match &self.node.value {
             Value::Null => self.map(visitor, &[], |_, _| true),
-            Value::Map(entries) => self.map(visitor, entries, |key, value| {
-                !(matches!(value.value, Value::Null) && known(key))
-            }),
+            Value::Map(entries) => {
+                self.map(visitor, entries, |key, value| !(matches!(value.value, Value::Null) && known(key)))
+            }
             // A sequence would be taken for the fields in their order.
             Value::List(_)
             | Value::Bool(_)
@@ -140,11 +130,7 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError<'a>> {
-        if matches!(self.node.value, Value::Null) {
-            visitor.visit_none()
-        } else {
-            visitor.visit_some(self)
-        }
+        if matches!(self.node.value, Value::Null) { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -187,11 +173,7 @@ struct ReadError<'a> {
 
 impl ReadError<'_> {
     fn new(complaint: Complaint) -> Self {
-        Self {
-            node: None,
-            complaint,
-            missing: None,
-        }
+        Self { node: None, complaint, missing: None }
     }
 }
 
@@ -246,10 +228,7 @@ impl Error for ReadError<'_> {
 
     fn missing_field(key: &'static str) -> Self {
         let complaint = Complaint::new(format!("the key `{key}` is missing"), format!("add `{key}: …`"));
-        Self {
-            missing: Some(key),
-            ..Self::new(complaint)
-        }
+        Self { missing: Some(key), ..Self::new(complaint) }
     }
 }
 

@@ -23,10 +23,7 @@ impl SecretUrl {
         let fault = |what: &str| Complaint::new(what, hint);
         let url = Url::parse(text).map_err(|error| fault(&format!("this is not a URL: {error}")))?;
         if !schemes.contains(&url.scheme()) {
-            return Err(fault(&format!(
-                "a URL with the scheme `{}` does not fit here",
-                url.scheme()
-            )));
+            return Err(fault(&format!("a URL with the scheme `{}` does not fit here", url.scheme())));
         }
         match url.host_str() {
             Some(host) if !host.is_empty() => Ok(Self(url)),
@@ -69,9 +66,7 @@ impl fmt::Debug for Secret {
 
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        from_text(deserializer, "text", "put it in quotes", |text| {
-            Ok(Self(text.to_owned()))
-        })
+        from_text(deserializer, "text", "put it in quotes", |text| Ok(Self(text.to_owned())))
     }
 }
 

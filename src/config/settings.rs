@@ -99,20 +99,14 @@ impl Settings {
                         Place::Line { line, .. } => format!("it stands in line {line} already; keep one of them"),
                         Place::File | Place::Variable(_) | Place::Unwritten => String::from("keep one of them"),
                     };
-                    (
-                        duplicate.at,
-                        Complaint::new(format!("duplicate key `{}`", duplicate.key), hint),
-                    )
+                    (duplicate.at, Complaint::new(format!("duplicate key `{}`", duplicate.key), hint))
                 }));
                 root
             }
             Err(error) => return Err(ConfigErrors::new(name, text, vec![syntax(text, &error)])),
         };
         if matches!(root.value, Value::Null) {
-            root = Node {
-                at: At::Unwritten,
-                value: Value::Map(Vec::new()),
-            };
+            root = Node { at: At::Unwritten, value: Value::Map(Vec::new()) };
         }
         let mut file: File = reader::read(&root, &mut faults);
         if !variables.is_empty() {
@@ -134,21 +128,15 @@ impl Settings {
         match settings {
             Some(settings) if faults.is_empty() => Ok(settings.based(Path::new(name).parent())),
             Some(_) | None => {
-                let placed = faults.into_iter().map(|(at, complaint)| Fault {
-                    place: place(text, variables, at),
-                    complaint,
-                });
+                let placed =
+                    faults.into_iter().map(|(at, complaint)| Fault { place: place(text, variables, at), complaint });
                 Err(ConfigErrors::new(name, text, placed.collect()))
             }
         }
     }
 
     fn from_file(file: File, check: &mut validate::Check<'_>) -> Self {
-        let CaFiles {
-            directory,
-            certificate,
-            key,
-        } = file.intercept.ca;
+        let CaFiles { directory, certificate, key } = file.intercept.ca;
         let ca = match (certificate, key) {
             (Some(certificate), Some(key)) if directory.is_none() => CaSource::Files { certificate, key },
             (None, None) => CaSource::Directory(directory),
@@ -185,18 +173,11 @@ impl Settings {
             identity: file.identity,
             robots: file.robots,
             pace: file.pace,
-            intercept: Intercept {
-                default: file.intercept.default,
-                ca,
-                leaf_cache: file.intercept.leaf_cache.get(),
-            },
+            intercept: Intercept { default: file.intercept.default, ca, leaf_cache: file.intercept.leaf_cache.get() },
             egress: file.egress,
             access: file.access,
             store: file.store,
-            fleet: file.fleet.map(|url| Fleet {
-                url,
-                on_loss: file.on_fleet_loss,
-            }),
+            fleet: file.fleet.map(|url| Fleet { url, on_loss: file.on_fleet_loss }),
             hosts: Hosts::build(file.intercept.default, file.hosts, file.intercept.hosts, check),
             limits: file.limits,
             log: file.log,

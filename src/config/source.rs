@@ -48,22 +48,14 @@ pub(super) struct Duplicate {
 impl Node {
     /// Reads a whole document; nothing but comments is an empty map. Refuses tags, several documents and bombs.
     pub fn read(text: &str) -> Result<(Self, Vec<Duplicate>), serde_yaml::Error> {
-        let walk = Walk {
-            seen: &Cell::new(0),
-            stop_at: None,
-            duplicates: &RefCell::default(),
-        };
+        let walk = Walk { seen: &Cell::new(0), stop_at: None, duplicates: &RefCell::default() };
         let node = walk.deserialize(serde_yaml::Deserializer::from_str(text))?;
         Ok((node, walk.duplicates.take()))
     }
 
     /// Line and column, from 1, of a node of this text.
     pub fn locate(text: &str, number: u32) -> Option<(usize, usize)> {
-        let walk = Walk {
-            seen: &Cell::new(0),
-            stop_at: Some(number),
-            duplicates: &RefCell::default(),
-        };
+        let walk = Walk { seen: &Cell::new(0), stop_at: Some(number), duplicates: &RefCell::default() };
         let stopped = walk.deserialize(serde_yaml::Deserializer::from_str(text)).err()?;
         stopped.location().map(|location| (location.line(), location.column()))
     }
@@ -76,10 +68,7 @@ impl Node {
         match &self.value {
             Value::Map(entries) => {
                 let fits = |key: &Node| *step == "*" || key.text() == Some(step);
-                entries
-                    .iter()
-                    .filter(|(key, _)| fits(key))
-                    .find_map(|(_, value)| value.find(rest))
+                entries.iter().filter(|(key, _)| fits(key)).find_map(|(_, value)| value.find(rest))
             }
             Value::List(items) if *step == "*" => items.iter().find_map(|item| item.find(rest)),
             Value::List(items) => items.get(step.parse::<usize>().ok()?)?.find(rest),
@@ -93,11 +82,7 @@ impl Node {
     }
 
     pub fn text(&self) -> Option<&str> {
-        if let Value::Text(text) = &self.value {
-            Some(text)
-        } else {
-            None
-        }
+        if let Value::Text(text) = &self.value { Some(text) } else { None }
     }
 
     /// Puts a value where the path of keys says, over what is there; makes the maps on the way.
@@ -107,25 +92,13 @@ impl Node {
             return;
         };
         if !matches!(self.value, Value::Map(_)) {
-            *self = Self {
-                at: value.at,
-                value: Value::Map(Vec::new()),
-            };
+            *self = Self { at: value.at, value: Value::Map(Vec::new()) };
         }
         let Value::Map(entries) = &mut self.value else { return };
         let known = entries.iter().position(|(key, _)| key.text() == Some(step));
         let index = known.unwrap_or_else(|| {
-            let key = Self {
-                at: value.at,
-                value: Value::Text((*step).to_owned()),
-            };
-            entries.push((
-                key,
-                Self {
-                    at: value.at,
-                    value: Value::Null,
-                },
-            ));
+            let key = Self { at: value.at, value: Value::Text((*step).to_owned()) };
+            entries.push((key, Self { at: value.at, value: Value::Null }));
             entries.len() - 1
         });
         entries[index].1.put(rest, value);
@@ -165,18 +138,11 @@ impl Walk<'_> {
         if number == MOST_NODES {
             return Err(E::custom(format!("{OURS}{TOO_MANY}")));
         }
-        if Some(number) == self.stop_at {
-            Err(E::custom("here"))
-        } else {
-            Ok(At::Node(number))
-        }
+        if Some(number) == self.stop_at { Err(E::custom("here")) } else { Ok(At::Node(number)) }
     }
 
     fn leaf<E: Error>(self, value: Value) -> Result<Node, E> {
-        Ok(Node {
-            at: self.enter()?,
-            value,
-        })
+        Ok(Node { at: self.enter()?, value })
     }
 }
 
@@ -227,9 +193,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
     fn visit_enum<A: EnumAccess<'de>>(self, access: A) -> Result<Node, A::Error> {
         self.enter()?;
         let (tag, _) = access.variant::<String>()?;
-        Err(A::Error::custom(format!(
-            "{OURS}a tag such as `!{tag}` cannot stand here"
-        )))
+        Err(A::Error::custom(format!("{OURS}a tag such as `!{tag}` cannot stand here")))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Node, A::Error> {
@@ -238,10 +202,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
         while let Some(item) = access.next_element_seed(self)? {
             items.push(item);
         }
-        Ok(Node {
-            at,
-            value: Value::List(items),
-        })
+        Ok(Node { at, value: Value::List(items) })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Node, A::Error> {
@@ -263,10 +224,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
             }
             entries.push((key, value));
         }
-        Ok(Node {
-            at,
-            value: Value::Map(entries),
-        })
+        Ok(Node { at, value: Value::Map(entries) })
     }
 }
 

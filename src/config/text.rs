@@ -7,19 +7,13 @@ use super::error::{Complaint, Fault, Place};
 use super::source::OURS;
 
 pub(super) fn read_text(path: &Path) -> Result<String, Fault> {
-    let whole = |what, hint: &str| Fault {
-        place: Place::File,
-        complaint: Complaint::new(what, hint),
-    };
+    let whole = |what, hint: &str| Fault { place: Place::File, complaint: Complaint::new(what, hint) };
     let bytes = fs::read(path).map_err(|error| {
         let hint = "give the path of a readable file; without one the defaults hold";
         whole(format!("the configuration cannot be read: {error}"), hint)
     })?;
     if bytes.len() > MOST_BYTES {
-        return Err(whole(
-            String::from("the configuration is larger than 16 MiB"),
-            "is it the right file?",
-        ));
+        return Err(whole(String::from("the configuration is larger than 16 MiB"), "is it the right file?"));
     }
     String::from_utf8(bytes).map_err(|error| {
         let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
@@ -34,10 +28,7 @@ pub(super) fn syntax(text: &str, error: &serde_yaml::Error) -> Fault {
     let what = message.split(" at line ").next().unwrap_or_default();
     let (place, line) = match error.location() {
         Some(at) => {
-            let place = Place::Line {
-                line: at.line(),
-                column: at.column(),
-            };
+            let place = Place::Line { line: at.line(), column: at.column() };
             (place, text.lines().nth(at.line() - 1).unwrap_or_default())
         }
         None => (Place::File, ""),
@@ -48,37 +39,18 @@ pub(super) fn syntax(text: &str, error: &serde_yaml::Error) -> Fault {
     } else {
         SYNTAX_HINTS.iter().find(known).map_or(SYNTAX_HINT, |(_, hint)| hint)
     };
-    let what = if what.contains("more than one document") {
-        "there is more than one document in it"
-    } else {
-        what
-    };
-    Fault {
-        place,
-        complaint: Complaint::new(what, hint),
-    }
+    let what = if what.contains("more than one document") { "there is more than one document in it" } else { what };
+    Fault { place, complaint: Complaint::new(what, hint) }
 }
 
 /// What the parser's messages hold, and what it mostly comes from.
 const SYNTAX_HINTS: &[(&str, &str)] = &[
     ("limit exceeded", "write the values out instead of repeating aliases"),
     ("unfolds to more", "write the values out instead of repeating aliases"),
-    (
-        "a tag",
-        "leave out the word that begins with `!`, or put the text in quotes",
-    ),
-    (
-        "alias",
-        "a text that begins with `*` or `&` needs quotes: \"*.example.com\"",
-    ),
-    (
-        "anchor",
-        "a text that begins with `*` or `&` needs quotes: \"*.example.com\"",
-    ),
-    (
-        "mapping values",
-        "a text with a colon and a space needs quotes; keys of one section stand in one column",
-    ),
+    ("a tag", "leave out the word that begins with `!`, or put the text in quotes"),
+    ("alias", "a text that begins with `*` or `&` needs quotes: \"*.example.com\""),
+    ("anchor", "a text that begins with `*` or `&` needs quotes: \"*.example.com\""),
+    ("mapping values", "a text with a colon and a space needs quotes; keys of one section stand in one column"),
     ("one document", "leave out the line `---` and what follows"),
 ];
 const SYNTAX_HINT: &str = "check the indentation, the quotes and the brackets here and in the line before";

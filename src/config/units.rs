@@ -33,10 +33,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, Complaint> {
     };
     match number.checked_mul(milliseconds).map(Duration::from_millis) {
         Some(duration) if duration <= MAX_DURATION => Ok(duration),
-        Some(_) | None => Err(Complaint::new(
-            format!("the duration `{text}` is too long"),
-            "3650d is the most",
-        )),
+        Some(_) | None => Err(Complaint::new(format!("the duration `{text}` is too long"), "3650d is the most")),
     }
 }
 
@@ -56,19 +53,14 @@ pub fn parse_size(text: &str) -> Result<u64, Complaint> {
         "TiB" => 1 << 40,
         _ => return Err(fault()),
     };
-    number
-        .checked_mul(factor)
-        .ok_or_else(|| Complaint::new(format!("the size `{text}` is too large"), SIZE_FORMS))
+    number.checked_mul(factor).ok_or_else(|| Complaint::new(format!("the size `{text}` is too large"), SIZE_FORMS))
 }
 
 /// The duration in the form that [`parse_duration`] reads, in the largest unit that keeps it exact (to the millisecond).
 pub fn show_duration(duration: Duration) -> String {
     let milliseconds = duration.as_millis();
     let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
-    match units
-        .into_iter()
-        .find(|(_, size)| milliseconds != 0 && milliseconds.is_multiple_of(*size))
-    {
+    match units.into_iter().find(|(_, size)| milliseconds != 0 && milliseconds.is_multiple_of(*size)) {
         Some((unit, size)) => format!("{}{unit}", milliseconds / size),
         None if milliseconds == 0 => String::from("0"),
         None => format!("{milliseconds}ms"),
@@ -106,14 +98,9 @@ mod tests {
 
     #[test]
     fn durations_have_five_units_and_zero() {
-        for (text, milliseconds) in [
-            ("500ms", 500),
-            ("10s", 10_000),
-            ("5m", 300_000),
-            ("24h", 86_400_000),
-            ("30d", 2_592_000_000),
-            ("0", 0),
-        ] {
+        for (text, milliseconds) in
+            [("500ms", 500), ("10s", 10_000), ("5m", 300_000), ("24h", 86_400_000), ("30d", 2_592_000_000), ("0", 0)]
+        {
             assert_eq!(parse_duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
         }
     }
@@ -128,10 +115,7 @@ mod tests {
     #[test]
     fn other_durations_are_refused() {
         for text in ["", "s", "-1s", "1.5s", "10 s", "1h30m", "10S", "1w", "10sec", "٣s"] {
-            assert_eq!(
-                parse_duration(text).unwrap_err().what,
-                format!("`{text}` is not a duration")
-            );
+            assert_eq!(parse_duration(text).unwrap_err().what, format!("`{text}` is not a duration"));
         }
     }
 
@@ -139,33 +123,22 @@ mod tests {
     fn a_duration_never_overflows_a_clock() {
         assert_eq!(parse_duration("3650d"), Ok(MAX_DURATION));
         for text in ["3651d", "18446744073709551615d", "18446744073709551615ms"] {
-            assert_eq!(
-                parse_duration(text).unwrap_err().what,
-                format!("the duration `{text}` is too long")
-            );
+            assert_eq!(parse_duration(text).unwrap_err().what, format!("the duration `{text}` is too long"));
         }
         assert!(parse_duration("18446744073709551616ms").is_err());
     }
 
     #[test]
     fn sizes_are_binary_or_plain_bytes() {
-        for (text, bytes) in [
-            ("0", 0),
-            ("512000", 512_000),
-            ("7B", 7),
-            ("512KiB", 524_288),
-            ("1MiB", 1 << 20),
-            ("2GiB", 2 << 30),
-        ] {
+        for (text, bytes) in
+            [("0", 0), ("512000", 512_000), ("7B", 7), ("512KiB", 524_288), ("1MiB", 1 << 20), ("2GiB", 2 << 30)]
+        {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
         }
         for text in ["", "KiB", "1MB", "1 MiB", "-1", "1.5MiB", "1mib"] {
             assert_eq!(parse_size(text).unwrap_err().what, format!("`{text}` is not a size"));
         }
-        assert_eq!(
-            parse_size("99999999999TiB").unwrap_err().what,
-            "the size `99999999999TiB` is too large"
-        );
+        assert_eq!(parse_size("99999999999TiB").unwrap_err().what, "the size `99999999999TiB` is too large");
     }
 
     #[test]

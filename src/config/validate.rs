@@ -22,13 +22,8 @@ impl<'a> Check<'a> {
 
     /// `path` leads to the key through keys and list indices. The fault stands where it is written, else at its section.
     pub fn fault(&mut self, path: &[&str], what: impl Into<String>, hint: impl Into<String>) {
-        let written = (1..=path.len())
-            .rev()
-            .find_map(|length| self.root.find(&path[..length]));
-        self.faults.push((
-            written.map_or(At::Unwritten, |node| node.at),
-            Complaint::new(what, hint),
-        ));
+        let written = (1..=path.len()).rev().find_map(|length| self.root.find(&path[..length]));
+        self.faults.push((written.map_or(At::Unwritten, |node| node.at), Complaint::new(what, hint)));
     }
 }
 
@@ -47,9 +42,7 @@ pub(super) fn check(settings: &Settings, check: &mut Check<'_>) {
 }
 
 fn listeners(settings: &Settings, check: &mut Check<'_>) {
-    let Settings {
-        listen, admin, access, ..
-    } = settings;
+    let Settings { listen, admin, access, .. } = settings;
     if listen.is_empty() {
         let hint = "write `listen: [{ address: 127.0.0.1:3128 }]`";
         check.fault(&["listen"], "there is no address to listen on", hint);
@@ -61,18 +54,10 @@ fn listeners(settings: &Settings, check: &mut Check<'_>) {
         let identified = listener.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
         if address.is_loopback() == Some(false) && open_to_all && !identified {
             let hint = "say in `access` who may, such as `clients: [10.0.0.0/8]`, or listen on 127.0.0.1";
-            check.fault(
-                &key,
-                format!("anybody who reaches `{address}` could use this proxy"),
-                hint,
-            );
+            check.fault(&key, format!("anybody who reaches `{address}` could use this proxy"), hint);
         }
         if listen[..index].iter().any(|other| is_same(&other.address, address)) {
-            check.fault(
-                &key,
-                format!("`{address}` is listened on twice"),
-                "leave out one of them",
-            );
+            check.fault(&key, format!("`{address}` is listened on twice"), "leave out one of them");
         }
     }
     let Some(address) = &admin.address else { return };
@@ -83,11 +68,7 @@ fn listeners(settings: &Settings, check: &mut Check<'_>) {
     }
     if address.is_loopback() == Some(false) && admin.token_file.is_none() {
         let hint = "add `token_file: …`, or take an address of 127.0.0.1";
-        check.fault(
-            &key,
-            format!("anybody who reaches `{address}` could steer this proxy"),
-            hint,
-        );
+        check.fault(&key, format!("anybody who reaches `{address}` could steer this proxy"), hint);
     }
 }
 
@@ -125,11 +106,7 @@ fn robots_and_pace(settings: &Settings, check: &mut Check<'_>) {
 fn egress_and_access(settings: &Settings, check: &mut Check<'_>) {
     let Settings { egress, access, .. } = settings;
     if egress.ports.is_empty() {
-        check.fault(
-            &["egress", "ports"],
-            "no port is left to go to",
-            "write `ports: [80, 443]`",
-        );
+        check.fault(&["egress", "ports"], "no port is left to go to", "write `ports: [80, 443]`");
     }
     for (index, user) in access.users.iter().enumerate() {
         let (name, number) = (user.name.as_ref(), index.to_string());
@@ -137,32 +114,21 @@ fn egress_and_access(settings: &Settings, check: &mut Check<'_>) {
         if name.contains(':') {
             check.fault(&key, "a user's name has no colon (RFC 7617 §2)", "leave the colon out");
         }
-        if argon2::PasswordHash::new(user.password.expose()).is_err()
-            || !user.password.expose().starts_with("$argon2")
+        if argon2::PasswordHash::new(user.password.expose()).is_err() || !user.password.expose().starts_with("$argon2")
         {
             // The text is not repeated: it may be the password itself.
             let hint = "make one with `argon2 \"$(openssl rand -hex 8)\" -id -e`, of the package argon2; it begins with \
                 `$argon2id$`";
-            check.fault(
-                &["access", "users", &number, "password"],
-                "this is no Argon2 hash of a password",
-                hint,
-            );
+            check.fault(&["access", "users", &number, "password"], "this is no Argon2 hash of a password", hint);
         }
         if access.users[..index].iter().any(|other| other.name == user.name) {
-            check.fault(
-                &key,
-                format!("the user `{name}` is there twice"),
-                "leave out one of them",
-            );
+            check.fault(&key, format!("the user `{name}` is there twice"), "leave out one of them");
         }
     }
 }
 
 fn limits(settings: &Settings, check: &mut Check<'_>) {
-    let Settings {
-        limits, robots, store, ..
-    } = settings;
+    let Settings { limits, robots, store, .. } = settings;
     let waits = [
         (["robots", "timeout"], robots.timeout),
         (["robots", "max_ttl"], robots.max_ttl),
@@ -194,14 +160,8 @@ struct NotWired {
 
 /// Whoever builds one of these takes it off the list.
 const NOT_WIRED: &[NotWired] = &[
-    NotWired {
-        key: &["egress", "upstream_proxy"],
-        used: |s| s.egress.upstream_proxy.is_some(),
-    },
-    NotWired {
-        key: &["fleet"],
-        used: |s| s.fleet.is_some(),
-    },
+    NotWired { key: &["egress", "upstream_proxy"], used: |s| s.egress.upstream_proxy.is_some() },
+    NotWired { key: &["fleet"], used: |s| s.fleet.is_some() },
 ];
 
 const LEAST_HEADER_SIZE: u64 = 4 << 10;

@@ -1,8 +1,8 @@
 //! Single values of the configuration, parsed once where they are read: addresses, ports, networks, texts. Pure.
 //! Called by `file`.
 
-use std::fmt;
 use crate::policy::HostPattern;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -27,11 +27,7 @@ impl ListenAddress {
     pub fn parse(text: &str) -> Result<Self, Complaint> {
         if let Some(name) = text.strip_prefix("fd:") {
             let good = !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic() && b != b':');
-            return if good {
-                Ok(Self::Inherited(name.to_owned()))
-            } else {
-                Err(listen_fault(text))
-            };
+            return if good { Ok(Self::Inherited(name.to_owned())) } else { Err(listen_fault(text)) };
         }
         text.parse().map(Self::Socket).map_err(|_| listen_fault(text))
     }
@@ -96,10 +92,7 @@ impl Network {
     /// # Errors
     /// Neither `10.0.0.0/8` nor an address.
     pub fn parse(text: &str) -> Result<Self, Complaint> {
-        let network = text
-            .parse::<IpNet>()
-            .ok()
-            .or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
+        let network = text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
         let network = network.ok_or_else(|| Complaint::new(format!("`{text}` is not a network"), NETWORK_FORMS))?;
         Ok(Self(network.trunc()))
     }
@@ -141,10 +134,7 @@ impl AccessLog {
             "journal" => Ok(Self::Journal),
             // A path has a slash, so that a slip in one of the words makes no file of that name.
             path if path.contains('/') => Ok(Self::File(path.into())),
-            _ => Err(Complaint::new(
-                format!("`{text}` is no place for the access log"),
-                ACCESS_LOG_FORMS,
-            )),
+            _ => Err(Complaint::new(format!("`{text}` is no place for the access log"), ACCESS_LOG_FORMS)),
         }
     }
 }
@@ -197,12 +187,7 @@ impl AsRef<str> for PathPattern {
 
 fn parse_product_token(text: &str) -> Result<ProductToken, Complaint> {
     let token = ProductToken::parse(&parse_printable(text)?);
-    token.map_err(|error| {
-        Complaint::new(
-            error.to_string(),
-            "write the name before `/` in your User-Agent: ExampleBot",
-        )
-    })
+    token.map_err(|error| Complaint::new(error.to_string(), "write the name before `/` in your User-Agent: ExampleBot"))
 }
 
 /// Text of a header field's value or a part of it: printable ASCII and spaces.
@@ -228,15 +213,10 @@ pub(super) fn some_printable<'de, D: Deserializer<'de>>(deserializer: D) -> Resu
 
 /// For `#[serde(deserialize_with)]`: an address to listen on, or `off`.
 pub(super) fn address_or_off<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ListenAddress>, D::Error> {
-    from_text(
-        deserializer,
-        "an address to listen on",
-        LISTEN_FORMS,
-        |text| match text {
-            "off" => Ok(None),
-            address => ListenAddress::parse(address).map(Some),
-        },
-    )
+    from_text(deserializer, "an address to listen on", LISTEN_FORMS, |text| match text {
+        "off" => Ok(None),
+        address => ListenAddress::parse(address).map(Some),
+    })
 }
 
 /// Hands the text, or the number as text, to `parse`. Of anything else, `expected` and `forms` say what should stand there.

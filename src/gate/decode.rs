@@ -17,18 +17,11 @@ pub(super) enum DecodeError {
 /// The body without the codings that `codings` (Content-Encoding's list) names, last one first; at most `limit` + 1
 /// bytes of it. `cut`: the encoded body was not read to its end, so that an early end is no damage.
 pub(super) fn decode(body: Vec<u8>, codings: &str, limit: usize, cut: bool) -> Result<Vec<u8>, DecodeError> {
-    let codings: Vec<_> = codings
-        .split(',')
-        .map(str::trim)
-        .filter(|coding| !coding.is_empty())
-        .collect();
+    let codings: Vec<_> = codings.split(',').map(str::trim).filter(|coding| !coding.is_empty()).collect();
     if codings.len() > MAX_CODINGS {
         return Err(DecodeError::TooMany);
     }
-    codings
-        .iter()
-        .rev()
-        .try_fold(body, |body, coding| one(body, coding, limit, cut))
+    codings.iter().rev().try_fold(body, |body, coding| one(body, coding, limit, cut))
 }
 
 fn one(body: Vec<u8>, coding: &str, limit: usize, cut: bool) -> Result<Vec<u8>, DecodeError> {
@@ -37,14 +30,8 @@ fn one(body: Vec<u8>, coding: &str, limit: usize, cut: bool) -> Result<Vec<u8>, 
     let input = &body[..];
     let (name, read) = match coding.to_ascii_lowercase().as_str() {
         "identity" => return Ok(body),
-        "gzip" | "x-gzip" => (
-            "gzip",
-            flate2::read::MultiGzDecoder::new(input).take(all).read_to_end(&mut out),
-        ),
-        "br" => (
-            "br",
-            brotli::Decompressor::new(input, BUFFER).take(all).read_to_end(&mut out),
-        ),
+        "gzip" | "x-gzip" => ("gzip", flate2::read::MultiGzDecoder::new(input).take(all).read_to_end(&mut out)),
+        "br" => ("br", brotli::Decompressor::new(input, BUFFER).take(all).read_to_end(&mut out)),
         "zstd" => {
             let mut decoder =
                 zstd::stream::read::Decoder::with_buffer(input).map_err(|_| DecodeError::Damaged("zstd"))?;
@@ -79,9 +66,7 @@ mod tests {
 
     fn br(bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        brotli::CompressorWriter::new(&mut out, 4096, 5, 20)
-            .write_all(bytes)
-            .unwrap();
+        brotli::CompressorWriter::new(&mut out, 4096, 5, 20).write_all(bytes).unwrap();
         out
     }
 
@@ -106,26 +91,11 @@ mod tests {
     fn damage_is_told_unless_we_cut_it_ourselves() {
         let body = gzip(TEXT);
         let half = body[..body.len() - 9].to_vec();
-        assert_eq!(
-            decode(half.clone(), "gzip", 1000, false),
-            Err(DecodeError::Damaged("gzip"))
-        );
+        assert_eq!(decode(half.clone(), "gzip", 1000, false), Err(DecodeError::Damaged("gzip")));
         assert!(decode(half, "gzip", 1000, true).is_ok());
-        assert_eq!(
-            decode(TEXT.to_vec(), "br", 1000, false),
-            Err(DecodeError::Damaged("br"))
-        );
-        assert_eq!(
-            decode(TEXT.to_vec(), "zstd", 1000, false),
-            Err(DecodeError::Damaged("zstd"))
-        );
-        assert_eq!(
-            decode(TEXT.to_vec(), "compress", 1000, false),
-            Err(DecodeError::Unknown("compress".into()))
-        );
-        assert_eq!(
-            decode(TEXT.to_vec(), "gzip,gzip,gzip,gzip,gzip", 1000, false),
-            Err(DecodeError::TooMany)
-        );
+        assert_eq!(decode(TEXT.to_vec(), "br", 1000, false), Err(DecodeError::Damaged("br")));
+        assert_eq!(decode(TEXT.to_vec(), "zstd", 1000, false), Err(DecodeError::Damaged("zstd")));
+        assert_eq!(decode(TEXT.to_vec(), "compress", 1000, false), Err(DecodeError::Unknown("compress".into())));
+        assert_eq!(decode(TEXT.to_vec(), "gzip,gzip,gzip,gzip,gzip", 1000, false), Err(DecodeError::TooMany));
     }
 }

@@ -28,11 +28,7 @@ pub(super) struct Fetcher {
 #[derive(Debug)]
 pub(super) enum Fetched {
     /// Any final answer; 3xx only if it is 304.
-    Answer {
-        status: u16,
-        headers: HeaderMap,
-        body: Vec<u8>,
-    },
+    Answer { status: u16, headers: HeaderMap, body: Vec<u8> },
     /// The redirects lead nowhere: unavailable (§2.3.1.2).
     DeadEnd { status: u16, why: DeadEnd },
     /// No answer: DNS, TCP, TLS, time, a body cut short.
@@ -43,10 +39,7 @@ pub(super) enum Fetched {
 
 impl Fetcher {
     pub fn new(upstream: Arc<Upstream>, conf: &ServerConf) -> Self {
-        Fetcher {
-            connector: Connector::new(Some(ConnectorOptions::from_server_conf(conf))),
-            upstream,
-        }
+        Fetcher { connector: Connector::new(Some(ConnectorOptions::from_server_conf(conf))), upstream }
     }
 
     /// Where a fetch will go first, if that can be found out.
@@ -89,9 +82,7 @@ impl Fetcher {
                 }
             };
             let redirect = from_status(status) == AccessKind::Redirect;
-            let location = headers
-                .get(header::LOCATION)
-                .and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
+            let location = headers.get(header::LOCATION).and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
             if redirect {
                 match trail.follow(location) {
                     Ok(()) => continue,
@@ -103,11 +94,7 @@ impl Fetcher {
     }
 
     async fn connect(&self, authority: &Authority) -> Result<HttpSession, String> {
-        let addresses = self
-            .upstream
-            .reach(authority)
-            .await
-            .map_err(|error: ReachError| error.to_string())?;
+        let addresses = self.upstream.reach(authority).await.map_err(|error: ReachError| error.to_string())?;
         let mut failure = None;
         for &address in addresses.iter() {
             let peer = self.upstream.peer(authority, address, false);
@@ -151,11 +138,7 @@ fn user_agent(settings: &Settings) -> String {
     if let Some(agent) = &identity.user_agent {
         return agent.clone();
     }
-    let tokens = identity
-        .product_tokens
-        .iter()
-        .map(|token| format!("{} ", token.as_ref()))
-        .collect::<String>();
+    let tokens = identity.product_tokens.iter().map(|token| format!("{} ", token.as_ref())).collect::<String>();
     let contact = match identity.contact.as_str() {
         "" => String::new(),
         contact => format!(" (+{contact})"),
@@ -201,10 +184,7 @@ async fn exchange(
     if cut || !session.response_done() {
         session.shutdown().await;
     }
-    let codings = headers
-        .get_all(header::CONTENT_ENCODING)
-        .iter()
-        .filter_map(|value| value.to_str().ok());
+    let codings = headers.get_all(header::CONTENT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     let body = if wanted {
         decode(body, &codings.collect::<Vec<_>>().join(","), limit, cut).map_err(|error| error.to_string())?
     } else {

@@ -18,9 +18,7 @@ pub use watch::{Figures, PaceFigures};
 use crate::config::{Fallback, HostPolicy, Mode, OnVisitTime, RobotsOverride, Settings, Subresources};
 use crate::policy::explain::{Explanation, explain};
 use crate::policy::pace::{Client, Terms};
-use crate::policy::{
-    Access, Asked, Authority, Decision, Entry, Options, OwnVerdict, PaceKey, Refusal, decide,
-};
+use crate::policy::{Access, Asked, Authority, Decision, Entry, Options, OwnVerdict, PaceKey, Refusal, decide};
 use crate::robots::ProductToken;
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
@@ -30,12 +28,12 @@ use http::HeaderMap;
 use pacer::Pacer;
 use pingora_core::server::configuration::ServerConf;
 use rulebook::RuleBook;
-use store::Store;
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use store::Store;
 
 /// The rule book and the pacer, as one question.
 pub struct Gate {
@@ -129,7 +127,9 @@ impl Gate {
     /// Decides, fetching robots.txt first where it must, and waits for the host's turn.
     pub async fn admit(&self, ask: &Ask<'_>) -> Result<Admitted, Refusal> {
         let settings = self.settings.load_full();
-        if ask.reads_robots && let Some(copy) = self.robots_copy(ask.authority).await {
+        if ask.reads_robots
+            && let Some(copy) = self.robots_copy(ask.authority).await
+        {
             return Ok(Admitted::Robots(copy));
         }
         let host = settings.hosts.get(ask.authority.host());

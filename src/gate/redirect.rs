@@ -34,9 +34,7 @@ impl Trail {
 
     /// Takes one hop. Credentials in the URL are not sent, a fragment is not part of a request.
     pub fn follow(&mut self, location: Option<&str>) -> Result<(), DeadEnd> {
-        let mut next = location
-            .and_then(|location| self.current().join(location).ok())
-            .ok_or(DeadEnd::Nowhere)?;
+        let mut next = location.and_then(|location| self.current().join(location).ok()).ok_or(DeadEnd::Nowhere)?;
         if !matches!(next.scheme(), "http" | "https") || next.host_str().is_none_or(str::is_empty) {
             return Err(DeadEnd::Nowhere);
         }
@@ -95,10 +93,7 @@ mod tests {
         assert_eq!(trail().follow(Some("/robots.txt")), Err(DeadEnd::Loop));
         assert_eq!(trail().follow(Some("#x")), Err(DeadEnd::Loop));
         assert_eq!(trail().follow(None), Err(DeadEnd::Nowhere));
-        assert_eq!(
-            trail().follow(Some("ftp://a.example/robots.txt")),
-            Err(DeadEnd::Nowhere)
-        );
+        assert_eq!(trail().follow(Some("ftp://a.example/robots.txt")), Err(DeadEnd::Nowhere));
         assert_eq!(trail().follow(Some("http://")), Err(DeadEnd::Nowhere));
         let mut trail = trail();
         trail.follow(Some("/a")).unwrap();

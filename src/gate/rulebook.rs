@@ -83,13 +83,7 @@ impl RuleBook {
     }
 
     pub fn figures(&self) -> BookFigures {
-        let Inner {
-            shelf,
-            files,
-            fetched,
-            failed,
-            ..
-        } = &*self.0;
+        let Inner { shelf, files, fetched, failed, .. } = &*self.0;
         BookFigures {
             authorities: shelf.len(),
             files: files.len(),
@@ -104,13 +98,7 @@ impl RuleBook {
     pub fn teach(&self, authority: &Authority, fetched: &Fetched) {
         let slot = self.slot(authority);
         let old = slot.load_full();
-        let entry = Arc::new(next(
-            &old,
-            fetched,
-            &self.0.files,
-            &self.0.settings.load(),
-            SystemTime::now(),
-        ));
+        let entry = Arc::new(next(&old, fetched, &self.0.files, &self.0.settings.load(), SystemTime::now()));
         self.0.keep(&slot, entry);
         self.0.trim();
     }
@@ -138,10 +126,7 @@ impl RuleBook {
     fn start(&self, slot: &Arc<Slot>, crawl_delay: Option<Duration>, anew: bool) -> watch::Receiver<()> {
         let mut fetches = self.0.fetches.lock();
         // A closed channel is a fetch whose task has failed.
-        if let Some(under_way) = fetches
-            .get(&slot.authority)
-            .filter(|under_way| under_way.has_changed().is_ok())
-        {
+        if let Some(under_way) = fetches.get(&slot.authority).filter(|under_way| under_way.has_changed().is_ok()) {
             return under_way.clone();
         }
         let (over, receiver) = watch::channel(());
@@ -173,11 +158,7 @@ impl Inner {
         let settings = self.settings.load_full();
         let fetched = self.paced(&settings, &slot.authority, &old, crawl_delay).await;
         let entry = Arc::new(next(&old, &fetched, &self.files, &settings, SystemTime::now()));
-        let count = if entry.trouble.is_some() {
-            &self.failed
-        } else {
-            &self.fetched
-        };
+        let count = if entry.trouble.is_some() { &self.failed } else { &self.fetched };
         count.fetch_add(1, Ordering::Relaxed);
         tell(&slot.authority, &old, &entry);
         self.keep(slot, entry);
@@ -197,9 +178,7 @@ impl Inner {
         let (inner, authority) = (self.clone(), authority.clone());
         let load = move || {
             let options = inner.settings.load().robots.parse_options();
-            inner
-                .store
-                .load(&authority, |name, body| inner.files.named(name, &options, body))
+            inner.store.load(&authority, |name, body| inner.files.named(name, &options, body))
         };
         // It fails only when the runtime shuts down.
         tokio::task::spawn_blocking(load).await.ok().flatten()
@@ -222,22 +201,16 @@ impl Inner {
         let mut permit = match pace.turn(FETCHES, terms).await {
             Ok(permit) => permit,
             Err(refusal) => {
-                return Fetched::NoTurn {
-                    retry_after: refusal.retry_after(),
-                };
+                return Fetched::NoTurn { retry_after: refusal.retry_after() };
             }
         };
         let validators = old.answer.as_ref().map(|answer| &answer.validators);
         permit.leaves();
         let fetched = self.fetcher.fetch(authority, validators, settings).await;
         permit.outcome = match &fetched {
-            Fetched::Answer {
-                status: 429 | 503,
-                headers,
-                ..
-            } => Outcome::Backoff {
-                retry_after: asked_to_wait(headers, SystemTime::now()),
-            },
+            Fetched::Answer { status: 429 | 503, headers, .. } => {
+                Outcome::Backoff { retry_after: asked_to_wait(headers, SystemTime::now()) }
+            }
             Fetched::Answer { .. } | Fetched::DeadEnd { .. } => Outcome::Success,
             Fetched::Unreachable(_) | Fetched::NoTurn { .. } => Outcome::Failure,
         };

@@ -27,10 +27,7 @@ pub struct PaceFigures {
 
 impl Gate {
     pub fn figures(&self) -> Figures {
-        Figures {
-            book: self.book.figures(),
-            waiting: self.pacer.waiting(),
-        }
+        Figures { book: self.book.figures(), waiting: self.pacer.waiting() }
     }
 
     /// The authorities asked for last, with what is known of each.
@@ -56,9 +53,7 @@ impl Gate {
     /// The gap that the host asks of the crawlers that are configured, or of all.
     fn crawl_delay(&self, entry: &Entry) -> Option<Duration> {
         match &entry.answer.as_ref()?.access {
-            Access::Rules(robots) => robots
-                .rules_for(&self.settings.load().identity.product_tokens)
-                .crawl_delay(),
+            Access::Rules(robots) => robots.rules_for(&self.settings.load().identity.product_tokens).crawl_delay(),
             Access::AllowAll | Access::DisallowAll => None,
         }
     }

@@ -17,9 +17,7 @@ pub enum Scheme {
 impl Scheme {
     /// The scheme of that name, in any case.
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::Http, Self::Https]
-            .into_iter()
-            .find(|scheme| name.eq_ignore_ascii_case(scheme.as_str()))
+        [Self::Http, Self::Https].into_iter().find(|scheme| name.eq_ignore_ascii_case(scheme.as_str()))
     }
 
     /// `http` or `https`.
@@ -71,11 +69,7 @@ impl Authority {
     /// is the default one (RFC 3986 §3.2.3).
     pub fn parse(scheme: Scheme, authority: &[u8]) -> Result<Self, AuthorityError> {
         if let Some(host) = Host::plain(authority) {
-            return Ok(Self {
-                host,
-                port: scheme.default_port(),
-                scheme,
-            });
+            return Ok(Self { host, port: scheme.default_port(), scheme });
         }
         let (host, port) = split(authority)?;
         let port = match port {
@@ -133,11 +127,7 @@ impl Authority {
 
     /// The Host field for requests to it: `example.com`, `example.com:8080`, `[::1]:8080`.
     pub fn host_header(&self) -> String {
-        if self.is_default_port() {
-            self.host.to_string()
-        } else {
-            format!("{}:{}", self.host, self.port)
-        }
+        if self.is_default_port() { self.host.to_string() } else { format!("{}:{}", self.host, self.port) }
     }
 }
 
@@ -145,11 +135,7 @@ impl fmt::Display for Authority {
     /// `https://example.com:8443`; a default port is left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}", self.scheme, self.host)?;
-        if self.is_default_port() {
-            Ok(())
-        } else {
-            write!(f, ":{}", self.port)
-        }
+        if self.is_default_port() { Ok(()) } else { write!(f, ":{}", self.port) }
     }
 }
 
@@ -208,13 +194,9 @@ fn split(authority: &[u8]) -> Result<(&str, Option<&str>), AuthorityError> {
 
 fn port_number(digits: &str) -> Result<u16, AuthorityError> {
     // `u16::from_str` would take a leading plus sign.
-    if digits.bytes().all(|octet| octet.is_ascii_digit()) {
-        digits.parse().ok()
-    } else {
-        None
-    }
-    .filter(|port| *port != 0)
-    .ok_or(AuthorityError::Port)
+    if digits.bytes().all(|octet| octet.is_ascii_digit()) { digits.parse().ok() } else { None }
+        .filter(|port| *port != 0)
+        .ok_or(AuthorityError::Port)
 }
 
 #[cfg(test)]

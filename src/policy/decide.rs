@@ -111,23 +111,15 @@ fn judge_by_rules<T: AsRef<str>>(
         // As for a turn that comes too late: the site is open again then.
         return Decision::refuse(Refusal::CrawlDelay { retry_after });
     }
-    Decision::Allow(Allowed {
-        crawl_delay: rules.crawl_delay(),
-        refresh: false,
-    })
+    Decision::Allow(Allowed { crawl_delay: rules.crawl_delay(), refresh: false })
 }
 
 /// RFC 9309 §2.3.1.4: complete disallow; after reasonably long a time it may be taken for unavailable.
 fn unreachable<T>(trouble: &Trouble, asked: &Asked<'_, T>, options: Options, now: SystemTime) -> Decision {
     let left_alone = trouble.retry_at.duration_since(now).ok().filter(|wait| !wait.is_zero());
-    let long = now
-        .duration_since(trouble.since)
-        .is_ok_and(|lasted| lasted >= LAST_GOOD_USE);
+    let long = now.duration_since(trouble.since).is_ok_and(|lasted| lasted >= LAST_GOOD_USE);
     if long && options.allow_long_unreachable {
-        return Decision::Allow(Allowed {
-            crawl_delay: None,
-            refresh: left_alone.is_none(),
-        });
+        return Decision::Allow(Allowed { crawl_delay: None, refresh: left_alone.is_none() });
     }
     match left_alone {
         None => Decision::Fetch,

@@ -84,10 +84,7 @@ pub struct Trouble {
 impl Entry {
     /// After an answer that settles what may be crawled.
     pub fn answered(answer: Answer) -> Self {
-        Self {
-            answer: Some(answer),
-            trouble: None,
-        }
+        Self { answer: Some(answer), trouble: None }
     }
 
     /// After a 304: the same file, good for longer. `None` if there is no copy that could have been confirmed.
@@ -95,35 +92,18 @@ impl Entry {
         let answer = self.answer.as_ref()?;
         // A 304 may leave out what has not changed (RFC 9110 §15.4.5).
         let old = &answer.validators;
-        let validators = Validators::new(
-            validators.etag().or(old.etag()),
-            validators.last_modified().or(old.last_modified()),
-        );
-        Some(Self::answered(Answer {
-            freshness,
-            validators,
-            ..answer.clone()
-        }))
+        let validators =
+            Validators::new(validators.etag().or(old.etag()), validators.last_modified().or(old.last_modified()));
+        Some(Self::answered(Answer { freshness, validators, ..answer.clone() }))
     }
 
     /// After a fetch that settles nothing. `random` is from 0 to 1.
     pub fn failed(&self, now: SystemTime, why: &str, retry_after: Option<Duration>, random: f64) -> Self {
-        let (since, before) = self
-            .trouble
-            .as_ref()
-            .map_or((now, 0), |trouble| (trouble.since, trouble.failures));
+        let (since, before) = self.trouble.as_ref().map_or((now, 0), |trouble| (trouble.since, trouble.failures));
         let failures = before.saturating_add(1);
         let retry_at = now + retry_in(failures, retry_after, random);
-        let trouble = Trouble {
-            since,
-            failures,
-            retry_at,
-            why: why.into(),
-        };
-        Self {
-            answer: self.answer.clone(),
-            trouble: Some(Box::new(trouble)),
-        }
+        let trouble = Trouble { since, failures, retry_at, why: why.into() };
+        Self { answer: self.answer.clone(), trouble: Some(Box::new(trouble)) }
     }
 
     /// The answer, and how far it can be used now; `None` if it cannot, or there is none.
@@ -133,7 +113,9 @@ impl Entry {
         let state = match answer.access {
             Access::Rules(_) => answer.freshness.state(failing, now),
             // That there was no file once is no copy to go by while nobody can say whether there is one now.
-            Access::AllowAll | Access::DisallowAll if failing && now >= answer.freshness.expires_at() => State::Unusable,
+            Access::AllowAll | Access::DisallowAll if failing && now >= answer.freshness.expires_at() => {
+                State::Unusable
+            }
             Access::AllowAll | Access::DisallowAll => answer.freshness.state(false, now),
         };
         match state {

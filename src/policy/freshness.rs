@@ -23,10 +23,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            min_ttl: Duration::from_secs(300),
-            max_ttl: DAY,
-        }
+        Self { min_ttl: Duration::from_secs(300), max_ttl: DAY }
     }
 }
 
@@ -86,9 +83,7 @@ impl CacheFields<'_> {
     fn until(&self, expires: &[u8], now: SystemTime) -> Duration {
         let date = self.date.and_then(http_date).unwrap_or(now);
         // `Expires: 0` and other invalid dates are in the past (RFC 9111 §5.3).
-        http_date(expires)
-            .and_then(|expires| expires.duration_since(date).ok())
-            .unwrap_or(Duration::ZERO)
+        http_date(expires).and_then(|expires| expires.duration_since(date).ok()).unwrap_or(Duration::ZERO)
     }
 
     fn age(&self) -> Duration {
@@ -142,11 +137,7 @@ impl Freshness {
         let lifetime = lifetime.min(FAR);
         let ahead = lifetime.mul_f64(0.2 * unit(random));
         let expires_at = validated_at + lifetime;
-        Self {
-            validated: validated_at.into(),
-            refresh: (expires_at - ahead).into(),
-            expires: expires_at.into(),
-        }
+        Self { validated: validated_at.into(), refresh: (expires_at - ahead).into(), expires: expires_at.into() }
     }
 
     /// What can be done with the copy now. `failing`: robots.txt was asked for since, and could not be had.
@@ -167,9 +158,7 @@ impl Freshness {
 
     /// For the Age field when the copy is served: whole seconds.
     pub fn age(&self, now: SystemTime) -> u64 {
-        now.duration_since(self.validated_at())
-            .unwrap_or(Duration::ZERO)
-            .as_secs()
+        now.duration_since(self.validated_at()).unwrap_or(Duration::ZERO).as_secs()
     }
 }
 

@@ -56,9 +56,7 @@ impl Host {
         }
         let mut name = Arc::<str>::from(str::from_utf8(bare).ok()?);
         if upper {
-            Arc::get_mut(&mut name)
-                .expect("made two lines above")
-                .make_ascii_lowercase();
+            Arc::get_mut(&mut name).expect("made two lines above").make_ascii_lowercase();
         }
         Some(Self::Name(name))
     }
@@ -108,10 +106,7 @@ fn ipv6(inside: &str) -> Result<Host, AuthorityError> {
     if inside.contains('%') {
         return Err(AuthorityError::Zone);
     }
-    inside
-        .parse::<Ipv6Addr>()
-        .map(|address| Host::Ip(address.into()))
-        .map_err(|_| AuthorityError::Ipv6)
+    inside.parse::<Ipv6Addr>().map(|address| Host::Ip(address.into())).map_err(|_| AuthorityError::Ipv6)
 }
 
 /// The slow path: percent-decoding, IDNA mapping and the numeric forms of IPv4.
@@ -137,10 +132,7 @@ fn whole_name(name: &str) -> Result<Host, AuthorityError> {
     if name.is_empty() {
         return Err(AuthorityError::HostMissing);
     }
-    if !name
-        .bytes()
-        .all(|octet| octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'_' | b'.'))
-    {
+    if !name.bytes().all(|octet| octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'_' | b'.')) {
         return Err(AuthorityError::HostCharacters);
     }
     if name.len() > NAME_MAX || name.split('.').any(|label| label.is_empty() || label.len() > LABEL_MAX) {

@@ -87,9 +87,7 @@ pub enum HostPatternError {
 }
 
 fn is_below(name: &str, parent: &str) -> bool {
-    name.strip_suffix(parent)
-        .and_then(|rest| rest.strip_suffix('.'))
-        .is_some_and(|rest| !rest.is_empty())
+    name.strip_suffix(parent).and_then(|rest| rest.strip_suffix('.')).is_some_and(|rest| !rest.is_empty())
 }
 
 #[cfg(test)]
@@ -98,9 +96,7 @@ mod tests {
 
     #[track_caller]
     fn matches(pattern: &str, host: &str) -> bool {
-        HostPattern::parse(pattern)
-            .unwrap()
-            .matches(&Host::parse(host).unwrap())
+        HostPattern::parse(pattern).unwrap().matches(&Host::parse(host).unwrap())
     }
 
     #[test]
@@ -115,10 +111,7 @@ mod tests {
     fn an_address_matches_itself_in_any_spelling() {
         assert!(matches("127.1", "127.0.0.1"));
         assert!(matches("[::1]", "0:0:0:0:0:0:0:1"));
-        assert!(
-            !matches("127.0.0.1", "::ffff:127.0.0.1"),
-            "what is dialled is for the address guard to judge"
-        );
+        assert!(!matches("127.0.0.1", "::ffff:127.0.0.1"), "what is dialled is for the address guard to judge");
     }
 
     #[test]
@@ -143,10 +136,7 @@ mod tests {
             .into();
         patterns.sort_by_key(HostPattern::rank);
         let sorted: Vec<_> = patterns.iter().map(ToString::to_string).collect();
-        assert_eq!(
-            sorted,
-            ["*", "*.com", "*.example.com", "*.www.example.com", "www.example.com"]
-        );
+        assert_eq!(sorted, ["*", "*.com", "*.example.com", "*.www.example.com", "www.example.com"]);
     }
 
     #[test]

@@ -35,10 +35,7 @@ impl OwnRules {
             }
         }
         let none: [&str; 0] = [];
-        Self {
-            host: host.into(),
-            rules: RobotsTxt::parse(text.as_bytes()).rules_for(&none),
-        }
+        Self { host: host.into(), rules: RobotsTxt::parse(text.as_bytes()).rules_for(&none) }
     }
 
     /// `target` is path and query as sent.
@@ -70,18 +67,11 @@ mod tests {
     use super::*;
 
     fn rules() -> OwnRules {
-        OwnRules::new(
-            "*.example.com",
-            &["/open", "/a b"],
-            &["/", "/*.pdf$", "/x\nAllow: /secret", "/#"],
-        )
+        OwnRules::new("*.example.com", &["/open", "/a b"], &["/", "/*.pdf$", "/x\nAllow: /secret", "/#"])
     }
 
     fn denied(pattern: &str) -> OwnVerdict {
-        OwnVerdict::Deny(Refusal::OperatorDenied {
-            host: "*.example.com".into(),
-            pattern: pattern.into(),
-        })
+        OwnVerdict::Deny(Refusal::OperatorDenied { host: "*.example.com".into(), pattern: pattern.into() })
     }
 
     #[test]

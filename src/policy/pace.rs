@@ -94,15 +94,9 @@ impl<W> Lane<W> {
             return Turn::Refuse(Refused::Full { retry_after });
         }
         self.tickets += 1;
-        let ticket = Ticket {
-            client,
-            number: self.tickets,
-        };
+        let ticket = Ticket { client, number: self.tickets };
         line.join(ticket, demand, now + terms.max_wait.min(terms::FAR), waiter());
-        Turn::Wait {
-            ticket,
-            until: (at > now).then_some(at),
-        }
+        Turn::Wait { ticket, until: (at > now).then_some(at) }
     }
 
     /// Whose turn it is, who waits in vain, or when to ask again. To be called until it says `WaitUntil` or `Idle`.
@@ -117,11 +111,7 @@ impl<W> Lane<W> {
             return Next::Idle;
         };
         if self.is_open(now, head) {
-            let waiter = self
-                .line
-                .as_mut()
-                .and_then(|line| line.pop())
-                .expect("it had a head above");
+            let waiter = self.line.as_mut().and_then(|line| line.pop()).expect("it had a head above");
             self.drop_empty_line();
             return Next::Start(waiter, self.start(now, head));
         }
@@ -152,9 +142,7 @@ impl<W> Lane<W> {
         match outcome {
             Outcome::Success => self.backoff.succeeded(slot.number),
             Outcome::Backoff { retry_after } => {
-                let hold = self
-                    .backoff
-                    .refused(slot.number, self.starts, retry_after, self.delay, self.max_delay);
+                let hold = self.backoff.refused(slot.number, self.starts, retry_after, self.delay, self.max_delay);
                 self.marks.hold = self.marks.hold.max(hold.map(|hold| now + hold));
                 self.pushed_back();
             }
@@ -191,22 +179,14 @@ impl<W> Lane<W> {
         let (mut marks, backoff) = (self.marks, self.backoff());
         // Who never waits has no turn to come: it starts when nobody waits.
         let client = (!terms.max_wait.is_zero()).then_some(client);
-        let ahead = self
-            .line
-            .as_deref()
-            .map_or(now, |line| line.clear_before(now, client, &mut marks, backoff));
-        marks
-            .due(Demand::from(terms), backoff)
-            .map_or(ahead, |due| due.max(ahead))
+        let ahead = self.line.as_deref().map_or(now, |line| line.clear_before(now, client, &mut marks, backoff));
+        marks.due(Demand::from(terms), backoff).map_or(ahead, |due| due.max(ahead))
     }
 
     /// What the key still owes, to be kept over a restart.
     pub fn debt(&self, now: Instant) -> Option<Debt> {
         let until = self.owed_until()?;
-        (until > now).then(|| Debt {
-            until,
-            backoff: self.backoff(),
-        })
+        (until > now).then(|| Debt { until, backoff: self.backoff() })
     }
 
     /// Takes up what an earlier process owed. A debt of over a day is a clock gone wrong and is cut to that.
@@ -218,11 +198,7 @@ impl<W> Lane<W> {
 
     /// Whether nothing is lost with the lane. A backoff is remembered for an hour after the last start.
     pub fn is_idle(&self, now: Instant) -> bool {
-        let memory = if self.backoff().is_zero() {
-            Duration::ZERO
-        } else {
-            backoff::MAX
-        };
+        let memory = if self.backoff().is_zero() { Duration::ZERO } else { backoff::MAX };
         let fetched = self.marks.last_fetch.map(|at| at + self.delay);
         let owed = self.owed_until().max(fetched);
         self.in_flight == 0 && self.line.is_none() && owed.is_none_or(|until| until + memory <= now)
@@ -249,11 +225,7 @@ impl<W> Lane<W> {
 
     /// A host that asks for time gets one request at a time.
     fn limit(&self, demand: Demand) -> u32 {
-        if self.backoff().is_zero() {
-            demand.max_concurrent
-        } else {
-            1
-        }
+        if self.backoff().is_zero() { demand.max_concurrent } else { 1 }
     }
 
     fn start(&mut self, now: Instant, demand: Demand) -> Slot {
@@ -264,11 +236,7 @@ impl<W> Lane<W> {
         let before = *mark;
         // Callers read the clock before they get hold of the lane: it may be a little behind.
         *mark = before.max(Some(now));
-        Slot {
-            number: self.starts,
-            start: demand.start,
-            before,
-        }
+        Slot { number: self.starts, start: demand.start, before }
     }
 
     fn owed_until(&self) -> Option<Instant> {

@@ -41,20 +41,12 @@ impl PaceKey {
         let place = match by {
             KeyBy::Host => None,
             // A host that is an address, or is itself a public suffix, has no registrable domain.
-            KeyBy::Site => host
-                .name()
-                .and_then(psl::domain_str)
-                .map(|site| Place::Site(site.into())),
+            KeyBy::Site => host.name().and_then(psl::domain_str).map(|site| Place::Site(site.into())),
             // The same machine, whether dialled as IPv4 or as IPv4-mapped IPv6.
-            KeyBy::Address => dialled
-                .or(host.ip())
-                .map(|address| Place::Address(address.to_canonical())),
+            KeyBy::Address => dialled.or(host.ip()).map(|address| Place::Address(address.to_canonical())),
         };
         let place = place.unwrap_or_else(|| Place::Host(host.clone()));
-        Self {
-            place,
-            port: (!authority.is_default_port()).then_some(authority.port()),
-        }
+        Self { place, port: (!authority.is_default_port()).then_some(authority.port()) }
     }
 }
 
@@ -81,12 +73,7 @@ mod tests {
 
     #[test]
     fn http_and_https_share_a_pace_on_their_default_ports() {
-        for url in [
-            "http://example.com",
-            "https://example.com",
-            "http://EXAMPLE.com.:80",
-            "https://example.com:443",
-        ] {
+        for url in ["http://example.com", "https://example.com", "http://EXAMPLE.com.:80", "https://example.com:443"] {
             assert_eq!(key(KeyBy::Host, url, None), "example.com");
         }
     }
@@ -101,19 +88,10 @@ mod tests {
 
     #[test]
     fn hosts_of_one_site_share_a_pace() {
-        assert_eq!(
-            key(KeyBy::Site, "https://a.b.example.co.uk", None),
-            "site=example.co.uk"
-        );
+        assert_eq!(key(KeyBy::Site, "https://a.b.example.co.uk", None), "site=example.co.uk");
         assert_eq!(key(KeyBy::Site, "http://example.co.uk", None), "site=example.co.uk");
-        assert_eq!(
-            key(KeyBy::Site, "http://example.co.uk:81", None),
-            "site=example.co.uk:81"
-        );
-        assert_eq!(
-            key(KeyBy::Site, "http://someone.github.io", None),
-            "site=someone.github.io"
-        );
+        assert_eq!(key(KeyBy::Site, "http://example.co.uk:81", None), "site=example.co.uk:81");
+        assert_eq!(key(KeyBy::Site, "http://someone.github.io", None), "site=someone.github.io");
     }
 
     #[test]
@@ -133,10 +111,7 @@ mod tests {
             assert_eq!(key(KeyBy::Address, url, Some(dialled)), "address=192.0.2.1");
         }
         assert_eq!(key(KeyBy::Address, "http://192.0.2.1", None), "address=192.0.2.1");
-        assert_eq!(
-            key(KeyBy::Address, "http://a.example:81", Some("2001:db8::1")),
-            "address=[2001:db8::1]:81"
-        );
+        assert_eq!(key(KeyBy::Address, "http://a.example:81", Some("2001:db8::1")), "address=[2001:db8::1]:81");
         assert_eq!(key(KeyBy::Address, "http://a.example", None), "a.example", "not known");
     }
 }

@@ -21,10 +21,7 @@ pub(super) fn admit(access: &Access, client: IpAddr) -> Result<(), Refusal> {
     if access.clients.is_empty() || access.clients.iter().any(|network| network.0.contains(&client)) {
         return Ok(());
     }
-    Err(Refusal::ClientDenied {
-        credentials: false,
-        why: format!("{client} is not in access.clients").into(),
-    })
+    Err(Refusal::ClientDenied { credentials: false, why: format!("{client} is not in access.clients").into() })
 }
 
 /// Verifies passwords. A right one costs its hash once; wrong ones are counted for each client.
@@ -94,11 +91,7 @@ impl Passwords {
     fn try_one(&self, client: IpAddr) -> Result<(), Refusal> {
         let now = Instant::now();
         let fresh = Tries { since: now, count: 0 };
-        let mut tries = self
-            .tries
-            .get(&client)
-            .filter(|tries| tries.since + FORGET > now)
-            .unwrap_or(fresh);
+        let mut tries = self.tries.get(&client).filter(|tries| tries.since + FORGET > now).unwrap_or(fresh);
         if tries.count >= TRIES {
             return Err(denied("too many wrong passwords came from this address; wait a minute"));
         }
@@ -109,11 +102,7 @@ impl Passwords {
 
     fn tag(&self, user: &User, password: &[u8]) -> [u8; 32] {
         let mut context = hmac::Context::with_key(&self.key);
-        for part in [
-            user.name.as_ref().as_bytes(),
-            user.password.expose().as_bytes(),
-            password,
-        ] {
+        for part in [user.name.as_ref().as_bytes(), user.password.expose().as_bytes(), password] {
             context.update(&(part.len() as u64).to_be_bytes());
             context.update(part);
         }
@@ -135,10 +124,7 @@ fn basic(sent: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
 }
 
 fn denied(why: &str) -> Refusal {
-    Refusal::ClientDenied {
-        credentials: true,
-        why: why.into(),
-    }
+    Refusal::ClientDenied { credentials: true, why: why.into() }
 }
 
 /// Of right passwords.
@@ -172,10 +158,7 @@ mod tests {
     }
 
     async fn name(passwords: &Passwords, users: &[User], client: IpAddr, credentials: &str) -> Option<String> {
-        let user = passwords
-            .identify(users, client, Some(&sent(credentials)))
-            .await
-            .ok()??;
+        let user = passwords.identify(users, client, Some(&sent(credentials))).await.ok()??;
         Some(user.name.as_ref().to_owned())
     }
 
@@ -183,22 +166,10 @@ mod tests {
     async fn a_user_is_known_by_name_and_password() {
         let (passwords, users) = (Passwords::new(), users());
         for _ in 0..2 {
-            assert_eq!(
-                name(&passwords, &users, HERE, "alice:correct horse").await.as_deref(),
-                Some("alice")
-            );
-            assert_eq!(
-                name(&passwords, &users, HERE, "bob:correct horse").await.as_deref(),
-                Some("bob")
-            );
+            assert_eq!(name(&passwords, &users, HERE, "alice:correct horse").await.as_deref(), Some("alice"));
+            assert_eq!(name(&passwords, &users, HERE, "bob:correct horse").await.as_deref(), Some("bob"));
         }
-        for wrong in [
-            "alice:correct",
-            "alice:",
-            "carol:correct horse",
-            ":correct horse",
-            "alice",
-        ] {
+        for wrong in ["alice:correct", "alice:", "carol:correct horse", ":correct horse", "alice"] {
             assert_eq!(name(&passwords, &users, HERE, wrong).await, None, "{wrong}");
         }
     }
@@ -206,19 +177,8 @@ mod tests {
     #[tokio::test]
     async fn other_schemes_and_no_credentials_are_refused() {
         let (passwords, users) = (Passwords::new(), users());
-        for value in [
-            &b"Bearer x"[..],
-            b"Basic",
-            b"Basic ",
-            b"Basic !!!",
-            b"",
-            b"Digest username=\"alice\"",
-        ] {
-            assert!(
-                passwords.identify(&users, HERE, Some(value)).await.is_err(),
-                "{}",
-                value.escape_ascii()
-            );
+        for value in [&b"Bearer x"[..], b"Basic", b"Basic ", b"Basic !!!", b"", b"Digest username=\"alice\""] {
+            assert!(passwords.identify(&users, HERE, Some(value)).await.is_err(), "{}", value.escape_ascii());
         }
         assert!(passwords.identify(&users, HERE, None).await.is_err());
         assert!(passwords.identify(&[], HERE, None).await.unwrap().is_none());
@@ -230,30 +190,16 @@ mod tests {
         for _ in 0..TRIES {
             assert_eq!(name(&passwords, &users, HERE, "alice:wrong").await, None);
         }
-        assert_eq!(
-            name(&passwords, &users, HERE, "alice:correct horse").await,
-            None,
-            "not even the right one now"
-        );
+        assert_eq!(name(&passwords, &users, HERE, "alice:correct horse").await, None, "not even the right one now");
         let elsewhere = "192.0.2.7".parse().unwrap();
-        assert!(
-            name(&passwords, &users, elsewhere, "alice:correct horse")
-                .await
-                .is_some()
-        );
-        assert!(
-            name(&passwords, &users, HERE, "alice:correct horse").await.is_some(),
-            "it is known by now"
-        );
+        assert!(name(&passwords, &users, elsewhere, "alice:correct horse").await.is_some());
+        assert!(name(&passwords, &users, HERE, "alice:correct horse").await.is_some(), "it is known by now");
     }
 
     #[tokio::test]
     async fn a_refusal_repeats_no_secret() {
         let (passwords, users) = (Passwords::new(), users());
-        let refusal = passwords
-            .identify(&users, HERE, Some(&sent("alice:hunter2")))
-            .await
-            .unwrap_err();
+        let refusal = passwords.identify(&users, HERE, Some(&sent("alice:hunter2"))).await.unwrap_err();
         assert!(!format!("{refusal} {refusal:?} {users:?}").contains("hunter2"));
         assert!(!format!("{users:?}").contains("argon2"));
     }

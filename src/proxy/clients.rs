@@ -25,10 +25,7 @@ impl Clients {
             return None;
         }
         *open += 1;
-        Some(Place {
-            client,
-            clients: self.0.clone(),
-        })
+        Some(Place { client, clients: self.0.clone() })
     }
 }
 

@@ -156,10 +156,7 @@ mod tests {
     fn the_name_in_the_client_hello_must_be_connects() {
         assert_eq!(agreed("a.example:443", Some("A.example")), ("https://a.example".into(), None));
         assert_eq!(agreed("a.example:443", None), ("https://a.example".into(), None));
-        assert_eq!(
-            agreed("a.example:443", Some("b.example")),
-            ("https://a.example".into(), Some("b.example".into()))
-        );
+        assert_eq!(agreed("a.example:443", Some("b.example")), ("https://a.example".into(), Some("b.example".into())));
     }
 
     #[test]

@@ -47,7 +47,8 @@ async fn step(proxy: &Arc<Proxy>, mut io: Box<Downstream>) -> io::Result<Option<
     let tunnel = io.client.tunnel.as_ref().map(|tunnel| &tunnel.authority);
     let admitted = access::admit(&proxy.settings.load().access, io.client.address.ip());
     let accept = raw.as_ref().ok().and_then(|raw| head::accept(raw)).map(<[u8]>::to_vec);
-    let head = admitted.and(raw).and_then(|raw| Ok((head::read(&raw, tunnel)?, head::credentials(&raw).map(<[u8]>::to_vec))));
+    let head =
+        admitted.and(raw).and_then(|raw| Ok((head::read(&raw, tunnel)?, head::credentials(&raw).map(<[u8]>::to_vec))));
     let identified = match head {
         Ok((head, credentials)) => identify(proxy, &mut io, credentials.as_deref()).await.map(|()| head),
         Err(refusal) => Err(refusal),

@@ -139,7 +139,9 @@ impl Downstream {
                 self.ahead.advance(2);
             }
             match head::end_of_head(&self.ahead, scanned) {
-                Ok(Some(end)) if end > limits.size => return Ok(Some(Err(Refusal::HeadTooLarge { limit: limits.size }))),
+                Ok(Some(end)) if end > limits.size => {
+                    return Ok(Some(Err(Refusal::HeadTooLarge { limit: limits.size })));
+                }
                 Ok(Some(end)) => return Ok(Some(Ok(self.ahead.split_to(end).freeze()))),
                 Ok(None) if self.ahead.len() > limits.size => {
                     return Ok(Some(Err(Refusal::HeadTooLarge { limit: limits.size })));

@@ -75,7 +75,10 @@ pub(super) fn strip_response(response: &mut ResponseHeader) {
     // Framing and what pingora itself handles stays, even if Connection names it.
     const KEPT: [&str; 6] =
         ["close", "keep-alive", "connection", "transfer-encoding", "content-length", "cache-control"];
-    let named: Vec<String> = response.headers.get_all(header::CONNECTION).iter()
+    let named: Vec<String> = response
+        .headers
+        .get_all(header::CONNECTION)
+        .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .map(|name| name.trim().to_ascii_lowercase())
@@ -139,11 +142,14 @@ pub(super) fn last_forward(request: &RequestHeader) -> Result<Answer> {
 pub(super) fn prefer_wait(headers: &HeaderMap) -> Option<Duration> {
     let lines = headers.get_all("prefer").iter().filter_map(|line| line.to_str().ok());
     let preferences = lines.flat_map(|line| line.split(','));
-    preferences.filter_map(|preference| {
-        let (name, value) = preference.split(';').next()?.split_once('=')?;
-        let seconds = name.trim().eq_ignore_ascii_case("wait").then(|| value.trim().trim_matches('"').parse().ok())?;
-        seconds.map(Duration::from_secs)
-    }).next()
+    preferences
+        .filter_map(|preference| {
+            let (name, value) = preference.split(';').next()?.split_once('=')?;
+            let seconds =
+                name.trim().eq_ignore_ascii_case("wait").then(|| value.trim().trim_matches('"').parse().ok())?;
+            seconds.map(Duration::from_secs)
+        })
+        .next()
 }
 
 /// Whether this is for a part of a page by Sec-Fetch-Dest (Fetch Metadata §2.1), rather than for something that is or
@@ -210,7 +216,11 @@ mod tests {
     #[test]
     fn our_name_in_via_is_found_whatever_stands_beside_it() {
         let via = Via::new();
-        for line in [via.line(Version::HTTP_11), format!("1.0 x, HTTP/2 {} (y)", via.name.to_uppercase()), format!("1.1 \u{fc}, 1.1\t{}", via.name)] {
+        for line in [
+            via.line(Version::HTTP_11),
+            format!("1.0 x, HTTP/2 {} (y)", via.name.to_uppercase()),
+            format!("1.1 \u{fc}, 1.1\t{}", via.name),
+        ] {
             let mut headers = HeaderMap::new();
             headers.append("via", HeaderValue::from_bytes(line.as_bytes()).unwrap());
             assert!(via.is_in(&headers), "{line}");

@@ -6,7 +6,7 @@ use super::failure::{self, Failure};
 use super::respond::{self, Answer, Asked};
 use super::{Shared, fields, head, leaving};
 use crate::config::InterceptMode;
-use crate::gate::{Ask, Admitted, Outcome, Permit, Reported};
+use crate::gate::{Admitted, Ask, Outcome, Permit, Reported};
 use crate::policy::{Authority, Refusal};
 use crate::upstream::ReachError;
 use async_trait::async_trait;
@@ -215,7 +215,12 @@ impl ProxyHttp for Forward {
         Ok(())
     }
 
-    async fn response_filter(&self, session: &mut Session, response: &mut ResponseHeader, _: &mut Passage) -> Result<()> {
+    async fn response_filter(
+        &self,
+        session: &mut Session,
+        response: &mut ResponseHeader,
+        _: &mut Passage,
+    ) -> Result<()> {
         // pingora would send a chunked body to a client that cannot read one: its end is the connection's.
         if session.req_header().version == Version::HTTP_10 {
             response.remove_header(&header::TRANSFER_ENCODING);
@@ -288,7 +293,9 @@ impl Forward {
         if fields::max_forwards(request) == Some(0) {
             return fields::last_forward(request).map(Some).map_err(|_| None);
         }
-        if client.tunnel.is_some() && self.0.settings.load().hosts.get(authority.host()).intercept == InterceptMode::Deny {
+        if client.tunnel.is_some()
+            && self.0.settings.load().hosts.get(authority.host()).intercept == InterceptMode::Deny
+        {
             let host = authority.host().to_string().into();
             return Err(Some(Refusal::OperatorDenied { host, pattern: "intercept: deny".into() }));
         }

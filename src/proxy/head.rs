@@ -226,9 +226,8 @@ impl<'a> Fields<'a> {
 
     /// Meant for this hop alone (RFC 9110 §7.6.1), or written anew by `rewrite`.
     fn stays_here(&self, name: &str) -> bool {
-        const HOP_BY_HOP: [&str; 8] = [
-            "host", "connection", "keep-alive", "proxy-connection", "proxy-authorization", "te", "upgrade", "trailer",
-        ];
+        const HOP_BY_HOP: [&str; 8] =
+            ["host", "connection", "keep-alive", "proxy-connection", "proxy-authorization", "te", "upgrade", "trailer"];
         // A client cannot have framing, or a field that tells of a loop, taken away by listing it.
         const KEPT: [&str; 4] = ["content-length", "transfer-encoding", "cache-control", "via"];
         HOP_BY_HOP.iter().any(|hop| name.eq_ignore_ascii_case(hop))
@@ -342,7 +341,9 @@ mod tests {
             "GET /a%2f/../b?c HTTP/1.1\r\nHost: example.com\r\nX-A: b\r\n\r\n"
         );
         assert!(forwarded("GET http://a.example?q HTTP/1.1\r\nHost: a.example\r\n\r\n").starts_with("GET /?q HTTP"));
-        assert!(forwarded("OPTIONS http://a.example HTTP/1.1\r\nHost: a.example\r\n\r\n").starts_with("OPTIONS * HTTP"));
+        assert!(
+            forwarded("OPTIONS http://a.example HTTP/1.1\r\nHost: a.example\r\n\r\n").starts_with("OPTIONS * HTTP")
+        );
         assert!(forwarded("GET http://a.example/x#y HTTP/1.1\r\nHost: a.example\r\n\r\n").starts_with("GET /x HTTP"));
     }
 
@@ -419,10 +420,7 @@ mod tests {
     fn connect_wants_a_host_and_a_port() {
         let read = |raw: &str| read(raw.as_bytes(), None);
         for good in ["a.example:443", "[::1]:9", "A.Example:8443"] {
-            assert!(matches!(
-                read(&format!("CONNECT {good} HTTP/1.1\r\nHost: {good}\r\n\r\n")),
-                Ok(Head::Connect(_))
-            ));
+            assert!(matches!(read(&format!("CONNECT {good} HTTP/1.1\r\nHost: {good}\r\n\r\n")), Ok(Head::Connect(_))));
         }
         assert!(read("CONNECT a.example:8445 HTTP/1.1\r\nHost: a.example\r\n\r\n").is_ok());
         for bad in [

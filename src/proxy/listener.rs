@@ -39,10 +39,7 @@ pub(crate) async fn serve(proxy: Arc<Proxy>, listener: TcpListener, tls: Option<
     let drain = proxy.settings.load().limits.drain_timeout;
     let drained = timeout(drain, async { while connections.join_next().await.is_some() {} }).await;
     if drained.is_err() {
-        tracing::warn!(
-            left = connections.len(),
-            "cut off the connections still open after {drain:?}"
-        );
+        tracing::warn!(left = connections.len(), "cut off the connections still open after {drain:?}");
     }
 }
 
@@ -59,12 +56,7 @@ fn admit(
         // An answer would need a reader; a client with so many connections may not be one.
         return tracing::info!(client = %address, limit, "one connection too many of this client: closed");
     };
-    connections.spawn(served(
-        proxy.clone(),
-        Box::new(Downstream::accepted(tcp, address)),
-        tls,
-        place,
-    ));
+    connections.spawn(served(proxy.clone(), Box::new(Downstream::accepted(tcp, address)), tls, place));
 }
 
 async fn served(proxy: Arc<Proxy>, io: Box<Downstream>, tls: Option<Arc<ServerConfig>>, _place: Place) {
@@ -107,10 +99,7 @@ async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
 
 fn is_the_clients_fault(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
-    matches!(
-        error.kind(),
-        Kind::ConnectionAborted | Kind::ConnectionReset | Kind::ConnectionRefused
-    )
+    matches!(error.kind(), Kind::ConnectionAborted | Kind::ConnectionReset | Kind::ConnectionRefused)
 }
 
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);

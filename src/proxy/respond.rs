@@ -147,7 +147,9 @@ fn status(refusal: &Refusal, settings: &Settings) -> (StatusCode, &'static str) 
         Refusal::Disallowed { .. } | Refusal::UsageDisallowed { .. } | Refusal::OperatorDenied { .. } => {
             (configured(settings.robots.deny_status), "http_request_denied")
         }
-        Refusal::RobotsUnreachable { .. } => (configured(settings.robots.unreachable_status), "destination_unavailable"),
+        Refusal::RobotsUnreachable { .. } => {
+            (configured(settings.robots.unreachable_status), "destination_unavailable")
+        }
         Refusal::CrawlDelay { .. } => (StatusCode::TOO_MANY_REQUESTS, "http_request_denied"),
         Refusal::QueueFull { .. } => (StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached"),
         Refusal::EgressDenied { why: EgressReason::Address { .. } } => {

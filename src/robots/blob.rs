@@ -98,9 +98,6 @@ mod tests {
     #[test]
     fn past_the_end_are_zeros() {
         let mut cursor = Cursor::new(&[0x80]);
-        assert_eq!(
-            (cursor.number(), cursor.u8(), cursor.u32(), cursor.take(9)),
-            (0, 0, 0, b"".as_slice())
-        );
+        assert_eq!((cursor.number(), cursor.u8(), cursor.u32(), cursor.take(9)), (0, 0, 0, b"".as_slice()));
     }
 }

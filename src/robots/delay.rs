@@ -63,19 +63,13 @@ impl VisitTime {
 
     pub(crate) fn parse(value: &[u8]) -> Option<Self> {
         let (from, to) = str::from_utf8(value).ok()?.split_once('-')?;
-        Some(Self {
-            from: minute_of_day(from.trim())?,
-            to: minute_of_day(to.trim())?,
-        })
+        Some(Self { from: minute_of_day(from.trim())?, to: minute_of_day(to.trim())? })
     }
 }
 
 /// Decimal seconds. What follows the number must be a unit of seconds or be parted from it.
 pub(crate) fn crawl_delay(value: &[u8]) -> Option<Duration> {
-    let digits = value
-        .iter()
-        .take_while(|octet| matches!(octet, b'0'..=b'9' | b'.'))
-        .count();
+    let digits = value.iter().take_while(|octet| matches!(octet, b'0'..=b'9' | b'.')).count();
     let (number, rest) = value.split_at(digits);
     let word = rest.iter().take_while(|octet| octet.is_ascii_alphanumeric()).count();
     let unit = rest[..word].to_ascii_lowercase();
@@ -110,53 +104,25 @@ mod tests {
 
     #[test]
     fn delays_are_decimal_seconds() {
-        for (value, seconds) in [
-            ("10", 10.0),
-            ("0", 0.0),
-            ("0.5", 0.5),
-            (".5", 0.5),
-            ("5.", 5.0),
-            ("007", 7.0),
-            ("1.25", 1.25),
-        ] {
+        for (value, seconds) in
+            [("10", 10.0), ("0", 0.0), ("0.5", 0.5), (".5", 0.5), ("5.", 5.0), ("007", 7.0), ("1.25", 1.25)]
+        {
             assert_eq!(delay(value), Some(seconds), "{value}");
         }
     }
 
     #[test]
     fn a_leading_number_is_accepted() {
-        for value in [
-            "10s",
-            "10S",
-            "10 s",
-            "10 seconds",
-            "10sec",
-            "10;",
-            "10, please",
-            "10 (ten)",
-        ] {
+        for value in ["10s", "10S", "10 s", "10 seconds", "10sec", "10;", "10, please", "10 (ten)"] {
             assert_eq!(delay(value), Some(10.0), "{value}");
         }
     }
 
     #[test]
     fn what_is_no_number_is_ignored() {
-        for value in [
-            "",
-            "word",
-            "-1",
-            "+1",
-            "NaN",
-            "inf",
-            "infinity",
-            "1.2.1",
-            "1.a0",
-            "10a",
-            ".",
-            "1e3",
-            "s",
-            "1,5x\u{fc}",
-        ] {
+        for value in
+            ["", "word", "-1", "+1", "NaN", "inf", "infinity", "1.2.1", "1.a0", "10a", ".", "1e3", "s", "1,5x\u{fc}"]
+        {
             let expected = (value == "1,5x\u{fc}").then_some(1.0);
             assert_eq!(delay(value), expected, "{value}");
         }
@@ -171,28 +137,12 @@ mod tests {
     #[test]
     fn request_rates_are_requests_per_time() {
         let gap = |value: &str| RequestRate::parse(value.as_bytes()).map(|rate| rate.gap().as_secs_f64());
-        for (value, seconds) in [
-            ("1/5", 5.0),
-            ("1/10s", 10.0),
-            ("2/1m", 30.0),
-            ("30/1H", 120.0),
-            ("4/1", 0.25),
-            ("1/10m 1300-1659", 600.0),
-        ] {
+        for (value, seconds) in
+            [("1/5", 5.0), ("1/10s", 10.0), ("2/1m", 30.0), ("30/1H", 120.0), ("4/1", 0.25), ("1/10m 1300-1659", 600.0)]
+        {
             assert_eq!(gap(value), Some(seconds), "{value}");
         }
-        for value in [
-            "",
-            "5",
-            "/5",
-            "1/",
-            "0/5",
-            "1/5d",
-            "9/banana",
-            "-1/5",
-            "1/5 noon",
-            "1/5 1300-2561",
-        ] {
+        for value in ["", "5", "/5", "1/", "0/5", "1/5d", "9/banana", "-1/5", "1/5 noon", "1/5 1300-2561"] {
             assert_eq!(gap(value), None, "{value}");
         }
     }
@@ -204,15 +154,7 @@ mod tests {
         assert_eq!(at("06:00 - 08:45", 8 * 60 + 46), Some(false));
         assert_eq!(at("2200-0400", 60), Some(true));
         assert_eq!(at("2200-0400", 12 * 60), Some(false));
-        for value in [
-            "",
-            "0600",
-            "0660-0700",
-            "2500-2600",
-            "6am-8am",
-            "06000-0700",
-            "\u{fc}1-02",
-        ] {
+        for value in ["", "0600", "0660-0700", "2500-2600", "6am-8am", "06000-0700", "\u{fc}1-02"] {
             assert_eq!(at(value, 0), None, "{value}");
         }
     }

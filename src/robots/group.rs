@@ -52,10 +52,7 @@ impl Groups {
             self.rule_starts.push(index(self.rules.len()));
         }
         if self.sections.is_empty() || self.group_ended || self.section_ended {
-            self.sections.push(Section {
-                group: index(self.rule_starts.len() - 1),
-                ..Section::default()
-            });
+            self.sections.push(Section { group: index(self.rule_starts.len() - 1), ..Section::default() });
         }
         self.group_ended = false;
         self.section_ended = false;
@@ -103,18 +100,12 @@ impl Groups {
     /// The sections that a crawler of these names obeys, in the file's order: all that name it, else all of `*`.
     pub(crate) fn select<T: AsRef<str>>(&self, tokens: &[T], source: &Source, options: &ParseOptions) -> Vec<u32> {
         let mut chosen = Vec::new();
-        for token in tokens
-            .iter()
-            .map(|token| token.as_ref().as_bytes())
-            .filter(|token| !token.is_empty())
-        {
+        for token in tokens.iter().map(|token| token.as_ref().as_bytes()).filter(|token| !token.is_empty()) {
             match options.user_agent_match {
                 UserAgentMatch::Exact => {
                     let named = self.named(token, source.text());
                     chosen.extend(
-                        named
-                            .filter(|name| is_exact(slice(source.text(), name.value), token))
-                            .map(|name| name.section),
+                        named.filter(|name| is_exact(slice(source.text(), name.value), token)).map(|name| name.section),
                     );
                 }
                 UserAgentMatch::Prefix => self.scan(source, |value| is_prefix(value, token), &mut chosen),
@@ -137,11 +128,7 @@ impl Groups {
     pub(crate) fn rules_of(&self, sections: &[u32]) -> Vec<RuleSpan> {
         let mut groups: Vec<u32> = sections.iter().map(|&section| self.section(section).group).collect();
         groups.dedup();
-        groups
-            .iter()
-            .flat_map(|&group| &self.rules[self.range(group)])
-            .copied()
-            .collect()
+        groups.iter().flat_map(|&group| &self.rules[self.range(group)]).copied().collect()
     }
 
     pub(crate) fn heap_size(&self) -> usize {
@@ -153,10 +140,7 @@ impl Groups {
 
     fn range(&self, group: u32) -> Range<usize> {
         let group = group as usize;
-        let end = self
-            .rule_starts
-            .get(group + 1)
-            .map_or(self.rules.len(), |&end| end as usize);
+        let end = self.rule_starts.get(group + 1).map_or(self.rules.len(), |&end| end as usize);
         self.rule_starts[group] as usize..end
     }
 
@@ -170,10 +154,7 @@ impl Groups {
     }
 
     fn scan(&self, source: &Source, is_meant: impl Fn(&[u8]) -> bool, chosen: &mut Vec<u32>) {
-        let named = self
-            .names
-            .iter()
-            .filter(|name| is_meant(slice(source.text(), name.value)));
+        let named = self.names.iter().filter(|name| is_meant(slice(source.text(), name.value)));
         chosen.extend(named.map(|name| name.section));
     }
 }
@@ -189,14 +170,8 @@ fn is_exact(value: &[u8], token: &[u8]) -> bool {
 }
 
 fn is_prefix(value: &[u8], token: &[u8]) -> bool {
-    let words = value
-        .split(|octet| matches!(octet, b' ' | b'\t' | b','))
-        .filter(|word| !word.is_empty());
-    words.into_iter().any(|word| {
-        token
-            .get(..word.len())
-            .is_some_and(|start| start.eq_ignore_ascii_case(word))
-    })
+    let words = value.split(|octet| matches!(octet, b' ' | b'\t' | b',')).filter(|word| !word.is_empty());
+    words.into_iter().any(|word| token.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word)))
 }
 
 fn is_substring(value: &[u8], token: &[u8]) -> bool {
@@ -205,22 +180,18 @@ fn is_substring(value: &[u8], token: &[u8]) -> bool {
         return false;
     }
     let mut rest = token.as_slice();
-    let within_token = value
-        .split(|&octet| octet == b'*')
-        .all(|piece| match memchr::memmem::find(rest, piece) {
-            Some(at) => {
-                rest = &rest[at + piece.len()..];
-                true
-            }
-            None => false,
-        });
+    let within_token = value.split(|&octet| octet == b'*').all(|piece| match memchr::memmem::find(rest, piece) {
+        Some(at) => {
+            rest = &rest[at + piece.len()..];
+            true
+        }
+        None => false,
+    });
     within_token || memchr::memmem::find(&value, &token).is_some()
 }
 
 fn compare(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-    a.iter()
-        .map(u8::to_ascii_lowercase)
-        .cmp(b.iter().map(u8::to_ascii_lowercase))
+    a.iter().map(u8::to_ascii_lowercase).cmp(b.iter().map(u8::to_ascii_lowercase))
 }
 
 fn slice(text: &[u8], span: Span) -> &[u8] {

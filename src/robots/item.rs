@@ -42,18 +42,8 @@ impl Item {
             PatternKind::Exact => (Class::Exact, 1),
             PatternKind::Pieces | PatternKind::AnchoredPieces => (Class::Stars, 0),
         };
-        let extra = if class == Class::Rule {
-            pattern.octets - pattern.literal.len() - beyond
-        } else {
-            0
-        };
-        Self::new(
-            n,
-            ranking.rank(pattern.octets, *low),
-            pattern.literal.clone(),
-            class,
-            extra,
-        )
+        let extra = if class == Class::Rule { pattern.octets - pattern.literal.len() - beyond } else { 0 };
+        Self::new(n, ranking.rank(pattern.octets, *low), pattern.literal.clone(), class, extra)
     }
 
     /// By the longest piece after a star, as it is the rarest to be found in a path.
@@ -69,30 +59,13 @@ impl Item {
             PatternKind::Pieces | PatternKind::AnchoredPieces => Class::Stars,
             PatternKind::Prefix | PatternKind::Exact => unreachable!("patterns without pieces do not hang on literals"),
         };
-        let extra = if class == Class::Rule {
-            pattern.octets - implied
-        } else {
-            0
-        };
-        Self::new(
-            n as usize,
-            rank,
-            key.start..key.end.min(key.start + MAX_KEY),
-            class,
-            extra,
-        )
+        let extra = if class == Class::Rule { pattern.octets - implied } else { 0 };
+        Self::new(n as usize, rank, key.start..key.end.min(key.start + MAX_KEY), class, extra)
     }
 
     fn new(n: usize, rank: Rank, key: Range<usize>, class: Class, extra: usize) -> Self {
         let extra = u16::try_from(extra).expect("a line is cut at 16 KiB");
-        Self {
-            word: 0,
-            rank,
-            key: (narrow(key.start), narrow(key.end)),
-            pattern: narrow(n),
-            extra,
-            class,
-        }
+        Self { word: 0, rank, key: (narrow(key.start), narrow(key.end)), pattern: narrow(n), extra, class }
     }
 
     pub(crate) fn key<'a>(&self, text: &'a [u8]) -> &'a [u8] {

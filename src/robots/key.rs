@@ -30,10 +30,7 @@ impl Key {
     /// Reads a key without regard to case.
     pub(crate) fn recognise(name: &[u8], options: &ParseOptions) -> Option<Spelt> {
         let find = |names: &[(&str, Key)]| {
-            names
-                .iter()
-                .find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes()))
-                .map(|&(_, key)| key)
+            names.iter().find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes())).map(|&(_, key)| key)
         };
         if let Some(key) = find(KEYS) {
             return Some(Spelt { key, rightly: true });
@@ -80,23 +77,13 @@ mod tests {
         let options = ParseOptions::default();
         for name in ["disallow", "Disallow", "DISALLOW", "dIsAlLoW"] {
             let spelt = Key::recognise(name.as_bytes(), &options);
-            assert_eq!(
-                spelt,
-                Some(Spelt {
-                    key: Key::Disallow,
-                    rightly: true
-                }),
-                "{name}"
-            );
+            assert_eq!(spelt, Some(Spelt { key: Key::Disallow, rightly: true }), "{name}");
         }
     }
 
     #[test]
     fn google_accepts_frequent_typos() {
-        let strict = ParseOptions {
-            key_typos: false,
-            ..ParseOptions::default()
-        };
+        let strict = ParseOptions { key_typos: false, ..ParseOptions::default() };
         for &(name, key) in TYPOS {
             let spelt = Key::recognise(name.to_uppercase().as_bytes(), &ParseOptions::default());
             assert_eq!(spelt, Some(Spelt { key, rightly: false }), "{name}");
@@ -107,11 +94,7 @@ mod tests {
     #[test]
     fn other_keys_are_unknown() {
         for name in ["", "disallowed", "dis allow", "noindex", "user-agents", "\u{feff}allow"] {
-            assert_eq!(
-                Key::recognise(name.as_bytes(), &ParseOptions::default()),
-                None,
-                "{name}"
-            );
+            assert_eq!(Key::recognise(name.as_bytes(), &ParseOptions::default()), None, "{name}");
         }
     }
 }

@@ -60,11 +60,7 @@ mod tests {
     #[test]
     fn what_must_be_normalised_is_seen_in_every_position() {
         for len in 1..40 {
-            let plain = "a-Z0_~!$&'()*+,;=:@/?[]{}|\\^."
-                .chars()
-                .cycle()
-                .take(len)
-                .collect::<String>();
+            let plain = "a-Z0_~!$&'()*+,;=:@/?[]{}|\\^.".chars().cycle().take(len).collect::<String>();
             assert!(!Kinds::of(plain.as_bytes()).has_odd(), "{plain}");
             for at in 0..len {
                 for odd in ["%", "\"", "#", "<", ">", "`", " ", "\u{7f}", "\0", "\u{fc}"] {

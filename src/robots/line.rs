@@ -61,11 +61,7 @@ pub(crate) fn read(text: &[u8], line: Range<usize>) -> Line {
     if let Some(colon) = memchr::memchr(b':', &text[content.clone()]) {
         let colon = content.start + colon;
         let key = trim(text, content.start..colon);
-        return Line::Record(Record {
-            key,
-            value: trim(text, colon + 1..content.end),
-            colon: true,
-        });
+        return Line::Record(Record { key, value: trim(text, colon + 1..content.end), colon: true });
     }
     let gap = text[content.clone()].iter().position(is_space);
     let Some(gap) = gap.map(|gap| content.start + gap) else {
@@ -75,21 +71,14 @@ pub(crate) fn read(text: &[u8], line: Range<usize>) -> Line {
     if text[value.clone()].iter().any(is_space) {
         return Line::Text(content);
     }
-    Line::Record(Record {
-        key: content.start..gap,
-        value,
-        colon: false,
-    })
+    Line::Record(Record { key: content.start..gap, value, colon: false })
 }
 
 /// The value that begins at this octet, as far as [`read`] took it.
 pub(crate) fn value_at(text: &[u8], offset: usize) -> Span {
     let is_end = |octet: &u8| matches!(octet, b'\n' | b'\r' | 0);
     let start = text[..offset].iter().rposition(is_end).map_or(0, |end| end + 1);
-    let end = text[offset..]
-        .iter()
-        .position(is_end)
-        .map_or(text.len(), |end| offset + end);
+    let end = text[offset..].iter().position(is_end).map_or(text.len(), |end| offset + end);
     match read(text, start..end) {
         Line::Record(record) if record.value.start == offset => Span::new(record.value),
         Line::Record(_) | Line::Empty | Line::Text(_) => Span::new(offset..offset),
@@ -106,10 +95,7 @@ fn trim(text: &[u8], range: Range<usize>) -> Range<usize> {
     let Some(first) = piece.iter().position(|octet| !is_space(octet)) else {
         return range.end..range.end;
     };
-    let last = piece
-        .iter()
-        .rposition(|octet| !is_space(octet))
-        .expect("one octet is not space");
+    let last = piece.iter().rposition(|octet| !is_space(octet)).expect("one octet is not space");
     range.start + first..range.start + last + 1
 }
 
@@ -155,19 +141,14 @@ mod tests {
     #[test]
     fn lines_end_at_lf_cr_crlf_and_nul() {
         let text = b"a\nb\rc\r\nd\0e";
-        let lines: Vec<_> = Lines::new(text, 0)
-            .map(|line| &text[line])
-            .filter(|line| !line.is_empty())
-            .collect();
+        let lines: Vec<_> = Lines::new(text, 0).map(|line| &text[line]).filter(|line| !line.is_empty()).collect();
         assert_eq!(lines, [b"a", b"b", b"c", b"d", b"e"]);
     }
 
     #[test]
     fn long_lines_are_cut() {
         let line = [b"allow:/".as_slice(), &[b'x'; 20_000]].concat();
-        let Line::Record(record) = read(&line, 0..line.len()) else {
-            panic!("a record")
-        };
+        let Line::Record(record) = read(&line, 0..line.len()) else { panic!("a record") };
         assert_eq!(record.value, 6..MAX_LINE);
     }
 }

@@ -10,9 +10,7 @@ pub fn robots_url(url: &str) -> Result<String, UrlError> {
         return Err(UrlError::Scheme(url.scheme().to_owned()));
     }
     // Cannot fail: http and https URLs always have a host and may have credentials.
-    url.set_username("")
-        .and_then(|()| url.set_password(None))
-        .map_err(|()| UrlError::NoHost)?;
+    url.set_username("").and_then(|()| url.set_password(None)).map_err(|()| UrlError::NoHost)?;
     url.set_path("/robots.txt");
     url.set_query(None);
     url.set_fragment(None);
@@ -42,10 +40,7 @@ mod tests {
             ("HTTP://EXAMPLE.com:80/x#y", "http://example.com/robots.txt"),
             ("https://example.com:8443/x", "https://example.com:8443/robots.txt"),
             ("https://user@[2001:db8::1]/", "https://[2001:db8::1]/robots.txt"),
-            (
-                "https://b\u{fc}cher.example/",
-                "https://xn--bcher-kva.example/robots.txt",
-            ),
+            ("https://b\u{fc}cher.example/", "https://xn--bcher-kva.example/robots.txt"),
         ] {
             assert_eq!(robots_url(url).as_deref(), Ok(expected), "{url}");
         }
@@ -53,12 +48,7 @@ mod tests {
 
     #[test]
     fn urls_without_an_http_authority_are_errors() {
-        for url in [
-            "data:text/plain,x",
-            "mailto:a@example.com",
-            "ftp://example.com/x",
-            "file:///etc/hosts",
-        ] {
+        for url in ["data:text/plain,x", "mailto:a@example.com", "ftp://example.com/x", "file:///etc/hosts"] {
             assert!(matches!(robots_url(url), Err(UrlError::Scheme(_))), "{url}");
         }
         for url in ["", "/path", "example.com/x", "http://", "https://[::1"] {

@@ -29,29 +29,16 @@ impl Matcher {
         let mut arena = Arena::with_capacity(octets);
         let patterns: Vec<_> = rules
             .iter()
-            .map(|rule| {
-                (
-                    arena.push(source.slice(rule.value)),
-                    ranking.low(rule.value.start, rule.kind),
-                )
-            })
+            .map(|rule| (arena.push(source.slice(rule.value)), ranking.low(rule.value.start, rule.kind)))
             .collect();
-        let (blob, root) = if patterns.is_empty() {
-            Default::default()
-        } else {
-            trie::build(&arena, &patterns, ranking)
-        };
+        let (blob, root) =
+            if patterns.is_empty() { Default::default() } else { trie::build(&arena, &patterns, ranking) };
         Self { blob, root, ranking }
     }
 
     /// The strongest rule that matches a normalised path, which has octets of these kinds.
     pub(crate) fn best(&self, path: &[u8], kinds: Kinds) -> Option<Rank> {
-        let search = Search {
-            blob: &self.blob,
-            ranking: self.ranking,
-            path: Path::new(path),
-            kinds,
-        };
+        let search = Search { blob: &self.blob, ranking: self.ranking, path: Path::new(path), kinds };
         let best = search.literals(self.root);
         (best > Rank::NONE).then_some(best)
     }
@@ -237,13 +224,7 @@ impl Node {
                 return None;
             }
         }
-        Some(Self {
-            at,
-            links: start + label,
-            end: from + label,
-            flags,
-            children: children.into(),
-        })
+        Some(Self { at, links: start + label, end: from + label, flags, children: children.into() })
     }
 
     #[inline]
@@ -305,20 +286,12 @@ struct Seen {
 
 impl Seen {
     fn new(lists: usize) -> Self {
-        let many = if lists > 64 * 8 {
-            vec![0; lists.div_ceil(64)]
-        } else {
-            Vec::new()
-        };
+        let many = if lists > 64 * 8 { vec![0; lists.div_ceil(64)] } else { Vec::new() };
         Self { few: [0; 8], many }
     }
 
     fn first_time(&mut self, list: usize) -> bool {
-        let words = if self.many.is_empty() {
-            &mut self.few[..]
-        } else {
-            &mut self.many
-        };
+        let words = if self.many.is_empty() { &mut self.few[..] } else { &mut self.many };
         let (word, bit) = (list / 64, 1 << (list % 64));
         let first = words[word] & bit == 0;
         words[word] |= bit;

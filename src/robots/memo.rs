@@ -27,10 +27,7 @@ const MAX_LINKS: usize = 64;
 
 impl Memo {
     pub(crate) fn new(sections: usize) -> Self {
-        Self {
-            single: (0..sections).map(|_| OnceLock::new()).collect(),
-            ..Self::default()
-        }
+        Self { single: (0..sections).map(|_| OnceLock::new()).collect(), ..Self::default() }
     }
 
     pub(crate) fn get_or_make(&self, sections: &[u32], make: impl FnOnce() -> RuleSet) -> RuleSet {
@@ -42,15 +39,8 @@ impl Memo {
     }
 
     pub(crate) fn heap_size(&self) -> usize {
-        let links: usize = self
-            .links()
-            .map(|link| size_of::<Link>() + size_of_val(&*link.sections))
-            .sum();
-        let sets = self
-            .none
-            .get()
-            .into_iter()
-            .chain(self.single.iter().filter_map(OnceLock::get));
+        let links: usize = self.links().map(|link| size_of::<Link>() + size_of_val(&*link.sections)).sum();
+        let sets = self.none.get().into_iter().chain(self.single.iter().filter_map(OnceLock::get));
         let sets = sets.chain(self.links().map(|link| &link.rules));
         size_of_val(&*self.single) + links + sets.map(RuleSet::heap_size).sum::<usize>()
     }
@@ -72,11 +62,7 @@ impl Memo {
         let rules = make();
         if count < MAX_LINKS {
             // Another thread may have been faster; its link then stands here, and ours is simply not kept.
-            let _ = slot.set(Box::new(Link {
-                sections: sections.into(),
-                rules: rules.clone(),
-                next: OnceLock::new(),
-            }));
+            let _ = slot.set(Box::new(Link { sections: sections.into(), rules: rules.clone(), next: OnceLock::new() }));
         }
         rules
     }

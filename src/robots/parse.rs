@@ -59,21 +59,11 @@ impl RobotsTxt {
     /// The rules for a crawler, by the names that it goes by: those of all groups that name it, else those for `*`.
     /// Compiled at the first call for these groups, then only looked up, without a lock.
     pub fn rules_for<T: AsRef<str>>(&self, tokens: &[T]) -> RuleSet {
-        let Inner {
-            options,
-            source,
-            groups,
-            memo,
-            ..
-        } = &*self.0;
+        let Inner { options, source, groups, memo, .. } = &*self.0;
         let sections = groups.select(tokens, source, options);
         memo.get_or_make(&sections, || {
             let orphaned = groups.is_empty() && options.rules_without_agent;
-            let rules = if orphaned {
-                self.0.file.orphans.clone()
-            } else {
-                groups.rules_of(&sections)
-            };
+            let rules = if orphaned { self.0.file.orphans.clone() } else { groups.rules_of(&sections) };
             RuleSet::compile(Arc::clone(source), &rules, self.pace(&sections), options)
         })
     }
@@ -115,26 +105,9 @@ impl RobotsTxt {
 
     /// Octets on the heap, with the rule sets compiled so far.
     pub fn heap_size(&self) -> usize {
-        let Inner {
-            source,
-            groups,
-            file,
-            warnings,
-            memo,
-            ..
-        } = &*self.0;
-        let FileRecords {
-            sitemaps,
-            hosts,
-            clean_params,
-            licenses,
-            orphans,
-            ..
-        } = file;
-        let spans = [sitemaps, hosts, clean_params, licenses]
-            .map(Vec::capacity)
-            .iter()
-            .sum::<usize>();
+        let Inner { source, groups, file, warnings, memo, .. } = &*self.0;
+        let FileRecords { sitemaps, hosts, clean_params, licenses, orphans, .. } = file;
+        let spans = [sitemaps, hosts, clean_params, licenses].map(Vec::capacity).iter().sum::<usize>();
         size_of::<Inner>()
             + size_of::<Source>()
             + source.heap_size()
@@ -180,11 +153,7 @@ struct Parser<'a> {
 impl<'a> Parser<'a> {
     fn new(bytes: &'a [u8], options: &'a ParseOptions) -> Self {
         let limit = options.max_size.clamp(ParseOptions::MIN_SIZE, MAX_SIZE);
-        let text = if bytes.len() > limit {
-            &bytes[..last_whole_line(bytes, limit)]
-        } else {
-            bytes
-        };
+        let text = if bytes.len() > limit { &bytes[..last_whole_line(bytes, limit)] } else { bytes };
         let mut parser = Self {
             text,
             options,
@@ -237,27 +206,16 @@ impl<'a> Parser<'a> {
 
     fn record(&mut self, line: Range<usize>) {
         if line.len() > line::MAX_LINE {
-            self.warn(
-                WarningCode::LongLine,
-                line.start + line::MAX_LINE..line.start + line::MAX_LINE + 1,
-            );
+            self.warn(WarningCode::LongLine, line.start + line::MAX_LINE..line.start + line::MAX_LINE + 1);
         }
         let start = line.start;
-        let Record {
-            key: name,
-            value,
-            colon,
-        } = match line::read(self.text, line) {
+        let Record { key: name, value, colon } = match line::read(self.text, line) {
             Line::Empty => return,
             Line::Text(text) => return self.warn(WarningCode::NotARecord, text),
             Line::Record(record) => record,
         };
         let Some(spelt) = Key::recognise(&self.text[name.clone()], self.options) else {
-            let code = if colon {
-                WarningCode::UnknownKey
-            } else {
-                WarningCode::NotARecord
-            };
+            let code = if colon { WarningCode::UnknownKey } else { WarningCode::NotARecord };
             return self.warn(code, name);
         };
         if !colon {
@@ -285,9 +243,9 @@ impl<'a> Parser<'a> {
             Key::Disallow => self.rule(RuleKind::Disallow, name, value),
             Key::CrawlDelay => self.crawl_delay(name, value),
             Key::RequestRate => match RequestRate::parse(octets) {
-                Some(rate) => self.pace(name, |section| {
-                    section.request_rate = slower(section.request_rate, Some(rate))
-                }),
+                Some(rate) => {
+                    self.pace(name, |section| section.request_rate = slower(section.request_rate, Some(rate)))
+                }
                 None => self.warn(WarningCode::BadRate, value),
             },
             Key::VisitTime => match VisitTime::parse(octets) {
@@ -318,20 +276,12 @@ impl<'a> Parser<'a> {
             self.warn(WarningCode::NoLeadingSlash, value.start..value.start + 1);
         }
         if let Some(at) = bad_escape(pattern) {
-            self.warn(
-                WarningCode::BadEscape,
-                value.start + at..(value.start + at + 3).min(value.end),
-            );
+            self.warn(WarningCode::BadEscape, value.start + at..(value.start + at + 3).min(value.end));
         }
-        let rule = (!value.is_empty()).then(|| RuleSpan {
-            value: Span::new(value),
-            kind,
-        });
+        let rule = (!value.is_empty()).then(|| RuleSpan { value: Span::new(value), kind });
         if !self.groups.add_rule(rule) {
             self.warn(WarningCode::RuleWithoutAgent, name);
-            self.file
-                .orphans
-                .extend(rule.filter(|_| self.options.rules_without_agent));
+            self.file.orphans.extend(rule.filter(|_| self.options.rules_without_agent));
         }
     }
 
@@ -380,12 +330,7 @@ impl<'a> Parser<'a> {
             u32::try_from(octets.iter().filter(|&octet| octet & 0xC0 != 0x80).count()).unwrap_or(u32::MAX - 1)
         };
         let column = chars(self.line_start..at.start.max(self.line_start)) + 1;
-        self.warnings.push(Warning {
-            line: self.line,
-            column,
-            len: chars(at).max(1),
-            code,
-        });
+        self.warnings.push(Warning { line: self.line, column, len: chars(at).max(1), code });
     }
 }
 
@@ -402,31 +347,18 @@ fn last_whole_line(bytes: &[u8], limit: usize) -> usize {
 
 /// Octets to skip at the start. A mark that was cut short is skipped too, as Google does.
 fn byte_order_mark(text: &[u8]) -> usize {
-    b"\xEF\xBB\xBF"
-        .iter()
-        .zip(text)
-        .take_while(|(mark, octet)| mark == octet)
-        .count()
+    b"\xEF\xBB\xBF".iter().zip(text).take_while(|(mark, octet)| mark == octet).count()
 }
 
 fn looks_like_html(text: &[u8]) -> bool {
     let start = text[byte_order_mark(text)..].trim_ascii_start();
-    let begins = |tag: &[u8]| {
-        start
-            .get(..tag.len())
-            .is_some_and(|start| start.eq_ignore_ascii_case(tag))
-    };
-    [b"<!doctype".as_slice(), b"<html", b"<head", b"<?xml"]
-        .into_iter()
-        .any(begins)
+    let begins = |tag: &[u8]| start.get(..tag.len()).is_some_and(|start| start.eq_ignore_ascii_case(tag));
+    [b"<!doctype".as_slice(), b"<html", b"<head", b"<?xml"].into_iter().any(begins)
 }
 
 fn bad_escape(pattern: &[u8]) -> Option<usize> {
-    memchr::memchr_iter(b'%', pattern).find(|at| {
-        !pattern
-            .get(at + 1..at + 3)
-            .is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
-    })
+    memchr::memchr_iter(b'%', pattern)
+        .find(|at| !pattern.get(at + 1..at + 3).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)))
 }
 
 fn slower(a: Option<RequestRate>, b: Option<RequestRate>) -> Option<RequestRate> {

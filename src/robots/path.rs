@@ -9,12 +9,7 @@ pub(crate) fn path_and_query(target: &[u8]) -> Cow<'_, [u8]> {
         return Cow::Borrowed(target);
     }
     let rest = match after_scheme(target) {
-        Some(rest) => {
-            &rest[rest
-                .iter()
-                .position(|octet| matches!(octet, b'/' | b'?'))
-                .unwrap_or(rest.len())..]
-        }
+        Some(rest) => &rest[rest.iter().position(|octet| matches!(octet, b'/' | b'?')).unwrap_or(rest.len())..],
         None => target,
     };
     match rest.first() {
@@ -33,11 +28,7 @@ pub(crate) fn may_have_dot_segment(path: &[u8]) -> bool {
         return path.windows(2).any(|pair| pair == b"/.");
     };
     let found = |start: usize| {
-        let word = |at: usize| {
-            path.get(at..)
-                .and_then(<[u8]>::first_chunk)
-                .map_or(0, |word| u64::from_le_bytes(*word))
-        };
+        let word = |at: usize| path.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| u64::from_le_bytes(*word));
         let differing = word(start) ^ (ONES * u64::from(b'/')) | word(start + 1) ^ (ONES * u64::from(b'.'));
         // Whether one of its octets is zero.
         differing.wrapping_sub(ONES) & !differing & (ONES << 7) != 0
@@ -47,9 +38,7 @@ pub(crate) fn may_have_dot_segment(path: &[u8]) -> bool {
 
 /// Whether octets are in the form that is compared: no escape, nothing that needs one.
 pub(crate) fn is_plain(octets: &[u8]) -> bool {
-    octets
-        .iter()
-        .all(|&octet| !matches!(CLASS[usize::from(octet)], Class::Percent | Class::Encode))
+    octets.iter().all(|&octet| !matches!(CLASS[usize::from(octet)], Class::Percent | Class::Encode))
 }
 
 /// Appends a path and query in the form that is compared: escapes of unreserved octets decoded, other escapes in upper
@@ -133,9 +122,7 @@ fn after_scheme(target: &[u8]) -> Option<&[u8]> {
     let colon = memchr::memchr(b':', target)?;
     let (scheme, rest) = target.split_at(colon);
     let is_scheme = scheme.first()?.is_ascii_alphabetic()
-        && scheme
-            .iter()
-            .all(|&octet| octet.is_ascii_alphanumeric() || matches!(octet, b'+' | b'-' | b'.'));
+        && scheme.iter().all(|&octet| octet.is_ascii_alphanumeric() || matches!(octet, b'+' | b'-' | b'.'));
     if is_scheme { rest.strip_prefix(b"://") } else { None }
 }
 
@@ -150,9 +137,7 @@ fn decoded(octet: u8) -> Piece {
 }
 
 fn hex(digit: u8) -> Option<u8> {
-    char::from(digit)
-        .to_digit(16)
-        .and_then(|digit| u8::try_from(digit).ok())
+    char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
 /// What is done with an octet.
@@ -193,11 +178,7 @@ mod tests {
     fn normal(path: &str) -> String {
         let mut out = Vec::new();
         normalise(path.as_bytes(), &mut out);
-        assert_eq!(
-            is_plain(path.as_bytes()),
-            out == path.as_bytes() && !path.contains('%'),
-            "{path}"
-        );
+        assert_eq!(is_plain(path.as_bytes()), out == path.as_bytes() && !path.contains('%'), "{path}");
         text(out)
     }
 
@@ -270,11 +251,7 @@ mod tests {
             ("/.well-known/x", None),
             ("/a?/../b", None),
         ] {
-            assert_eq!(
-                without_dot_segments(path.as_bytes()).map(text).as_deref(),
-                expected,
-                "{path}"
-            );
+            assert_eq!(without_dot_segments(path.as_bytes()).map(text).as_deref(), expected, "{path}");
         }
     }
 }

@@ -35,9 +35,7 @@ pub(crate) enum PatternKind {
 
 impl Arena {
     pub(crate) fn with_capacity(octets: usize) -> Self {
-        Self {
-            text: Vec::with_capacity(octets),
-        }
+        Self { text: Vec::with_capacity(octets) }
     }
 
     pub(crate) fn text(&self) -> &[u8] {
@@ -52,24 +50,14 @@ impl Arena {
         };
         let start = self.text.len();
         if path::is_plain(body) {
-            self.text
-                .extend(body.iter().map(|&octet| if octet == b'*' { STAR } else { octet }));
+            self.text.extend(body.iter().map(|&octet| if octet == b'*' { STAR } else { octet }));
         } else {
             self.push_escaped(body);
         }
         let octets = self.text.len() - start + usize::from(anchored);
         let Some(star) = memchr::memchr(STAR, &self.text[start..]) else {
-            let kind = if anchored {
-                PatternKind::Exact
-            } else {
-                PatternKind::Prefix
-            };
-            return Pattern {
-                literal: start..self.text.len(),
-                rest: 0..0,
-                kind,
-                octets,
-            };
+            let kind = if anchored { PatternKind::Exact } else { PatternKind::Prefix };
+            return Pattern { literal: start..self.text.len(), rest: 0..0, kind, octets };
         };
         let rest = start + star..self.text.len();
         let tail = &self.text[rest.clone()];
@@ -80,12 +68,7 @@ impl Arena {
         } else {
             PatternKind::Pieces
         };
-        Pattern {
-            literal: start..start + star,
-            rest,
-            kind,
-            octets,
-        }
+        Pattern { literal: start..start + star, rest, kind, octets }
     }
 
     /// Where the literals between and after the stars of a pattern are; none is empty.

@@ -122,10 +122,7 @@ pub(crate) fn is_token_octet(octet: u8) -> bool {
 
 /// The token that the value of a `User-agent` line begins with; may be empty.
 pub(crate) fn leading_token(value: &[u8]) -> &[u8] {
-    &value[..value
-        .iter()
-        .position(|&octet| !is_token_octet(octet))
-        .unwrap_or(value.len())]
+    &value[..value.iter().position(|&octet| !is_token_octet(octet)).unwrap_or(value.len())]
 }
 
 const MAX_LEN: usize = 256;
@@ -207,8 +204,7 @@ fn from_comment(comment: &[u8], tokens: &mut Vec<ProductToken>) {
 }
 
 fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text.split(|octet| matches!(octet, b' ' | b'\t' | b',' | b')'))
-        .filter(|word| !word.is_empty())
+    text.split(|octet| matches!(octet, b' ' | b'\t' | b',' | b')')).filter(|word| !word.is_empty())
 }
 
 fn has_version(word: &[u8]) -> bool {
@@ -221,18 +217,11 @@ fn is_address(word: &[u8]) -> bool {
 
 fn push(word: &[u8], tokens: &mut Vec<ProductToken>) {
     let name = word.split(|&octet| octet == b'/').next().unwrap_or_default();
-    let name = &name[..name
-        .iter()
-        .rposition(u8::is_ascii_alphanumeric)
-        .map_or(0, |last| last + 1)];
-    let is_name = name
-        .first()
-        .is_some_and(|octet| octet.is_ascii_alphanumeric() || *octet == b'_')
+    let name = &name[..name.iter().rposition(u8::is_ascii_alphanumeric).map_or(0, |last| last + 1)];
+    let is_name = name.first().is_some_and(|octet| octet.is_ascii_alphanumeric() || *octet == b'_')
         && name.iter().any(u8::is_ascii_alphabetic)
         && !is_address(word)
-        && !BROWSERS
-            .iter()
-            .any(|browser| name.eq_ignore_ascii_case(browser.as_bytes()));
+        && !BROWSERS.iter().any(|browser| name.eq_ignore_ascii_case(browser.as_bytes()));
     let Some(token) = is_name.then(|| str::from_utf8(name).ok()).flatten() else {
         return;
     };
@@ -253,12 +242,7 @@ mod tests {
 
     #[test]
     fn operators_names_are_checked() {
-        assert_eq!(
-            ProductToken::parse(" ExampleBot ")
-                .map(|token| token.to_string())
-                .as_deref(),
-            Ok("ExampleBot")
-        );
+        assert_eq!(ProductToken::parse(" ExampleBot ").map(|token| token.to_string()).as_deref(), Ok("ExampleBot"));
         assert!(ProductToken::parse("ExampleBot").is_ok_and(|token| token.is_standard()));
         assert!(ProductToken::parse("360Spider").is_ok_and(|token| !token.is_standard()));
         for (raw, error) in [
@@ -288,18 +272,12 @@ mod tests {
             ("Scrapy/2.11 (+https://scrapy.org)", "Scrapy"),
             ("Googlebot-Image/1.0", "Googlebot-Image"),
             ("Python/3.11 aiohttp/3.9.1", "Python aiohttp"),
-            (
-                "ia_archiver (+http://www.alexa.com/site/help/webmasters; crawler@alexa.com)",
-                "ia_archiver",
-            ),
+            ("ia_archiver (+http://www.alexa.com/site/help/webmasters; crawler@alexa.com)", "ia_archiver"),
             (
                 "LinkedInBot/1.0 (compatible; Mozilla/5.0; Apache-HttpClient/4.5 +http://www.linkedin.com)",
                 "LinkedInBot Apache-HttpClient",
             ),
-            (
-                "facebookexternalhit/1.1 (+http://www.facebook.com/externalhit_uatext.php)",
-                "facebookexternalhit",
-            ),
+            ("facebookexternalhit/1.1 (+http://www.facebook.com/externalhit_uatext.php)", "facebookexternalhit"),
             ("Lynx/2.8.9 libwww-FM/2.14", "Lynx libwww-FM"),
         ] {
             assert_eq!(tokens(header), expected, "{header}");
@@ -309,26 +287,14 @@ mod tests {
     #[test]
     fn comments_of_pretended_browsers_name_crawlers() {
         for (header, expected) in [
-            (
-                "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
-                "Googlebot",
-            ),
-            (
-                "Mozilla/5.0 (compatible; Yahoo! Slurp; http://help.yahoo.com/help/us/ysearch/slurp)",
-                "Yahoo Slurp",
-            ),
+            ("Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", "Googlebot"),
+            ("Mozilla/5.0 (compatible; Yahoo! Slurp; http://help.yahoo.com/help/us/ysearch/slurp)", "Yahoo Slurp"),
             (
                 "Mozilla/5.0 (compatible; archive.org_bot +http://archive.org/details/archive.org_bot)",
                 "archive.org_bot",
             ),
-            (
-                "Mozilla/5.0 (compatible; MJ12bot/v1.4.8; http://mj12bot.com/)",
-                "MJ12bot",
-            ),
-            (
-                "Mozilla/5.0 (compatible; SemrushBot/7~bl; +http://www.semrush.com/bot.html)",
-                "SemrushBot",
-            ),
+            ("Mozilla/5.0 (compatible; MJ12bot/v1.4.8; http://mj12bot.com/)", "MJ12bot"),
+            ("Mozilla/5.0 (compatible; SemrushBot/7~bl; +http://www.semrush.com/bot.html)", "SemrushBot"),
             (
                 "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; GPTBot/1.2; +https://openai.com/gptbot)",
                 "GPTBot",
@@ -368,29 +334,12 @@ mod tests {
 
     #[test]
     fn strange_headers_do_no_harm() {
-        for header in [
-            "",
-            " ",
-            "()",
-            "(",
-            ")",
-            "((((",
-            "(compatible;",
-            "/",
-            "//1",
-            "1.0",
-            "\\",
-            "(\\",
-            "a/(b/1",
-        ] {
+        for header in ["", " ", "()", "(", ")", "((((", "(compatible;", "/", "//1", "1.0", "\\", "(\\", "a/(b/1"] {
             tokens(header);
         }
         assert!(ProductToken::from_user_agent(b"\xFF\xFE/1 \x00\x01").is_empty());
         let many: String = (0..100).map(|n| format!("bot{n}/1 ")).collect();
-        assert_eq!(
-            ProductToken::from_user_agent(many.as_bytes()).len(),
-            ProductToken::MAX_FROM_HEADER
-        );
+        assert_eq!(ProductToken::from_user_agent(many.as_bytes()).len(), ProductToken::MAX_FROM_HEADER);
         assert_eq!(tokens("Foo/1 foo/2 FOO"), "Foo");
     }
 }

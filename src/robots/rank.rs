@@ -73,11 +73,7 @@ impl Ranking {
             Precedence::MostSpecific => rank.low() >> 31,
             Precedence::FirstMatch => rank.low() & 1,
         };
-        if allows == 1 {
-            RuleKind::Allow
-        } else {
-            RuleKind::Disallow
-        }
+        if allows == 1 { RuleKind::Allow } else { RuleKind::Disallow }
     }
 }
 

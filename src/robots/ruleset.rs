@@ -37,13 +37,7 @@ impl RuleSet {
     pub(crate) fn compile(source: Arc<Source>, rules: &[RuleSpan], pace: Pace, options: &ParseOptions) -> Self {
         let compiled = Matcher::new(&source, rules, options);
         let robots_txt_allowed = options.robots_txt_allowed;
-        Self(Arc::new(Compiled {
-            source,
-            rules: compiled,
-            len: rules.len(),
-            robots_txt_allowed,
-            pace,
-        }))
+        Self(Arc::new(Compiled { source, rules: compiled, len: rules.len(), robots_txt_allowed, pace }))
     }
 
     /// Whether a URL may be fetched. `target` is a path with query, as in a request, or an absolute URL; a fragment is
@@ -67,11 +61,7 @@ impl RuleSet {
     /// As [`check`](Self::check), for a plain path with a dot.
     #[inline(never)]
     fn check_dots(&self, path: &[u8], kinds: Kinds) -> Verdict<'_> {
-        if path::may_have_dot_segment(path) {
-            self.check_resolved(path)
-        } else {
-            self.judge(path, kinds)
-        }
+        if path::may_have_dot_segment(path) { self.check_resolved(path) } else { self.judge(path, kinds) }
     }
 
     /// As [`check`](Self::check), for a target that may be more than a path, or need to be normalised or resolved.
@@ -103,11 +93,7 @@ impl RuleSet {
     /// Time from one request's start to the next: the larger of `Crawl-delay` and what `Request-rate` comes to. `None`
     /// where the file gives neither (not RFC 9309; Bing, Yandex).
     pub fn crawl_delay(&self) -> Option<Duration> {
-        let Pace {
-            crawl_delay,
-            request_rate,
-            ..
-        } = self.0.pace;
+        let Pace { crawl_delay, request_rate, .. } = self.0.pace;
         crawl_delay.max(request_rate.map(|rate| rate.gap()))
     }
 
@@ -139,24 +125,15 @@ impl RuleSet {
     #[inline(never)]
     fn judge(&self, path: &[u8], kinds: Kinds) -> Verdict<'_> {
         if self.0.robots_txt_allowed && path == b"/robots.txt" {
-            return Verdict {
-                rules: self,
-                outcome: Outcome::RobotsTxt,
-            };
+            return Verdict { rules: self, outcome: Outcome::RobotsTxt };
         }
-        Verdict {
-            rules: self,
-            outcome: self.0.rules.best(path, kinds).map_or(Outcome::NoRule, Outcome::Rule),
-        }
+        Verdict { rules: self, outcome: self.0.rules.best(path, kinds).map_or(Outcome::NoRule, Outcome::Rule) }
     }
 }
 
 impl fmt::Debug for RuleSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuleSet")
-            .field("len", &self.len())
-            .field("pace", &self.0.pace)
-            .finish_non_exhaustive()
+        f.debug_struct("RuleSet").field("len", &self.len()).field("pace", &self.0.pace).finish_non_exhaustive()
     }
 }
 
@@ -197,11 +174,7 @@ impl<'a> Verdict<'a> {
     pub fn rule(&self) -> Option<RuleRef<'a>> {
         let Outcome::Rule(rank) = self.outcome else { return None };
         let Compiled { source, rules, .. } = &*self.rules.0;
-        Some(RuleRef {
-            source,
-            offset: rules.offset(rank) as usize,
-            kind: rules.kind(rank),
-        })
+        Some(RuleRef { source, offset: rules.offset(rank) as usize, kind: rules.kind(rank) })
     }
 }
 

@@ -20,11 +20,7 @@ impl Source {
             line += line_ends(&text, start - BLOCK, start);
             marks.push(line);
         }
-        Self {
-            text,
-            marks: marks.into(),
-            repaired,
-        }
+        Self { text, marks: marks.into(), repaired }
     }
 
     pub(crate) fn text(&self) -> &[u8] {
@@ -35,11 +31,7 @@ impl Source {
     pub(crate) fn line_of(&self, offset: usize) -> u32 {
         let offset = offset.min(self.text.len());
         let block = offset / BLOCK;
-        let line = block
-            .checked_sub(1)
-            .and_then(|mark| self.marks.get(mark))
-            .copied()
-            .unwrap_or(1);
+        let line = block.checked_sub(1).and_then(|mark| self.marks.get(mark)).copied().unwrap_or(1);
         line + line_ends(&self.text, block * BLOCK, offset)
     }
 
@@ -54,11 +46,7 @@ impl Source {
     }
 
     pub(crate) fn heap_size(&self) -> usize {
-        let repaired: usize = self
-            .repaired
-            .values()
-            .map(|text| size_of::<(u32, Box<str>)>() + text.len())
-            .sum();
+        let repaired: usize = self.repaired.values().map(|text| size_of::<(u32, Box<str>)>() + text.len()).sum();
         self.text.len() + size_of_val(&*self.marks) + repaired
     }
 }
@@ -85,9 +73,7 @@ const BLOCK: usize = 4096;
 fn line_ends(text: &[u8], from: usize, to: usize) -> u32 {
     let block = &text[from..to];
     let lf = block.iter().map(|&octet| u32::from(octet == b'\n')).sum::<u32>();
-    let lone_cr = memchr::memchr_iter(b'\r', block)
-        .filter(|at| text.get(from + at + 1) != Some(&b'\n'))
-        .count();
+    let lone_cr = memchr::memchr_iter(b'\r', block).filter(|at| text.get(from + at + 1) != Some(&b'\n')).count();
     lf + u32::try_from(lone_cr).unwrap_or(u32::MAX)
 }
 
@@ -110,11 +96,7 @@ mod tests {
         let source = Source::new(text.into(), BTreeMap::new());
         for line in 0..2_000 {
             for at in 0..9 {
-                assert_eq!(
-                    source.line_of(line * 9 + at),
-                    line as u32 + 1,
-                    "octet {at} of line {line}"
-                );
+                assert_eq!(source.line_of(line * 9 + at), line as u32 + 1, "octet {at} of line {line}");
             }
         }
     }

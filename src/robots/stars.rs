@@ -20,11 +20,7 @@ pub(crate) fn write(blob: &mut Vec<u8>, arena: &Arena, pattern: &Pattern, rank: 
         PatternKind::Prefix | PatternKind::Exact | PatternKind::Pieces => None,
     };
     let anchored = suffix.is_some();
-    let pieces: Vec<&[u8]> = suffix
-        .into_iter()
-        .chain(pieces)
-        .map(|piece| &arena.text()[piece])
-        .collect();
+    let pieces: Vec<&[u8]> = suffix.into_iter().chain(pieces).map(|piece| &arena.text()[piece]).collect();
     let [rarest, second] = rarest(pieces.concat());
     push_u32(blob, rank.low());
     push_u16(blob, pattern.octets);
@@ -55,10 +51,7 @@ pub(crate) fn best_of(list: &[u8], path: &[u8], kinds: Kinds, ranking: Ranking, 
         let len = usize::from(u16::from_le_bytes([n0, n1]));
         // Most patterns are ruled out by an octet that the path has not.
         if kinds.have(rarest, second) {
-            let rank = ranking.rank(
-                u16::from_le_bytes([o0, o1]).into(),
-                u32::from_le_bytes([l0, l1, l2, l3]),
-            );
+            let rank = ranking.rank(u16::from_le_bytes([o0, o1]).into(), u32::from_le_bytes([l0, l1, l2, l3]));
             if rank <= best {
                 return None;
             }

@@ -44,11 +44,7 @@ pub(crate) fn build(arena: &Arena, patterns: &[(Pattern, u32)], ranking: Ranking
     let literal = |(n, pattern)| Item::literal(n, pattern, ranking);
     let mut items: Vec<Item> = patterns.iter().enumerate().map(literal).collect();
     item::sort(&mut items, arena.text());
-    let mut builder = Builder {
-        blob: Vec::with_capacity(arena.text().len() + 64),
-        arena,
-        patterns,
-    };
+    let mut builder = Builder { blob: Vec::with_capacity(arena.text().len() + 64), arena, patterns };
     let root = builder.trie(&items, &mut Level::Literals);
     builder.blob.extend([0; PADDING]);
     (builder.blob.into(), root)
@@ -106,21 +102,12 @@ impl Builder<'_> {
         let mut waiting: Vec<Child> = Vec::new();
         let mut children = Vec::new();
         // Parents were planned before their children: backwards, the children are there when their parent is written.
-        for Plan {
-            keys: range,
-            label,
-            children: count,
-        } in plan(&keys).into_iter().rev()
-        {
+        for Plan { keys: range, label, children: count } in plan(&keys).into_iter().rev() {
             let key = keys[range.start];
             children.clear();
             // The first child was written last.
             children.extend(waiting.drain(waiting.len() - count..).rev());
-            let items = if key.len() == label.end {
-                groups[range.start]
-            } else {
-                &[]
-            };
+            let items = if key.len() == label.end { groups[range.start] } else { &[] };
             let at = self.node(&key[label.clone()], items, &children, level);
             match label.start.checked_sub(1) {
                 Some(before) => waiting.push((key[before], at)),
@@ -135,9 +122,7 @@ impl Builder<'_> {
         let rule = decisive.iter().find(|item| item.class == Class::Rule);
         let floor = rule.map_or(Rank::NONE, |rule| rule.rank);
         // What is weaker than a rule that always matches along with it can never decide.
-        let exact = decisive
-            .iter()
-            .find(|item| item.class == Class::Exact && item.rank > floor);
+        let exact = decisive.iter().find(|item| item.class == Class::Exact && item.rank > floor);
         let stars = &stars[..stars.partition_point(|item| item.rank > floor)];
         let index = match level {
             Level::Literals if stars.len() > MAX_LIST => Some(self.index(stars)),
@@ -160,12 +145,8 @@ impl Builder<'_> {
             (extra > 0, EXTRA),
             (label.len() > 8, LONG_LABEL),
         ];
-        let flags = holds
-            .iter()
-            .filter(|(holds, _)| *holds)
-            .fold(width, |flags, (_, flag)| flags | flag);
-        self.blob
-            .extend([flags, label.len().min(0xFF) as u8, children.len() as u8]);
+        let flags = holds.iter().filter(|(holds, _)| *holds).fold(width, |flags, (_, flag)| flags | flag);
+        self.blob.extend([flags, label.len().min(0xFF) as u8, children.len() as u8]);
         if label.len() >= 0xFF {
             push_u16(&mut self.blob, label.len());
         }
@@ -199,12 +180,7 @@ impl Builder<'_> {
         }
         stars::begin(&mut self.blob, stars.len());
         for item in stars {
-            stars::write(
-                &mut self.blob,
-                self.arena,
-                &self.patterns[item.pattern as usize].0,
-                item.rank,
-            );
+            stars::write(&mut self.blob, self.arena, &self.patterns[item.pattern as usize].0, item.rank);
         }
     }
 
@@ -233,12 +209,7 @@ impl Builder<'_> {
             Level::Pieces { lists } => lists,
             Level::Literals => 0,
         };
-        Index {
-            root,
-            lists,
-            log,
-            filter,
-        }
+        Index { root, lists, log, filter }
     }
 }
 
@@ -256,11 +227,7 @@ fn plan(keys: &[&[u8]]) -> Vec<Plan> {
             start += branch.len();
         }
         todo[planned..].reverse();
-        plans.push(Plan {
-            keys: range,
-            label: depth..end,
-            children: todo.len() - planned,
-        });
+        plans.push(Plan { keys: range, label: depth..end, children: todo.len() - planned });
     }
     plans
 }
@@ -275,10 +242,7 @@ struct Index {
 
 impl Index {
     fn write(&self, blob: &mut Vec<u8>) {
-        push_u32(
-            blob,
-            u32::try_from(blob.len() - self.root).expect("a file is cut at 1 GiB"),
-        );
+        push_u32(blob, u32::try_from(blob.len() - self.root).expect("a file is cut at 1 GiB"));
         push_number(blob, self.lists);
         blob.push(self.log as u8);
         blob.extend_from_slice(&self.filter);

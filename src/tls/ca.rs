@@ -74,10 +74,7 @@ impl Ca {
     /// # Errors
     /// Either cannot be read or used, others can read the key, or they do not belong together.
     pub fn open(certificate: &Path, key: &Path) -> Result<Self, CaError> {
-        let unusable = |why: &str| CaError::CertificateUnusable {
-            path: certificate.to_owned(),
-            why: why.to_owned(),
-        };
+        let unusable = |why: &str| CaError::CertificateUnusable { path: certificate.to_owned(), why: why.to_owned() };
         let text = fs::read(certificate).map_err(fault(certificate, "read"))?;
         let mut all: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&text)
             .collect::<Result<_, _>>()
@@ -88,14 +85,9 @@ impl Ca {
         if parsed.is_empty() {
             return Err(unusable("there is no certificate in it"));
         }
-        let ours = parsed
-            .iter()
-            .position(|x509| x509.public_key().subject_public_key.data == key_pair.der_bytes());
+        let ours = parsed.iter().position(|x509| x509.public_key().subject_public_key.data == key_pair.der_bytes());
         let Some(ours) = ours else {
-            return Err(CaError::Mismatch {
-                certificate: certificate.to_owned(),
-                key: key.to_owned(),
-            });
+            return Err(CaError::Mismatch { certificate: certificate.to_owned(), key: key.to_owned() });
         };
         may_sign(&parsed[ours]).map_err(unusable)?;
         let validity = &parsed[ours].validity;
@@ -110,20 +102,8 @@ impl Ca {
         all[..=ours].rotate_right(1);
         let mut is_root = is_root;
         is_root[..=ours].rotate_right(1);
-        let chain = all
-            .into_iter()
-            .zip(is_root)
-            .filter(|(_, root)| !root)
-            .map(|(der, _)| der)
-            .collect();
-        Ok(Self {
-            issuer,
-            chain,
-            anchor_pem: to_pem(&anchor),
-            anchor,
-            path: certificate.to_owned(),
-            validity,
-        })
+        let chain = all.into_iter().zip(is_root).filter(|(_, root)| !root).map(|(der, _)| der).collect();
+        Ok(Self { issuer, chain, anchor_pem: to_pem(&anchor), anchor, path: certificate.to_owned(), validity })
     }
 
     /// The certificate that clients have to trust, PEM: the root, if it is known.
@@ -143,9 +123,7 @@ impl Ca {
 
     /// A few digits that tell this authority from others: the end of the serial of [`Self::cert_der`].
     pub fn mark(&self) -> String {
-        parse(&self.anchor)
-            .map(|x509| mark(x509.raw_serial()))
-            .unwrap_or_default()
+        parse(&self.anchor).map(|x509| mark(x509.raw_serial())).unwrap_or_default()
     }
 
     /// When its leaves begin and cease to be valid at the latest.
@@ -176,10 +154,7 @@ pub fn default_directory() -> PathBuf {
 /// A certificate as PEM.
 pub(super) fn to_pem(certificate: &CertificateDer<'_>) -> String {
     let block = ::pem::Pem::new("CERTIFICATE", certificate.as_ref());
-    ::pem::encode_config(
-        &block,
-        ::pem::EncodeConfig::new().set_line_ending(::pem::LineEnding::LF),
-    )
+    ::pem::encode_config(&block, ::pem::EncodeConfig::new().set_line_ending(::pem::LineEnding::LF))
 }
 
 fn is_there(path: &Path) -> Result<bool, CaError> {
@@ -217,19 +192,11 @@ fn parameters(now: OffsetDateTime) -> Result<CertificateParams, CaError> {
 }
 
 fn mark(serial: &[u8]) -> String {
-    serial
-        .iter()
-        .skip(serial.len().saturating_sub(4))
-        .map(|octet| format!("{octet:02x}"))
-        .collect()
+    serial.iter().skip(serial.len().saturating_sub(4)).map(|octet| format!("{octet:02x}")).collect()
 }
 
 fn load_key(path: &Path) -> Result<KeyPair, CaError> {
-    let unusable = |why, hint| CaError::KeyUnusable {
-        path: path.to_owned(),
-        why,
-        hint,
-    };
+    let unusable = |why, hint| CaError::KeyUnusable { path: path.to_owned(), why, hint };
     let text = keep::read_key(path)?;
     match PrivateKeyDer::from_pem_slice(&text) {
         Ok(PrivateKeyDer::Pkcs8(key)) => KeyPair::try_from(&key).map_err(|_| {
@@ -246,18 +213,12 @@ fn load_key(path: &Path) -> Result<KeyPair, CaError> {
             "it is encrypted",
             "decrypt it: openssl pkcs8 -topk8 -nocrypt -in OLD -out NEW; chmod 600 NEW",
         )),
-        Err(_) => Err(unusable(
-            "there is no private key in it",
-            "a PEM file: `-----BEGIN PRIVATE KEY-----` …",
-        )),
+        Err(_) => Err(unusable("there is no private key in it", "a PEM file: `-----BEGIN PRIVATE KEY-----` …")),
     }
 }
 
 fn parse<'a>(der: &'a CertificateDer<'_>) -> Option<X509Certificate<'a>> {
-    X509Certificate::from_der(der)
-        .ok()
-        .filter(|(rest, _)| rest.is_empty())
-        .map(|(_, x509)| x509)
+    X509Certificate::from_der(der).ok().filter(|(rest, _)| rest.is_empty()).map(|(_, x509)| x509)
 }
 
 fn may_sign(x509: &X509Certificate<'_>) -> Result<(), &'static str> {
@@ -281,16 +242,8 @@ fn may_sign(x509: &X509Certificate<'_>) -> Result<(), &'static str> {
 /// This machine's name, as far as it fits into a certificate's.
 fn host_name() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let plain: String = name
-        .chars()
-        .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.'))
-        .take(32)
-        .collect();
-    if plain.is_empty() {
-        String::from("localhost")
-    } else {
-        plain
-    }
+    let plain: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.')).take(32).collect();
+    if plain.is_empty() { String::from("localhost") } else { plain }
 }
 
 const YEARS: Duration = Duration::days(3650);

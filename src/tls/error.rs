@@ -7,11 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum CaError {
     #[error("{} cannot be {doing}: {source}", .path.display())]
-    File {
-        path: PathBuf,
-        doing: &'static str,
-        source: io::Error,
-    },
+    File { path: PathBuf, doing: &'static str, source: io::Error },
     #[error("the directory {} can be written by others (mode {mode:04o})", .path.display())]
     DirectoryOpen { path: PathBuf, mode: u32 },
     #[error("the key {} can be read by others (mode {mode:04o})", .path.display())]
@@ -19,11 +15,7 @@ pub enum CaError {
     #[error("the certificate {} is there, its key {} is not", .certificate.display(), .key.display())]
     KeyMissing { certificate: PathBuf, key: PathBuf },
     #[error("{} holds no key that can be used: {why}", .path.display())]
-    KeyUnusable {
-        path: PathBuf,
-        why: &'static str,
-        hint: &'static str,
-    },
+    KeyUnusable { path: PathBuf, why: &'static str, hint: &'static str },
     #[error("the key {} does not belong to the certificate {}", .key.display(), .certificate.display())]
     Mismatch { certificate: PathBuf, key: PathBuf },
     #[error("{} cannot be used: {why}", .path.display())]
@@ -50,16 +42,10 @@ impl CaError {
             },
             Self::DirectoryOpen { path, .. } => format!("chmod 700 {}", path.display()),
             Self::KeyOpen { path, .. } => {
-                format!(
-                    "if nobody can have read it, chmod 600 {}; else delete it and its certificate",
-                    path.display()
-                )
+                format!("if nobody can have read it, chmod 600 {}; else delete it and its certificate", path.display())
             }
             Self::KeyMissing { certificate, .. } => {
-                format!(
-                    "put the key back, or delete {} to have both made anew",
-                    certificate.display()
-                )
+                format!("put the key back, or delete {} to have both made anew", certificate.display())
             }
             Self::KeyUnusable { hint, .. } => (*hint).to_owned(),
             Self::Mismatch { certificate, key } => {

@@ -11,32 +11,16 @@ use super::error::CaError;
 
 /// Makes the directory, 0700, if it is not there.
 pub(super) fn directory(path: &Path) -> Result<(), CaError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(fault(path, "made"))?;
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(fault(path, "made"))?;
     let mode = fs::metadata(path).map_err(fault(path, "read"))?.mode() & 0o7777;
     // Who can write here can put a key of his own in our key's place.
-    if mode & 0o022 != 0 {
-        Err(CaError::DirectoryOpen {
-            path: path.to_owned(),
-            mode,
-        })
-    } else {
-        Ok(())
-    }
+    if mode & 0o022 != 0 { Err(CaError::DirectoryOpen { path: path.to_owned(), mode }) } else { Ok(()) }
 }
 
 /// Waits until no other process is at work in the directory. Held for as long as the file lives.
 pub(super) fn lock(directory: &Path) -> Result<File, CaError> {
     let path = directory.join(".lock");
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .open(&path);
+    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
     let file = file.map_err(fault(&path, "made"))?;
     file.lock().map_err(fault(&path, "locked"))?;
     Ok(file)
@@ -50,24 +34,14 @@ pub(super) fn write(path: &Path, content: &str, mode: u32) -> Result<(), CaError
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fault(&new, "removed")(error)),
         Ok(()) | Err(_) => {}
     }
-    let mut file = OpenOptions::new()
-        .create_new(true)
-        .write(true)
-        .mode(mode)
-        .open(&new)
-        .map_err(fault(&new, "made"))?;
+    let mut file =
+        OpenOptions::new().create_new(true).write(true).mode(mode).open(&new).map_err(fault(&new, "made"))?;
     let written = file.write_all(content.as_bytes()).and_then(|()| file.sync_all());
     written.map_err(fault(&new, "written"))?;
     fs::rename(&new, path).map_err(fault(path, "written"))?;
     // Without this a power cut may forget the name.
-    let directory = path
-        .parent()
-        .map(File::open)
-        .transpose()
-        .map_err(fault(path, "written"))?;
-    directory
-        .map_or(Ok(()), |directory| directory.sync_all())
-        .map_err(fault(path, "written"))
+    let directory = path.parent().map(File::open).transpose().map_err(fault(path, "written"))?;
+    directory.map_or(Ok(()), |directory| directory.sync_all()).map_err(fault(path, "written"))
 }
 
 /// Reads a key, if only its owner can.
@@ -75,10 +49,7 @@ pub(super) fn read_key(path: &Path) -> Result<Vec<u8>, CaError> {
     let mut file = File::open(path).map_err(fault(path, "read"))?;
     let mode = file.metadata().map_err(fault(path, "read"))?.mode() & 0o7777;
     if mode & 0o077 != 0 && !is_credential(path) {
-        return Err(CaError::KeyOpen {
-            path: path.to_owned(),
-            mode,
-        });
+        return Err(CaError::KeyOpen { path: path.to_owned(), mode });
     }
     let mut content = Vec::new();
     file.read_to_end(&mut content).map_err(fault(path, "read"))?;

@@ -45,13 +45,7 @@ impl LeafCache {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let der = PrivatePkcs8KeyDer::from(key.serialize_der());
         let signing_key = provider().key_provider.load_private_key(der.into())?;
-        let cache = Self {
-            ca,
-            key,
-            signing_key,
-            ticketer: Ticketer::new()?,
-            leaves: Cache::new(capacity),
-        };
+        let cache = Self { ca, key, signing_key, ticketer: Ticketer::new()?, leaves: Cache::new(capacity) };
         // An authority that cannot sign is to be found out now, not at a client's first request.
         cache.mint(&Host::Name("politely.invalid".into()), OffsetDateTime::now_utc())?;
         Ok(cache)
@@ -85,13 +79,7 @@ impl LeafCache {
             }
         }
         let config = self.mint(host, now).expect("`new` has shown that this authority signs");
-        self.leaves.insert(
-            host.clone(),
-            Leaf {
-                config: Arc::clone(&config),
-                made: now,
-            },
-        );
+        self.leaves.insert(host.clone(), Leaf { config: Arc::clone(&config), made: now });
         config
     }
 
@@ -152,10 +140,7 @@ mod tests {
         let second = cache.config_at(&host, now + Duration::hours(48));
         assert!(!Arc::ptr_eq(&first, &second));
         let set_back = cache.config_at(&host, now - Duration::hours(1));
-        assert!(
-            !Arc::ptr_eq(&second, &set_back),
-            "a leaf of tomorrow is not valid yesterday"
-        );
+        assert!(!Arc::ptr_eq(&second, &set_back), "a leaf of tomorrow is not valid yesterday");
         assert!(RENEWED_AFTER + BACKDATED < LIFE);
     }
 
@@ -164,9 +149,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let cache = LeafCache::new(Ca::open_or_create(&home.path().join("ca")).unwrap(), 4).unwrap();
         let (_, until) = cache.ca.validity();
-        let der = cache
-            .sign(&Host::Name("example.com".into()), until - Duration::HOUR)
-            .unwrap();
+        let der = cache.sign(&Host::Name("example.com".into()), until - Duration::HOUR).unwrap();
         let (_, x509) = x509_parser::parse_x509_certificate(&der).unwrap();
         assert_eq!(x509.validity().not_after.to_datetime(), until);
     }

@@ -16,22 +16,11 @@ use super::provider;
 #[derive(Debug, thiserror::Error)]
 pub enum ListenerTlsError {
     #[error("{} cannot be read as {what}: {source}", .path.display())]
-    File {
-        path: PathBuf,
-        what: &'static str,
-        source: pem::Error,
-    },
+    File { path: PathBuf, what: &'static str, source: pem::Error },
     #[error("{} and {} cannot be used: {source}", .certificate.display(), .key.display())]
-    Pair {
-        certificate: PathBuf,
-        key: PathBuf,
-        source: rustls::Error,
-    },
+    Pair { certificate: PathBuf, key: PathBuf, source: rustls::Error },
     #[error("{} is no authority for clients: {source}", .path.display())]
-    ClientCa {
-        path: PathBuf,
-        source: VerifierBuilderError,
-    },
+    ClientCa { path: PathBuf, source: VerifierBuilderError },
 }
 
 /// What to accept TLS with: HTTP/1.1 alone, and clients' certificates if an authority is named.
@@ -45,14 +34,9 @@ pub fn listener_config(tls: &ListenerTls) -> Result<Arc<ServerConfig>, ListenerT
         what: "a PEM key",
         source,
     })?;
-    let pair = |source| ListenerTlsError::Pair {
-        certificate: tls.certificate.clone(),
-        key: tls.key.clone(),
-        source,
-    };
-    let builder = ServerConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .map_err(pair)?;
+    let pair = |source| ListenerTlsError::Pair { certificate: tls.certificate.clone(), key: tls.key.clone(), source };
+    let builder =
+        ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().map_err(pair)?;
     let builder = match &tls.client_ca {
         None => builder.with_no_client_auth(),
         Some(path) => {
@@ -60,10 +44,8 @@ pub fn listener_config(tls: &ListenerTls) -> Result<Arc<ServerConfig>, ListenerT
             // What is no authority is left out; a store without any is an error below.
             roots.add_parsable_certificates(certificates(path)?);
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
-            let verifier = verifier.build().map_err(|source| ListenerTlsError::ClientCa {
-                path: path.clone(),
-                source,
-            })?;
+            let verifier =
+                verifier.build().map_err(|source| ListenerTlsError::ClientCa { path: path.clone(), source })?;
             builder.with_client_cert_verifier(verifier)
         }
     };
@@ -74,9 +56,5 @@ pub fn listener_config(tls: &ListenerTls) -> Result<Arc<ServerConfig>, ListenerT
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ListenerTlsError> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
-    read.map_err(|source| ListenerTlsError::File {
-        path: path.to_owned(),
-        what: "PEM certificates",
-        source,
-    })
+    read.map_err(|source| ListenerTlsError::File { path: path.to_owned(), what: "PEM certificates", source })
 }

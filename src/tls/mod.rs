@@ -28,10 +28,7 @@ pub fn provider() -> Arc<CryptoProvider> {
 /// Random octets of a serial number: positive and of full length (RFC 5280 §4.1.2.2).
 fn serial() -> Result<rcgen::SerialNumber, rcgen::Error> {
     let mut octets = [0; SERIAL_LENGTH];
-    provider()
-        .secure_random
-        .fill(&mut octets)
-        .map_err(|_| rcgen::Error::RingUnspecified)?;
+    provider().secure_random.fill(&mut octets).map_err(|_| rcgen::Error::RingUnspecified)?;
     octets[0] = octets[0] & 0x3f | 0x40;
     Ok(rcgen::SerialNumber::from_slice(&octets))
 }

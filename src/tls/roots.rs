@@ -47,11 +47,7 @@ pub fn bundle(ca_file: Option<&Path>) -> Result<Roots, RootsError> {
 /// The file cannot be written.
 pub fn write_bundle(path: &Path, roots: &Roots, ca: &Ca) -> Result<(), CaError> {
     // Ours is among the system's already where it is installed, or where SSL_CERT_FILE names such a bundle.
-    let ours = if roots.pem.contains(ca.cert_pem()) {
-        ""
-    } else {
-        ca.cert_pem()
-    };
+    let ours = if roots.pem.contains(ca.cert_pem()) { "" } else { ca.cert_pem() };
     keep::write(path, &format!("{}{ours}", roots.pem), 0o644)
 }
 
@@ -64,10 +60,7 @@ fn collect(system: Vec<CertificateDer<'static>>, ca_file: Option<&Path>) -> Resu
         pem.push_str(&text);
         Ok::<(), rustls::Error>(())
     };
-    let usable = system
-        .into_iter()
-        .filter_map(|certificate| add(certificate).ok())
-        .count();
+    let usable = system.into_iter().filter_map(|certificate| add(certificate).ok()).count();
     let source = if usable == 0 { Source::BuiltIn } else { Source::System };
     if source == Source::BuiltIn {
         for certificate in webpki_root_certs::TLS_SERVER_ROOT_CERTS {
@@ -77,26 +70,16 @@ fn collect(system: Vec<CertificateDer<'static>>, ca_file: Option<&Path>) -> Resu
     }
     if let Some(path) = ca_file {
         for (number, certificate) in (1..).zip(read(path)?) {
-            let unusable = |error: rustls::Error| RootsError::Unusable {
-                path: path.to_owned(),
-                number,
-                why: error.to_string(),
-            };
+            let unusable =
+                |error: rustls::Error| RootsError::Unusable { path: path.to_owned(), number, why: error.to_string() };
             add(certificate).map_err(unusable)?;
         }
     }
-    Ok(Roots {
-        store: Arc::new(store),
-        pem,
-        source,
-    })
+    Ok(Roots { store: Arc::new(store), pem, source })
 }
 
 fn read(path: &Path) -> Result<Vec<CertificateDer<'static>>, RootsError> {
-    let text = fs::read(path).map_err(|source| RootsError::Unreadable {
-        path: path.to_owned(),
-        source,
-    })?;
+    let text = fs::read(path).map_err(|source| RootsError::Unreadable { path: path.to_owned(), source })?;
     let mut certificates = Vec::new();
     for certificate in CertificateDer::pem_slice_iter(&text) {
         let number = certificates.len() + 1;
@@ -106,11 +89,7 @@ fn read(path: &Path) -> Result<Vec<CertificateDer<'static>>, RootsError> {
             why: error.to_string(),
         })?);
     }
-    if certificates.is_empty() {
-        Err(RootsError::Empty { path: path.to_owned() })
-    } else {
-        Ok(certificates)
-    }
+    if certificates.is_empty() { Err(RootsError::Empty { path: path.to_owned() }) } else { Ok(certificates) }
 }
 
 #[cfg(test)]

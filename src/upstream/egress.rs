@@ -46,19 +46,12 @@ impl Guard {
     /// decide, for it takes that to tell a loop.
     pub fn screen_host(&self, host: &Host, port: u16) -> Result<(), Denied> {
         if let Some(pattern) = self.deny_hosts.iter().find(|pattern| pattern.matches(host)) {
-            return Err(Denied::Host {
-                host: host.clone(),
-                pattern: pattern.clone(),
-            });
+            return Err(Denied::Host { host: host.clone(), pattern: pattern.clone() });
         }
         if let Some(address) = host.ip() {
             return self.screen_socket(SocketAddr::new(address, port));
         }
-        if self.listeners.iter().any(|listener| listener.port() == port) {
-            Ok(())
-        } else {
-            self.screen_port(port)
-        }
+        if self.listeners.iter().any(|listener| listener.port() == port) { Ok(()) } else { self.screen_port(port) }
     }
 
     /// Whether this may be dialled.
@@ -72,26 +65,18 @@ impl Guard {
 
     /// Whether the port is open.
     pub fn screen_port(&self, port: u16) -> Result<(), Denied> {
-        if self.ports.iter().any(|range| range.contains(&port)) {
-            Ok(())
-        } else {
-            Err(Denied::Port(port))
-        }
+        if self.ports.iter().any(|range| range.contains(&port)) { Ok(()) } else { Err(Denied::Port(port)) }
     }
 
     /// Whether the address is open. An IPv6 address that carries an IPv4 one has to be open in itself, and the one it
     /// carries too.
     pub fn screen(&self, address: IpAddr) -> Result<(), Denied> {
         if let Some(network) = self.deny.iter().find(|network| network.contains(&address)) {
-            return Err(Denied::Listed {
-                address,
-                network: *network,
-            });
+            return Err(Denied::Listed { address, network: *network });
         }
         if let IpAddr::V6(outer) = address {
             for inner in embedded::ipv4(outer) {
-                self.screen(inner.into())
-                    .map_err(|denied| denied.carried_by(address, inner))?;
+                self.screen(inner.into()).map_err(|denied| denied.carried_by(address, inner))?;
             }
         }
         if self.allow.iter().any(|network| network.contains(&address)) {
@@ -99,12 +84,7 @@ impl Guard {
         }
         match ranges::find(address) {
             None => Ok(()),
-            Some(range) => Err(Denied::Special {
-                address,
-                range: range.name,
-                source: range.source,
-                carried: None,
-            }),
+            Some(range) => Err(Denied::Special { address, range: range.name, source: range.source, carried: None }),
         }
     }
 }
@@ -135,16 +115,10 @@ pub enum Denied {
 impl Denied {
     fn carried_by(self, outer: IpAddr, inner: Ipv4Addr) -> Self {
         match self {
-            Self::Special { range, source, .. } => Self::Special {
-                address: outer,
-                range,
-                source,
-                carried: Some(inner),
-            },
-            Self::Listed { network, .. } => Self::Listed {
-                address: outer,
-                network,
-            },
+            Self::Special { range, source, .. } => {
+                Self::Special { address: outer, range, source, carried: Some(inner) }
+            }
+            Self::Listed { network, .. } => Self::Listed { address: outer, network },
             other @ (Self::Host { .. } | Self::Port(_) | Self::OwnListener(_)) => other,
         }
     }
@@ -153,25 +127,17 @@ impl Denied {
 impl From<Denied> for Refusal {
     fn from(denied: Denied) -> Self {
         let why = match denied {
-            Denied::Special {
-                address,
-                range,
-                source,
-                carried,
-            } => EgressReason::Address {
+            Denied::Special { address, range, source, carried } => EgressReason::Address {
                 address,
                 range: carried.map_or(range.into(), |inner| format!("{range} by the {inner} in it").into()),
                 source: source.into(),
             },
-            Denied::Listed { address, network } => EgressReason::Address {
-                address,
-                range: network.to_string().into(),
-                source: "egress.deny".into(),
-            },
-            Denied::Host { host, pattern } => EgressReason::Host {
-                host: host.to_string().into(),
-                pattern: pattern.to_string().into(),
-            },
+            Denied::Listed { address, network } => {
+                EgressReason::Address { address, range: network.to_string().into(), source: "egress.deny".into() }
+            }
+            Denied::Host { host, pattern } => {
+                EgressReason::Host { host: host.to_string().into(), pattern: pattern.to_string().into() }
+            }
             Denied::Port(port) => EgressReason::Port(port),
             Denied::OwnListener(_) => return Refusal::Loop,
         };

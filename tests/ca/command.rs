@@ -6,12 +6,7 @@ use super::*;
 fn command(home: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_politely"));
     let tools = format!("{}:/usr/bin:/bin", home.join("bin").display());
-    command
-        .arg("ca")
-        .args(arguments)
-        .env_clear()
-        .env("HOME", home)
-        .env("PATH", tools);
+    command.arg("ca").args(arguments).env_clear().env("HOME", home).env("PATH", tools);
     command.env("STATE_DIRECTORY", home.join("state"));
     command
 }
@@ -19,11 +14,7 @@ fn command(home: &Path, arguments: &[&str]) -> Command {
 /// Exit code, standard output, standard error.
 fn run(home: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = command(home, arguments).output().unwrap();
-    let text = |bytes| {
-        String::from_utf8(bytes)
-            .unwrap()
-            .replace(&home.display().to_string(), "HOME")
-    };
+    let text = |bytes| String::from_utf8(bytes).unwrap().replace(&home.display().to_string(), "HOME");
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
@@ -38,36 +29,21 @@ fn each_command_makes_the_authority_if_there_is_none() {
     let pem = fs::read_to_string(home.path().join("state/ca/ca.pem")).unwrap();
     assert_eq!(run(home.path(), &["export"]), done(&pem));
     let home = TempDir::new().unwrap();
-    assert!(
-        run(home.path(), &["export"])
-            .1
-            .starts_with("-----BEGIN CERTIFICATE-----\n")
-    );
+    assert!(run(home.path(), &["export"]).1.starts_with("-----BEGIN CERTIFICATE-----\n"));
     let home = TempDir::new().unwrap();
     let next = "  \
   trust it on this machine:  politely ca install
   trust it in one shell:     eval \"$(politely ca env)\"
   trust it elsewhere:        politely ca export
 ";
-    assert_eq!(
-        run(home.path(), &["init"]),
-        done(&format!("made HOME/state/ca/ca.pem\n{next}"))
-    );
-    assert_eq!(
-        run(home.path(), &["init"]),
-        done(&format!("there already: HOME/state/ca/ca.pem\n{next}"))
-    );
+    assert_eq!(run(home.path(), &["init"]), done(&format!("made HOME/state/ca/ca.pem\n{next}")));
+    assert_eq!(run(home.path(), &["init"]), done(&format!("there already: HOME/state/ca/ca.pem\n{next}")));
 }
 
 #[test]
 fn processes_that_create_it_at_once_get_the_same_one() {
     let home = TempDir::new().unwrap();
-    let export = || {
-        command(home.path(), &["export"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap()
-    };
+    let export = || command(home.path(), &["export"]).stdout(Stdio::piped()).spawn().unwrap();
     let processes: Vec<_> = (0..6).map(|_| export()).collect();
     let exported: HashSet<Vec<u8>> = processes
         .into_iter()
@@ -78,20 +54,13 @@ fn processes_that_create_it_at_once_get_the_same_one() {
         })
         .collect();
     assert_eq!(exported.len(), 1);
-    assert_eq!(
-        exported.into_iter().next().unwrap(),
-        fs::read(home.path().join("state/ca/ca.pem")).unwrap()
-    );
+    assert_eq!(exported.into_iter().next().unwrap(), fs::read(home.path().join("state/ca/ca.pem")).unwrap());
 }
 
 #[test]
 fn a_reader_that_goes_away_is_no_fault() {
     let home = TempDir::new().unwrap();
-    let mut process = command(home.path(), &["export"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut process = command(home.path(), &["export"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(process.stdout.take());
     let output = process.wait_with_output().unwrap();
     // It ends quietly, by itself or, as other tools do, by the signal.
@@ -104,34 +73,17 @@ fn env_makes_a_shell_trust_the_systems_roots_and_ours() {
     let spaced = home.path().join("it's a home");
     fs::create_dir(&spaced).unwrap();
     let exports = String::from_utf8(command(&spaced, &["env"]).output().unwrap().stdout).unwrap();
-    for name in [
-        "SSL_CERT_FILE",
-        "CURL_CA_BUNDLE",
-        "REQUESTS_CA_BUNDLE",
-        "NODE_EXTRA_CA_CERTS",
-        "AWS_CA_BUNDLE",
-    ] {
+    for name in ["SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "AWS_CA_BUNDLE"] {
         assert!(exports.contains(&format!("export {name}='")), "{exports}");
     }
     let script = format!("{exports}\nopenssl verify -CAfile \"$SSL_CERT_FILE\" \"$1\"");
     let certificate = spaced.join("state/ca/ca.pem");
-    let shell = Command::new("sh")
-        .args(["-c", &script, "sh"])
-        .arg(certificate)
-        .output()
-        .unwrap();
+    let shell = Command::new("sh").args(["-c", &script, "sh"]).arg(certificate).output().unwrap();
     assert!(shell.status.success(), "{}", String::from_utf8_lossy(&shell.stderr));
     // A shell that has these already names our own bundle as the system's roots.
     let bundle = spaced.join("state/ca/bundle.pem");
     let before = fs::read(&bundle).unwrap();
-    assert!(
-        command(&spaced, &["env"])
-            .env("SSL_CERT_FILE", &bundle)
-            .output()
-            .unwrap()
-            .status
-            .success()
-    );
+    assert!(command(&spaced, &["env"]).env("SSL_CERT_FILE", &bundle).output().unwrap().status.success());
     assert_eq!(fs::read(&bundle).unwrap().len(), before.len());
 }
 
@@ -145,11 +97,7 @@ error: the key HOME/state/ca/ca.key can be read by others (mode 0640)
 hint: if nobody can have read it, chmod 600 HOME/state/ca/ca.key; else delete it and its certificate
 ";
     for action in ["init", "path", "export", "env", "install", "uninstall"] {
-        assert_eq!(
-            run(home.path(), &[action]),
-            (Some(2), String::new(), fault.to_owned()),
-            "{action}"
-        );
+        assert_eq!(run(home.path(), &[action]), (Some(2), String::new(), fault.to_owned()), "{action}");
     }
     assert_eq!(run(home.path(), &["steal"]).0, Some(2));
 }
@@ -160,16 +108,10 @@ fn install_without_the_tool_it_needs_says_so_and_exits_1() {
     let profile = home.path().join(".mozilla/firefox/a.default");
     fs::create_dir_all(&profile).unwrap();
     fs::write(profile.join("cert9.db"), "").unwrap();
-    let none = command(home.path(), &["install", "--only", "browsers"])
-        .env("PATH", home.path())
-        .output()
-        .unwrap();
+    let none = command(home.path(), &["install", "--only", "browsers"]).env("PATH", home.path()).output().unwrap();
     assert_eq!(none.status.code(), Some(1));
     let told = String::from_utf8(none.stderr).unwrap();
-    assert!(
-        told.starts_with("error: browsers: certutil is missing, which changes "),
-        "{told}"
-    );
+    assert!(told.starts_with("error: browsers: certutil is missing, which changes "), "{told}");
     assert!(
         told.ends_with("hint: install the package libnss3-tools (Debian) or nss-tools (Fedora), which brings it\n")
     );

@@ -46,9 +46,7 @@ fn shake_hands(
 fn trusting(ca: &Ca) -> Arc<ClientConfig> {
     let mut store = RootCertStore::empty();
     store.add(ca.cert_der().clone()).unwrap();
-    let builder = ClientConfig::builder_with_provider(tls::provider())
-        .with_safe_default_protocol_versions()
-        .unwrap();
+    let builder = ClientConfig::builder_with_provider(tls::provider()).with_safe_default_protocol_versions().unwrap();
     let mut config = builder.with_root_certificates(store).with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Arc::new(config)
@@ -58,13 +56,7 @@ fn trusting(ca: &Ca) -> Arc<ClientConfig> {
 fn a_leaf_names_its_host_alone_and_lives_a_week() {
     let home = TempDir::new().unwrap();
     let cache = LeafCache::new(Ca::open_or_create(&home.path().join("ca")).unwrap(), 16).unwrap();
-    for host in [
-        "example.com",
-        "xn--bcher-kva.example",
-        "a_b.example",
-        "127.0.0.1",
-        "[2001:db8::1]",
-    ] {
+    for host in ["example.com", "xn--bcher-kva.example", "a_b.example", "127.0.0.1", "[2001:db8::1]"] {
         let der = leaf_of(&cache, host);
         let (_, x509) = X509Certificate::from_der(&der).unwrap();
         let names = &x509.subject_alternative_name().unwrap().unwrap().value.general_names;
@@ -72,9 +64,7 @@ fn a_leaf_names_its_host_alone_and_lives_a_week() {
             Host::Name(_) => vec![GeneralName::DNSName(host)],
             Host::Ip(IpAddr::V4(_)) => vec![GeneralName::IPAddress(&[127, 0, 0, 1])],
             Host::Ip(IpAddr::V6(_)) => {
-                vec![GeneralName::IPAddress(&[
-                    0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
-                ])]
+                vec![GeneralName::IPAddress(&[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1])]
             }
         };
         assert_eq!(*names, expected);
@@ -158,9 +148,7 @@ fn company(directory: &Path, path_length: BasicConstraints) -> (String, String) 
     let root_params = authority("Root");
     let root = root_params.self_signed(&root_key).unwrap();
     let key = KeyPair::generate().unwrap();
-    let middle = authority("Middle")
-        .signed_by(&key, &Issuer::new(root_params, root_key))
-        .unwrap();
+    let middle = authority("Middle").signed_by(&key, &Issuer::new(root_params, root_key)).unwrap();
     let path = directory.join("key.pem");
     fs::write(&path, key.serialize_pem()).unwrap();
     set_mode(&path, 0o600);
@@ -181,11 +169,7 @@ fn an_authority_of_ones_own_is_shown_with_its_intermediates_and_trusted_by_its_r
         let cache = LeafCache::new(ca, 16).unwrap();
         let config = cache.config_for(&Host::parse("example.com").unwrap());
         let client = shake_hands(&config, &client, "example.com").unwrap();
-        assert_eq!(
-            client.peer_certificates().unwrap().len(),
-            2,
-            "the leaf and the intermediate, not the root"
-        );
+        assert_eq!(client.peer_certificates().unwrap().len(), 2, "the leaf and the intermediate, not the root");
     }
 }
 
@@ -196,31 +180,14 @@ fn keys_in_other_forms_are_refused_with_the_command_that_converts_them() {
     let certificate = home.path().join("chain.pem");
     fs::write(&certificate, middle).unwrap();
     let key = home.path().join("other.pem");
-    fs::write(
-        &key,
-        "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n",
-    )
-    .unwrap();
+    fs::write(&key, "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n").unwrap();
     set_mode(&key, 0o600);
     let (what, hint) = complaint(Ca::open(&certificate, &key));
-    assert_eq!(
-        what,
-        format!(
-            "{} holds no key that can be used: it is not in the form PKCS #8",
-            key.display()
-        )
-    );
+    assert_eq!(what, format!("{} holds no key that can be used: it is not in the form PKCS #8", key.display()));
     assert!(hint.starts_with("convert it: openssl pkcs8"), "{hint}");
-    fs::write(
-        &key,
-        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
-    )
-    .unwrap();
+    fs::write(&key, "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n").unwrap();
     let (what, hint) = complaint(Ca::open(&certificate, &key));
-    assert_eq!(
-        what,
-        format!("{} holds no key that can be used: it is encrypted", key.display())
-    );
+    assert_eq!(what, format!("{} holds no key that can be used: it is encrypted", key.display()));
     assert!(hint.starts_with("decrypt it: openssl pkcs8"), "{hint}");
 }
 
@@ -231,15 +198,7 @@ fn openssl_accepts_a_leaf_in_strict_mode() {
     let der = home.path().join("leaf.der");
     fs::write(&der, leaf_of(&cache, "example.com")).unwrap();
     let verify = Command::new("openssl")
-        .args([
-            "verify",
-            "-x509_strict",
-            "-purpose",
-            "sslserver",
-            "-verify_hostname",
-            "example.com",
-            "-CAfile",
-        ])
+        .args(["verify", "-x509_strict", "-purpose", "sslserver", "-verify_hostname", "example.com", "-CAfile"])
         .args([cache.ca().path(), &der])
         .output()
         .expect("openssl is installed");

@@ -46,10 +46,7 @@ fn the_first_use_makes_an_authority_that_only_its_owner_can_read() {
     assert_eq!(fs::read_to_string(ca.path()).unwrap(), ca.cert_pem());
     let again = Ca::open_or_create(&directory).unwrap();
     assert_eq!(again.cert_der(), ca.cert_der());
-    let mut names: Vec<_> = fs::read_dir(&directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name())
-        .collect();
+    let mut names: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, [".lock", "ca.key", "ca.pem"]);
 }
@@ -70,10 +67,7 @@ fn the_authority_can_sign_leaves_and_nothing_else_for_ten_years() {
     assert_eq!(days, 3651);
     let name = x509.subject().to_string();
     let today = time::OffsetDateTime::now_utc().date().to_string();
-    assert!(
-        name.starts_with("O=politely, CN=politely ") && name.contains(&today),
-        "{name}"
-    );
+    assert!(name.starts_with("O=politely, CN=politely ") && name.contains(&today), "{name}");
 }
 
 #[test]
@@ -82,11 +76,7 @@ fn several_authorities_are_told_apart_by_name() {
     let names: HashSet<String> = (0..4)
         .map(|number| {
             let ca = Ca::open_or_create(&home.path().join(number.to_string())).unwrap();
-            X509Certificate::from_der(ca.cert_der())
-                .unwrap()
-                .1
-                .subject()
-                .to_string()
+            X509Certificate::from_der(ca.cert_der()).unwrap().1.subject().to_string()
         })
         .collect();
     assert_eq!(names.len(), 4);
@@ -130,10 +120,7 @@ fn a_key_that_others_can_read_is_refused() {
     for open in [0o640, 0o604, 0o620, 0o601] {
         set_mode(&key, open);
         let (what, hint) = complaint(Ca::open_or_create(&directory));
-        assert_eq!(
-            what,
-            format!("the key {} can be read by others (mode {open:04o})", key.display())
-        );
+        assert_eq!(what, format!("the key {} can be read by others (mode {open:04o})", key.display()));
         assert!(hint.contains(&format!("chmod 600 {}", key.display())), "{hint}");
     }
     set_mode(&key, 0o400);
@@ -147,13 +134,7 @@ fn a_directory_that_others_can_write_is_refused() {
     Ca::open_or_create(&directory).unwrap();
     set_mode(&directory, 0o770);
     let (what, hint) = complaint(Ca::open_or_create(&directory));
-    assert_eq!(
-        what,
-        format!(
-            "the directory {} can be written by others (mode 0770)",
-            directory.display()
-        )
-    );
+    assert_eq!(what, format!("the directory {} can be written by others (mode 0770)", directory.display()));
     assert_eq!(hint, format!("chmod 700 {}", directory.display()));
 }
 
@@ -169,62 +150,30 @@ fn files_that_are_missing_broken_or_not_a_pair_are_refused_by_name() {
     let (what, _) = complaint(Ca::open(&certificate, &two.join("ca.key")));
     assert_eq!(
         what,
-        format!(
-            "the key {} does not belong to the certificate {}",
-            two.join("ca.key").display(),
-            shown.0
-        )
+        format!("the key {} does not belong to the certificate {}", two.join("ca.key").display(), shown.0)
     );
 
     let (what, _) = complaint(Ca::open(&one.join("none.pem"), &key));
-    assert_eq!(
-        what,
-        format!(
-            "{}/none.pem cannot be read: No such file or directory (os error 2)",
-            one.display()
-        )
-    );
+    assert_eq!(what, format!("{}/none.pem cannot be read: No such file or directory (os error 2)", one.display()));
 
     let (what, _) = complaint(Ca::open(&key, &key));
-    assert_eq!(
-        what,
-        format!("{} cannot be used: there is no certificate in it", shown.1)
-    );
+    assert_eq!(what, format!("{} cannot be used: there is no certificate in it", shown.1));
 
     let empty = one.join("empty");
     fs::write(&empty, "").unwrap();
     set_mode(&empty, 0o600);
     let (what, _) = complaint(Ca::open(&certificate, &empty));
-    assert_eq!(
-        what,
-        format!(
-            "{} holds no key that can be used: there is no private key in it",
-            empty.display()
-        )
-    );
+    assert_eq!(what, format!("{} holds no key that can be used: there is no private key in it", empty.display()));
 
     fs::remove_file(&key).unwrap();
     let (what, hint) = complaint(Ca::open_or_create(&one));
-    assert_eq!(
-        what,
-        format!("the certificate {} is there, its key {} is not", shown.0, shown.1)
-    );
-    assert_eq!(
-        hint,
-        format!("put the key back, or delete {} to have both made anew", shown.0)
-    );
+    assert_eq!(what, format!("the certificate {} is there, its key {} is not", shown.0, shown.1));
+    assert_eq!(hint, format!("put the key back, or delete {} to have both made anew", shown.0));
 
-    fs::write(
-        &certificate,
-        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
-    )
-    .unwrap();
+    fs::write(&certificate, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
     fs::copy(two.join("ca.key"), &key).unwrap();
     let (what, _) = complaint(Ca::open_or_create(&one));
-    assert_eq!(
-        what,
-        format!("{} cannot be used: a certificate in it is broken", shown.0)
-    );
+    assert_eq!(what, format!("{} cannot be used: a certificate in it is broken", shown.0));
 }
 
 #[test]

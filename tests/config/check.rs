@@ -6,17 +6,9 @@ use super::*;
 fn check(file: &Path, variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
     let home = file.parent().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_politely"));
-    command
-        .args(["check", "--config"])
-        .arg(file)
-        .env_clear()
-        .env("STATE_DIRECTORY", home.join("state"));
+    command.args(["check", "--config"]).arg(file).env_clear().env("STATE_DIRECTORY", home.join("state"));
     let output = command.envs(variables.iter().copied()).output().unwrap();
-    let text = |bytes| {
-        String::from_utf8(bytes)
-            .unwrap()
-            .replace(&home.display().to_string(), "HOME")
-    };
+    let text = |bytes| String::from_utf8(bytes).unwrap().replace(&home.display().to_string(), "HOME");
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
@@ -97,10 +89,7 @@ hint: correct `egress.ca_file`, or make the file readable
     Ca::open_or_create(&directory).unwrap();
     let (code, told, _) = check(&file, &[]);
     assert_eq!(code, Some(0));
-    assert!(
-        told.contains("  clients of https have to trust HOME/state/ca/ca.pem, which is valid until 20"),
-        "{told}"
-    );
+    assert!(told.contains("  clients of https have to trust HOME/state/ca/ca.pem, which is valid until 20"), "{told}");
     fs::set_permissions(directory.join("ca.key"), Permissions::from_mode(0o644)).unwrap();
     let open = "\
 error: the key HOME/state/ca/ca.key can be read by others (mode 0644)
@@ -118,18 +107,10 @@ fn the_file_is_found_by_option_then_by_variable() {
     assert_eq!(code, Some(0));
     assert!(told.starts_with("HOME/fine.yaml is good\n"), "{told}");
     let mut command = Command::new(env!("CARGO_BIN_EXE_politely"));
-    let output = command
-        .arg("check")
-        .env_clear()
-        .env("POLITELY_CONFIG", &file)
-        .output()
-        .unwrap();
+    let output = command.arg("check").env_clear().env("POLITELY_CONFIG", &file).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("politely.yaml:1:7"));
     let (code, _, faults) = check(&home.path().join("none.yaml"), &[]);
     assert_eq!(code, Some(2));
-    assert!(
-        faults.starts_with("error: the configuration cannot be read: No such file"),
-        "{faults}"
-    );
+    assert!(faults.starts_with("error: the configuration cannot be read: No such file"), "{faults}");
 }

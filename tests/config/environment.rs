@@ -6,11 +6,7 @@ use super::*;
 fn the_environment_goes_before_the_file() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("politely.yaml");
-    fs::write(
-        &file,
-        "pace: { max_wait: 5s, queue: 7 }\nhosts: { a.example: { robots: ignore } }\n",
-    )
-    .unwrap();
+    fs::write(&file, "pace: { max_wait: 5s, queue: 7 }\nhosts: { a.example: { robots: ignore } }\n").unwrap();
     let settings = with_environment(
         Some(&file),
         &[
@@ -65,10 +61,7 @@ hint: write `10s` for seconds or `10ms` for milliseconds"
     let fault = with_environment(None, &[("POLITELY_ROBOTS__MIN_TTL", "3d")]).unwrap_err();
     assert!(fault.contains("--> POLITELY_ROBOTS__MIN_TTL"), "{fault}");
     let fault = with_environment(None, &[("POLITELY_MODE__X", "1"), ("POLITELY_ROBOT", "1")]).unwrap_err();
-    assert!(
-        fault.contains("--> POLITELY_MODE__X") && fault.contains("--> POLITELY_ROBOT"),
-        "{fault}"
-    );
+    assert!(fault.contains("--> POLITELY_MODE__X") && fault.contains("--> POLITELY_ROBOT"), "{fault}");
 }
 
 #[test]
@@ -76,11 +69,8 @@ fn a_fault_of_the_file_is_told_even_where_a_variable_takes_its_place() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("politely.yaml");
     fs::write(&file, "mode: wrong\npace: { queue: -1 }\n").unwrap();
-    let told = with_environment(
-        Some(&file),
-        &[("POLITELY_MODE", "report"), ("POLITELY_PACE__QUEUE", "x")],
-    )
-    .unwrap_err();
+    let told =
+        with_environment(Some(&file), &[("POLITELY_MODE", "report"), ("POLITELY_PACE__QUEUE", "x")]).unwrap_err();
     for place in ["politely.yaml:1:7", "politely.yaml:2:16", "POLITELY_PACE__QUEUE"] {
         assert_eq!(told.matches(place).count(), 1, "{told}");
     }

@@ -56,26 +56,14 @@ listen:
 #[test]
 fn a_value_of_the_wrong_kind_is_told_what_should_stand_there() {
     for (yaml, fault) in [
-        (
-            "pace: 3",
-            "1:7 expected a map of keys, found `3` | write the keys of this section below it, indented",
-        ),
-        (
-            "pace: [a]",
-            "1:7 expected a map of keys, found a list | write the keys of this section below it, indented",
-        ),
+        ("pace: 3", "1:7 expected a map of keys, found `3` | write the keys of this section below it, indented"),
+        ("pace: [a]", "1:7 expected a map of keys, found a list | write the keys of this section below it, indented"),
         (
             "listen: {address: x}",
             "1:9 expected a list, found a map of keys | a list is written `[one, two]`, or line by line, each begun with `- `",
         ),
-        (
-            "mode: [enforce]",
-            "1:7 expected one word, found a list | write `enforce` or `report`",
-        ),
-        (
-            "mode: true",
-            "1:7 expected one word, found `true` | write `enforce` or `report`",
-        ),
+        ("mode: [enforce]", "1:7 expected one word, found a list | write `enforce` or `report`"),
+        ("mode: true", "1:7 expected one word, found `true` | write `enforce` or `report`"),
         (
             "robots: { timeout: [] }",
             "1:20 expected a duration, found a list | a duration is a whole number and its unit: `500ms`, `10s`, `5m`, `24h`, `30d`, or `0`",
@@ -84,18 +72,9 @@ fn a_value_of_the_wrong_kind_is_told_what_should_stand_there() {
             "robots: { timeout: true }",
             "1:20 expected a duration, found `true` | a duration is a whole number and its unit: `500ms`, `10s`, `5m`, `24h`, `30d`, or `0`",
         ),
-        (
-            "robots: { unreachable_status: 70000 }",
-            "1:31 expected a whole number from 0 to 65535, found `70000` | ",
-        ),
-        (
-            "- mode",
-            "1:1 expected a map of keys, found a list | write the keys of this section below it, indented",
-        ),
-        (
-            "mode",
-            "1:1 expected a map of keys, found `mode` | write the keys of this section below it, indented",
-        ),
+        ("robots: { unreachable_status: 70000 }", "1:31 expected a whole number from 0 to 65535, found `70000` | "),
+        ("- mode", "1:1 expected a map of keys, found a list | write the keys of this section below it, indented"),
+        ("mode", "1:1 expected a map of keys, found `mode` | write the keys of this section below it, indented"),
     ] {
         assert_eq!(short(yaml), [fault], "{yaml}");
     }
@@ -143,10 +122,7 @@ fn alias_bombs_go_off_harmlessly() {
     }
     let faults = short(&yaml);
     assert_eq!(faults.len(), 1);
-    assert!(
-        faults[0].ends_with("write the values out instead of repeating aliases"),
-        "{faults:?}"
-    );
+    assert!(faults[0].ends_with("write the values out instead of repeating aliases"), "{faults:?}");
     assert!(short("a: &a [*a, *a]")[0].contains("unfolds") || short("a: &a [*a, *a]")[0].contains("limit"));
 }
 

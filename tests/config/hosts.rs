@@ -28,10 +28,7 @@ hosts:
     assert_eq!(delay("192.0.2.1"), Some(1));
 
     let www = policy(&settings, "www.shop.example.com");
-    assert_eq!(
-        (www.robots, www.crawl_delay),
-        (RobotsOverride::Ignore, Some(Duration::from_secs(3)))
-    );
+    assert_eq!((www.robots, www.crawl_delay), (RobotsOverride::Ignore, Some(Duration::from_secs(3))));
     let own_rules = www.own_rules.as_ref().unwrap();
     assert_eq!(own_rules.judge(b"/open/a"), OwnVerdict::Allow, "from the pattern");
     assert!(matches!(own_rules.judge(b"/a.pdf"), OwnVerdict::Deny(_)));

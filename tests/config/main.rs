@@ -32,9 +32,7 @@ fn good(yaml: &str) -> Settings {
 }
 
 fn faults(yaml: &str) -> String {
-    Settings::parse("politely.yaml", yaml)
-        .expect_err("this has faults")
-        .to_string()
+    Settings::parse("politely.yaml", yaml).expect_err("this has faults").to_string()
 }
 
 /// Each fault as `line:column what | hint`.
@@ -53,9 +51,7 @@ fn short(yaml: &str) -> Vec<String> {
 }
 
 fn with_environment(file: Option<&Path>, variables: &[(&str, &str)]) -> Result<Settings, String> {
-    let variables = variables
-        .iter()
-        .map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    let variables = variables.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
     Settings::load(file, variables).map_err(|errors| errors.to_string())
 }
 
@@ -83,16 +79,9 @@ fn the_file_we_ship_has_every_key_there_is() {
     };
     assert_eq!(names(&shipped), keys(|key| key.to_owned()));
     let plain = ["listen", "mode", "fleet", "on_fleet_loss", "hosts"];
-    for (section, value) in shipped
-        .iter()
-        .filter(|(key, _)| !plain.contains(&key.as_str().unwrap()))
-    {
+    for (section, value) in shipped.iter().filter(|(key, _)| !plain.contains(&key.as_str().unwrap())) {
         let section = section.as_str().unwrap();
-        assert_eq!(
-            names(value.as_mapping().unwrap()),
-            keys(|key| format!("{section}: {{ {key} }}")),
-            "{section}"
-        );
+        assert_eq!(names(value.as_mapping().unwrap()), keys(|key| format!("{section}: {{ {key} }}")), "{section}");
     }
     let ca = shipped["intercept"]["ca"].as_mapping().unwrap();
     assert_eq!(names(ca), keys(|key| format!("intercept: {{ ca: {{ {key} }} }}")));
@@ -111,15 +100,7 @@ fn the_file_we_ship_has_every_key_there_is() {
 
 #[test]
 fn a_file_without_keys_is_the_defaults() {
-    for yaml in [
-        "",
-        "# nothing\n",
-        "---\n",
-        "pace:\nrobots: null\n",
-        "{}",
-        "\u{feff}mode: enforce\r\n",
-        "hosts:\n",
-    ] {
+    for yaml in ["", "# nothing\n", "---\n", "pace:\nrobots: null\n", "{}", "\u{feff}mode: enforce\r\n", "hosts:\n"] {
         assert_eq!(good(yaml), Settings::default(), "{yaml:?}");
     }
 }
@@ -140,14 +121,8 @@ limits: { header_timeout: 5s, max_header_size: 65536 }
 log: { level: debug, format: json, access: /var/log/access.log }
 "#,
     );
-    assert_eq!(
-        settings.listen[0].address,
-        ListenAddress::Socket(SocketAddr::from(([127, 0, 0, 1], 8080)))
-    );
-    assert_eq!(
-        settings.listen[1].address,
-        ListenAddress::Inherited(String::from("proxy"))
-    );
+    assert_eq!(settings.listen[0].address, ListenAddress::Socket(SocketAddr::from(([127, 0, 0, 1], 8080))));
+    assert_eq!(settings.listen[1].address, ListenAddress::Inherited(String::from("proxy")));
     assert_eq!(settings.mode, Mode::Report);
     let tokens: Vec<&str> = settings.identity.product_tokens.iter().map(AsRef::as_ref).collect();
     assert_eq!(tokens, ["ExampleBot", "360Spider"]);
@@ -155,29 +130,12 @@ log: { level: debug, format: json, access: /var/log/access.log }
     assert_eq!(settings.robots.parse_options().max_size, 1 << 20);
     assert_eq!(settings.pace.key, KeyBy::Site);
     assert_eq!((settings.pace.max_concurrent.get(), settings.pace.queue), (2, 0));
-    assert_eq!(
-        settings.intercept.ca,
-        CaSource::Directory(Some(PathBuf::from("/etc/ca")))
-    );
-    let allowed: Vec<String> = settings
-        .egress
-        .allow
-        .iter()
-        .map(|network| network.0.to_string())
-        .collect();
+    assert_eq!(settings.intercept.ca, CaSource::Directory(Some(PathBuf::from("/etc/ca"))));
+    let allowed: Vec<String> = settings.egress.allow.iter().map(|network| network.0.to_string()).collect();
     assert_eq!(allowed, ["10.0.0.0/8", "::1/128"]);
-    assert_eq!(
-        settings.egress.ports[1],
-        PortRange {
-            first: 8000,
-            last: 9000
-        }
-    );
+    assert_eq!(settings.egress.ports[1], PortRange { first: 8000, last: 9000 });
     assert_eq!(settings.limits.max_header_size, 65_536);
-    assert_eq!(
-        settings.log.access,
-        AccessLog::File(PathBuf::from("/var/log/access.log"))
-    );
+    assert_eq!(settings.log.access, AccessLog::File(PathBuf::from("/var/log/access.log")));
 }
 
 #[test]
@@ -187,8 +145,5 @@ fn relative_paths_start_at_the_files_directory() {
     let (certificate, key) = (PathBuf::from("/etc/politely/ca.pem"), PathBuf::from("/k.pem"));
     assert_eq!(settings.intercept.ca, CaSource::Files { certificate, key });
     assert_eq!(settings.egress.ca_file, Some(PathBuf::from("/etc/politely/roots.pem")));
-    assert_eq!(
-        settings.log.access,
-        AccessLog::File(PathBuf::from("/etc/politely/./a.log"))
-    );
+    assert_eq!(settings.log.access, AccessLog::File(PathBuf::from("/etc/politely/./a.log")));
 }

@@ -9,10 +9,7 @@ fn keys_that_do_not_fit_each_other_are_told_where_they_are_written() {
             "listen: [{ address: 0.0.0.0:3128 }]",
             "1:21 anybody who reaches `0.0.0.0:3128` could use this proxy | say in `access` who may, such as `clients: [10.0.0.0/8]`, or listen on 127.0.0.1",
         ),
-        (
-            "listen: []",
-            "1:9 there is no address to listen on | write `listen: [{ address: 127.0.0.1:3128 }]`",
-        ),
+        ("listen: []", "1:9 there is no address to listen on | write `listen: [{ address: 127.0.0.1:3128 }]`"),
         (
             "listen:\n  - address: 127.0.0.1:1\n  - address: 127.0.0.1:1",
             "3:14 `127.0.0.1:1` is listened on twice | leave out one of them",
@@ -33,18 +30,12 @@ fn keys_that_do_not_fit_each_other_are_told_where_they_are_written() {
             "robots: { unreachable_status: 500 }",
             "1:31 this status does not fit an unreachable robots.txt | write 503 or 403",
         ),
-        (
-            "robots: { deny_status: 200 }",
-            "1:24 this status is no refusal | write 403 or another from 400 to 499",
-        ),
+        ("robots: { deny_status: 200 }", "1:24 this status is no refusal | write 403 or another from 400 to 499"),
         (
             "pace: { min_delay: 10m }",
             "1:20 `min_delay` (10m) is longer than `max_crawl_delay` (5m) | lower the one or raise the other",
         ),
-        (
-            "egress: { ports: [] }",
-            "1:18 no port is left to go to | write `ports: [80, 443]`",
-        ),
+        ("egress: { ports: [] }", "1:18 no port is left to go to | write `ports: [80, 443]`"),
         (
             "limits: { connect_timeout: 0 }",
             "1:28 with a time of 0 nothing could ever succeed | write how long it may take, such as `10s`",
@@ -53,14 +44,8 @@ fn keys_that_do_not_fit_each_other_are_told_where_they_are_written() {
             "limits: { max_header_size: 1GiB }",
             "1:28 the bound on a header block is from 4 KiB to 1 MiB | write `64KiB`",
         ),
-        (
-            "intercept: { ca: { key: k.pem } }",
-            "1:25 this key lacks its certificate | add `certificate: …` beside it",
-        ),
-        (
-            "intercept: { ca: { certificate: c.pem } }",
-            "1:33 this certificate lacks its key | add `key: …` beside it",
-        ),
+        ("intercept: { ca: { key: k.pem } }", "1:25 this key lacks its certificate | add `certificate: …` beside it"),
+        ("intercept: { ca: { certificate: c.pem } }", "1:33 this certificate lacks its key | add `key: …` beside it"),
         (
             "intercept: { ca: { certificate: c, key: k, directory: d } }",
             "1:33 a certificate of your own and a directory exclude each other | leave out `directory` to use this certificate, or `certificate` and `key` to have one made",
@@ -83,23 +68,17 @@ fn a_listener_beyond_loopback_is_fine_with_access_rules() {
 #[test]
 fn a_key_that_nothing_acts_on_yet_is_not_ignored_in_silence() {
     for (yaml, key) in [
-        (
-            "egress: { upstream_proxy: 'http://proxy.example:3128' }",
-            "1:27 `egress.upstream_proxy`",
-        ),
+        ("egress: { upstream_proxy: 'http://proxy.example:3128' }", "1:27 `egress.upstream_proxy`"),
         ("fleet: redis://127.0.0.1:6379/0", "1:8 `fleet`"),
     ] {
-        assert_eq!(
-            short(yaml),
-            [format!("{key} is not supported by this version | leave it out")],
-            "{yaml}"
-        );
+        assert_eq!(short(yaml), [format!("{key} is not supported by this version | leave it out")], "{yaml}");
     }
 }
 
 #[test]
 fn a_password_has_to_be_hashed_and_is_not_repeated() {
-    for password in ["hunter2", "$argon2id$hunter2", "$2b$12$hunter2hunter2hunter2hunter2hunter2hunter2hunter2hu", "''"] {
+    for password in ["hunter2", "$argon2id$hunter2", "$2b$12$hunter2hunter2hunter2hunter2hunter2hunter2hunter2hu", "''"]
+    {
         let told = short(&format!("access: {{ users: [{{ name: a, password: {password} }}] }}"));
         assert!(told[0].contains("this is no Argon2 hash of a password"), "{told:?}");
         assert!(!told[0].contains("hunter2"), "{told:?}");

@@ -17,12 +17,7 @@ async fn a_cut_answer_is_cut_for_the_client_too() {
     let proxy = Proxy::start("").await;
     for target in ["/length", "/chunks", "/no-last-chunk", "/bad-chunk"] {
         let mut client = proxy.client().await;
-        client
-            .send(crate::support::client::get(
-                &origin.url(target),
-                &origin.authority("a.localhost"),
-            ))
-            .await;
+        client.send(crate::support::client::get(&origin.url(target), &origin.authority("a.localhost"))).await;
         let head = client.head().await;
         if head.status() == 502 {
             continue;
@@ -42,26 +37,15 @@ async fn an_answer_that_cannot_be_read_is_502() {
         ("no status", "HTTP/1.1 OK\r\nContent-Length: 0\r\n\r\n"),
         ("a long status", "HTTP/1.1 2000 OK\r\nContent-Length: 0\r\n\r\n"),
         ("another version", "HTTP/3.0 200 OK\r\nContent-Length: 0\r\n\r\n"),
-        (
-            "two lengths",
-            "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nbody",
-        ),
+        ("two lengths", "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nbody"),
         ("no such length", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\nbody"),
-        (
-            "another coding",
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
-        ),
+        ("another coding", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n"),
         ("a NUL", "HTTP/1.1 200 OK\r\nX-A: a\0b\r\nContent-Length: 0\r\n\r\n"),
-        (
-            "a bare CR",
-            "HTTP/1.1 200 OK\r\nX-A: a\rX-B: b\r\nContent-Length: 0\r\n\r\n",
-        ),
+        ("a bare CR", "HTTP/1.1 200 OK\r\nX-A: a\rX-B: b\r\nContent-Length: 0\r\n\r\n"),
     ];
     let origin = Origin::http(move |seen| {
         let path = seen.path();
-        let case = path
-            .strip_prefix("/case/")
-            .and_then(|number| number.parse::<usize>().ok());
+        let case = path.strip_prefix("/case/").and_then(|number| number.parse::<usize>().ok());
         case.map_or_else(|| Reply::text(""), |case| Reply::raw(bad[case].1))
     })
     .await;
@@ -70,9 +54,7 @@ async fn an_answer_that_cannot_be_read_is_502() {
     for (number, (name, _)) in bad.iter().enumerate() {
         let response = proxy.get(&origin.url(&format!("/case/{number}"))).await;
         let error = response.head.proxy_error().unwrap_or_default();
-        let told = ["http_response_", "http_protocol_", "connection_"]
-            .iter()
-            .any(|kind| error.starts_with(kind));
+        let told = ["http_response_", "http_protocol_", "connection_"].iter().any(|kind| error.starts_with(kind));
         if response.status() != 502 || !told {
             passed.push((name, response.status(), error));
         }
@@ -83,22 +65,10 @@ async fn an_answer_that_cannot_be_read_is_502() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_with_both_lengths_leaves_here_with_one_at_most() {
     let both = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n";
-    let origin = Origin::http(move |seen| {
-        if seen.path() == "/x" {
-            Reply::raw(both)
-        } else {
-            Reply::text("")
-        }
-    })
-    .await;
+    let origin = Origin::http(move |seen| if seen.path() == "/x" { Reply::raw(both) } else { Reply::text("") }).await;
     let proxy = Proxy::start("").await;
     let response = proxy.get(&origin.url("/x")).await;
     // RFC 9112 §6.3: Transfer-Encoding overrides and Content-Length goes, or it is an error.
     let repaired = response.text() == "body" && response.field("content-length").is_none_or(|length| length == "4");
-    assert!(
-        response.status() == 502 || repaired,
-        "{:?} {}",
-        response.head,
-        response.text()
-    );
+    assert!(response.status() == 502 || repaired, "{:?} {}", response.head, response.text());
 }

@@ -36,9 +36,7 @@ async fn a_gigabyte_comes_down_with_flat_memory() {
     let head = client.head().await;
     assert_eq!(head.field("content-length"), Some("1000000000"));
     let mut checker = pattern::Checker::default();
-    client
-        .stream_body(head.framing("GET"), |piece| checker.update(piece))
-        .await;
+    client.stream_body(head.framing("GET"), |piece| checker.update(piece)).await;
     assert_eq!((checker.length(), checker.is_intact()), (GIGABYTE, true));
     let grown = binary.peak_kib() - before;
     assert!(grown < FLAT_KIB, "{grown} KiB more");
@@ -54,11 +52,7 @@ async fn a_gigabyte_goes_up_with_flat_memory() {
     assert_eq!(client.get(&origin.url("/nothing"), &host).await.status(), 204);
     let before = binary.peak_kib();
     let url = origin.url("/upload");
-    client
-        .send(format!(
-            "PUT {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {GIGABYTE}\r\n\r\n"
-        ))
-        .await;
+    client.send(format!("PUT {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {GIGABYTE}\r\n\r\n")).await;
     let mut sent = 0;
     while sent < GIGABYTE {
         let piece = pattern::piece(sent, GIGABYTE);
@@ -67,10 +61,7 @@ async fn a_gigabyte_goes_up_with_flat_memory() {
     }
     assert_eq!(client.response().await.text(), "got it");
     let seen = origin.log.one("/upload");
-    assert_eq!(
-        (seen.body.length(), seen.body.pattern.is_intact(), seen.body.complete),
-        (GIGABYTE, true, true)
-    );
+    assert_eq!((seen.body.length(), seen.body.pattern.is_intact(), seen.body.complete), (GIGABYTE, true, true));
     let grown = binary.peak_kib() - before;
     assert!(grown < FLAT_KIB, "{grown} KiB more");
     binary.stop().await;
@@ -91,11 +82,7 @@ async fn large_bodies_pass_through_intercepted_tls_and_h2() {
         let head = h1.head().await;
         let mut checker = pattern::Checker::default();
         h1.stream_body(head.framing("GET"), |piece| checker.update(piece)).await;
-        assert_eq!(
-            (checker.length(), checker.is_intact()),
-            (LARGE, true),
-            "{alpn:?} {target}"
-        );
+        assert_eq!((checker.length(), checker.is_intact()), (LARGE, true), "{alpn:?} {target}");
         let client = Client::connect(binary.address(), &host).await;
         let client = client.tls("a.localhost", &binary.ca_pem_path(), &[b"h2"]).await;
         let h2 = crate::support::H2Client::over(client).await;
@@ -112,11 +99,7 @@ async fn large_bodies_pass_through_intercepted_tls_and_h2() {
         pending.end().unwrap();
         assert_eq!(pending.response().await.unwrap().text(), "got it");
         let seen = origin.log.one("/upload");
-        assert_eq!(
-            (seen.body.length(), seen.body.pattern.is_intact()),
-            (LARGE, true),
-            "{alpn:?}"
-        );
+        assert_eq!((seen.body.length(), seen.body.pattern.is_intact()), (LARGE, true), "{alpn:?}");
         let grown = binary.peak_kib() - before;
         assert!(grown < FLAT_KIB, "{grown} KiB more, {alpn:?}");
     }
@@ -133,10 +116,7 @@ async fn who_reads_slowly_slows_the_origin_and_not_the_proxy_s_memory_down() {
     assert_eq!(slow.get(&plain.url("/nothing"), &host).await.status(), 204);
     let inside = Client::connect(binary.address(), &tls.authority("a.localhost")).await;
     let mut inside = inside.tls("a.localhost", &binary.ca_pem_path(), &[b"http/1.1"]).await;
-    assert_eq!(
-        inside.get("/nothing", &tls.authority("a.localhost")).await.status(),
-        204
-    );
+    assert_eq!(inside.get("/nothing", &tls.authority("a.localhost")).await.status(), 204);
     let before = binary.peak_kib();
     slow.send(get(&plain.url("/gigabyte"), &host)).await;
     inside.send(get("/gigabyte", &tls.authority("a.localhost"))).await;
@@ -159,17 +139,10 @@ async fn headers_only_passes_and_so_does_an_answer_before_the_body() {
     let binary = Binary::serve("").await;
     let host = origin.authority("a.localhost");
     let got = binary.curl(&["-I", &origin.url("/gigabyte")]).await;
-    assert_eq!(
-        (got.code, got.status(), got.head().field("content-length")),
-        (0, 200, Some("1000000000"))
-    );
+    assert_eq!((got.code, got.status(), got.head().field("content-length")), (0, 200, Some("1000000000")));
     let mut client = Client::open(binary.address()).await;
     let url = origin.url("/early");
-    client
-        .send(format!(
-            "POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 1000000\r\n\r\nsome"
-        ))
-        .await;
+    client.send(format!("POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 1000000\r\n\r\nsome")).await;
     let head = client.head().await;
     assert_eq!(head.status(), 413);
     let mut body = Body::default();

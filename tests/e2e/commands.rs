@@ -11,10 +11,7 @@ pub fn open() -> Vec<(&'static str, &'static str)> {
     vec![
         ("POLITELY_EGRESS__ALLOW", "[127.0.0.0/8]"),
         ("POLITELY_EGRESS__PORTS", "[\"1-65535\"]"),
-        (
-            "POLITELY_EGRESS__CA_FILE",
-            test_ca().pem_file().to_str().expect("a UTF-8 path"),
-        ),
+        ("POLITELY_EGRESS__CA_FILE", test_ca().pem_file().to_str().expect("a UTF-8 path")),
     ]
 }
 
@@ -28,12 +25,7 @@ async fn run_needs_no_flag_on_curl() {
     let tls = Origin::tls_site(Alpn::Both, ROBOTS).await;
     for origin in [&plain, &tls] {
         let ended = run(&["curl", "-q", "-sS", &origin.url("/open")]).await;
-        assert_eq!(
-            (ended.code, ended.stdout.as_str()),
-            (0, "page /open"),
-            "{}",
-            ended.stderr
-        );
+        assert_eq!((ended.code, ended.stdout.as_str()), (0, "page /open"), "{}", ended.stderr);
         let ended = run(&["curl", "-q", "-sS", "-f", &origin.url("/private")]).await;
         assert_eq!(ended.code, 22, "curl's own code for a 403: {}", ended.stderr);
         assert_eq!(origin.log.pages(), ["/open"]);
@@ -58,10 +50,7 @@ async fn run_sets_what_clients_read() {
     let ended = politely_with(&["run", "--", "sh", "-c", script], &variables).await;
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     let value = |name: &str| {
-        let line = ended
-            .stdout
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        let line = ended.stdout.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
         line.map(str::to_owned)
     };
     for name in ["http_proxy", "https_proxy", "all_proxy"] {
@@ -95,44 +84,20 @@ async fn run_sets_what_clients_read() {
 async fn run_takes_product_tokens() {
     let origin = Origin::site(ROBOTS).await;
     let url = origin.url("/foo");
-    let arguments = [
-        "run",
-        "--product-token",
-        "FooBot",
-        "--",
-        "curl",
-        "-q",
-        "-sS",
-        "-f",
-        &url,
-    ];
+    let arguments = ["run", "--product-token", "FooBot", "--", "curl", "-q", "-sS", "-f", &url];
     assert_eq!(politely_with(&arguments, &open()).await.code, 22);
     assert_eq!(run(&["curl", "-q", "-sS", "-f", &url]).await.code, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wrong_usage_is_2_and_help_is_0() {
-    for arguments in [
-        &["bogus"][..],
-        &["serve", "--bogus"],
-        &["run"],
-        &["explain"],
-        &["serve", "--listen", "nonsense"],
-    ] {
+    for arguments in [&["bogus"][..], &["serve", "--bogus"], &["run"], &["explain"], &["serve", "--listen", "nonsense"]]
+    {
         let ended = politely(arguments).await;
         assert_eq!(ended.code, 2, "{arguments:?}: {}", ended.stderr);
-        assert!(
-            ended.stdout.is_empty() && ended.stderr.contains("error"),
-            "{arguments:?}: {}",
-            ended.stderr
-        );
+        assert!(ended.stdout.is_empty() && ended.stderr.contains("error"), "{arguments:?}: {}", ended.stderr);
     }
-    for arguments in [
-        &["--help"][..],
-        &["--version"],
-        &["serve", "--help"],
-        &["run", "--help"],
-    ] {
+    for arguments in [&["--help"][..], &["--version"], &["serve", "--help"], &["run", "--help"]] {
         let ended = politely(arguments).await;
         assert_eq!((ended.code, ended.stdout.is_empty()), (0, false), "{arguments:?}");
     }
@@ -163,13 +128,7 @@ async fn faults_in_the_configuration_are_shown_with_their_place() {
         ("pace: [\n", "1:", ""),
     ] {
         std::fs::write(&file, text).unwrap();
-        assert_fault(
-            &politely(&["check", "--config", path]).await,
-            &[1, 2],
-            &file,
-            place,
-            what,
-        );
+        assert_fault(&politely(&["check", "--config", path]).await, &[1, 2], &file, place, what);
         assert_fault(&politely(&["serve", "--config", path]).await, &[2], &file, place, what);
         // Where to listen is not for the file to say there.
         if !text.starts_with("listen") {
@@ -201,10 +160,7 @@ async fn a_missing_configuration_is_said_so() {
     }
     let ended = politely_with(&["check"], &[("POLITELY_PACE__MAX_WIAT", "1s")]).await;
     let said = format!("{}{}", ended.stdout, ended.stderr);
-    assert!(
-        matches!(ended.code, 1 | 2) && said.contains("POLITELY_PACE__MAX_WIAT"),
-        "{said}"
-    );
+    assert!(matches!(ended.code, 1 | 2) && said.contains("POLITELY_PACE__MAX_WIAT"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -213,11 +169,7 @@ async fn a_port_in_use_is_said_so() {
     let address = taken.local_addr().unwrap().to_string();
     let ended = politely(&["serve", "--listen", &address]).await;
     assert!(ended.code != 0 && ended.code != 70, "{}", ended.code);
-    assert!(
-        ended.stderr.contains(&address) && ended.stderr.contains("in use"),
-        "{}",
-        ended.stderr
-    );
+    assert!(ended.stderr.contains(&address) && ended.stderr.contains("in use"), "{}", ended.stderr);
     assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
 }
 
@@ -225,28 +177,16 @@ async fn a_port_in_use_is_said_so() {
 async fn an_authority_that_cannot_be_read_is_said_so() {
     let directory = tempfile::tempdir().unwrap();
     let ca = directory.path().join("ca");
-    let made = politely_with(
-        &["ca", "init"],
-        &[("POLITELY_INTERCEPT__CA__DIRECTORY", ca.to_str().unwrap())],
-    )
-    .await;
+    let made = politely_with(&["ca", "init"], &[("POLITELY_INTERCEPT__CA__DIRECTORY", ca.to_str().unwrap())]).await;
     assert_eq!(made.code, 0, "{}", made.stderr);
     for entry in std::fs::read_dir(&ca).unwrap() {
         std::fs::write(entry.unwrap().path(), "not PEM at all").unwrap();
     }
     let variables = [("POLITELY_INTERCEPT__CA__DIRECTORY", ca.to_str().unwrap())];
-    for arguments in [
-        &["serve", "--listen", "127.0.0.1:0"][..],
-        &["run", "--", "true"],
-        &["ca", "export"],
-    ] {
+    for arguments in [&["serve", "--listen", "127.0.0.1:0"][..], &["run", "--", "true"], &["ca", "export"]] {
         let ended = politely_with(arguments, &variables).await;
         assert!(ended.code != 0 && ended.code != 70, "{arguments:?}: {}", ended.code);
-        assert!(
-            ended.stderr.contains(ca.to_str().unwrap()),
-            "{arguments:?}: {}",
-            ended.stderr
-        );
+        assert!(ended.stderr.contains(ca.to_str().unwrap()), "{arguments:?}: {}", ended.stderr);
         assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
     }
 }
@@ -263,11 +203,7 @@ async fn the_authority_can_be_found_and_exported() {
     assert_eq!((export.code, export.stdout.trim()), (0, pem.trim()));
     assert!(!pem.contains("PRIVATE KEY"));
     let env = politely_with(&["ca", "env"], &variables).await;
-    assert!(
-        env.code == 0 && env.stdout.contains("export SSL_CERT_FILE="),
-        "{}",
-        env.stdout
-    );
+    assert!(env.code == 0 && env.stdout.contains("export SSL_CERT_FILE="), "{}", env.stdout);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -275,10 +211,6 @@ async fn demo_shows_a_refusal_and_a_wait_over_http_and_https() {
     let ended = politely(&["demo"]).await;
     assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
     for part in ["http://", "https://", "200", "403", "Disallow", "Crawl-delay"] {
-        assert!(
-            ended.stdout.to_lowercase().contains(&part.to_lowercase()),
-            "no {part}: {}",
-            ended.stdout
-        );
+        assert!(ended.stdout.to_lowercase().contains(&part.to_lowercase()), "no {part}: {}", ended.stdout);
     }
 }

@@ -31,9 +31,7 @@ async fn plain_http_in_the_same_segment_is_not_lost() {
     let proxy = Proxy::start("").await;
     let authority = origin.authority("a.localhost");
     let mut client = proxy.client().await;
-    client
-        .send(connect(&authority, "") + &get("/1", &authority) + &get("/2", &authority))
-        .await;
+    client.send(connect(&authority, "") + &get("/1", &authority) + &get("/2", &authority)).await;
     assert_eq!(client.head().await.status(), 200);
     assert_eq!(client.response().await.text(), "page /1");
     assert_eq!(client.response().await.text(), "page /2");
@@ -43,11 +41,9 @@ async fn plain_http_in_the_same_segment_is_not_lost() {
 async fn connection_close_concerns_the_request_and_not_the_tunnel() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("").await;
-    for fields in [
-        "Connection: close\r\n",
-        "Proxy-Connection: keep-alive\r\n",
-        "Connection: keep-alive\r\nUser-Agent: x\r\n",
-    ] {
+    for fields in
+        ["Connection: close\r\n", "Proxy-Connection: keep-alive\r\n", "Connection: keep-alive\r\nUser-Agent: x\r\n"]
+    {
         let mut client = proxy.client().await;
         client.send(connect(&origin.authority("a.localhost"), fields)).await;
         assert_eq!(client.head().await.status(), 200);
@@ -62,9 +58,7 @@ async fn http_1_0_may_connect() {
     let authority = origin.authority("a.localhost");
     for fields in [String::new(), format!("Host: {authority}\r\n")] {
         let mut client = proxy.client().await;
-        client
-            .send(format!("CONNECT {authority} HTTP/1.0\r\n{fields}\r\n"))
-            .await;
+        client.send(format!("CONNECT {authority} HTTP/1.0\r\n{fields}\r\n")).await;
         assert_eq!(client.head().await.status(), 200);
         works(&proxy, &origin, client).await;
     }
@@ -80,12 +74,7 @@ async fn connect_follows_other_requests_and_a_denied_connect() {
     assert_eq!(client.get(&plain.url("/x"), &host).await.status(), 200);
     assert_eq!(client.get(&plain.url("/no"), &host).await.status(), 403);
     client.send(connect("10.0.0.1:443", "")).await;
-    assert_refused(
-        &client.response().await,
-        403,
-        "destination_ip_prohibited",
-        "egress-denied",
-    );
+    assert_refused(&client.response().await, 403, "destination_ip_prohibited", "egress-denied");
     assert_eq!(client.ask_connect(&tls.authority("a.localhost")).await.status(), 200);
     works(&proxy, &tls, client).await;
 }
@@ -96,10 +85,7 @@ async fn the_answer_to_connect_has_no_body_and_no_framing() {
     let proxy = Proxy::start("").await;
     let head = proxy.client().await.ask_connect(&origin.authority("a.localhost")).await;
     // RFC 9110 §9.3.6: neither field in a 2xx.
-    assert_eq!(
-        (head.field("content-length"), head.field("transfer-encoding")),
-        (None, None)
-    );
+    assert_eq!((head.field("content-length"), head.field("transfer-encoding")), (None, None));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -138,12 +124,7 @@ async fn some_clients_leave_the_port_out_of_host() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("").await;
     let mut client = proxy.client().await;
-    client
-        .send(format!(
-            "CONNECT {} HTTP/1.1\r\nHost: a.localhost\r\n\r\n",
-            origin.authority("a.localhost")
-        ))
-        .await;
+    client.send(format!("CONNECT {} HTTP/1.1\r\nHost: a.localhost\r\n\r\n", origin.authority("a.localhost"))).await;
     assert_eq!(client.head().await.status(), 200);
     works(&proxy, &origin, client).await;
 }
@@ -151,11 +132,8 @@ async fn some_clients_leave_the_port_out_of_host() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_ipv6_literal_is_an_authority() {
     // A machine may have no IPv6 loopback; then there is nothing to reach.
-    let Ok(origin) = Origin::try_http_on(
-        "[::1]:0",
-        crate::support::origin::pages("User-agent: *\nDisallow: /no\n"),
-    )
-    .await
+    let Ok(origin) =
+        Origin::try_http_on("[::1]:0", crate::support::origin::pages("User-agent: *\nDisallow: /no\n")).await
     else {
         return;
     };
@@ -163,12 +141,7 @@ async fn an_ipv6_literal_is_an_authority() {
     let authority = origin.authority("[::1]");
     let mut client = Client::connect(proxy.address(), &authority).await;
     assert_eq!(client.get("/x", &authority).await.text(), "page /x");
-    let problem = assert_refused(
-        &client.get("/no", &authority).await,
-        403,
-        "http_request_denied",
-        "robots-disallowed",
-    );
+    let problem = assert_refused(&client.get("/no", &authority).await, 403, "http_request_denied", "robots-disallowed");
     assert_eq!(problem["robots_url"], origin.url_at("[::1]", "/robots.txt"));
     assert_eq!(proxy.get(&origin.url_at("[::1]", "/y")).await.text(), "page /y");
     assert_eq!(origin.log.targets(), ["/robots.txt", "/x", "/y"]);
@@ -184,10 +157,7 @@ async fn plain_http_inside_connect_is_enforced_as_http() {
     let refused = client.get("/no", &authority).await;
     let problem = assert_refused(&refused, 403, "http_request_denied", "robots-disallowed");
     assert_eq!(problem["url"], origin.url("/no"));
-    assert_eq!(
-        client.get(&origin.url("/absolute"), &authority).await.text(),
-        "page /absolute"
-    );
+    assert_eq!(client.get(&origin.url("/absolute"), &authority).await.text(), "page /absolute");
     assert_eq!(origin.log.pages(), ["/yes", "/absolute"]);
 }
 
@@ -210,11 +180,7 @@ async fn another_authority_inside_the_tunnel_is_421() {
     let h2 = proxy.h2(&tls, "a.localhost").await;
     let response = h2.get("https://evil.localhost/x").await;
     assert_refused(&response, 421, "http_request_error", "authority-mismatch");
-    assert_eq!(
-        h2.get(&tls.url("/x")).await.status(),
-        200,
-        "the connection is still good for its own authority"
-    );
+    assert_eq!(h2.get(&tls.url("/x")).await.status(), 200, "the connection is still good for its own authority");
     assert_eq!((plain.connections(), other.connections()), (0, 0));
     assert_eq!(tls.log.pages(), ["/x"]);
 }
@@ -233,11 +199,7 @@ async fn a_connect_inside_a_connect_is_refused() {
             assert!((400..500).contains(&head.status()), "{head:?}");
         }
         let h2 = proxy.h2(&tls, "a.localhost").await;
-        let nested = http::Request::builder()
-            .method("CONNECT")
-            .uri(&authority)
-            .body(())
-            .unwrap();
+        let nested = http::Request::builder().method("CONNECT").uri(&authority).body(()).unwrap();
         if let Ok(answer) = h2.send(nested, true).await.response().await {
             assert!((400..500).contains(&answer.status()), "{:?}", answer.head);
         }
@@ -249,21 +211,15 @@ async fn a_connect_inside_a_connect_is_refused() {
 async fn anything_but_tls_and_http_is_closed() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("").await;
-    for octets in [
-        &b"SSH-2.0-OpenSSH_9.2\r\n"[..],
-        b"\0\0\0\0\0\0\0\0",
-        b"\x16\x99garbage in a TLS record",
-        b"EHLO x\r\n\r\n",
-    ] {
+    for octets in
+        [&b"SSH-2.0-OpenSSH_9.2\r\n"[..], b"\0\0\0\0\0\0\0\0", b"\x16\x99garbage in a TLS record", b"EHLO x\r\n\r\n"]
+    {
         let mut client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
         client.send(octets).await;
         client.half_close().await;
         let rest = client.rest().await;
         // At most a TLS alert or a 400: nothing from an origin.
-        assert!(
-            rest.is_empty() || rest[0] == 0x15 || rest.starts_with(b"HTTP/1.1 400"),
-            "{rest:?}"
-        );
+        assert!(rest.is_empty() || rest[0] == 0x15 || rest.starts_with(b"HTTP/1.1 400"), "{rest:?}");
     }
     assert_eq!(origin.connections(), 0);
 }
@@ -273,10 +229,7 @@ async fn a_client_that_waits_for_the_server_to_speak_is_waited_for() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("").await;
     let mut client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
-    assert!(
-        client.glance(Duration::from_millis(300)).await.is_empty(),
-        "nothing is made up"
-    );
+    assert!(client.glance(Duration::from_millis(300)).await.is_empty(), "nothing is made up");
     works(&proxy, &origin, client).await;
 }
 
@@ -294,9 +247,7 @@ async fn hosts_that_are_tunnelled_are_passed_untouched() {
     let proxy = Proxy::start("intercept: { hosts: { 'a.localhost': tunnel } }").await;
     let client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
     // The origin's own certificate.
-    let mut client = client
-        .tls("a.localhost", crate::support::test_ca().pem_file(), H1)
-        .await;
+    let mut client = client.tls("a.localhost", crate::support::test_ca().pem_file(), H1).await;
     let response = client.get("/x", &origin.authority("a.localhost")).await;
     assert_eq!(response.text(), "page /x");
     assert!(!response.head.names_the_proxy() && response.field("via").is_none());
@@ -331,10 +282,7 @@ async fn a_tunnel_that_cannot_be_opened_is_a_502() {
     let mut client = proxy.client().await;
     client.send(connect(&format!("a.localhost:{closed}"), "")).await;
     let response = client.response().await;
-    assert_eq!(
-        (response.status(), response.head.proxy_error().as_deref()),
-        (502, Some("connection_refused"))
-    );
+    assert_eq!((response.status(), response.head.proxy_error().as_deref()), (502, Some("connection_refused")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,11 +11,7 @@ async fn a_refusal_names_the_rule_and_its_line() {
     assert_eq!((got.code, got.status()), (0, 403));
     let head = got.head();
     assert_eq!(head.proxy_error().as_deref(), Some("http_request_denied"));
-    assert!(
-        head.proxy_status_parameter("details")
-            .is_some_and(|details| !details.is_empty()),
-        "{head:?}"
-    );
+    assert!(head.proxy_status_parameter("details").is_some_and(|details| !details.is_empty()), "{head:?}");
     assert_eq!(head.field("content-type"), Some("application/problem+json"));
     let problem = got.problem();
     assert_problem(&problem, 403, "robots-disallowed");
@@ -23,13 +19,7 @@ async fn a_refusal_names_the_rule_and_its_line() {
     assert_eq!(problem["robots_url"], origin.url("/robots.txt"));
     assert_eq!(problem["line"], 4);
     assert!(problem["rule"].as_str().unwrap().ends_with("/private"), "{problem}");
-    assert!(
-        problem["product_token"]
-            .as_str()
-            .unwrap()
-            .eq_ignore_ascii_case("ExampleBot"),
-        "{problem}"
-    );
+    assert!(problem["product_token"].as_str().unwrap().eq_ignore_ascii_case("ExampleBot"), "{problem}");
     assert_eq!(origin.log.targets(), ["/robots.txt"]);
 }
 
@@ -37,10 +27,7 @@ async fn a_refusal_names_the_rule_and_its_line() {
 async fn a_browser_gets_a_page() {
     let origin = Origin::site("User-agent: *\nDisallow: /<b>\n").await;
     let proxy = Proxy::start("").await;
-    let url = origin
-        .url("/%3Cb%3E/x?<script>alert(1)</script>")
-        .replace('<', "%3C")
-        .replace('>', "%3E");
+    let url = origin.url("/%3Cb%3E/x?<script>alert(1)</script>").replace('<', "%3C").replace('>', "%3E");
     for (accept, html) in [
         ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", true),
         ("*/*", false),
@@ -67,24 +54,12 @@ async fn the_connection_stays_open_after_refusals() {
     let host = origin.authority("a.localhost");
     let mut client = proxy.client().await;
     for _ in 0..3 {
-        assert_refused(
-            &client.get(&origin.url("/no"), &host).await,
-            403,
-            "http_request_denied",
-            "robots-disallowed",
-        );
+        assert_refused(&client.get(&origin.url("/no"), &host).await, 403, "http_request_denied", "robots-disallowed");
         assert_eq!(client.get(&origin.url("/yes"), &host).await.status(), 200);
     }
-    client
-        .send(get(&origin.url("/no"), &host).replacen("GET", "HEAD", 1))
-        .await;
+    client.send(get(&origin.url("/no"), &host).replacen("GET", "HEAD", 1)).await;
     assert_eq!(client.response_to("HEAD").await.status(), 403);
-    client
-        .send(format!(
-            "POST {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 3\r\n\r\nabc",
-            origin.url("/no")
-        ))
-        .await;
+    client.send(format!("POST {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 3\r\n\r\nabc", origin.url("/no"))).await;
     assert_eq!(client.response().await.status(), 403);
     assert_eq!(client.get(&origin.url("/yes"), &host).await.status(), 200);
 }
@@ -96,18 +71,10 @@ async fn a_large_body_is_refused_without_harm() {
     let host = origin.authority("a.localhost");
     let mut client = proxy.client().await;
     client
-        .send(format!(
-            "POST {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 10000000\r\n\r\n",
-            origin.url("/no")
-        ))
+        .send(format!("POST {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 10000000\r\n\r\n", origin.url("/no")))
         .await;
     client.send(vec![b'x'; 10_000_000]).await;
-    assert_refused(
-        &client.response().await,
-        403,
-        "http_request_denied",
-        "robots-disallowed",
-    );
+    assert_refused(&client.response().await, 403, "http_request_denied", "robots-disallowed");
     assert_eq!(client.get(&origin.url("/yes"), &host).await.status(), 200);
 }
 
@@ -144,16 +111,7 @@ async fn paths_are_compared_as_rfc_9309_says() {
         let response = client.get(&origin.url(target), &host).await;
         assert_eq!(response.status(), status, "{target}: {}", response.text());
     }
-    assert_eq!(
-        origin.log.pages(),
-        [
-            "/private/open/door",
-            "/private/Open",
-            "/q?public=1",
-            "/x/y.pdf?z",
-            "/a/b"
-        ]
-    );
+    assert_eq!(origin.log.pages(), ["/private/open/door", "/private/Open", "/q?public=1", "/x/y.pdf?z", "/a/b"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -192,15 +150,8 @@ async fn the_user_agent_may_be_replaced() {
     let origin = Origin::site("User-agent: FooBot\nDisallow: /foo\n").await;
     let proxy = Proxy::start("identity: { user_agent: 'FooBot/1.0 (+https://example.com)' }").await;
     assert_eq!(proxy.get(&origin.url("/x")).await.status(), 200);
-    assert_eq!(
-        origin.log.one("/x").field("user-agent"),
-        Some("FooBot/1.0 (+https://example.com)")
-    );
-    assert_eq!(
-        proxy.get(&origin.url("/foo")).await.status(),
-        403,
-        "what goes out is what is judged"
-    );
+    assert_eq!(origin.log.one("/x").field("user-agent"), Some("FooBot/1.0 (+https://example.com)"));
+    assert_eq!(proxy.get(&origin.url("/foo")).await.status(), 403, "what goes out is what is judged");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -212,10 +163,7 @@ async fn every_method_is_bound() {
     for method in ["GET", "POST", "PUT", "DELETE", "OPTIONS", "PROPFIND"] {
         for target in ["/", "", "/x", "?q"] {
             client
-                .send(format!(
-                    "{method} {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n",
-                    origin.url(target)
-                ))
+                .send(format!("{method} {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n", origin.url(target)))
                 .await;
             assert_eq!(client.response().await.status(), 403, "{method} {target}");
         }
@@ -232,35 +180,14 @@ async fn hosts_may_be_treated_otherwise() {
     )
     .await;
     assert_eq!(proxy.get(&origin.url("/private")).await.status(), 200);
-    assert_eq!(
-        origin.log.targets(),
-        ["/private"],
-        "an ignored robots.txt is not even fetched"
-    );
+    assert_eq!(origin.log.targets(), ["/private"], "an ignored robots.txt is not even fetched");
     let reported = proxy.get(&origin.url_at("b.localhost", "/private")).await;
     assert_eq!((reported.status(), reported.head.proxy_error()), (200, None));
-    assert!(
-        reported.head.proxy_status_parameter("details").is_some(),
-        "{:?}",
-        reported.head
-    );
-    for (target, status) in [
-        ("/private", 200),
-        ("/other/x", 403),
-        ("/other/open", 200),
-        ("/deny/and/me", 403),
-    ] {
-        assert_eq!(
-            proxy.get(&origin.url_at("c.localhost", target)).await.status(),
-            status,
-            "{target}"
-        );
+    assert!(reported.head.proxy_status_parameter("details").is_some(), "{:?}", reported.head);
+    for (target, status) in [("/private", 200), ("/other/x", 403), ("/other/open", 200), ("/deny/and/me", 403)] {
+        assert_eq!(proxy.get(&origin.url_at("c.localhost", target)).await.status(), status, "{target}");
     }
-    assert_eq!(
-        proxy.get(&origin.url_at("localhost", "/private")).await.status(),
-        403,
-        "the others are bound"
-    );
+    assert_eq!(proxy.get(&origin.url_at("localhost", "/private")).await.status(), 403, "the others are bound");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -270,11 +197,7 @@ async fn report_mode_refuses_nothing_and_says_what_it_would_have() {
     let first = proxy.get(&origin.url("/private")).await;
     assert_eq!((first.status(), first.text().as_str()), (200, "page /private"));
     assert_eq!(first.head.proxy_error(), None, "nothing failed");
-    assert!(
-        first.head.proxy_status_parameter("details").is_some(),
-        "{:?}",
-        first.head
-    );
+    assert!(first.head.proxy_status_parameter("details").is_some(), "{:?}", first.head);
     // Not delayed either, by the 30 s that the file asks for.
     assert_eq!(proxy.get(&origin.url("/open")).await.status(), 200);
 }
@@ -283,29 +206,16 @@ async fn report_mode_refuses_nothing_and_says_what_it_would_have() {
 async fn a_refusal_may_have_another_status() {
     let origin = Origin::site("User-agent: *\nDisallow: /\n").await;
     let proxy = Proxy::start("robots: { deny_status: 451 }").await;
-    assert_refused(
-        &proxy.get(&origin.url("/x")).await,
-        451,
-        "http_request_denied",
-        "robots-disallowed",
-    );
+    assert_refused(&proxy.get(&origin.url("/x")).await, 451, "http_request_denied", "robots-disallowed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_that_are_not_admitted_learn_so() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("access: { clients: [192.0.2.0/24] }").await;
-    assert_refused(
-        &proxy.get(&origin.url("/x")).await,
-        403,
-        "http_request_denied",
-        "client-denied",
-    );
+    assert_refused(&proxy.get(&origin.url("/x")).await, 403, "http_request_denied", "client-denied");
     let head = proxy.client().await.ask_connect(&origin.authority("a.localhost")).await;
-    assert_eq!(
-        (head.status(), head.proxy_error().as_deref()),
-        (403, Some("http_request_denied"))
-    );
+    assert_eq!((head.status(), head.proxy_error().as_deref()), (403, Some("http_request_denied")));
     assert_eq!(origin.connections(), 0);
     let proxy = Proxy::start("access: { clients: [127.0.0.0/8] }").await;
     assert_eq!(proxy.get(&origin.url("/x")).await.status(), 200);

@@ -86,12 +86,7 @@ async fn inside_connect_the_refusal_is_inside_too() {
     let host = plain.authority("a.localhost");
     let response = Client::connect(proxy.address(), &host).await.get("/x", &host).await;
     assert_refused(&response, 403, "destination_ip_prohibited", "egress-denied");
-    assert_refused(
-        &proxy.get(&tls.url("/x")).await,
-        403,
-        "destination_ip_prohibited",
-        "egress-denied",
-    );
+    assert_refused(&proxy.get(&tls.url("/x")).await, 403, "destination_ip_prohibited", "egress-denied");
     assert_eq!(plain.connections() + tls.connections(), 0);
 }
 
@@ -101,18 +96,8 @@ async fn a_tunnel_is_refused_at_connect() {
     let proxy = Proxy::start("egress: { allow: [] }\nintercept: { default: tunnel }").await;
     for host in ["a.localhost", "127.0.0.1"] {
         let mut client = proxy.client().await;
-        client
-            .send(format!(
-                "CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n\r\n",
-                origin.authority(host)
-            ))
-            .await;
-        assert_refused(
-            &client.response().await,
-            403,
-            "destination_ip_prohibited",
-            "egress-denied",
-        );
+        client.send(format!("CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n\r\n", origin.authority(host))).await;
+        assert_refused(&client.response().await, 403, "destination_ip_prohibited", "egress-denied");
     }
     assert_eq!(origin.connections(), 0);
 }
@@ -121,12 +106,7 @@ async fn a_tunnel_is_refused_at_connect() {
 async fn ports_are_closed_but_those_of_the_web() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("egress: { ports: ~ }").await;
-    assert_refused(
-        &proxy.get(&origin.url("/x")).await,
-        403,
-        "http_request_denied",
-        "egress-denied",
-    );
+    assert_refused(&proxy.get(&origin.url("/x")).await, 403, "http_request_denied", "egress-denied");
     let host = origin.authority("a.localhost");
     let response = Client::connect(proxy.address(), &host).await.get("/x", &host).await;
     assert_refused(&response, 403, "http_request_denied", "egress-denied");
@@ -159,18 +139,10 @@ async fn networks_are_opened_and_closed_one_by_one() {
         ("{ deny: [127.0.0.0/8] }", 403, 403),
     ] {
         let proxy = Proxy::start(&format!("egress: {egress}")).await;
-        assert_eq!(
-            proxy.get(&origin.url_at("127.0.0.1", "/x")).await.status(),
-            first,
-            "{egress}"
-        );
+        assert_eq!(proxy.get(&origin.url_at("127.0.0.1", "/x")).await.status(), first, "{egress}");
         // Where the machine has only one loopback address, there is no second to try.
         let Ok(other) = &other else { continue };
-        assert_eq!(
-            proxy.get(&other.url_at("127.0.0.2", "/x")).await.status(),
-            second,
-            "{egress}"
-        );
+        assert_eq!(proxy.get(&other.url_at("127.0.0.2", "/x")).await.status(), second, "{egress}");
     }
 }
 

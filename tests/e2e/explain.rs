@@ -21,9 +21,7 @@ async fn explain_answers_by_its_exit_code_and_in_json() {
         let text = politely(&arguments).await;
         assert_eq!(text.code, code, "{target}: {}{}", text.stdout, text.stderr);
         assert!(
-            text.stdout
-                .to_lowercase()
-                .contains(if code == 0 { "allowed" } else { "disallowed" }),
+            text.stdout.to_lowercase().contains(if code == 0 { "allowed" } else { "disallowed" }),
             "{}",
             text.stdout
         );
@@ -31,26 +29,16 @@ async fn explain_answers_by_its_exit_code_and_in_json() {
         assert_eq!(json.code, code);
         let answer: serde_json::Value =
             serde_json::from_str(&json.stdout).unwrap_or_else(|error| panic!("{error}: {}", json.stdout));
-        assert_eq!(
-            (answer["url"].as_str(), answer["allowed"].as_bool()),
-            (Some(url.as_str()), Some(code == 0))
-        );
+        assert_eq!((answer["url"].as_str(), answer["allowed"].as_bool()), (Some(url.as_str()), Some(code == 0)));
         assert_eq!(
             (answer["authority"].as_str(), answer["product_tokens"][0].as_str()),
             (Some("https://example.com"), Some(token))
         );
         assert_eq!(answer["rule"]["line"].as_u64(), line, "{answer}");
         if line.is_some() {
-            assert_eq!(
-                answer["rule"]["kind"].as_str().map(str::to_lowercase).as_deref(),
-                Some("disallow")
-            );
+            assert_eq!(answer["rule"]["kind"].as_str().map(str::to_lowercase).as_deref(), Some("disallow"));
         }
-        assert_eq!(
-            answer["crawl_delay"].as_f64(),
-            (token == "BarBot").then_some(2.0),
-            "{answer}"
-        );
+        assert_eq!(answer["crawl_delay"].as_f64(), (token == "BarBot").then_some(2.0), "{answer}");
         assert_eq!(answer["sitemaps"][0], "http://a.localhost/s.xml");
         assert_eq!(answer["robots"]["access"], "rules");
     }
@@ -68,8 +56,5 @@ async fn explain_fetches_the_file_itself() {
     );
     assert_eq!(origin.log.targets(), ["/robots.txt"], "the page itself is not fetched");
     let closed = politely(&["explain", &origin.url("/private")]).await;
-    assert!(
-        closed.code != 0 && origin.log.targets().len() == 1,
-        "the guard stands here too"
-    );
+    assert!(closed.code != 0 && origin.log.targets().len() == 1, "the guard stands here too");
 }

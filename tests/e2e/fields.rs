@@ -77,12 +77,9 @@ async fn hop_by_hop_fields_of_responses_end_here() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_connection_field_reaches_an_h2_client() {
-    let origin = Origin::https(Alpn::H1, |_| {
-        Reply::text("x")
-            .field("Connection", "keep-alive, X-Hop")
-            .field("X-Hop", "1")
-    })
-    .await;
+    let origin =
+        Origin::https(Alpn::H1, |_| Reply::text("x").field("Connection", "keep-alive, X-Hop").field("X-Hop", "1"))
+            .await;
     let proxy = Proxy::start("").await;
     let response = proxy.h2(&origin, "a.localhost").await.get(&origin.url("/x")).await;
     assert_eq!((response.status(), response.text().as_str()), (200, "x"));
@@ -104,14 +101,10 @@ async fn proxy_authorization_never_leaves_whichever_way_it_comes() {
         .await;
     assert_eq!(client.head().await.status(), 200);
     let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
-    client
-        .send(get("/1", &authority).replace("Accept", "Proxy-Authorization: Basic c2VjcmV0\r\nAccept"))
-        .await;
+    client.send(get("/1", &authority).replace("Accept", "Proxy-Authorization: Basic c2VjcmV0\r\nAccept")).await;
     assert_eq!(client.response().await.status(), 200);
     let mut inside = request("GET", &origin.url("/2"));
-    inside
-        .headers_mut()
-        .append("proxy-authorization", "Basic c2VjcmV0".parse().unwrap());
+    inside.headers_mut().append("proxy-authorization", "Basic c2VjcmV0".parse().unwrap());
     let h2 = proxy.h2(&origin, "a.localhost").await;
     assert_eq!(h2.send(inside, true).await.response().await.unwrap().status(), 200);
     assert_eq!(origin.log.pages(), ["/1", "/2"]);
@@ -138,18 +131,9 @@ async fn via_is_added_both_ways_and_nothing_tells_who_the_client_is() {
     }
     let sent = plain.log.one("/x").all("via").join(", ");
     assert!(sent.starts_with("1.0 fred, 1.1 "), "{sent}");
-    assert!(
-        tls.log.one("/x").all("via").join(", ").starts_with("2"),
-        "the client spoke h2"
-    );
+    assert!(tls.log.one("/x").all("via").join(", ").starts_with("2"), "the client spoke h2");
     for seen in plain.log.all().into_iter().chain(tls.log.all()) {
-        for name in [
-            "x-forwarded-for",
-            "forwarded",
-            "x-real-ip",
-            "x-forwarded-proto",
-            "x-forwarded-host",
-        ] {
+        for name in ["x-forwarded-for", "forwarded", "x-real-ip", "x-forwarded-proto", "x-forwarded-host"] {
             assert!(seen.all(name).is_empty(), "{name} on {}", seen.path());
         }
     }
@@ -160,26 +144,14 @@ async fn an_origin_cannot_speak_in_our_name() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         _ => Reply::status(403)
-            .field(
-                "Proxy-Status",
-                "politely; error=http_request_denied, cdn.example; error=dns_error",
-            )
+            .field("Proxy-Status", "politely; error=http_request_denied, cdn.example; error=dns_error")
             .field("Proxy-Status", "\"politely\"; error=http_request_denied"),
     })
     .await;
     let proxy = Proxy::start("").await;
     let response = proxy.get(&origin.url("/x")).await;
-    assert_eq!(
-        (response.status(), response.head.proxy_error()),
-        (403, None),
-        "{:?}",
-        response.head
-    );
-    assert!(
-        response.head.all("proxy-status").join(", ").contains("cdn.example"),
-        "{:?}",
-        response.head
-    );
+    assert_eq!((response.status(), response.head.proxy_error()), (403, None), "{:?}", response.head);
+    assert!(response.head.all("proxy-status").join(", ").contains("cdn.example"), "{:?}", response.head);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -206,24 +178,7 @@ async fn the_client_s_own_fields_pass() {
         .await;
     assert_eq!(got.status(), 200);
     let seen = origin.log.one("/x");
-    let fields = [
-        "user-agent",
-        "authorization",
-        "cookie",
-        "accept-encoding",
-        "range",
-        "x-forwarded-for",
-    ];
+    let fields = ["user-agent", "authorization", "cookie", "accept-encoding", "range", "x-forwarded-for"];
     let values = fields.map(|name| seen.field(name).unwrap_or_default());
-    assert_eq!(
-        values,
-        [
-            "Mine/2.0 (+https://example.com)",
-            "Bearer x",
-            "a=1; b=2",
-            "gzip",
-            "bytes=0-3",
-            "192.0.2.1"
-        ]
-    );
+    assert_eq!(values, ["Mine/2.0 (+https://example.com)", "Bearer x", "a=1; b=2", "gzip", "bytes=0-3", "192.0.2.1"]);
 }

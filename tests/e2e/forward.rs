@@ -9,9 +9,7 @@ use std::time::Duration;
 async fn curl_gets_path_and_body_byte_for_byte() {
     let origin = Origin::site("User-agent: *\nDisallow: /private/\n").await;
     let proxy = Proxy::start("").await;
-    let got = proxy
-        .curl(&["--path-as-is", "-g", &origin.url("/a%7eb/../c?x={1|2}&y=%2f%2F")])
-        .await;
+    let got = proxy.curl(&["--path-as-is", "-g", &origin.url("/a%7eb/../c?x={1|2}&y=%2f%2F")]).await;
     assert_eq!((got.code, got.status()), (0, 200), "{}", got.stderr);
     assert_eq!(got.text(), "page /a%7eb/../c?x={1|2}&y=%2f%2F");
     assert_eq!(origin.log.targets(), ["/robots.txt", "/a%7eb/../c?x={1|2}&y=%2f%2F"]);
@@ -74,9 +72,7 @@ async fn an_empty_path_becomes_a_slash_and_options_without_path_an_asterisk() {
     let host = origin.authority("a.localhost");
     assert_eq!(client.get(&origin.url(""), &host).await.text(), "page /");
     assert_eq!(client.get(&origin.url("?q"), &host).await.text(), "page /?q");
-    client
-        .send(format!("OPTIONS {} HTTP/1.1\r\nHost: {host}\r\n\r\n", origin.url("")))
-        .await;
+    client.send(format!("OPTIONS {} HTTP/1.1\r\nHost: {host}\r\n\r\n", origin.url(""))).await;
     assert_eq!(client.response().await.text(), "page *");
 }
 
@@ -87,21 +83,14 @@ async fn the_uri_decides_and_the_host_field_is_rewritten_to_it() {
     let mut client = proxy.client().await;
     let port = origin.port();
     // The same authority written in other ways (RFC 9110 §4.2.3) is not a mismatch.
-    for (uri_host, host) in [
-        ("A.LocalHost", "a.localhost"),
-        ("a.localhost", "A.LOCALHOST"),
-        ("a.localhost.", "a.localhost"),
-    ] {
-        let response = client
-            .get(&format!("http://{uri_host}:{port}/x"), &format!("{host}:{port}"))
-            .await;
+    for (uri_host, host) in
+        [("A.LocalHost", "a.localhost"), ("a.localhost", "A.LOCALHOST"), ("a.localhost.", "a.localhost")]
+    {
+        let response = client.get(&format!("http://{uri_host}:{port}/x"), &format!("{host}:{port}")).await;
         assert_eq!(response.status(), 200, "{uri_host} {host}: {}", response.text());
     }
     for seen in origin.log.of("/x") {
-        assert_eq!(
-            seen.host.to_ascii_lowercase().replace(".:", ":"),
-            origin.authority("a.localhost")
-        );
+        assert_eq!(seen.host.to_ascii_lowercase().replace(".:", ":"), origin.authority("a.localhost"));
     }
     assert_eq!(origin.log.count("/robots.txt"), 1, "they are one authority");
 }
@@ -110,10 +99,7 @@ async fn the_uri_decides_and_the_host_field_is_rewritten_to_it() {
 async fn a_default_port_may_be_written_out_or_not() {
     let proxy = Proxy::start("egress: { ports: [80, 443] }").await;
     // Nothing need listen on port 80: what matters is that the two names are not called a mismatch (400).
-    for (uri, host) in [
-        ("http://a.localhost:80/", "a.localhost"),
-        ("http://a.localhost/", "a.localhost:80"),
-    ] {
+    for (uri, host) in [("http://a.localhost:80/", "a.localhost"), ("http://a.localhost/", "a.localhost:80")] {
         let response = proxy.client().await.get(uri, host).await;
         assert_ne!(response.status(), 400, "{}", response.text());
         assert!(response.head.names_the_proxy() || response.status() < 400);
@@ -154,12 +140,7 @@ async fn an_https_uri_is_fetched_over_tls_and_enforced() {
     let proxy = Proxy::start("").await;
     let allowed = proxy.get(&origin.url("/open")).await;
     assert_eq!((allowed.status(), allowed.text().as_str()), (200, "page /open"));
-    assert_refused(
-        &proxy.get(&origin.url("/private")).await,
-        403,
-        "http_request_denied",
-        "robots-disallowed",
-    );
+    assert_refused(&proxy.get(&origin.url("/private")).await, 403, "http_request_denied", "robots-disallowed");
     assert_eq!(origin.log.targets(), ["/robots.txt", "/open"]);
 }
 
@@ -188,10 +169,7 @@ async fn a_request_to_ourselves_is_a_loop() {
     let port = proxy.address().port();
     for host in ["127.0.0.1", "localhost"] {
         let response = proxy.get(&format!("http://{host}:{port}/x")).await;
-        assert_eq!(
-            (response.status(), response.head.proxy_error().as_deref()),
-            (508, Some("proxy_loop_detected"))
-        );
+        assert_eq!((response.status(), response.head.proxy_error().as_deref()), (508, Some("proxy_loop_detected")));
     }
 }
 
@@ -200,12 +178,7 @@ async fn a_via_that_names_this_instance_is_a_loop() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("").await;
     proxy.get(&origin.url("/first")).await;
-    let via = origin
-        .log
-        .one("/first")
-        .field("via")
-        .expect("a proxy adds Via")
-        .to_owned();
+    let via = origin.log.one("/first").field("via").expect("a proxy adds Via").to_owned();
     let mut client = proxy.client().await;
     let url = origin.url("/again");
     client
@@ -214,15 +187,10 @@ async fn a_via_that_names_this_instance_is_a_loop() {
         )
         .await;
     let response = client.response().await;
-    assert_eq!(
-        (response.status(), response.head.proxy_error().as_deref()),
-        (508, Some("proxy_loop_detected"))
-    );
+    assert_eq!((response.status(), response.head.proxy_error().as_deref()), (508, Some("proxy_loop_detected")));
     // Another proxy on the way is none.
     let url = origin.url("/onwards");
-    client
-        .send(get(&url, &origin.authority("a.localhost")).replace("Accept", "Via: 1.1 other\r\nAccept"))
-        .await;
+    client.send(get(&url, &origin.authority("a.localhost")).replace("Accept", "Via: 1.1 other\r\nAccept")).await;
     assert_eq!(client.response().await.status(), 200);
     assert_eq!(origin.log.pages(), ["/first", "/onwards"]);
 }
@@ -251,10 +219,7 @@ async fn pipelined_requests_are_all_answered_in_order() {
     let proxy = Proxy::start("").await;
     let host = origin.authority("a.localhost");
     let mut client = proxy.client().await;
-    let requests: String = ["/1", "/2", "/no", "/3"]
-        .iter()
-        .map(|target| get(&origin.url(target), &host))
-        .collect();
+    let requests: String = ["/1", "/2", "/no", "/3"].iter().map(|target| get(&origin.url(target), &host)).collect();
     client.send(requests).await;
     assert_eq!(client.response().await.text(), "one");
     assert_eq!(client.response().await.text(), "/2");
@@ -270,9 +235,5 @@ async fn upstream_connections_are_kept_and_reused() {
         // Connections of their own on our side. The one to the origin may still be on its way back to the pool.
         assert_eq!(proxy.get(&origin.url(&format!("/{number}"))).await.status(), 200);
     }
-    assert!(
-        origin.connections() <= 4,
-        "{} connections for six requests",
-        origin.connections()
-    );
+    assert!(origin.connections() <= 4, "{} connections for six requests", origin.connections());
 }

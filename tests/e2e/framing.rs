@@ -9,97 +9,34 @@ const AMBIGUOUS: &[(&str, &str)] = &[
         "both lengths",
         "POST {u} HTTP/1.1\r\nHost: {h}\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     ),
-    (
-        "two lengths",
-        "POST {u} HTTP/1.1\r\nHost: {h}\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
-    ),
-    (
-        "the same length twice",
-        "POST {u} HTTP/1.1\r\nHost: {h}\r\nContent-Length: 0\r\nContent-Length: 0\r\n\r\n",
-    ),
-    (
-        "a list of lengths",
-        "POST {u} HTTP/1.1\r\nHost: {h}\r\nContent-Length: 0, 0\r\n\r\n",
-    ),
-    (
-        "a signed length",
-        "POST {u} HTTP/1.1\r\nHost: {h}\r\nContent-Length: +0\r\n\r\n",
-    ),
-    (
-        "a negative length",
-        "POST {u} HTTP/1.1\r\nHost: {h}\r\nContent-Length: -1\r\n\r\n",
-    ),
-    (
-        "a hexadecimal length",
-        "POST {u} HTTP/1.1\r\nHost: {h}\r\nContent-Length: 0x0\r\n\r\n",
-    ),
-    (
-        "an empty length",
-        "POST {u} HTTP/1.1\r\nHost: {h}\r\nContent-Length:\r\n\r\n",
-    ),
-    (
-        "a length beyond 64 bits",
-        "POST {u} HTTP/1.1\r\nHost: {h}\r\nContent-Length: 18446744073709551616\r\n\r\n",
-    ),
-    (
-        "another coding",
-        "POST {u} HTTP/1.1\r\nHost: {h}\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
-    ),
-    (
-        "chunked twice",
-        "POST {u} HTTP/1.1\r\nHost: {h}\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
-    ),
+    ("two lengths", "POST {u} HTTP/1.1\r\nHost: {h}\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n"),
+    ("the same length twice", "POST {u} HTTP/1.1\r\nHost: {h}\r\nContent-Length: 0\r\nContent-Length: 0\r\n\r\n"),
+    ("a list of lengths", "POST {u} HTTP/1.1\r\nHost: {h}\r\nContent-Length: 0, 0\r\n\r\n"),
+    ("a signed length", "POST {u} HTTP/1.1\r\nHost: {h}\r\nContent-Length: +0\r\n\r\n"),
+    ("a negative length", "POST {u} HTTP/1.1\r\nHost: {h}\r\nContent-Length: -1\r\n\r\n"),
+    ("a hexadecimal length", "POST {u} HTTP/1.1\r\nHost: {h}\r\nContent-Length: 0x0\r\n\r\n"),
+    ("an empty length", "POST {u} HTTP/1.1\r\nHost: {h}\r\nContent-Length:\r\n\r\n"),
+    ("a length beyond 64 bits", "POST {u} HTTP/1.1\r\nHost: {h}\r\nContent-Length: 18446744073709551616\r\n\r\n"),
+    ("another coding", "POST {u} HTTP/1.1\r\nHost: {h}\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"),
+    ("chunked twice", "POST {u} HTTP/1.1\r\nHost: {h}\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n"),
     (
         "two codings",
         "POST {u} HTTP/1.1\r\nHost: {h}\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n",
     ),
-    (
-        "no such coding",
-        "POST {u} HTTP/1.1\r\nHost: {h}\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
-    ),
-    (
-        "chunked not last",
-        "POST {u} HTTP/1.1\r\nHost: {h}\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
-    ),
-    (
-        "a coding with a tail",
-        "POST {u} HTTP/1.1\r\nHost: {h}\r\nTransfer-Encoding: chunked;x=y\r\n\r\n0\r\n\r\n",
-    ),
-    (
-        "chunks in HTTP/1.0",
-        "POST {u} HTTP/1.0\r\nHost: {h}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    ),
-    (
-        "a folded line",
-        "GET {u} HTTP/1.1\r\nHost: {h}\r\nX-Folded: a\r\n b\r\n\r\n",
-    ),
-    (
-        "a folded first line",
-        "GET {u} HTTP/1.1\r\n Host: {h}\r\nHost: {h}\r\n\r\n",
-    ),
-    (
-        "a bare CR in a value",
-        "GET {u} HTTP/1.1\r\nHost: {h}\r\nX-A: a\rX-B: b\r\n\r\n",
-    ),
-    (
-        "a bare LF after a field",
-        "GET {u} HTTP/1.1\r\nHost: {h}\r\nX-A: a\nX-B: b\r\n\r\n",
-    ),
-    (
-        "a bare LF after the request line",
-        "GET {u} HTTP/1.1\nHost: {h}\r\n\r\n",
-    ),
+    ("no such coding", "POST {u} HTTP/1.1\r\nHost: {h}\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n"),
+    ("chunked not last", "POST {u} HTTP/1.1\r\nHost: {h}\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n"),
+    ("a coding with a tail", "POST {u} HTTP/1.1\r\nHost: {h}\r\nTransfer-Encoding: chunked;x=y\r\n\r\n0\r\n\r\n"),
+    ("chunks in HTTP/1.0", "POST {u} HTTP/1.0\r\nHost: {h}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+    ("a folded line", "GET {u} HTTP/1.1\r\nHost: {h}\r\nX-Folded: a\r\n b\r\n\r\n"),
+    ("a folded first line", "GET {u} HTTP/1.1\r\n Host: {h}\r\nHost: {h}\r\n\r\n"),
+    ("a bare CR in a value", "GET {u} HTTP/1.1\r\nHost: {h}\r\nX-A: a\rX-B: b\r\n\r\n"),
+    ("a bare LF after a field", "GET {u} HTTP/1.1\r\nHost: {h}\r\nX-A: a\nX-B: b\r\n\r\n"),
+    ("a bare LF after the request line", "GET {u} HTTP/1.1\nHost: {h}\r\n\r\n"),
     ("bare LFs all over", "GET {u} HTTP/1.1\nHost: {h}\nX-A: b\n\n"),
     ("a NUL", "GET {u} HTTP/1.1\r\nHost: {h}\r\nX-A: a\0b\r\n\r\n"),
-    (
-        "a space before the colon",
-        "GET {u} HTTP/1.1\r\nHost: {h}\r\nX-A : b\r\n\r\n",
-    ),
+    ("a space before the colon", "GET {u} HTTP/1.1\r\nHost: {h}\r\nX-A : b\r\n\r\n"),
     ("a space in a name", "GET {u} HTTP/1.1\r\nHost: {h}\r\nX A: b\r\n\r\n"),
-    (
-        "a parenthesis in a name",
-        "GET {u} HTTP/1.1\r\nHost: {h}\r\nX(A): b\r\n\r\n",
-    ),
+    ("a parenthesis in a name", "GET {u} HTTP/1.1\r\nHost: {h}\r\nX(A): b\r\n\r\n"),
     ("no name", "GET {u} HTTP/1.1\r\nHost: {h}\r\n: b\r\n\r\n"),
     ("no colon", "GET {u} HTTP/1.1\r\nHost: {h}\r\nX-A\r\n\r\n"),
     ("two hosts", "GET {u} HTTP/1.1\r\nHost: {h}\r\nHost: {h}\r\n\r\n"),
@@ -109,10 +46,7 @@ const AMBIGUOUS: &[(&str, &str)] = &[
     ("no version", "GET {u}\r\nHost: {h}\r\n\r\n"),
     ("two spaces", "GET  {u} HTTP/1.1\r\nHost: {h}\r\n\r\n"),
     ("a space in the target", "GET {u}/a b HTTP/1.1\r\nHost: {h}\r\n\r\n"),
-    (
-        "a control in the target",
-        "GET {u}/a\x01b HTTP/1.1\r\nHost: {h}\r\n\r\n",
-    ),
+    ("a control in the target", "GET {u}/a\x01b HTTP/1.1\r\nHost: {h}\r\n\r\n"),
     ("a method that is no token", "G(T {u} HTTP/1.1\r\nHost: {h}\r\n\r\n"),
 ];
 
@@ -125,23 +59,12 @@ async fn an_ambiguous_request_is_400_and_the_end_of_the_connection() {
     for (name, request) in AMBIGUOUS {
         let smuggled = format!("GET {} HTTP/1.1\r\nHost: {host}\r\n\r\n", origin.url("/smuggled"));
         let mut client = proxy.client().await;
-        client
-            .send(request.replace("{u}", &url).replace("{h}", &host) + &smuggled)
-            .await;
+        client.send(request.replace("{u}", &url).replace("{h}", &host) + &smuggled).await;
         let answer = client.response().await;
         assert_eq!(answer.status(), 400, "{name}: {:?}", answer.head);
-        assert_eq!(
-            answer.head.proxy_error().as_deref(),
-            Some("http_request_error"),
-            "{name}: {:?}",
-            answer.head
-        );
+        assert_eq!(answer.head.proxy_error().as_deref(), Some("http_request_error"), "{name}: {:?}", answer.head);
         let rest = client.rest().await;
-        assert!(
-            rest.is_empty(),
-            "{name}: more than one answer: {}",
-            String::from_utf8_lossy(&rest)
-        );
+        assert!(rest.is_empty(), "{name}: more than one answer: {}", String::from_utf8_lossy(&rest));
     }
     assert_eq!(origin.log.pages(), Vec::<String>::new());
 }
@@ -160,9 +83,7 @@ async fn the_same_inside_a_tunnel_and_inside_tls() {
                 proxy.tls(origin, "a.localhost", &[b"http/1.1"]).await
             };
             let smuggled = format!("GET /smuggled HTTP/1.1\r\nHost: {host}\r\n\r\n");
-            client
-                .send(request.replace("{u}", "/x").replace("{h}", &host) + &smuggled)
-                .await;
+            client.send(request.replace("{u}", "/x").replace("{h}", &host) + &smuggled).await;
             let answer = client.response().await;
             assert_eq!(answer.status(), 400, "{name}: {:?}", answer.head);
             assert!(client.rest().await.is_empty(), "{name}");
@@ -173,14 +94,7 @@ async fn the_same_inside_a_tunnel_and_inside_tls() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_looks_odd_but_reads_in_one_way_passes() {
-    let origin = Origin::http(|seen| {
-        if seen.path() == "/robots.txt" {
-            Reply::text("")
-        } else {
-            Reply::echo()
-        }
-    })
-    .await;
+    let origin = Origin::http(|seen| if seen.path() == "/robots.txt" { Reply::text("") } else { Reply::echo() }).await;
     let proxy = Proxy::start("").await;
     let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));
     for request in [
@@ -198,24 +112,13 @@ async fn what_looks_odd_but_reads_in_one_way_passes() {
         let mut client = proxy.client().await;
         client.send(&request).await;
         let response = client.response().await;
-        assert_eq!(
-            (response.status(), response.text().as_str()),
-            (200, "body"),
-            "{request:?}"
-        );
+        assert_eq!((response.status(), response.text().as_str()), (200, "body"), "{request:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_faulty_chunk_never_completes_a_request() {
-    let origin = Origin::http(|seen| {
-        if seen.path() == "/robots.txt" {
-            Reply::text("")
-        } else {
-            Reply::echo()
-        }
-    })
-    .await;
+    let origin = Origin::http(|seen| if seen.path() == "/robots.txt" { Reply::text("") } else { Reply::echo() }).await;
     let proxy = Proxy::start("").await;
     let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));
     for chunks in [
@@ -235,39 +138,20 @@ async fn a_faulty_chunk_never_completes_a_request() {
         client.send(head + chunks + &smuggled).await;
         client.half_close().await;
         let rest = client.rest().await;
-        assert!(
-            rest.is_empty() || rest.starts_with(b"HTTP/1.1 400"),
-            "{chunks:?}: {}",
-            String::from_utf8_lossy(&rest)
-        );
+        assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 400"), "{chunks:?}: {}", String::from_utf8_lossy(&rest));
     }
-    assert!(
-        origin.log.of("/x").iter().all(|seen| !seen.body.complete),
-        "a body that was never whole"
-    );
+    assert!(origin.log.of("/x").iter().all(|seen| !seen.body.complete), "a body that was never whole");
     assert_eq!(origin.log.count("/smuggled"), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_that_breaks_off_never_completes_a_request() {
-    let origin = Origin::http(|seen| {
-        if seen.path() == "/robots.txt" {
-            Reply::text("")
-        } else {
-            Reply::echo()
-        }
-    })
-    .await;
+    let origin = Origin::http(|seen| if seen.path() == "/robots.txt" { Reply::text("") } else { Reply::echo() }).await;
     let proxy = Proxy::start("").await;
     let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));
-    for body in [
-        "Content-Length: 10\r\n\r\nhalf",
-        "Transfer-Encoding: chunked\r\n\r\na\r\nhalf",
-    ] {
+    for body in ["Content-Length: 10\r\n\r\nhalf", "Transfer-Encoding: chunked\r\n\r\na\r\nhalf"] {
         let mut client = proxy.client().await;
-        client
-            .send(format!("POST {url} HTTP/1.1\r\nHost: {host}\r\n{body}"))
-            .await;
+        client.send(format!("POST {url} HTTP/1.1\r\nHost: {host}\r\n{body}")).await;
         drop(client);
     }
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -276,32 +160,17 @@ async fn a_body_that_breaks_off_never_completes_a_request() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_length_that_lies_is_an_error_on_h2() {
-    let tls = Origin::https(Alpn::H1, |seen| {
-        if seen.path() == "/robots.txt" {
-            Reply::text("")
-        } else {
-            Reply::echo()
-        }
-    })
-    .await;
+    let tls =
+        Origin::https(Alpn::H1, |seen| if seen.path() == "/robots.txt" { Reply::text("") } else { Reply::echo() })
+            .await;
     let proxy = Proxy::start("").await;
     let h2 = proxy.h2(&tls, "a.localhost").await;
     for length in ["3", "10"] {
         let mut request = crate::support::h2_client::request("POST", &tls.url("/x"));
         request.headers_mut().insert("content-length", length.parse().unwrap());
         let outcome = h2.exchange(request, b"body").await;
-        assert!(
-            outcome.map_or(true, |response| response.status() >= 400),
-            "RFC 9113 §8.1.1: malformed"
-        );
+        assert!(outcome.map_or(true, |response| response.status() >= 400), "RFC 9113 §8.1.1: malformed");
     }
-    assert!(
-        tls.log.of("/x").iter().all(|seen| !seen.body.complete),
-        "never a whole request"
-    );
-    assert_eq!(
-        h2.get(&tls.url("/y")).await.status(),
-        200,
-        "one stream's fault is not the connection's"
-    );
+    assert!(tls.log.of("/x").iter().all(|seen| !seen.body.complete), "never a whole request");
+    assert_eq!(h2.get(&tls.url("/y")).await.status(), 200, "one stream's fault is not the connection's");
 }

@@ -13,10 +13,7 @@ async fn an_origin_logs_what_curl_sent_octet_for_octet() {
     let got = curl(&["--path-as-is", "-g", "-H", "X-Odd:  two  ", "-d", "body", &url]).await;
     assert_eq!((got.code, got.status(), got.text().as_str()), (0, 200, "body"));
     let seen = origin.log.one("/a/../b%7e?q={}|");
-    assert_eq!(
-        (seen.method.as_str(), seen.host.as_str()),
-        ("POST", origin.authority("127.0.0.1").as_str())
-    );
+    assert_eq!((seen.method.as_str(), seen.host.as_str()), ("POST", origin.authority("127.0.0.1").as_str()));
     assert_eq!((seen.body.length(), seen.body.complete, seen.connection), (4, true, 0));
     assert_eq!(seen.field("x-odd"), Some("two"));
 }
@@ -62,15 +59,8 @@ async fn every_way_to_delimit_a_body_reads_as_curl_reads_it() {
             assert_eq!(response.trailers, [("X-Sum".to_owned(), "9".to_owned())]);
         }
     }
-    assert_eq!(
-        curl(&[&origin.url_at("127.0.0.1", "/short")]).await.code,
-        18,
-        "a partial file"
-    );
-    assert!(matches!(
-        curl(&[&origin.url_at("127.0.0.1", "/reset")]).await.code,
-        52 | 56
-    ));
+    assert_eq!(curl(&[&origin.url_at("127.0.0.1", "/short")]).await.code, 18, "a partial file");
+    assert!(matches!(curl(&[&origin.url_at("127.0.0.1", "/reset")]).await.code, 52 | 56));
     let mut client = Client::open(origin.address()).await;
     let response = client.get("/pattern", "a.localhost").await;
     let mut pattern = crate::support::pattern::Checker::default();
@@ -81,37 +71,20 @@ async fn every_way_to_delimit_a_body_reads_as_curl_reads_it() {
 #[tokio::test]
 async fn h2_from_end_to_end_with_trailers_and_resets() {
     let origin = Origin::https(Alpn::H2, |seen| match seen.path().as_str() {
-        "/trailer" => Reply {
-            body: Content::Echo,
-            ..Reply::text("").trailer("x-sum", "9")
-        },
+        "/trailer" => Reply { body: Content::Echo, ..Reply::text("").trailer("x-sum", "9") },
         "/reset" => Reply::reset(),
         "/silence" => Reply::silence(),
         _ => Reply::pattern(3_000_000),
     })
     .await;
-    let client = Client::open(origin.address())
-        .await
-        .tls("a.localhost", test_ca().pem_file(), &[b"h2"])
-        .await;
+    let client = Client::open(origin.address()).await.tls("a.localhost", test_ca().pem_file(), &[b"h2"]).await;
     let client = H2Client::over(client).await;
-    let response = client
-        .exchange(h2_client::request("POST", &origin.url("/trailer")), b"ping")
-        .await
-        .unwrap();
+    let response = client.exchange(h2_client::request("POST", &origin.url("/trailer")), b"ping").await.unwrap();
     assert_eq!((response.text().as_str(), response.trailers.len()), ("ping", 1));
     assert_eq!(client.get(&origin.url("/big")).await.body.len(), 3_000_000);
-    let reset = client
-        .send(h2_client::request("GET", &origin.url("/reset")), true)
-        .await
-        .response()
-        .await;
+    let reset = client.send(h2_client::request("GET", &origin.url("/reset")), true).await.response().await;
     assert_eq!(reset.unwrap_err().reason(), Some(h2::Reason::INTERNAL_ERROR));
-    drop(
-        client
-            .send(h2_client::request("GET", &origin.url("/silence")), true)
-            .await,
-    );
+    drop(client.send(h2_client::request("GET", &origin.url("/silence")), true).await);
     crate::support::eventually("the cancelled stream", || origin.log.all().iter().any(|seen| seen.cut)).await;
 }
 
@@ -119,9 +92,7 @@ async fn h2_from_end_to_end_with_trailers_and_resets() {
 async fn a_websocket_echoes() {
     let origin = Origin::http(|_| Reply::websocket()).await;
     let client = Client::open(origin.address()).await;
-    let (mut socket, _) = WebSocket::open(client, "/ws", &origin.authority("a.localhost"))
-        .await
-        .expect("101");
+    let (mut socket, _) = WebSocket::open(client, "/ws", &origin.authority("a.localhost")).await.expect("101");
     for length in [0, 5, 126, 70_000] {
         let message = vec![0xa5; length];
         assert_eq!(socket.echo(&message).await, message);

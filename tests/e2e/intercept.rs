@@ -21,16 +21,9 @@ async fn curl_gets_pages_over_https_and_no_disallowed_one() {
         assert_eq!((allowed.code, allowed.status()), (0, 200), "{}", allowed.stderr);
         assert_eq!(allowed.text(), "page /a%7eb/../c?x=%2f");
         let refused = proxy.curl(&[flags, &[&origin.url("/private/%6fpen")]].concat()).await;
-        assert_eq!(
-            (refused.code, refused.status()),
-            (0, 403),
-            "the refusal is inside the tunnel, so curl sees it"
-        );
+        assert_eq!((refused.code, refused.status()), (0, 403), "the refusal is inside the tunnel, so curl sees it");
         assert_eq!(refused.head().proxy_error().as_deref(), Some("http_request_denied"));
-        assert_eq!(
-            (refused.problem()["line"].clone(), refused.problem()["status"].clone()),
-            (2.into(), 403.into())
-        );
+        assert_eq!((refused.problem()["line"].clone(), refused.problem()["status"].clone()), (2.into(), 403.into()));
     }
     let refused = proxy.curl(&["-f", &origin.url("/private/open")]).await;
     assert_eq!(refused.code, 22);
@@ -50,12 +43,7 @@ async fn each_side_speaks_the_best_it_can() {
         let proxy = Proxy::start("").await;
         let h2 = proxy.h2(&origin, "a.localhost").await;
         assert_eq!(h2.get(&origin.url("/h2")).await.text(), "page /h2");
-        assert_refused(
-            &h2.get(&origin.url("/no")).await,
-            403,
-            "http_request_denied",
-            "robots-disallowed",
-        );
+        assert_refused(&h2.get(&origin.url("/no")).await, 403, "http_request_denied", "robots-disallowed");
         for protocols in [H1, &[]] {
             let mut h1 = proxy.tls(&origin, "a.localhost", protocols).await;
             assert_eq!(h1.get("/h1", &origin.authority("a.localhost")).await.text(), "page /h1");
@@ -97,11 +85,7 @@ async fn an_ip_address_has_a_leaf_of_its_own() {
     let proxy = Proxy::start("").await;
     let got = proxy.curl(&[&origin.url_at("127.0.0.1", "/x")]).await;
     assert_eq!((got.code, got.text().as_str()), (0, "page /x"), "{}", got.stderr);
-    assert_eq!(
-        origin.log.one("/x").sni,
-        None,
-        "RFC 6066 §3: no address in the server name"
-    );
+    assert_eq!(origin.log.one("/x").sni, None, "RFC 6066 §3: no address in the server name");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -112,12 +96,7 @@ async fn a_name_in_the_handshake_names_the_authority_of_an_address() {
     let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), H1).await;
     let host = origin.authority("a.localhost");
     assert_eq!(client.get("/x", &host).await.text(), "page /x");
-    let problem = assert_refused(
-        &client.get("/no", &host).await,
-        403,
-        "http_request_denied",
-        "robots-disallowed",
-    );
+    let problem = assert_refused(&client.get("/no", &host).await, 403, "http_request_denied", "robots-disallowed");
     assert_eq!(problem["robots_url"], origin.url("/robots.txt"));
     assert_eq!(origin.log.one("/x").sni.as_deref(), Some("a.localhost"));
 }
@@ -142,14 +121,8 @@ async fn a_client_without_a_server_name_gets_the_leaf_of_the_connect() {
     let mut config = client_config(&proxy.ca_pem_path(), H1);
     Arc::make_mut(&mut config).enable_sni = false;
     let client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
-    let mut client = client
-        .tls_with("a.localhost", config)
-        .await
-        .expect("a leaf for a.localhost");
-    assert_eq!(
-        client.get("/x", &origin.authority("a.localhost")).await.text(),
-        "page /x"
-    );
+    let mut client = client.tls_with("a.localhost", config).await.expect("a leaf for a.localhost");
+    assert_eq!(client.get("/x", &origin.authority("a.localhost")).await.text(), "page /x");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -169,33 +142,21 @@ async fn leaves_differ_and_the_authority_s_key_is_private() {
         let mode = path.metadata().unwrap().permissions().mode() & 0o777;
         assert!(!secret || mode == 0o600, "{} {mode:o}", path.display());
     }
-    assert_eq!(
-        directory.metadata().unwrap().permissions().mode() & 0o077,
-        0,
-        "the directory is its owner's alone"
-    );
+    assert_eq!(directory.metadata().unwrap().permissions().mode() & 0o077, 0, "the directory is its owner's alone");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_untrusted_origin_is_a_502_and_never_a_silent_pass() {
     let stranger = TestCa::new("nobody trusts this");
     let proxy = Proxy::start(NO_ROBOTS).await;
-    for (ca, names) in [
-        (&stranger, &["a.localhost", "127.0.0.1"][..]),
-        (test_ca(), &["b.localhost"]),
-    ] {
+    for (ca, names) in [(&stranger, &["a.localhost", "127.0.0.1"][..]), (test_ca(), &["b.localhost"])] {
         let origin = Origin::https_as(ca, names, Alpn::Both, |_| Reply::text("secret")).await;
         let mut client = proxy.tls(&origin, "a.localhost", H1).await;
         let response = client.get("/x", &origin.authority("a.localhost")).await;
         assert_refused(&response, 502, "tls_certificate_error", "tls_certificate_error");
         let response = proxy.h2(&origin, "a.localhost").await.get(&origin.url("/x")).await;
         assert_refused(&response, 502, "tls_certificate_error", "tls_certificate_error");
-        assert_refused(
-            &proxy.get(&origin.url("/x")).await,
-            502,
-            "tls_certificate_error",
-            "tls_certificate_error",
-        );
+        assert_refused(&proxy.get(&origin.url("/x")).await, 502, "tls_certificate_error", "tls_certificate_error");
         assert!(origin.log.all().is_empty(), "not a request was sent to it");
     }
 }
@@ -204,12 +165,7 @@ async fn an_untrusted_origin_is_a_502_and_never_a_silent_pass() {
 async fn an_expired_certificate_is_a_502() {
     let origin = Origin::https_expired(|_| Reply::text("secret")).await;
     let proxy = Proxy::start(NO_ROBOTS).await;
-    assert_refused(
-        &proxy.get(&origin.url("/x")).await,
-        502,
-        "tls_certificate_error",
-        "tls_certificate_error",
-    );
+    assert_refused(&proxy.get(&origin.url("/x")).await, 502, "tls_certificate_error", "tls_certificate_error");
     assert!(origin.log.all().is_empty());
 }
 
@@ -219,12 +175,7 @@ async fn an_address_s_certificate_is_verified_too() {
     let origin = Origin::https_as(test_ca(), &["a.localhost"], Alpn::H1, |_| Reply::text("secret")).await;
     let proxy = Proxy::start(NO_ROBOTS).await;
     let url = origin.url_at("127.0.0.1", "/x");
-    assert_refused(
-        &proxy.get(&url).await,
-        502,
-        "tls_certificate_error",
-        "tls_certificate_error",
-    );
+    assert_refused(&proxy.get(&url).await, 502, "tls_certificate_error", "tls_certificate_error");
     let got = proxy.curl(&[&url]).await;
     assert_eq!((got.code, got.status()), (0, 502));
     assert!(origin.log.all().is_empty());
@@ -244,9 +195,7 @@ async fn a_verified_connection_is_not_reused_for_another_name() {
 async fn a_plain_port_spoken_to_in_tls_is_a_gateway_error() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start(&format!("{NO_ROBOTS}\nlimits: {{ connect_timeout: 1s }}")).await;
-    let response = proxy
-        .get(&format!("https://{}/x", origin.authority("a.localhost")))
-        .await;
+    let response = proxy.get(&format!("https://{}/x", origin.authority("a.localhost"))).await;
     // This origin waits for the end of a head that never comes; others would answer in plain text.
     assert!(matches!(response.status(), 502 | 504), "{:?}", response.head);
     let error = response.head.proxy_error().unwrap();
@@ -260,19 +209,9 @@ async fn tls_connections_to_origins_are_pooled() {
     for number in 0..5 {
         // A connection of the client's own each time; that to the origin may still be on its way back to the pool.
         let mut client = proxy.tls(&origin, "a.localhost", H1).await;
-        assert_eq!(
-            client
-                .get(&format!("/{number}"), &origin.authority("a.localhost"))
-                .await
-                .status(),
-            200
-        );
+        assert_eq!(client.get(&format!("/{number}"), &origin.authority("a.localhost")).await.status(), 200);
     }
-    assert!(
-        origin.connections() <= 4,
-        "{} connections for six requests",
-        origin.connections()
-    );
+    assert!(origin.connections() <= 4, "{} connections for six requests", origin.connections());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -280,10 +219,7 @@ async fn a_client_may_be_refused_by_its_own_distrust() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("").await;
     let client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
-    assert!(
-        client.try_tls("a.localhost", test_ca().pem_file(), H1).await.is_err(),
-        "it must trust our authority"
-    );
+    assert!(client.try_tls("a.localhost", test_ca().pem_file(), H1).await.is_err(), "it must trust our authority");
     // And nobody else is disturbed.
     let mut client = proxy.tls(&origin, "a.localhost", H1).await;
     client.send(get("/x", &origin.authority("a.localhost"))).await;

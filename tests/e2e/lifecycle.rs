@@ -32,10 +32,7 @@ async fn sigterm_lets_what_is_in_flight_end_and_exits_0() {
     let h2 = crate::support::H2Client::over(h2.tls("a.localhost", &binary.ca_pem_path(), &[b"h2"]).await).await;
     let url = tls.url("/slow");
     let h2 = tokio::spawn(async move { h2.get(&url).await });
-    eventually("the requests", || {
-        plain.log.pages().len() == 2 && tls.log.pages().len() == 2
-    })
-    .await;
+    eventually("the requests", || plain.log.pages().len() == 2 && tls.log.pages().len() == 2).await;
     binary.signal(libc::SIGTERM);
     assert_eq!(head.response().await.text(), "done");
     assert_eq!(body.response().await.text(), "abcd");
@@ -69,9 +66,7 @@ async fn what_never_ends_is_cut_after_the_drain_timeout() {
     let origin = Origin::http(slow).await;
     let binary = Binary::serve("limits: { drain_timeout: 1s }\nintercept: { hosts: { 'b.localhost': tunnel } }").await;
     let mut hanging = Client::open(binary.address()).await;
-    hanging
-        .send(get(&origin.url("/silence"), &origin.authority("a.localhost")))
-        .await;
+    hanging.send(get(&origin.url("/silence"), &origin.authority("a.localhost"))).await;
     let mut tunnel = Client::connect(binary.address(), &origin.authority("b.localhost")).await;
     tunnel.send(get("/silence", "b.localhost")).await;
     eventually("the requests", || origin.log.count("/silence") == 2).await;
@@ -101,9 +96,7 @@ async fn nobody_is_admitted_after_the_signal() {
     let origin = Origin::http(slow).await;
     let mut binary = Binary::serve("").await;
     let mut client = Client::open(binary.address()).await;
-    client
-        .send(get(&origin.url("/slow"), &origin.authority("a.localhost")))
-        .await;
+    client.send(get(&origin.url("/slow"), &origin.authority("a.localhost"))).await;
     eventually("the request", || origin.log.count("/slow") == 1).await;
     binary.signal(libc::SIGTERM);
     within("the listener to close", async {
@@ -112,11 +105,7 @@ async fn nobody_is_admitted_after_the_signal() {
         }
     })
     .await;
-    assert_eq!(
-        client.response().await.text(),
-        "done",
-        "while one is still being served"
-    );
+    assert_eq!(client.response().await.text(), "done", "while one is still being served");
     assert_eq!(binary.ended().await.code(), Some(0));
 }
 
@@ -177,12 +166,6 @@ async fn it_listens_on_all_its_addresses() {
     assert_eq!(proxy.addresses().len(), 2);
     for address in proxy.addresses() {
         let mut client = Client::open(*address).await;
-        assert_eq!(
-            client
-                .get(&origin.url("/x"), &origin.authority("a.localhost"))
-                .await
-                .status(),
-            200
-        );
+        assert_eq!(client.get(&origin.url("/x"), &origin.authority("a.localhost")).await.status(), 200);
     }
 }

@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 /// A head with fields of `size` octets in all.
 fn large(target: &str, host: &str, size: usize) -> String {
     let filler = "x".repeat(900);
-    let lines: String = (0..size / 910)
-        .map(|number| format!("X-{number:04}: {filler}\r\n"))
-        .collect();
+    let lines: String = (0..size / 910).map(|number| format!("X-{number:04}: {filler}\r\n")).collect();
     get(target, host).replace("Accept: */*\r\n", &lines)
 }
 
@@ -26,28 +24,16 @@ async fn a_head_of_more_than_64_kib_is_refused() {
     assert_eq!(client.response().await.status(), 200);
     client.try_send(large(&plain.url("/large"), &host, 80_000)).await.ok();
     let answer = client.head().await;
-    assert_eq!(
-        (answer.status(), answer.proxy_error().as_deref()),
-        (431, Some("http_request_error"))
-    );
+    assert_eq!((answer.status(), answer.proxy_error().as_deref()), (431, Some("http_request_error")));
     let mut inside = proxy.tls(&tls, "a.localhost", &[b"http/1.1"]).await;
     inside.send(large("/fits", &tls.authority("a.localhost"), 60_000)).await;
     assert_eq!(inside.response().await.status(), 200);
-    inside
-        .try_send(large("/large", &tls.authority("a.localhost"), 80_000))
-        .await
-        .ok();
+    inside.try_send(large("/large", &tls.authority("a.localhost"), 80_000)).await.ok();
     assert_eq!(inside.head().await.status(), 431);
     let mut endless = proxy.client().await;
-    endless
-        .try_send(format!("GET http://{host}/{} HTTP/1.1\r\n", "x".repeat(100_000)))
-        .await
-        .ok();
+    endless.try_send(format!("GET http://{host}/{} HTTP/1.1\r\n", "x".repeat(100_000))).await.ok();
     assert!(matches!(endless.head().await.status(), 400 | 414 | 431));
-    assert_eq!(
-        (plain.log.pages(), tls.log.pages()),
-        (vec!["/fits".to_owned()], vec!["/fits".to_owned()])
-    );
+    assert_eq!((plain.log.pages(), tls.log.pages()), (vec!["/fits".to_owned()], vec!["/fits".to_owned()]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -85,11 +71,7 @@ async fn a_head_has_its_time_in_all_and_not_by_the_octet() {
     }
     for mut client in [slow, inside] {
         let rest = client.rest().await;
-        assert!(
-            rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"),
-            "{}",
-            String::from_utf8_lossy(&rest)
-        );
+        assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"), "{}", String::from_utf8_lossy(&rest));
         assert!(start.elapsed() < Duration::from_secs(5));
     }
 }
@@ -120,11 +102,7 @@ async fn an_idle_connection_is_closed() {
     assert_eq!(in_connect.get("/y", &host).await.status(), 200);
     for client in [&mut fresh, &mut used, &mut inside, &mut in_connect] {
         let rest = client.rest().await;
-        assert!(
-            rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"),
-            "{}",
-            String::from_utf8_lossy(&rest)
-        );
+        assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"), "{}", String::from_utf8_lossy(&rest));
     }
 }
 
@@ -139,38 +117,23 @@ async fn an_idle_h2_connection_is_closed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_origin_that_never_answers_is_a_504() {
-    let origin = Origin::http(|seen| {
-        if seen.path() == "/robots.txt" {
-            Reply::text("")
-        } else {
-            Reply::silence()
-        }
-    })
-    .await;
+    let origin =
+        Origin::http(|seen| if seen.path() == "/robots.txt" { Reply::text("") } else { Reply::silence() }).await;
     let proxy = Proxy::start("limits: { read_timeout: 1s }").await;
     let answer = proxy.get(&origin.url("/x")).await;
-    assert_eq!(
-        (answer.status(), answer.head.proxy_error().as_deref()),
-        (504, Some("http_response_timeout"))
-    );
+    assert_eq!((answer.status(), answer.head.proxy_error().as_deref()), (504, Some("http_response_timeout")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_never_reads_is_cut_off() {
     let answer = |seen: &Seen| {
-        if seen.path() == "/robots.txt" {
-            Reply::text("")
-        } else {
-            Reply::pattern(500_000_000)
-        }
+        if seen.path() == "/robots.txt" { Reply::text("") } else { Reply::pattern(500_000_000) }
     };
     let plain = Origin::http(answer).await;
     let tls = Origin::https(Alpn::H1, answer).await;
     let proxy = Proxy::start("limits: { read_timeout: 1s }").await;
     let mut outside = proxy.client().await;
-    outside
-        .send(get(&plain.url("/x"), &plain.authority("a.localhost")))
-        .await;
+    outside.send(get(&plain.url("/x"), &plain.authority("a.localhost"))).await;
     let mut inside = proxy.tls(&tls, "a.localhost", &[b"http/1.1"]).await;
     inside.send(get("/x", &tls.authority("a.localhost"))).await;
     let h2 = proxy.h2(&tls, "a.localhost").await;
@@ -185,11 +148,7 @@ async fn who_never_reads_is_cut_off() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_stops_sending_a_body_is_cut_off() {
     let answer = |seen: &Seen| {
-        if seen.path() == "/robots.txt" {
-            Reply::text("")
-        } else {
-            Reply::echo()
-        }
+        if seen.path() == "/robots.txt" { Reply::text("") } else { Reply::echo() }
     };
     let plain = Origin::http(answer).await;
     let tls = Origin::https(Alpn::Both, answer).await;
@@ -197,9 +156,7 @@ async fn who_stops_sending_a_body_is_cut_off() {
     let post =
         |target: &str, host: &str| format!("POST {target} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 10\r\n\r\nsome");
     let mut outside = proxy.client().await;
-    outside
-        .send(post(&plain.url("/x"), &plain.authority("a.localhost")))
-        .await;
+    outside.send(post(&plain.url("/x"), &plain.authority("a.localhost"))).await;
     let mut inside = proxy.tls(&tls, "a.localhost", &[b"http/1.1"]).await;
     inside.send(post("/x", &tls.authority("a.localhost"))).await;
     let h2 = proxy.h2(&tls, "a.localhost").await;
@@ -215,12 +172,7 @@ async fn who_stops_sending_a_body_is_cut_off() {
     }
     assert!(stalled.response().await.map_or(true, |answer| answer.status() >= 400));
     assert!(
-        plain
-            .log
-            .all()
-            .iter()
-            .chain(&tls.log.all())
-            .all(|seen| seen.path() == "/robots.txt" || !seen.body.complete)
+        plain.log.all().iter().chain(&tls.log.all()).all(|seen| seen.path() == "/robots.txt" || !seen.body.complete)
     );
 }
 
@@ -236,10 +188,7 @@ async fn failures_of_the_origin_are_named() {
     let reset = proxy.get(&origin.url("/x")).await;
     assert_eq!(reset.status(), 502);
     assert!(
-        matches!(
-            reset.head.proxy_error().as_deref(),
-            Some("connection_terminated" | "http_response_incomplete")
-        ),
+        matches!(reset.head.proxy_error().as_deref(), Some("connection_terminated" | "http_response_incomplete")),
         "{:?}",
         reset.head
     );
@@ -314,8 +263,5 @@ async fn a_thousand_requests_over_64_connections_leave_nothing_behind() {
     // Once the origins have gone, no pooled connection to them is left either.
     drop((plain, tls));
     eventually("the descriptors of before", || binary.descriptors() <= before + 4).await;
-    Arc::into_inner(binary)
-        .expect("the connections have ended")
-        .stop()
-        .await;
+    Arc::into_inner(binary).expect("the connections have ended").stop().await;
 }

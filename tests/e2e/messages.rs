@@ -42,10 +42,7 @@ async fn the_origin_s_date_stays() {
     let proxy = Proxy::start("").await;
     assert_eq!(proxy.get(&plain.url("/")).await.field("date"), Some(DATE));
     let mut client = proxy.tls(&tls, "a.localhost", &[b"http/1.1"]).await;
-    assert_eq!(
-        client.get("/", &tls.authority("a.localhost")).await.field("date"),
-        Some(DATE)
-    );
+    assert_eq!(client.get("/", &tls.authority("a.localhost")).await.field("date"), Some(DATE));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -62,28 +59,18 @@ async fn an_answer_on_h2_has_the_date_of_its_passing() {
 async fn responses_without_a_body_keep_their_fields_and_the_connection() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/204" => Reply::status(204).field("X-Kind", "empty"),
-        "/304" => Reply::status(304)
-            .field("ETag", "\"x\"")
-            .field("Content-Length", "12345"),
+        "/304" => Reply::status(304).field("ETag", "\"x\"").field("Content-Length", "12345"),
         _ => Reply::text("twelve bytes"),
     })
     .await;
     let proxy = Proxy::start("").await;
     let host = origin.authority("a.localhost");
     let mut client = proxy.client().await;
-    client
-        .send(get(&origin.url("/head"), &host).replacen("GET", "HEAD", 1))
-        .await;
+    client.send(get(&origin.url("/head"), &host).replacen("GET", "HEAD", 1)).await;
     let head = client.response_to("HEAD").await;
-    assert_eq!(
-        (head.status(), head.field("content-length"), head.body.len()),
-        (200, Some("12"), 0)
-    );
+    assert_eq!((head.status(), head.field("content-length"), head.body.len()), (200, Some("12"), 0));
     let empty = client.get(&origin.url("/204"), &host).await;
-    assert_eq!(
-        (empty.status(), empty.field("x-kind"), empty.field("content-length")),
-        (204, Some("empty"), None)
-    );
+    assert_eq!((empty.status(), empty.field("x-kind"), empty.field("content-length")), (204, Some("empty"), None));
     assert!(empty.field("transfer-encoding").is_none());
     let unchanged = client.get(&origin.url("/304"), &host).await;
     assert_eq!((unchanged.status(), unchanged.field("etag")), (304, Some("\"x\"")));
@@ -92,41 +79,20 @@ async fn responses_without_a_body_keep_their_fields_and_the_connection() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_method_and_its_body_pass() {
-    let origin = Origin::http(|seen| {
-        if seen.path() == "/robots.txt" {
-            Reply::text("")
-        } else {
-            Reply::echo()
-        }
-    })
-    .await;
+    let origin = Origin::http(|seen| if seen.path() == "/robots.txt" { Reply::text("") } else { Reply::echo() }).await;
     let proxy = Proxy::start("").await;
     let host = origin.authority("a.localhost");
     let mut client = proxy.client().await;
     for method in ["POST", "PUT", "PATCH", "DELETE", "PROPFIND", "X-OWN"] {
         let url = origin.url("/x");
-        client
-            .send(format!(
-                "{method} {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 4\r\n\r\nbody"
-            ))
-            .await;
+        client.send(format!("{method} {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 4\r\n\r\nbody")).await;
         assert_eq!(client.response().await.text(), "body", "{method}");
         let chunks = "3\r\nbod\r\n1;extension=x\r\ny\r\n0\r\n\r\n";
         client
-            .send(format!(
-                "{method} {url} HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}"
-            ))
+            .send(format!("{method} {url} HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}"))
             .await;
         assert_eq!(client.response().await.text(), "body", "{method}, chunked");
-        assert!(
-            origin
-                .log
-                .of("/x")
-                .iter()
-                .rev()
-                .take(2)
-                .all(|seen| seen.method == method)
-        );
+        assert!(origin.log.of("/x").iter().rev().take(2).all(|seen| seen.method == method));
     }
 }
 
@@ -140,15 +106,11 @@ async fn an_http_1_0_client_is_not_sent_chunks() {
     .await;
     let proxy = Proxy::start("").await;
     let host = origin.authority("a.localhost");
-    for (target, version) in [
-        ("/chunked", "1.0\r\n"),
-        ("/length", "1.0\r\n"),
-        ("/chunked", "1.0\r\nConnection: keep-alive\r\n"),
-    ] {
+    for (target, version) in
+        [("/chunked", "1.0\r\n"), ("/length", "1.0\r\n"), ("/chunked", "1.0\r\nConnection: keep-alive\r\n")]
+    {
         let mut client = proxy.client().await;
-        client
-            .send(format!("GET {} HTTP/{version}Host: {host}\r\n\r\n", origin.url(target)))
-            .await;
+        client.send(format!("GET {} HTTP/{version}Host: {host}\r\n\r\n", origin.url(target))).await;
         let head = client.head().await;
         assert!(head.field("transfer-encoding").is_none(), "{head:?}");
         let mut body = Body::default();
@@ -163,9 +125,7 @@ async fn an_http_1_0_request_without_host_is_served_by_its_uri() {
     let proxy = Proxy::start("").await;
     for (target, status) in [("/yes", 200), ("/no", 403)] {
         let mut client = proxy.client().await;
-        client
-            .send(format!("GET {} HTTP/1.0\r\n\r\n", origin.url(target)))
-            .await;
+        client.send(format!("GET {} HTTP/1.0\r\n\r\n", origin.url(target))).await;
         assert_eq!(client.head().await.status(), status);
     }
     assert_eq!(origin.log.pages(), ["/yes"]);
@@ -174,11 +134,7 @@ async fn an_http_1_0_request_without_host_is_served_by_its_uri() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn expect_100_continue_is_answered_before_the_body() {
     let origin = Origin::http(|seen| {
-        if seen.path() == "/robots.txt" {
-            Reply::text("User-agent: *\nDisallow: /no\n")
-        } else {
-            Reply::echo()
-        }
+        if seen.path() == "/robots.txt" { Reply::text("User-agent: *\nDisallow: /no\n") } else { Reply::echo() }
     })
     .await;
     let proxy = Proxy::start("").await;
@@ -199,23 +155,14 @@ async fn expect_100_continue_is_answered_before_the_body() {
     // A refusal comes instead of the 100, and the body need not be sent.
     let mut client = proxy.client().await;
     client.send(head("/no")).await;
-    let refusal = crate::support::within("403", client.source.until(b"\r\n\r\n"))
-        .await
-        .unwrap();
+    let refusal = crate::support::within("403", client.source.until(b"\r\n\r\n")).await.unwrap();
     assert_eq!(Head::parse(&refusal).status(), 403);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn interim_responses_do_not_end_the_exchange() {
     let early = "HTTP/1.1 103 Early Hints\r\nLink: </s.css>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody";
-    let origin = Origin::http(move |seen| {
-        if seen.path() == "/x" {
-            Reply::raw(early)
-        } else {
-            Reply::text("")
-        }
-    })
-    .await;
+    let origin = Origin::http(move |seen| if seen.path() == "/x" { Reply::raw(early) } else { Reply::text("") }).await;
     let proxy = Proxy::start("").await;
     let response = proxy.get(&origin.url("/x")).await;
     assert_eq!((response.status(), response.text().as_str()), (200, "body"));
@@ -224,14 +171,8 @@ async fn interim_responses_do_not_end_the_exchange() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upgrade_that_nobody_asked_for_is_502() {
     let unsolicited = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: evil\r\nConnection: Upgrade\r\n\r\nGET /smuggled HTTP/1.1\r\n\r\n";
-    let origin = Origin::http(move |seen| {
-        if seen.path() == "/x" {
-            Reply::raw(unsolicited)
-        } else {
-            Reply::text("")
-        }
-    })
-    .await;
+    let origin =
+        Origin::http(move |seen| if seen.path() == "/x" { Reply::raw(unsolicited) } else { Reply::text("") }).await;
     let proxy = Proxy::start("").await;
     let response = proxy.get(&origin.url("/x")).await;
     assert_eq!(response.status(), 502, "{:?}", response.head);
@@ -249,10 +190,7 @@ async fn cookie_crumbs_of_h2_are_one_field_on_http_1() {
     }
     assert_eq!(client.send(crumbs, true).await.response().await.unwrap().status(), 200);
     let seen = origin.log.one("/x");
-    assert_eq!(
-        (seen.protocol, seen.field("cookie")),
-        (Protocol::Http1, Some("a=1; b=2; c=3"))
-    );
+    assert_eq!((seen.protocol, seen.field("cookie")), (Protocol::Http1, Some("a=1; b=2; c=3")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -264,21 +202,12 @@ async fn pieces_pass_as_they_come() {
     .await;
     let proxy = Proxy::start("").await;
     let mut client = proxy.client().await;
-    client
-        .send(get(&origin.url("/x"), &origin.authority("a.localhost")))
-        .await;
+    client.send(get(&origin.url("/x"), &origin.authority("a.localhost"))).await;
     let head = client.head().await;
     assert_eq!(head.status(), 200);
-    crate::support::within("the first piece", client.source.until(b"first"))
-        .await
-        .unwrap();
-    assert!(
-        client.glance(Duration::from_millis(200)).await.len() <= 2,
-        "the second piece is not sent yet"
-    );
-    crate::support::within("the second piece", client.source.until(b"second"))
-        .await
-        .unwrap();
+    crate::support::within("the first piece", client.source.until(b"first")).await.unwrap();
+    assert!(client.glance(Duration::from_millis(200)).await.len() <= 2, "the second piece is not sent yet");
+    crate::support::within("the second piece", client.source.until(b"second")).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -296,10 +225,7 @@ async fn what_may_have_been_acted_on_is_not_sent_twice() {
     let mut client = proxy.client().await;
     assert_eq!(client.get(&origin.url("/first"), &host).await.text(), "first");
     client
-        .send(format!(
-            "POST {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 4\r\n\r\nbody",
-            origin.url("/post")
-        ))
+        .send(format!("POST {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 4\r\n\r\nbody", origin.url("/post")))
         .await;
     assert_eq!(client.response().await.status(), 502);
     assert_eq!(origin.log.count("/post"), 1, "it may have been acted on");

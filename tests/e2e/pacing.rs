@@ -21,17 +21,10 @@ pub fn delay(seconds: &str) -> String {
 pub fn assert_gaps(origin: &Origin, count: usize, gap: Duration) {
     let gaps = origin.log.gaps("/page");
     assert_eq!(gaps.len(), count, "{:?}", origin.log.targets());
-    assert!(
-        gaps.iter()
-            .all(|&measured| measured + LATE >= gap && measured < gap + NOISE),
-        "{gaps:?}, not {gap:?}"
-    );
+    assert!(gaps.iter().all(|&measured| measured + LATE >= gap && measured < gap + NOISE), "{gaps:?}, not {gap:?}");
     // Being a little early each time would add up.
     let all: Duration = gaps.iter().sum();
-    assert!(
-        all + LATE >= gap * gaps.len() as u32,
-        "{gaps:?}, not {gap:?} on average"
-    );
+    assert!(all + LATE >= gap * gaps.len() as u32, "{gaps:?}, not {gap:?} on average");
 }
 
 /// Gets these at once, each on a connection of its own.
@@ -51,16 +44,7 @@ async fn four_requests_of_curl_start_a_second_apart() {
     let origin = Origin::site(&delay("1")).await;
     let proxy = Proxy::start("").await;
     let urls: Vec<String> = (0..4).map(|number| origin.url(&format!("/page{number}"))).collect();
-    let got = proxy
-        .curl(&[
-            "--parallel",
-            "--parallel-immediate",
-            &urls[0],
-            &urls[1],
-            &urls[2],
-            &urls[3],
-        ])
-        .await;
+    let got = proxy.curl(&["--parallel", "--parallel-immediate", &urls[0], &urls[1], &urls[2], &urls[3]]).await;
     assert_eq!(got.code, 0, "{}", got.stderr);
     assert_gaps(&origin, 3, Duration::from_secs(1));
 }
@@ -74,13 +58,7 @@ async fn the_same_over_https_h1_and_h2() {
     let second = h2.send(request("GET", &origin.url("/page1")), true).await;
     let mut h1 = proxy.tls(&origin, "a.localhost", &[b"http/1.1"]).await;
     assert_eq!(h1.get("/page2", &origin.authority("a.localhost")).await.status(), 200);
-    assert_eq!(
-        (
-            first.response().await.unwrap().status(),
-            second.response().await.unwrap().status()
-        ),
-        (200, 200)
-    );
+    assert_eq!((first.response().await.unwrap().status(), second.response().await.unwrap().status()), (200, 200));
     assert_eq!(proxy.get(&origin.url("/page3")).await.status(), 200);
     assert_gaps(&origin, 3, Duration::from_millis(500));
 }
@@ -94,11 +72,7 @@ async fn the_first_request_starts_at_once_and_refused_ones_take_no_turn() {
         assert_eq!(proxy.get(&origin.url("/no")).await.status(), 403);
     }
     assert_eq!(proxy.get(&origin.url("/page")).await.status(), 200);
-    assert_eq!(
-        proxy.get(&origin.url("/no")).await.status(),
-        403,
-        "and they do not wait either"
-    );
+    assert_eq!(proxy.get(&origin.url("/no")).await.status(), 403, "and they do not wait either");
     assert_eq!(proxy.get(&origin.url("/robots.txt")).await.status(), 200);
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
 }
@@ -127,13 +101,8 @@ async fn without_a_delay_so_many_at_a_time() {
     let proxy = Arc::new(Proxy::start("pace: { max_concurrent: 3 }").await);
     let responses = all(&proxy, (0..9).map(|number| origin.url(&format!("/page{number}")))).await;
     assert!(responses.iter().all(|response| response.status() == 200));
-    let mut starts: Vec<Instant> = origin
-        .log
-        .all()
-        .iter()
-        .filter(|seen| seen.path() != "/robots.txt")
-        .map(|seen| seen.at)
-        .collect();
+    let mut starts: Vec<Instant> =
+        origin.log.all().iter().filter(|seen| seen.path() != "/robots.txt").map(|seen| seen.at).collect();
     starts.sort_unstable();
     for (number, start) in starts.iter().enumerate().skip(3) {
         assert!(*start - starts[number - 3] >= held, "more than three were in flight");
@@ -150,11 +119,7 @@ async fn hosts_do_not_wait_for_each_other() {
         assert_eq!(proxy.get(&origin.url_at(host, "/page")).await.status(), 200);
     }
     let other_port = Origin::site(&delay("5")).await;
-    assert_eq!(
-        proxy.get(&other_port.url("/page")).await.status(),
-        200,
-        "another port is a pace of its own"
-    );
+    assert_eq!(proxy.get(&other_port.url("/page")).await.status(), 200, "another port is a pace of its own");
     assert!(start.elapsed() < Duration::from_secs(4));
 }
 
@@ -177,10 +142,7 @@ async fn an_origin_that_says_too_many_is_given_the_time_it_asks_for() {
         assert_eq!(told.head.proxy_error(), None);
         assert_eq!(proxy.get(&origin.url("/page2")).await.status(), 200);
         let gap = origin.log.gaps("/page")[0];
-        assert!(
-            gap + LATE >= Duration::from_secs(2) && gap < Duration::from_secs(3) + NOISE,
-            "{gap:?}"
-        );
+        assert!(gap + LATE >= Duration::from_secs(2) && gap < Duration::from_secs(3) + NOISE, "{gap:?}");
     }
 }
 
@@ -197,8 +159,7 @@ async fn that_time_begins_when_it_says_so_and_not_when_it_has_finished() {
     .await;
     let proxy = Proxy::start("").await;
     let mut told = proxy.client().await;
-    told.send(get(&origin.url("/page1"), &origin.authority("a.localhost")))
-        .await;
+    told.send(get(&origin.url("/page1"), &origin.authority("a.localhost"))).await;
     assert_eq!(told.head().await.status(), 429);
     assert_eq!(proxy.get(&origin.url("/page2")).await.status(), 200);
     let gaps = origin.log.gaps("/page");
@@ -218,14 +179,8 @@ async fn without_a_time_it_is_given_a_second_at_first() {
         proxy.get(&origin.url(page)).await;
     }
     let gaps = origin.log.gaps("/page");
-    assert!(
-        gaps[0] + LATE >= Duration::from_secs(1) && gaps[0] < Duration::from_secs(1) + NOISE,
-        "{gaps:?}"
-    );
-    assert!(
-        gaps[1] + LATE >= Duration::from_secs(2) && gaps[1] < Duration::from_secs(2) + NOISE,
-        "{gaps:?}"
-    );
+    assert!(gaps[0] + LATE >= Duration::from_secs(1) && gaps[0] < Duration::from_secs(1) + NOISE, "{gaps:?}");
+    assert!(gaps[1] + LATE >= Duration::from_secs(2) && gaps[1] < Duration::from_secs(2) + NOISE, "{gaps:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -262,11 +217,7 @@ async fn a_retry_is_a_request_too() {
         proxy.get(&origin.url(page)).await;
     }
     let gaps = origin.log.gaps("/page");
-    assert!(
-        gaps.iter().all(|&gap| gap + LATE >= Duration::from_secs(1)),
-        "{gaps:?} {:?}",
-        origin.log.targets()
-    );
+    assert!(gaps.iter().all(|&gap| gap + LATE >= Duration::from_secs(1)), "{gaps:?} {:?}", origin.log.targets());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -292,9 +243,7 @@ async fn tunnels_are_paced_by_the_connection() {
     for _ in 0..2 {
         let client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
         starts.push(Instant::now());
-        client
-            .tls("a.localhost", crate::support::test_ca().pem_file(), &[])
-            .await;
+        client.tls("a.localhost", crate::support::test_ca().pem_file(), &[]).await;
     }
     assert!(starts[1] - starts[0] >= Duration::from_millis(900), "{starts:?}");
 }

@@ -17,17 +17,11 @@ async fn names_of_one_address_share_a_pace_where_that_is_the_key() {
     let origin = Origin::site(&delay("1")).await;
     let proxy = Arc::new(Proxy::start("pace: { key: address }").await);
     let hosts = ["a.localhost", "b.localhost", "127.0.0.1"];
-    let urls = hosts
-        .iter()
-        .enumerate()
-        .map(|(number, host)| origin.url_at(host, &format!("/page{number}")));
+    let urls = hosts.iter().enumerate().map(|(number, host)| origin.url_at(host, &format!("/page{number}")));
     let responses = all(&proxy, urls).await;
     assert!(responses.iter().all(|response| response.status() == 200));
     let gaps = origin.log.gaps("/page");
-    assert!(
-        gaps.len() == 2 && gaps.iter().all(|&gap| gap + LATE >= SECOND),
-        "{gaps:?}"
-    );
+    assert!(gaps.len() == 2 && gaps.iter().all(|&gap| gap + LATE >= SECOND), "{gaps:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -43,12 +37,7 @@ async fn parts_of_a_page_follow_it_in_a_burst_and_rules_hold_for_them() {
         assert_eq!(client.response().await.status(), 200);
     }
     client.send(part("image", &origin.url("/no.png"), &host)).await;
-    assert_refused(
-        &client.response().await,
-        403,
-        "http_request_denied",
-        "robots-disallowed",
-    );
+    assert_refused(&client.response().await, 403, "http_request_denied", "robots-disallowed");
     assert!(start.elapsed() < 2 * SECOND, "{:?}", start.elapsed());
     // A document is a page, as is what a script asks for, and the parts have not taken its turn.
     client.send(part("document", &origin.url("/page1"), &host)).await;
@@ -64,13 +53,7 @@ async fn a_part_waits_like_a_page_by_default() {
     let proxy = Proxy::start("").await;
     assert_eq!(proxy.get(&origin.url("/page0")).await.status(), 200);
     let mut client = proxy.client().await;
-    client
-        .send(part(
-            "image",
-            &origin.url("/page1.png"),
-            &origin.authority("a.localhost"),
-        ))
-        .await;
+    client.send(part("image", &origin.url("/page1.png"), &origin.authority("a.localhost"))).await;
     assert_eq!(client.response().await.status(), 200);
     assert_gaps(&origin, 1, SECOND);
 }
@@ -108,10 +91,7 @@ async fn report_mode_delays_nothing_and_tells_how_long_it_would_have_been() {
     assert!(start.elapsed() < 5 * SECOND, "{:?}", start.elapsed());
     assert_eq!(told[0], None, "the first would have gone at once");
     let held = told[1].as_deref().expect("the second would have waited");
-    assert!(
-        held.starts_with("it would have waited ") && held.ends_with(" s for its turn"),
-        "{held}"
-    );
+    assert!(held.starts_with("it would have waited ") && held.ends_with(" s for its turn"), "{held}");
     let late = told[2].as_deref().expect("the third would have been refused");
     assert!(late.contains("later than the request may wait"), "{late}");
 }

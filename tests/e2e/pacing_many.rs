@@ -16,24 +16,14 @@ const CROWD: Duration = Duration::from_millis(100);
 async fn each_of_many_hosts_keeps_its_own_gap() {
     // From 0.3 s to 0.57 s.
     let gap = |host: u32| Duration::from_millis(u64::from(300 + 30 * host));
-    let number = |host: &str| {
-        host.split('.')
-            .next()
-            .and_then(|host| host[1..].parse().ok())
-            .expect("h0 to h9")
-    };
+    let number = |host: &str| host.split('.').next().and_then(|host| host[1..].parse().ok()).expect("h0 to h9");
     let origin = Origin::http(move |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(delay(&gap(number(&seen.host)).as_secs_f64().to_string())),
         _ => Reply::text("page"),
     })
     .await;
     let proxy = Arc::new(Proxy::start("").await);
-    let url = |request| {
-        origin.url_at(
-            &format!("h{}.localhost", request % HOSTS),
-            &format!("/page{}", request / HOSTS),
-        )
-    };
+    let url = |request| origin.url_at(&format!("h{}.localhost", request % HOSTS), &format!("/page{}", request / HOSTS));
     // Connections are made first: accepting many at once takes an origin a while.
     for request in 0..HOSTS {
         assert_eq!(proxy.get(&url(request)).await.status(), 200);
@@ -49,12 +39,7 @@ async fn each_of_many_hosts_keeps_its_own_gap() {
         starts.sort_unstable();
         assert_eq!(starts.len(), PAGES as usize);
         for pair in starts.windows(2) {
-            assert!(
-                pair[1] - pair[0] + CROWD >= gap(host),
-                "h{host}: {:?}, not {:?}",
-                pair[1] - pair[0],
-                gap(host)
-            );
+            assert!(pair[1] - pair[0] + CROWD >= gap(host), "h{host}: {:?}, not {:?}", pair[1] - pair[0], gap(host));
         }
         let all = starts[starts.len() - 1] - starts[0];
         assert!(all + CROWD >= gap(host) * (PAGES - 1), "h{host}: {all:?} in all");
@@ -64,12 +49,8 @@ async fn each_of_many_hosts_keeps_its_own_gap() {
 /// A connection to the proxy from another address of this machine.
 async fn from(address: &str, proxy: &Proxy) -> Client {
     let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
-    socket
-        .bind(format!("{address}:0").parse().expect("an address"))
-        .expect("all of 127.0.0.0/8 is this machine");
-    Client::over(Stream::Plain(
-        socket.connect(proxy.address()).await.expect("the proxy listens"),
-    ))
+    socket.bind(format!("{address}:0").parse().expect("an address")).expect("all of 127.0.0.0/8 is this machine");
+    Client::over(Stream::Plain(socket.connect(proxy.address()).await.expect("the proxy listens")))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -84,20 +65,9 @@ async fn a_greedy_client_delays_another_by_one_gap_at_most() {
     eventually("the greedy one is under way", || origin.log.pages().len() >= 2).await;
     let mut modest = from("127.0.0.2", &proxy).await;
     let before = origin.log.pages().len();
-    modest
-        .send(get(&origin.url("/modest"), &origin.authority("a.localhost")))
-        .await;
+    modest.send(get(&origin.url("/modest"), &origin.authority("a.localhost"))).await;
     assert_eq!(modest.response().await.status(), 200);
-    let place = origin
-        .log
-        .pages()
-        .iter()
-        .position(|page| page == "/modest")
-        .expect("it has been there");
-    assert!(
-        place <= before + 1,
-        "{place}, not {before} or the next: {:?}",
-        origin.log.pages()
-    );
+    let place = origin.log.pages().iter().position(|page| page == "/modest").expect("it has been there");
+    assert!(place <= before + 1, "{place}, not {before} or the next: {:?}", origin.log.pages());
     greedy.abort();
 }

@@ -28,22 +28,12 @@ async fn status(proxy: &Proxy, origin: &Origin, target: &str) -> u16 {
 async fn a_stale_copy_serves_until_the_new_one_is_there() {
     let origin = changing(Reply::text(OLD), |_| Reply::text(NEW).after(Duration::from_millis(700))).await;
     let proxy = Proxy::start(SHORT).await;
-    assert_eq!(
-        (
-            status(&proxy, &origin, "/old").await,
-            status(&proxy, &origin, "/new").await
-        ),
-        (403, 200)
-    );
+    assert_eq!((status(&proxy, &origin, "/old").await, status(&proxy, &origin, "/new").await), (403, 200));
     tokio::time::sleep(Duration::from_millis(1100)).await;
     // The copy is stale now: this request starts the renewal and is answered by the old rules all the same.
     assert_eq!(status(&proxy, &origin, "/old").await, 403);
     eventually("the renewal's start", || origin.log.count("/robots.txt") == 2).await;
-    assert_eq!(
-        status(&proxy, &origin, "/new").await,
-        200,
-        "nobody waits for the renewal"
-    );
+    assert_eq!(status(&proxy, &origin, "/new").await, 200, "nobody waits for the renewal");
     crate::support::within("the new rules", async {
         while status(&proxy, &origin, "/new").await != 403 {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -55,9 +45,7 @@ async fn a_stale_copy_serves_until_the_new_one_is_there() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_is_asked_after_with_its_validators() {
-    let first = Reply::text(OLD)
-        .field("ETag", "\"v1\"")
-        .field("Last-Modified", "Mon, 01 Jan 2024 00:00:00 GMT");
+    let first = Reply::text(OLD).field("ETag", "\"v1\"").field("Last-Modified", "Mon, 01 Jan 2024 00:00:00 GMT");
     let origin = changing(first, |_| Reply::status(304).field("ETag", "\"v1\"")).await;
     let proxy = Proxy::start(SHORT).await;
     assert_eq!(status(&proxy, &origin, "/old").await, 403);
@@ -67,13 +55,7 @@ async fn a_copy_is_asked_after_with_its_validators() {
     let again = &origin.log.of("/robots.txt")[1];
     assert_eq!(again.field("if-none-match"), Some("\"v1\""));
     assert_eq!(again.field("if-modified-since"), Some("Mon, 01 Jan 2024 00:00:00 GMT"));
-    assert_eq!(
-        (
-            status(&proxy, &origin, "/old").await,
-            status(&proxy, &origin, "/x").await
-        ),
-        (403, 200)
-    );
+    assert_eq!((status(&proxy, &origin, "/old").await, status(&proxy, &origin, "/x").await), (403, 200));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -86,13 +68,7 @@ async fn the_last_good_copy_is_kept_while_robots_txt_is_out_of_reach() {
         status(&proxy, &origin, "/old").await;
         eventually("the renewal", || origin.log.count("/robots.txt") >= 2).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
-        assert_eq!(
-            (
-                status(&proxy, &origin, "/old").await,
-                status(&proxy, &origin, "/x").await
-            ),
-            (403, 200)
-        );
+        assert_eq!((status(&proxy, &origin, "/old").await, status(&proxy, &origin, "/x").await), (403, 200));
     }
 }
 
@@ -110,22 +86,13 @@ async fn an_unreachable_one_is_asked_again_after_what_it_said() {
     })
     .await;
     assert!(start.elapsed() >= Duration::from_millis(900), "{:?}", start.elapsed());
-    assert_eq!(
-        (origin.log.count("/robots.txt"), status(&proxy, &origin, "/old").await),
-        (2, 403)
-    );
+    assert_eq!((origin.log.count("/robots.txt"), status(&proxy, &origin, "/old").await), (2, 403));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn max_age_says_how_long_within_the_bounds() {
-    let long = changing(Reply::text(OLD).field("Cache-Control", "max-age=3600"), |_| {
-        Reply::text(NEW)
-    })
-    .await;
-    let short = changing(Reply::text(OLD).field("Cache-Control", "max-age=1"), |_| {
-        Reply::text(NEW)
-    })
-    .await;
+    let long = changing(Reply::text(OLD).field("Cache-Control", "max-age=3600"), |_| Reply::text(NEW)).await;
+    let short = changing(Reply::text(OLD).field("Cache-Control", "max-age=1"), |_| Reply::text(NEW)).await;
     let proxy = Proxy::start("robots: { min_ttl: 0 }").await;
     for origin in [&long, &short] {
         assert_eq!(status(&proxy, origin, "/old").await, 403);
@@ -137,10 +104,7 @@ async fn max_age_says_how_long_within_the_bounds() {
     eventually("the renewal", || short.log.count("/robots.txt") == 2).await;
     assert_eq!(long.log.count("/robots.txt"), 1);
     // By default, not even an origin that forbids keeping is asked more often than every five minutes.
-    let never = changing(Reply::text(OLD).field("Cache-Control", "no-store, max-age=0"), |_| {
-        Reply::text(NEW)
-    })
-    .await;
+    let never = changing(Reply::text(OLD).field("Cache-Control", "no-store, max-age=0"), |_| Reply::text(NEW)).await;
     let proxy = Proxy::start("").await;
     for _ in 0..3 {
         assert_eq!(status(&proxy, &never, "/old").await, 403);

@@ -8,14 +8,7 @@ pub const KEEP_OUT: &str = "User-agent: *\nDisallow: /private\n";
 
 /// An origin whose robots.txt is answered by `robots`, and every page with 200.
 pub async fn origin(robots: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Origin {
-    Origin::http(move |seen| {
-        if seen.path() == "/robots.txt" {
-            robots(seen)
-        } else {
-            Reply::text("page")
-        }
-    })
-    .await
+    Origin::http(move |seen| if seen.path() == "/robots.txt" { robots(seen) } else { Reply::text("page") }).await
 }
 
 /// The status of a page that [`KEEP_OUT`] disallows, and of one that it allows.
@@ -36,18 +29,8 @@ async fn it_is_fetched_once_however_many_ask() {
     }
     let mut statuses = all.join_all().await;
     statuses.sort_unstable();
-    assert_eq!(
-        (statuses[..30].to_vec(), statuses[30..].to_vec()),
-        (vec![200; 30], vec![403; 30])
-    );
-    assert_eq!(
-        (
-            origin.log.count("/robots.txt"),
-            origin.log.count("/open"),
-            origin.log.count("/private")
-        ),
-        (1, 30, 0)
-    );
+    assert_eq!((statuses[..30].to_vec(), statuses[30..].to_vec()), (vec![200; 30], vec![403; 30]));
+    assert_eq!((origin.log.count("/robots.txt"), origin.log.count("/open"), origin.log.count("/private")), (1, 30, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -67,11 +50,7 @@ async fn each_authority_has_its_own() {
             ("b.localhost", "/a", 200),
             ("b.localhost", "/b", 403),
         ] {
-            assert_eq!(
-                proxy.get(&origin.url_at(host, target)).await.status(),
-                status,
-                "{host} {target}"
-            );
+            assert_eq!(proxy.get(&origin.url_at(host, target)).await.status(), status, "{host} {target}");
         }
         assert_eq!(origin.log.count("/robots.txt"), 2);
     }
@@ -96,26 +75,13 @@ async fn the_fetch_says_who_asks_and_carries_nothing_of_the_client() {
         .await;
     assert_eq!(got.status(), 200);
     let fetch = origin.log.one("/robots.txt");
-    assert_eq!(
-        (fetch.method.as_str(), fetch.host.as_str()),
-        ("GET", origin.authority("a.localhost").as_str())
-    );
+    assert_eq!((fetch.method.as_str(), fetch.host.as_str()), ("GET", origin.authority("a.localhost").as_str()));
     let agent = fetch.field("user-agent").unwrap();
-    assert!(
-        agent.contains("ExampleBot") && agent.contains("https://example.com/bot"),
-        "{agent}"
-    );
+    assert!(agent.contains("ExampleBot") && agent.contains("https://example.com/bot"), "{agent}");
     let coding = fetch.field("accept-encoding").unwrap();
-    assert!(
-        ["gzip", "br", "zstd"].iter().all(|name| coding.contains(name)),
-        "{coding}"
-    );
+    assert!(["gzip", "br", "zstd"].iter().all(|name| coding.contains(name)), "{coding}");
     assert!(!String::from_utf8_lossy(&fetch.head).contains("secret"));
-    assert_eq!(
-        origin.log.one("/x?secret").field("user-agent"),
-        Some("Mozilla/5.0"),
-        "requests keep their own"
-    );
+    assert_eq!(origin.log.one("/x?secret").field("user-agent"), Some("Mozilla/5.0"), "requests keep their own");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -128,10 +94,7 @@ async fn five_redirects_are_followed_and_six_are_as_good_as_none() {
                 match left {
                     _ if path != "/robots.txt" && !path.starts_with("/hop/") => Reply::text("page"),
                     0 => Reply::text(KEEP_OUT),
-                    left => Reply {
-                        status,
-                        ..Reply::redirect(format!("/hop/{}", left - 1))
-                    },
+                    left => Reply { status, ..Reply::redirect(format!("/hop/{}", left - 1)) },
                 }
             }
         };
@@ -150,10 +113,7 @@ async fn rules_found_elsewhere_bind_the_authority_that_was_asked() {
     let away = origin(move |_| Reply::redirect(target.clone())).await;
     let proxy = Proxy::start("").await;
     assert_eq!(statuses(&proxy, &away).await, (403, 200));
-    assert_eq!(
-        (away.log.pages(), elsewhere.log.pages().len()),
-        (vec!["/open".to_owned()], 0)
-    );
+    assert_eq!((away.log.pages(), elsewhere.log.pages().len()), (vec!["/open".to_owned()], 0));
     let fetch = elsewhere.log.one("/robots.txt");
     assert_eq!(fetch.host, elsewhere.authority("b.localhost"));
     for name in ["authorization", "cookie", "referer"] {
@@ -242,10 +202,7 @@ async fn who_asks_for_robots_txt_is_answered_from_our_copy() {
     let proxy = Proxy::start("").await;
     for _ in 0..3 {
         let response = proxy.get(&origin.url("/robots.txt")).await;
-        assert_eq!(
-            (response.status(), response.text().as_str()),
-            (200, "User-agent: *\nDisallow: /\n")
-        );
+        assert_eq!((response.status(), response.text().as_str()), (200, "User-agent: *\nDisallow: /\n"));
         let age: u64 = response.field("age").expect("how old the copy is").parse().unwrap();
         assert!(age < 60);
     }

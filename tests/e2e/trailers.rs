@@ -17,10 +17,7 @@ async fn trailers_of_responses_pass_on_h2() {
     let origin = Origin::https(Alpn::Both, with_trailers).await;
     let proxy = Proxy::start("").await;
     let client = proxy.h2(&origin, "a.localhost").await;
-    let response = client
-        .exchange(request("POST", &origin.url("/x")), b"ping")
-        .await
-        .unwrap();
+    let response = client.exchange(request("POST", &origin.url("/x")), b"ping").await.unwrap();
     assert_eq!(response.trailers, [("x-sum".to_owned(), "9".to_owned())]);
     assert_eq!(origin.log.one("/x").protocol, Protocol::Http2);
 }
@@ -32,19 +29,10 @@ async fn trailers_of_requests_on_h2_end_here() {
     let client = proxy.h2(&origin, "a.localhost").await;
     let mut pending = client.send(request("POST", &origin.url("/x")), false).await;
     pending.body(b"ping").await.unwrap();
-    pending
-        .trailers(
-            [("x-request-sum".parse().unwrap(), "7".parse().unwrap())]
-                .into_iter()
-                .collect(),
-        )
-        .unwrap();
+    pending.trailers([("x-request-sum".parse().unwrap(), "7".parse().unwrap())].into_iter().collect()).unwrap();
     assert_eq!(pending.response().await.unwrap().status(), 200);
     let seen = origin.log.one("/x");
-    assert_eq!(
-        (seen.protocol, seen.body.kept.as_slice()),
-        (Protocol::Http2, &b"ping"[..])
-    );
+    assert_eq!((seen.protocol, seen.body.kept.as_slice()), (Protocol::Http2, &b"ping"[..]));
     assert!(seen.body.trailers.is_empty() && seen.body.complete);
 }
 
@@ -61,18 +49,10 @@ async fn trailers_on_http_1_leave_bodies_and_connections_in_order() {
     let proxy = Proxy::start("").await;
     let mut client = proxy.client().await;
     for _ in 0..3 {
-        client
-            .send(chunked(&origin.url("/x"), &origin.authority("a.localhost")))
-            .await;
+        client.send(chunked(&origin.url("/x"), &origin.authority("a.localhost"))).await;
         assert_eq!(client.response().await.text(), "body");
     }
-    assert!(
-        origin
-            .log
-            .of("/x")
-            .iter()
-            .all(|seen| seen.body.kept == b"ping" && seen.body.complete)
-    );
+    assert!(origin.log.of("/x").iter().all(|seen| seen.body.kept == b"ping" && seen.body.complete));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -80,9 +60,7 @@ async fn trailers_of_responses_on_http_1_end_here() {
     let origin = Origin::http(with_trailers).await;
     let proxy = Proxy::start("").await;
     let mut client = proxy.client().await;
-    client
-        .send(chunked(&origin.url("/x"), &origin.authority("a.localhost")))
-        .await;
+    client.send(chunked(&origin.url("/x"), &origin.authority("a.localhost"))).await;
     let response = client.response().await;
     assert_eq!((response.text().as_str(), response.trailers.len()), ("body", 0));
 }
@@ -92,9 +70,7 @@ async fn trailers_of_requests_on_http_1_end_here() {
     let origin = Origin::http(with_trailers).await;
     let proxy = Proxy::start("").await;
     let mut client = proxy.client().await;
-    client
-        .send(chunked(&origin.url("/x"), &origin.authority("a.localhost")))
-        .await;
+    client.send(chunked(&origin.url("/x"), &origin.authority("a.localhost"))).await;
     assert_eq!(client.response().await.text(), "body");
     assert!(origin.log.one("/x").body.trailers.is_empty());
 }

@@ -20,15 +20,9 @@ async fn the_operator_may_read_client_errors_more_strictly() {
     let gone = origin(|_| Reply::status(410)).await;
     let locked = origin(|_| Reply::status(401)).await;
     let proxy = Proxy::start("robots: { on_auth_error: disallow }").await;
-    assert_eq!(
-        (statuses(&proxy, &gone).await, statuses(&proxy, &locked).await),
-        ((200, 200), (403, 403))
-    );
+    assert_eq!((statuses(&proxy, &gone).await, statuses(&proxy, &locked).await), ((200, 200), (403, 403)));
     let proxy = Proxy::start("robots: { on_unavailable: disallow }").await;
-    assert_eq!(
-        (statuses(&proxy, &gone).await, statuses(&proxy, &locked).await),
-        ((403, 403), (200, 200))
-    );
+    assert_eq!((statuses(&proxy, &gone).await, statuses(&proxy, &locked).await), ((403, 403), (200, 200)));
     let refused = proxy.get(&gone.url("/open")).await;
     assert_refused(&refused, 403, "http_request_denied", "robots-disallowed");
 }
@@ -41,19 +35,11 @@ async fn server_errors_and_429_disallow_everything_for_now() {
         let refused = proxy.get(&origin.url("/open")).await;
         let problem = assert_refused(&refused, 503, "destination_unavailable", "robots-unreachable");
         assert_eq!(problem["robots_url"], origin.url("/robots.txt"));
-        let after: u64 = refused
-            .field("retry-after")
-            .expect("when to come back")
-            .parse()
-            .unwrap();
+        let after: u64 = refused.field("retry-after").expect("when to come back").parse().unwrap();
         assert!((1..=3600).contains(&after), "{after}");
         assert_eq!(problem["retry_after"], after);
         proxy.get(&origin.url("/open")).await;
-        assert_eq!(
-            origin.log.targets(),
-            ["/robots.txt"],
-            "{status}: it is not asked again at once, nor is the page"
-        );
+        assert_eq!(origin.log.targets(), ["/robots.txt"], "{status}: it is not asked again at once, nor is the page");
     }
 }
 
@@ -66,20 +52,13 @@ async fn no_whole_answer_disallows_everything_for_now() {
         ("silence", |_| Reply::silence()),
         ("short", |whole| Reply::text(whole).framed(Delimit::Short(10))),
         ("short chunks", |whole| {
-            Reply::raw(format!(
-                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n18\r\n{whole}\r\n"
-            ))
+            Reply::raw(format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n18\r\n{whole}\r\n"))
         }),
         ("no HTTP", |whole| Reply::raw(whole)),
         ("half a head", |_| Reply::raw("HTTP/1.1 200 OK\r\nContent-Le")),
-        ("broken coding", |whole| {
-            Reply::text(whole).field("Content-Encoding", "gzip")
-        }),
+        ("broken coding", |whole| Reply::text(whole).field("Content-Encoding", "gzip")),
         ("dripping", |_| {
-            Reply::drip(
-                &["User-agent", ": *\n", "Allow: /\n", "#", "#", "#", "#"],
-                Duration::from_millis(300),
-            )
+            Reply::drip(&["User-agent", ": *\n", "Allow: /\n", "#", "#", "#", "#"], Duration::from_millis(300))
         }),
     ];
     for (name, reply) in broken {
@@ -100,10 +79,7 @@ async fn nobody_there_or_nobody_trusted_disallows_everything_for_now() {
     drop(listener);
     let refused = proxy.get(&format!("http://a.localhost:{port}/x")).await;
     assert_refused(&refused, 503, "destination_unavailable", "robots-unreachable");
-    let stranger = Origin::https_as(&TestCa::new("a stranger"), &["a.localhost"], Alpn::H1, |_| {
-        Reply::text("")
-    })
-    .await;
+    let stranger = Origin::https_as(&TestCa::new("a stranger"), &["a.localhost"], Alpn::H1, |_| Reply::text("")).await;
     let refused = proxy.get(&stranger.url("/x")).await;
     assert_refused(&refused, 503, "destination_unavailable", "robots-unreachable");
     assert!(stranger.log.all().is_empty());
@@ -113,10 +89,5 @@ async fn nobody_there_or_nobody_trusted_disallows_everything_for_now() {
 async fn unreachable_may_be_answered_with_403() {
     let origin = origin(|_| Reply::status(500)).await;
     let proxy = Proxy::start("robots: { unreachable_status: 403 }").await;
-    assert_refused(
-        &proxy.get(&origin.url("/x")).await,
-        403,
-        "destination_unavailable",
-        "robots-unreachable",
-    );
+    assert_refused(&proxy.get(&origin.url("/x")).await, 403, "destination_unavailable", "robots-unreachable");
 }

@@ -32,9 +32,7 @@ async fn retry_after_counts_those_who_wait_before() {
     let proxy = Proxy::start("pace: { max_wait: 3s }").await;
     assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
     let mut waiting = proxy.client().await;
-    waiting
-        .send(get(&origin.url("/page2"), &origin.authority("a.localhost")))
-        .await;
+    waiting.send(get(&origin.url("/page2"), &origin.authority("a.localhost"))).await;
     assert!(waiting.glance(Duration::from_millis(200)).await.is_empty(), "it waits");
     let refused = proxy.get(&origin.url("/page3")).await;
     assert_refused(&refused, 429, "http_request_denied", "crawl-delay");
@@ -62,13 +60,8 @@ async fn prefer_wait_shortens_the_wait() {
     let proxy = Proxy::start("").await;
     assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
     let start = Instant::now();
-    let got = proxy
-        .curl(&["-H", "Prefer: respond-async, wait=1", &origin.url("/page2")])
-        .await;
-    assert_eq!(
-        (got.status(), got.head().proxy_error().as_deref()),
-        (429, Some("http_request_denied"))
-    );
+    let got = proxy.curl(&["-H", "Prefer: respond-async, wait=1", &origin.url("/page2")]).await;
+    assert_eq!((got.status(), got.head().proxy_error().as_deref()), (429, Some("http_request_denied")));
     assert!(start.elapsed() < Duration::from_secs(2));
 }
 
@@ -103,9 +96,7 @@ async fn a_waiter_that_hangs_up_gives_its_place_back() {
     let proxy = Arc::new(Proxy::start("").await);
     place_given_back(&origin, &proxy, async || {
         let mut client = proxy.client().await;
-        client
-            .send(get(&origin.url("/page2"), &origin.authority("a.localhost")))
-            .await;
+        client.send(get(&origin.url("/page2"), &origin.authority("a.localhost"))).await;
         assert!(client.glance(Duration::from_millis(200)).await.is_empty());
     })
     .await;
@@ -118,11 +109,7 @@ async fn so_does_one_with_a_body_not_sent_yet() {
     place_given_back(&origin, &proxy, async || {
         let mut client = proxy.client().await;
         let (url, host) = (origin.url("/page2"), origin.authority("a.localhost"));
-        client
-            .send(format!(
-                "POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 100000\r\n\r\nsome of it"
-            ))
-            .await;
+        client.send(format!("POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 100000\r\n\r\nsome of it")).await;
         assert!(client.glance(Duration::from_millis(200)).await.is_empty());
     })
     .await;
@@ -161,9 +148,7 @@ async fn one_in_flight_that_hangs_up_frees_the_host() {
     .await;
     let proxy = Proxy::start("").await;
     let mut client = proxy.client().await;
-    client
-        .send(get(&origin.url("/page1"), &origin.authority("a.localhost")))
-        .await;
+    client.send(get(&origin.url("/page1"), &origin.authority("a.localhost"))).await;
     eventually("the first request", || origin.log.count("/page1") == 1).await;
     drop(client);
     assert_eq!(proxy.get(&origin.url("/page2")).await.status(), 200);

@@ -59,13 +59,8 @@ async fn a_disallowed_one_is_refused_like_any_request() {
         (Client::connect(proxy.address(), &host).await, "/no".to_owned(), host),
         (in_tls, "/no".to_owned(), tls.authority("a.localhost")),
     ] {
-        let Err(head) = WebSocket::open(client, &target, &host).await else {
-            panic!("{target} was upgraded")
-        };
-        assert_eq!(
-            (head.status(), head.proxy_error().as_deref()),
-            (403, Some("http_request_denied"))
-        );
+        let Err(head) = WebSocket::open(client, &target, &host).await else { panic!("{target} was upgraded") };
+        assert_eq!((head.status(), head.proxy_error().as_deref()), (403, Some("http_request_denied")));
     }
     assert!(plain.log.pages().is_empty() && tls.log.pages().is_empty());
 }
@@ -74,12 +69,7 @@ async fn a_disallowed_one_is_refused_like_any_request() {
 async fn an_origin_may_decline() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("").await;
-    let declined = WebSocket::open(
-        proxy.client().await,
-        &origin.url("/ws"),
-        &origin.authority("a.localhost"),
-    )
-    .await;
+    let declined = WebSocket::open(proxy.client().await, &origin.url("/ws"), &origin.authority("a.localhost")).await;
     let Err(head) = declined else { panic!("upgraded") };
     assert_eq!(head.status(), 200);
 }
@@ -88,15 +78,13 @@ async fn an_origin_may_decline() {
 async fn either_end_s_going_away_ends_the_other() {
     let (plain, _) = origins().await;
     let proxy = Proxy::start("").await;
-    let (mut socket, _) = WebSocket::open(proxy.client().await, &plain.url("/ws"), &plain.authority("a.localhost"))
-        .await
-        .expect("101");
+    let (mut socket, _) =
+        WebSocket::open(proxy.client().await, &plain.url("/ws"), &plain.authority("a.localhost")).await.expect("101");
     assert_eq!(socket.echo(b"x").await, b"x");
     drop(socket);
     eventually("the origin's connections to end", || plain.open_connections() <= 1).await;
-    let (mut socket, _) = WebSocket::open(proxy.client().await, &plain.url("/ws"), &plain.authority("a.localhost"))
-        .await
-        .expect("101");
+    let (mut socket, _) =
+        WebSocket::open(proxy.client().await, &plain.url("/ws"), &plain.authority("a.localhost")).await.expect("101");
     assert_eq!(socket.echo(b"x").await, b"x");
     drop(plain);
     assert!(socket.ended().await);
@@ -114,10 +102,9 @@ async fn nothing_but_a_websocket_is_upgraded() {
     .await;
     let proxy = Proxy::start("").await;
     let host = origin.authority("a.localhost");
-    for (target, mut client) in [
-        (origin.url("/x"), proxy.client().await),
-        ("/x".to_owned(), Client::connect(proxy.address(), &host).await),
-    ] {
+    for (target, mut client) in
+        [(origin.url("/x"), proxy.client().await), ("/x".to_owned(), Client::connect(proxy.address(), &host).await)]
+    {
         client
             .send(format!(
                 "GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\

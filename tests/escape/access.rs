@@ -39,40 +39,21 @@ async fn without_the_password_nothing_is_served() {
         ("a wrong name", basic("carol:correct horse")),
         ("a name in capitals", basic("ALICE:correct horse")),
         ("a NUL behind", basic("alice:correct horse\0")),
-        (
-            "another scheme",
-            "Proxy-Authorization: Bearer YWxpY2U6Y29ycmVjdCBob3JzZQ==\r\n".into(),
-        ),
+        ("another scheme", "Proxy-Authorization: Bearer YWxpY2U6Y29ycmVjdCBob3JzZQ==\r\n".into()),
         ("Digest", "Proxy-Authorization: Digest username=\"alice\"\r\n".into()),
         ("not base64", "Proxy-Authorization: Basic !!!\r\n".into()),
         ("the origin's field", basic("alice:correct horse").replace("Proxy-", "")),
-        (
-            "the right ones second",
-            format!("{}{}", basic("alice:wrong"), basic("alice:correct horse")),
-        ),
+        ("the right ones second", format!("{}{}", basic("alice:wrong"), basic("alice:correct horse"))),
     ] {
         // Elsewhere than the tries before, which are limited for each address.
         let mut client = proxy.client().await;
-        let answer = shoot(
-            &mut client,
-            format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n"),
-        )
-        .await;
-        let asked = answer
-            .as_ref()
-            .is_some_and(|answer| answer.field("proxy-authenticate").is_some());
-        siege.tried(
-            name,
-            refused(answer.as_ref(), &[407]).or((!asked).then(|| "not asked for credentials".into())),
-        );
+        let answer = shoot(&mut client, format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n")).await;
+        let asked = answer.as_ref().is_some_and(|answer| answer.field("proxy-authenticate").is_some());
+        siege.tried(name, refused(answer.as_ref(), &[407]).or((!asked).then(|| "not asked for credentials".into())));
     }
     for field in [String::new(), basic("alice:wrong")] {
         let mut client = proxy.client().await;
-        let answer = shoot(
-            &mut client,
-            format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n"),
-        )
-        .await;
+        let answer = shoot(&mut client, format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n")).await;
         siege.tried(format!("CONNECT, {field:?}"), refused(answer.as_ref(), &[407]));
     }
     siege.withstood(16);
@@ -95,20 +76,12 @@ async fn each_request_shows_its_own_credentials_and_a_tunnel_is_its_opener_s() {
     for (user, status) in [("alice", 200), ("bob", 403)] {
         let mut client = proxy.client().await;
         let field = basic(&format!("{user}:correct horse"));
-        client
-            .send(format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n"))
-            .await;
+        client.send(format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n")).await;
         assert_eq!(client.head().await.status(), 200);
         let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
         assert_eq!(client.get("/secret", &host).await.status(), status, "{user}");
     }
-    assert!(
-        origin
-            .log
-            .all()
-            .iter()
-            .all(|seen| seen.all("proxy-authorization").is_empty())
-    );
+    assert!(origin.log.all().iter().all(|seen| seen.all("proxy-authorization").is_empty()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -118,18 +91,10 @@ async fn guessing_ends_after_ten_tries() {
     let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));
     let mut siege = Siege::default();
     for number in 0..40 {
-        let password = if number < 12 {
-            format!("guess {number}")
-        } else {
-            "correct horse".to_owned()
-        };
+        let password = if number < 12 { format!("guess {number}") } else { "correct horse".to_owned() };
         let field = basic(&format!("alice:{password}"));
         let mut client = proxy.client().await;
-        let answer = shoot(
-            &mut client,
-            format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n"),
-        )
-        .await;
+        let answer = shoot(&mut client, format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n")).await;
         siege.tried(number.to_string(), refused(answer.as_ref(), &[407]));
     }
     siege.withstood(40);
@@ -144,14 +109,8 @@ async fn no_secret_is_told_to_anybody() {
     for credentials in ["alice:correct horse", "alice:hunter2", "hunter3:x"] {
         let mut client = Client::open(proxy.address()).await;
         let field = basic(credentials);
-        let answer = shoot(
-            &mut client,
-            format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n"),
-        )
-        .await;
-        let text = answer
-            .map(|answer| format!("{:?}{}", answer.head, answer.text()))
-            .unwrap_or_default();
+        let answer = shoot(&mut client, format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n")).await;
+        let text = answer.map(|answer| format!("{:?}{}", answer.head, answer.text())).unwrap_or_default();
         assert!(!text.contains("hunter") && !text.contains("argon2"), "{text}");
     }
     let said = proxy.output();
@@ -169,11 +128,7 @@ async fn clients_outside_the_networks_are_refused_whatever_they_know() {
     let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));
     let mut client = proxy.client().await;
     let field = basic("alice:correct horse");
-    let answer = shoot(
-        &mut client,
-        format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n"),
-    )
-    .await;
+    let answer = shoot(&mut client, format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n")).await;
     assert_eq!(refused(answer.as_ref(), &[403]), None);
     assert_eq!(origin.connections(), 0);
 }
@@ -202,25 +157,14 @@ async fn a_listener_with_tls_serves_those_with_the_right_certificate() {
     .await;
     let host = origin.authority("a.localhost");
     let mut siege = Siege::default();
-    for (name, ca) in [
-        ("a stranger's", Some(&strangers)),
-        ("none", None),
-        ("ours", Some(&clients)),
-    ] {
+    for (name, ca) in [("a stranger's", Some(&strangers)), ("none", None), ("ours", Some(&clients))] {
         let config = match ca {
             Some(ca) => ca.client_config_as("crawler"),
             None => client_config(test_ca().pem_file(), &[]),
         };
         let outcome = async {
-            let mut outer = Client::open(proxy.address())
-                .await
-                .tls_with("localhost", config)
-                .await
-                .ok()?;
-            outer
-                .try_send(format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n"))
-                .await
-                .ok()?;
+            let mut outer = Client::open(proxy.address()).await.tls_with("localhost", config).await.ok()?;
+            outer.try_send(format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n")).await.ok()?;
             let head = outer.try_head().await?;
             let mut inner = outer.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
             Some((head.status(), inner.get("/x", &host).await.status()))
@@ -230,10 +174,7 @@ async fn a_listener_with_tls_serves_those_with_the_right_certificate() {
         siege.tried(name, (outcome != expected).then(|| format!("{outcome:?}")));
     }
     let mut plain = proxy.client().await;
-    plain
-        .try_send(format!("GET {} HTTP/1.1\r\nHost: {host}\r\n\r\n", origin.url("/x")))
-        .await
-        .ok();
+    plain.try_send(format!("GET {} HTTP/1.1\r\nHost: {host}\r\n\r\n", origin.url("/x"))).await.ok();
     let answer = crate::siege::rest(&mut plain).await;
     siege.tried("no TLS at all", answer.starts_with(b"HTTP").then(|| "an answer".into()));
     siege.withstood(4);

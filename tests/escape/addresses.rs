@@ -57,10 +57,7 @@ const HOSTS: &[(&str, &str)] = &[
     ("a dot at the end", "127.0.0.1."),
     ("loopback, IPv6", "[::1]"),
     ("loopback, IPv6, written out", "[0:0:0:0:0:0:0:1]"),
-    (
-        "loopback, IPv6, with zeros",
-        "[0000:0000:0000:0000:0000:0000:0000:0001]",
-    ),
+    ("loopback, IPv6, with zeros", "[0000:0000:0000:0000:0000:0000:0000:0001]"),
     ("unspecified, IPv6", "[::]"),
     ("mapped", "[::ffff:127.0.0.1]"),
     ("mapped, hexadecimal", "[::ffff:7f00:1]"),
@@ -103,22 +100,13 @@ async fn no_closed_address_is_dialled() {
         let answer = shoot(&mut client, request).await;
         siege.tried(format!("request, {name}"), refused(answer.as_ref(), &[400, 403]));
         let mut client = tunnelling.client().await;
-        let answer = shoot(
-            &mut client,
-            format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n"),
-        )
-        .await;
+        let answer = shoot(&mut client, format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n")).await;
         siege.tried(format!("tunnel, {name}"), refused(answer.as_ref(), &[400, 403]));
         let mut client = intercepting.client().await;
-        client
-            .send(format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n"))
-            .await;
+        client.send(format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n")).await;
         if client.head().await.status() == 200 {
             let answer = shoot(&mut client, format!("GET /x HTTP/1.1\r\nHost: {authority}\r\n\r\n")).await;
-            siege.tried(
-                format!("inside CONNECT, {name}"),
-                refused(answer.as_ref(), &[400, 403, 421]),
-            );
+            siege.tried(format!("inside CONNECT, {name}"), refused(answer.as_ref(), &[400, 403, 421]));
         }
     }
     siege.withstood(200);
@@ -172,11 +160,7 @@ async fn no_closed_port_is_dialled() {
             siege.tried(format!("{scheme}, {port}"), refused(Some(&answer), &[400, 403]));
         }
         let mut client = tunnelling.client().await;
-        let answer = shoot(
-            &mut client,
-            format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n"),
-        )
-        .await;
+        let answer = shoot(&mut client, format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n")).await;
         siege.tried(format!("CONNECT, {port}"), refused(answer.as_ref(), &[400, 403]));
     }
     siege.withstood(36);

@@ -8,139 +8,25 @@ const OVERRIDES: &str = "hosts: { 'b.localhost': { deny: [/] }, 'c.localhost': {
 
 /// What is named in CONNECT, in the handshake, and in the request inside (target and Host).
 const ROWS: &[(&str, &str, Option<&str>, &str, &str)] = &[
-    (
-        "Host is another",
-        "a.localhost",
-        Some("a.localhost"),
-        "/x",
-        "b.localhost:{p}",
-    ),
-    (
-        "the target is another",
-        "a.localhost",
-        Some("a.localhost"),
-        "https://b.localhost:{p}/x",
-        "b.localhost:{p}",
-    ),
-    (
-        "target and Host differ",
-        "a.localhost",
-        Some("a.localhost"),
-        "https://a.localhost:{p}/x",
-        "b.localhost:{p}",
-    ),
-    (
-        "the target is plain http",
-        "a.localhost",
-        Some("a.localhost"),
-        "http://a.localhost:{p}/x",
-        "a.localhost:{p}",
-    ),
-    (
-        "the handshake is another",
-        "a.localhost",
-        Some("b.localhost"),
-        "/x",
-        "a.localhost:{p}",
-    ),
-    (
-        "handshake and Host are another",
-        "a.localhost",
-        Some("b.localhost"),
-        "/x",
-        "b.localhost:{p}",
-    ),
-    (
-        "CONNECT is another",
-        "b.localhost",
-        Some("a.localhost"),
-        "/x",
-        "a.localhost:{p}",
-    ),
-    (
-        "CONNECT and Host are another",
-        "b.localhost",
-        Some("a.localhost"),
-        "/x",
-        "b.localhost:{p}",
-    ),
-    (
-        "all three differ",
-        "a.localhost",
-        Some("b.localhost"),
-        "/x",
-        "c.localhost:{p}",
-    ),
-    (
-        "no name in the handshake, another Host",
-        "a.localhost",
-        None,
-        "/x",
-        "b.localhost:{p}",
-    ),
-    (
-        "an address, and the closed name",
-        "127.0.0.1",
-        Some("b.localhost"),
-        "/x",
-        "b.localhost:{p}",
-    ),
-    (
-        "an address, a name, another Host",
-        "127.0.0.1",
-        Some("a.localhost"),
-        "/x",
-        "b.localhost:{p}",
-    ),
-    (
-        "an address, a name, the address as Host",
-        "127.0.0.1",
-        Some("a.localhost"),
-        "/x",
-        "127.0.0.1:{p}",
-    ),
-    (
-        "an address, no name, a name as Host",
-        "127.0.0.1",
-        None,
-        "/x",
-        "a.localhost:{p}",
-    ),
-    (
-        "another port in Host",
-        "a.localhost",
-        Some("a.localhost"),
-        "/x",
-        "a.localhost:1",
-    ),
-    (
-        "no port in Host",
-        "a.localhost",
-        Some("a.localhost"),
-        "/x",
-        "a.localhost",
-    ),
-    (
-        "Host with userinfo",
-        "a.localhost",
-        Some("a.localhost"),
-        "/x",
-        "b.localhost:{p}@a.localhost:{p}",
-    ),
-    (
-        "Host with a tail",
-        "a.localhost",
-        Some("a.localhost"),
-        "/x",
-        "a.localhost:{p}.b.localhost",
-    ),
-    (
-        "a host that is denied",
-        "c.localhost",
-        Some("c.localhost"),
-        "/x",
-        "c.localhost:{p}",
-    ),
+    ("Host is another", "a.localhost", Some("a.localhost"), "/x", "b.localhost:{p}"),
+    ("the target is another", "a.localhost", Some("a.localhost"), "https://b.localhost:{p}/x", "b.localhost:{p}"),
+    ("target and Host differ", "a.localhost", Some("a.localhost"), "https://a.localhost:{p}/x", "b.localhost:{p}"),
+    ("the target is plain http", "a.localhost", Some("a.localhost"), "http://a.localhost:{p}/x", "a.localhost:{p}"),
+    ("the handshake is another", "a.localhost", Some("b.localhost"), "/x", "a.localhost:{p}"),
+    ("handshake and Host are another", "a.localhost", Some("b.localhost"), "/x", "b.localhost:{p}"),
+    ("CONNECT is another", "b.localhost", Some("a.localhost"), "/x", "a.localhost:{p}"),
+    ("CONNECT and Host are another", "b.localhost", Some("a.localhost"), "/x", "b.localhost:{p}"),
+    ("all three differ", "a.localhost", Some("b.localhost"), "/x", "c.localhost:{p}"),
+    ("no name in the handshake, another Host", "a.localhost", None, "/x", "b.localhost:{p}"),
+    ("an address, and the closed name", "127.0.0.1", Some("b.localhost"), "/x", "b.localhost:{p}"),
+    ("an address, a name, another Host", "127.0.0.1", Some("a.localhost"), "/x", "b.localhost:{p}"),
+    ("an address, a name, the address as Host", "127.0.0.1", Some("a.localhost"), "/x", "127.0.0.1:{p}"),
+    ("an address, no name, a name as Host", "127.0.0.1", None, "/x", "a.localhost:{p}"),
+    ("another port in Host", "a.localhost", Some("a.localhost"), "/x", "a.localhost:1"),
+    ("no port in Host", "a.localhost", Some("a.localhost"), "/x", "a.localhost"),
+    ("Host with userinfo", "a.localhost", Some("a.localhost"), "/x", "b.localhost:{p}@a.localhost:{p}"),
+    ("Host with a tail", "a.localhost", Some("a.localhost"), "/x", "a.localhost:{p}.b.localhost"),
+    ("a host that is denied", "c.localhost", Some("c.localhost"), "/x", "c.localhost:{p}"),
     (
         "a denied host by CONNECT, an open one in the handshake",
         "c.localhost",
@@ -191,20 +77,11 @@ async fn an_h2_connection_serves_its_own_host_alone() {
     let proxy = Proxy::start("").await;
     let h2 = proxy.h2(&origin, "a.localhost").await;
     let mut siege = Siege::default();
-    for host in [
-        "b.localhost",
-        "c.localhost",
-        "127.0.0.1",
-        "localhost",
-        "a.localhost.b.localhost",
-    ] {
+    for host in ["b.localhost", "c.localhost", "127.0.0.1", "localhost", "a.localhost.b.localhost"] {
         let answer = h2.get(&format!("https://{host}:{}/x", origin.port())).await;
         siege.tried(host, refused(Some(&answer), &[421]));
     }
-    for url in [
-        format!("https://a.localhost:{}/x", 1),
-        "https://a.localhost/x".to_owned(),
-    ] {
+    for url in [format!("https://a.localhost:{}/x", 1), "https://a.localhost/x".to_owned()] {
         siege.tried(&*url, refused(Some(&h2.get(&url).await), &[421]));
     }
     for host in ["b.localhost", "x@a.localhost", "a.localhost:1", ""] {
@@ -212,18 +89,11 @@ async fn an_h2_connection_serves_its_own_host_alone() {
         request.headers_mut().insert("host", host.parse().unwrap());
         let answer = h2.send(request, true).await.response().await.ok();
         let status = answer.map_or(400, |answer| answer.status());
-        siege.tried(
-            format!("Host {host:?} beside :authority"),
-            (status != 400).then(|| format!("status {status}")),
-        );
+        siege.tried(format!("Host {host:?} beside :authority"), (status != 400).then(|| format!("status {status}")));
     }
     siege.withstood(11);
     assert_eq!(origin.log.pages(), Vec::<String>::new());
-    assert_eq!(
-        h2.get(&origin.url("/mine")).await.status(),
-        200,
-        "and goes on serving it"
-    );
+    assert_eq!(h2.get(&origin.url("/mine")).await.status(), 200, "and goes on serving it");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -232,12 +102,7 @@ async fn a_scheme_is_not_talked_down_within_h2() {
     let proxy = Proxy::start("").await;
     let h2 = proxy.h2(&origin, "a.localhost").await;
     let url = origin.url("/x").replace("https:", "http:");
-    let answer = h2
-        .send(h2_client::request("GET", &url), true)
-        .await
-        .response()
-        .await
-        .ok();
+    let answer = h2.send(h2_client::request("GET", &url), true).await.response().await.ok();
     assert_eq!(refused(answer.as_ref(), &[400, 421]), None);
     assert_eq!(origin.log.pages(), Vec::<String>::new());
 }
@@ -253,10 +118,7 @@ async fn what_only_looks_like_tls_goes_nowhere() {
         ("a header alone", b"\x16\x03\x01\x02\x00"),
         ("an empty record", b"\x16\x03\x01\x00\x00"),
         ("a record too long", b"\x16\x03\x01\xff\xff\x01\x00\x00"),
-        (
-            "a record of zeros",
-            &[0x16, 3, 1, 0, 64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-        ),
+        ("a record of zeros", &[0x16, 3, 1, 0, 64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
         ("SSL 2", b"\x80\x2e\x01\x00\x02\x00\x15\x00\x00\x00\x10"),
         ("an alert", b"\x15\x03\x03\x00\x02\x02\x28"),
         ("application data", b"\x17\x03\x03\x00\x05hello"),
@@ -264,10 +126,7 @@ async fn what_only_looks_like_tls_goes_nowhere() {
         ("SSH", b"SSH-2.0-x\r\n"),
         ("SMTP", b"EHLO a.localhost\r\nMAIL FROM:<a>\r\n"),
         ("a SOCKS greeting", b"\x05\x01\x00"),
-        (
-            "HAProxy's header",
-            b"PROXY TCP4 1.1.1.1 127.0.0.1 1 2\r\nGET /x HTTP/1.1\r\nHost: a.localhost\r\n\r\n",
-        ),
+        ("HAProxy's header", b"PROXY TCP4 1.1.1.1 127.0.0.1 1 2\r\nGET /x HTTP/1.1\r\nHost: a.localhost\r\n\r\n"),
         ("HAProxy's binary header", b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c"),
     ] {
         let mut client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;

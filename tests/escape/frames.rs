@@ -46,21 +46,14 @@ pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
 
 /// The fields of a GET.
 pub fn get<'a>(authority: &'a str, path: &'a str) -> [(&'a str, &'a str); 4] {
-    [
-        (":method", "GET"),
-        (":scheme", "https"),
-        (":authority", authority),
-        (":path", path),
-    ]
+    [(":method", "GET"), (":scheme", "https"), (":authority", authority), (":path", path)]
 }
 
 /// An intercepted connection on which h2 was agreed, after preface and settings.
 pub async fn open(proxy: &Proxy, origin: &Origin) -> Client {
     let mut client = proxy.tls(origin, "a.localhost", &[b"h2"]).await;
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-    client
-        .send([&preface[..], &frame(SETTINGS, 0, 0, &[]), &frame(SETTINGS, 1, 0, &[])].concat())
-        .await;
+    client.send([&preface[..], &frame(SETTINGS, 0, 0, &[]), &frame(SETTINGS, 1, 0, &[])].concat()).await;
     client
 }
 
@@ -101,9 +94,7 @@ pub async fn taken(client: &mut Client, stream: u32) -> Taken {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(5), reading)
-        .await
-        .unwrap_or(Taken::Nothing)
+    tokio::time::timeout(Duration::from_secs(5), reading).await.unwrap_or(Taken::Nothing)
 }
 
 /// Whether the answer's status is 200: index 8 of HPACK's static table, always first.

@@ -9,16 +9,9 @@ async fn the_proxy_s_own_addresses_are_no_targets() {
     let mut siege = Siege::default();
     for address in proxy.addresses() {
         let port = address.port();
-        for host in [
-            "127.0.0.1",
-            "localhost",
-            "x.localhost",
-            "LOCALHOST",
-            "localhost.",
-            "[::1]",
-            "[::ffff:127.0.0.1]",
-            "127.1",
-        ] {
+        for host in
+            ["127.0.0.1", "localhost", "x.localhost", "LOCALHOST", "localhost.", "[::1]", "[::ffff:127.0.0.1]", "127.1"]
+        {
             let authority = format!("{host}:{port}");
             let mut client = proxy.client().await;
             let request = format!("GET http://{authority}/x HTTP/1.1\r\nHost: {authority}\r\n\r\n");
@@ -28,10 +21,7 @@ async fn the_proxy_s_own_addresses_are_no_targets() {
             let mut client = proxy.client().await;
             let _ = client.ask_connect(&authority).await;
             let answer = shoot(&mut client, format!("GET /x HTTP/1.1\r\nHost: {authority}\r\n\r\n")).await;
-            siege.tried(
-                format!("CONNECT {authority}"),
-                refused(answer.as_ref(), &[400, 403, 502, 503, 508]),
-            );
+            siege.tried(format!("CONNECT {authority}"), refused(answer.as_ref(), &[400, 403, 502, 503, 508]));
         }
     }
     siege.withstood(32);
@@ -61,11 +51,7 @@ async fn a_request_that_has_come_through_here_is_ended() {
     ] {
         let (url, host) = (origin.url("/again"), origin.authority("a.localhost"));
         let mut client = proxy.client().await;
-        let answer = shoot(
-            &mut client,
-            format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n\r\n"),
-        )
-        .await;
+        let answer = shoot(&mut client, format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n\r\n")).await;
         siege.tried(field, refused(answer.as_ref(), &[508]));
     }
     siege.withstood(12);

@@ -1,11 +1,7 @@
 //! Attempts to get around the proxy, named attack by attack: to a disallowed URL, an undue address, another client's
 //! data. Each must end refused, with the origin's log as witness. A table's rows are all tried before one is reported.
 
-#[allow(
-    dead_code,
-    unused_imports,
-    reason = "shared with the other end-to-end tests, which use the rest of it"
-)]
+#[allow(dead_code, unused_imports, reason = "shared with the other end-to-end tests, which use the rest of it")]
 #[path = "../support/mod.rs"]
 mod support;
 

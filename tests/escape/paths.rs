@@ -115,17 +115,12 @@ async fn no_method_gets_through() {
     ] {
         let mut client = proxy.client().await;
         let (url, host) = (origin.url("/secret"), origin.authority("a.localhost"));
-        client
-            .send(format!("{method} {url} HTTP/1.1\r\nHost: {host}\r\n\r\n"))
-            .await;
+        client.send(format!("{method} {url} HTTP/1.1\r\nHost: {host}\r\n\r\n")).await;
         let answer = client.response_to(method).await;
         siege.tried(method, refused(Some(&answer), &[403, 400]));
         let request = h2_client::request(method, &url);
         let answer = proxy.h2(&origin, "a.localhost").await.exchange(request, b"").await;
-        siege.tried(
-            format!("h2, {method}"),
-            answer.ok().and_then(|answer| refused(Some(&answer), &[403, 400])),
-        );
+        siege.tried(format!("h2, {method}"), answer.ok().and_then(|answer| refused(Some(&answer), &[403, 400])));
     }
     siege.withstood(30);
     assert_eq!(origin.log.pages(), Vec::<String>::new());
@@ -162,11 +157,7 @@ async fn no_field_gets_through() {
     ] {
         let mut client = proxy.client().await;
         let (url, host) = (origin.url("/secret"), origin.authority("a.localhost"));
-        let answer = shoot(
-            &mut client,
-            format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n\r\n"),
-        )
-        .await;
+        let answer = shoot(&mut client, format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n\r\n")).await;
         siege.tried(field, refused(answer.as_ref(), &[403]));
     }
     siege.withstood(22);
@@ -190,11 +181,7 @@ async fn a_configured_crawler_cannot_give_itself_another_name() {
     ] {
         let mut client = proxy.client().await;
         let (url, host) = (origin.url("/secret"), origin.authority("a.localhost"));
-        let answer = shoot(
-            &mut client,
-            format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{agent}\r\n\r\n"),
-        )
-        .await;
+        let answer = shoot(&mut client, format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{agent}\r\n\r\n")).await;
         siege.tried(agent, refused(answer.as_ref(), &[400, 403]));
     }
     siege.withstood(8);
@@ -208,17 +195,10 @@ async fn two_user_agents_are_not_judged_by_the_first_alone() {
         "User-agent: FirstBot\nDisallow:\n\nUser-agent: SecondBot\nDisallow: /secret\n\nUser-agent: *\nDisallow: /\n";
     let origin = Origin::site(robots).await;
     let proxy = Proxy::start("").await;
-    for agents in [
-        "User-Agent: FirstBot\r\nUser-Agent: SecondBot",
-        "User-Agent: SecondBot\r\nUser-Agent: FirstBot",
-    ] {
+    for agents in ["User-Agent: FirstBot\r\nUser-Agent: SecondBot", "User-Agent: SecondBot\r\nUser-Agent: FirstBot"] {
         let (url, host) = (origin.url("/secret"), origin.authority("a.localhost"));
         let mut client = proxy.client().await;
-        let answer = shoot(
-            &mut client,
-            format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{agents}\r\n\r\n"),
-        )
-        .await;
+        let answer = shoot(&mut client, format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{agents}\r\n\r\n")).await;
         assert_eq!(refused(answer.as_ref(), &[400, 403]), None, "{agents}");
     }
     assert_eq!(origin.log.pages(), Vec::<String>::new());

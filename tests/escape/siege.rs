@@ -22,12 +22,7 @@ impl Siege {
     pub fn withstood(self, at_least: usize) {
         assert!(self.tried >= at_least, "only {} attempts", self.tried);
         let (tried, fallen) = (self.tried, self.fallen);
-        assert!(
-            fallen.is_empty(),
-            "{} of {tried} came through:\n{}",
-            fallen.len(),
-            fallen.join("\n")
-        );
+        assert!(fallen.is_empty(), "{} of {tried} came through:\n{}", fallen.len(), fallen.join("\n"));
     }
 }
 
@@ -69,11 +64,7 @@ pub async fn shoot(client: &mut Client, octets: impl AsRef<[u8]>) -> Option<Resp
     let head = client.try_head().await?;
     let mut body = Default::default();
     client.read_body(&head, "GET", &mut body).await;
-    Some(Response {
-        head,
-        body: body.kept,
-        trailers: body.trailers,
-    })
+    Some(Response { head, body: body.kept, trailers: body.trailers })
 }
 
 /// What is wrong unless the answer has one of these statuses and is the proxy's own. The end of the connection is a

@@ -19,20 +19,14 @@ const LENGTHS: &[(&str, &str)] = &[
     ("below zero", "Content-Length: -5\r\n"),
     ("full-width digits", "Content-Length: \u{ff15}\r\n"),
     ("no digits", "Content-Length: \r\n"),
-    (
-        "an underscore in its name",
-        "Content-Length: 5\r\nContent-Length : 0\r\n",
-    ),
+    ("an underscore in its name", "Content-Length: 5\r\nContent-Length : 0\r\n"),
 ];
 
 const CODINGS: &[(&str, &str)] = &[
     ("no coding", ""),
     ("chunked", "Transfer-Encoding: chunked\r\n"),
     ("chunked in capitals", "Transfer-Encoding: CHUNKED\r\n"),
-    (
-        "chunked twice",
-        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
-    ),
+    ("chunked twice", "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"),
     ("a list of chunked", "Transfer-Encoding: chunked, chunked\r\n"),
     ("identity", "Transfer-Encoding: identity\r\n"),
     ("chunked, identity", "Transfer-Encoding: chunked, identity\r\n"),
@@ -49,10 +43,7 @@ const CODINGS: &[(&str, &str)] = &[
     ("a folded line with a tab", "Transfer-Encoding:\r\n\tchunked\r\n"),
     ("behind a bare LF", "X: y\nTransfer-Encoding: chunked\r\n"),
     ("behind a bare CR", "X: y\rTransfer-Encoding: chunked\r\n"),
-    (
-        "a letter beyond ASCII",
-        "Tran\u{17f}fer-Encoding: chunked\r\nTransfer-Encoding: x\r\n",
-    ),
+    ("a letter beyond ASCII", "Tran\u{17f}fer-Encoding: chunked\r\nTransfer-Encoding: x\r\n"),
     ("nothing", "Transfer-Encoding:\r\n"),
 ];
 
@@ -75,10 +66,7 @@ async fn no_two_framings_agree_to_differ() {
             let answer = shoot(&mut client, head + "0\r\n\r\n" + &hidden).await;
             let more = rest(&mut client).await;
             let twice = (!more.is_empty()).then(|| "a second answer".to_owned());
-            siege.tried(
-                format!("{length_name} and {coding_name}"),
-                refused(answer.as_ref(), &[400]).or(twice),
-            );
+            siege.tried(format!("{length_name} and {coding_name}"), refused(answer.as_ref(), &[400]).or(twice));
         }
     }
     siege.withstood(300);
@@ -109,10 +97,7 @@ const CHUNKS: &[(&str, &str)] = &[
     ("a trailer with LF", "4\r\nbody\r\n0\r\nA: b\n\r\n"),
     ("a trailer with a NUL", "4\r\nbody\r\n0\r\nA: \0\r\n\r\n"),
     ("a trailer without a colon", "4\r\nbody\r\n0\r\nA\r\n\r\n"),
-    (
-        "a trailer that frames",
-        "4\r\nbody\r\n0\r\nContent-Length: 99\r\nTransfer-Encoding: x\r\n\r\n",
-    ),
+    ("a trailer that frames", "4\r\nbody\r\n0\r\nContent-Length: 99\r\nTransfer-Encoding: x\r\n\r\n"),
     ("full-width digits", "\u{ff14}\r\nbody\r\n0\r\n\r\n"),
 ];
 
@@ -135,22 +120,16 @@ async fn no_chunk_hides_a_request() {
             client.half_close().await;
             let all = rest(&mut client).await;
             let answers = all.windows(9).filter(|window| window == b"HTTP/1.1 ").count();
-            siege.tried(
-                format!("{way:?}, {name}"),
-                (answers > 1).then(|| format!("{answers} answers")),
-            );
+            siege.tried(format!("{way:?}, {name}"), (answers > 1).then(|| format!("{answers} answers")));
         }
     }
     siege.withstood(75);
     for origin in [&plain, &tls] {
         assert_eq!(origin.log.count("/hidden"), 0);
         for seen in origin.log.of("/x").iter().filter(|seen| seen.body.complete) {
-            let framing = ["content-length", "transfer-encoding"].iter().any(|name| {
-                seen.body
-                    .trailers
-                    .iter()
-                    .any(|(trailer, _)| trailer.eq_ignore_ascii_case(name))
-            });
+            let framing = ["content-length", "transfer-encoding"]
+                .iter()
+                .any(|name| seen.body.trailers.iter().any(|(trailer, _)| trailer.eq_ignore_ascii_case(name)));
             assert!(!framing && seen.body.kept == b"body", "{seen:?}");
         }
     }
@@ -171,50 +150,24 @@ async fn a_body_is_never_read_as_a_request() {
         ("a refused GET with a body", "GET", "/secret", "", 403),
         ("a HEAD with a body", "HEAD", "/secret", "", 403),
         ("a DELETE with a body", "DELETE", "/x", "", 200),
-        (
-            "a body that waits for 100",
-            "POST",
-            "/secret",
-            "Expect: 100-continue\r\n",
-            403,
-        ),
-        (
-            "a body of an upgrade",
-            "POST",
-            "/secret",
-            "Upgrade: websocket\r\nConnection: upgrade\r\n",
-            403,
-        ),
+        ("a body that waits for 100", "POST", "/secret", "Expect: 100-continue\r\n", 403),
+        ("a body of an upgrade", "POST", "/secret", "Upgrade: websocket\r\nConnection: upgrade\r\n", 403),
         ("a request for the copy", "GET", "/robots.txt", "", 200),
     ] {
         for chunked in [false, true] {
             let body = match chunked {
-                true => format!(
-                    "Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{hidden}\r\n0\r\n\r\n",
-                    hidden.len()
-                ),
+                true => format!("Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{hidden}\r\n0\r\n\r\n", hidden.len()),
                 false => format!("Content-Length: {}\r\n\r\n{hidden}", hidden.len()),
             };
             let mut client = proxy.client().await;
             let url = origin.url(path);
-            let last = format!(
-                "GET {} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n",
-                origin.url("/last")
-            );
-            client
-                .try_send(format!(
-                    "{method} {url} HTTP/1.1\r\nHost: {host}\r\n{fields}{body}{last}"
-                ))
-                .await
-                .ok();
+            let last = format!("GET {} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n", origin.url("/last"));
+            client.try_send(format!("{method} {url} HTTP/1.1\r\nHost: {host}\r\n{fields}{body}{last}")).await.ok();
             let first = client.response_to(method).await;
             let wrong = (first.status() != status).then(|| format!("status {}", first.status()));
             let second = rest(&mut client).await;
             let answers = second.windows(9).filter(|window| window == b"HTTP/1.1 ").count();
-            siege.tried(
-                name,
-                wrong.or((answers > 1).then(|| format!("{} answers", answers + 1))),
-            );
+            siege.tried(name, wrong.or((answers > 1).then(|| format!("{} answers", answers + 1))));
         }
     }
     siege.withstood(18);
@@ -228,29 +181,14 @@ async fn each_of_a_row_of_requests_is_judged_by_itself() {
     let origin = Origin::site("User-agent: *\nDisallow: /secret\n").await;
     let proxy = Proxy::start("").await;
     let host = origin.authority("a.localhost");
-    let row = [
-        "/a",
-        "/secret/1",
-        "/b",
-        "/x/../secret/2",
-        "/%73ecret/3",
-        "/c",
-        "/secret",
-        "/d",
-    ];
+    let row = ["/a", "/secret/1", "/b", "/x/../secret/2", "/%73ecret/3", "/c", "/secret", "/d"];
     let mut client = proxy.client().await;
-    let all: String = row
-        .iter()
-        .map(|path| format!("GET {} HTTP/1.1\r\nHost: {host}\r\n\r\n", origin.url(path)))
-        .collect();
+    let all: String =
+        row.iter().map(|path| format!("GET {} HTTP/1.1\r\nHost: {host}\r\n\r\n", origin.url(path))).collect();
     client.send(all).await;
     for path in row {
         let answer = client.response().await;
-        let expected = if path.len() == 2 {
-            (200, format!("page {path}"))
-        } else {
-            (403, answer.text())
-        };
+        let expected = if path.len() == 2 { (200, format!("page {path}")) } else { (403, answer.text()) };
         assert_eq!((answer.status(), answer.text()), expected, "{path}");
     }
     assert_eq!(origin.log.pages(), ["/a", "/b", "/c", "/d"]);
@@ -261,9 +199,5 @@ async fn echo_origin(tls: bool) -> Origin {
         "/robots.txt" => Reply::text(""),
         _ => Reply::echo(),
     };
-    if tls {
-        Origin::https(Alpn::H1, answer).await
-    } else {
-        Origin::http(answer).await
-    }
+    if tls { Origin::https(Alpn::H1, answer).await } else { Origin::http(answer).await }
 }

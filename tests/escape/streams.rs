@@ -22,10 +22,7 @@ async fn malformed_requests_reach_nobody() {
         ("a name in capitals", with(&[("X-A", "b")])),
         ("an LF in a value", with(&[("x-a", "b\nc: d")])),
         ("a CR and LF in a value", with(&[("x-a", "b\r\nHost: b.localhost")])),
-        (
-            "two line ends in a value",
-            with(&[("x-a", "b\r\n\r\nGET /hidden HTTP/1.1\r\n\r\n")]),
-        ),
+        ("two line ends in a value", with(&[("x-a", "b\r\n\r\nGET /hidden HTTP/1.1\r\n\r\n")])),
         ("a NUL in a value", with(&[("x-a", "b\0c")])),
         ("an LF in a name", with(&[("x-a\nhost", "b")])),
         ("a colon in a name", with(&[("x-a: b\r\nx-c", "d")])),
@@ -40,10 +37,7 @@ async fn malformed_requests_reach_nobody() {
         ("a length", with(&[("content-length", "5")])),
         ("two lengths", with(&[("content-length", "0"), ("content-length", "5")])),
         ("a length with a sign", with(&[("content-length", "+0")])),
-        (
-            "a pseudo-field after fields",
-            with(&[("x-a", "b"), (":path", "/secret")]),
-        ),
+        ("a pseudo-field after fields", with(&[("x-a", "b"), (":path", "/secret")])),
         ("a second path", with(&[(":path", "/secret")])),
         ("a second method", with(&[(":method", "POST")])),
         ("a second authority", with(&[(":authority", &other)])),
@@ -62,91 +56,42 @@ async fn malformed_requests_reach_nobody() {
             ]),
         ),
         ("a CONNECT", block(&[(":method", "CONNECT"), (":authority", &other)])),
-        (
-            "no method",
-            block(&[(":scheme", "https"), (":authority", &host), (":path", "/x")]),
-        ),
-        (
-            "no path",
-            block(&[(":method", "GET"), (":scheme", "https"), (":authority", &host)]),
-        ),
-        (
-            "no scheme",
-            block(&[(":method", "GET"), (":authority", &host), (":path", "/x")]),
-        ),
-        (
-            "no authority",
-            block(&[(":method", "GET"), (":scheme", "https"), (":path", "/x")]),
-        ),
+        ("no method", block(&[(":scheme", "https"), (":authority", &host), (":path", "/x")])),
+        ("no path", block(&[(":method", "GET"), (":scheme", "https"), (":authority", &host)])),
+        ("no scheme", block(&[(":method", "GET"), (":authority", &host), (":path", "/x")])),
+        ("no authority", block(&[(":method", "GET"), (":scheme", "https"), (":path", "/x")])),
         (
             "another authority by Host alone",
-            block(&[
-                (":method", "GET"),
-                (":scheme", "https"),
-                (":path", "/x"),
-                ("host", &other),
-            ]),
+            block(&[(":method", "GET"), (":scheme", "https"), (":path", "/x"), ("host", &other)]),
         ),
         ("an empty path", block(&get(&host, ""))),
         ("a path without a slash", block(&get(&host, "secret"))),
         ("a path that is a URL", block(&get(&host, "https://b.localhost/secret"))),
         ("an asterisk", block(&get(&host, "*"))),
         ("a space in the path", block(&get(&host, "/x /secret"))),
-        (
-            "an HTTP/1 line in the path",
-            block(&get(&host, "/x HTTP/1.1\r\nHost: b.localhost\r\n\r\nGET /hidden")),
-        ),
+        ("an HTTP/1 line in the path", block(&get(&host, "/x HTTP/1.1\r\nHost: b.localhost\r\n\r\nGET /hidden"))),
         ("a NUL in the path", block(&get(&host, "/x\0"))),
         ("a fragment in the path", block(&get(&host, "/secret#x"))),
-        (
-            "another scheme",
-            block(&[
-                (":method", "GET"),
-                (":scheme", "http"),
-                (":authority", &host),
-                (":path", "/x"),
-            ]),
-        ),
+        ("another scheme", block(&[(":method", "GET"), (":scheme", "http"), (":authority", &host), (":path", "/x")])),
         (
             "a scheme of its own",
-            block(&[
-                (":method", "GET"),
-                (":scheme", "x://y/"),
-                (":authority", &host),
-                (":path", "/x"),
-            ]),
+            block(&[(":method", "GET"), (":scheme", "x://y/"), (":authority", &host), (":path", "/x")]),
         ),
         ("userinfo", block(&get(&format!("x@{host}"), "/x"))),
         ("an authority with a path", block(&get(&format!("{host}/secret"), "/x"))),
-        (
-            "an authority with a line end",
-            block(&get(&format!("{host}\r\nX: y"), "/x")),
-        ),
+        ("an authority with a line end", block(&get(&format!("{host}\r\nX: y"), "/x"))),
         (
             "a method with a space",
-            block(&[
-                (":method", "GET /hidden"),
-                (":scheme", "https"),
-                (":authority", &host),
-                (":path", "/x"),
-            ]),
+            block(&[(":method", "GET /hidden"), (":scheme", "https"), (":authority", &host), (":path", "/x")]),
         ),
         (
             "a method with a line end",
-            block(&[
-                (":method", "GET\r\n"),
-                (":scheme", "https"),
-                (":authority", &host),
-                (":path", "/x"),
-            ]),
+            block(&[(":method", "GET\r\n"), (":scheme", "https"), (":authority", &host), (":path", "/x")]),
         ),
         ("a disallowed path", block(&get(&host, "/secret"))),
         ("a disallowed path, encoded", block(&get(&host, "/%73ecret"))),
         ("a block that is none", vec![0xff; 40]),
-        (
-            "a block that grows the table beyond all bounds",
-            vec![0x3f, 0xff, 0xff, 0xff, 0xff, 0x0f],
-        ),
+        ("a block that grows the table beyond all bounds", vec![0x3f, 0xff, 0xff, 0xff, 0xff, 0x0f]),
     ];
     for (name, block) in rows {
         let mut client = open(&proxy, &origin).await;
@@ -172,36 +117,18 @@ async fn malformed_frames_end_the_connection() {
         ("stream 0", headers(END_HEADERS | END_STREAM, 0)),
         ("data before headers", frame(DATA, 0, 1, b"x")),
         ("data on stream 0", frame(DATA, 0, 0, b"x")),
-        (
-            "a stream that goes back",
-            [headers(END_HEADERS, 3), headers(END_HEADERS, 1)].concat(),
-        ),
+        ("a stream that goes back", [headers(END_HEADERS, 3), headers(END_HEADERS, 1)].concat()),
         ("a continuation of nothing", frame(CONTINUATION, END_HEADERS, 1, &good)),
-        (
-            "a block that is interrupted",
-            [headers(0, 1), frame(PING, 0, 0, &[0; 8])].concat(),
-        ),
-        (
-            "a block continued on another stream",
-            [headers(0, 1), frame(CONTINUATION, END_HEADERS, 3, &good)].concat(),
-        ),
-        (
-            "padding longer than its frame",
-            frame(HEADERS, END_HEADERS | 8, 1, &[200, 0, 0]),
-        ),
+        ("a block that is interrupted", [headers(0, 1), frame(PING, 0, 0, &[0; 8])].concat()),
+        ("a block continued on another stream", [headers(0, 1), frame(CONTINUATION, END_HEADERS, 3, &good)].concat()),
+        ("padding longer than its frame", frame(HEADERS, END_HEADERS | 8, 1, &[200, 0, 0])),
         ("a ping on a stream", frame(PING, 0, 1, &[0; 8])),
         ("a setting of no length", frame(SETTINGS, 0, 0, &[0; 5])),
         ("settings on a stream", frame(SETTINGS, 0, 1, &[])),
-        (
-            "a window beyond 31 bits",
-            frame(SETTINGS, 0, 0, &[0, 4, 0xff, 0xff, 0xff, 0xff]),
-        ),
+        ("a window beyond 31 bits", frame(SETTINGS, 0, 0, &[0, 4, 0xff, 0xff, 0xff, 0xff])),
         ("frames too small", frame(SETTINGS, 0, 0, &[0, 5, 0, 0, 0, 1])),
         ("a window that grows by nothing", frame(WINDOW_UPDATE, 0, 0, &[0; 4])),
-        (
-            "a window that overflows",
-            frame(WINDOW_UPDATE, 0, 0, &[0x7f, 0xff, 0xff, 0xff]),
-        ),
+        ("a window that overflows", frame(WINDOW_UPDATE, 0, 0, &[0x7f, 0xff, 0xff, 0xff])),
         ("a ping of seven octets", frame(PING, 0, 0, &[0; 7])),
         ("a reset of an idle stream", frame(RST_STREAM, 0, 5, &[0, 0, 0, 8])),
         ("a push", frame(5, END_HEADERS, 1, &[&[0, 0, 0, 2], &good[..]].concat())),
@@ -235,9 +162,7 @@ async fn floods_cost_no_memory_and_nobody_s_service() {
     let open = async || {
         let client = Client::connect(proxy.address(), &host).await;
         let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"h2"]).await;
-        client
-            .send([&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(SETTINGS, 0, 0, &[])].concat())
-            .await;
+        client.send([&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(SETTINGS, 0, 0, &[])].concat()).await;
         client
     };
     let mut siege = Siege::default();
@@ -249,11 +174,8 @@ async fn floods_cost_no_memory_and_nobody_s_service() {
             "rapid reset",
             flood(
                 &|n| {
-                    [
-                        frame(HEADERS, end(END_STREAM), odd(n), &waits),
-                        frame(RST_STREAM, 0, odd(n), &[0, 0, 0, 8]),
-                    ]
-                    .concat()
+                    [frame(HEADERS, end(END_STREAM), odd(n), &waits), frame(RST_STREAM, 0, odd(n), &[0, 0, 0, 8])]
+                        .concat()
                 },
                 5_000,
             ),
@@ -262,13 +184,7 @@ async fn floods_cost_no_memory_and_nobody_s_service() {
         (
             "rapid reset of open requests",
             flood(
-                &|n| {
-                    [
-                        frame(HEADERS, end(0), odd(n), &waits),
-                        frame(RST_STREAM, 0, odd(n), &[0, 0, 0, 8]),
-                    ]
-                    .concat()
-                },
+                &|n| [frame(HEADERS, end(0), odd(n), &waits), frame(RST_STREAM, 0, odd(n), &[0, 0, 0, 8])].concat(),
                 5_000,
             ),
             1,
@@ -277,67 +193,34 @@ async fn floods_cost_no_memory_and_nobody_s_service() {
             "resets made by the server",
             flood(
                 &|n| {
-                    [
-                        frame(HEADERS, end(END_STREAM), odd(n), &waits),
-                        frame(WINDOW_UPDATE, 0, odd(n), &[0; 4]),
-                    ]
-                    .concat()
+                    [frame(HEADERS, end(END_STREAM), odd(n), &waits), frame(WINDOW_UPDATE, 0, odd(n), &[0; 4])].concat()
                 },
                 5_000,
             ),
             1,
         ),
-        (
-            "streams beyond the limit",
-            flood(&|n| frame(HEADERS, end(END_STREAM), odd(n), &waits), 5_000),
-            1,
-        ),
+        ("streams beyond the limit", flood(&|n| frame(HEADERS, end(END_STREAM), odd(n), &waits), 5_000), 1),
         ("pings", flood(&|_| frame(PING, 0, 0, &[1; 8]), 10_000), 30),
-        (
-            "settings",
-            flood(&|_| frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0xff, 0xff]), 10_000),
-            30,
-        ),
-        (
-            "priorities",
-            flood(&|n| frame(2, 0, odd(n), &[0, 0, 0, 0, 16]), 10_000),
-            30,
-        ),
-        (
-            "windows",
-            flood(
-                &|n| frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, u8::from(n % 2 == 0) + 1]),
-                10_000,
-            ),
-            30,
-        ),
+        ("settings", flood(&|_| frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0xff, 0xff]), 10_000), 30),
+        ("priorities", flood(&|n| frame(2, 0, odd(n), &[0, 0, 0, 0, 16]), 10_000), 30),
+        ("windows", flood(&|n| frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, u8::from(n % 2 == 0) + 1]), 10_000), 30),
         ("unknown frames", flood(&|_| frame(0xbe, 0, 0, &[0; 64]), 10_000), 10),
         (
             "a head without end",
-            [
-                frame(HEADERS, 0, 1, &good),
-                flood(&|_| frame(CONTINUATION, 0, 1, &block(&[("x-a", "b")])), 10_000),
-            ]
-            .concat(),
+            [frame(HEADERS, 0, 1, &good), flood(&|_| frame(CONTINUATION, 0, 1, &block(&[("x-a", "b")])), 10_000)]
+                .concat(),
             30,
         ),
         (
             "empty continuations",
-            [
-                frame(HEADERS, 0, 1, &good),
-                flood(&|_| frame(CONTINUATION, 0, 1, &[]), 10_000),
-            ]
-            .concat(),
+            [frame(HEADERS, 0, 1, &good), flood(&|_| frame(CONTINUATION, 0, 1, &[]), 10_000)].concat(),
             30,
         ),
         (
             "a head of 4 MiB",
             [
                 frame(HEADERS, 0, 1, &good),
-                flood(
-                    &|_| frame(CONTINUATION, 0, 1, &block(&[("x-a", &"b".repeat(16_000))])),
-                    256,
-                ),
+                flood(&|_| frame(CONTINUATION, 0, 1, &block(&[("x-a", &"b".repeat(16_000))])), 256),
             ]
             .concat(),
             1,
@@ -355,39 +238,18 @@ async fn floods_cost_no_memory_and_nobody_s_service() {
         ),
         (
             "cookie crumbs",
-            frame(
-                HEADERS,
-                end(END_STREAM),
-                1,
-                &[&good[..], &block(&vec![("cookie", "a"); 1_600])].concat(),
-            ),
+            frame(HEADERS, end(END_STREAM), 1, &[&good[..], &block(&vec![("cookie", "a"); 1_600])].concat()),
             1,
         ),
-        (
-            "empty data",
-            [
-                frame(HEADERS, end(0), 1, &waits),
-                flood(&|_| frame(DATA, 0, 1, &[]), 10_000),
-            ]
-            .concat(),
-            30,
-        ),
+        ("empty data", [frame(HEADERS, end(0), 1, &waits), flood(&|_| frame(DATA, 0, 1, &[]), 10_000)].concat(), 30),
         (
             "data of one octet",
-            [
-                frame(HEADERS, end(0), 1, &waits),
-                flood(&|_| frame(DATA, 0, 1, b"x"), 10_000),
-            ]
-            .concat(),
+            [frame(HEADERS, end(0), 1, &waits), flood(&|_| frame(DATA, 0, 1, b"x"), 10_000)].concat(),
             6,
         ),
         (
             "padding alone",
-            [
-                frame(HEADERS, end(0), 1, &waits),
-                flood(&|_| frame(DATA, 8, 1, &[200; 201]), 300),
-            ]
-            .concat(),
+            [frame(HEADERS, end(0), 1, &waits), flood(&|_| frame(DATA, 8, 1, &[200; 201]), 300)].concat(),
             1,
         ),
         (
@@ -436,10 +298,7 @@ async fn floods_cost_no_memory_and_nobody_s_service() {
         let good = served().await;
         let grown = proxy.peak_kib() - before;
         let wrong = (good != "page /x").then(|| good.clone());
-        siege.tried(
-            name,
-            wrong.or((grown > ROOM).then(|| format!("{grown} KiB more at its peak"))),
-        );
+        siege.tried(name, wrong.or((grown > ROOM).then(|| format!("{grown} KiB more at its peak"))));
     }
     siege.withstood(19);
     proxy.stop().await;

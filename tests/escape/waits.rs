@@ -20,50 +20,20 @@ async fn who_says_nothing_or_too_little_is_closed() {
         ("an empty line", "\r\n".into()),
         ("half a method", "GE".into()),
         ("half a request line", format!("GET {}", plain.url("/x"))),
-        (
-            "half a head",
-            format!("GET {} HTTP/1.1\r\nHost: {host}\r\n", plain.url("/x")),
-        ),
+        ("half a head", format!("GET {} HTTP/1.1\r\nHost: {host}\r\n", plain.url("/x"))),
         ("half a CONNECT", format!("CONNECT {host} HTTP/1.1\r\n")),
-        (
-            "a CONNECT and nothing",
-            format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n"),
-        ),
-        (
-            "a CONNECT and half a head",
-            format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\nGET /x HT"),
-        ),
-        (
-            "a CONNECT and half a handshake",
-            format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n\x16\x03\x01"),
-        ),
-        (
-            "no body",
-            format!(
-                "POST {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 9\r\n\r\n",
-                plain.url("/x")
-            ),
-        ),
-        (
-            "half a body",
-            format!(
-                "POST {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 9\r\n\r\nhalf",
-                plain.url("/x")
-            ),
-        ),
+        ("a CONNECT and nothing", format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n")),
+        ("a CONNECT and half a head", format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\nGET /x HT")),
+        ("a CONNECT and half a handshake", format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n\x16\x03\x01")),
+        ("no body", format!("POST {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 9\r\n\r\n", plain.url("/x"))),
+        ("half a body", format!("POST {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 9\r\n\r\nhalf", plain.url("/x"))),
         (
             "half a chunk",
-            format!(
-                "POST {} HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nhalf",
-                plain.url("/x")
-            ),
+            format!("POST {} HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nhalf", plain.url("/x")),
         ),
         (
             "half a size",
-            format!(
-                "POST {} HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n9",
-                plain.url("/x")
-            ),
+            format!("POST {} HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n9", plain.url("/x")),
         ),
         (
             "no last chunk",
@@ -82,14 +52,8 @@ async fn who_says_nothing_or_too_little_is_closed() {
         ("half a preface", b"PRI * HTTP/2.0\r\n"),
         ("a preface alone", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
         ("half a frame", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0"),
-        (
-            "settings alone",
-            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
-        ),
-        (
-            "half a block",
-            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x01\x01\0\0\0\0\x01\x82",
-        ),
+        ("settings alone", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"),
+        ("half a block", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x01\x01\0\0\0\0\x01\x82"),
     ] {
         let mut client = proxy.tls(&tls, "a.localhost", &[b"h2"]).await;
         client.send(octets).await;
@@ -100,13 +64,7 @@ async fn who_says_nothing_or_too_little_is_closed() {
         siege.tried(name, None);
     }
     siege.withstood(20);
-    assert!(
-        plain
-            .log
-            .all()
-            .iter()
-            .all(|seen| seen.path() == "/robots.txt" || !seen.body.complete)
-    );
+    assert!(plain.log.all().iter().all(|seen| seen.path() == "/robots.txt" || !seen.body.complete));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -185,10 +143,7 @@ async fn one_client_has_so_many_connections_and_no_more() {
     within("a place", async {
         loop {
             let mut client = proxy.client().await;
-            if client
-                .try_send(crate::support::client::get(&origin.url("/x"), &host))
-                .await
-                .is_ok()
+            if client.try_send(crate::support::client::get(&origin.url("/x"), &host)).await.is_ok()
                 && client.try_head().await.is_some()
             {
                 return;
@@ -247,15 +202,8 @@ async fn a_huge_header_table_is_not_kept() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Proxy::start("").await;
     let mut client = frames::open(&proxy, &origin).await;
-    client
-        .send(frame(SETTINGS, 0, 0, &[0, 1, 0xff, 0xff, 0xff, 0xff]))
-        .await;
+    client.send(frame(SETTINGS, 0, 0, &[0, 1, 0xff, 0xff, 0xff, 0xff])).await;
     let block = frames::block(&frames::get(&origin.authority("a.localhost"), "/x").map(|field| field));
-    client
-        .send(frame(HEADERS, END_HEADERS | frames::END_STREAM, 1, &block))
-        .await;
-    assert!(matches!(
-        frames::taken(&mut client, 1).await,
-        frames::Taken::Answered(_)
-    ));
+    client.send(frame(HEADERS, END_HEADERS | frames::END_STREAM, 1, &block)).await;
+    assert!(matches!(frames::taken(&mut client, 1).await, frames::Taken::Answered(_)));
 }

@@ -12,14 +12,9 @@ const ON: &str = "admin: { address: '127.0.0.1:0' }";
 
 async fn asked(address: SocketAddr, method: &str, target: &str, fields: &str) -> Response {
     let mut client = Client::open(address).await;
-    let host = if fields.to_ascii_lowercase().contains("host:") {
-        String::new()
-    } else {
-        format!("Host: {address}\r\n")
-    };
-    client
-        .send(format!("{method} {target} HTTP/1.1\r\n{host}{fields}\r\n"))
-        .await;
+    let host =
+        if fields.to_ascii_lowercase().contains("host:") { String::new() } else { format!("Host: {address}\r\n") };
+    client.send(format!("{method} {target} HTTP/1.1\r\n{host}{fields}\r\n")).await;
     client.response_to(method).await
 }
 
@@ -44,62 +39,27 @@ async fn it_tells_how_things_stand() {
 
     let status = json(admin, "GET", "/api/v1/status").await;
     assert_eq!(status["listen"][0], proxy.address().to_string());
-    assert_eq!(
-        (&status["mode"], &status["requests"]["forwarded"]),
-        (&"enforce".into(), &1.into())
-    );
+    assert_eq!((&status["mode"], &status["requests"]["forwarded"]), (&"enforce".into(), &1.into()));
     assert_eq!(status["requests"]["refused"]["robots-disallowed"], 1);
-    assert_eq!(
-        (&status["robots"]["authorities"], &status["robots"]["fetched"]),
-        (&1.into(), &1.into())
-    );
+    assert_eq!((&status["robots"]["authorities"], &status["robots"]["fetched"]), (&1.into(), &1.into()));
     let authority = origin.url("");
     assert_eq!(status["authorities"][0]["authority"], authority);
 
     let told = json(admin, "GET", &format!("/api/v1/authorities/{}", escaped(&authority))).await;
-    assert_eq!(
-        (&told["access"], &told["status"], &told["failures"]),
-        (&"rules".into(), &200.into(), &0.into())
-    );
-    assert!(
-        told["robots_txt"]
-            .as_str()
-            .is_some_and(|text| text.starts_with(KEEP_OUT)),
-        "{told}"
-    );
+    assert_eq!((&told["access"], &told["status"], &told["failures"]), (&"rules".into(), &200.into(), &0.into()));
+    assert!(told["robots_txt"].as_str().is_some_and(|text| text.starts_with(KEEP_OUT)), "{told}");
     assert_eq!(told["sitemaps"][0], "http://a/s");
-    assert!(
-        told["expires_at"].as_str().is_some_and(|time| time.ends_with('Z')),
-        "{told}"
-    );
-    assert_eq!(
-        json(admin, "GET", "/api/v1/authorities").await[0]["authority"],
-        authority
-    );
-    assert_eq!(
-        asked(admin, "GET", "/api/v1/authorities/unknown.example", "")
-            .await
-            .status(),
-        404
-    );
+    assert!(told["expires_at"].as_str().is_some_and(|time| time.ends_with('Z')), "{told}");
+    assert_eq!(json(admin, "GET", "/api/v1/authorities").await[0]["authority"], authority);
+    assert_eq!(asked(admin, "GET", "/api/v1/authorities/unknown.example", "").await.status(), 404);
     assert_eq!(asked(admin, "GET", "/api/v1/authorities/a%20b", "").await.status(), 400);
 
-    let why = format!(
-        "/api/v1/explain?url={}&product_token=ExampleBot",
-        origin.url("/private?x")
-    );
+    let why = format!("/api/v1/explain?url={}&product_token=ExampleBot", origin.url("/private?x"));
     let why = json(admin, "GET", &why).await;
-    assert_eq!(
-        (&why["allowed"], &why["rule"]["line"], &why["crawl_delay"]),
-        (&false.into(), &2.into(), &0.5.into())
-    );
+    assert_eq!((&why["allowed"], &why["rule"]["line"], &why["crawl_delay"]), (&false.into(), &2.into(), &0.5.into()));
     assert_eq!(asked(admin, "GET", "/api/v1/explain?url=x", "").await.status(), 400);
     assert_eq!(asked(admin, "GET", "/api/v1/explain", "").await.status(), 400);
-    assert_eq!(
-        asked(admin, "POST", "/api/v1/reload", "").await.status(),
-        409,
-        "it has no file"
-    );
+    assert_eq!(asked(admin, "POST", "/api/v1/reload", "").await.status(), 409, "it has no file");
     assert_eq!(asked(admin, "GET", "/nowhere", "").await.status(), 404);
 }
 
@@ -112,11 +72,7 @@ async fn it_counts_for_prometheus_and_hands_out_what_clients_need() {
         proxy.get(&origin.url(target)).await;
     }
     let metrics = asked(admin, "GET", "/metrics", "").await;
-    assert!(
-        metrics
-            .field("content-type")
-            .is_some_and(|kind| kind.starts_with("application/openmetrics-text"))
-    );
+    assert!(metrics.field("content-type").is_some_and(|kind| kind.starts_with("application/openmetrics-text")));
     for line in [
         "politely_requests_total{outcome=\"robots-disallowed\"} 2",
         "politely_requests_total{outcome=\"forwarded\"} 1",
@@ -124,11 +80,7 @@ async fn it_counts_for_prometheus_and_hands_out_what_clients_need() {
         "politely_authorities 1",
         "politely_waiting 0",
     ] {
-        assert!(
-            metrics.text().lines().any(|told| told == line),
-            "{line}: {}",
-            metrics.text()
-        );
+        assert!(metrics.text().lines().any(|told| told == line), "{line}: {}", metrics.text());
     }
     assert!(metrics.text().ends_with("# EOF\n"));
     let pem = std::fs::read_to_string(proxy.ca_pem_path()).expect("the authority is made at the start");
@@ -143,11 +95,7 @@ async fn a_refresh_fetches_anew_at_once() {
     let (now, count) = (changed.clone(), fetches.clone());
     let origin = origin(move |_| {
         count.fetch_add(1, Ordering::SeqCst);
-        if now.load(Ordering::SeqCst) {
-            Reply::text("")
-        } else {
-            Reply::text(KEEP_OUT)
-        }
+        if now.load(Ordering::SeqCst) { Reply::text("") } else { Reply::text(KEEP_OUT) }
     })
     .await;
     let proxy = Proxy::start(ON).await;
@@ -156,11 +104,7 @@ async fn a_refresh_fetches_anew_at_once() {
     assert_eq!(proxy.get(&origin.url("/private")).await.status(), 403);
     let admin = proxy.admin_address();
     let target = format!("/api/v1/authorities/{}/refresh", escaped(&origin.url("")));
-    assert_eq!(
-        asked(admin, "GET", &target, "").await.status(),
-        405,
-        "looking changes nothing"
-    );
+    assert_eq!(asked(admin, "GET", &target, "").await.status(), 405, "looking changes nothing");
     let told = json(admin, "POST", &target).await;
     assert_eq!((&told["access"], &told["robots_txt"]), (&"rules".into(), &"".into()));
     assert_eq!(proxy.get(&origin.url("/private")).await.status(), 200);
@@ -173,10 +117,7 @@ async fn other_sites_and_other_names_are_refused() {
     let admin = proxy.admin_address();
     for (fields, status) in [
         ("Host: localhost\r\n".to_owned(), 200),
-        (
-            format!("Host: {admin}\r\nOrigin: http://{admin}\r\nSec-Fetch-Site: same-origin\r\n"),
-            200,
-        ),
+        (format!("Host: {admin}\r\nOrigin: http://{admin}\r\nSec-Fetch-Site: same-origin\r\n"), 200),
         ("Host: evil.example\r\n".to_owned(), 421),
         (format!("Host: evil.example:{}\r\n", admin.port()), 421),
         ("Host: localhost\r\nHost: evil.example\r\n".to_owned(), 400),
@@ -187,10 +128,7 @@ async fn other_sites_and_other_names_are_refused() {
     ] {
         for target in ["/healthz", "/api/v1/status", "/ca.pem"] {
             let got = asked(admin, "GET", target, &fields).await.status();
-            assert!(
-                got == status || (status == 400 && got == 421),
-                "{got} {target} {fields}"
-            );
+            assert!(got == status || (status == 400 && got == 421), "{got} {target} {fields}");
         }
     }
 }
@@ -199,23 +137,14 @@ async fn other_sites_and_other_names_are_refused() {
 async fn with_a_token_nobody_is_told_anything_without_it() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), "s3cret\n").expect("it is writable");
-    let yaml = format!(
-        "admin: {{ address: '127.0.0.1:0', token_file: '{}' }}",
-        file.path().display()
-    );
+    let yaml = format!("admin: {{ address: '127.0.0.1:0', token_file: '{}' }}", file.path().display());
     let proxy = Proxy::start(&yaml).await;
     let admin = proxy.admin_address();
-    for (fields, status) in [
-        ("", 401),
-        ("Authorization: Bearer s3cre\r\n", 401),
-        ("Authorization: Bearer s3cret\r\n", 200),
-    ] {
+    for (fields, status) in
+        [("", 401), ("Authorization: Bearer s3cre\r\n", 401), ("Authorization: Bearer s3cret\r\n", 200)]
+    {
         for target in ["/metrics", "/api/v1/status", "/ca.pem"] {
-            assert_eq!(
-                asked(admin, "GET", target, fields).await.status(),
-                status,
-                "{target} {fields}"
-            );
+            assert_eq!(asked(admin, "GET", target, fields).await.status(), status, "{target} {fields}");
         }
         assert_eq!(asked(admin, "GET", "/healthz", fields).await.status(), 200);
     }
@@ -224,19 +153,14 @@ async fn with_a_token_nobody_is_told_anything_without_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_proxy_never_leads_to_its_own_admin_address() {
     let proxy = Proxy::start(ON).await;
-    let refused = proxy
-        .get(&format!("http://{}/api/v1/status", proxy.admin_address()))
-        .await;
+    let refused = proxy.get(&format!("http://{}/api/v1/status", proxy.admin_address())).await;
     assert_eq!(refused.status(), 508, "{}", refused.text());
 }
 
 fn admin_of(proxy: &Binary) -> SocketAddr {
     let output = proxy.output();
     let told = output.split("admin address http://").nth(1).expect("serve tells it");
-    told.split('/')
-        .next()
-        .and_then(|address| address.parse().ok())
-        .expect("an address")
+    told.split('/').next().and_then(|address| address.parse().ok()).expect("an address")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -246,32 +170,16 @@ async fn the_commands_status_and_refresh_ask_it() {
     crate::support::eventually("its address", || proxy.output().contains("admin address")).await;
     let admin = admin_of(&proxy).to_string();
     let url = origin.url("/private");
-    assert_eq!(
-        Client::open(proxy.address())
-            .await
-            .get(&url, &origin.authority("a.localhost"))
-            .await
-            .status(),
-        403
-    );
+    assert_eq!(Client::open(proxy.address()).await.get(&url, &origin.authority("a.localhost")).await.status(), 403);
     let status = politely(&["status", "--admin", &admin]).await;
     assert_eq!(status.code, 0, "{status:?}");
-    assert!(
-        status.stdout.contains("1 robots-disallowed") && status.stdout.contains(&origin.url("")),
-        "{status:?}"
-    );
+    assert!(status.stdout.contains("1 robots-disallowed") && status.stdout.contains(&origin.url("")), "{status:?}");
     let status = politely(&["status", "--admin", &admin, "--format", "json"]).await;
-    assert_eq!(
-        serde_json::from_str::<Value>(&status.stdout).expect("JSON")["mode"],
-        "enforce"
-    );
+    assert_eq!(serde_json::from_str::<Value>(&status.stdout).expect("JSON")["mode"], "enforce");
     let refresh = politely(&["refresh", &origin.url(""), "--admin", &admin]).await;
     assert_eq!((refresh.code, origin.log.count("/robots.txt")), (0, 2), "{refresh:?}");
     let nobody = politely(&["refresh", "http://127.0.0.1:1", "--admin", &admin]).await;
-    assert!(
-        nobody.code == 1 && nobody.stdout.contains("everything is disallowed"),
-        "{nobody:?}"
-    );
+    assert!(nobody.code == 1 && nobody.stdout.contains("everything is disallowed"), "{nobody:?}");
     let wrong = politely(&["refresh", "a b", "--admin", &admin]).await;
     assert!(wrong.code == 2 && wrong.stderr.contains("hint: "), "{wrong:?}");
     proxy.stop().await;
@@ -305,8 +213,5 @@ async fn a_taken_port_is_told_with_what_to_do() {
     std::fs::write(file.path(), yaml).expect("it is writable");
     let ended = politely(&["serve", "--config", file.path().to_str().expect("UTF-8")]).await;
     assert_eq!(ended.code, 2, "{ended:?}");
-    assert!(
-        ended.stderr.contains("admin") && ended.stderr.contains("address: off"),
-        "{ended:?}"
-    );
+    assert!(ended.stderr.contains("admin") && ended.stderr.contains("address: off"), "{ended:?}");
 }

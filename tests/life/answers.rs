@@ -75,11 +75,7 @@ async fn retry_after_is_obeyed_as_seconds_and_as_date_up_to_an_hour() {
             })
             .await;
             let refused = proxy.get(&origin.url("/open")).await;
-            let told: u64 = refused
-                .field("retry-after")
-                .expect("when to come back")
-                .parse()
-                .expect("seconds");
+            let told: u64 = refused.field("retry-after").expect("when to come back").parse().expect("seconds");
             assert!(wait.contains(&told), "{status} {field:?}: {told}");
             assert_eq!(origin.log.targets(), ["/robots.txt"]);
         }

@@ -7,41 +7,22 @@ use std::time::{Duration, Instant};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_location_may_be_relative_in_every_way() {
     let proxy = Proxy::start("").await;
-    for location in [
-        "rules",
-        "./x/../rules",
-        "/rules",
-        "/rules#part",
-        "?which",
-        "//HOST/rules",
-        "http://HOST/rules",
-    ] {
+    for location in ["rules", "./x/../rules", "/rules", "/rules#part", "?which", "//HOST/rules", "http://HOST/rules"] {
         let origin = origin(move |seen| match seen.path().as_str() {
             "/rules" | "/robots.txt?which" => Reply::text(KEEP_OUT),
             _ => Reply::redirect(location.replace("HOST", &seen.host)),
         })
         .await;
         assert_eq!(meaning(&proxy, &origin).await, Means::Rules, "{location}");
-        assert_eq!(
-            origin.log.all().len(),
-            3,
-            "robots.txt, where it led, and one page: {location}"
-        );
+        assert_eq!(origin.log.all().len(), 3, "robots.txt, where it led, and one page: {location}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_location_that_is_no_place_for_a_robots_txt_is_as_good_as_none() {
     let proxy = Proxy::start("").await;
-    let nowhere = [
-        "",
-        "#here",
-        "ftp://a.localhost/robots.txt",
-        "http://",
-        "http://[::1",
-        "data:,Disallow",
-        "caf\u{e9}://x",
-    ];
+    let nowhere =
+        ["", "#here", "ftp://a.localhost/robots.txt", "http://", "http://[::1", "data:,Disallow", "caf\u{e9}://x"];
     for location in nowhere {
         let origin = origin(move |_| Reply::redirect(location)).await;
         assert_eq!(meaning(&proxy, &origin).await, Means::AllowAll, "{location:?}");
@@ -76,27 +57,15 @@ async fn from_http_to_https_and_no_credentials_on_the_way() {
     assert_eq!(meaning(&proxy, &plain).await, Means::Rules);
     let hop = secure.log.one("/robots.txt");
     assert_eq!(hop.host, secure.authority("b.localhost"));
-    assert!(
-        hop.fields
-            .iter()
-            .all(|(_, value)| !value.contains("secret") && !value.contains("a=b")),
-        "{hop:?}"
-    );
+    assert!(hop.fields.iter().all(|(_, value)| !value.contains("secret") && !value.contains("a=b")), "{hop:?}");
     // What was found there is the first authority's alone.
     assert_eq!(proxy.get(&secure.url_at("b.localhost", "/private")).await.status(), 403);
-    assert_eq!(
-        secure.log.count("/robots.txt"),
-        2,
-        "the other authority is asked for its own"
-    );
+    assert_eq!(secure.log.count("/robots.txt"), 2, "the other authority is asked for its own");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_answer_decides() {
-    let stranger = Origin::https_as(&TestCa::new("a stranger"), &["b.localhost"], Alpn::H1, |_| {
-        Reply::text("")
-    })
-    .await;
+    let stranger = Origin::https_as(&TestCa::new("a stranger"), &["b.localhost"], Alpn::H1, |_| Reply::text("")).await;
     let untrusted = stranger.url_at("b.localhost", "/robots.txt");
     let proxy = Proxy::start("").await;
     let answers: [(&str, Reply, Means); 5] = [

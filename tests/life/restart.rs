@@ -16,9 +16,7 @@ async fn status(proxy: &Binary, url: &str) -> u16 {
 async fn a_copy_survives_a_restart_with_its_age_and_validators() {
     let origin = origin(|seen| match seen.field("if-none-match") {
         Some(_) => Reply::status(304),
-        None => Reply::text(KEEP_OUT)
-            .field("ETag", "\"v1\"")
-            .field("Cache-Control", "max-age=2"),
+        None => Reply::text(KEEP_OUT).field("ETag", "\"v1\"").field("Cache-Control", "max-age=2"),
     })
     .await;
     let yaml = "robots: { min_ttl: 0 }";
@@ -33,11 +31,7 @@ async fn a_copy_survives_a_restart_with_its_age_and_validators() {
     tokio::time::sleep(Duration::from_millis(2100)).await;
     let directory = proxy.shutdown().await;
     let proxy = Proxy::start_in(directory, yaml).await;
-    assert_eq!(
-        proxy.get(&origin.url("/private")).await.status(),
-        403,
-        "a stale copy is used at once"
-    );
+    assert_eq!(proxy.get(&origin.url("/private")).await.status(), 403, "a stale copy is used at once");
     eventually("the renewal", || origin.log.count("/robots.txt") == 2).await;
     assert_eq!(origin.log.of("/robots.txt")[1].field("if-none-match"), Some("\"v1\""));
     eventually("the confirmation", || origin.log.of("/robots.txt").len() == 2).await;
@@ -55,16 +49,9 @@ async fn that_there_is_none_and_that_it_failed_survive_too() {
     let proxy = Proxy::start_in(proxy.shutdown().await, "").await;
     assert_eq!(proxy.get(&missing.url("/open")).await.status(), 200);
     let refused = proxy.get(&broken.url("/open")).await;
-    let told: u64 = refused
-        .field("retry-after")
-        .expect("when to come back")
-        .parse()
-        .expect("seconds");
+    let told: u64 = refused.field("retry-after").expect("when to come back").parse().expect("seconds");
     assert!(refused.status() == 503 && (570..=600).contains(&told), "{told}");
-    assert_eq!(
-        (missing.log.count("/robots.txt"), broken.log.count("/robots.txt")),
-        (1, 1)
-    );
+    assert_eq!((missing.log.count("/robots.txt"), broken.log.count("/robots.txt")), (1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -76,10 +63,7 @@ async fn a_delay_that_is_owed_is_owed_after_a_kill() {
     // Written behind the answer, but soon.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let proxy = Binary::serve_in(proxy.kill().await, "").await;
-    assert!(
-        start.elapsed() < Duration::from_secs(4),
-        "the machine is too slow for this test"
-    );
+    assert!(start.elapsed() < Duration::from_secs(4), "the machine is too slow for this test");
     assert_eq!(status(&proxy, &origin.url("/private")).await, 200);
     let gap = origin.log.one("/private").at - origin.log.one("/open").at;
     assert!(gap >= Duration::from_millis(4950), "{gap:?}");
@@ -95,10 +79,7 @@ async fn a_second_one_on_the_same_directory_says_so_and_serves() {
     let second = Binary::serve(&format!("store: {{ directory: '{}' }}", shared.display())).await;
     assert_eq!(status(&second, &origin.url("/private")).await, 403);
     let told = second.output();
-    assert!(
-        told.contains("another politely uses it") && told.contains("memory only"),
-        "{told}"
-    );
+    assert!(told.contains("another politely uses it") && told.contains("memory only"), "{told}");
     assert!(told.contains(&shared.display().to_string()), "{told}");
     assert_eq!(origin.log.count("/robots.txt"), 2);
 }
@@ -115,10 +96,7 @@ async fn a_damaged_store_is_set_aside_and_serving_goes_on() {
     assert_eq!(status(&proxy, &origin.url("/private")).await, 403);
     assert!(proxy.output().contains("set aside"), "{}", proxy.output());
     let directory = proxy.stop().await;
-    let names: Vec<_> = std::fs::read_dir(directory.path().join("store"))
-        .expect("it is there")
-        .flatten()
-        .collect();
+    let names: Vec<_> = std::fs::read_dir(directory.path().join("store")).expect("it is there").flatten().collect();
     assert_eq!(names.len(), 2, "{names:?}");
     let proxy = Binary::serve_in(directory, "").await;
     assert_eq!(status(&proxy, &origin.url("/private")).await, 403);
@@ -131,10 +109,7 @@ async fn hosts(fetched: Arc<AtomicUsize>) -> Origin {
         "/robots.txt" => {
             fetched.fetch_add(1, Ordering::SeqCst);
             let host = seen.host.split('.').next().unwrap_or_default();
-            Reply::text(format!(
-                "User-agent: *\nDisallow: /{host}\n# {}\n",
-                "filler ".repeat(300)
-            ))
+            Reply::text(format!("User-agent: *\nDisallow: /{host}\n# {}\n", "filler ".repeat(300)))
         }
         _ => Reply::text("page"),
     })
@@ -154,22 +129,10 @@ async fn a_kill_at_any_moment_leaves_what_was_fresh_and_nothing_torn() {
         for &host in &settled {
             let (url, other) = (format!("/h{host}"), format!("/h{}", host + 1));
             let at = format!("h{host}.localhost");
-            assert_eq!(
-                status(&proxy, &origin.url_at(&at, &url)).await,
-                403,
-                "round {round}, host {host}"
-            );
-            assert_eq!(
-                status(&proxy, &origin.url_at(&at, &other)).await,
-                200,
-                "round {round}, host {host}"
-            );
+            assert_eq!(status(&proxy, &origin.url_at(&at, &url)).await, 403, "round {round}, host {host}");
+            assert_eq!(status(&proxy, &origin.url_at(&at, &other)).await, 200, "round {round}, host {host}");
         }
-        assert_eq!(
-            origin.log.count("/robots.txt"),
-            before,
-            "round {round}: nothing that was fresh is fetched again"
-        );
+        assert_eq!(origin.log.count("/robots.txt"), before, "round {round}: nothing that was fresh is fetched again");
         let fresh: Vec<_> = (next..next + 12).collect();
         next += 12;
         for &host in &fresh {
@@ -185,11 +148,7 @@ async fn a_kill_at_any_moment_leaves_what_was_fresh_and_nothing_torn() {
                 for host in next.. {
                     let at = format!("h{host}.localhost:{port}");
                     let mut client = Client::open(address).await;
-                    if client
-                        .try_send(crate::support::client::get(&format!("http://{at}/x"), &at))
-                        .await
-                        .is_err()
-                    {
+                    if client.try_send(crate::support::client::get(&format!("http://{at}/x"), &at)).await.is_err() {
                         return;
                     }
                     if client.try_head().await.is_none() {

@@ -26,11 +26,7 @@ fn gate(directory: &Path) -> Arc<Gate> {
     let yaml = format!("store: {{ directory: '{}', memory: 1MiB }}", directory.display());
     let settings = Settings::parse("test.yaml", &yaml).expect("the line above");
     let upstream = Arc::new(Upstream::new(&settings, Vec::new()));
-    Arc::new(Gate::open(
-        Arc::new(ArcSwap::from_pointee(settings)),
-        upstream,
-        &connector_conf(test_ca().pem_file(), 1),
-    ))
+    Arc::new(Gate::open(Arc::new(ArcSwap::from_pointee(settings)), upstream, &connector_conf(test_ca().pem_file(), 1)))
 }
 
 fn authority(number: usize) -> Authority {
@@ -39,9 +35,7 @@ fn authority(number: usize) -> Authority {
 
 /// Says its version twice: in a pattern that always matches [`target`], a star for each bit, and in a sitemap.
 fn robots(version: u32) -> String {
-    let bits: String = (0..BITS)
-        .map(|bit| if version >> bit & 1 == 1 { "*a" } else { "a" })
-        .collect();
+    let bits: String = (0..BITS).map(|bit| if version >> bit & 1 == 1 { "*a" } else { "a" }).collect();
     format!("User-agent: *\nDisallow: /p{bits}\nSitemap: https://s/{version}\n")
 }
 
@@ -76,18 +70,10 @@ async fn admitted(gate: &Gate, authority: &Authority, target: &str) -> u32 {
 
 /// The version of a copy, all of which has to be of that version.
 async fn explained(gate: &Gate, authority: &Authority, target: &str) -> u32 {
-    let asked = Asked::<ProductToken> {
-        authority,
-        target: target.as_bytes(),
-        product_tokens: &[],
-    };
+    let asked = Asked::<ProductToken> { authority, target: target.as_bytes(), product_tokens: &[] };
     let why = gate.explain(&asked).await;
     let version = version_of(&why.rule.expect("a rule").pattern);
-    assert_eq!(
-        why.sitemaps,
-        [format!("https://s/{version}")],
-        "half of one copy and half of another"
-    );
+    assert_eq!(why.sitemaps, [format!("https://s/{version}")], "half of one copy and half of another");
     version
 }
 
@@ -132,10 +118,7 @@ async fn whole_copies_in_their_order_and_no_waiting() {
             gate.teach(&authority, 200, &HeaderMap::new(), robots(version).as_bytes());
         }
         stop.store(true, Ordering::Relaxed);
-        readers
-            .into_iter()
-            .map(|reader| reader.join().expect("no reader failed"))
-            .sum::<u32>()
+        readers.into_iter().map(|reader| reader.join().expect("no reader failed")).sum::<u32>()
     });
     assert!(decisions > 100, "{decisions} decisions");
     assert_eq!(at_once("the last", admitted(&gate, &authority, &target)), SWAPS);
@@ -160,10 +143,7 @@ async fn what_left_memory_does_not_come_back_older() {
                 let host = fastrand::usize(..HOSTS);
                 let least = taught[host].load(Ordering::SeqCst);
                 let version = admitted(&gate, &authority(host), &target).await;
-                assert!(
-                    version >= least,
-                    "host {host}: version {version} after {least} was in force"
-                );
+                assert!(version >= least, "host {host}: version {version} after {least} was in force");
                 tokio::task::yield_now().await;
             }
         });

@@ -46,16 +46,8 @@ impl Binary {
         let file = directory.path().join("politely.yaml");
         std::fs::write(&file, configuration(directory.path(), yaml)).expect("the directory is writable");
         let mut command = command(directory.path());
-        command
-            .arg("serve")
-            .arg("--config")
-            .arg(&file)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = command
-            .envs(variables.iter().copied())
-            .spawn()
-            .expect("the binary is built");
+        command.arg("serve").arg("--config").arg(&file).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.envs(variables.iter().copied()).spawn().expect("the binary is built");
         let output = Output::default();
         output.collect(child.stdout.take().expect("piped above"));
         output.collect(child.stderr.take().expect("piped above"));
@@ -66,12 +58,7 @@ impl Binary {
         })
         .await;
         let address = address.unwrap_or_else(|| panic!("serve did not come up: {}", output.text()));
-        Self {
-            child,
-            address,
-            output,
-            directory,
-        }
+        Self { child, address, output, directory }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -103,22 +90,13 @@ impl Binary {
     /// The largest resident size so far, in KiB.
     pub fn peak_kib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmHWM:"))
-            .expect("Linux");
-        line.trim()
-            .trim_end_matches(" kB")
-            .trim()
-            .parse()
-            .expect("a number of KiB")
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux");
+        line.trim().trim_end_matches(" kB").trim().parse().expect("a number of KiB")
     }
 
     /// How many descriptors it has open.
     pub fn descriptors(&self) -> usize {
-        std::fs::read_dir(format!("/proc/{}/fd", self.pid()))
-            .expect("it runs")
-            .count()
+        std::fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("it runs").count()
     }
 
     /// curl through it, trusting its authority.
@@ -137,9 +115,7 @@ impl Binary {
 
     /// Waits for its end.
     pub async fn ended(&mut self) -> ExitStatus {
-        super::within("the end of serve", self.child.wait())
-            .await
-            .expect("our child")
+        super::within("the end of serve", self.child.wait()).await.expect("our child")
     }
 
     /// SIGKILL: it has no time for anything. Returns the directory for another.
@@ -169,13 +145,8 @@ pub async fn politely(arguments: &[&str]) -> Ended {
 pub async fn politely_with(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
     let home = tempfile::tempdir().expect("a temporary directory");
     let mut command = command(home.path());
-    command
-        .args(arguments)
-        .envs(variables.iter().copied())
-        .stdin(Stdio::null());
-    let output = super::within("the end of the command", command.output())
-        .await
-        .expect("the binary is built");
+    command.args(arguments).envs(variables.iter().copied()).stdin(Stdio::null());
+    let output = super::within("the end of the command", command.output()).await.expect("the binary is built");
     Ended {
         code: output.status.code().unwrap_or(-1),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -185,11 +156,7 @@ pub async fn politely_with(arguments: &[&str], variables: &[(&str, &str)]) -> En
 
 fn command(home: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_politely"));
-    command
-        .kill_on_drop(true)
-        .env("HOME", home)
-        .env("XDG_CACHE_HOME", home)
-        .env("NO_COLOR", "1");
+    command.kill_on_drop(true).env("HOME", home).env("XDG_CACHE_HOME", home).env("NO_COLOR", "1");
     for (name, _) in std::env::vars() {
         let proxy = name.to_ascii_lowercase().ends_with("_proxy");
         if proxy || name.starts_with("POLITELY_") || name.starts_with("XDG_DATA") || name.starts_with("XDG_CONFIG") {
@@ -223,10 +190,8 @@ impl Output {
         let text = self.text();
         let line = text.lines().find(|line| line.contains("listening on "))?;
         let address = line.split("listening on ").nth(1)?;
-        let address: String = address
-            .chars()
-            .take_while(|&c| c.is_ascii_hexdigit() || matches!(c, '.' | ':' | '[' | ']'))
-            .collect();
+        let address: String =
+            address.chars().take_while(|&c| c.is_ascii_hexdigit() || matches!(c, '.' | ':' | '[' | ']')).collect();
         address.parse().ok()
     }
 }

@@ -28,11 +28,7 @@ impl TestCa {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let file = directory.path().join("origins.pem");
         std::fs::write(&file, certificate.pem()).expect("the temporary directory is writable");
-        Self {
-            issuer: Issuer::new(params, key),
-            file,
-            _directory: directory,
-        }
+        Self { issuer: Issuer::new(params, key), file, _directory: directory }
     }
 
     /// The PEM file of the authority's certificate.
@@ -78,9 +74,7 @@ impl TestCa {
         let (certificate, key) = self.pem_pair(name);
         let mut roots = rustls::RootCertStore::empty();
         for root in CertificateDer::pem_file_iter(test_ca().pem_file()).expect("a PEM file") {
-            roots
-                .add(root.expect("a PEM certificate"))
-                .expect("a certificate that can be a root");
+            roots.add(root.expect("a PEM certificate")).expect("a certificate that can be a root");
         }
         let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).expect("PEM as written above");
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("PEM as written above");
@@ -98,9 +92,7 @@ impl TestCa {
 pub fn client_config(pem_file: &Path, alpn: &[&[u8]]) -> Arc<rustls::ClientConfig> {
     let mut roots = rustls::RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(pem_file).expect("a PEM file") {
-        roots
-            .add(certificate.expect("a PEM certificate"))
-            .expect("a certificate that can be a root");
+        roots.add(certificate.expect("a PEM certificate")).expect("a certificate that can be a root");
     }
     let mut config = rustls::ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()

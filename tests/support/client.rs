@@ -17,9 +17,7 @@ pub struct Client {
 
 impl Client {
     pub async fn open(address: SocketAddr) -> Self {
-        let stream = within("a TCP connection", TcpStream::connect(address))
-            .await
-            .expect("the address listens");
+        let stream = within("a TCP connection", TcpStream::connect(address)).await.expect("the address listens");
         stream.set_nodelay(true).ok();
         Self::over(Stream::Plain(stream))
     }
@@ -71,23 +69,18 @@ impl Client {
     }
 
     pub fn over(stream: Stream) -> Self {
-        Self {
-            source: Source::new(stream),
-        }
+        Self { source: Source::new(stream) }
     }
 
     /// Sends a CONNECT request and reads the head of the answer.
     pub async fn ask_connect(&mut self, authority: &str) -> Head {
-        self.send(format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n"))
-            .await;
+        self.send(format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n")).await;
         self.head().await
     }
 
     /// TLS from here on, for `name`, trusting the certificates in `roots`.
     pub async fn tls(self, name: &str, roots: &Path, alpn: &[&[u8]]) -> Self {
-        self.try_tls(name, roots, alpn)
-            .await
-            .unwrap_or_else(|error| panic!("TLS for {name}: {error}"))
+        self.try_tls(name, roots, alpn).await.unwrap_or_else(|error| panic!("TLS for {name}: {error}"))
     }
 
     pub async fn try_tls(self, name: &str, roots: &Path, alpn: &[&[u8]]) -> std::io::Result<Self> {
@@ -139,9 +132,7 @@ impl Client {
 
     /// The head of the next message, interim responses (1xx but 101) left out.
     pub async fn head(&mut self) -> Head {
-        self.try_head()
-            .await
-            .expect("a response, not the end of the connection")
+        self.try_head().await.expect("a response, not the end of the connection")
     }
 
     /// `None` if the connection ends before.
@@ -165,11 +156,7 @@ impl Client {
         let mut body = Body::default();
         self.read_body(&head, method, &mut body).await;
         assert!(body.complete, "cut after {} octets: {head:?}", body.length());
-        Response {
-            head,
-            body: body.kept,
-            trailers: body.trailers,
-        }
+        Response { head, body: body.kept, trailers: body.trailers }
     }
 
     /// The body that belongs to `head`; whether it is complete is in `body`.

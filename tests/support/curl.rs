@@ -22,9 +22,7 @@ impl Curl {
 
     /// The last response's head.
     pub fn head(&self) -> &Head {
-        self.heads
-            .last()
-            .unwrap_or_else(|| panic!("curl saw no response: {} {}", self.code, self.stderr))
+        self.heads.last().unwrap_or_else(|| panic!("curl saw no response: {} {}", self.code, self.stderr))
     }
 
     pub fn text(&self) -> String {
@@ -41,20 +39,11 @@ pub async fn curl(arguments: &[&str]) -> Curl {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let heads = directory.path().join("heads");
     let mut command = tokio::process::Command::new("curl");
-    command
-        .arg("-q")
-        .args(["-sS", "--max-time", "30", "-D"])
-        .arg(&heads)
-        .args(arguments);
+    command.arg("-q").args(["-sS", "--max-time", "30", "-D"]).arg(&heads).args(arguments);
     for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {
         command.env_remove(name).env_remove(name.to_uppercase());
     }
-    let output = command
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output()
-        .await
-        .expect("curl is installed");
+    let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await.expect("curl is installed");
     Curl {
         code: output.status.code().unwrap_or(-1),
         stdout: output.stdout,

@@ -24,29 +24,20 @@ impl H2Client {
 
     async fn handshake(stream: Stream) -> Self {
         let mut builder = h2::client::Builder::new();
-        builder
-            .initial_window_size(1 << 20)
-            .initial_connection_window_size(4 << 20);
-        let (sender, connection) = within("the h2 preface", builder.handshake(stream))
-            .await
-            .expect("the peer speaks h2");
+        builder.initial_window_size(1 << 20).initial_connection_window_size(4 << 20);
+        let (sender, connection) =
+            within("the h2 preface", builder.handshake(stream)).await.expect("the peer speaks h2");
         tokio::spawn(connection);
         Self(sender)
     }
 
     /// A GET of `url`.
     pub async fn get(&self, url: &str) -> Response {
-        self.send(request("GET", url), true)
-            .await
-            .response()
-            .await
-            .expect("an answer")
+        self.send(request("GET", url), true).await.response().await.expect("an answer")
     }
 
     pub async fn send(&self, request: http::Request<()>, end: bool) -> Pending {
-        let mut sender = within("room for a stream", self.0.clone().ready())
-            .await
-            .expect("the connection is up");
+        let mut sender = within("room for a stream", self.0.clone().ready()).await.expect("the connection is up");
         let (response, stream) = sender.send_request(request, end).expect("a request that h2 can send");
         Pending { response, stream }
     }
@@ -91,23 +82,13 @@ impl Pending {
             octets.extend_from_slice(&piece);
         }
         let trailers = within("h2 trailers", body.trailers()).await?;
-        let head = Head {
-            start_line: format!("HTTP/2 {}", head.status).into_bytes(),
-            fields: plain(&head.headers),
-        };
-        Ok(Response {
-            head,
-            body: octets,
-            trailers: trailers.as_ref().map(plain).unwrap_or_default(),
-        })
+        let head = Head { start_line: format!("HTTP/2 {}", head.status).into_bytes(), fields: plain(&head.headers) };
+        Ok(Response { head, body: octets, trailers: trailers.as_ref().map(plain).unwrap_or_default() })
     }
 }
 
 /// A request as the tests' crawler sends it.
 pub fn request(method: &str, url: &str) -> http::Request<()> {
-    let builder = http::Request::builder()
-        .method(method)
-        .uri(url)
-        .header("user-agent", "TestBot/1.0");
+    let builder = http::Request::builder().method(method).uri(url).header("user-agent", "TestBot/1.0");
     builder.body(()).expect("a URL that h2 can carry")
 }

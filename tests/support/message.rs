@@ -13,9 +13,7 @@ pub struct Head {
 impl Head {
     /// Parses `octets`, which end with the empty line.
     pub fn parse(octets: &[u8]) -> Self {
-        let text: &[u8] = octets
-            .strip_suffix(b"\r\n\r\n")
-            .unwrap_or_else(|| panic!("no empty line: {}", show(octets)));
+        let text: &[u8] = octets.strip_suffix(b"\r\n\r\n").unwrap_or_else(|| panic!("no empty line: {}", show(octets)));
         let mut lines = split_lines(text);
         let start_line = lines.next().unwrap_or_default().to_vec();
         let fields = lines
@@ -49,9 +47,7 @@ impl Head {
     /// Is `token` one of the members of the comma-separated field?
     pub fn lists(&self, name: &str, token: &str) -> bool {
         let members = self.all(name).into_iter().flat_map(|value| value.split(','));
-        members
-            .into_iter()
-            .any(|member| member.trim().eq_ignore_ascii_case(token))
+        members.into_iter().any(|member| member.trim().eq_ignore_ascii_case(token))
     }
 
     /// The `error` of the proxy's own member in `Proxy-Status` (RFC 9209 §2.1.1).
@@ -62,9 +58,7 @@ impl Head {
     /// A parameter of the member `politely` in `Proxy-Status`.
     pub fn proxy_status_parameter(&self, name: &str) -> Option<String> {
         let (_, parameters) = self.proxy_status().into_iter().find(|(proxy, _)| proxy == "politely")?;
-        parameters
-            .into_iter()
-            .find_map(|(key, value)| (key == name).then_some(value))
+        parameters.into_iter().find_map(|(key, value)| (key == name).then_some(value))
     }
 
     /// Does `Proxy-Status` have a member of the proxy's name?
@@ -88,14 +82,9 @@ impl Head {
             other => format!("{other:?}"),
         };
         let parameters = |item: &sfv::Item| {
-            item.params
-                .iter()
-                .map(|(key, value)| (key.as_str().to_owned(), plain(value)))
-                .collect::<Vec<_>>()
+            item.params.iter().map(|(key, value)| (key.as_str().to_owned(), plain(value))).collect::<Vec<_>>()
         };
-        members
-            .map(|item| (plain(&item.bare_item), parameters(&item)))
-            .collect()
+        members.map(|item| (plain(&item.bare_item), parameters(&item))).collect()
     }
 
     pub fn framing(&self, request_method: &str) -> Framing {
@@ -148,12 +137,7 @@ impl Response {
 
     /// The body as RFC 9457 problem details.
     pub fn problem(&self) -> serde_json::Value {
-        assert_eq!(
-            self.field("content-type"),
-            Some("application/problem+json"),
-            "{}",
-            self.text()
-        );
+        assert_eq!(self.field("content-type"), Some("application/problem+json"), "{}", self.text());
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 }
@@ -191,19 +175,13 @@ pub struct Source<R> {
 
 impl<R: AsyncRead + Unpin> Source<R> {
     pub fn new(inner: R) -> Self {
-        Self {
-            inner,
-            ahead: Vec::new(),
-        }
+        Self { inner, ahead: Vec::new() }
     }
 
     /// More octets; false at the end. A reset counts as the end.
     pub async fn fill(&mut self) -> bool {
         self.ahead.reserve(READ);
-        self.inner
-            .read_buf(&mut self.ahead)
-            .await
-            .is_ok_and(|length| length > 0)
+        self.inner.read_buf(&mut self.ahead).await.is_ok_and(|length| length > 0)
     }
 
     /// The octets up to and with the next `end`; `None` if the peer ends before.
@@ -240,10 +218,7 @@ impl<R: AsyncRead + Unpin> Source<R> {
     pub async fn body(&mut self, framing: Framing, mut sink: impl FnMut(&[u8])) -> BodyEnd {
         match framing {
             Framing::None => BodyEnd::complete(),
-            Framing::Length(length) => BodyEnd {
-                complete: self.pieces(length, &mut sink).await,
-                trailers: Vec::new(),
-            },
+            Framing::Length(length) => BodyEnd { complete: self.pieces(length, &mut sink).await, trailers: Vec::new() },
             Framing::UntilClose => {
                 self.pieces(u64::MAX, &mut sink).await;
                 BodyEnd::complete()
@@ -283,10 +258,7 @@ impl<R: AsyncRead + Unpin> Source<R> {
             let line = self.until(b"\r\n").await?;
             section.extend_from_slice(&line);
             if line == b"\r\n" {
-                return Some(BodyEnd {
-                    complete: true,
-                    trailers: Head::parse(&section).fields,
-                });
+                return Some(BodyEnd { complete: true, trailers: Head::parse(&section).fields });
             }
         }
     }
@@ -301,10 +273,7 @@ pub struct BodyEnd {
 
 impl BodyEnd {
     fn complete() -> Self {
-        Self {
-            complete: true,
-            trailers: Vec::new(),
-        }
+        Self { complete: true, trailers: Vec::new() }
     }
 }
 

@@ -35,9 +35,8 @@ fn normal(text: &str, is_pattern: bool) -> Vec<Octet> {
     let octets = text.as_bytes();
     let mut at = 0;
     while at < octets.len() {
-        let escape = octets
-            .get(at + 1..at + 3)
-            .and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok());
+        let escape =
+            octets.get(at + 1..at + 3).and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok());
         let escape = escape.filter(|_| octets[at] == b'%' && octets[at + 1] != b'+');
         let mut escaped = |octet: u8| out.extend(format!("%{octet:02X}").bytes().map(Octet::Literal));
         match (octets[at], escape) {

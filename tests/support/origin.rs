@@ -14,14 +14,7 @@ use tokio::task::JoinHandle;
 pub type Handler = Arc<dyn Fn(&Seen) -> Reply + Send + Sync>;
 
 /// What the certificates of the origins are for.
-pub const NAMES: [&str; 6] = [
-    "localhost",
-    "a.localhost",
-    "b.localhost",
-    "c.localhost",
-    "127.0.0.1",
-    "::1",
-];
+pub const NAMES: [&str; 6] = ["localhost", "a.localhost", "b.localhost", "c.localhost", "127.0.0.1", "::1"];
 
 /// Which protocols the TLS origin offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,10 +45,7 @@ struct Tls {
 
 impl From<tokio_rustls::TlsAcceptor> for Tls {
     fn from(acceptor: tokio_rustls::TlsAcceptor) -> Self {
-        Self {
-            acceptor,
-            pause: Duration::ZERO,
-        }
+        Self { acceptor, pause: Duration::ZERO }
     }
 }
 
@@ -76,9 +66,7 @@ pub(super) struct Wire {
 impl Origin {
     /// A plain origin on 127.0.0.1.
     pub async fn http(handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
-        Self::start("127.0.0.1:0", None, Arc::new(handler))
-            .await
-            .expect("a free loopback port")
+        Self::start("127.0.0.1:0", None, Arc::new(handler)).await.expect("a free loopback port")
     }
 
     /// A plain origin on another address, if the machine has it.
@@ -108,27 +96,21 @@ impl Origin {
             Alpn::Both => &[b"h2", b"http/1.1"],
         };
         let acceptor = tokio_rustls::TlsAcceptor::from(ca.server_config(names, protocols));
-        Self::start("127.0.0.1:0", Some(acceptor.into()), Arc::new(handler))
-            .await
-            .expect("a free loopback port")
+        Self::start("127.0.0.1:0", Some(acceptor.into()), Arc::new(handler)).await.expect("a free loopback port")
     }
 
     /// A TLS origin whose certificate is out of date.
     pub async fn https_expired(handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
         let config = test_ca().server_config_until(2020, &NAMES, &[b"http/1.1"]);
         let acceptor = tokio_rustls::TlsAcceptor::from(config);
-        Self::start("127.0.0.1:0", Some(acceptor.into()), Arc::new(handler))
-            .await
-            .expect("a free loopback port")
+        Self::start("127.0.0.1:0", Some(acceptor.into()), Arc::new(handler)).await.expect("a free loopback port")
     }
 
     /// A TLS origin that starts each handshake only after `pause`, as one that is far away.
     pub async fn https_after(pause: Duration, handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
         let acceptor = tokio_rustls::TlsAcceptor::from(test_ca().server_config(&NAMES, &[b"http/1.1"]));
         let tls = Some(Tls { acceptor, pause });
-        Self::start("127.0.0.1:0", tls, Arc::new(handler))
-            .await
-            .expect("a free loopback port")
+        Self::start("127.0.0.1:0", tls, Arc::new(handler)).await.expect("a free loopback port")
     }
 
     /// Pages that say their own target, and this robots.txt.
@@ -147,10 +129,7 @@ impl Origin {
         let scheme = if tls.is_some() { "https" } else { "http" };
         let connections = Arc::new(AtomicUsize::new(0));
         let log = Log::default();
-        let site = Site {
-            handler,
-            log: log.clone(),
-        };
+        let site = Site { handler, log: log.clone() };
         let counter = connections.clone();
         let open = Arc::new(AtomicUsize::new(0));
         let now_open = open.clone();
@@ -167,14 +146,7 @@ impl Origin {
                 });
             }
         });
-        Ok(Self {
-            address,
-            log,
-            connections,
-            open,
-            scheme,
-            accepting,
-        })
+        Ok(Self { address, log, connections, open, scheme, accepting })
     }
 
     pub fn port(&self) -> u16 {
@@ -251,10 +223,7 @@ async fn serve(stream: TcpStream, tls: Option<Tls>, site: Site, connection: usiz
         return;
     };
     let session = stream.get_ref().1;
-    let wire = Wire {
-        connection,
-        sni: session.server_name().map(ToOwned::to_owned),
-    };
+    let wire = Wire { connection, sni: session.server_name().map(ToOwned::to_owned) };
     if session.alpn_protocol() == Some(b"h2") {
         origin_h2::serve(stream, site, wire).await;
     } else {

@@ -33,10 +33,7 @@ where
     S: AsyncRead + AsyncWrite + Resettable + Unpin,
 {
     let (reader, writer) = tokio::io::split(stream);
-    let mut connection = Connection {
-        source: Source::new(reader),
-        writer,
-    };
+    let mut connection = Connection { source: Source::new(reader), writer };
     while let Some(octets) = connection.source.until(b"\r\n\r\n").await {
         match connection.exchange(octets, &site, &wire).await {
             Ok(Next::Request) => {}
@@ -81,11 +78,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let framing = head.framing(&seen.method);
         let reply = (site.handler)(&seen);
         let index = site.log.begin(seen);
-        if head
-            .field("expect")
-            .is_some_and(|value| value.eq_ignore_ascii_case("100-continue"))
-            && reply.wait_for_body
-        {
+        if head.field("expect").is_some_and(|value| value.eq_ignore_ascii_case("100-continue")) && reply.wait_for_body {
             self.writer.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
         }
         let outcome = if reply.wait_for_body {
@@ -106,10 +99,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     async fn read_body(&mut self, framing: Framing, site: &Site, index: usize) -> bool {
-        let end = self
-            .source
-            .body(framing, |piece| site.log.update(index, |seen| seen.body.push(piece)))
-            .await;
+        let end = self.source.body(framing, |piece| site.log.update(index, |seen| seen.body.push(piece))).await;
         site.log.update(index, |seen| {
             seen.body.complete = end.complete;
             seen.body.trailers = end.trailers;
@@ -209,9 +199,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Ok(());
         }
         if chunked {
-            self.writer
-                .write_all(format!("{:x}\r\n", piece.len()).as_bytes())
-                .await?;
+            self.writer.write_all(format!("{:x}\r\n", piece.len()).as_bytes()).await?;
         }
         self.writer.write_all(piece).await?;
         if chunked {
@@ -222,8 +210,5 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 }
 
 fn reason(status: u16) -> &'static str {
-    http::StatusCode::from_u16(status)
-        .ok()
-        .and_then(|status| status.canonical_reason())
-        .unwrap_or("Unnamed")
+    http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or("Unnamed")
 }

@@ -9,9 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 pub(super) async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, site: Site, wire: Wire) {
     let mut builder = h2::server::Builder::new();
-    builder
-        .initial_window_size(1 << 20)
-        .initial_connection_window_size(4 << 20);
+    builder.initial_window_size(1 << 20).initial_connection_window_size(4 << 20);
     let Ok(mut connection) = builder.handshake::<_, Bytes>(stream).await else {
         return;
     };
@@ -31,10 +29,7 @@ async fn exchange(
     let mut seen = wire.request(Protocol::Http2);
     let (head, mut body) = request.into_parts();
     seen.method = head.method.to_string();
-    seen.target = head
-        .uri
-        .path_and_query()
-        .map_or_else(Vec::new, |target| target.as_str().as_bytes().to_vec());
+    seen.target = head.uri.path_and_query().map_or_else(Vec::new, |target| target.as_str().as_bytes().to_vec());
     seen.host = head.uri.authority().map_or_else(String::new, ToString::to_string);
     seen.fields = plain(&head.headers);
     let reply = (site.handler)(&seen);
@@ -151,8 +146,5 @@ pub(super) async fn send(stream: &mut h2::SendStream<Bytes>, mut bytes: Bytes) -
 
 pub(super) fn plain(fields: &http::HeaderMap) -> Vec<(String, String)> {
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-    fields
-        .iter()
-        .map(|(name, value)| (name.to_string(), text(value)))
-        .collect()
+    fields.iter().map(|(name, value)| (name.to_string(), text(value))).collect()
 }

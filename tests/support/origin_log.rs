@@ -61,10 +61,7 @@ impl Log {
 
     /// The requests for this target.
     pub fn of(&self, target: &str) -> Vec<Seen> {
-        self.all()
-            .into_iter()
-            .filter(|seen| seen.target == target.as_bytes())
-            .collect()
+        self.all().into_iter().filter(|seen| seen.target == target.as_bytes()).collect()
     }
 
     /// The one request for this target.
@@ -85,20 +82,13 @@ impl Log {
 
     /// The targets but those of robots.txt.
     pub fn pages(&self) -> Vec<String> {
-        self.targets()
-            .into_iter()
-            .filter(|target| target != "/robots.txt")
-            .collect()
+        self.targets().into_iter().filter(|target| target != "/robots.txt").collect()
     }
 
     /// The times between one start and the next, of all requests whose target begins with `prefix`.
     pub fn gaps(&self, prefix: &str) -> Vec<Duration> {
-        let starts: Vec<Instant> = self
-            .all()
-            .iter()
-            .filter(|seen| seen.path().starts_with(prefix))
-            .map(|seen| seen.at)
-            .collect();
+        let starts: Vec<Instant> =
+            self.all().iter().filter(|seen| seen.path().starts_with(prefix)).map(|seen| seen.at).collect();
         starts.windows(2).map(|pair| pair[1] - pair[0]).collect()
     }
 

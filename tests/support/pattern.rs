@@ -24,10 +24,7 @@ pub struct Checker {
 
 impl Default for Checker {
     fn default() -> Self {
-        Self {
-            length: 0,
-            intact: true,
-        }
+        Self { length: 0, intact: true }
     }
 }
 

@@ -30,11 +30,7 @@ impl Proxy {
         let started = super::within("the proxy's start", politely::server::start(settings)).await;
         let running = started.unwrap_or_else(|error| panic!("the proxy starts: {error}"));
         let address = running.addresses()[0];
-        Self {
-            running: Some(running),
-            address,
-            directory,
-        }
+        Self { running: Some(running), address, directory }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -57,11 +53,7 @@ impl Proxy {
 
     /// The certificate that clients must trust.
     pub fn ca_pem_path(&self) -> PathBuf {
-        self.running
-            .as_ref()
-            .expect("only the shutdown takes it")
-            .ca_path()
-            .to_owned()
+        self.running.as_ref().expect("only the shutdown takes it").ca_path().to_owned()
     }
 
     /// Returns the directory for another.

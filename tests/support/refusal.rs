@@ -7,12 +7,7 @@ use serde_json::Value;
 #[track_caller]
 pub fn assert_refused(response: &Response, status: u16, error: &str, kind: &str) -> Value {
     assert_eq!(response.status(), status, "{:?} {}", response.head, response.text());
-    assert_eq!(
-        response.head.proxy_error().as_deref(),
-        Some(error),
-        "{:?}",
-        response.head
-    );
+    assert_eq!(response.head.proxy_error().as_deref(), Some(error), "{:?}", response.head);
     let problem = response.problem();
     assert_problem(&problem, status, kind);
     problem
@@ -25,9 +20,6 @@ pub fn assert_problem(problem: &Value, status: u16, kind: &str) {
     assert!(uri.ends_with(kind), "{uri} is not {kind}: {problem}");
     assert_eq!(problem["status"], status, "{problem}");
     for member in ["title", "detail"] {
-        assert!(
-            problem[member].as_str().is_some_and(|text| !text.is_empty()),
-            "no {member}: {problem}"
-        );
+        assert!(problem[member].as_str().is_some_and(|text| !text.is_empty()), "no {member}: {problem}");
     }
 }

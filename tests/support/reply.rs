@@ -75,55 +75,32 @@ impl Reply {
     }
 
     pub fn pattern(length: u64) -> Self {
-        Self {
-            body: Content::Pattern(length),
-            ..Self::status(200)
-        }
+        Self { body: Content::Pattern(length), ..Self::status(200) }
     }
 
     pub fn drip(pieces: &[&str], pause: Duration) -> Self {
         let pieces = pieces.iter().map(|piece| piece.as_bytes().to_vec()).collect();
-        Self {
-            body: Content::Drip(pieces, pause),
-            framing: Delimit::Chunked,
-            ..Self::status(200)
-        }
+        Self { body: Content::Drip(pieces, pause), framing: Delimit::Chunked, ..Self::status(200) }
     }
 
     pub fn echo() -> Self {
-        Self {
-            body: Content::Echo,
-            ..Self::status(200)
-        }
+        Self { body: Content::Echo, ..Self::status(200) }
     }
 
     pub fn raw(octets: impl AsRef<[u8]>) -> Self {
-        Self {
-            body: Content::Raw(octets.as_ref().to_vec()),
-            then: Then::Close,
-            ..Self::status(200)
-        }
+        Self { body: Content::Raw(octets.as_ref().to_vec()), then: Then::Close, ..Self::status(200) }
     }
 
     pub fn silence() -> Self {
-        Self {
-            body: Content::Silence,
-            ..Self::status(200)
-        }
+        Self { body: Content::Silence, ..Self::status(200) }
     }
 
     pub fn reset() -> Self {
-        Self {
-            body: Content::Reset,
-            ..Self::status(200)
-        }
+        Self { body: Content::Reset, ..Self::status(200) }
     }
 
     pub fn websocket() -> Self {
-        Self {
-            body: Content::WebSocket,
-            ..Self::status(101)
-        }
+        Self { body: Content::WebSocket, ..Self::status(101) }
     }
 
     pub fn field(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {

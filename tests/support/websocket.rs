@@ -25,18 +25,10 @@ where
     W: AsyncWrite + Unpin,
 {
     let asked = seen.field("sec-websocket-key") == Some(KEY)
-        && seen
-            .field("upgrade")
-            .is_some_and(|value| value.eq_ignore_ascii_case("websocket"))
-        && seen
-            .all("connection")
-            .join(",")
-            .to_ascii_lowercase()
-            .contains("upgrade");
+        && seen.field("upgrade").is_some_and(|value| value.eq_ignore_ascii_case("websocket"))
+        && seen.all("connection").join(",").to_ascii_lowercase().contains("upgrade");
     if !asked {
-        return writer
-            .write_all(b"HTTP/1.1 426 Upgrade Required\r\nContent-Length: 0\r\n\r\n")
-            .await;
+        return writer.write_all(b"HTTP/1.1 426 Upgrade Required\r\nContent-Length: 0\r\n\r\n").await;
     }
     let mut head = format!(
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {ACCEPT}\r\n"
@@ -119,12 +111,7 @@ fn frame(opcode: u8, payload: &[u8], mask: Option<[u8; 4]>) -> Vec<u8> {
     }
     frame.extend(mask.iter().flatten());
     let mask = mask.unwrap_or_default();
-    frame.extend(
-        payload
-            .iter()
-            .zip(mask.iter().cycle())
-            .map(|(octet, mask)| octet ^ mask),
-    );
+    frame.extend(payload.iter().zip(mask.iter().cycle()).map(|(octet, mask)| octet ^ mask));
     frame
 }
 
@@ -136,20 +123,9 @@ async fn read_frame<R: AsyncRead + Unpin>(source: &mut Source<R>) -> Option<(u8,
         127 => u64::from_be_bytes(exactly(source, 8).await?.try_into().ok()?),
         length => u64::from(length),
     };
-    let mask = if head[1] & 0x80 != 0 {
-        exactly(source, 4).await?
-    } else {
-        vec![0; 4]
-    };
+    let mask = if head[1] & 0x80 != 0 { exactly(source, 4).await? } else { vec![0; 4] };
     let payload = exactly(source, usize::try_from(length).ok()?).await?;
-    Some((
-        head[0] & 0x0f,
-        payload
-            .iter()
-            .zip(mask.iter().cycle())
-            .map(|(octet, mask)| octet ^ mask)
-            .collect(),
-    ))
+    Some((head[0] & 0x0f, payload.iter().zip(mask.iter().cycle()).map(|(octet, mask)| octet ^ mask).collect()))
 }
 
 async fn exactly<R: AsyncRead + Unpin>(source: &mut Source<R>, length: usize) -> Option<Vec<u8>> {

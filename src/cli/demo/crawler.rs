@@ -34,10 +34,8 @@ impl Crawler {
 }
 
 async fn ask(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), target: &str, host: &str) -> io::Result<u16> {
-    let request = format!(
-        "GET {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {}/1.0\r\nConnection: close\r\n\r\n",
-        super::BOT
-    );
+    let request =
+        format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {}/1.0\r\nConnection: close\r\n\r\n", super::BOT);
     stream.write_all(request.as_bytes()).await?;
     stream.flush().await?;
     let mut answer = Vec::new();

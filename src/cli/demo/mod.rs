@@ -67,7 +67,12 @@ async fn demonstrate() -> Result<ExitCode, Failed> {
         let asked = Instant::now();
         let status = crawler.get(secure, &format!("{HOST}:{port}"), path).await?;
         let waited = asked.elapsed();
-        println!("  {:>5.2} s {} {scheme:>6} {path:<26} {}", began.elapsed().as_secs_f32(), paint(status), because(path, waited));
+        println!(
+            "  {:>5.2} s {} {scheme:>6} {path:<26} {}",
+            began.elapsed().as_secs_f32(),
+            paint(status),
+            because(path, waited)
+        );
     }
     running.shutdown().await;
     report(&visits, began);

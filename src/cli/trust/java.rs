@@ -5,11 +5,7 @@ use std::ffi::OsStr;
 use super::{Change, Entry, Machine, Outcome, run};
 
 pub(super) fn change(machine: &Machine, change: Change, entry: &Entry<'_>) -> Outcome {
-    let homes = machine
-        .java_home
-        .as_ref()
-        .map(|home| home.join("bin/keytool"))
-        .filter(|tool| tool.is_file());
+    let homes = machine.java_home.as_ref().map(|home| home.join("bin/keytool")).filter(|tool| tool.is_file());
     let Some(keytool) = homes.or_else(|| machine.tool("keytool")) else {
         return match machine.tool("java") {
             Some(java) => Outcome::failed(
@@ -22,12 +18,7 @@ pub(super) fn change(machine: &Machine, change: Change, entry: &Entry<'_>) -> Ou
     let call = |command: &[&str], after: &[&OsStr]| {
         // `changeit` is the password of every keystore that Java comes with.
         let common = ["-cacerts", "-storepass", "changeit", "-alias", &entry.name];
-        let all: Vec<&OsStr> = command
-            .iter()
-            .chain(&common)
-            .map(OsStr::new)
-            .chain(after.iter().copied())
-            .collect();
+        let all: Vec<&OsStr> = command.iter().chain(&common).map(OsStr::new).chain(after.iter().copied()).collect();
         run(&keytool, &all)
     };
     let shown = keytool.display();
@@ -35,10 +26,9 @@ pub(super) fn change(machine: &Machine, change: Change, entry: &Entry<'_>) -> Ou
     let done = match (change, is_there) {
         (Change::Install, true) => return Outcome::Nothing(format!("it was in the keystore of {shown} already")),
         (Change::Uninstall, false) => return Outcome::Nothing(format!("it is not in the keystore of {shown}")),
-        (Change::Install, false) => call(
-            &["-importcert", "-noprompt", "-trustcacerts"],
-            &["-file".as_ref(), entry.file.as_ref()],
-        ),
+        (Change::Install, false) => {
+            call(&["-importcert", "-noprompt", "-trustcacerts"], &["-file".as_ref(), entry.file.as_ref()])
+        }
         (Change::Uninstall, true) => call(&["-delete"], &[]),
     };
     match (done, change) {

@@ -9,9 +9,7 @@ use super::{Change, Entry, Machine, Outcome, run};
 pub(super) fn change(machine: &Machine, change: Change, entry: &Entry<'_>) -> Vec<Outcome> {
     let databases = databases(machine);
     if databases.is_empty() {
-        return vec![Outcome::Nothing(String::from(
-            "no database of Chromium's or Firefox's was found",
-        ))];
+        return vec![Outcome::Nothing(String::from("no database of Chromium's or Firefox's was found"))];
     }
     let Some(certutil) = machine.tool("certutil") else {
         let found: Vec<String> = databases.iter().map(|path| path.display().to_string()).collect();
@@ -20,10 +18,7 @@ pub(super) fn change(machine: &Machine, change: Change, entry: &Entry<'_>) -> Ve
             "install the package libnss3-tools (Debian) or nss-tools (Fedora), which brings it",
         )];
     };
-    databases
-        .iter()
-        .map(|database| change_one(&certutil, database, change, entry))
-        .collect()
+    databases.iter().map(|database| change_one(&certutil, database, change, entry)).collect()
 }
 
 fn change_one(certutil: &Path, database: &Path, change: Change, entry: &Entry<'_>) -> Outcome {
@@ -46,10 +41,9 @@ fn change_one(certutil: &Path, database: &Path, change: Change, entry: &Entry<'_
     match (done, change) {
         (Ok(()), Change::Install) => Outcome::Done(format!("added to {shown}; restart the browser")),
         (Ok(()), Change::Uninstall) => Outcome::Done(format!("removed from {shown}; restart the browser")),
-        (Err(said), _) => Outcome::failed(
-            format!("certutil cannot change {shown}: {said}"),
-            "close the browser and try again",
-        ),
+        (Err(said), _) => {
+            Outcome::failed(format!("certutil cannot change {shown}: {said}"), "close the browser and try again")
+        }
     }
 }
 
@@ -59,15 +53,10 @@ const DATABASE: &str = "cert9.db";
 fn databases(machine: &Machine) -> Vec<PathBuf> {
     let Some(home) = &machine.home else { return Vec::new() };
     let chromium = CHROMIUM.iter().map(|directory| home.join(directory));
-    let profiles = FIREFOX
-        .iter()
-        .flat_map(|directory| fs::read_dir(home.join(directory)).into_iter().flatten());
+    let profiles = FIREFOX.iter().flat_map(|directory| fs::read_dir(home.join(directory)).into_iter().flatten());
     let mut firefox: Vec<PathBuf> = profiles.flatten().map(|entry| entry.path()).collect();
     firefox.sort();
-    chromium
-        .chain(firefox)
-        .filter(|directory| directory.join(DATABASE).is_file())
-        .collect()
+    chromium.chain(firefox).filter(|directory| directory.join(DATABASE).is_file()).collect()
 }
 
 const CHROMIUM: [&str; 2] = [".pki/nssdb", "snap/chromium/current/.pki/nssdb"];

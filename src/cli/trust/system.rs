@@ -19,9 +19,7 @@ pub(super) fn change(machine: &Machine, change: Change, entry: &Entry<'_>) -> Ou
             format!("install the package {}, which brings it", store.package),
         );
     };
-    let file = machine
-        .below_root(store.directory)
-        .join(format!("{}.{}", entry.name, store.extension));
+    let file = machine.below_root(store.directory).join(format!("{}.{}", entry.name, store.extension));
     let changed = match change {
         Change::Install => write(&file, entry.pem),
         Change::Uninstall => fs::remove_file(&file).map(|()| Changed::now(format!("removed {}", file.display()))),
@@ -60,10 +58,7 @@ impl Changed {
 
 fn write(file: &Path, pem: &str) -> io::Result<Changed> {
     if fs::read(file).is_ok_and(|content| content == pem.as_bytes()) {
-        return Ok(Changed {
-            what: format!("{} was there already", file.display()),
-            was_there: true,
-        });
+        return Ok(Changed { what: format!("{} was there already", file.display()), was_there: true });
     }
     fs::write(file, pem)?;
     Ok(Changed::now(format!("wrote {}", file.display())))

@@ -25,19 +25,9 @@ impl Fake {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         fs::create_dir_all(at("bin")).unwrap();
-        let machine = Machine {
-            root: at("root"),
-            home: Some(at("home")),
-            java_home: None,
-            path: vec![at("bin")],
-        };
+        let machine = Machine { root: at("root"), home: Some(at("home")), java_home: None, path: vec![at("bin")] };
         let ca = Ca::open_or_create(&at("ca")).unwrap();
-        Self {
-            _turn: turn,
-            directory,
-            machine,
-            ca,
-        }
+        Self { _turn: turn, directory, machine, ca }
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -61,9 +51,7 @@ impl Fake {
     fn calls(&self) -> String {
         let calls = fs::read_to_string(self.at("calls")).unwrap_or_default();
         let _ = fs::remove_file(self.at("calls"));
-        calls
-            .replace(&self.directory.path().display().to_string(), "")
-            .replace(&self.ca.mark(), "MARK")
+        calls.replace(&self.directory.path().display().to_string(), "").replace(&self.ca.mark(), "MARK")
     }
 
     fn told(&self, steps: Vec<Step>) -> Vec<String> {
@@ -72,8 +60,7 @@ impl Fake {
             Outcome::Failed { what, hint } => format!("error: {}: {what} | {hint}", step.place),
         };
         let plain = |line: String| {
-            line.replace(&self.directory.path().display().to_string(), "")
-                .replace(&self.ca.mark(), "MARK")
+            line.replace(&self.directory.path().display().to_string(), "").replace(&self.ca.mark(), "MARK")
         };
         steps.into_iter().map(text).map(plain).collect()
     }
@@ -93,30 +80,15 @@ fn debian_gets_a_file_and_its_tool_is_run() {
     fs::create_dir_all(fake.at("root/usr/local/share/ca-certificates")).unwrap();
     fake.tool("update-ca-certificates", "");
     let file = "/root/usr/local/share/ca-certificates/politely-MARK.crt";
-    assert_eq!(
-        fake.install(Kind::System),
-        [format!("system: wrote {file}, ran update-ca-certificates")]
-    );
+    assert_eq!(fake.install(Kind::System), [format!("system: wrote {file}, ran update-ca-certificates")]);
     assert_eq!(fake.calls(), "update-ca-certificates\n");
-    let written = fake.at(&format!(
-        "root/usr/local/share/ca-certificates/politely-{}.crt",
-        fake.ca.mark()
-    ));
+    let written = fake.at(&format!("root/usr/local/share/ca-certificates/politely-{}.crt", fake.ca.mark()));
     assert_eq!(fs::read_to_string(&written).unwrap(), fake.ca.cert_pem());
-    assert_eq!(
-        fake.install(Kind::System),
-        [format!("system: {file} was there already, ran update-ca-certificates")]
-    );
+    assert_eq!(fake.install(Kind::System), [format!("system: {file} was there already, ran update-ca-certificates")]);
     fake.tool("update-ca-certificates", "exit 1");
-    assert_eq!(
-        fake.install(Kind::System),
-        [format!("system: {file} was there already")]
-    );
+    assert_eq!(fake.install(Kind::System), [format!("system: {file} was there already")]);
     fake.tool("update-ca-certificates", "");
-    assert_eq!(
-        fake.uninstall(Kind::System),
-        [format!("system: removed {file}, ran update-ca-certificates")]
-    );
+    assert_eq!(fake.uninstall(Kind::System), [format!("system: removed {file}, ran update-ca-certificates")]);
     assert!(!written.exists());
     assert_eq!(fake.uninstall(Kind::System), [format!("system: {file} is not there")]);
 }
@@ -127,10 +99,7 @@ fn fedora_gets_a_file_and_its_tool_is_run() {
     fs::create_dir_all(fake.at("root/etc/pki/ca-trust/source/anchors")).unwrap();
     fake.tool("update-ca-trust", "");
     let file = "/root/etc/pki/ca-trust/source/anchors/politely-MARK.pem";
-    assert_eq!(
-        fake.install(Kind::System),
-        [format!("system: wrote {file}, ran update-ca-trust")]
-    );
+    assert_eq!(fake.install(Kind::System), [format!("system: wrote {file}, ran update-ca-trust")]);
     assert_eq!(fake.calls(), "update-ca-trust\n");
 }
 
@@ -154,16 +123,10 @@ fn a_system_without_its_tool_or_without_a_store_is_told_what_to_install() {
 fn a_tool_that_fails_is_quoted() {
     let fake = Fake::new();
     fs::create_dir_all(fake.at("root/usr/local/share/ca-certificates")).unwrap();
-    fake.tool(
-        "update-ca-certificates",
-        "echo Updating...; echo no space left >&2; exit 3",
-    );
+    fake.tool("update-ca-certificates", "echo Updating...; echo no space left >&2; exit 3");
     let told = fake.install(Kind::System);
     assert!(told[0].starts_with("error: system: wrote "), "{told:?}");
-    assert!(
-        told[0].contains("but update-ca-certificates failed: Updating... | run "),
-        "{told:?}"
-    );
+    assert!(told[0].contains("but update-ca-certificates failed: Updating... | run "), "{told:?}");
 }
 
 #[test]
@@ -183,10 +146,7 @@ fn every_profile_of_a_browser_gets_it() {
         ]
     );
     let calls = fake.calls();
-    assert!(
-        calls.contains("certutil -A -t C,, -d sql:/home/.pki/nssdb -n politely-MARK -i PEM\n"),
-        "{calls}"
-    );
+    assert!(calls.contains("certutil -A -t C,, -d sql:/home/.pki/nssdb -n politely-MARK -i PEM\n"), "{calls}");
     assert_eq!(calls.lines().count(), 6);
 }
 
@@ -195,19 +155,10 @@ fn a_browser_that_has_it_is_left_alone_and_one_that_must_lose_it_loses_it() {
     let fake = Fake::new();
     fake.file("home/.pki/nssdb/cert9.db");
     fake.tool("certutil", "");
-    assert_eq!(
-        fake.install(Kind::Browsers),
-        ["browsers: it was in /home/.pki/nssdb already"]
-    );
+    assert_eq!(fake.install(Kind::Browsers), ["browsers: it was in /home/.pki/nssdb already"]);
     fake.calls();
-    assert_eq!(
-        fake.uninstall(Kind::Browsers),
-        ["browsers: removed from /home/.pki/nssdb; restart the browser"]
-    );
-    assert!(
-        fake.calls()
-            .ends_with("certutil -D -d sql:/home/.pki/nssdb -n politely-MARK\n")
-    );
+    assert_eq!(fake.uninstall(Kind::Browsers), ["browsers: removed from /home/.pki/nssdb; restart the browser"]);
+    assert!(fake.calls().ends_with("certutil -D -d sql:/home/.pki/nssdb -n politely-MARK\n"));
     fake.tool("certutil", "echo locked >&2; test \"$1\" = -L");
     let told = fake.uninstall(Kind::Browsers);
     assert_eq!(
@@ -219,10 +170,7 @@ fn a_browser_that_has_it_is_left_alone_and_one_that_must_lose_it_loses_it() {
 #[test]
 fn browsers_need_certutil_only_if_there_are_any() {
     let fake = Fake::new();
-    assert_eq!(
-        fake.install(Kind::Browsers),
-        ["browsers: no database of Chromium's or Firefox's was found"]
-    );
+    assert_eq!(fake.install(Kind::Browsers), ["browsers: no database of Chromium's or Firefox's was found"]);
     fake.file("home/.pki/nssdb/cert9.db");
     assert_eq!(
         fake.install(Kind::Browsers),
@@ -244,34 +192,19 @@ fn java_is_changed_by_its_keytool() {
         ]
     );
     fake.tool("keytool", "test \"$1\" != -list");
-    assert_eq!(
-        fake.install(Kind::Java),
-        ["java: added to the keystore of /bin/keytool as politely-MARK"]
-    );
+    assert_eq!(fake.install(Kind::Java), ["java: added to the keystore of /bin/keytool as politely-MARK"]);
     let import =
         "keytool -importcert -noprompt -trustcacerts -cacerts -storepass changeit -alias politely-MARK -file PEM\n";
     assert!(fake.calls().ends_with(import));
     fake.tool("keytool", "");
-    assert_eq!(
-        fake.uninstall(Kind::Java),
-        ["java: removed politely-MARK from the keystore of /bin/keytool"]
-    );
-    assert!(
-        fake.calls()
-            .ends_with("keytool -delete -cacerts -storepass changeit -alias politely-MARK\n")
-    );
+    assert_eq!(fake.uninstall(Kind::Java), ["java: removed politely-MARK from the keystore of /bin/keytool"]);
+    assert!(fake.calls().ends_with("keytool -delete -cacerts -storepass changeit -alias politely-MARK\n"));
 }
 
 #[test]
 fn without_a_choice_every_place_is_visited() {
     let fake = Fake::new();
-    let places: Vec<Kind> = fake
-        .machine
-        .install(&fake.ca, &[])
-        .unwrap()
-        .iter()
-        .map(|step| step.place)
-        .collect();
+    let places: Vec<Kind> = fake.machine.install(&fake.ca, &[]).unwrap().iter().map(|step| step.place).collect();
     assert_eq!(places, [Kind::System, Kind::Browsers, Kind::Java]);
     assert!(Path::new("/usr/sbin").is_absolute() && Machine::here().path.contains(&PathBuf::from("/usr/sbin")));
 }

@@ -23,8 +23,7 @@ impl Files {
     /// The file of this body.
     pub fn intern(&self, body: &[u8], options: &ParseOptions) -> RobotsTxt {
         // What lies beyond the limit is not read, and makes no difference.
-        self.named(digest(body), options, || Some(body.into()))
-            .expect("there is a body")
+        self.named(digest(body), options, || Some(body.into())).expect("there is a body")
     }
 
     /// The file of this name; `body` is asked for only if it is not in memory. `None`: there is none either.
@@ -120,14 +119,8 @@ mod tests {
     #[test]
     fn a_file_read_in_another_dialect_is_another_file() {
         let files = Files::default();
-        let dialect = ParseOptions {
-            precedence: Precedence::FirstMatch,
-            ..ParseOptions::default()
-        };
-        let _both = (
-            files.intern(BODY, &ParseOptions::default()),
-            files.intern(BODY, &dialect),
-        );
+        let dialect = ParseOptions { precedence: Precedence::FirstMatch, ..ParseOptions::default() };
+        let _both = (files.intern(BODY, &ParseOptions::default()), files.intern(BODY, &dialect));
         assert_eq!(files.len(), 2);
     }
 
@@ -137,10 +130,6 @@ mod tests {
         let options = ParseOptions::default();
         assert!(files.named(digest(BODY), &options, || None).is_none());
         let _kept = files.intern(BODY, &options);
-        assert!(
-            files
-                .named(digest(BODY), &options, || unreachable!("it is in memory"))
-                .is_some()
-        );
+        assert!(files.named(digest(BODY), &options, || unreachable!("it is in memory")).is_some());
     }
 }

@@ -23,21 +23,11 @@ pub(super) fn next(old: &Entry, fetched: &Fetched, files: &Files, settings: &Set
             let headers = HeaderMap::new();
             let freshness = freshness(&headers, settings, now);
             let (access, validators) = (fallback(robots.on_unavailable), Validators::default());
-            return Entry::answered(Answer {
-                access,
-                status: *status,
-                freshness,
-                validators,
-            });
+            return Entry::answered(Answer { access, status: *status, freshness, validators });
         }
         Fetched::Unreachable(why) => return old.failed(now, why, None, fastrand::f64()),
         Fetched::NoTurn { retry_after } => {
-            return old.failed(
-                now,
-                "the host's pace left no time to ask for it",
-                *retry_after,
-                fastrand::f64(),
-            );
+            return old.failed(now, "the host's pace left no time to ask for it", *retry_after, fastrand::f64());
         }
     };
     let (freshness, validators) = (freshness(headers, settings, now), validators(headers));
@@ -55,31 +45,19 @@ pub(super) fn next(old: &Entry, fetched: &Fetched, files: &Files, settings: &Set
             return old.failed(now, &format!("status {status}"), wait, fastrand::f64());
         }
     };
-    Entry::answered(Answer {
-        access,
-        status,
-        freshness,
-        validators,
-    })
+    Entry::answered(Answer { access, status, freshness, validators })
 }
 
 fn freshness(headers: &HeaderMap, settings: &Settings, now: SystemTime) -> Freshness {
     let field = |name: HeaderName| headers.get(name).map(|value| value.as_bytes());
-    let control: Vec<_> = headers
-        .get_all(header::CACHE_CONTROL)
-        .iter()
-        .map(|value| value.as_bytes())
-        .collect();
+    let control: Vec<_> = headers.get_all(header::CACHE_CONTROL).iter().map(|value| value.as_bytes()).collect();
     let fields = CacheFields {
         cache_control: &control,
         expires: field(header::EXPIRES),
         date: field(header::DATE),
         age: field(header::AGE),
     };
-    let limits = Limits {
-        min_ttl: settings.robots.min_ttl,
-        max_ttl: settings.robots.max_ttl,
-    };
+    let limits = Limits { min_ttl: settings.robots.min_ttl, max_ttl: settings.robots.max_ttl };
     Freshness::new(now, fields.lifetime(now, &limits), fastrand::f64())
 }
 

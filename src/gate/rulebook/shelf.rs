@@ -70,11 +70,7 @@ impl Shelf {
         let new = || {
             let now = self.clock.fetch_add(1, Ordering::Relaxed);
             let entry = ArcSwap::from_pointee(Entry::default());
-            let slot = Slot {
-                authority: authority.clone(),
-                entry,
-                used: AtomicU32::new(now),
-            };
+            let slot = Slot { authority: authority.clone(), entry, used: AtomicU32::new(now) };
             self.bytes.fetch_add(cost(&slot), Ordering::Relaxed);
             self.count.fetch_add(1, Ordering::Relaxed);
             Arc::new(slot)
@@ -197,23 +193,15 @@ fn cost(slot: &Slot) -> usize {
 }
 
 fn entry_cost(entry: &Entry) -> usize {
-    let texts = entry
-        .answer
-        .as_ref()
-        .map_or(0, |answer| allocated(answer.validators.heap_size()));
-    let trouble = entry.trouble.as_ref().map_or(0, |trouble| {
-        allocated(size_of_val(&**trouble)) + allocated(trouble.why.len())
-    });
+    let texts = entry.answer.as_ref().map_or(0, |answer| allocated(answer.validators.heap_size()));
+    let trouble =
+        entry.trouble.as_ref().map_or(0, |trouble| allocated(size_of_val(&**trouble)) + allocated(trouble.why.len()));
     allocated(COUNTS + size_of::<Entry>()) + texts + trouble
 }
 
 /// What an allocator takes for so many octets: eight more, in steps of sixteen.
 fn allocated(octets: usize) -> usize {
-    if octets == 0 {
-        0
-    } else {
-        (octets + 8).next_multiple_of(16)
-    }
+    if octets == 0 { 0 } else { (octets + 8).next_multiple_of(16) }
 }
 
 /// The counts of an `Arc`.
@@ -245,9 +233,7 @@ mod tests {
             shelf.slot(&authority(0));
         }
         assert!(shelf.shrink());
-        let gone: Vec<_> = (0..1600)
-            .filter(|number| shelf.find(&authority(*number)).is_none())
-            .collect();
+        let gone: Vec<_> = (0..1600).filter(|number| shelf.find(&authority(*number)).is_none()).collect();
         assert_eq!(gone, (1..=101).collect::<Vec<_>>());
         assert_eq!(shelf.len(), 1600 - gone.len());
     }
@@ -282,10 +268,7 @@ mod tests {
         let shelf = Shelf::new();
         for number in 0..100 {
             let slot = shelf.slot(&authority(number));
-            shelf.put(
-                &slot,
-                Arc::new(Entry::default().failed(std::time::SystemTime::now(), "why", None, 0.0)),
-            );
+            shelf.put(&slot, Arc::new(Entry::default().failed(std::time::SystemTime::now(), "why", None, 0.0)));
         }
         assert!(shelf.bytes() > 100 * 200);
         while shelf.shrink() {}

@@ -41,16 +41,9 @@ impl Behind {
             written: Condvar::new(),
         });
         let writes = shared.clone();
-        let writer = thread::Builder::new()
-            .name("politely-store".into())
-            .spawn(move || writes.write());
-        let writer = writer
-            .inspect_err(|error| tracing::warn!(%error, "the store has no thread to write"))
-            .ok();
-        Behind {
-            shared,
-            writer: Mutex::new(writer),
-        }
+        let writer = thread::Builder::new().name("politely-store".into()).spawn(move || writes.write());
+        let writer = writer.inspect_err(|error| tracing::warn!(%error, "the store has no thread to write")).ok();
+        Behind { shared, writer: Mutex::new(writer) }
     }
 
     pub fn load(
@@ -60,11 +53,7 @@ impl Behind {
     ) -> Option<Arc<Entry>> {
         {
             let queue = self.shared.queue.lock();
-            let queued = queue
-                .next
-                .entries
-                .get(authority)
-                .or_else(|| queue.writing.entries.get(authority));
+            let queued = queue.next.entries.get(authority).or_else(|| queue.writing.entries.get(authority));
             if let Some(entry) = queued {
                 return Some(entry.clone());
             }
@@ -176,13 +165,8 @@ impl Shared {
             Failure::Unreadable(_) => disk.set_aside().ok(),
             Failure::InUse | Failure::Io(_) => None,
         };
-        let aside = aside
-            .map(|aside| format!(", and set aside as {}", aside.display()))
-            .unwrap_or_default();
-        tracing::error!(
-            "the store {} is given up until the next start{aside}: {failure}",
-            path.display()
-        );
+        let aside = aside.map(|aside| format!(", and set aside as {}", aside.display())).unwrap_or_default();
+        tracing::error!("the store {} is given up until the next start{aside}: {failure}", path.display());
     }
 }
 

@@ -66,11 +66,7 @@ impl Disk {
         match Self::open_file(&path, size) {
             Err(Failure::Unreadable(why)) => {
                 let aside = set_aside(&path)?;
-                tracing::warn!(
-                    "the store {} is set aside as {}: {why}",
-                    path.display(),
-                    aside.display()
-                );
+                tracing::warn!("the store {} is set aside as {}: {why}", path.display(), aside.display());
                 Self::open_file(&path, size)
             }
             opened => opened,
@@ -95,11 +91,7 @@ impl Disk {
             }
             transaction.commit()?;
             // Records and bodies fill the pages of the file by two thirds.
-            Ok(Disk {
-                database,
-                path: path.to_owned(),
-                room: size / 3 * 2,
-            })
+            Ok(Disk { database, path: path.to_owned(), room: size / 3 * 2 })
         })
     }
 
@@ -138,13 +130,7 @@ impl Disk {
                 let (key, value) = row?;
                 let (until, backoff) = value.value();
                 if let Some(until) = time(until).filter(|until| *until > now) {
-                    debts.insert(
-                        key.value().into(),
-                        Owed {
-                            until,
-                            backoff: Duration::from_millis(backoff),
-                        },
-                    );
+                    debts.insert(key.value().into(), Owed { until, backoff: Duration::from_millis(backoff) });
                 }
             }
             Ok(debts)
@@ -160,22 +146,14 @@ impl Disk {
     /// How many files it holds.
     #[cfg(test)]
     pub fn bodies(&self) -> u64 {
-        self.database
-            .begin_read()
-            .unwrap()
-            .open_table(BODIES)
-            .unwrap()
-            .len()
-            .unwrap()
+        self.database.begin_read().unwrap().open_table(BODIES).unwrap().len().unwrap()
     }
 
     /// Writes the batch; then drops what was used least recently until the rest has room.
     pub fn commit(&self, batch: &Batch, now: SystemTime) -> Result<(), Failure> {
         guarded(|| {
             let mut transaction = self.database.begin_write().map_err(redb::Error::from)?;
-            transaction
-                .set_durability(Durability::Immediate)
-                .map_err(redb::Error::from)?;
+            transaction.set_durability(Durability::Immediate).map_err(redb::Error::from)?;
             // After a kill the next start must not have to walk through a gigabyte.
             transaction.set_quick_repair(true);
             {
@@ -203,9 +181,7 @@ impl Disk {
     pub fn forget_paid(&self, now: SystemTime) -> Result<(), Failure> {
         guarded(|| {
             let transaction = self.database.begin_write().map_err(redb::Error::from)?;
-            transaction
-                .open_table(PACES)?
-                .retain(|_, (until, _)| until > millis(now))?;
+            transaction.open_table(PACES)?.retain(|_, (until, _)| until > millis(now))?;
             transaction.commit()?;
             Ok(())
         })

@@ -35,11 +35,7 @@ pub(super) struct Store {
 impl Store {
     /// Nothing is kept.
     pub fn memory() -> Self {
-        Store {
-            behind: None,
-            debts: Mutex::default(),
-            has_debts: AtomicBool::new(false),
-        }
+        Store { behind: None, debts: Mutex::default(), has_debts: AtomicBool::new(false) }
     }
 
     /// The store as configured. A store that cannot be had is no reason not to serve.
@@ -53,11 +49,7 @@ impl Store {
             Ok((debts, disk)) => {
                 tracing::debug!("{} authorities in {}", disk.authorities(), disk.path().display());
                 let has_debts = AtomicBool::new(!debts.is_empty());
-                Store {
-                    behind: Some(Behind::start(disk)),
-                    debts: Mutex::new(debts),
-                    has_debts,
-                }
+                Store { behind: Some(Behind::start(disk)), debts: Mutex::new(debts), has_debts }
             }
             Err(failure) => {
                 let hint = match failure {
@@ -101,13 +93,7 @@ impl Store {
         };
         let rest = debt.until.duration_since(now);
         if rest >= LEAST_DEBT {
-            behind.owe(
-                key.into(),
-                Owed {
-                    until: SystemTime::now() + rest,
-                    backoff: debt.backoff,
-                },
-            );
+            behind.owe(key.into(), Owed { until: SystemTime::now() + rest, backoff: debt.backoff });
         }
     }
 
@@ -120,10 +106,7 @@ impl Store {
         let owed = debts.remove(&*key.to_string())?;
         self.has_debts.store(!debts.is_empty(), Ordering::Relaxed);
         let rest = owed.until.duration_since(SystemTime::now()).ok()?;
-        Some(Debt {
-            until: now + rest,
-            backoff: owed.backoff,
-        })
+        Some(Debt { until: now + rest, backoff: owed.backoff })
     }
 
     /// Returns when all is written that was to be. Blocks.

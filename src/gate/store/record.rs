@@ -50,10 +50,7 @@ impl Record {
             freshness: answer.freshness,
             validators: answer.validators.clone(),
         });
-        Record {
-            answer,
-            trouble: entry.trouble.as_deref().cloned(),
-        }
+        Record { answer, trouble: entry.trouble.as_deref().cloned() }
     }
 
     /// The file that belongs to it.
@@ -79,10 +76,7 @@ impl Record {
                 validators: kept.validators,
             }),
         };
-        Some(Entry {
-            answer,
-            trouble: self.trouble.map(Box::new),
-        })
+        Some(Entry { answer, trouble: self.trouble.map(Box::new) })
     }
 
     pub fn encode(&self) -> Vec<u8> {
@@ -227,37 +221,18 @@ mod tests {
     fn answer(access: Access) -> Answer {
         let freshness = Freshness::from_millis([1_700_000_000_123, 2, 3]);
         let validators = Validators::new(Some("\"é\""), None);
-        Answer {
-            access,
-            status: 404,
-            freshness,
-            validators,
-        }
+        Answer { access, status: 404, freshness, validators }
     }
 
     fn entries() -> Vec<Entry> {
-        let trouble = Trouble {
-            since: at(5),
-            failures: 7,
-            retry_at: at(6),
-            why: "status 503".into(),
-        };
+        let trouble = Trouble { since: at(5), failures: 7, retry_at: at(6), why: "status 503".into() };
         let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /x\n");
         let mut entries = vec![Entry::default()];
         for access in [Access::Rules(robots), Access::AllowAll, Access::DisallowAll] {
-            entries.push(Entry {
-                answer: Some(answer(access.clone())),
-                trouble: None,
-            });
-            entries.push(Entry {
-                answer: Some(answer(access)),
-                trouble: Some(Box::new(trouble.clone())),
-            });
+            entries.push(Entry { answer: Some(answer(access.clone())), trouble: None });
+            entries.push(Entry { answer: Some(answer(access)), trouble: Some(Box::new(trouble.clone())) });
         }
-        entries.push(Entry {
-            answer: None,
-            trouble: Some(Box::new(trouble)),
-        });
+        entries.push(Entry { answer: None, trouble: Some(Box::new(trouble)) });
         entries
     }
 
@@ -269,10 +244,7 @@ mod tests {
             let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /x\n");
             let again = record.clone().into_entry(Some(robots)).unwrap();
             assert_eq!(Record::new(&again, None), record);
-            assert_eq!(
-                record.into_entry(None).is_none(),
-                Record::new(&entry, None).body().is_some()
-            );
+            assert_eq!(record.into_entry(None).is_none(), Record::new(&entry, None).body().is_some());
         }
     }
 

@@ -69,10 +69,8 @@ impl<'t> Tables<'t> {
     }
 
     pub fn touch(&mut self, authority: &str, hour: u32) -> Result<(), Failure> {
-        let Some((old, octets)) = self
-            .authorities
-            .get(authority)?
-            .map(|kept| (kept.value().0, kept.value().1.to_vec()))
+        let Some((old, octets)) =
+            self.authorities.get(authority)?.map(|kept| (kept.value().0, kept.value().1.to_vec()))
         else {
             return Ok(());
         };
@@ -99,10 +97,7 @@ impl<'t> Tables<'t> {
             0 => {}
             1 => {
                 self.holders.remove(name)?;
-                let length = self
-                    .bodies
-                    .remove(name)?
-                    .map_or(0, |packed| packed.value().len() as u64);
+                let length = self.bodies.remove(name)?.map_or(0, |packed| packed.value().len() as u64);
                 self.bytes = self.bytes.saturating_sub(length + BODY_ROW);
             }
             holders => _ = self.holders.insert(name, holders - 1)?,

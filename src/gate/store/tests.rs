@@ -9,11 +9,7 @@ use std::path::Path;
 const MIB: u64 = 1 << 20;
 
 fn settings(directory: &Path, disk: u64) -> config::Store {
-    config::Store {
-        directory: Some(directory.to_owned()),
-        disk,
-        memory: MIB,
-    }
+    config::Store { directory: Some(directory.to_owned()), disk, memory: MIB }
 }
 
 fn authority(number: usize) -> Authority {
@@ -24,12 +20,7 @@ fn entry(body: &str) -> Arc<Entry> {
     let access = Access::Rules(RobotsTxt::parse(body.as_bytes()));
     let freshness = Freshness::new(SystemTime::now(), Duration::from_secs(3600), 0.5);
     let validators = Validators::new(Some("\"v1\""), None);
-    Arc::new(Entry::answered(Answer {
-        access,
-        status: 200,
-        freshness,
-        validators,
-    }))
+    Arc::new(Entry::answered(Answer { access, status: 200, freshness, validators }))
 }
 
 fn load(store: &Store, number: usize) -> Option<String> {
@@ -41,9 +32,7 @@ fn load(store: &Store, number: usize) -> Option<String> {
 }
 
 fn files(directory: &Path) -> Vec<String> {
-    let names = fs::read_dir(directory)
-        .unwrap()
-        .map(|file| file.unwrap().file_name().to_string_lossy().into_owned());
+    let names = fs::read_dir(directory).unwrap().map(|file| file.unwrap().file_name().to_string_lossy().into_owned());
     let mut names: Vec<_> = names.collect();
     names.sort();
     names
@@ -103,9 +92,7 @@ fn what_was_used_least_recently_is_dropped_when_the_disk_is_full() {
     for number in (0..400).step_by(8) {
         let mut batch = disk::Batch::default();
         for number in number..number + 8 {
-            batch
-                .entries
-                .insert(authority(number).to_string().into(), entry(&noise(number)));
+            batch.entries.insert(authority(number).to_string().into(), entry(&noise(number)));
         }
         // The first one is used all the time.
         batch.used.insert(authority(0).to_string().into());
@@ -116,10 +103,7 @@ fn what_was_used_least_recently_is_dropped_when_the_disk_is_full() {
     let left: Vec<_> = (0..400).filter(|number| load(&store, *number).is_some()).collect();
     assert!((50..350).contains(&left.len()), "{}", left.len());
     assert_eq!(left[0], 0);
-    assert!(
-        left[1..].iter().all(|number| *number >= 400 - left.len() - 8),
-        "the newest are left: {left:?}"
-    );
+    assert!(left[1..].iter().all(|number| *number >= 400 - left.len() - 8), "the newest are left: {left:?}");
     let length = fs::metadata(directory.path().join("robots.redb")).unwrap().len();
     assert!(length < 4 * MIB, "{length}");
 }
@@ -131,11 +115,7 @@ fn a_foreign_or_damaged_file_is_set_aside_and_a_new_one_begun() {
     store.save(&authority(0), &entry("# kept"));
     drop(store);
     let whole = fs::read(good.path().join("robots.redb")).unwrap();
-    let mut cases = vec![
-        b"this is not a database".to_vec(),
-        vec![0; 8192],
-        whole[..whole.len() / 2].to_vec(),
-    ];
+    let mut cases = vec![b"this is not a database".to_vec(), vec![0; 8192], whole[..whole.len() / 2].to_vec()];
     cases.extend([0usize, 8, 64, 128, 200, 256, 300].map(|at| {
         let mut damaged = whole.clone();
         for octet in &mut damaged[at..at + 8] {
@@ -152,16 +132,9 @@ fn a_foreign_or_damaged_file_is_set_aside_and_a_new_one_begun() {
         drop(store);
         let store = Store::open(&settings(directory.path(), 64 * MIB));
         assert_eq!(load(&store, 1).as_deref(), Some("# new"), "case {number}");
-        assert!(
-            matches!(load(&store, 0).as_deref(), None | Some("# kept")),
-            "case {number}"
-        );
+        assert!(matches!(load(&store, 0).as_deref(), None | Some("# kept")), "case {number}");
         let set_aside = files(directory.path()).iter().any(|name| name.contains(".broken-"));
-        assert!(
-            set_aside || load(&store, 0).is_some(),
-            "case {number}: {:?}",
-            files(directory.path())
-        );
+        assert!(set_aside || load(&store, 0).is_some(), "case {number}: {:?}", files(directory.path()));
     }
 }
 
@@ -171,11 +144,7 @@ fn another_databases_file_is_not_ours_to_write_in() {
     let path = directory.path().join("robots.redb");
     let database = redb::Database::create(&path).unwrap();
     let transaction = database.begin_write().unwrap();
-    transaction
-        .open_table(redb::TableDefinition::<u64, u64>::new("theirs"))
-        .unwrap()
-        .insert(1, 2)
-        .unwrap();
+    transaction.open_table(redb::TableDefinition::<u64, u64>::new("theirs")).unwrap().insert(1, 2).unwrap();
     transaction.commit().unwrap();
     drop(database);
     assert!(Store::open(&settings(directory.path(), MIB)).is_on_disk());
@@ -211,12 +180,7 @@ fn a_debt_of_a_second_or_more_is_owed_after_a_restart_and_only_once() {
     let key = |number| PaceKey::new(KeyBy::Host, &authority(number), None);
     let now = Instant::now();
     let store = Store::open(&settings);
-    let debt = |seconds| {
-        Some(Debt {
-            until: now + Duration::from_secs_f32(seconds),
-            backoff: Duration::from_secs(4),
-        })
-    };
+    let debt = |seconds| Some(Debt { until: now + Duration::from_secs_f32(seconds), backoff: Duration::from_secs(4) });
     store.owe(&key(0).to_string(), now, debt(30.0));
     store.owe(&key(0).to_string(), now, debt(60.0));
     store.owe(&key(1).to_string(), now, debt(0.5));
@@ -225,13 +189,7 @@ fn a_debt_of_a_second_or_more_is_owed_after_a_restart_and_only_once() {
     let store = Store::open(&settings);
     let owed = store.debt(&key(0), Instant::now()).unwrap();
     let rest = owed.until - now;
-    assert!(
-        rest > Duration::from_secs(55) && rest <= Duration::from_secs(61),
-        "{rest:?}"
-    );
+    assert!(rest > Duration::from_secs(55) && rest <= Duration::from_secs(61), "{rest:?}");
     assert_eq!(owed.backoff, Duration::from_secs(4));
-    assert_eq!(
-        [0, 1, 2].map(|number| store.debt(&key(number), now)),
-        [None, None, None]
-    );
+    assert_eq!([0, 1, 2].map(|number| store.debt(&key(number), now)), [None, None, None]);
 }

@@ -131,10 +131,7 @@ fn what_is_no_authority_says_why() {
     ] {
         assert_eq!(http(sent), Err(why), "{sent}");
     }
-    assert_eq!(
-        Authority::parse(Scheme::Http, b"ex\xffample"),
-        Err(AuthorityError::HostCharacters)
-    );
+    assert_eq!(Authority::parse(Scheme::Http, b"ex\xffample"), Err(AuthorityError::HostCharacters));
 }
 
 #[test]
@@ -165,26 +162,11 @@ fn connect_turning_out_plain_keeps_its_port() {
 #[test]
 fn urls_give_their_authority_and_nothing_else() {
     let from = |url: &str| Authority::from_url(url).map(|authority| authority.robots_url());
-    assert_eq!(
-        from("https://Example.com/a?b#c").as_deref(),
-        Ok("https://example.com/robots.txt")
-    );
-    assert_eq!(
-        from("HTTP://example.com").as_deref(),
-        Ok("http://example.com/robots.txt")
-    );
-    assert_eq!(
-        from("http://example.com?a@b").as_deref(),
-        Ok("http://example.com/robots.txt")
-    );
-    assert_eq!(
-        from("http://example.com#@evil").as_deref(),
-        Ok("http://example.com/robots.txt")
-    );
-    assert_eq!(
-        from("https://[::1]:8443/").as_deref(),
-        Ok("https://[::1]:8443/robots.txt")
-    );
+    assert_eq!(from("https://Example.com/a?b#c").as_deref(), Ok("https://example.com/robots.txt"));
+    assert_eq!(from("HTTP://example.com").as_deref(), Ok("http://example.com/robots.txt"));
+    assert_eq!(from("http://example.com?a@b").as_deref(), Ok("http://example.com/robots.txt"));
+    assert_eq!(from("http://example.com#@evil").as_deref(), Ok("http://example.com/robots.txt"));
+    assert_eq!(from("https://[::1]:8443/").as_deref(), Ok("https://[::1]:8443/robots.txt"));
     assert_eq!(from("https://u:p@example.com/"), Err(AuthorityError::Userinfo));
     assert_eq!(from("http://example.com\\@evil/"), Err(AuthorityError::Userinfo));
     assert_eq!(from("http://example.com\\evil/"), Err(AuthorityError::HostCharacters));
@@ -196,14 +178,10 @@ fn urls_give_their_authority_and_nothing_else() {
 
 #[test]
 fn scheme_host_and_port_all_tell_authorities_apart() {
-    let all: std::collections::HashSet<_> = [
-        "http://example.com",
-        "https://example.com",
-        "http://www.example.com",
-        "http://example.com:8080",
-    ]
-    .map(|url| Authority::from_url(url).unwrap())
-    .into();
+    let all: std::collections::HashSet<_> =
+        ["http://example.com", "https://example.com", "http://www.example.com", "http://example.com:8080"]
+            .map(|url| Authority::from_url(url).unwrap())
+            .into();
     assert_eq!(all.len(), 4);
     assert!(all.contains(&Authority::new(Scheme::Https, "EXAMPLE.COM.", Some(443)).unwrap()));
 }

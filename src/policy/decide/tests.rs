@@ -16,12 +16,7 @@ fn midnight() -> SystemTime {
 
 fn answer(access: Access, status: u16) -> Answer {
     let freshness = Freshness::new(midnight(), HOUR, 1.0);
-    Answer {
-        access,
-        status,
-        freshness,
-        validators: Validators::default(),
-    }
+    Answer { access, status, freshness, validators: Validators::default() }
 }
 
 fn file() -> Entry {
@@ -38,11 +33,7 @@ fn no() -> Entry {
 
 fn ask_with(entry: Option<&Entry>, target: &str, after: Duration, options: Options) -> Decision {
     let authority = Authority::new(Scheme::Https, "example.com", None).unwrap();
-    let asked = Asked {
-        authority: &authority,
-        target: target.as_bytes(),
-        product_tokens: &["FooBot"],
-    };
+    let asked = Asked { authority: &authority, target: target.as_bytes(), product_tokens: &["FooBot"] };
     decide(entry, &asked, options, midnight() + after)
 }
 
@@ -51,18 +42,11 @@ fn ask(entry: &Entry, target: &str, after: Duration) -> Decision {
 }
 
 fn allow(crawl_delay: Option<u64>, refresh: bool) -> Decision {
-    Decision::Allow(Allowed {
-        crawl_delay: crawl_delay.map(Duration::from_secs),
-        refresh,
-    })
+    Decision::Allow(Allowed { crawl_delay: crawl_delay.map(Duration::from_secs), refresh })
 }
 
 fn refuse(rule: Option<(u32, &str)>, refresh: bool) -> Decision {
-    let rule = rule.map(|(line, pattern)| RuleEvidence {
-        line,
-        allow: false,
-        pattern: pattern.into(),
-    });
+    let rule = rule.map(|(line, pattern)| RuleEvidence { line, allow: false, pattern: pattern.into() });
     let why = Refusal::Disallowed {
         robots_url: "https://example.com/robots.txt".into(),
         product_tokens: ["FooBot".into()].into(),
@@ -73,11 +57,7 @@ fn refuse(rule: Option<(u32, &str)>, refresh: bool) -> Decision {
 
 fn unreachable_for(retry_after: Duration) -> Decision {
     let robots_url = "https://example.com/robots.txt".into();
-    Decision::refuse(Refusal::RobotsUnreachable {
-        retry_after,
-        robots_url,
-        why: "status 503".into(),
-    })
+    Decision::refuse(Refusal::RobotsUnreachable { retry_after, robots_url, why: "status 503".into() })
 }
 
 /// A fetch that failed, to be tried again a minute later.
@@ -94,10 +74,7 @@ fn an_authority_not_heard_of_is_fetched() {
 #[test]
 fn fresh_rules_decide_and_name_their_line() {
     assert_eq!(ask(&file(), "/public", Duration::ZERO), allow(Some(2), false));
-    assert_eq!(
-        ask(&file(), "/private/1", Duration::ZERO),
-        refuse(Some((2, "/private")), false)
-    );
+    assert_eq!(ask(&file(), "/private/1", Duration::ZERO), refuse(Some((2, "/private")), false));
 }
 
 #[test]
@@ -108,16 +85,8 @@ fn unavailable_allows_everything_or_by_the_operators_will_nothing() {
 
 #[test]
 fn robots_txt_itself_is_always_allowed() {
-    for entry in [
-        None,
-        Some(&file()),
-        Some(&no()),
-        Some(&fail(&Entry::default(), Duration::ZERO)),
-    ] {
-        assert_eq!(
-            ask_with(entry, "/robots.txt", Duration::ZERO, Options::default()),
-            allow(None, false)
-        );
+    for entry in [None, Some(&file()), Some(&no()), Some(&fail(&Entry::default(), Duration::ZERO))] {
+        assert_eq!(ask_with(entry, "/robots.txt", Duration::ZERO, Options::default()), allow(None, false));
     }
 }
 
@@ -141,28 +110,18 @@ fn a_stale_copy_decides_for_a_day_and_then_no_more() {
 fn a_failed_refresh_leaves_the_copy_in_force_for_thirty_days() {
     let failed = fail(&file(), HOUR);
     assert_eq!(ask(&failed, "/public", HOUR), allow(Some(2), false), "left alone");
-    assert_eq!(
-        ask(&failed, "/public", HOUR + Duration::from_secs(60)),
-        allow(Some(2), true),
-        "tried again"
-    );
+    assert_eq!(ask(&failed, "/public", HOUR + Duration::from_secs(60)), allow(Some(2), true), "tried again");
     assert_eq!(ask(&failed, "/private", DAY * 29), refuse(Some((2, "/private")), true));
     assert_eq!(ask(&failed, "/public", DAY * 30), Decision::Fetch);
     let failed = fail(&failed, DAY * 30);
-    assert_eq!(
-        ask(&failed, "/public", DAY * 30),
-        unreachable_for(Duration::from_secs(60))
-    );
+    assert_eq!(ask(&failed, "/public", DAY * 30), unreachable_for(Duration::from_secs(60)));
 }
 
 #[test]
 fn rfc_unreachable_is_complete_disallow() {
     let failed = fail(&Entry::default(), HOUR);
     assert_eq!(ask(&failed, "/public", HOUR), unreachable_for(Duration::from_secs(60)));
-    assert_eq!(
-        ask(&failed, "/public", HOUR + Duration::from_secs(59)),
-        unreachable_for(Duration::from_secs(1))
-    );
+    assert_eq!(ask(&failed, "/public", HOUR + Duration::from_secs(59)), unreachable_for(Duration::from_secs(1)));
     assert_eq!(ask(&failed, "/public", HOUR + Duration::from_secs(60)), Decision::Fetch);
 }
 
@@ -170,27 +129,18 @@ fn rfc_unreachable_is_complete_disallow() {
 fn that_there_was_no_file_does_not_outlive_its_time_when_unreachable() {
     for before in [none(), no()] {
         let failed = fail(&before, HOUR - Duration::from_secs(1));
-        assert_ne!(
-            ask(&failed, "/", HOUR - Duration::from_secs(1)),
-            unreachable_for(Duration::from_secs(60))
-        );
+        assert_ne!(ask(&failed, "/", HOUR - Duration::from_secs(1)), unreachable_for(Duration::from_secs(60)));
         assert_eq!(ask(&failed, "/", HOUR), unreachable_for(Duration::from_secs(59)));
     }
 }
 
 #[test]
 fn long_unreachable_is_as_the_operator_says() {
-    let allowing = Options {
-        allow_long_unreachable: true,
-        ..Options::default()
-    };
+    let allowing = Options { allow_long_unreachable: true, ..Options::default() };
     let first = fail(&Entry::default(), Duration::ZERO);
     let last = fail(&first, DAY * 30);
     let ask = |options, after| ask_with(Some(&last), "/", after, options);
-    assert_eq!(
-        ask(Options::default(), DAY * 30),
-        unreachable_for(Duration::from_secs(60))
-    );
+    assert_eq!(ask(Options::default(), DAY * 30), unreachable_for(Duration::from_secs(60)));
     assert_eq!(ask(allowing, DAY * 30), allow(None, false));
     assert_eq!(ask(allowing, DAY * 31), allow(None, true));
     let not_long = ask_with(Some(&first), "/", Duration::ZERO, allowing);
@@ -205,12 +155,7 @@ fn failures_in_a_row_wait_longer_and_remember_the_first() {
     let trouble = second.trouble.as_deref().unwrap();
     assert_eq!(
         trouble,
-        &Trouble {
-            since: now,
-            failures: 2,
-            retry_at: now + HOUR + Duration::from_secs(120),
-            why: "timeout".into(),
-        }
+        &Trouble { since: now, failures: 2, retry_at: now + HOUR + Duration::from_secs(120), why: "timeout".into() }
     );
 }
 
@@ -224,11 +169,7 @@ fn a_confirmed_copy_is_fresh_again_and_out_of_trouble() {
     let confirmed = failed.confirmed(freshness, Validators::default()).unwrap();
     assert_eq!(ask(&confirmed, "/public", DAY), allow(Some(2), false));
     assert_eq!(confirmed.trouble, None);
-    assert_eq!(
-        confirmed.answer.unwrap().validators,
-        tag("\"1\""),
-        "a 304 need not repeat it"
-    );
+    assert_eq!(confirmed.answer.unwrap().validators, tag("\"1\""), "a 304 need not repeat it");
     let renamed = failed.confirmed(freshness, tag("\"2\"")).unwrap();
     assert_eq!(renamed.answer.unwrap().validators, tag("\"2\""));
     assert!(Entry::default().confirmed(freshness, Validators::default()).is_none());
@@ -236,15 +177,10 @@ fn a_confirmed_copy_is_fresh_again_and_out_of_trouble() {
 
 #[test]
 fn visit_time_closes_the_site_only_when_enforced() {
-    let enforcing = Options {
-        enforce_visit_time: true,
-        ..Options::default()
-    };
+    let enforcing = Options { enforce_visit_time: true, ..Options::default() };
     let ask = |minutes: u32, options| ask_with(Some(&file()), "/", Duration::from_secs(60) * minutes, options);
     let closed_for = |minutes: u32, refresh| Decision::Refuse {
-        why: Refusal::CrawlDelay {
-            retry_after: Duration::from_secs(60) * minutes,
-        },
+        why: Refusal::CrawlDelay { retry_after: Duration::from_secs(60) * minutes },
         refresh,
     };
     assert_eq!(ask(1, Options::default()), allow(Some(2), false));
@@ -259,11 +195,7 @@ fn without_product_tokens_the_rules_for_everyone_hold() {
     let entry = Entry::answered(answer(Access::Rules(robots), 200));
     let authority = Authority::new(Scheme::Http, "example.com", None).unwrap();
     let tokens: [&str; 0] = [];
-    let asked = |target| Asked {
-        authority: &authority,
-        target,
-        product_tokens: &tokens,
-    };
+    let asked = |target| Asked { authority: &authority, target, product_tokens: &tokens };
     let allowed = decide(Some(&entry), &asked(b"/foo"), Options::default(), midnight());
     assert_eq!(allowed, allow(None, false));
     let refused = decide(Some(&entry), &asked(b"/all"), Options::default(), midnight());

@@ -21,15 +21,7 @@ fn lifetime(cache_control: &[&str], expires: Option<&str>, date: Option<&str>, a
         date: date.map(str::as_bytes),
         age: age.map(str::as_bytes),
     };
-    fields
-        .lifetime(
-            now(),
-            &Limits {
-                min_ttl: secs(0),
-                max_ttl: secs(366 * 86_400),
-            },
-        )
-        .as_secs()
+    fields.lifetime(now(), &Limits { min_ttl: secs(0), max_ttl: secs(366 * 86_400) }).as_secs()
 }
 
 #[test]
@@ -53,10 +45,7 @@ fn max_age_is_read_in_all_its_spellings() {
 
 #[test]
 fn max_age_goes_before_expires_and_s_maxage_before_both() {
-    assert_eq!(
-        lifetime(&["max-age=10"], Some("Sun, 06 Nov 1994 09:49:37 GMT"), None, None),
-        10
-    );
+    assert_eq!(lifetime(&["max-age=10"], Some("Sun, 06 Nov 1994 09:49:37 GMT"), None, None), 10);
     assert_eq!(lifetime(&["max-age=10", "s-maxage=20"], None, None, None), 20);
 }
 
@@ -91,12 +80,7 @@ fn no_cache_no_store_and_nonsense_have_no_life() {
 
 #[test]
 fn what_is_not_text_is_not_given() {
-    let fields = CacheFields {
-        cache_control: &[b"max-age=60\xff"],
-        expires: None,
-        date: None,
-        age: None,
-    };
+    let fields = CacheFields { cache_control: &[b"max-age=60\xff"], expires: None, date: None, age: None };
     assert_eq!(fields.lifetime(now(), &Limits::default()), DAY);
 }
 
@@ -114,20 +98,13 @@ fn expires_runs_from_the_origins_date() {
 fn a_lifetime_stays_within_the_operators_limits() {
     let limits = Limits::default();
     let of = |line: &str| {
-        CacheFields {
-            cache_control: &[line.as_bytes()],
-            ..CacheFields::default()
-        }
-        .lifetime(now(), &limits)
+        CacheFields { cache_control: &[line.as_bytes()], ..CacheFields::default() }.lifetime(now(), &limits)
     };
     assert_eq!(of("max-age=1"), secs(300));
     assert_eq!(of("max-age=600"), secs(600));
     assert_eq!(of("max-age=31536000"), DAY);
     assert_eq!(of("max-age=99999999999999999999999"), DAY);
-    let crossed = Limits {
-        min_ttl: secs(20),
-        max_ttl: secs(10),
-    };
+    let crossed = Limits { min_ttl: secs(20), max_ttl: secs(10) };
     assert_eq!(crossed.clamp(secs(15)), secs(20), "and never panics");
 }
 
@@ -177,10 +154,7 @@ fn a_clock_set_back_makes_a_copy_doubtful_not_young() {
 #[test]
 fn failed_fetches_back_off_from_a_minute_to_an_hour() {
     let wait = |failures| retry_in(failures, None, 0.0).as_secs();
-    assert_eq!(
-        [1, 2, 3, 4, 5, 6, 7, 8, u32::MAX].map(wait),
-        [60, 120, 240, 480, 960, 1920, 3600, 3600, 3600]
-    );
+    assert_eq!([1, 2, 3, 4, 5, 6, 7, 8, u32::MAX].map(wait), [60, 120, 240, 480, 960, 1920, 3600, 3600, 3600]);
     assert_eq!(wait(0), 60);
 }
 

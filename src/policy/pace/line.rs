@@ -38,13 +38,7 @@ struct Waiter<W> {
 
 impl<W> Default for Line<W> {
     fn default() -> Self {
-        Self {
-            ring: VecDeque::new(),
-            waiting: 0,
-            next_deadline: None,
-            pushed_back: false,
-            turned_away: Vec::new(),
-        }
+        Self { ring: VecDeque::new(), waiting: 0, next_deadline: None, pushed_back: false, turned_away: Vec::new() }
     }
 }
 
@@ -78,18 +72,10 @@ impl<W> Line<W> {
     pub fn join(&mut self, Ticket { client, number }: Ticket, demand: Demand, deadline: Instant, payload: W) {
         self.waiting += 1;
         self.next_deadline = Some(self.next_deadline.map_or(deadline, |next| next.min(deadline)));
-        let waiter = Waiter {
-            number,
-            demand,
-            deadline,
-            payload,
-        };
+        let waiter = Waiter { number, demand, deadline, payload };
         match self.ring.iter_mut().find(|queue| queue.client == client) {
             Some(queue) => queue.waiters.push_back(waiter),
-            None => self.ring.push_back(Queue {
-                client,
-                waiters: [waiter].into(),
-            }),
+            None => self.ring.push_back(Queue { client, waiters: [waiter].into() }),
         }
         // Its turn may come before those of others who have come earlier.
         self.pushed_back |= self.ring.len() > 1;
@@ -108,9 +94,7 @@ impl<W> Line<W> {
     pub fn leave(&mut self, ticket: Ticket) -> Option<W> {
         let at = self.ring.iter().position(|queue| queue.client == ticket.client)?;
         let waiters = &mut self.ring[at].waiters;
-        let place = waiters
-            .binary_search_by_key(&ticket.number, |waiter| waiter.number)
-            .ok()?;
+        let place = waiters.binary_search_by_key(&ticket.number, |waiter| waiter.number).ok()?;
         let waiter = waiters.remove(place)?;
         if waiters.is_empty() {
             self.ring.remove(at);
@@ -121,11 +105,7 @@ impl<W> Line<W> {
 
     /// Turns away the last waiter of the client with the most, if that leaves it with no fewer than `client` will have.
     pub fn make_room(&mut self, client: Client, retry_after: Duration) -> bool {
-        let own = self
-            .ring
-            .iter()
-            .find(|queue| queue.client == client)
-            .map_or(0, |queue| queue.waiters.len());
+        let own = self.ring.iter().find(|queue| queue.client == client).map_or(0, |queue| queue.waiters.len());
         let Some(greediest) = self.ring.iter_mut().max_by_key(|queue| queue.waiters.len()) else {
             return false;
         };
@@ -160,10 +140,7 @@ impl<W> Line<W> {
     }
 
     fn waiting_for(&self, client: Client) -> usize {
-        self.ring
-            .iter()
-            .find(|queue| queue.client == client)
-            .map_or(0, |queue| queue.waiters.len())
+        self.ring.iter().find(|queue| queue.client == client).map_or(0, |queue| queue.waiters.len())
     }
 
     /// Turns away everyone whose turn comes too late, if that may have changed. To be called only when the head cannot
@@ -188,10 +165,8 @@ impl<W> Line<W> {
                         in_vain.extend(queue.waiters.remove(*place));
                         continue;
                     }
-                    self.next_deadline = Some(
-                        self.next_deadline
-                            .map_or(waiter.deadline, |next| next.min(waiter.deadline)),
-                    );
+                    self.next_deadline =
+                        Some(self.next_deadline.map_or(waiter.deadline, |next| next.min(waiter.deadline)));
                     (marks, at) = (after, start);
                     *place += 1;
                     left = true;
@@ -206,8 +181,7 @@ impl<W> Line<W> {
         for waiter in in_vain {
             at = started(&mut marks, waiter.demand, at, backoff);
             let retry_after = told(at.duration_since(now));
-            self.turned_away
-                .push((waiter.payload, Refused::TooLong { retry_after }));
+            self.turned_away.push((waiter.payload, Refused::TooLong { retry_after }));
         }
         any
     }

@@ -96,10 +96,7 @@ impl World {
                 }
                 Event::Ends(i) => {
                     let slot = self.slots.remove(&i).unwrap();
-                    if let Outcome::Backoff {
-                        retry_after: Some(wait),
-                    } = self.arrivals[i].outcome
-                    {
+                    if let Outcome::Backoff { retry_after: Some(wait) } = self.arrivals[i].outcome {
                         self.hold = self.hold.max(Some(self.now + wait));
                     }
                     self.lane.finished(self.now, slot, self.arrivals[i].outcome);
@@ -125,12 +122,7 @@ impl World {
     }
 
     fn arrive(&mut self, i: usize) -> Result<(), TestCaseError> {
-        let Arrival {
-            client,
-            terms,
-            patience,
-            ..
-        } = self.arrivals[i].clone();
+        let Arrival { client, terms, patience, .. } = self.arrivals[i].clone();
         self.came.insert(i, self.now);
         match self.lane.request(self.now, Client(client), &terms, || i) {
             Turn::Go(slot) => {
@@ -180,15 +172,9 @@ impl World {
         if let Some((last, _)) = self.starts.last() {
             prop_assert!(self.now >= *last + terms.gap(), "never closer than the gap");
         }
-        prop_assert!(
-            self.hold.is_none_or(|hold| self.now >= hold),
-            "never before Retry-After"
-        );
+        prop_assert!(self.hold.is_none_or(|hold| self.now >= hold), "never before Retry-After");
         self.slots.insert(i, slot);
-        prop_assert!(
-            self.slots.len() as u32 <= self.limit(i),
-            "never more in flight than allowed"
-        );
+        prop_assert!(self.slots.len() as u32 <= self.limit(i), "never more in flight than allowed");
         self.starts.push((self.now, i));
         prop_assert!(self.fates.insert(i, Fate::Started(self.now)).is_none());
         self.agenda.push((self.now + self.arrivals[i].takes, Event::Ends(i)));
@@ -198,10 +184,7 @@ impl World {
     fn refuse(&mut self, i: usize, why: Refused) -> Result<(), TestCaseError> {
         let (Refused::TooLong { retry_after } | Refused::Full { retry_after }) = why;
         prop_assert!(!retry_after.is_zero());
-        prop_assert!(
-            self.now <= self.came[&i] + self.arrivals[i].terms.max_wait,
-            "refused no later than promised"
-        );
+        prop_assert!(self.now <= self.came[&i] + self.arrivals[i].terms.max_wait, "refused no later than promised");
         prop_assert!(self.fates.insert(i, Fate::Refused(self.now)).is_none());
         Ok(())
     }
@@ -218,19 +201,12 @@ impl World {
         let Some(i) = self.waiting.keys().next().copied() else {
             return Ok(());
         };
-        let uniform = self
-            .arrivals
-            .iter()
-            .all(|arrival| arrival.terms.gap() == self.arrivals[i].terms.gap());
+        let uniform = self.arrivals.iter().all(|arrival| arrival.terms.gap() == self.arrivals[i].terms.gap());
         if !uniform || self.lane.in_flight() >= self.limit(i) {
             return Ok(());
         }
         let gap = self.arrivals[i].terms.gap().max(self.lane.backoff());
-        let due = self
-            .starts
-            .last()
-            .map(|(last, _)| *last + gap)
-            .max(self.lane.marks.hold);
+        let due = self.starts.last().map(|(last, _)| *last + gap).max(self.lane.marks.hold);
         prop_assert!(due > Some(self.now), "a free slot with a waiter");
         prop_assert!(self.timer <= due, "woken in time");
         Ok(())
@@ -254,10 +230,7 @@ impl World {
     fn turns_are_shared(&self) -> Result<(), TestCaseError> {
         for (at, i) in &self.starts {
             let since = self.came[i];
-            let meanwhile = self
-                .starts
-                .iter()
-                .filter(|(start, j)| *start >= since && start <= at && j != i);
+            let meanwhile = self.starts.iter().filter(|(start, j)| *start >= since && start <= at && j != i);
             let mut turns = HashMap::<u64, usize>::new();
             for (start, j) in meanwhile {
                 // What started before it came, at the same instant, is none of its concern.
@@ -266,12 +239,7 @@ impl World {
                 }
             }
             let own = turns.remove(&self.arrivals[*i].client).unwrap_or(0);
-            prop_assert!(
-                turns.values().all(|others| *others <= own + 1),
-                "no client is starved: {:?} {}",
-                turns,
-                own
-            );
+            prop_assert!(turns.values().all(|others| *others <= own + 1), "no client is starved: {:?} {}", turns, own);
         }
         Ok(())
     }
@@ -315,22 +283,9 @@ fn outcome() -> impl Strategy<Value = Outcome> {
 }
 
 fn arrival(terms: impl Strategy<Value = Terms>) -> impl Strategy<Value = Arrival> {
-    (
-        millis(0..15),
-        0..4u64,
-        terms,
-        millis(0..40),
-        outcome(),
-        proptest::option::of(millis(0..100)),
+    (millis(0..15), 0..4u64, terms, millis(0..40), outcome(), proptest::option::of(millis(0..100))).prop_map(
+        |(after, client, terms, takes, outcome, patience)| Arrival { after, client, terms, takes, outcome, patience },
     )
-        .prop_map(|(after, client, terms, takes, outcome, patience)| Arrival {
-            after,
-            client,
-            terms,
-            takes,
-            outcome,
-            patience,
-        })
 }
 
 /// One host as it mostly is: everyone is told the same delay.
@@ -390,10 +345,5 @@ proptest! {
 
 /// Answered within the instant and without effect on the pace; the client stays.
 fn quick(arrival: Arrival) -> Arrival {
-    Arrival {
-        takes: Duration::ZERO,
-        outcome: Outcome::Success,
-        patience: None,
-        ..arrival
-    }
+    Arrival { takes: Duration::ZERO, outcome: Outcome::Success, patience: None, ..arrival }
 }

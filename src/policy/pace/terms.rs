@@ -155,16 +155,8 @@ impl From<&Terms> for Demand {
         Self {
             delay: terms.gap().min(FAR),
             // At least one, or nobody would ever start.
-            max_concurrent: if terms.crawl_delay.is_zero() {
-                terms.max_concurrent.max(1)
-            } else {
-                1
-            },
-            start: if terms.first_fetch {
-                Start::FirstFetch
-            } else {
-                Start::Request
-            },
+            max_concurrent: if terms.crawl_delay.is_zero() { terms.max_concurrent.max(1) } else { 1 },
+            start: if terms.first_fetch { Start::FirstFetch } else { Start::Request },
         }
     }
 }

@@ -15,10 +15,7 @@ struct Host {
 
 impl Host {
     fn new() -> Self {
-        Self {
-            zero: Instant::now(),
-            lane: Lane::default(),
-        }
+        Self { zero: Instant::now(), lane: Lane::default() }
     }
 
     fn at(&self, at: u64) -> Instant {
@@ -58,10 +55,7 @@ impl Host {
 
     /// When a request that came at `at` would start.
     fn open_at(&self, at: u64, terms: &Terms) -> u64 {
-        self.lane
-            .forecast(self.at(at), A, terms)
-            .duration_since(self.zero)
-            .as_millis() as u64
+        self.lane.forecast(self.at(at), A, terms).duration_since(self.zero).as_millis() as u64
     }
 
     fn end(&mut self, at: u64, slot: Slot, outcome: Outcome) {
@@ -97,28 +91,19 @@ fn ms(ms: u64) -> Duration {
 }
 
 fn delay(crawl_delay: u64) -> Terms {
-    Terms {
-        crawl_delay: ms(crawl_delay),
-        ..Terms::default()
-    }
+    Terms { crawl_delay: ms(crawl_delay), ..Terms::default() }
 }
 
 fn too_long(retry_after: u64) -> Refused {
-    Refused::TooLong {
-        retry_after: ms(retry_after),
-    }
+    Refused::TooLong { retry_after: ms(retry_after) }
 }
 
 fn full(retry_after: u64) -> Refused {
-    Refused::Full {
-        retry_after: ms(retry_after),
-    }
+    Refused::Full { retry_after: ms(retry_after) }
 }
 
 fn refused(retry_after: Option<u64>) -> Outcome {
-    Outcome::Backoff {
-        retry_after: retry_after.map(ms),
-    }
+    Outcome::Backoff { retry_after: retry_after.map(ms) }
 }
 
 #[test]
@@ -138,10 +123,7 @@ fn the_gap_runs_from_start_to_start() {
 
 #[test]
 fn the_gap_is_the_largest_of_crawl_delay_and_min_delay() {
-    let terms = |crawl_delay, min_delay| Terms {
-        min_delay: ms(min_delay),
-        ..delay(crawl_delay)
-    };
+    let terms = |crawl_delay, min_delay| Terms { min_delay: ms(min_delay), ..delay(crawl_delay) };
     assert_eq!(terms(2, 1).gap(), ms(2));
     assert_eq!(terms(1, 2).gap(), ms(2));
     assert_eq!(terms(0, 0).gap(), ms(0));
@@ -176,10 +158,7 @@ fn eight_in_flight_without_a_delay_and_one_with() {
 
 #[test]
 fn min_delay_alone_does_not_take_the_slots() {
-    let terms = Terms {
-        min_delay: ms(10),
-        ..Terms::default()
-    };
+    let terms = Terms { min_delay: ms(10), ..Terms::default() };
     let mut host = Host::new();
     let _slots = [0, 10, 20].map(|at| host.go(at, &terms));
     assert_eq!(host.lane.in_flight(), 3);
@@ -187,14 +166,7 @@ fn min_delay_alone_does_not_take_the_slots() {
 
 #[test]
 fn a_limit_of_none_means_one() {
-    Host::new().visit(
-        0,
-        &Terms {
-            max_concurrent: 0,
-            ..Terms::default()
-        },
-        OK,
-    );
+    Host::new().visit(0, &Terms { max_concurrent: 0, ..Terms::default() }, OK);
 }
 
 #[test]
@@ -253,10 +225,7 @@ fn a_greedy_client_costs_another_one_gap() {
 
 #[test]
 fn too_long_a_wait_is_refused_at_once_and_to_the_millisecond() {
-    let terms = Terms {
-        max_wait: ms(2500),
-        ..delay(1000)
-    };
+    let terms = Terms { max_wait: ms(2500), ..delay(1000) };
     let mut host = Host::new();
     host.visit(0, &terms, OK);
     host.wait(250, A, &terms, "first", Some(1000));
@@ -271,10 +240,7 @@ fn too_long_a_wait_is_refused_at_once_and_to_the_millisecond() {
 
 #[test]
 fn a_wait_of_exactly_max_wait_is_kept() {
-    let terms = Terms {
-        max_wait: ms(1000),
-        ..delay(1000)
-    };
+    let terms = Terms { max_wait: ms(1000), ..delay(1000) };
     let mut host = Host::new();
     host.visit(0, &terms, OK);
     host.wait(0, A, &terms, "patient", Some(1000));
@@ -284,10 +250,7 @@ fn a_wait_of_exactly_max_wait_is_kept() {
 
 #[test]
 fn who_is_pushed_behind_its_limit_learns_it_at_once() {
-    let terms = Terms {
-        max_wait: ms(2000),
-        ..delay(1000)
-    };
+    let terms = Terms { max_wait: ms(2000), ..delay(1000) };
     let mut host = Host::new();
     host.visit(0, &terms, OK);
     host.wait(0, A, &terms, "first", Some(1000));
@@ -299,28 +262,18 @@ fn who_is_pushed_behind_its_limit_learns_it_at_once() {
 
 #[test]
 fn prefer_wait_zero_never_waits() {
-    let terms = Terms {
-        max_wait: ms(0),
-        ..delay(1000)
-    };
+    let terms = Terms { max_wait: ms(0), ..delay(1000) };
     let mut host = Host::new();
     host.visit(0, &terms, OK);
     assert_eq!(host.ask(400, A, &terms, ""), Turn::Refuse(too_long(600)));
     let _slot = host.go(1000, &terms);
-    assert_eq!(
-        host.ask(2500, A, &terms, ""),
-        Turn::Refuse(too_long(1000)),
-        "nobody knows: a second"
-    );
+    assert_eq!(host.ask(2500, A, &terms, ""), Turn::Refuse(too_long(1000)), "nobody knows: a second");
     assert_eq!(host.lane.waiting(), 0);
 }
 
 #[test]
 fn a_slow_answer_makes_those_behind_wait_in_vain() {
-    let terms = Terms {
-        max_wait: ms(3000),
-        ..delay(1000)
-    };
+    let terms = Terms { max_wait: ms(3000), ..delay(1000) };
     let mut host = Host::new();
     let slow = host.go(0, &terms);
     host.wait(0, A, &terms, "first", Some(1000));
@@ -334,10 +287,7 @@ fn a_slow_answer_makes_those_behind_wait_in_vain() {
 
 #[test]
 fn a_full_line_is_refused() {
-    let terms = Terms {
-        queue: 2,
-        ..delay(1000)
-    };
+    let terms = Terms { queue: 2, ..delay(1000) };
     let mut host = Host::new();
     host.visit(0, &terms, OK);
     host.wait(0, A, &terms, "first", Some(1000));
@@ -345,18 +295,12 @@ fn a_full_line_is_refused() {
     assert_eq!(host.ask(0, A, &terms, ""), Turn::Refuse(full(3000)));
     assert_eq!(host.lane.waiting(), 2);
     assert_eq!(Refusal::from(full(3000)), Refusal::QueueFull { retry_after: ms(3000) });
-    assert_eq!(
-        Refusal::from(too_long(3000)),
-        Refusal::CrawlDelay { retry_after: ms(3000) }
-    );
+    assert_eq!(Refusal::from(too_long(3000)), Refusal::CrawlDelay { retry_after: ms(3000) });
 }
 
 #[test]
 fn a_line_of_length_zero_is_always_full() {
-    let terms = Terms {
-        queue: 0,
-        ..delay(1000)
-    };
+    let terms = Terms { queue: 0, ..delay(1000) };
     let mut host = Host::new();
     host.visit(0, &terms, OK);
     assert_eq!(host.ask(0, A, &terms, ""), Turn::Refuse(full(1000)));
@@ -365,21 +309,14 @@ fn a_line_of_length_zero_is_always_full() {
 
 #[test]
 fn a_full_line_of_one_client_has_room_for_another() {
-    let terms = Terms {
-        queue: 2,
-        ..delay(1000)
-    };
+    let terms = Terms { queue: 2, ..delay(1000) };
     let mut host = Host::new();
     host.visit(0, &terms, OK);
     host.wait(0, A, &terms, "first", Some(1000));
     host.wait(0, A, &terms, "second", Some(2000));
     host.wait(0, B, &terms, "other", Some(2000));
     host.turns_away(0, "second", full(2000));
-    assert_eq!(
-        host.ask(0, B, &terms, ""),
-        Turn::Refuse(full(3000)),
-        "both have one now"
-    );
+    assert_eq!(host.ask(0, B, &terms, ""), Turn::Refuse(full(3000)), "both have one now");
 }
 
 #[test]
@@ -436,11 +373,7 @@ fn retry_after_is_capped_at_an_hour_and_not_by_max_crawl_delay() {
     let mut host = Host::new();
     host.visit(0, &Terms::default(), refused(Some(86_400_000)));
     assert_eq!(host.open_at(0, &Terms::default()), 3_600_000);
-    assert_eq!(
-        host.lane.backoff(),
-        ms(300_000),
-        "as a gap it is clamped like any other"
-    );
+    assert_eq!(host.lane.backoff(), ms(300_000), "as a gap it is clamped like any other");
 }
 
 #[test]
@@ -461,27 +394,16 @@ fn without_retry_after_the_backoff_doubles_from_a_longer_gap() {
     let mut host = Host::new();
     let slot = host.go(0, &delay(5000));
     host.end(4000, slot, refused(None));
-    assert_eq!(
-        host.open_at(4000, &delay(5000)),
-        9000,
-        "from the answer, not from the start"
-    );
+    assert_eq!(host.open_at(4000, &delay(5000)), 9000, "from the answer, not from the start");
     host.visit(9000, &delay(5000), refused(None));
     assert_eq!(host.open_at(9000, &delay(5000)), 19_000);
     host.visit(19_000, &delay(5000), OK);
-    assert_eq!(
-        host.open_at(19_000, &delay(5000)),
-        24_000,
-        "half of ten is the gap again"
-    );
+    assert_eq!(host.open_at(19_000, &delay(5000)), 24_000, "half of ten is the gap again");
 }
 
 #[test]
 fn the_backoff_stops_at_the_clamp() {
-    let terms = Terms {
-        max_crawl_delay: ms(3000),
-        ..Terms::default()
-    };
+    let terms = Terms { max_crawl_delay: ms(3000), ..Terms::default() };
     let mut host = Host::new();
     for at in [0, 1000, 3000, 6000] {
         host.visit(at, &terms, refused(None));
@@ -511,11 +433,7 @@ fn requests_refused_together_make_one_step() {
     assert_eq!(host.lane.backoff(), ms(1000));
     assert_eq!(host.open_at(30, &Terms::default()), 1010);
     host.end(40, four, refused(Some(7000)));
-    assert_eq!(
-        (host.open_at(40, &Terms::default()), host.lane.backoff()),
-        (7040, ms(7000)),
-        "but advice is advice"
-    );
+    assert_eq!((host.open_at(40, &Terms::default()), host.lane.backoff()), (7040, ms(7000)), "but advice is advice");
 }
 
 #[test]
@@ -539,14 +457,8 @@ fn backoff_lets_one_request_fly() {
 
 #[test]
 fn backoff_refuses_at_once_those_who_cannot_wait_for_its_end() {
-    let patient = Terms {
-        max_wait: ms(60_000),
-        ..delay(1000)
-    };
-    let hurried = Terms {
-        max_wait: ms(5000),
-        ..delay(1000)
-    };
+    let patient = Terms { max_wait: ms(60_000), ..delay(1000) };
+    let hurried = Terms { max_wait: ms(5000), ..delay(1000) };
     let mut host = Host::new();
     let slot = host.go(0, &patient);
     host.wait(0, A, &hurried, "hurried", Some(1000));
@@ -559,10 +471,7 @@ fn backoff_refuses_at_once_those_who_cannot_wait_for_its_end() {
 
 #[test]
 fn a_request_follows_its_first_robots_fetch_at_once() {
-    let fetch = Terms {
-        first_fetch: true,
-        ..Terms::default()
-    };
+    let fetch = Terms { first_fetch: true, ..Terms::default() };
     let mut host = Host::new();
     host.visit(0, &fetch, OK);
     host.visit(20, &delay(1000), OK);
@@ -571,11 +480,7 @@ fn a_request_follows_its_first_robots_fetch_at_once() {
 
 #[test]
 fn first_fetches_on_one_key_keep_their_distance() {
-    let fetch = Terms {
-        first_fetch: true,
-        min_delay: ms(100),
-        ..Terms::default()
-    };
+    let fetch = Terms { first_fetch: true, min_delay: ms(100), ..Terms::default() };
     let mut host = Host::new();
     host.visit(0, &fetch, OK);
     host.visit(10, &delay(1000), OK);
@@ -606,10 +511,7 @@ fn a_retry_counts_as_a_start() {
 
 #[test]
 fn a_retry_may_make_others_wait_in_vain() {
-    let terms = Terms {
-        max_wait: ms(1000),
-        ..delay(1000)
-    };
+    let terms = Terms { max_wait: ms(1000), ..delay(1000) };
     let mut host = Host::new();
     let _slot = host.go(0, &terms);
     host.wait(0, A, &terms, "next", Some(1000));
@@ -622,18 +524,9 @@ fn what_is_owed_is_owed_after_a_restart() {
     let mut host = Host::new();
     host.visit(0, &delay(10_000), OK);
     let debt = host.lane.debt(host.at(4000)).unwrap();
-    assert_eq!(
-        debt,
-        Debt {
-            until: host.at(10_000),
-            backoff: ms(0)
-        }
-    );
+    assert_eq!(debt, Debt { until: host.at(10_000), backoff: ms(0) });
     assert_eq!(host.lane.debt(host.at(10_000)), None);
-    let mut again = Host {
-        zero: host.zero,
-        lane: Lane::default(),
-    };
+    let mut again = Host { zero: host.zero, lane: Lane::default() };
     again.lane.restore(again.at(4000), debt);
     assert_eq!(again.open_at(4000, &delay(10_000)), 10_000);
     assert_eq!(again.open_at(4000, &Terms::default()), 10_000, "whoever asks");
@@ -644,17 +537,8 @@ fn a_backoff_is_owed_too() {
     let mut host = Host::new();
     host.visit(0, &Terms::default(), refused(Some(60_000)));
     let debt = host.lane.debt(host.at(1)).unwrap();
-    assert_eq!(
-        debt,
-        Debt {
-            until: host.at(60_000),
-            backoff: ms(60_000)
-        }
-    );
-    let mut again = Host {
-        zero: host.zero,
-        lane: Lane::default(),
-    };
+    assert_eq!(debt, Debt { until: host.at(60_000), backoff: ms(60_000) });
+    let mut again = Host { zero: host.zero, lane: Lane::default() };
     again.lane.restore(again.at(1), debt);
     again.visit(60_000, &Terms::default(), refused(None));
     assert_eq!(again.lane.backoff(), ms(120_000));
@@ -663,10 +547,7 @@ fn a_backoff_is_owed_too() {
 #[test]
 fn a_debt_of_years_is_a_clock_gone_wrong() {
     let mut host = Host::new();
-    let debt = Debt {
-        until: host.at(1_000_000_000_000),
-        backoff: ms(0),
-    };
+    let debt = Debt { until: host.at(1_000_000_000_000), backoff: ms(0) };
     host.lane.restore(host.zero, debt);
     assert_eq!(host.lane.debt(host.zero).unwrap().until, host.at(86_400_000));
 }
@@ -689,11 +570,7 @@ fn a_lane_is_idle_when_nothing_is_lost_with_it() {
     assert!(!host.lane.is_idle(host.at(3_606_999)), "remembers the backoff");
     assert!(host.lane.is_idle(host.at(3_607_000)));
     let mut fetched = Host::new();
-    let fetch = Terms {
-        first_fetch: true,
-        min_delay: ms(100),
-        ..Terms::default()
-    };
+    let fetch = Terms { first_fetch: true, min_delay: ms(100), ..Terms::default() };
     fetched.visit(0, &fetch, OK);
     assert!(!fetched.lane.is_idle(fetched.at(99)), "other first fetches wait for it");
     assert!(fetched.lane.is_idle(fetched.at(100)));
@@ -708,13 +585,7 @@ fn absurd_durations_do_not_overflow() {
         ..Terms::default()
     };
     let mut host = Host::new();
-    host.visit(
-        0,
-        &terms,
-        Outcome::Backoff {
-            retry_after: Some(Duration::MAX),
-        },
-    );
+    host.visit(0, &terms, Outcome::Backoff { retry_after: Some(Duration::MAX) });
     assert!(matches!(host.ask(0, A, &terms, ""), Turn::Wait { .. }));
     assert!(matches!(host.lane.poll(host.zero), Next::WaitUntil(_)));
 }

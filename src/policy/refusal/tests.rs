@@ -12,11 +12,7 @@ fn disallowed(rule: Option<RuleEvidence>) -> Refusal {
 
 #[test]
 fn each_refusal_is_one_sentence_with_its_evidence() {
-    let rule = RuleEvidence {
-        line: 14,
-        allow: false,
-        pattern: "/private*".into(),
-    };
+    let rule = RuleEvidence { line: 14, allow: false, pattern: "/private*".into() };
     let robots_url: Box<str> = "https://example.com/robots.txt".into();
     let second = Duration::from_millis(1001);
     for (refusal, slug, sentence) in [
@@ -41,11 +37,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
             "https://example.com/robots.txt says no to the purpose `ai-train` of this URL for every crawler: line 3",
         ),
         (
-            Refusal::RobotsUnreachable {
-                retry_after: second,
-                robots_url,
-                why: "status 503".into(),
-            },
+            Refusal::RobotsUnreachable { retry_after: second, robots_url, why: "status 503".into() },
             "robots-unreachable",
             "https://example.com/robots.txt could not be read (status 503), so nothing is allowed; it is tried \
              again in 1.1 s",
@@ -56,9 +48,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
             "the host's turn for this request comes in 1.1 s, later than the request may wait",
         ),
         (
-            Refusal::QueueFull {
-                retry_after: Duration::from_secs(60),
-            },
+            Refusal::QueueFull { retry_after: Duration::from_secs(60) },
             "queue-full",
             "too many requests wait for this host already; come back in 60 s",
         ),
@@ -74,62 +64,34 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
             "this proxy does not connect there: 10.0.0.1 is Private-Use (RFC 1918)",
         ),
         (
-            Refusal::EgressDenied {
-                why: EgressReason::Port(25),
-            },
+            Refusal::EgressDenied { why: EgressReason::Port(25) },
             "egress-denied",
             "this proxy does not connect there: port 25 is not among the allowed ones",
         ),
         (
-            Refusal::EgressDenied {
-                why: EgressReason::Host {
-                    host: "a.example".into(),
-                    pattern: "*.example".into(),
-                },
-            },
+            Refusal::EgressDenied { why: EgressReason::Host { host: "a.example".into(), pattern: "*.example".into() } },
             "egress-denied",
             "this proxy does not connect there: the host a.example is denied by `*.example`",
         ),
         (
-            Refusal::ClientDenied {
-                credentials: true,
-                why: "no credentials".into(),
-            },
+            Refusal::ClientDenied { credentials: true, why: "no credentials".into() },
             "client-denied",
             "this client may not use the proxy: no credentials",
         ),
         (
-            Refusal::AuthorityMismatch {
-                connection: "https://a".into(),
-                request: "https://b".into(),
-            },
+            Refusal::AuthorityMismatch { connection: "https://a".into(), request: "https://b".into() },
             "authority-mismatch",
             "the connection was opened for https://a, the request inside it is for https://b",
         ),
         (
-            Refusal::BadRequest {
-                detail: "two Host fields".into(),
-            },
+            Refusal::BadRequest { detail: "two Host fields".into() },
             "bad-request",
             "the request cannot be served as it stands: two Host fields",
         ),
+        (Refusal::Loop, "loop", "the request would come back to this proxy, or is for the proxy itself"),
+        (Refusal::Draining { retry_after: Duration::ZERO }, "draining", "the proxy is shutting down; come back in 0 s"),
         (
-            Refusal::Loop,
-            "loop",
-            "the request would come back to this proxy, or is for the proxy itself",
-        ),
-        (
-            Refusal::Draining {
-                retry_after: Duration::ZERO,
-            },
-            "draining",
-            "the proxy is shutting down; come back in 0 s",
-        ),
-        (
-            Refusal::OperatorDenied {
-                host: "*.example".into(),
-                pattern: "/admin".into(),
-            },
+            Refusal::OperatorDenied { host: "*.example".into(), pattern: "/admin".into() },
             "operator-denied",
             "the operator of this proxy denies this URL: `deny: /admin` for the host *.example",
         ),

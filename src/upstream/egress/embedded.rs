@@ -29,13 +29,6 @@ pub(super) fn ipv4(address: Ipv6Addr) -> Vec<Ipv4Addr> {
 /// Each length of prefix puts the address elsewhere (RFC 6052 §2.2). Those that would come to 0.0.0.0/8 are no reading,
 /// unless none is.
 fn own_nat64(readings: [Ipv4Addr; 4]) -> Vec<Ipv4Addr> {
-    let sound: Vec<_> = readings
-        .into_iter()
-        .filter(|reading| reading.octets()[0] != 0)
-        .collect();
-    if sound.is_empty() {
-        vec![Ipv4Addr::UNSPECIFIED]
-    } else {
-        sound
-    }
+    let sound: Vec<_> = readings.into_iter().filter(|reading| reading.octets()[0] != 0).collect();
+    if sound.is_empty() { vec![Ipv4Addr::UNSPECIFIED] } else { sound }
 }

@@ -30,21 +30,14 @@ pub(super) fn find(address: IpAddr) -> Option<Found> {
                 let differing = address.to_bits() ^ range.network.to_bits();
                 differing.leading_zeros() >= range.prefix
             };
-            V4.iter()
-                .filter(holds)
-                .max_by_key(|range| range.prefix)
-                .map(Range::found)
+            V4.iter().filter(holds).max_by_key(|range| range.prefix).map(Range::found)
         }
         IpAddr::V6(address) => {
             let holds = |range: &&Range<Ipv6Addr>| {
                 let differing = address.to_bits() ^ range.network.to_bits();
                 differing.leading_zeros() >= range.prefix
             };
-            let found = V6
-                .iter()
-                .filter(holds)
-                .max_by_key(|range| range.prefix)
-                .map(Range::found);
+            let found = V6.iter().filter(holds).max_by_key(|range| range.prefix).map(Range::found);
             found.or_else(|| (!is_given_out(address)).then_some(RESERVED))
         }
     }
@@ -52,25 +45,16 @@ pub(super) fn find(address: IpAddr) -> Option<Found> {
 
 impl<A> Range<A> {
     fn found(&self) -> Found {
-        Found {
-            name: self.name,
-            source: self.source,
-        }
+        Found { name: self.name, source: self.source }
     }
 }
 
 /// Global unicast addresses are all from 2000::/3 so far. The NAT64 prefixes lie outside; what they carry is judged.
 fn is_given_out(address: Ipv6Addr) -> bool {
-    matches!(
-        address.segments(),
-        [0x2000..=0x3fff, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] | [0x64, 0xff9b, 1, ..]
-    )
+    matches!(address.segments(), [0x2000..=0x3fff, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] | [0x64, 0xff9b, 1, ..])
 }
 
-const RESERVED: Found = Found {
-    name: "not given out",
-    source: "IANA IPv6 address space",
-};
+const RESERVED: Found = Found { name: "not given out", source: "IANA IPv6 address space" };
 
 pub(super) const V4: &[Range<Ipv4Addr>] = &[
     v4([0, 0, 0, 0], 8, "This network", "RFC 791"),
@@ -81,24 +65,14 @@ pub(super) const V4: &[Range<Ipv4Addr>] = &[
     v4([127, 0, 0, 0], 8, "Loopback", "RFC 1122"),
     v4([168, 63, 129, 16], 32, "Cloud metadata", "Azure"),
     v4([169, 254, 0, 0], 16, "Link Local", "RFC 3927"),
-    v4(
-        [169, 254, 169, 254],
-        32,
-        "Cloud metadata",
-        "AWS, Azure, Google Cloud and others",
-    ),
+    v4([169, 254, 169, 254], 32, "Cloud metadata", "AWS, Azure, Google Cloud and others"),
     v4([169, 254, 170, 2], 32, "Cloud metadata", "AWS ECS"),
     v4([172, 16, 0, 0], 12, "Private-Use", "RFC 1918"),
     v4([192, 0, 0, 0], 24, "IETF Protocol Assignments", "RFC 6890"),
     v4([192, 0, 0, 0], 29, "IPv4 Service Continuity Prefix", "RFC 7335"),
     v4([192, 0, 0, 8], 32, "IPv4 dummy address", "RFC 7600"),
     v4([192, 0, 0, 9], 32, "Port Control Protocol Anycast", "RFC 7723"),
-    v4(
-        [192, 0, 0, 10],
-        32,
-        "Traversal Using Relays around NAT Anycast",
-        "RFC 8155",
-    ),
+    v4([192, 0, 0, 10], 32, "Traversal Using Relays around NAT Anycast", "RFC 8155"),
     v4([192, 0, 0, 170], 32, "NAT64/DNS64 Discovery", "RFC 7050"),
     v4([192, 0, 0, 171], 32, "NAT64/DNS64 Discovery", "RFC 7050"),
     v4([192, 0, 0, 192], 32, "Cloud metadata", "Oracle Cloud"),
@@ -123,89 +97,34 @@ pub(super) const V6: &[Range<Ipv6Addr>] = &[
     v6([0, 0, 0, 0, 0, 0, 0, 1], 128, "Loopback Address", "RFC 4291"),
     v6([0, 0, 0, 0, 0, 0xffff, 0, 0], 96, "IPv4-mapped Address", "RFC 4291"),
     v6([0, 0, 0, 0, 0xffff, 0, 0, 0], 96, "IPv4-translated Address", "RFC 2765"),
-    v6(
-        [0x100, 0, 0, 0, 0, 0, 0, 0],
-        64,
-        "Discard-Only Address Block",
-        "RFC 6666",
-    ),
+    v6([0x100, 0, 0, 0, 0, 0, 0, 0], 64, "Discard-Only Address Block", "RFC 6666"),
     v6([0x100, 0, 0, 1, 0, 0, 0, 0], 64, "Dummy IPv6 Prefix", "RFC 9780"),
-    v6(
-        [0x2001, 0, 0, 0, 0, 0, 0, 0],
-        23,
-        "IETF Protocol Assignments",
-        "RFC 2928",
-    ),
+    v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 23, "IETF Protocol Assignments", "RFC 2928"),
     v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 32, "TEREDO", "RFC 4380"),
-    v6(
-        [0x2001, 1, 0, 0, 0, 0, 0, 1],
-        128,
-        "Port Control Protocol Anycast",
-        "RFC 7723",
-    ),
-    v6(
-        [0x2001, 1, 0, 0, 0, 0, 0, 2],
-        128,
-        "Traversal Using Relays around NAT Anycast",
-        "RFC 8155",
-    ),
-    v6(
-        [0x2001, 1, 0, 0, 0, 0, 0, 3],
-        128,
-        "DNS-SD Service Registration Protocol Anycast",
-        "RFC 9665",
-    ),
+    v6([0x2001, 1, 0, 0, 0, 0, 0, 1], 128, "Port Control Protocol Anycast", "RFC 7723"),
+    v6([0x2001, 1, 0, 0, 0, 0, 0, 2], 128, "Traversal Using Relays around NAT Anycast", "RFC 8155"),
+    v6([0x2001, 1, 0, 0, 0, 0, 0, 3], 128, "DNS-SD Service Registration Protocol Anycast", "RFC 9665"),
     v6([0x2001, 2, 0, 0, 0, 0, 0, 0], 48, "Benchmarking", "RFC 5180"),
     v6([0x2001, 3, 0, 0, 0, 0, 0, 0], 32, "AMT", "RFC 7450"),
     v6([0x2001, 4, 0x112, 0, 0, 0, 0, 0], 48, "AS112-v6", "RFC 7535"),
-    v6(
-        [0x2001, 0x10, 0, 0, 0, 0, 0, 0],
-        28,
-        "Deprecated (previously ORCHID)",
-        "RFC 4843",
-    ),
+    v6([0x2001, 0x10, 0, 0, 0, 0, 0, 0], 28, "Deprecated (previously ORCHID)", "RFC 4843"),
     v6([0x2001, 0x20, 0, 0, 0, 0, 0, 0], 28, "ORCHIDv2", "RFC 7343"),
-    v6(
-        [0x2001, 0x30, 0, 0, 0, 0, 0, 0],
-        28,
-        "Drone Remote ID Protocol Entity Tags",
-        "RFC 9374",
-    ),
+    v6([0x2001, 0x30, 0, 0, 0, 0, 0, 0], 28, "Drone Remote ID Protocol Entity Tags", "RFC 9374"),
     v6([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32, "Documentation", "RFC 3849"),
     v6([0x2002, 0, 0, 0, 0, 0, 0, 0], 16, "6to4", "RFC 3056"),
-    v6(
-        [0x2620, 0x4f, 0x8000, 0, 0, 0, 0, 0],
-        48,
-        "Direct Delegation AS112 Service",
-        "RFC 7534",
-    ),
+    v6([0x2620, 0x4f, 0x8000, 0, 0, 0, 0, 0], 48, "Direct Delegation AS112 Service", "RFC 7534"),
     v6([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20, "Documentation", "RFC 9637"),
-    v6(
-        [0x5f00, 0, 0, 0, 0, 0, 0, 0],
-        16,
-        "Segment Routing (SRv6) SIDs",
-        "RFC 9602",
-    ),
+    v6([0x5f00, 0, 0, 0, 0, 0, 0, 0], 16, "Segment Routing (SRv6) SIDs", "RFC 9602"),
     v6([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7, "Unique-Local", "RFC 4193"),
     v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128, "Cloud metadata", "AWS"),
-    v6(
-        [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254],
-        128,
-        "Cloud metadata",
-        "Google Cloud",
-    ),
+    v6([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254], 128, "Cloud metadata", "Google Cloud"),
     v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10, "Link-Local Unicast", "RFC 4291"),
     v6([0xfec0, 0, 0, 0, 0, 0, 0, 0], 10, "Site-Local Unicast", "RFC 3879"),
     v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8, "Multicast", "RFC 4291"),
 ];
 
 const fn v4([a, b, c, d]: [u8; 4], prefix: u32, name: &'static str, source: &'static str) -> Range<Ipv4Addr> {
-    Range {
-        network: Ipv4Addr::new(a, b, c, d),
-        prefix,
-        name,
-        source,
-    }
+    Range { network: Ipv4Addr::new(a, b, c, d), prefix, name, source }
 }
 
 const fn v6(
@@ -214,10 +133,5 @@ const fn v6(
     name: &'static str,
     source: &'static str,
 ) -> Range<Ipv6Addr> {
-    Range {
-        network: Ipv6Addr::new(a, b, c, d, e, f, g, h),
-        prefix,
-        name,
-        source,
-    }
+    Range { network: Ipv6Addr::new(a, b, c, d, e, f, g, h), prefix, name, source }
 }

@@ -26,112 +26,28 @@ fn every_special_range_is_denied_from_its_first_address_to_its_last() {
     for (name, first, last, before, after) in [
         ("This host on this network", "0.0.0.0", "0.0.0.0", None, None),
         ("This network", "0.0.0.1", "0.255.255.255", None, Some("1.0.0.0")),
-        (
-            "Private-Use",
-            "10.0.0.0",
-            "10.255.255.255",
-            Some("9.255.255.255"),
-            Some("11.0.0.0"),
-        ),
-        (
-            "Shared Address Space",
-            "100.64.0.0",
-            "100.127.255.255",
-            Some("100.63.255.255"),
-            Some("100.128.0.0"),
-        ),
+        ("Private-Use", "10.0.0.0", "10.255.255.255", Some("9.255.255.255"), Some("11.0.0.0")),
+        ("Shared Address Space", "100.64.0.0", "100.127.255.255", Some("100.63.255.255"), Some("100.128.0.0")),
         ("Cloud metadata", "100.100.100.200", "100.100.100.200", None, None),
-        (
-            "Loopback",
-            "127.0.0.0",
-            "127.255.255.255",
-            Some("126.255.255.255"),
-            Some("128.0.0.0"),
-        ),
-        (
-            "Cloud metadata",
-            "168.63.129.16",
-            "168.63.129.16",
-            Some("168.63.129.15"),
-            Some("168.63.129.17"),
-        ),
-        (
-            "Link Local",
-            "169.254.0.0",
-            "169.254.255.255",
-            Some("169.253.255.255"),
-            Some("169.255.0.0"),
-        ),
+        ("Loopback", "127.0.0.0", "127.255.255.255", Some("126.255.255.255"), Some("128.0.0.0")),
+        ("Cloud metadata", "168.63.129.16", "168.63.129.16", Some("168.63.129.15"), Some("168.63.129.17")),
+        ("Link Local", "169.254.0.0", "169.254.255.255", Some("169.253.255.255"), Some("169.255.0.0")),
         ("Cloud metadata", "169.254.169.254", "169.254.169.254", None, None),
         ("Cloud metadata", "169.254.170.2", "169.254.170.2", None, None),
-        (
-            "Private-Use",
-            "172.16.0.0",
-            "172.31.255.255",
-            Some("172.15.255.255"),
-            Some("172.32.0.0"),
-        ),
-        (
-            "IPv4 Service Continuity Prefix",
-            "192.0.0.0",
-            "192.0.0.7",
-            Some("191.255.255.255"),
-            None,
-        ),
+        ("Private-Use", "172.16.0.0", "172.31.255.255", Some("172.15.255.255"), Some("172.32.0.0")),
+        ("IPv4 Service Continuity Prefix", "192.0.0.0", "192.0.0.7", Some("191.255.255.255"), None),
         ("IPv4 dummy address", "192.0.0.8", "192.0.0.8", None, None),
         ("Port Control Protocol Anycast", "192.0.0.9", "192.0.0.9", None, None),
-        (
-            "Traversal Using Relays around NAT Anycast",
-            "192.0.0.10",
-            "192.0.0.10",
-            None,
-            None,
-        ),
-        (
-            "IETF Protocol Assignments",
-            "192.0.0.11",
-            "192.0.0.255",
-            None,
-            Some("192.0.1.0"),
-        ),
+        ("Traversal Using Relays around NAT Anycast", "192.0.0.10", "192.0.0.10", None, None),
+        ("IETF Protocol Assignments", "192.0.0.11", "192.0.0.255", None, Some("192.0.1.0")),
         ("NAT64/DNS64 Discovery", "192.0.0.170", "192.0.0.171", None, None),
         ("Cloud metadata", "192.0.0.192", "192.0.0.192", None, None),
-        (
-            "Documentation (TEST-NET-1)",
-            "192.0.2.0",
-            "192.0.2.255",
-            Some("192.0.1.255"),
-            Some("192.0.3.0"),
-        ),
-        (
-            "AS112-v4",
-            "192.31.196.0",
-            "192.31.196.255",
-            Some("192.31.195.255"),
-            Some("192.31.197.0"),
-        ),
-        (
-            "AMT",
-            "192.52.193.0",
-            "192.52.193.255",
-            Some("192.52.192.255"),
-            Some("192.52.194.0"),
-        ),
-        (
-            "6to4 Relay Anycast",
-            "192.88.99.0",
-            "192.88.99.255",
-            Some("192.88.98.255"),
-            Some("192.88.100.0"),
-        ),
+        ("Documentation (TEST-NET-1)", "192.0.2.0", "192.0.2.255", Some("192.0.1.255"), Some("192.0.3.0")),
+        ("AS112-v4", "192.31.196.0", "192.31.196.255", Some("192.31.195.255"), Some("192.31.197.0")),
+        ("AMT", "192.52.193.0", "192.52.193.255", Some("192.52.192.255"), Some("192.52.194.0")),
+        ("6to4 Relay Anycast", "192.88.99.0", "192.88.99.255", Some("192.88.98.255"), Some("192.88.100.0")),
         ("6a44-relay anycast address", "192.88.99.2", "192.88.99.2", None, None),
-        (
-            "Private-Use",
-            "192.168.0.0",
-            "192.168.255.255",
-            Some("192.167.255.255"),
-            Some("192.169.0.0"),
-        ),
+        ("Private-Use", "192.168.0.0", "192.168.255.255", Some("192.167.255.255"), Some("192.169.0.0")),
         (
             "Direct Delegation AS112 Service",
             "192.175.48.0",
@@ -139,132 +55,30 @@ fn every_special_range_is_denied_from_its_first_address_to_its_last() {
             Some("192.175.47.255"),
             Some("192.175.49.0"),
         ),
-        (
-            "Benchmarking",
-            "198.18.0.0",
-            "198.19.255.255",
-            Some("198.17.255.255"),
-            Some("198.20.0.0"),
-        ),
-        (
-            "Documentation (TEST-NET-2)",
-            "198.51.100.0",
-            "198.51.100.255",
-            Some("198.51.99.255"),
-            Some("198.51.101.0"),
-        ),
-        (
-            "Documentation (TEST-NET-3)",
-            "203.0.113.0",
-            "203.0.113.255",
-            Some("203.0.112.255"),
-            Some("203.0.114.0"),
-        ),
-        (
-            "Multicast",
-            "224.0.0.0",
-            "239.255.255.255",
-            Some("223.255.255.255"),
-            None,
-        ),
+        ("Benchmarking", "198.18.0.0", "198.19.255.255", Some("198.17.255.255"), Some("198.20.0.0")),
+        ("Documentation (TEST-NET-2)", "198.51.100.0", "198.51.100.255", Some("198.51.99.255"), Some("198.51.101.0")),
+        ("Documentation (TEST-NET-3)", "203.0.113.0", "203.0.113.255", Some("203.0.112.255"), Some("203.0.114.0")),
+        ("Multicast", "224.0.0.0", "239.255.255.255", Some("223.255.255.255"), None),
         ("Reserved", "240.0.0.0", "255.255.255.254", None, None),
         ("Limited Broadcast", "255.255.255.255", "255.255.255.255", None, None),
         ("Unspecified Address", "::", "::", None, None),
         ("Loopback Address", "::1", "::1", None, None),
         ("IPv4-compatible Address", "::808:808", "::dfff:ffff", None, None),
-        (
-            "IPv4-mapped Address",
-            "::ffff:8.8.8.8",
-            "::ffff:223.255.255.255",
-            None,
-            None,
-        ),
-        (
-            "IPv4-translated Address",
-            "::ffff:0:8.8.8.8",
-            "::ffff:0:223.255.255.255",
-            None,
-            None,
-        ),
-        (
-            "Discard-Only Address Block",
-            "100::",
-            "100::ffff:ffff:ffff:ffff",
-            None,
-            None,
-        ),
-        (
-            "Dummy IPv6 Prefix",
-            "100:0:0:1::",
-            "100:0:0:1:ffff:ffff:ffff:ffff",
-            None,
-            None,
-        ),
-        (
-            "TEREDO",
-            "2001:0:808:808::f7f7:f7f7",
-            "2001:0:808:808:ffff:ffff:f7f7:f7f7",
-            None,
-            None,
-        ),
+        ("IPv4-mapped Address", "::ffff:8.8.8.8", "::ffff:223.255.255.255", None, None),
+        ("IPv4-translated Address", "::ffff:0:8.8.8.8", "::ffff:0:223.255.255.255", None, None),
+        ("Discard-Only Address Block", "100::", "100::ffff:ffff:ffff:ffff", None, None),
+        ("Dummy IPv6 Prefix", "100:0:0:1::", "100:0:0:1:ffff:ffff:ffff:ffff", None, None),
+        ("TEREDO", "2001:0:808:808::f7f7:f7f7", "2001:0:808:808:ffff:ffff:f7f7:f7f7", None, None),
         ("Port Control Protocol Anycast", "2001:1::1", "2001:1::1", None, None),
-        (
-            "Traversal Using Relays around NAT Anycast",
-            "2001:1::2",
-            "2001:1::2",
-            None,
-            None,
-        ),
-        (
-            "DNS-SD Service Registration Protocol Anycast",
-            "2001:1::3",
-            "2001:1::3",
-            None,
-            None,
-        ),
-        (
-            "Benchmarking",
-            "2001:2::",
-            "2001:2:0:ffff:ffff:ffff:ffff:ffff",
-            None,
-            None,
-        ),
+        ("Traversal Using Relays around NAT Anycast", "2001:1::2", "2001:1::2", None, None),
+        ("DNS-SD Service Registration Protocol Anycast", "2001:1::3", "2001:1::3", None, None),
+        ("Benchmarking", "2001:2::", "2001:2:0:ffff:ffff:ffff:ffff:ffff", None, None),
         ("AMT", "2001:3::", "2001:3:ffff:ffff:ffff:ffff:ffff:ffff", None, None),
-        (
-            "AS112-v6",
-            "2001:4:112::",
-            "2001:4:112:ffff:ffff:ffff:ffff:ffff",
-            None,
-            None,
-        ),
-        (
-            "Deprecated (previously ORCHID)",
-            "2001:10::",
-            "2001:1f:ffff:ffff:ffff:ffff:ffff:ffff",
-            None,
-            None,
-        ),
-        (
-            "ORCHIDv2",
-            "2001:20::",
-            "2001:2f:ffff:ffff:ffff:ffff:ffff:ffff",
-            None,
-            None,
-        ),
-        (
-            "Drone Remote ID Protocol Entity Tags",
-            "2001:30::",
-            "2001:3f:ffff:ffff:ffff:ffff:ffff:ffff",
-            None,
-            None,
-        ),
-        (
-            "IETF Protocol Assignments",
-            "2001:40::",
-            "2001:1ff:ffff:ffff:ffff:ffff:ffff:ffff",
-            None,
-            Some("2001:200::"),
-        ),
+        ("AS112-v6", "2001:4:112::", "2001:4:112:ffff:ffff:ffff:ffff:ffff", None, None),
+        ("Deprecated (previously ORCHID)", "2001:10::", "2001:1f:ffff:ffff:ffff:ffff:ffff:ffff", None, None),
+        ("ORCHIDv2", "2001:20::", "2001:2f:ffff:ffff:ffff:ffff:ffff:ffff", None, None),
+        ("Drone Remote ID Protocol Entity Tags", "2001:30::", "2001:3f:ffff:ffff:ffff:ffff:ffff:ffff", None, None),
+        ("IETF Protocol Assignments", "2001:40::", "2001:1ff:ffff:ffff:ffff:ffff:ffff:ffff", None, Some("2001:200::")),
         (
             "Documentation",
             "2001:db8::",
@@ -293,57 +107,15 @@ fn every_special_range_is_denied_from_its_first_address_to_its_last() {
             Some("3ffe:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
             Some("3fff:1000::"),
         ),
-        (
-            "Segment Routing (SRv6) SIDs",
-            "5f00::",
-            "5f00:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
-            None,
-            None,
-        ),
-        (
-            "Unique-Local",
-            "fc00::",
-            "fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
-            None,
-            None,
-        ),
+        ("Segment Routing (SRv6) SIDs", "5f00::", "5f00:ffff:ffff:ffff:ffff:ffff:ffff:ffff", None, None),
+        ("Unique-Local", "fc00::", "fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", None, None),
         ("Cloud metadata", "fd00:ec2::254", "fd00:ec2::254", None, None),
         ("Cloud metadata", "fd20:ce::254", "fd20:ce::254", None, None),
-        (
-            "Link-Local Unicast",
-            "fe80::",
-            "febf:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
-            None,
-            None,
-        ),
-        (
-            "Site-Local Unicast",
-            "fec0::",
-            "feff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
-            None,
-            None,
-        ),
-        (
-            "Multicast",
-            "ff00::",
-            "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
-            None,
-            None,
-        ),
-        (
-            "not given out",
-            "200::",
-            "1fff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
-            None,
-            Some("2000::"),
-        ),
-        (
-            "not given out",
-            "4000::",
-            "5eff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
-            None,
-            None,
-        ),
+        ("Link-Local Unicast", "fe80::", "febf:ffff:ffff:ffff:ffff:ffff:ffff:ffff", None, None),
+        ("Site-Local Unicast", "fec0::", "feff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", None, None),
+        ("Multicast", "ff00::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", None, None),
+        ("not given out", "200::", "1fff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", None, Some("2000::")),
+        ("not given out", "4000::", "5eff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", None, None),
     ] {
         let guard = Guard::default();
         assert_eq!(range_of(&guard, first), Some(name), "{first}");
@@ -357,10 +129,7 @@ fn every_special_range_is_denied_from_its_first_address_to_its_last() {
 #[test]
 fn every_range_of_the_tables_is_tested() {
     let text = include_str!("tests.rs");
-    let names = ranges::V4
-        .iter()
-        .map(|range| range.name)
-        .chain(ranges::V6.iter().map(|range| range.name));
+    let names = ranges::V4.iter().map(|range| range.name).chain(ranges::V6.iter().map(|range| range.name));
     for name in names {
         assert!(text.contains(&format!("\"{name}\"")), "{name}");
     }
@@ -368,14 +137,7 @@ fn every_range_of_the_tables_is_tested() {
 
 #[test]
 fn public_addresses_are_open() {
-    for address in [
-        "1.1.1.1",
-        "8.8.8.8",
-        "93.184.215.14",
-        "223.255.255.255",
-        "2606:4700::1111",
-        "2a00:1450::1",
-    ] {
+    for address in ["1.1.1.1", "8.8.8.8", "93.184.215.14", "223.255.255.255", "2606:4700::1111", "2a00:1450::1"] {
         assert_eq!(Guard::default().screen(ip(address)), Ok(()), "{address}");
     }
 }
@@ -404,20 +166,8 @@ fn an_address_within_an_address_is_judged() {
         ("fe80::5efe:10.0.0.1", "10.0.0.1", "Private-Use"),
     ] {
         let denied = Guard::default().screen(ip(outer));
-        let Err(Denied::Special {
-            address,
-            range: found,
-            carried,
-            ..
-        }) = denied
-        else {
-            panic!("{outer}: {denied:?}")
-        };
-        assert_eq!(
-            (address, found, carried),
-            (ip(outer), range, inner.parse().ok()),
-            "{outer}"
-        );
+        let Err(Denied::Special { address, range: found, carried, .. }) = denied else { panic!("{outer}: {denied:?}") };
+        assert_eq!((address, found, carried), (ip(outer), range, inner.parse().ok()), "{outer}");
     }
 }
 
@@ -436,45 +186,25 @@ fn a_translated_public_address_is_open() {
 
 #[test]
 fn the_operator_opens_ranges() {
-    let guard = Guard {
-        allow: nets(["127.0.0.0/8", "10.1.0.0/16", "fd00::/8"]),
-        ..Guard::default()
-    };
+    let guard = Guard { allow: nets(["127.0.0.0/8", "10.1.0.0/16", "fd00::/8"]), ..Guard::default() };
     for open in ["127.0.0.1", "10.1.2.3", "fd00::1", "64:ff9b::10.1.2.3"] {
         assert_eq!(guard.screen(ip(open)), Ok(()), "{open}");
     }
     assert_eq!(range_of(&guard, "10.2.0.0"), Some("Private-Use"));
     assert_eq!(range_of(&guard, "::1"), Some("Loopback Address"));
-    assert_eq!(
-        range_of(&guard, "::ffff:127.0.0.1"),
-        Some("IPv4-mapped Address"),
-        "open in one layer of two"
-    );
-    let both = Guard {
-        allow: nets(["127.0.0.0/8", "::ffff:0:0/96"]),
-        ..Guard::default()
-    };
+    assert_eq!(range_of(&guard, "::ffff:127.0.0.1"), Some("IPv4-mapped Address"), "open in one layer of two");
+    let both = Guard { allow: nets(["127.0.0.0/8", "::ffff:0:0/96"]), ..Guard::default() };
     assert_eq!(both.screen(ip("::ffff:127.0.0.1")), Ok(()));
     assert_eq!(range_of(&both, "::ffff:10.0.0.1"), Some("Private-Use"));
-    let loopback = Guard {
-        allow: nets(["::1/128"]),
-        ..Guard::default()
-    };
+    let loopback = Guard { allow: nets(["::1/128"]), ..Guard::default() };
     assert_eq!(loopback.screen(ip("::1")), Ok(()));
 }
 
 #[test]
 fn the_operator_closes_ranges_whatever_is_open() {
-    let guard = Guard {
-        allow: nets(["10.0.0.0/8"]),
-        deny: nets(["10.0.0.0/16", "8.8.8.0/24"]),
-        ..Guard::default()
-    };
+    let guard = Guard { allow: nets(["10.0.0.0/8"]), deny: nets(["10.0.0.0/16", "8.8.8.0/24"]), ..Guard::default() };
     for closed in ["10.0.0.1", "8.8.8.8", "64:ff9b::8.8.8.8"] {
-        assert!(
-            matches!(guard.screen(ip(closed)), Err(Denied::Listed { .. })),
-            "{closed}"
-        );
+        assert!(matches!(guard.screen(ip(closed)), Err(Denied::Listed { .. })), "{closed}");
     }
     assert_eq!(guard.screen(ip("10.1.0.0")), Ok(()));
     assert_eq!(
@@ -490,23 +220,14 @@ fn ports_other_than_those_of_the_web_are_closed() {
     for port in [0, 22, 25, 81, 8080, u16::MAX] {
         assert_eq!(guard.screen_port(port), Err(Denied::Port(port)));
     }
-    let guard = Guard {
-        ports: vec![8000..=9000],
-        ..Guard::default()
-    };
+    let guard = Guard { ports: vec![8000..=9000], ..Guard::default() };
     assert_eq!((guard.screen_port(8000), guard.screen_port(9000)), (Ok(()), Ok(())));
-    assert_eq!(
-        (guard.screen_port(7999), guard.screen_port(9001)),
-        (Err(Denied::Port(7999)), Err(Denied::Port(9001)))
-    );
+    assert_eq!((guard.screen_port(7999), guard.screen_port(9001)), (Err(Denied::Port(7999)), Err(Denied::Port(9001))));
 }
 
 #[test]
 fn hosts_are_closed_by_name() {
-    let guard = Guard {
-        deny_hosts: vec!["*.internal.example".parse().unwrap()],
-        ..Guard::default()
-    };
+    let guard = Guard { deny_hosts: vec!["*.internal.example".parse().unwrap()], ..Guard::default() };
     let screen = |host: &str| guard.screen_host(&Host::parse(host).unwrap(), 443);
     assert_eq!(screen("www.example"), Ok(()));
     assert_eq!(
@@ -518,15 +239,7 @@ fn hosts_are_closed_by_name() {
 #[test]
 fn a_literal_is_screened_without_resolving() {
     let screen = |host: &str| Guard::default().screen_host(&Host::parse(host).unwrap(), 80);
-    for hidden in [
-        "127.1",
-        "0x7f.1",
-        "2130706433",
-        "0177.0.0.1",
-        "[::ffff:7f00:1]",
-        "[::1]",
-        "0",
-    ] {
+    for hidden in ["127.1", "0x7f.1", "2130706433", "0177.0.0.1", "[::ffff:7f00:1]", "[::1]", "0"] {
         assert!(matches!(screen(hidden), Err(Denied::Special { .. })), "{hidden}");
     }
     assert_eq!(screen("8.8.8.8"), Ok(()));
@@ -561,32 +274,20 @@ fn our_own_listeners_are_a_loop_even_where_loopback_is_open() {
 
 #[test]
 fn a_name_on_our_port_is_for_its_address_to_decide() {
-    let guard = Guard {
-        listeners: vec!["127.0.0.1:3128".parse().unwrap()],
-        ..Guard::default()
-    };
+    let guard = Guard { listeners: vec!["127.0.0.1:3128".parse().unwrap()], ..Guard::default() };
     let name = Host::parse("rebound.example").unwrap();
     assert_eq!(guard.screen_host(&name, 3128), Ok(()));
     assert_eq!(guard.screen_host(&name, 3129), Err(Denied::Port(3129)));
     let ours = "127.0.0.1:3128".parse().unwrap();
     assert_eq!(guard.screen_socket(ours), Err(Denied::OwnListener(ours)));
-    assert_eq!(
-        guard.screen_socket("8.8.8.8:3128".parse().unwrap()),
-        Err(Denied::Port(3128))
-    );
-    assert_eq!(
-        guard.screen_host(&Host::parse("127.1").unwrap(), 3128),
-        Err(Denied::OwnListener(ours))
-    );
+    assert_eq!(guard.screen_socket("8.8.8.8:3128".parse().unwrap()), Err(Denied::Port(3128)));
+    assert_eq!(guard.screen_host(&Host::parse("127.1").unwrap(), 3128), Err(Denied::OwnListener(ours)));
 }
 
 #[test]
 fn a_denial_names_range_and_document() {
     let sentence = |address: &str| Guard::default().screen(ip(address)).unwrap_err().to_string();
-    assert_eq!(
-        sentence("10.0.0.1"),
-        "this proxy does not connect there: 10.0.0.1 is Private-Use (RFC 1918)"
-    );
+    assert_eq!(sentence("10.0.0.1"), "this proxy does not connect there: 10.0.0.1 is Private-Use (RFC 1918)");
     assert_eq!(
         sentence("64:ff9b::10.0.0.1"),
         "this proxy does not connect there: 64:ff9b::a00:1 is Private-Use by the 10.0.0.1 in it (RFC 1918)"
