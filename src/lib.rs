@@ -4,7 +4,7 @@
 //! `proxy::forward` asks [`gate::Gate::admit`], which loads the authority's entry, lets [`policy`] decide by the rules
 //! of [`robots`] and keeps the host's pace; then [`upstream`] says where to connect, or `proxy::respond` answers.
 //!
-//! Imports go down only: main → cli → server → proxy → gate → {upstream, tls} → config → policy → robots.
+//! Imports go down only: main → cli → server → admin → proxy → gate → {upstream, tls} → config → policy → robots.
 //! Without the feature `proxy` only the pure engine builds, [`robots`] and [`policy`], with no I/O dependency.
 
 #[cfg(feature = "proxy")]
