@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Such as https://example.com; without a scheme it is https
+    /// Such as `https://example.com`; without a scheme it is https
     authority: String,
     #[command(flatten)]
     admin: AdminArgs,

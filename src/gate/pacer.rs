@@ -324,7 +324,7 @@ impl Permit {
     fn note_start(&self) {
         if self.slot.is_some() && !self.terms.gap().is_zero() {
             let mut state = self.pace.state.lock();
-            state.lane.note_start(Instant::now());
+            state.lane.note_start(Instant::now() + ARRIVAL);
             self.pace.note_debt(&state);
         }
     }
@@ -361,6 +361,8 @@ impl Drop for Place<'_> {
     }
 }
 
+/// What one request may take longer to arrive than the next: the gap is promised to the origin, which sees arrivals.
+const ARRIVAL: Duration = Duration::from_millis(3);
 /// Retries share their turns as one client does.
 const RETRIES: Client = Client(u64::MAX);
 const SHARDS: usize = 256;
