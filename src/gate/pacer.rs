@@ -169,7 +169,7 @@ impl Pace {
                     self.note_debt(&state);
                     return Ok(self.permit(slot, terms));
                 }
-                Turn::Refuse(refused) => return Err(refused.into()),
+                Turn::Refuse(refused) => return Err(told(refused)),
                 Turn::Wait { ticket, .. } => {
                     if !std::mem::replace(&mut state.driven, true) {
                         tokio::spawn(self.clone().drive(terms.clone()));
@@ -186,7 +186,7 @@ impl Pace {
                 permit.terms = terms;
                 Ok(permit)
             }
-            Ok(Err(refused)) => Err(refused.into()),
+            Ok(Err(refused)) => Err(told(refused)),
             Err(_) => Err(Refusal::Draining { retry_after: DRAINING }),
         }
     }
@@ -358,6 +358,16 @@ impl Drop for Place<'_> {
         if left.is_some() {
             self.pace.changed.notify_one();
         }
+    }
+}
+
+/// What the one who is turned away is told: the gap as it was asked for.
+fn told(refused: Refused) -> Refusal {
+    match refused {
+        Refused::TooLong { retry_after } => {
+            Refused::TooLong { retry_after: retry_after.saturating_sub(ARRIVAL) }.into()
+        }
+        Refused::Full { .. } => refused.into(),
     }
 }
 
