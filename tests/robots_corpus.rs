@@ -53,6 +53,35 @@ fn corpus_probes_are_decided_as_collected() {
     assert!(wrong_lines.is_empty(), "{} lines differ", wrong_lines.len());
 }
 
+/// Google's matcher gave the answers and lines of the corpus; its dialect must give all of them again, quirks included.
+#[test]
+fn google_dialect_decides_as_google_does() {
+    let Some(corpora) = corpora() else { return };
+    let files = files(&corpora);
+    let mut wrong = Vec::new();
+    let mut parsed: Option<(String, RobotsTxt)> = None;
+    let mut count = 0;
+    for probe in rows(&corpora.join("corpus/probes.jsonl.gz")) {
+        let id = text(&probe, "file");
+        if parsed.as_ref().is_none_or(|(last, _)| last != id) {
+            parsed = Some((id.to_owned(), RobotsTxt::parse_with(&files[id], &ParseOptions::google())));
+        }
+        let robots = &parsed.as_ref().expect("parsed above").1;
+        let rules = robots.rules_for(&[text(&probe, "agent")]);
+        let verdict = rules.check(text(&probe, "url"));
+        let line = verdict.rule().map_or(0, |rule| rule.line());
+        count += 1;
+        // Google also counts rules without a path, which decide nothing here.
+        let same_line = line == 0 || probe["line"].as_u64() == Some(line.into());
+        if verdict.is_allowed() != probe["allowed"].as_bool().expect("an answer") || !same_line {
+            wrong.push(format!("{id}: {} decided by line {line}", brief(&probe)));
+        }
+    }
+    show(&wrong);
+    println!("{count} answers of Google's matcher, {} differ", wrong.len());
+    assert!(wrong.is_empty(), "{} answers differ", wrong.len());
+}
+
 #[test]
 fn sitemaps_are_found() {
     let Some(corpora) = corpora() else { return };

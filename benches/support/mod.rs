@@ -74,7 +74,7 @@ pub fn large(octets: usize) -> String {
             7 => "# no crawlers below here\n".to_owned(),
             19 => format!("Allow: /{}/{n}/index.html\n", word(n)),
             25 => format!("Disallow: /*?{}={n}\n", word(n)),
-            30 => format!("Disallow: /{}/*/print-{n}$\n", word(n)),
+            30 => format!("Disallow: /{}/*/print-{n}\n", word(n)),
             _ => format!("Disallow: /{}/{}/item-{n}\n", word(n), word(n / 7)),
         };
         text.push_str(&line);

@@ -73,7 +73,9 @@ fn why_allowed(target: &[u8], reason: Option<Reason>) -> (&'static str, &'static
     match reason {
         _ if target == b"/robots.txt" => ("robots-txt", "robots.txt itself may always be fetched"),
         Some(Reason::Allowed) => ("allowed-by-rule", "a rule allows it"),
-        Some(Reason::NoRule | Reason::RobotsTxt | Reason::Disallowed) => ("no-matching-rule", "no rule matches it"),
+        Some(Reason::NoRule | Reason::RobotsTxt | Reason::Disallowed | Reason::Usage) => {
+            ("no-matching-rule", "no rule matches it")
+        }
         None => ("no-robots-txt", "the host has no robots.txt, which allows everything"),
     }
 }

@@ -42,7 +42,8 @@ impl OwnRules {
     pub fn judge(&self, target: &[u8]) -> OwnVerdict {
         let verdict = self.rules.check_octets(target);
         match verdict.reason() {
-            Reason::NoRule | Reason::RobotsTxt => OwnVerdict::Silent,
+            // The patterns hold no preference of use.
+            Reason::NoRule | Reason::RobotsTxt | Reason::Usage => OwnVerdict::Silent,
             Reason::Allowed => OwnVerdict::Allow,
             Reason::Disallowed => OwnVerdict::Deny(Refusal::OperatorDenied {
                 host: self.host.clone(),

@@ -64,7 +64,8 @@ pub(crate) fn push_u32(blob: &mut Vec<u8>, number: u32) {
 }
 
 pub(crate) fn push_u16(blob: &mut Vec<u8>, number: usize) {
-    let number = u16::try_from(number).expect("a line is cut at 16 KiB, and at most thrice as long when normalised");
+    let number =
+        u16::try_from(number).expect("a line is cut at 20,000 octets, and at most thrice as long when normalised");
     blob.extend_from_slice(&number.to_le_bytes());
 }
 

@@ -3,6 +3,34 @@
 
 use std::time::Duration;
 
+/// What a file says about pace.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pace {
+    pub(crate) crawl_delay: Option<Duration>,
+    pub(crate) request_rate: Option<RequestRate>,
+    pub(crate) visit_time: Option<VisitTime>,
+}
+
+impl Pace {
+    /// Of each kind the slower; of times of day the first, as there is no slower one.
+    pub(crate) fn slower(self, other: Self) -> Self {
+        let request_rate = match (self.request_rate, other.request_rate) {
+            (Some(a), Some(b)) => Some(if b.gap() > a.gap() { b } else { a }),
+            (a, b) => a.or(b),
+        };
+        Self {
+            crawl_delay: self.crawl_delay.max(other.crawl_delay),
+            request_rate,
+            visit_time: self.visit_time.or(other.visit_time),
+        }
+    }
+
+    /// Time from one request to the next.
+    pub(crate) fn gap(&self) -> Option<Duration> {
+        self.crawl_delay.max(self.request_rate.map(|rate| rate.gap()))
+    }
+}
+
 /// Longest delay that is represented: a year.
 const MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 

@@ -1,10 +1,9 @@
 //! RFC 9309 §2.2.1: which groups of a file a crawler obeys. Pure. Filled by `parse`, asked by `RobotsTxt::rules_for`.
 
 use std::ops::Range;
-use std::time::Duration;
 
-use super::delay::{RequestRate, VisitTime};
-use super::options::{ParseOptions, UserAgentMatch};
+use super::delay::Pace;
+use super::options::{ParseOptions, Precedence, UserAgentMatch};
 use super::product_token::{is_token_octet, leading_token};
 use super::ruleset::RuleSpan;
 use super::source::{Source, Span};
@@ -24,19 +23,19 @@ pub(crate) struct Groups {
     /// Where each group's rules begin; they end where the next group's do.
     rule_starts: Vec<u32>,
     rules: Vec<RuleSpan>,
+    /// Usage preferences and the sections that they belong to.
+    usages: Vec<(u32, Span)>,
     /// The last group has a rule, so that the next user agent begins another.
     group_ended: bool,
     /// The last section has a record, so that the next user agent begins another.
     section_ended: bool,
 }
 
-/// What the lines after a run of user agents say beside rules.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Section {
+/// A run of user agents.
+#[derive(Debug, Clone, Copy)]
+struct Section {
     group: u32,
-    pub(crate) crawl_delay: Option<Duration>,
-    pub(crate) request_rate: Option<RequestRate>,
-    pub(crate) visit_time: Option<VisitTime>,
+    pace: Pace,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -46,13 +45,18 @@ struct Name {
 }
 
 impl Groups {
+    /// With room for the rules that a text of this length may have.
+    pub(crate) fn for_text(text: &[u8]) -> Self {
+        Self { rules: Vec::with_capacity(text.len() / 32), ..Self::default() }
+    }
+
     /// A user-agent line. Consecutive ones share what follows.
     pub(crate) fn add_agent(&mut self, value: Span, text: &[u8]) {
         if self.rule_starts.is_empty() || self.group_ended {
             self.rule_starts.push(index(self.rules.len()));
         }
         if self.sections.is_empty() || self.group_ended || self.section_ended {
-            self.sections.push(Section { group: index(self.rule_starts.len() - 1), ..Section::default() });
+            self.sections.push(Section { group: index(self.rule_starts.len() - 1), pace: Pace::default() });
         }
         self.group_ended = false;
         self.section_ended = false;
@@ -74,10 +78,24 @@ impl Groups {
         true
     }
 
-    /// The section that a line about pace belongs to.
-    pub(crate) fn current(&mut self) -> Option<&mut Section> {
+    /// A line about pace. False if it belongs to no user agent.
+    pub(crate) fn add_pace(&mut self, pace: Pace) -> bool {
+        let Some(section) = self.sections.last_mut() else {
+            return false;
+        };
+        section.pace = section.pace.slower(pace);
         self.section_ended = true;
-        self.sections.last_mut()
+        true
+    }
+
+    /// A usage preference. False if it belongs to no user agent.
+    pub(crate) fn add_usage(&mut self, value: Span) -> bool {
+        let Some(section) = self.sections.len().checked_sub(1) else {
+            return false;
+        };
+        self.usages.push((index(section), value));
+        self.section_ended = true;
+        true
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -91,42 +109,54 @@ impl Groups {
 
     /// Makes names ready for look-up. To be called once, when all lines are read.
     pub(crate) fn finish(&mut self, text: &[u8]) {
-        let token = |name: &Name| leading_token(slice(text, name.value)).to_ascii_lowercase();
-        if self.names.len() > 1 {
-            self.names.sort_by_cached_key(token);
-        }
+        self.rules.shrink_to_fit();
+        self.names.sort_by(|a, b| {
+            let [a, b] = [a, b].map(|name| leading_token(slice(text, name.value)));
+            compare(a, b)
+        });
     }
 
     /// The sections that a crawler of these names obeys, in the file's order: all that name it, else all of `*`.
     pub(crate) fn select<T: AsRef<str>>(&self, tokens: &[T], source: &Source, options: &ParseOptions) -> Vec<u32> {
+        let text = source.text();
         let mut chosen = Vec::new();
         for token in tokens.iter().map(|token| token.as_ref().as_bytes()).filter(|token| !token.is_empty()) {
             match options.user_agent_match {
                 UserAgentMatch::Exact => {
-                    let named = self.named(token, source.text());
-                    chosen.extend(
-                        named.filter(|name| is_exact(slice(source.text(), name.value), token)).map(|name| name.section),
-                    );
+                    chosen.extend(self.named(token, text).filter(|name| is_exact(slice(text, name.value), token)));
                 }
-                UserAgentMatch::Prefix => self.scan(source, |value| is_prefix(value, token), &mut chosen),
-                UserAgentMatch::Substring => self.scan(source, |value| is_substring(value, token), &mut chosen),
+                UserAgentMatch::Token => chosen.extend(self.named(token, text).filter(|_| is_token(token))),
+                UserAgentMatch::Prefix => self.scan(text, |value| is_prefix(value, token), &mut chosen),
+                UserAgentMatch::Substring => self.scan(text, |value| is_substring(value, token), &mut chosen),
             }
         }
+        let mut chosen: Vec<u32> = chosen.iter().map(|name| name.section).collect();
         if chosen.is_empty() {
             chosen.extend(&self.stars);
         }
         chosen.sort_unstable();
         chosen.dedup();
+        match options.precedence {
+            Precedence::MostSpecific => {}
+            // 1996: the first record that names the robot.
+            Precedence::FirstMatch => chosen.truncate(1),
+        }
         chosen
     }
 
-    pub(crate) fn section(&self, section: u32) -> &Section {
-        &self.sections[section as usize]
+    pub(crate) fn pace_of(&self, section: u32) -> Pace {
+        self.sections[section as usize].pace
+    }
+
+    /// The usage preferences of these sections, in the file's order.
+    pub(crate) fn usages_of(&self, sections: &[u32]) -> Vec<Span> {
+        let usages = self.usages.iter().filter(|(section, _)| sections.binary_search(section).is_ok());
+        usages.map(|&(_, value)| value).collect()
     }
 
     /// The rules of these sections' groups, in the file's order.
     pub(crate) fn rules_of(&self, sections: &[u32]) -> Vec<RuleSpan> {
-        let mut groups: Vec<u32> = sections.iter().map(|&section| self.section(section).group).collect();
+        let mut groups: Vec<u32> = sections.iter().map(|&section| self.sections[section as usize].group).collect();
         groups.dedup();
         groups.iter().flat_map(|&group| &self.rules[self.range(group)]).copied().collect()
     }
@@ -136,6 +166,7 @@ impl Groups {
             + size_of::<Section>() * self.sections.capacity()
             + size_of::<u32>() * (self.stars.capacity() + self.rule_starts.capacity())
             + size_of::<RuleSpan>() * self.rules.capacity()
+            + size_of::<(u32, Span)>() * self.usages.capacity()
     }
 
     fn range(&self, group: u32) -> Range<usize> {
@@ -153,20 +184,19 @@ impl Groups {
         self.names[start..start + count].iter()
     }
 
-    fn scan(&self, source: &Source, is_meant: impl Fn(&[u8]) -> bool, chosen: &mut Vec<u32>) {
-        let named = self.names.iter().filter(|name| is_meant(slice(source.text(), name.value)));
-        chosen.extend(named.map(|name| name.section));
+    fn scan<'a>(&'a self, text: &[u8], is_meant: impl Fn(&[u8]) -> bool, chosen: &mut Vec<&'a Name>) {
+        chosen.extend(self.names.iter().filter(|name| is_meant(slice(text, name.value))));
     }
 }
 
 /// RFC 9309 §2.2.1, and crawler-commons: the token ends at the first other character. A crawler whose name has other
 /// characters is meant where exactly that name is written.
 fn is_exact(value: &[u8], token: &[u8]) -> bool {
-    if token.iter().copied().all(is_token_octet) {
-        leading_token(value).eq_ignore_ascii_case(token)
-    } else {
-        value.eq_ignore_ascii_case(token)
-    }
+    if is_token(token) { leading_token(value).eq_ignore_ascii_case(token) } else { value.eq_ignore_ascii_case(token) }
+}
+
+fn is_token(name: &[u8]) -> bool {
+    name.iter().copied().all(is_token_octet)
 }
 
 fn is_prefix(value: &[u8], token: &[u8]) -> bool {

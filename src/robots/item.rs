@@ -64,7 +64,7 @@ impl Item {
     }
 
     fn new(n: usize, rank: Rank, key: Range<usize>, class: Class, extra: usize) -> Self {
-        let extra = u16::try_from(extra).expect("a line is cut at 16 KiB");
+        let extra = u16::try_from(extra).expect("a line is cut at 20,000 octets");
         Self { word: 0, rank, key: (narrow(key.start), narrow(key.end)), pattern: narrow(n), extra, class }
     }
 

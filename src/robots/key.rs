@@ -1,4 +1,4 @@
-//! The keys of records, their misspellings. RFC 9309 §2.2, SEMANTICS of extensions. Pure. Called by `parse`.
+//! The keys of records, and how they are misspelt. RFC 9309 §2.2 and the extensions. Pure. Called by `parse`.
 
 use super::options::ParseOptions;
 
@@ -28,32 +28,58 @@ pub(crate) struct Spelt {
 
 impl Key {
     /// Reads a key without regard to case.
+    #[inline]
     pub(crate) fn recognise(name: &[u8], options: &ParseOptions) -> Option<Spelt> {
-        let find = |names: &[(&str, Key)]| {
-            names.iter().find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes())).map(|&(_, key)| key)
-        };
-        if let Some(key) = find(KEYS) {
-            return Some(Spelt { key, rightly: true });
+        match fold(name).and_then(rightly_spelt) {
+            Some(key) => Some(Spelt { key, rightly: true }),
+            None => Self::recognise_faulty(name, options).map(|key| Spelt { key, rightly: false }),
         }
-        let key = options.key_typos.then(|| find(TYPOS))??;
-        Some(Spelt { key, rightly: false })
+    }
+
+    #[cold]
+    fn recognise_faulty(name: &[u8], options: &ParseOptions) -> Option<Key> {
+        let begins =
+            |known: &str| name.get(..known.len()).is_some_and(|start| start.eq_ignore_ascii_case(known.as_bytes()));
+        let is = |known: &str| begins(known) && (name.len() == known.len() || options.key_prefixes);
+        let prefix = options.key_prefixes.then(|| PREFIXES.iter().find(|(known, _)| begins(known))).flatten();
+        let typo = options.key_typos.then(|| TYPOS.iter().find(|(known, _)| is(known))).flatten();
+        prefix.or(typo).map(|&(_, key)| key)
     }
 }
 
-const KEYS: &[(&str, Key)] = &[
-    ("disallow", Key::Disallow),
-    ("allow", Key::Allow),
-    ("user-agent", Key::UserAgent),
-    ("crawl-delay", Key::CrawlDelay),
-    ("sitemap", Key::Sitemap),
-    ("request-rate", Key::RequestRate),
-    ("visit-time", Key::VisitTime),
-    ("host", Key::Host),
-    ("clean-param", Key::CleanParam),
-    ("content-signal", Key::ContentSignal),
-    ("content-usage", Key::ContentUsage),
-    ("license", Key::License),
-];
+fn rightly_spelt(name: u128) -> Option<Key> {
+    const USER_AGENT: u128 = constant("user-agent");
+    const ALLOW: u128 = constant("allow");
+    const DISALLOW: u128 = constant("disallow");
+    const CRAWL_DELAY: u128 = constant("crawl-delay");
+    const REQUEST_RATE: u128 = constant("request-rate");
+    const VISIT_TIME: u128 = constant("visit-time");
+    const SITEMAP: u128 = constant("sitemap");
+    const HOST: u128 = constant("host");
+    const CLEAN_PARAM: u128 = constant("clean-param");
+    const CONTENT_SIGNAL: u128 = constant("content-signal");
+    const CONTENT_USAGE: u128 = constant("content-usage");
+    const LICENSE: u128 = constant("license");
+    Some(match name {
+        DISALLOW => Key::Disallow,
+        ALLOW => Key::Allow,
+        USER_AGENT => Key::UserAgent,
+        CRAWL_DELAY => Key::CrawlDelay,
+        SITEMAP => Key::Sitemap,
+        REQUEST_RATE => Key::RequestRate,
+        VISIT_TIME => Key::VisitTime,
+        HOST => Key::Host,
+        CLEAN_PARAM => Key::CleanParam,
+        CONTENT_SIGNAL => Key::ContentSignal,
+        CONTENT_USAGE => Key::ContentUsage,
+        LICENSE => Key::License,
+        _ => return None,
+    })
+}
+
+/// Keys that Google takes to be meant by longer ones.
+const PREFIXES: &[(&str, Key)] =
+    &[("user-agent", Key::UserAgent), ("allow", Key::Allow), ("disallow", Key::Disallow), ("sitemap", Key::Sitemap)];
 
 const TYPOS: &[(&str, Key)] = &[
     ("useragent", Key::UserAgent),
@@ -68,16 +94,45 @@ const TYPOS: &[(&str, Key)] = &[
     ("crawldelay", Key::CrawlDelay),
 ];
 
+/// The octets of a name in one number, in small letters. That alters a few octets that are no letters: only CR would
+/// become what keys have, and no line has one.
+fn fold(name: &[u8]) -> Option<u128> {
+    (name.len() <= 16).then(|| name.iter().fold(0, |folded, &octet| folded << 8 | u128::from(octet | 0x20)))
+}
+
+const fn constant(name: &str) -> u128 {
+    let (mut folded, mut at) = (0, 0);
+    while at < name.len() {
+        folded = folded << 8 | name.as_bytes()[at] as u128;
+        at += 1;
+    }
+    folded
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn keys_have_no_case() {
-        let options = ParseOptions::default();
-        for name in ["disallow", "Disallow", "DISALLOW", "dIsAlLoW"] {
-            let spelt = Key::recognise(name.as_bytes(), &options);
-            assert_eq!(spelt, Some(Spelt { key: Key::Disallow, rightly: true }), "{name}");
+        let keys = [
+            "user-agent",
+            "allow",
+            "disallow",
+            "crawl-delay",
+            "request-rate",
+            "visit-time",
+            "sitemap",
+            "host",
+            "clean-param",
+            "content-signal",
+            "content-usage",
+            "license",
+        ];
+        for name in keys {
+            let spelt = Key::recognise(name.as_bytes(), &ParseOptions::default());
+            assert!(spelt.is_some_and(|spelt| spelt.rightly), "{name}");
+            assert_eq!(Key::recognise(name.to_uppercase().as_bytes(), &ParseOptions::default()), spelt, "{name}");
         }
     }
 
@@ -92,8 +147,26 @@ mod tests {
     }
 
     #[test]
+    fn google_accepts_longer_keys() {
+        let google = ParseOptions { key_prefixes: true, ..ParseOptions::default() };
+        for (name, key) in [
+            ("disallowed", Some(Key::Disallow)),
+            ("User-agents", Some(Key::UserAgent)),
+            ("disallow /foo", Some(Key::Disallow)),
+            ("dissallow-all", Some(Key::Disallow)),
+            ("allowance for everyone here", Some(Key::Allow)),
+            ("crawl-delays", None),
+            ("my-disallow", None),
+        ] {
+            assert_eq!(Key::recognise(name.as_bytes(), &google).map(|spelt| spelt.key), key, "{name}");
+        }
+    }
+
+    #[test]
     fn other_keys_are_unknown() {
-        for name in ["", "disallowed", "dis allow", "noindex", "user-agents", "\u{feff}allow"] {
+        for name in
+            ["", "disallowed", "dis allow", "noindex", "user-agents", "\u{feff}allow", "allow\u{1}", "\u{1}allow"]
+        {
             assert_eq!(Key::recognise(name.as_bytes(), &ParseOptions::default()), None, "{name}");
         }
     }

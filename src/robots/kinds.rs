@@ -9,7 +9,8 @@ pub(crate) struct Kinds(u64);
 impl Kinds {
     #[inline]
     pub(crate) fn of(text: &[u8]) -> Self {
-        let add = |kinds, octet: &u8| kinds | BITS[usize::from(*octet)];
+        static TABLE: [u64; 256] = BITS;
+        let add = |kinds, octet: &u8| kinds | TABLE[usize::from(*octet)];
         let (words, rest) = text.as_chunks::<8>();
         let kinds = words.iter().fold(0, |kinds, word| word.iter().fold(kinds, add));
         Self(rest.iter().fold(kinds, add))
@@ -29,8 +30,12 @@ impl Kinds {
 
     #[inline]
     pub(crate) fn has_dot(self) -> bool {
-        const DOT: u64 = BITS[b'.' as usize];
-        self.0 & DOT != 0
+        self.0 & const { BITS[b'.' as usize] } != 0
+    }
+
+    #[inline]
+    pub(crate) fn has_star(self) -> bool {
+        self.0 & const { BITS[b'*' as usize] } != 0
     }
 }
 
@@ -41,7 +46,7 @@ pub(crate) fn kind_of(octet: u8) -> u8 {
 
 const ODD: u64 = 1 << 63;
 
-static BITS: [u64; 256] = {
+const BITS: [u64; 256] = {
     let plain = *b"0123456789abcdefghijklmnopqrstuvwxyz-._~!$&'()*+,;=:@/?[]{}|\\^";
     let mut bits = [ODD; 256];
     let mut kind = 0;

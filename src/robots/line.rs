@@ -4,32 +4,84 @@ use std::ops::Range;
 
 use super::source::Span;
 
-/// Octets of a line that are read at most.
-pub(crate) const MAX_LINE: usize = 16 * 1024;
+/// A line that is read is never longer, so that 16 bits hold its normalised length.
+pub(crate) const MAX_LINE: usize = 20_000;
 
-/// The lines of a text: ended by LF, CR, CR LF or NUL, without those.
+/// The lines of a text. LF, CR and CR LF end them; NUL ends a line too, but is not counted as one.
 pub(crate) struct Lines<'a> {
     text: &'a [u8],
     next: usize,
+    number: u32,
+    /// Where the line of this number begins.
+    first: usize,
+    /// The last line ended where a NUL was, so that the next one has the same number.
+    after_nul: bool,
+    has_nul: bool,
+}
+
+/// A line, without what ends it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) number: u32,
+    /// Where it begins with all that NULs part from it.
+    pub(crate) first: usize,
+    pub(crate) start: usize,
+    /// Where the comment begins, or the line ends.
+    pub(crate) content_end: usize,
+    pub(crate) end: usize,
 }
 
 impl<'a> Lines<'a> {
     pub(crate) fn new(text: &'a [u8], start: usize) -> Self {
-        Self { text, next: start }
+        Self { text, next: start, number: 0, first: 0, after_nul: false, has_nul: memchr::memchr(0, text).is_some() }
+    }
+
+    /// Where the line that begins at `start` ends, and its content does.
+    fn ends(&self, start: usize) -> (usize, usize) {
+        let rest = &self.text[start..];
+        let len = rest.len();
+        let mut content = memchr::memchr3(b'\n', b'\r', b'#', rest).unwrap_or(len);
+        let mut end = match rest.get(content) {
+            Some(b'#') => content + memchr::memchr2(b'\n', b'\r', &rest[content..]).unwrap_or(len - content),
+            Some(_) | None => content,
+        };
+        if self.has_nul {
+            end = memchr::memchr(0, &rest[..end]).unwrap_or(end);
+            content = content.min(end);
+        }
+        (start + content, start + end)
     }
 }
 
 impl Iterator for Lines<'_> {
-    type Item = Range<usize>;
+    type Item = Line;
 
-    fn next(&mut self) -> Option<Range<usize>> {
+    #[inline]
+    fn next(&mut self) -> Option<Line> {
         let start = self.next;
-        let rest = self.text.get(start..).filter(|rest| !rest.is_empty())?;
-        let len = memchr::memchr3(b'\n', b'\r', 0, rest).unwrap_or(rest.len());
-        // The LF of a CR LF makes an empty line of its own, which says nothing.
-        self.next = start + len + 1;
-        Some(start..start + len)
+        if start >= self.text.len() {
+            return None;
+        }
+        let (content_end, end) = self.ends(start);
+        let is_crlf = matches!(self.text.get(end..end + 2), Some(b"\r\n"));
+        if !self.after_nul {
+            self.number += 1;
+            self.first = start;
+        }
+        self.after_nul = self.text.get(end) == Some(&0);
+        self.next = end + 1 + usize::from(is_crlf);
+        Some(Line { number: self.number, first: self.first, start, content_end, end })
     }
+}
+
+/// What a line says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Nothing, or a comment only.
+    Empty,
+    Record(Record),
+    /// Text without a colon, with none or more than one gap.
+    Text(Range<usize>),
 }
 
 /// Key and value of a record, as ranges of the text, without white space around them.
@@ -40,75 +92,105 @@ pub(crate) struct Record {
     pub(crate) colon: bool,
 }
 
-/// What a line is.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Line {
-    /// Nothing, or a comment only.
-    Empty,
-    Record(Record),
-    /// Text without a colon, with none or more than one gap.
-    Text(Range<usize>),
-}
-
-/// Reads one line: comment off, white space off, split at the first colon, or at the one gap where there is no colon.
-pub(crate) fn read(text: &[u8], line: Range<usize>) -> Line {
-    let line = line.start..line.end.min(line.start + MAX_LINE);
-    let end = memchr::memchr(b'#', &text[line.clone()]).map_or(line.end, |hash| line.start + hash);
-    let content = trim(text, line.start..end);
+/// Reads a line: comment off, white space off, split at the first colon, or at the one gap where there is no colon.
+pub(crate) fn read(text: &[u8], line: &Line, grammar: Grammar) -> Content {
+    let end = line.content_end.min(line.start + grammar.max_line);
+    let content = grammar.trim(text, line.start..end);
     if content.is_empty() {
-        return Line::Empty;
+        return Content::Empty;
     }
-    if let Some(colon) = memchr::memchr(b':', &text[content.clone()]) {
+    let octets = &text[content.clone()];
+    if let Some(colon) = octets.iter().position(|&octet| octet == b':') {
         let colon = content.start + colon;
-        let key = trim(text, content.start..colon);
-        return Line::Record(Record { key, value: trim(text, colon + 1..content.end), colon: true });
+        let key = content.start..grammar.trim_end(text, content.start, colon);
+        let value = grammar.trim_start(text, colon + 1, content.end)..content.end;
+        return Content::Record(Record { key, value, colon: true });
     }
-    let gap = text[content.clone()].iter().position(is_space);
-    let Some(gap) = gap.map(|gap| content.start + gap) else {
-        return Line::Text(content);
+    let Some(gap) = octets.iter().position(is_blank) else {
+        return Content::Text(content);
     };
-    let value = trim(text, gap..content.end);
-    if text[value.clone()].iter().any(is_space) {
-        return Line::Text(content);
+    let gap = content.start + gap;
+    let value = grammar.trim(text, gap..content.end);
+    if text[value.clone()].iter().any(is_blank) {
+        return Content::Text(content);
     }
-    Line::Record(Record { key: content.start..gap, value, colon: false })
+    Content::Record(Record { key: content.start..gap, value, colon: false })
 }
 
 /// The value that begins at this octet, as far as [`read`] took it.
-pub(crate) fn value_at(text: &[u8], offset: usize) -> Span {
+pub(crate) fn value_at(text: &[u8], offset: usize, grammar: Grammar) -> Span {
     let is_end = |octet: &u8| matches!(octet, b'\n' | b'\r' | 0);
     let start = text[..offset].iter().rposition(is_end).map_or(0, |end| end + 1);
-    let end = text[offset..].iter().position(is_end).map_or(text.len(), |end| offset + end);
-    match read(text, start..end) {
-        Line::Record(record) if record.value.start == offset => Span::new(record.value),
-        Line::Record(_) | Line::Empty | Line::Text(_) => Span::new(offset..offset),
+    let line =
+        Lines::new(&text[..offset + text[offset..].iter().position(is_end).unwrap_or(text.len() - offset)], start)
+            .next();
+    match line.map(|line| read(text, &line, grammar)) {
+        Some(Content::Record(record)) if record.value.start == offset => Span::new(record.value),
+        Some(Content::Record(_) | Content::Empty | Content::Text(_)) | None => Span::new(offset..offset),
     }
 }
 
-/// RFC 9309: WS = %x20 / %x09.
-fn is_space(octet: &u8) -> bool {
-    matches!(octet, b' ' | b'\t')
+/// What a dialect takes to be a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Grammar {
+    /// Vertical tabs and form feeds are white space at the ends of keys and values, not only `WS = %x20 / %x09`.
+    pub(crate) control_space: bool,
+    /// Octets that are read at most.
+    pub(crate) max_line: usize,
 }
 
-fn trim(text: &[u8], range: Range<usize>) -> Range<usize> {
-    let piece = &text[range.clone()];
-    let Some(first) = piece.iter().position(|octet| !is_space(octet)) else {
-        return range.end..range.end;
-    };
-    let last = piece.iter().rposition(|octet| !is_space(octet)).expect("one octet is not space");
-    range.start + first..range.start + last + 1
+impl Grammar {
+    #[inline]
+    fn is_space(self, octet: u8) -> bool {
+        match octet {
+            b' ' | b'\t' => true,
+            0x0B | 0x0C => self.control_space,
+            _ => false,
+        }
+    }
+
+    fn trim(self, text: &[u8], range: Range<usize>) -> Range<usize> {
+        let start = self.trim_start(text, range.start, range.end);
+        start..self.trim_end(text, start, range.end)
+    }
+
+    #[inline]
+    fn trim_start(self, text: &[u8], mut start: usize, end: usize) -> usize {
+        while start < end && self.is_space(text[start]) {
+            start += 1;
+        }
+        start
+    }
+
+    #[inline]
+    fn trim_end(self, text: &[u8], start: usize, mut end: usize) -> usize {
+        while start < end && self.is_space(text[end - 1]) {
+            end -= 1;
+        }
+        end
+    }
+}
+
+fn is_blank(octet: &u8) -> bool {
+    matches!(octet, b' ' | b'\t')
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const GRAMMAR: Grammar = Grammar { control_space: false, max_line: 16_384 };
+
+    fn first(text: &[u8]) -> Content {
+        Lines::new(text, 0).next().map_or(Content::Empty, |line| read(text, &line, GRAMMAR))
+    }
+
     fn show(line: &str) -> String {
         let at = |range: Range<usize>| &line[range];
-        match read(line.as_bytes(), 0..line.len()) {
-            Line::Empty => "-".to_owned(),
-            Line::Text(text) => format!("text({})", at(text)),
-            Line::Record(Record { key, value, colon }) => {
+        match first(line.as_bytes()) {
+            Content::Empty => "-".to_owned(),
+            Content::Text(text) => format!("text({})", at(text)),
+            Content::Record(Record { key, value, colon }) => {
                 format!("{}{}{}", at(key), if colon { ":" } else { " " }, at(value))
             }
         }
@@ -122,7 +204,9 @@ mod tests {
             ("Disallow:/x:y", "Disallow:/x:y"),
             ("Disallow: /x # why", "Disallow:/x"),
             ("Disallow:#", "Disallow:"),
+            ("Disallow:", "Disallow:"),
             (": x", ":x"),
+            (":", ":"),
             ("# Disallow: /x", "-"),
             (" \t ", "-"),
             ("", "-"),
@@ -140,15 +224,27 @@ mod tests {
 
     #[test]
     fn lines_end_at_lf_cr_crlf_and_nul() {
-        let text = b"a\nb\rc\r\nd\0e";
-        let lines: Vec<_> = Lines::new(text, 0).map(|line| &text[line]).filter(|line| !line.is_empty()).collect();
-        assert_eq!(lines, [b"a", b"b", b"c", b"d", b"e"]);
+        let text = b"a\nb#\rc\r\nd\0e#x\0f\n\n#g";
+        let lines: Vec<_> =
+            Lines::new(text, 0).map(|line| (line.number, &text[line.start..line.content_end])).collect();
+        let expected: [(u32, &[u8]); 8] =
+            [(1, b"a"), (2, b"b"), (3, b"c"), (4, b"d"), (4, b"e"), (4, b"f"), (5, b""), (6, b"")];
+        assert_eq!(lines, expected);
     }
 
     #[test]
     fn long_lines_are_cut() {
         let line = [b"allow:/".as_slice(), &[b'x'; 20_000]].concat();
-        let Line::Record(record) = read(&line, 0..line.len()) else { panic!("a record") };
-        assert_eq!(record.value, 6..MAX_LINE);
+        let Content::Record(record) = first(&line) else { panic!("a record") };
+        assert_eq!(record.value, 6..16_384);
+    }
+
+    #[test]
+    fn values_are_found_again_by_their_place() {
+        let text = b"allow: /a # b\r\n disallow /c\0allow :\t/d e \nallow:/f";
+        for value in ["/a", "/c", "/d e", "/f"] {
+            let at = text.windows(value.len()).position(|octets| octets == value.as_bytes()).expect("in the text");
+            assert_eq!(value_at(text, at, GRAMMAR), Span::new(at..at + value.len()), "{value}");
+        }
     }
 }

@@ -4,8 +4,9 @@
 use super::blob::Cursor;
 use super::kinds::Kinds;
 use super::options::ParseOptions;
-use super::pattern::Arena;
+use super::pattern::{Arena, Pattern};
 use super::rank::{Rank, Ranking, RuleKind};
+use super::ruleset::RuleSpan;
 use super::source::Source;
 use super::stars;
 use super::trie::{self, EXACT, EXTRA, INDEX, LIST, LONG_LABEL, RULE, octets_of_distance};
@@ -23,16 +24,25 @@ pub(crate) struct Matcher {
 }
 
 impl Matcher {
-    pub(crate) fn new(source: &Source, rules: &[super::ruleset::RuleSpan], options: &ParseOptions) -> Self {
+    pub(crate) fn of_rules(source: &Source, rules: &[RuleSpan], options: &ParseOptions) -> Self {
         let ranking = Ranking::new(options.precedence);
-        let octets = rules.iter().map(|rule| usize::from(rule.value.len)).sum();
-        let mut arena = Arena::with_capacity(octets);
-        let patterns: Vec<_> = rules
-            .iter()
-            .map(|rule| (arena.push(source.slice(rule.value)), ranking.low(rule.value.start, rule.kind)))
-            .collect();
-        let (blob, root) =
-            if patterns.is_empty() { Default::default() } else { trie::build(&arena, &patterns, ranking) };
+        let mut arena = Arena::new(options.percent_encoding);
+        arena.reserve(rules.iter().map(|rule| usize::from(rule.value.len)).sum());
+        let mut patterns = Vec::with_capacity(rules.len());
+        for rule in rules {
+            let written = source.slice(rule.value);
+            let low = ranking.low(rule.value.start, rule.kind);
+            patterns.push((if rule.plain { arena.push_plain(written) } else { arena.push(written) }, low));
+            if options.index_html && rule.kind == RuleKind::Allow {
+                patterns.extend(arena.push_index(written).map(|pattern| (pattern, low)));
+            }
+        }
+        Self::new(&arena, &patterns, ranking)
+    }
+
+    /// Compiles patterns, each with the low half of its rank.
+    pub(crate) fn new(arena: &Arena, patterns: &[(Pattern, u32)], ranking: Ranking) -> Self {
+        let (blob, root) = if patterns.is_empty() { Default::default() } else { trie::build(arena, patterns, ranking) };
         Self { blob, root, ranking }
     }
 
@@ -245,12 +255,12 @@ impl Node {
             return None;
         }
         let next = *path.octets.get(self.end)?;
-        let place = position(blob.get(self.links..)?, self.children, next)?;
-        let distances = blob.get(self.links + self.children..)?;
+        let links = blob.get(self.links..)?;
+        let place = position(links, self.children, next)?;
         let distance = match octets_of_distance(self.flags) {
-            1 => usize::from(*distances.get(place)?),
-            2 => u16::from_le_bytes(*distances.get(2 * place..)?.first_chunk()?).into(),
-            _ => u32::from_le_bytes(*distances.get(4 * place..)?.first_chunk()?) as usize,
+            1 => usize::from(*links.get(self.children + place)?),
+            2 => u16::from_le_bytes(*links.get(self.children + 2 * place..)?.first_chunk()?).into(),
+            _ => u32::from_le_bytes(*links.get(self.children + 4 * place..)?.first_chunk()?) as usize,
         };
         Some((self.at - distance, self.end + 1))
     }
@@ -260,22 +270,23 @@ impl Node {
 #[inline]
 fn position(octets: &[u8], count: usize, wanted: u8) -> Option<usize> {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
-    let wanted = ONES * u64::from(wanted);
-    let mut start = 0;
-    for word in octets.as_chunks::<8>().0 {
-        let differing = u64::from_le_bytes(*word) ^ wanted;
+    let mut rest = octets;
+    let mut place = 0;
+    loop {
+        let (word, after) = rest.split_first_chunk()?;
+        let differing = u64::from_le_bytes(*word) ^ (ONES * u64::from(wanted));
         // The lowest of the high bits that are set marks the first octet without a difference.
         let zeros = differing.wrapping_sub(ONES) & !differing & (ONES << 7);
         if zeros != 0 {
-            let place = start + zeros.trailing_zeros() as usize / 8;
+            place += zeros.trailing_zeros() as usize / 8;
             return (place < count).then_some(place);
         }
-        start += 8;
-        if start >= count {
-            break;
+        place += 8;
+        if place >= count {
+            return None;
         }
+        rest = after;
     }
-    None
 }
 
 /// Which lists of an index were tried.

@@ -2,12 +2,14 @@
 
 use std::ops::Range;
 
+use super::options::PercentEncoding;
 use super::path::{self, Piece};
 
 /// The patterns of one rule set, normalised, one after the other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Arena {
     text: Vec<u8>,
+    encoding: PercentEncoding,
 }
 
 /// A pattern in an arena: a literal, and what follows its first star.
@@ -34,12 +36,26 @@ pub(crate) enum PatternKind {
 }
 
 impl Arena {
-    pub(crate) fn with_capacity(octets: usize) -> Self {
-        Self { text: Vec::with_capacity(octets) }
+    pub(crate) fn new(encoding: PercentEncoding) -> Self {
+        Self { text: Vec::new(), encoding }
+    }
+
+    /// Makes room for patterns of so many octets in all.
+    pub(crate) fn reserve(&mut self, octets: usize) {
+        self.text.reserve_exact(octets);
     }
 
     pub(crate) fn text(&self) -> &[u8] {
         &self.text
+    }
+
+    /// Adds a pattern in which nothing is special and nothing must be normalised.
+    #[inline]
+    pub(crate) fn push_plain(&mut self, written: &[u8]) -> Pattern {
+        let start = self.text.len();
+        self.text.extend_from_slice(written);
+        let literal = start..self.text.len();
+        Pattern { rest: 0..0, kind: PatternKind::Prefix, octets: literal.len(), literal }
     }
 
     /// Normalises a pattern as it is written.
@@ -49,10 +65,9 @@ impl Arena {
             None => (written, false),
         };
         let start = self.text.len();
-        if path::is_plain(body) {
-            self.text.extend(body.iter().map(|&octet| if octet == b'*' { STAR } else { octet }));
-        } else {
-            self.push_escaped(body);
+        match self.encoding {
+            PercentEncoding::Normalised => self.push_normalised(body),
+            PercentEncoding::AsWritten => self.push_as_written(body),
         }
         let octets = self.text.len() - start + usize::from(anchored);
         let Some(star) = memchr::memchr(STAR, &self.text[start..]) else {
@@ -71,6 +86,13 @@ impl Arena {
         Pattern { literal: start..start + star, rest, kind, octets }
     }
 
+    /// The pattern that allows a directory where one allows its `index.html` (Google).
+    pub(crate) fn push_index(&mut self, written: &[u8]) -> Option<Pattern> {
+        let slash = memchr::memrchr(b'/', written)?;
+        let (directory, file) = written.split_at(slash + 1);
+        file.starts_with(b"index.htm").then(|| self.push(&[directory, b"$"].concat()))
+    }
+
     /// Where the literals between and after the stars of a pattern are; none is empty.
     pub(crate) fn pieces(&self, pattern: &Pattern) -> impl DoubleEndedIterator<Item = Range<usize>> {
         let place = |piece: &[u8]| {
@@ -80,8 +102,10 @@ impl Arena {
         let pieces = self.text[pattern.rest.clone()].split(|&octet| octet == STAR);
         pieces.filter(|piece| !piece.is_empty()).map(place)
     }
+}
 
-    fn push_escaped(&mut self, mut body: &[u8]) {
+impl Arena {
+    fn push_normalised(&mut self, mut body: &[u8]) {
         while let Some((piece, after)) = path::next(body) {
             match piece {
                 Piece::Octet(b'*') => self.text.push(STAR),
@@ -91,9 +115,24 @@ impl Arena {
             body = after;
         }
     }
+
+    fn push_as_written(&mut self, body: &[u8]) {
+        for (at, &octet) in body.iter().enumerate() {
+            let is_digit = |place: usize| body.get(place).is_some_and(u8::is_ascii_hexdigit);
+            let in_escape = |back: usize| {
+                at >= back && body[at - back] == b'%' && is_digit(at + 1 - back) && is_digit(at + 2 - back)
+            };
+            match octet {
+                b'*' => self.text.push(STAR),
+                0x80.. => path::push_escaped(octet, &mut self.text),
+                _ if in_escape(1) || in_escape(2) => self.text.push(octet.to_ascii_uppercase()),
+                _ => self.text.push(octet),
+            }
+        }
+    }
 }
 
-/// Stands for a wildcard in an arena; no octet below `!` can stand for itself there.
+/// Stands for a wildcard in an arena; NUL ends lines, and cannot stand for itself.
 const STAR: u8 = 0;
 
 #[cfg(test)]
@@ -101,7 +140,7 @@ mod tests {
     use super::*;
 
     fn show(written: &str) -> String {
-        let mut arena = Arena::default();
+        let mut arena = Arena::new(PercentEncoding::Normalised);
         arena.push(b"/before*it$");
         let pattern = arena.push(written.as_bytes());
         let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
@@ -133,6 +172,14 @@ mod tests {
         ] {
             assert_eq!(show(written), expected, "{written}");
         }
+    }
+
+    #[test]
+    fn plain_patterns_are_only_copied() {
+        let mut arena = Arena::new(PercentEncoding::Normalised);
+        let (plain, normalised) = (arena.push_plain(b"/fish"), arena.push(b"/fish"));
+        assert_eq!((plain.kind, plain.octets), (normalised.kind, normalised.octets));
+        assert_eq!(arena.text()[plain.literal], arena.text()[normalised.literal]);
     }
 
     #[test]

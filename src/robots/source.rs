@@ -2,25 +2,28 @@
 
 use std::collections::BTreeMap;
 
+use super::line::{self, Grammar};
+
 /// The decoded octets of a file, as far as they were read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Source {
     text: Box<[u8]>,
     /// For each full block of the text, the line that its first octet is in: a line number is found by reading one block.
     marks: Box<[u32]>,
     /// Readable forms of the values that are not UTF-8, by where they begin.
     repaired: BTreeMap<u32, Box<str>>,
+    grammar: Grammar,
 }
 
 impl Source {
-    pub(crate) fn new(text: Box<[u8]>, repaired: BTreeMap<u32, Box<str>>) -> Self {
+    pub(crate) fn new(text: Box<[u8]>, repaired: BTreeMap<u32, Box<str>>, grammar: Grammar) -> Self {
         let mut marks = Vec::with_capacity(text.len() / BLOCK);
         let mut line = 1;
         for start in (BLOCK..text.len()).step_by(BLOCK) {
             line += line_ends(&text, start - BLOCK, start);
             marks.push(line);
         }
-        Self { text, marks: marks.into(), repaired }
+        Self { text, marks: marks.into(), repaired, grammar }
     }
 
     pub(crate) fn text(&self) -> &[u8] {
@@ -41,6 +44,11 @@ impl Source {
         str::from_utf8(self.slice(span)).unwrap_or_else(|_| repaired())
     }
 
+    /// The value that begins at an octet.
+    pub(crate) fn value_at(&self, offset: usize) -> &str {
+        self.str_at(line::value_at(&self.text, offset, self.grammar))
+    }
+
     pub(crate) fn slice(&self, span: Span) -> &[u8] {
         &self.text[span.start as usize..][..usize::from(span.len)]
     }
@@ -51,7 +59,7 @@ impl Source {
     }
 }
 
-/// A piece of one line of the text. Lines are cut at 16 KiB, so that a `u16` holds every length.
+/// A piece of one line of the text. Lines are cut at 20,000 octets, so that a `u16` holds every length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: u32,
@@ -62,7 +70,7 @@ impl Span {
     pub(crate) fn new(range: std::ops::Range<usize>) -> Self {
         Self {
             start: u32::try_from(range.start).expect("a file is cut at 1 GiB"),
-            len: u16::try_from(range.len()).expect("a line is cut at 16 KiB"),
+            len: u16::try_from(range.len()).expect("a line is cut at 20,000 octets"),
         }
     }
 }
@@ -81,9 +89,11 @@ fn line_ends(text: &[u8], from: usize, to: usize) -> u32 {
 mod tests {
     use super::*;
 
+    const GRAMMAR: Grammar = Grammar { control_space: false, max_line: 16_384 };
+
     #[test]
     fn lines_end_at_lf_cr_and_crlf() {
-        let source = Source::new(b"a\nb\rc\r\nd\n\re".to_vec().into(), BTreeMap::new());
+        let source = Source::new(b"a\nb\rc\r\nd\n\re".to_vec().into(), BTreeMap::new(), GRAMMAR);
         for (octet, line) in [(b'a', 1), (b'b', 2), (b'c', 3), (b'd', 4), (b'e', 6)] {
             let offset = source.text().iter().position(|&o| o == octet).expect("in the text");
             assert_eq!(source.line_of(offset), line, "{}", octet as char);
@@ -93,7 +103,7 @@ mod tests {
     #[test]
     fn lines_are_counted_across_blocks() {
         let text = b"0123456\r\n".repeat(2_000);
-        let source = Source::new(text.into(), BTreeMap::new());
+        let source = Source::new(text.into(), BTreeMap::new(), GRAMMAR);
         for line in 0..2_000 {
             for at in 0..9 {
                 assert_eq!(source.line_of(line * 9 + at), line as u32 + 1, "octet {at} of line {line}");

@@ -1,6 +1,9 @@
 //! What is odd about a robots.txt, by line and column. Pure. Made by `parse` and `group`, shown by `lint`.
 
 use std::fmt;
+use std::ops::Range;
+
+use super::line::Line;
 
 /// One oddity of a file. None of them keeps the rest of the file from being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +53,57 @@ impl Warning {
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.line, self.column, self.message())
+    }
+}
+
+/// The warnings of a file while it is read.
+pub(crate) struct Warnings<'a> {
+    text: &'a [u8],
+    list: Vec<Warning>,
+    max: usize,
+}
+
+impl<'a> Warnings<'a> {
+    pub(crate) fn new(text: &'a [u8], max: usize) -> Self {
+        Self { text, list: Vec::new(), max }
+    }
+
+    /// Of the file as a whole; shown at its first line.
+    pub(crate) fn of_file(&mut self, code: WarningCode) {
+        self.push(Warning { line: 1, column: 1, len: 1, code });
+    }
+
+    /// Of a place in a line.
+    #[cold]
+    pub(crate) fn add(&mut self, code: WarningCode, line: &Line, at: Range<usize>) {
+        if self.list.len() < self.max {
+            let before = line.first..at.start.min(line.first + FARTHEST);
+            let column = self.chars(before).saturating_add(1);
+            let len = self.chars(at).max(1);
+            self.push(Warning { line: line.number, column, len, code });
+        }
+    }
+
+    fn push(&mut self, warning: Warning) {
+        match self.max.saturating_sub(self.list.len()) {
+            0 => {}
+            1 => self.list.push(Warning { code: WarningCode::TooMany, ..warning }),
+            _ => self.list.push(warning),
+        }
+    }
+
+    fn chars(&self, range: Range<usize>) -> u32 {
+        let octets = self.text.get(range).unwrap_or_default();
+        u32::try_from(octets.iter().filter(|&octet| octet & 0xC0 != 0x80).count()).unwrap_or(u32::MAX)
+    }
+}
+
+/// Columns are counted up to here, lest a file of one long line be counted over and over.
+const FARTHEST: usize = 1 << 16;
+
+impl From<Warnings<'_>> for Vec<Warning> {
+    fn from(warnings: Warnings<'_>) -> Self {
+        warnings.list
     }
 }
 
@@ -110,6 +164,8 @@ codes! {
     NoLeadingSlash = "no-leading-slash", "the path does not begin with `/`", "it never matches; begin it with `/` or `*`";
     /// `%` without two hexadecimal digits.
     BadEscape = "bad-escape", "`%` is not followed by two hexadecimal digits", "write `%25` for a percent sign";
+    /// `%` at the end of the path, or before one digit only.
+    CutEscape = "cut-escape", "the escape is cut short", "write `%` and two hexadecimal digits, or `%25` for a percent sign";
     /// Octets that are not UTF-8.
     NotUtf8 = "not-utf-8", "not UTF-8", "save the file as UTF-8; the octets are kept as they are";
     /// A crawl delay that is not a number of seconds.
@@ -118,6 +174,8 @@ codes! {
     BadRate = "bad-rate", "not a request rate", "write requests per time such as `Request-rate: 1/10s`; the line is ignored";
     /// A visit time that is not `hhmm-hhmm`.
     BadVisitTime = "bad-visit-time", "not a time of day", "write UTC times such as `Visit-time: 0600-0845`; the line is ignored";
+    /// A usage line without a preference.
+    BadUsage = "bad-usage", "no preference can be read", "write uses with `y` or `n` such as `Content-Usage: / train-ai=n`; the line is ignored";
     /// More warnings than are kept.
     TooMany = "too-many", "more oddities follow", "they are not listed";
 }

@@ -1,0 +1,128 @@
+//! A robots.txt that was read: the rules for each crawler, and what the file says to all. Pure. Held by `gate`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::delay::Pace;
+use super::group::Groups;
+use super::memo::Memo;
+use super::options::ParseOptions;
+use super::parse;
+use super::ruleset::{RuleSet, RuleSpan};
+use super::source::{Source, Span};
+use super::warnings::Warning;
+
+/// A robots.txt that was read. Immutable; a clone is one reference more.
+#[derive(Debug, Clone)]
+pub struct RobotsTxt(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    options: ParseOptions,
+    source: Arc<Source>,
+    groups: Groups,
+    file: FileRecords,
+    warnings: Vec<Warning>,
+    memo: Memo,
+}
+
+/// What belongs to the whole file.
+#[derive(Debug, Default)]
+pub(crate) struct FileRecords {
+    pub(crate) sitemaps: Vec<Span>,
+    pub(crate) hosts: Vec<Span>,
+    pub(crate) clean_params: Vec<Span>,
+    pub(crate) licenses: Vec<Span>,
+    pub(crate) crawl_delay: Option<Duration>,
+    /// Rules before any user agent, where the dialect has a use for them.
+    pub(crate) orphans: Vec<RuleSpan>,
+}
+
+impl RobotsTxt {
+    /// Reads a file by RFC 9309 and its customary extensions. Never fails: what cannot be understood is ignored, with a
+    /// warning.
+    pub fn parse(bytes: &[u8]) -> Self {
+        Self::parse_with(bytes, &ParseOptions::default())
+    }
+
+    /// Reads a file in the dialect that `options` describe.
+    pub fn parse_with(bytes: &[u8], options: &ParseOptions) -> Self {
+        let parse::Parsed { source, groups, file, warnings } = parse::parse(bytes, options);
+        let memo = Memo::new(groups.len());
+        Self(Arc::new(Inner { options: options.clone(), source: Arc::new(source), groups, file, warnings, memo }))
+    }
+
+    /// The rules for a crawler, by the names that it goes by: those of all groups that name it, else those for `*`.
+    /// Compiled at the first call for these groups, then only looked up, without a lock.
+    pub fn rules_for<T: AsRef<str>>(&self, tokens: &[T]) -> RuleSet {
+        let Inner { options, source, groups, memo, .. } = &*self.0;
+        let sections = groups.select(tokens, source, options);
+        memo.get_or_make(&sections, || {
+            let orphaned = groups.is_empty() && options.rules_without_agent;
+            let rules = if orphaned { self.0.file.orphans.clone() } else { groups.rules_of(&sections) };
+            let usages = groups.usages_of(&sections);
+            RuleSet::compile(Arc::clone(source), &rules, usages, self.pace(&sections), options)
+        })
+    }
+
+    /// The values of the `Sitemap` lines, wherever they stand (RFC 9309 §2.2.4).
+    pub fn sitemaps(&self) -> impl Iterator<Item = &str> {
+        self.texts(&self.0.file.sitemaps)
+    }
+
+    /// The values of the `Host` lines: the name that the site prefers (Yandex).
+    pub fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.texts(&self.0.file.hosts)
+    }
+
+    /// The values of the `Clean-param` lines: parameters that do not change a page, and where (Yandex).
+    pub fn clean_params(&self) -> impl Iterator<Item = &str> {
+        self.texts(&self.0.file.clean_params)
+    }
+
+    /// The values of the `License` lines: where the terms of use are (RSL).
+    pub fn licenses(&self) -> impl Iterator<Item = &str> {
+        self.texts(&self.0.file.licenses)
+    }
+
+    /// What is odd about the file, in its order.
+    pub fn warnings(&self) -> impl Iterator<Item = &Warning> {
+        self.0.warnings.iter()
+    }
+
+    /// The octets that were read.
+    pub fn source(&self) -> &[u8] {
+        self.0.source.text()
+    }
+
+    /// How many clones of it there are, this one among them.
+    pub fn holders(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
+    /// Octets on the heap, with the rule sets compiled so far.
+    pub fn heap_size(&self) -> usize {
+        let Inner { source, groups, file, warnings, memo, .. } = &*self.0;
+        let FileRecords { sitemaps, hosts, clean_params, licenses, orphans, .. } = file;
+        let spans = [sitemaps, hosts, clean_params, licenses].map(Vec::capacity).iter().sum::<usize>();
+        size_of::<Inner>()
+            + size_of::<Source>()
+            + source.heap_size()
+            + groups.heap_size()
+            + spans * size_of::<Span>()
+            + orphans.capacity() * size_of::<RuleSpan>()
+            + warnings.capacity() * size_of::<Warning>()
+            + memo.heap_size()
+    }
+
+    fn texts<'a>(&'a self, spans: &'a [Span]) -> impl Iterator<Item = &'a str> {
+        spans.iter().map(|&span| self.0.source.str_at(span))
+    }
+
+    fn pace(&self, sections: &[u32]) -> Pace {
+        let Inner { groups, file, .. } = &*self.0;
+        let mut pace = sections.iter().map(|&section| groups.pace_of(section)).fold(Pace::default(), Pace::slower);
+        pace.crawl_delay = pace.crawl_delay.or(file.crawl_delay);
+        pace
+    }
+}

@@ -1,0 +1,78 @@
+//! The usage preferences of one crawler's groups, compiled. Pure. Asked by `ruleset` where a purpose is declared.
+
+use super::kinds::Kinds;
+use super::matcher::Matcher;
+use super::options::ParseOptions;
+use super::pattern::Arena;
+use super::rank::{Ranking, RuleKind};
+use super::source::{Source, Span};
+use super::usage::{self, Purpose};
+
+/// Preferences by purpose.
+#[derive(Debug)]
+pub(crate) struct Usages {
+    lines: Vec<Span>,
+    purposes: Vec<(Purpose, Matcher)>,
+}
+
+/// A preference that says no.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Refusal {
+    purpose: u32,
+    /// Where the line's value begins.
+    pub(crate) offset: u32,
+}
+
+/// Of preferences of the same length, the one that says no wins: so it is ranked as rules that allow are.
+const NO: RuleKind = RuleKind::Allow;
+const YES: RuleKind = RuleKind::Disallow;
+
+impl Usages {
+    /// `None` if there are no preferences.
+    pub(crate) fn new(source: &Source, lines: Vec<Span>, options: &ParseOptions) -> Option<Self> {
+        let mut said: Vec<(Purpose, Span, RuleKind, u32)> = Vec::new();
+        for &line in &lines {
+            let usage::Preferences { pattern, welcome } = usage::parse(source.slice(line));
+            let pattern = Span { start: line.start, len: u16::try_from(pattern.len()).unwrap_or(u16::MAX) };
+            said.extend(
+                welcome.into_iter().map(|(purpose, yes)| (purpose, pattern, if yes { YES } else { NO }, line.start)),
+            );
+        }
+        said.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+        let ranking = Ranking::new(options.precedence);
+        let purposes = said.chunk_by(|(a, ..), (b, ..)| a == b).map(|preferences| {
+            let mut arena = Arena::new(options.percent_encoding);
+            let pattern = |(_, pattern, kind, offset): &(Purpose, Span, RuleKind, u32)| {
+                // A line without a path is about everything.
+                let octets = if pattern.len == 0 { b"/" } else { source.slice(*pattern) };
+                (arena.push(octets), ranking.low(*offset, *kind))
+            };
+            let patterns: Vec<_> = preferences.iter().map(pattern).collect();
+            (preferences[0].0.clone(), Matcher::new(&arena, &patterns, ranking))
+        });
+        let purposes: Vec<_> = purposes.collect();
+        (!lines.is_empty()).then_some(Self { lines, purposes })
+    }
+
+    /// The preference that says no to one of the purposes for a normalised path.
+    pub(crate) fn refusal(&self, path: &[u8], kinds: Kinds, purposes: &[Purpose]) -> Option<Refusal> {
+        let mut wanted = (0..).zip(&self.purposes).filter(|(_, (purpose, _))| purposes.contains(purpose));
+        wanted.find_map(|(purpose, (_, preferences))| {
+            let rank = preferences.best(path, kinds).filter(|&rank| preferences.kind(rank) == NO)?;
+            Some(Refusal { purpose, offset: preferences.offset(rank) })
+        })
+    }
+
+    pub(crate) fn purpose(&self, refusal: Refusal) -> &str {
+        self.purposes.get(refusal.purpose as usize).map_or("", |(purpose, _)| purpose.as_str())
+    }
+
+    pub(crate) fn lines(&self) -> impl Iterator<Item = Span> {
+        self.lines.iter().copied()
+    }
+
+    pub(crate) fn heap_size(&self) -> usize {
+        let purposes = self.purposes.iter().map(|(purpose, matcher)| purpose.as_str().len() + matcher.heap_size());
+        size_of::<Self>() + size_of_val(&*self.lines) + size_of_val(&*self.purposes) + purposes.sum::<usize>()
+    }
+}

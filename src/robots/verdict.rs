@@ -1,0 +1,154 @@
+//! What rules say of a URL, with the evidence. Pure. Read by `policy`, `cli`.
+
+use std::fmt;
+
+use super::rank::{Rank, RuleKind};
+use super::ruleset::Compiled;
+use super::source::Source;
+use super::usages::Refusal;
+
+/// What the rules say of one URL, with the evidence.
+#[derive(Clone, Copy)]
+pub struct Verdict<'a> {
+    rules: &'a Compiled,
+    outcome: Outcome,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Outcome {
+    NoRule,
+    RobotsTxt,
+    Rule(Rank),
+    Usage(Refusal),
+}
+
+impl<'a> Verdict<'a> {
+    #[inline]
+    pub(crate) fn new(rules: &'a Compiled, outcome: Outcome) -> Self {
+        Self { rules, outcome }
+    }
+
+    #[inline]
+    pub fn is_allowed(&self) -> bool {
+        match self.outcome {
+            Outcome::NoRule | Outcome::RobotsTxt => true,
+            Outcome::Rule(rank) => self.rules.rules.kind(rank) == RuleKind::Allow,
+            Outcome::Usage(_) => false,
+        }
+    }
+
+    pub fn reason(&self) -> Reason {
+        match self.outcome {
+            Outcome::NoRule => Reason::NoRule,
+            Outcome::RobotsTxt => Reason::RobotsTxt,
+            Outcome::Rule(rank) => match self.rules.rules.kind(rank) {
+                RuleKind::Allow => Reason::Allowed,
+                RuleKind::Disallow => Reason::Disallowed,
+            },
+            Outcome::Usage(_) => Reason::Usage,
+        }
+    }
+
+    /// The rule that decided; `None` if none matches, or something else than a rule decided.
+    pub fn rule(&self) -> Option<RuleRef<'a>> {
+        let Outcome::Rule(rank) = self.outcome else { return None };
+        let rules = &self.rules.rules;
+        Some(RuleRef { source: &self.rules.source, offset: rules.offset(rank) as usize, kind: rules.kind(rank) })
+    }
+
+    /// The usage preference that decided.
+    pub fn preference(&self) -> Option<PreferenceRef<'a>> {
+        let Outcome::Usage(refusal) = self.outcome else {
+            return None;
+        };
+        let purpose = self.rules.usages.as_ref()?.purpose(refusal);
+        Some(PreferenceRef { source: &self.rules.source, offset: refusal.offset as usize, purpose })
+    }
+}
+
+impl fmt::Debug for Verdict<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Verdict");
+        debug
+            .field("reason", &self.reason())
+            .field("rule", &self.rule())
+            .field("preference", &self.preference())
+            .finish()
+    }
+}
+
+/// Why a URL is allowed or disallowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// No rule matches: allowed (RFC 9309 §2.2.2).
+    NoRule,
+    /// `/robots.txt` itself is always allowed (RFC 9309 §2.2.2).
+    RobotsTxt,
+    /// The decisive rule allows.
+    Allowed,
+    /// The decisive rule disallows.
+    Disallowed,
+    /// The URL may be fetched, but a usage preference says no to a declared purpose.
+    Usage,
+}
+
+/// One rule of a file.
+#[derive(Clone, Copy)]
+pub struct RuleRef<'a> {
+    source: &'a Source,
+    offset: usize,
+    kind: RuleKind,
+}
+
+impl<'a> RuleRef<'a> {
+    /// The line of the file, from 1.
+    pub fn line(&self) -> u32 {
+        self.source.line_of(self.offset)
+    }
+
+    pub fn kind(&self) -> RuleKind {
+        self.kind
+    }
+
+    /// The path pattern as it is written; what is not UTF-8 in it is replaced by U+FFFD.
+    pub fn pattern(&self) -> &'a str {
+        self.source.value_at(self.offset)
+    }
+}
+
+impl fmt::Debug for RuleRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} @{}", self.kind.as_str(), self.pattern(), self.line())
+    }
+}
+
+/// One usage preference of a file.
+#[derive(Clone, Copy)]
+pub struct PreferenceRef<'a> {
+    source: &'a Source,
+    offset: usize,
+    purpose: &'a str,
+}
+
+impl<'a> PreferenceRef<'a> {
+    /// The line of the file, from 1.
+    pub fn line(&self) -> u32 {
+        self.source.line_of(self.offset)
+    }
+
+    /// The purpose that the content is not meant for, such as `ai-train`.
+    pub fn purpose(&self) -> &'a str {
+        self.purpose
+    }
+
+    /// The line's value as it is written, such as `/ train-ai=n`.
+    pub fn value(&self) -> &'a str {
+        self.source.value_at(self.offset)
+    }
+}
+
+impl fmt::Debug for PreferenceRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} in {} @{}", self.purpose(), self.value(), self.line())
+    }
+}
