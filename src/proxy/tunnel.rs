@@ -45,6 +45,7 @@ pub(super) async fn open(proxy: &Proxy, authority: &Authority, client: IpAddr) -
             Ok(Ok(origin)) => {
                 let _ = origin.set_nodelay(true);
                 permit.leaves();
+                permit.has_left();
                 return Ok(Way { origin, _permit: permit });
             }
             Ok(Err(error)) => failure = error,
