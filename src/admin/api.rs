@@ -60,6 +60,12 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Response {
         "mode": mode,
         "requests": { "forwarded": counts.forwarded, "failed": counts.failed, "refused": counts.refused },
         "waiting": figures.waiting,
+        "fleet": figures.fleet.map(|fleet| json!({
+            "up": fleet.is_up,
+            "instances": fleet.instances,
+            "round_trips": fleet.calls,
+            "losses": fleet.lost,
+        })),
         "robots": {
             "authorities": figures.book.authorities,
             "files": figures.book.files,

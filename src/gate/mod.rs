@@ -305,7 +305,7 @@ async fn listen(mut messages: UnboundedReceiver<Message>, book: RuleBook, pacer:
     while let Some(message) = messages.recv().await {
         match message {
             Message::Joined | Message::Parted => pacer.reach_changed(),
-            Message::Turn { key, standing } => pacer.given(&key, standing),
+            Message::Turn { key, standing, at } => pacer.given(&key, standing, at),
             Message::Pace { key } => pacer.forget(&key),
             Message::Robots { authority } => book.published(&authority),
         }

@@ -92,10 +92,10 @@ impl Pacer {
     }
 
     /// The fleet has given this key's next start to us.
-    pub fn given(&self, key: &str, standing: Standing) {
+    pub fn given(&self, key: &str, standing: Standing, at: Instant) {
         // Without a lane nobody waits here any more; the turn is free again soon.
         if let Some(pace) = self.named(key) {
-            pace.given(standing);
+            pace.given(standing, at);
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::get;
 use crate::server::{PASSWORD, Redis};
 use crate::support::binary::politely;
-use crate::support::{Binary, Origin};
+use crate::support::{Binary, Origin, Reply};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fleet_over_tls_with_a_password() {
@@ -14,6 +14,26 @@ async fn a_fleet_over_tls_with_a_password() {
         assert!(crate::says(instance, "joined the fleet at rediss://localhost"), "{}", instance.output());
         assert_eq!(get(instance, &origin.url("/private")).await.status(), 403);
         assert!(!crate::says(instance, "s3cret"));
+    }
+    assert_eq!(origin.log.count("/robots.txt"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_with_no_more_rights_than_the_manual_names_has_enough() {
+    let Some(redis) = Redis::with_user().await else { return };
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 0.1\n"),
+        "/refused" => Reply::status(429),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let fleet = crate::instances(&redis, 2, "").await;
+    for page in ["/page", "/refused", "/page"] {
+        crate::all(&fleet, &origin.url(page)).await;
+    }
+    for instance in &fleet {
+        assert!(crate::says(instance, "joined the fleet"), "{}", instance.output());
+        assert!(!crate::says(instance, "out of reach"), "{}", instance.output());
     }
     assert_eq!(origin.log.count("/robots.txt"), 1);
 }

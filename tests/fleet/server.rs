@@ -27,6 +27,15 @@ impl Redis {
         Self::with(Vec::new(), "redis", "", tempdir()).await
     }
 
+    /// The same for a user with the rights that the manual names.
+    pub async fn with_user() -> Option<Self> {
+        let manual = include_str!("../../docs/fleet.md");
+        let rights = manual.lines().find_map(|line| line.strip_prefix("A user of its own needs `"));
+        let rights = rights.and_then(|rights| rights.split('`').next()).expect("the manual says so");
+        let options = format!("--user only on >secret {rights} --user default off");
+        Self::with(options.split(' ').map(str::to_owned).collect(), "redis", "only:secret", tempdir()).await
+    }
+
     /// The same for whoever knows [`PASSWORD`], over TLS with a certificate of the test authority's.
     pub async fn with_password_and_tls() -> Option<Self> {
         let directory = tempdir();
@@ -60,7 +69,10 @@ impl Redis {
         directory: Arc<tempfile::TempDir>,
     ) -> Option<Self> {
         let Some(program) = program() else {
-            assert!(std::env::var("CI").is_err(), "redis-server is not installed, and CI has to have it");
+            assert!(
+                std::env::var("CI").as_deref() != Ok("true"),
+                "redis-server is not installed, and CI has to have it"
+            );
             eprintln!("skipped: redis-server is not installed");
             return None;
         };
@@ -81,9 +93,13 @@ impl Redis {
         self.url_with(self.credentials)
     }
 
-    /// The same with another password.
+    /// The same with another password, or user and password.
     pub fn url_with(&self, password: &str) -> String {
-        let password = if password.is_empty() { String::new() } else { format!(":{password}@") };
+        let password = match password {
+            "" => String::new(),
+            password if password.contains(':') => format!("{password}@"),
+            password => format!(":{password}@"),
+        };
         format!("{}://{password}localhost:{}/0", self.scheme, self.port)
     }
 
@@ -133,10 +149,11 @@ impl Redis {
     }
 }
 
-/// A port that nobody listens on, at least now.
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free loopback port");
-    listener.local_addr().expect("it is bound").port()
+/// A port that nobody has, at least now; not one of those that the system gives to connections, or somebody would have
+/// it by the time of a restart.
+fn free_port() -> u16 {
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    std::iter::repeat_with(|| fastrand::u16(20_000..32_000)).find(is_free).expect("they cannot all be taken")
 }
 
 fn spawn(program: &str, port: u16, scheme: &str, options: &[String]) -> Child {

@@ -128,6 +128,17 @@ const CASES: &[Case] = &[
         starts: &[('a', 0), ('b', 3_600_000), ('a', 3_900_000)],
     },
     Case {
+        name: "what is halved is what is kept of it",
+        steps: &[
+            (0, Ask('a', Gap::None)),
+            (0, End('a', later(1000))),
+            (10, Ask('b', Gap::None)),
+            (1_000_100, End('b', OK)),
+            (1_000_200, Ask('a', Gap::None)),
+        ],
+        starts: &[('a', 0), ('b', 1_000_000), ('a', 1_150_000)],
+    },
+    Case {
         name: "Retry-After of zero is no advice",
         steps: &[(0, Ask('a', Gap::None)), (0, End('a', later(0))), (10, Ask('b', Gap::None))],
         starts: &[('a', 0), ('b', 1000)],

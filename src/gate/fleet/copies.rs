@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 use tokio::sync::Notify;
-use tokio::time::{interval, timeout};
+use tokio::time::{sleep, timeout};
 
 /// What becomes of the wish for a copy.
 pub(in crate::gate) enum Claim<'f> {
@@ -92,11 +92,10 @@ impl Right<'_> {
     /// Does the work, and keeps the right while that takes.
     pub async fn meanwhile<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
-        let mut beat = interval(HELD / 3);
         loop {
             tokio::select! {
                 done = &mut work => return done,
-                _ = beat.tick() => {
+                () = sleep(HELD / 3) => {
                     let mut call = call(&self.authority, &self.fleet.link.me, "keep");
                     call.arg(millis(HELD));
                     // Whoever is cut off fetches on its own.

@@ -14,10 +14,10 @@ use redis::{
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, watch};
-use tokio::time::{interval, sleep, timeout};
+use tokio::time::{sleep, sleep_until, timeout};
 
 /// The server, as far as it can be asked.
 pub(super) struct Link {
@@ -45,6 +45,9 @@ struct Live {
     number: u64,
     connection: MultiplexedConnection,
 }
+
+/// What the server sends unasked, and when it came.
+type Push = (PushInfo, Instant);
 
 /// The server cannot be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,13 +152,13 @@ impl Link {
         let _ = self.register(0).await;
     }
 
-    async fn connect(&self) -> Result<(MultiplexedConnection, UnboundedReceiver<PushInfo>), String> {
+    async fn connect(&self) -> Result<(MultiplexedConnection, UnboundedReceiver<Push>), String> {
         let client = self.client.as_ref().map_err(Clone::clone)?;
         let (sender, pushes) = unbounded_channel();
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(PATIENCE))
             .set_response_timeout(Some(PATIENCE))
-            .set_push_sender(sender);
+            .set_push_sender(move |push| sender.send((push, Instant::now())));
         let connection = client.get_multiplexed_async_connection_with_config(&config).await;
         let mut connection = connection.map_err(|error| words(&error))?;
         let channels = [TO_ALL, &format!("{TO_ONE}{}", self.me)];
@@ -182,25 +185,26 @@ impl Link {
     }
 
     /// Returns when the connection is given up.
-    async fn serve(&self, mut pushes: UnboundedReceiver<PushInfo>, messages: &UnboundedSender<Message>) {
+    async fn serve(&self, mut pushes: UnboundedReceiver<Push>, messages: &UnboundedSender<Message>) {
         let number = self.current();
-        let mut beat = interval(REGISTER_EVERY);
+        let mut register_at = Instant::now();
         loop {
             tokio::select! {
                 () = self.broken.notified() => {}
                 push = pushes.recv() => match push {
-                    Some(PushInfo { kind: PushKind::Message, data }) => {
-                        if let Some(message) = Message::parse(&data, &self.me) {
+                    Some((PushInfo { kind: PushKind::Message, data }, at)) => {
+                        if let Some(message) = Message::parse(&data, &self.me, at) {
                             let _ = messages.send(message);
                         }
                     }
-                    Some(PushInfo { kind: PushKind::Disconnection, .. }) | None => {
+                    Some((PushInfo { kind: PushKind::Disconnection, .. }, _)) | None => {
                         self.give_up(number, "it closed the connection");
                     }
                     // What subscribing is answered with, and what we have not subscribed to.
                     Some(_) => {}
                 },
-                _ = beat.tick() => {
+                () = sleep_until(register_at.into()) => {
+                    register_at = Instant::now() + REGISTER_EVERY;
                     if let Ok(instances) = self.register(GONE_AFTER.as_millis() as u64).await {
                         self.instances.store(instances, Ordering::Relaxed);
                     }

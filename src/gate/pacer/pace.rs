@@ -260,10 +260,10 @@ impl Pace {
     }
 
     /// The fleet has given a turn.
-    pub(super) fn given(self: &Arc<Self>, standing: Standing) {
+    pub(super) fn given(self: &Arc<Self>, standing: Standing, at: Instant) {
         let mut state = self.state.lock();
         let State { lane, stake, .. } = &mut *state;
-        stake.given(lane, standing, Instant::now());
+        stake.given(lane, standing, at);
         self.wake(&mut state);
     }
 

@@ -58,7 +58,7 @@ impl Permit {
 
     fn note_start(&mut self, is_gone: bool) {
         let Some(slot) = &self.slot else { return };
-        let at = Instant::now() + ARRIVAL;
+        let at = Instant::now() + if slot.is_shared() { ARRIVAL_IN_TURN } else { ARRIVAL };
         self.left = Some(at);
         if slot.is_shared() || !self.terms.gap().is_zero() {
             self.pace.left(slot, at, is_gone);
@@ -96,5 +96,7 @@ impl Drop for Place<'_> {
 
 /// What one request may take longer to arrive than the next: the gap is promised to the origin, which sees arrivals.
 pub(super) const ARRIVAL: Duration = Duration::from_millis(3);
+/// The same where the fleet gives the turns: what its server is told and tells comes late by a round trip, never early.
+const ARRIVAL_IN_TURN: Duration = Duration::from_micros(500);
 /// Retries share their turns as one client does.
 const RETRIES: Client = Client(u64::MAX);

@@ -1,7 +1,7 @@
 //! An entry with its file as one value, for those that have no tables: its record, the file packed, and the sender's
 //! clock, which the receiver's need not agree with. Pure. Called by `fleet` and `rulebook`.
 
-use super::record::{Digest, Record, millis, time};
+use super::record::{Digest, Record, digest, millis, time};
 use super::tables;
 use crate::policy::freshness::Freshness;
 use crate::policy::{Access, Entry};
@@ -32,7 +32,8 @@ pub fn unpack(
     let (length, rest) = rest.split_first_chunk()?;
     let (record, body) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
     let record = Record::decode(record).filter(|_| version == VERSION)?;
-    let robots = record.body().and_then(|name| parse(name, &|| tables::unpack(body)));
+    let robots =
+        record.body().and_then(|name| parse(name, &|| tables::unpack(body).filter(|body| digest(body) == name)));
     let mut entry = record.into_entry(robots)?;
     let (theirs, ours) = (u64::from_le_bytes(*clock), millis(sent));
     let moved = |at: u64| at.saturating_add(ours).saturating_sub(theirs);
