@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use support::{Binary, Client, Origin, Reply, Response, Seen};
 
 /// What the machine's noise may take off a gap: an origin that is scheduled late sees the first of two requests late.
-const LATE: Duration = Duration::from_millis(30);
+/// With several instances and a server beside it on two cores, that is more than elsewhere.
+const LATE: Duration = Duration::from_millis(80);
 
 /// Instances of one fleet.
 async fn instances(redis: &Redis, count: usize, yaml: &str) -> Vec<Binary> {

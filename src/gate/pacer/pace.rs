@@ -74,7 +74,7 @@ impl Pace {
             match turn {
                 Turn::Go(slot) => {
                     self.note_debt(&state);
-                    return Ok(Permit::new(self, slot, terms));
+                    return Ok(Permit::new(self, Some(slot), terms));
                 }
                 Turn::Refuse(refused) => return Err(told(refused)),
                 Turn::Wait { ticket, .. } => {
@@ -83,6 +83,7 @@ impl Pace {
                 }
             }
         };
+        let since = Instant::now();
         let _place = Place::take(self, ticket);
         let answer = tokio::select! {
             biased;
@@ -92,6 +93,7 @@ impl Pace {
         match answer {
             Ok(Ok(mut permit)) => {
                 permit.terms = terms;
+                permit.waited = since.elapsed();
                 Ok(permit)
             }
             Ok(Err(refused)) => Err(told(refused)),
@@ -110,7 +112,7 @@ impl Pace {
         } else {
             (!wait.is_zero()).then_some(Reported::Held(wait))
         };
-        (Permit::without_turn(self, terms), held)
+        (Permit::new(self, None, terms), held)
     }
 
     /// Whether the origin has asked for time: then nothing goes in a burst.
@@ -152,7 +154,7 @@ impl Pace {
                     Next::Start(waiter, slot) => {
                         state.stake.started(&slot);
                         self.note_debt(&state);
-                        let permit = Permit::new(&self, slot, Terms::default());
+                        let permit = Permit::new(&self, Some(slot), Terms::default());
                         // If it has just left, the permit comes back here and is given back when the lock is free.
                         let returned = waiter.send(Ok(permit));
                         drop(state);

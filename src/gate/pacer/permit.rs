@@ -15,19 +15,17 @@ pub struct Permit {
     leaving: bool,
     /// When it left; that it arrives is a little later.
     left: Option<Instant>,
+    /// Before its turn came; nothing: it could go at once.
+    pub(in crate::gate) waited: Duration,
     /// How the request ended. Until it is set, the request was never sent.
     pub outcome: Outcome,
 }
 
 impl Permit {
-    pub(super) fn new(pace: &Arc<Pace>, slot: Slot, terms: Terms) -> Self {
-        let pace = pace.clone();
-        Self { pace, slot: Some(slot), terms, leaving: false, left: None, outcome: Outcome::Unused }
-    }
-
-    /// That of report mode, which is held back by nothing.
-    pub(super) fn without_turn(pace: &Arc<Pace>, terms: Terms) -> Self {
-        Self { pace: pace.clone(), slot: None, terms, leaving: false, left: None, outcome: Outcome::Unused }
+    /// `slot`: none in report mode, which is held back by nothing.
+    pub(super) fn new(pace: &Arc<Pace>, slot: Option<Slot>, terms: Terms) -> Self {
+        let (pace, waited) = (pace.clone(), Duration::ZERO);
+        Self { pace, slot, terms, leaving: false, left: None, waited, outcome: Outcome::Unused }
     }
 
     /// One more request to the host under the same permit, in its turn: a retry.
