@@ -205,7 +205,8 @@ impl Gate {
     /// Decides by robots.txt.
     async fn decide(&self, ask: &Ask<'_>, host: &HostPolicy, settings: &Settings) -> Result<Option<Duration>, Refusal> {
         let tokens = tokens(host, settings, ask);
-        let asked = Asked { authority: ask.authority, target: ask.target.as_bytes(), product_tokens: &tokens };
+        let (authority, target, purposes) = (ask.authority, ask.target.as_bytes(), &settings.identity.purpose);
+        let asked = Asked { authority, target, product_tokens: &tokens, purposes };
         let options = options(settings);
         let slot = self.book.slot(ask.authority);
         loop {

@@ -119,14 +119,19 @@ pub(crate) fn read(text: &[u8], line: &Line, grammar: Grammar) -> Content {
 
 /// The value that begins at this octet, as far as [`read`] took it.
 pub(crate) fn value_at(text: &[u8], offset: usize, grammar: Grammar) -> Span {
+    record_at(text, offset, grammar).map_or_else(|| Span::new(offset..offset), |record| Span::new(record.value))
+}
+
+/// The record whose value begins at this octet.
+pub(crate) fn record_at(text: &[u8], offset: usize, grammar: Grammar) -> Option<Record> {
     let is_end = |octet: &u8| matches!(octet, b'\n' | b'\r' | 0);
     let start = text[..offset].iter().rposition(is_end).map_or(0, |end| end + 1);
     let line =
         Lines::new(&text[..offset + text[offset..].iter().position(is_end).unwrap_or(text.len() - offset)], start)
             .next();
     match line.map(|line| read(text, &line, grammar)) {
-        Some(Content::Record(record)) if record.value.start == offset => Span::new(record.value),
-        Some(Content::Record(_) | Content::Empty | Content::Text(_)) | None => Span::new(offset..offset),
+        Some(Content::Record(record)) if record.value.start == offset => Some(record),
+        Some(Content::Record(_) | Content::Empty | Content::Text(_)) | None => None,
     }
 }
 

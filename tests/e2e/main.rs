@@ -26,5 +26,6 @@ mod refresh;
 mod robots;
 mod trailers;
 mod unreachable;
+mod usage;
 mod waiting;
 mod websocket;
