@@ -74,6 +74,29 @@ impl Iterator for Lines<'_> {
     }
 }
 
+/// Octets to skip at the start. A mark that was cut short is skipped too, as Google does.
+pub(crate) fn byte_order_mark(text: &[u8]) -> usize {
+    b"\xEF\xBB\xBF".iter().zip(text).take_while(|(mark, octet)| mark == octet).count()
+}
+
+/// Where each line begins.
+pub(crate) fn starts(text: &[u8]) -> Vec<usize> {
+    let mut starts: Vec<usize> = Vec::new();
+    for line in Lines::new(text, byte_order_mark(text)) {
+        if line.number as usize > starts.len() {
+            starts.push(line.first);
+        }
+    }
+    starts
+}
+
+/// How many characters these octets are; each fault in what is not UTF-8 is one.
+pub(crate) fn chars(octets: &[u8]) -> u32 {
+    let count =
+        octets.utf8_chunks().map(|chunk| chunk.valid().chars().count() + usize::from(!chunk.invalid().is_empty()));
+    u32::try_from(count.sum::<usize>()).unwrap_or(u32::MAX)
+}
+
 /// What a line says.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Content {

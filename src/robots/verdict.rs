@@ -111,6 +111,11 @@ impl<'a> RuleRef<'a> {
         self.source.line_of(self.offset)
     }
 
+    /// Where its value begins in the file.
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
+
     pub fn kind(&self) -> RuleKind {
         self.kind
     }

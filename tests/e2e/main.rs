@@ -18,6 +18,7 @@ mod harness;
 mod intercept;
 mod lifecycle;
 mod limits;
+mod lint;
 mod messages;
 mod pacing;
 mod pacing_keys;
