@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-use crate::robots::ProductToken;
+use crate::robots::{ProductToken, Purpose};
 
 use super::error::Complaint;
 
@@ -190,6 +190,11 @@ fn parse_product_token(text: &str) -> Result<ProductToken, Complaint> {
     token.map_err(|error| Complaint::new(error.to_string(), "write the name before `/` in your User-Agent: ExampleBot"))
 }
 
+fn parse_purpose(text: &str) -> Result<Purpose, Complaint> {
+    let fault = |_| Complaint::new(format!("`{text}` is no purpose"), PURPOSE_FORMS);
+    Purpose::parse(text).map_err(fault)
+}
+
 /// Text of a header field's value or a part of it: printable ASCII and spaces.
 fn parse_printable(text: &str) -> Result<String, Complaint> {
     match text.chars().find(|c| !matches!(c, ' '..='~')) {
@@ -277,6 +282,7 @@ read_from_text! {
     AccessLog, "a place for the access log", ACCESS_LOG_FORMS, AccessLog::parse;
     PathPattern, "a path pattern", PATH_FORMS, PathPattern::parse;
     ProductToken, "a product token", "put it in quotes", parse_product_token;
+    Purpose, "a purpose", PURPOSE_FORMS, parse_purpose;
     Token, "text", "put it in quotes", Token::parse;
 }
 
@@ -284,4 +290,5 @@ const LISTEN_FORMS: &str = "write `127.0.0.1:3128`, `[::1]:3128`, or `fd:NAME` f
 const PORT_FORMS: &str = "a port is a number from 1 to 65535, a range of them \"8000-9000\"";
 const NETWORK_FORMS: &str = "a network is written `10.0.0.0/8`, `2001:db8::/32`, or as one address";
 const ACCESS_LOG_FORMS: &str = "write `off`, `stdout`, `journal`, or a path such as `/var/log/politely/access.log`";
+const PURPOSE_FORMS: &str = "write `search`, `ai-input`, `ai-train`, or another name of letters, digits, `-` and `_`";
 const PATH_FORMS: &str = "a path pattern begins with `/` or `*`: `/private/`, `/*.pdf$`";
