@@ -15,7 +15,7 @@ pub use reported::Reported;
 pub use rulebook::BookFigures;
 pub use watch::{Figures, PaceFigures};
 
-use crate::config::{Fallback, HostPolicy, Mode, OnVisitTime, RobotsOverride, Settings, Subresources};
+use crate::config::{Fallback, HostPolicy, Hosts, Mode, OnVisitTime, RobotsOverride, Settings, Subresources};
 use crate::policy::explain::{Explanation, explain};
 use crate::policy::pace::{Client, Terms};
 use crate::policy::{Access, Asked, Authority, Decision, Entry, Options, OwnVerdict, PaceKey, Refusal, decide};
@@ -58,6 +58,10 @@ pub struct Ask<'a> {
     pub is_subresource: bool,
     /// The client's own, in place of `identity.product_tokens`. Empty: it has none.
     pub product_tokens: &'a [ProductToken],
+    /// The client's own, in place of `Settings::hosts`.
+    pub hosts: Option<&'a Hosts>,
+    /// The client has not too many requests waiting already.
+    pub may_wait: bool,
     /// `Prefer: wait`, which lowers `pace.max_wait`.
     pub prefer_wait: Option<Duration>,
     /// It asks for robots.txt itself.
@@ -132,7 +136,7 @@ impl Gate {
         {
             return Ok(Admitted::Robots(copy));
         }
-        let host = settings.hosts.get(ask.authority.host());
+        let host = ask.hosts.unwrap_or(&settings.hosts).get(ask.authority.host());
         let (allowed, reported) = match self.judge(ask, host, &settings).await {
             Ok(crawl_delay) => (crawl_delay, None),
             Err(refusal) if reports(host, &settings) => (None, Some(refusal)),
@@ -140,7 +144,7 @@ impl Gate {
         };
         let mut terms = terms(&settings, host.crawl_delay.or(allowed), false);
         terms.max_wait = ask.prefer_wait.map_or(terms.max_wait, |wait| wait.min(terms.max_wait));
-        if self.pacer.waiting() >= settings.pace.max_waiting {
+        if !ask.may_wait || self.pacer.waiting() >= settings.pace.max_waiting {
             terms.queue = 0;
         }
         let key = key(&settings, ask.authority, ask.address);
@@ -168,15 +172,17 @@ impl Gate {
     }
 
     /// A tunnelled connection, whose requests cannot be seen: its pace is all that can be kept.
-    /// `to`: the address it goes to first.
+    /// `to`: the address it goes to first. `hosts`: the client's own.
     pub async fn admit_connection(
         &self,
         authority: &Authority,
         to: Option<IpAddr>,
         from: IpAddr,
+        hosts: Option<&Hosts>,
     ) -> Result<Permit, Refusal> {
         let settings = self.settings.load_full();
-        let terms = terms(&settings, settings.hosts.get(authority.host()).crawl_delay, false);
+        let host = hosts.unwrap_or(&settings.hosts).get(authority.host());
+        let terms = terms(&settings, host.crawl_delay, false);
         let pace = self.pacer.pace(&key(&settings, authority, to));
         if settings.mode == Mode::Report {
             let (permit, held) = pace.rehearse(client(from), terms, false);

@@ -5,6 +5,7 @@
 //! sees bytes of the next message. While a response is under way, reading only watches for the client leaving.
 
 use super::chunked::Scanner;
+use super::clients::Place;
 use super::head::{self, Body, RequestHead};
 use crate::config::{Limits, User};
 use crate::policy::{Authority, Refusal};
@@ -34,6 +35,8 @@ use tokio_rustls::server::TlsStream;
 pub(super) struct Downstream {
     io: Io,
     pub client: Client,
+    /// Among the connections of the client's user.
+    pub seat: Option<Place<String>>,
     /// Read from the client, not yet handed on.
     ahead: BytesMut,
     /// Written by pingora, not yet sent.
@@ -114,7 +117,7 @@ impl Downstream {
     fn over(io: Io, client: Client) -> Self {
         let (ahead, unsent) = (BytesMut::new(), BytesMut::new());
         let (message, date) = (Message::Between, Mutex::default());
-        Downstream { io, client, ahead, unsent, message, date, authority: None, digest: None }
+        Downstream { io, client, seat: None, ahead, unsent, message, date, authority: None, digest: None }
     }
 
     /// The next request's head. `None`: the client left, or was idle too long. A head that comes too slowly or is

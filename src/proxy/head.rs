@@ -8,7 +8,11 @@ use bytes::{BufMut, Bytes, BytesMut};
 #[derive(Debug)]
 pub(super) enum Head {
     /// A way through to an authority (RFC 9110 §9.3.6).
-    Connect(Authority),
+    Connect {
+        authority: Authority,
+        /// All of its Via, in one line.
+        via: Option<String>,
+    },
     Request(RequestHead),
 }
 
@@ -104,7 +108,8 @@ fn connect(target: &str, fields: &Fields<'_>, tunnel: Option<&Authority>) -> Res
             return Err(bad("the Host field names another host than CONNECT"));
         }
     }
-    Ok(Head::Connect(authority))
+    let via = (!fields.via.is_empty()).then(|| fields.via.join(", "));
+    Ok(Head::Connect { authority, via })
 }
 
 /// The authority a request is for, and its path and query as sent.
@@ -157,6 +162,7 @@ pub(super) fn asterisk(method: &str, target: &str) -> Result<(), Refusal> {
 #[derive(Default)]
 struct Fields<'a> {
     host: Option<&'a [u8]>,
+    via: Vec<String>,
     length: Option<u64>,
     chunked: bool,
     close: bool,
@@ -193,6 +199,8 @@ impl<'a> Fields<'a> {
                 fields.chunked = true;
             } else if name.eq_ignore_ascii_case("upgrade") {
                 upgrade = Some(value);
+            } else if name.eq_ignore_ascii_case("via") {
+                fields.via.push(String::from_utf8_lossy(value).into_owned());
             } else if name.eq_ignore_ascii_case("connection") {
                 fields.connection(value);
             }
@@ -326,7 +334,7 @@ mod tests {
     fn request(raw: &str, tunnel: Option<&Authority>) -> Result<RequestHead, Refusal> {
         match read(raw.as_bytes(), tunnel)? {
             Head::Request(head) => Ok(head),
-            Head::Connect(_) => panic!("a CONNECT: {raw}"),
+            Head::Connect { .. } => panic!("a CONNECT: {raw}"),
         }
     }
 
@@ -420,7 +428,7 @@ mod tests {
     fn connect_wants_a_host_and_a_port() {
         let read = |raw: &str| read(raw.as_bytes(), None);
         for good in ["a.example:443", "[::1]:9", "A.Example:8443"] {
-            assert!(matches!(read(&format!("CONNECT {good} HTTP/1.1\r\nHost: {good}\r\n\r\n")), Ok(Head::Connect(_))));
+            assert!(matches!(read(&format!("CONNECT {good} HTTP/1.1\r\nHost: {good}\r\n\r\n")), Ok(Head::Connect { .. })));
         }
         assert!(read("CONNECT a.example:8445 HTTP/1.1\r\nHost: a.example\r\n\r\n").is_ok());
         for bad in [

@@ -1,11 +1,13 @@
 //! HTTP in and out. Built and started by `server`; usable from another program through [`Proxy`].
 
 mod access;
+mod arrival;
 mod chunked;
 mod clients;
 mod connect;
 mod connection;
 mod counters;
+mod decide;
 pub(crate) mod descriptors;
 mod downstream;
 mod failure;
@@ -16,6 +18,7 @@ pub mod fuzzing;
 mod head;
 mod leaving;
 pub(crate) mod listener;
+mod passing;
 mod respond;
 mod tunnel;
 
@@ -24,11 +27,12 @@ pub use counters::{Counters, Counts};
 use crate::config::Settings;
 use crate::gate::Gate;
 use crate::tls::LeafCache;
-use crate::upstream::Upstream;
+use crate::upstream::{TrustError, Upstream};
 use arc_swap::ArcSwap;
 use pingora::proxy::HttpProxy;
 use pingora_core::apps::HttpServerOptions;
 use pingora_core::server::configuration::ServerConf;
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -47,7 +51,11 @@ pub struct Shared {
     pub leaves: LeafCache,
     pub shutdown: watch::Receiver<bool>,
     pub counters: Counters,
-    clients: clients::Clients,
+    /// Connections, by address and by user.
+    clients: clients::Clients<IpAddr>,
+    users: clients::Clients<String>,
+    /// Requests that wait, by user.
+    waiting: clients::Clients<String>,
     passwords: access::Passwords,
     via: fields::Via,
 }
@@ -63,6 +71,7 @@ impl Proxy {
         conf: ServerConf,
     ) -> Self {
         let limits = settings.load().limits.clone();
+        let via = fields::Via::new(upstream.name());
         let shared = Arc::new(Shared {
             settings,
             gate,
@@ -71,8 +80,10 @@ impl Proxy {
             shutdown,
             counters: Counters::default(),
             clients: clients::Clients::default(),
+            users: clients::Clients::default(),
+            waiting: clients::Clients::default(),
             passwords: access::Passwords::new(),
-            via: fields::Via::new(),
+            via,
         });
         let mut http = pingora::proxy::http_proxy(&Arc::new(conf), forward::Forward(shared.clone()));
         let mut options = HttpServerOptions::default();
@@ -95,9 +106,13 @@ impl Shared {
 
 impl Shared {
     /// Takes up changed settings without dropping a request.
-    pub fn reload(&self, settings: Settings) {
-        self.upstream.reload(&settings);
+    ///
+    /// # Errors
+    /// A client certificate cannot be read: then all stays as it was.
+    pub fn reload(&self, settings: Settings) -> Result<(), TrustError> {
+        self.upstream.reload(&settings)?;
         self.settings.store(Arc::new(settings));
+        Ok(())
     }
 }
 

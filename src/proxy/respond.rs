@@ -151,7 +151,9 @@ fn status(refusal: &Refusal, settings: &Settings) -> (StatusCode, &'static str) 
             (configured(settings.robots.unreachable_status), "destination_unavailable")
         }
         Refusal::CrawlDelay { .. } => (StatusCode::TOO_MANY_REQUESTS, "http_request_denied"),
-        Refusal::QueueFull { .. } => (StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached"),
+        Refusal::QueueFull { .. } | Refusal::ConnectionLimit { .. } => {
+            (StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached")
+        }
         Refusal::EgressDenied { why: EgressReason::Address { .. } } => {
             (StatusCode::FORBIDDEN, "destination_ip_prohibited")
         }
@@ -198,6 +200,7 @@ fn evidence(refusal: &Refusal) -> Map<String, Value> {
         Refusal::OperatorDenied { host, pattern } => put("rule", json!(format!("hosts.{host}.deny: {pattern}"))),
         Refusal::CrawlDelay { .. }
         | Refusal::QueueFull { .. }
+        | Refusal::ConnectionLimit { .. }
         | Refusal::EgressDenied { .. }
         | Refusal::ClientDenied { .. }
         | Refusal::AuthorityMismatch { .. }
@@ -218,6 +221,7 @@ fn title(slug: &str) -> &str {
         "robots-unreachable" => "robots.txt is unreachable",
         "crawl-delay" => "Held back by the crawl-delay",
         "queue-full" => "Too many requests are waiting",
+        "connection-limit" => "Too many connections",
         "egress-denied" => "Not reachable through this proxy",
         "client-denied" => "Not admitted to this proxy",
         "authority-mismatch" => "The request is for another authority than its connection",

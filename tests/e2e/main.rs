@@ -26,5 +26,6 @@ mod refresh;
 mod robots;
 mod trailers;
 mod unreachable;
+mod upstream_proxy;
 mod waiting;
 mod websocket;
