@@ -126,6 +126,8 @@ async fn latencies(gate: &Gate, count: usize) -> Vec<Duration> {
             address: None,
             is_subresource: false,
             product_tokens: &[],
+            hosts: None,
+            may_wait: true,
             prefer_wait: None,
             reads_robots: false,
         };

@@ -19,10 +19,6 @@ pub(super) fn downstream(session: &Session) -> Option<&Downstream> {
 
 /// What the request is for and who sent it, as `connection` and `connect` found out.
 pub(super) fn arrival(session: &Session) -> Result<(Authority, Client), Refusal> {
-    // All of them would go out, and an origin may go by another one than we do.
-    if session.req_header().headers.get_all(header::USER_AGENT).iter().nth(1).is_some() {
-        return Err(Refusal::BadRequest { detail: "more than one User-Agent field".into() });
-    }
     let (authority, client) = match downstream(session) {
         Some(io) => (io.authority.clone().expect("set when the request was lent"), io.client.clone()),
         None => {
@@ -33,12 +29,22 @@ pub(super) fn arrival(session: &Session) -> Result<(Authority, Client), Refusal>
             (h2_authority(session.req_header(), &tunnel.authority)?, client)
         }
     };
-    match client.tunnel.as_ref().and_then(|tunnel| tunnel.other_name.as_ref()) {
-        Some(name) => Err(Refusal::AuthorityMismatch {
-            connection: authority.to_string().into(),
+    screen(session.req_header(), &client)?;
+    Ok((authority, client))
+}
+
+/// What no request may be, however it came.
+pub(super) fn screen(request: &RequestHeader, client: &Client) -> Result<(), Refusal> {
+    // All of them would go out, and an origin may go by another one than we do.
+    if request.headers.get_all(header::USER_AGENT).iter().nth(1).is_some() {
+        return Err(Refusal::BadRequest { detail: "more than one User-Agent field".into() });
+    }
+    match client.tunnel.as_ref().and_then(|tunnel| Some((tunnel, tunnel.other_name.as_ref()?))) {
+        Some((tunnel, name)) => Err(Refusal::AuthorityMismatch {
+            connection: tunnel.authority.to_string().into(),
             request: format!("{name} (the name in the TLS handshake)").into(),
         }),
-        None => Ok((authority, client)),
+        None => Ok(()),
     }
 }
 

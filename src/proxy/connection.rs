@@ -5,7 +5,7 @@ use super::clients::Place;
 use super::downstream::{Downstream, HeadLimits};
 use super::head::{self, Head};
 use super::respond::{Answer, Asked};
-use super::{Proxy, access, connect};
+use super::{Proxy, access, connect, upgrade};
 use crate::config::User;
 use crate::policy::Refusal;
 use pingora_core::apps::{HttpServerApp, ServerApp};
@@ -56,6 +56,7 @@ async fn step(proxy: &Arc<Proxy>, mut io: Box<Downstream>) -> io::Result<Option<
         Err(refusal) => Err(refusal),
     };
     match identified {
+        Ok(Head::Upgrade(request)) => upgrade::upgrade(proxy, io, request).await,
         Ok(Head::Request(request)) => {
             io.lend(request);
             let mut session = ServerSession::new_http1(io);
@@ -104,7 +105,7 @@ async fn refuse(proxy: &Proxy, io: &mut Downstream, refusal: &Refusal, accept: O
 }
 
 /// Reads on for a moment: closing with unread bytes would reset the connection and take the answer away with it.
-async fn linger(io: &mut Downstream) -> io::Result<()> {
+pub(super) async fn linger(io: &mut Downstream) -> io::Result<()> {
     let drained = async {
         io.shutdown().await?;
         io.open();

@@ -191,6 +191,11 @@ impl Downstream {
         self.message = Message::Head(request.bytes, request.body);
     }
 
+    /// Resolves when the client has gone, while nothing of the message is left to read. What it sends ahead is kept.
+    pub async fn left(&mut self) {
+        let _ = self.read(&mut [0]).await;
+    }
+
     /// From now on every byte goes through: TLS or a tunnel follows.
     pub fn open(&mut self) {
         self.message = Message::Raw;
@@ -291,7 +296,6 @@ impl AsyncRead for Downstream {
                         this.message = match *body {
                             Body::Length(n) => Message::Length(n),
                             Body::Chunked => Message::Chunked(Scanner::new()),
-                            Body::Upgrade => Message::Raw,
                         };
                     }
                     return Poll::Ready(Ok(()));

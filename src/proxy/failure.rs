@@ -3,6 +3,8 @@
 use crate::upstream::{DialError, DialFault, ResolveError, words};
 use http::StatusCode;
 use pingora::{Error, ErrorSource, ErrorType};
+use std::fmt::Display;
+use std::time::Duration;
 
 /// The origin's failure, as the client is told it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,6 +74,23 @@ impl Failure {
             DialFault::Declined => (Status::BAD_GATEWAY, "destination_unavailable"),
         };
         Self::new(status, name, error)
+    }
+
+    pub fn malformed(why: impl Display) -> Self {
+        Self::new(StatusCode::BAD_GATEWAY, "http_protocol_error", format!("malformed answer: {why}"))
+    }
+
+    pub fn too_large(limit: usize) -> Self {
+        let detail = format!("the head of the answer is larger than {limit} octets");
+        Self::new(StatusCode::BAD_GATEWAY, "http_response_header_section_size", detail)
+    }
+
+    pub fn ended(why: impl Display) -> Self {
+        Self::new(StatusCode::BAD_GATEWAY, "connection_terminated", format!("connection closed early: {why}"))
+    }
+
+    pub fn no_answer(limit: Duration) -> Self {
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "http_response_timeout", format!("no answer within {limit:?}"))
     }
 
     pub fn from_resolve(error: &ResolveError) -> Self {

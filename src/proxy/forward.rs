@@ -5,9 +5,10 @@ use super::arrival::{arrival, downstream, url};
 use super::decide::Decided;
 use super::downstream::Client;
 use super::failure::{self, Failure};
+use super::record::Record;
 use super::respond::{Answer, Asked};
 use super::{Shared, fields, leaving};
-use crate::gate::{Outcome, Permit, Reported};
+use crate::gate::{Permit, Reported};
 use crate::policy::{Authority, Refusal};
 use crate::upstream::{ReachError, Route};
 use async_trait::async_trait;
@@ -175,12 +176,9 @@ impl ProxyHttp for Forward {
         response: &mut ResponseHeader,
         passage: &mut Passage,
     ) -> Result<()> {
-        if response.status == http::StatusCode::SWITCHING_PROTOCOLS && !session.is_upgrade_req() {
-            return Err(Error::explain(ErrorType::InvalidHTTPHeader, "101 to no upgrade request").into_up());
-        }
+        // Those who ask to switch are `upgrade`'s.
         if response.status == http::StatusCode::SWITCHING_PROTOCOLS {
-            // What follows are no requests, and may go on for hours.
-            passage.permit.take().into_iter().for_each(|mut permit| permit.outcome = Outcome::Success);
+            return Err(Error::explain(ErrorType::InvalidHTTPHeader, "101 to no upgrade request").into_up());
         }
         if response.status.is_informational() {
             passage.interim += 1;
@@ -244,17 +242,17 @@ impl ProxyHttp for Forward {
             (None, Some(_)) => self.0.counters.failed(),
             (None, None) => self.0.counters.forwarded(),
         }
-        tracing::info!(
-            target: "access",
-            client = passage.client.map(tracing::field::display),
-            method = %session.req_header().method,
-            url = url(session, passage.authority.as_ref()),
+        Record {
+            client: passage.client,
+            method: session.req_header().method.as_str(),
+            url: &url(session, passage.authority.as_ref()),
             status,
-            ms = passage.began.elapsed().as_millis() as u64,
-            refusal = passage.refused,
-            reported = passage.reported.as_ref().map(tracing::field::display),
-            error = error.map(tracing::field::display),
-        );
+            began: passage.began,
+            refused: passage.refused,
+            reported: passage.reported.as_ref(),
+            error: error.map(ToString::to_string),
+        }
+        .write();
     }
 }
 

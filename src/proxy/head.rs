@@ -3,6 +3,8 @@
 
 use crate::policy::{Authority, Refusal, Scheme};
 use bytes::{BufMut, Bytes, BytesMut};
+use pingora::http::RequestHeader;
+use pingora::{ErrorType, OrErr};
 
 /// What a client asks of the proxy.
 #[derive(Debug)]
@@ -14,6 +16,8 @@ pub(super) enum Head {
         via: Option<String>,
     },
     Request(RequestHead),
+    /// A WebSocket handshake: whatever follows belongs to the upgraded protocol.
+    Upgrade(RequestHead),
 }
 
 #[derive(Debug)]
@@ -29,8 +33,6 @@ pub(super) struct RequestHead {
 pub(super) enum Body {
     Length(u64),
     Chunked,
-    /// A WebSocket handshake: whatever follows belongs to the upgraded protocol.
-    Upgrade,
 }
 
 /// Position just after the head's empty line, if it is there yet. `from` says how far an earlier call has looked.
@@ -71,9 +73,24 @@ pub(super) fn read(raw: &[u8], tunnel: Option<&Authority>) -> Result<Head, Refus
         return connect(target, &fields, tunnel);
     }
     let (authority, path) = locate(method, target, &fields, minor, tunnel)?;
-    let body = fields.body(method, minor)?;
-    let bytes = rewrite(method, path, minor, &authority, request.headers, &fields, body);
-    Ok(Head::Request(RequestHead { authority, bytes, body }))
+    let body = fields.body();
+    let upgrade = fields.websocket && fields.is_bodiless() && method == "GET" && minor == 1;
+    let bytes = rewrite(method, path, minor, &authority, request.headers, &fields, upgrade);
+    let head = RequestHead { authority, bytes, body };
+    Ok(if upgrade { Head::Upgrade(head) } else { Head::Request(head) })
+}
+
+/// The head that `read` has made, as pingora's type.
+pub(super) fn header(bytes: &[u8]) -> pingora::Result<RequestHeader> {
+    let mut slots = [httparse::EMPTY_HEADER; MAX_FIELDS + 2];
+    let mut request = httparse::Request::new(&mut slots);
+    request.parse(bytes).or_err(ErrorType::InvalidHTTPHeader, "a head of our own making")?;
+    let target = request.path.unwrap_or_default().as_bytes();
+    let mut head = RequestHeader::build(request.method.unwrap_or_default(), target, Some(request.headers.len()))?;
+    for field in request.headers {
+        head.append_header(field.name.to_owned(), field.value)?;
+    }
+    Ok(head)
 }
 
 /// The Accept field of a head that need not be well-formed, to answer it in kind.
@@ -96,7 +113,7 @@ fn connect(target: &str, fields: &Fields<'_>, tunnel: Option<&Authority>) -> Res
     if tunnel.is_some() {
         return Err(bad("CONNECT inside a CONNECT tunnel"));
     }
-    if fields.length.is_some() || fields.chunked {
+    if !fields.is_bodiless() {
         return Err(bad("CONNECT with a body"));
     }
     let authority = Authority::parse_connect(Scheme::Https, target.as_bytes())
@@ -223,13 +240,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn body(&self, method: &str, minor: u8) -> Result<Body, Refusal> {
-        Ok(match self.length {
-            Some(length) => Body::Length(length),
-            None if self.chunked => Body::Chunked,
-            None if self.websocket && method == "GET" && minor == 1 => Body::Upgrade,
-            None => Body::Length(0),
-        })
+    fn is_bodiless(&self) -> bool {
+        self.length.is_none() && !self.chunked
+    }
+
+    fn body(&self) -> Body {
+        if self.chunked { Body::Chunked } else { Body::Length(self.length.unwrap_or(0)) }
     }
 
     /// Meant for this hop alone (RFC 9110 §7.6.1), or written anew by `rewrite`.
@@ -251,7 +267,7 @@ fn rewrite(
     authority: &Authority,
     headers: &[httparse::Header<'_>],
     fields: &Fields<'_>,
-    body: Body,
+    upgrade: bool,
 ) -> Bytes {
     let size: usize = headers.iter().map(|h| h.name.len() + h.value.len() + 4).sum();
     let mut out = BytesMut::with_capacity(size + method.len() + path.len() + 128);
@@ -270,7 +286,7 @@ fn rewrite(
     line(&[method.as_bytes(), b" ", slash.as_bytes(), path.as_bytes(), version]);
     line(&[b"Host: ", authority.host_header().as_bytes()]);
     match () {
-        () if body == Body::Upgrade => {
+        () if upgrade => {
             line(&[b"Connection: upgrade"]);
             line(&[b"Upgrade: websocket"]);
         }
@@ -333,7 +349,7 @@ mod tests {
 
     fn request(raw: &str, tunnel: Option<&Authority>) -> Result<RequestHead, Refusal> {
         match read(raw.as_bytes(), tunnel)? {
-            Head::Request(head) => Ok(head),
+            Head::Request(head) | Head::Upgrade(head) => Ok(head),
             Head::Connect { .. } => panic!("a CONNECT: {raw}"),
         }
     }
@@ -390,13 +406,16 @@ mod tests {
 
     #[test]
     fn a_websocket_handshake_keeps_its_upgrade() {
-        let head = request(
-            "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n\r\n",
-            None,
-        )
-        .unwrap();
-        assert_eq!(head.body, Body::Upgrade);
+        let asking = "HTTP/1.1\r\nHost: a.example\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n";
+        let head = match read(format!("GET http://a.example/ {asking}\r\n").as_bytes(), None) {
+            Ok(Head::Upgrade(head)) => head,
+            other => panic!("{other:?}"),
+        };
         assert!(head.bytes.ends_with(b"Connection: upgrade\r\nUpgrade: websocket\r\n\r\n"));
+        assert_eq!(header(&head.bytes).unwrap().headers.len(), 3);
+        for other in [format!("POST http://a.example/ {asking}\r\n"), format!("GET http://a.example/ {asking}Content-Length: 0\r\n\r\n")] {
+            assert!(matches!(read(other.as_bytes(), None), Ok(Head::Request(_))), "{other}");
+        }
     }
 
     #[test]

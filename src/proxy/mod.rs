@@ -18,9 +18,12 @@ pub mod fuzzing;
 mod head;
 mod leaving;
 pub(crate) mod listener;
+mod origin_head;
 mod passing;
+mod record;
 mod respond;
 mod tunnel;
+mod upgrade;
 
 pub use counters::{Counters, Counts};
 

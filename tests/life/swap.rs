@@ -60,6 +60,8 @@ async fn admitted(gate: &Gate, authority: &Authority, target: &str) -> u32 {
         reads_robots: false,
         is_subresource: false,
         product_tokens: &[],
+        hosts: None,
+        may_wait: true,
         address: None,
     };
     match gate.admit(&ask).await {
