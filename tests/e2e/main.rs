@@ -27,6 +27,7 @@ mod refresh;
 mod robots;
 mod trailers;
 mod unreachable;
+mod upstream_proxy;
 mod usage;
 mod waiting;
 mod websocket;
