@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use super::environment::{self, Variable};
 use super::error::{Complaint, ConfigErrors, Fault, Place};
 use super::file::{
-    self, Admin, CaFiles, Egress, File, Identity, InterceptMode, Limits, Listener, Log, Mode, OnFleetLoss, Pace, Robots,
-    Store,
+    self, Admin, CaFiles, Egress, File, Identity, InterceptMode, Limits, Listener, Log, Mode, OnFleetLoss, Pace,
+    Robots, Store,
 };
 use super::hosts::Hosts;
 use super::reader;

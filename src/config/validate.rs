@@ -204,9 +204,7 @@ struct NotWired {
 }
 
 /// Whoever builds one of these takes it off the list.
-const NOT_WIRED: &[NotWired] = &[
-    NotWired { key: &["fleet"], used: |s| s.fleet.is_some() },
-];
+const NOT_WIRED: &[NotWired] = &[NotWired { key: &["fleet"], used: |s| s.fleet.is_some() }];
 
 const LEAST_HEADER_SIZE: u64 = 4 << 10;
 /// What the HTTP/1 parser takes at most.

@@ -24,7 +24,7 @@ pub(super) struct Wanted {
 
 /// It is not refused.
 pub(super) enum Decided {
-    Go(Go),
+    Go(Box<Go>),
     /// It is answered with our copy of robots.txt.
     Robots(RobotsCopy),
 }
@@ -96,7 +96,7 @@ impl Shared {
                 if let Some(reported) = &reported {
                     self.counters.reported(reported.slug());
                 }
-                Decided::Go(Go { permit, reported, route })
+                Decided::Go(Box::new(Go { permit, reported, route }))
             }
             Admitted::Robots(copy) => Decided::Robots(copy),
         })

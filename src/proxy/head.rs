@@ -413,7 +413,10 @@ mod tests {
         };
         assert!(head.bytes.ends_with(b"Connection: upgrade\r\nUpgrade: websocket\r\n\r\n"));
         assert_eq!(header(&head.bytes).unwrap().headers.len(), 3);
-        for other in [format!("POST http://a.example/ {asking}\r\n"), format!("GET http://a.example/ {asking}Content-Length: 0\r\n\r\n")] {
+        for other in [
+            format!("POST http://a.example/ {asking}\r\n"),
+            format!("GET http://a.example/ {asking}Content-Length: 0\r\n\r\n"),
+        ] {
             assert!(matches!(read(other.as_bytes(), None), Ok(Head::Request(_))), "{other}");
         }
     }
@@ -447,7 +450,10 @@ mod tests {
     fn connect_wants_a_host_and_a_port() {
         let read = |raw: &str| read(raw.as_bytes(), None);
         for good in ["a.example:443", "[::1]:9", "A.Example:8443"] {
-            assert!(matches!(read(&format!("CONNECT {good} HTTP/1.1\r\nHost: {good}\r\n\r\n")), Ok(Head::Connect { .. })));
+            assert!(matches!(
+                read(&format!("CONNECT {good} HTTP/1.1\r\nHost: {good}\r\n\r\n")),
+                Ok(Head::Connect { .. })
+            ));
         }
         assert!(read("CONNECT a.example:8445 HTTP/1.1\r\nHost: a.example\r\n\r\n").is_ok());
         for bad in [

@@ -163,7 +163,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_whole_authority_and_the_credentials_are_sent() {
-        let (request, connected, rest) = asked("http://u%40x:p%3Aw@p.example:3128", b"HTTP/1.1 200 OK\r\n\r\nafter").await;
+        let (request, connected, rest) =
+            asked("http://u%40x:p%3Aw@p.example:3128", b"HTTP/1.1 200 OK\r\n\r\nafter").await;
         assert!(connected.is_ok());
         assert_eq!(rest, b"after", "what follows is the origin's");
         let credentials = BASE64_STANDARD.encode("u@x:p:w");
@@ -193,7 +194,10 @@ mod tests {
             let error = connected.unwrap_err();
             assert_eq!(error.kind, kind, "{answer:?}: {error}");
             let told = format!("{error} {error:?} {:?}", parent("http://user:secret@p.example:3128"));
-            assert!(told.contains("http://p.example:3128") && !told.contains("secret") && !told.contains("user"), "{told}");
+            assert!(
+                told.contains("http://p.example:3128") && !told.contains("secret") && !told.contains("user"),
+                "{told}"
+            );
         }
         let endless = [b"HTTP/1.1 200 OK\r\nA: ".to_vec(), vec![b'a'; MOST_HEAD]].concat();
         assert_eq!(asked("http://p.example", &endless).await.1.unwrap_err().kind, DialFault::Malformed);

@@ -74,9 +74,7 @@ impl Trust {
     }
 }
 
-fn read(
-    pair: &CertificatePair,
-) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TrustError> {
+fn read(pair: &CertificatePair) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TrustError> {
     let file = |path: &PathBuf, what, source| TrustError::File { path: path.clone(), what, source };
     let chain = CertificateDer::pem_file_iter(&pair.certificate).and_then(Iterator::collect);
     let chain = chain.map_err(|source| file(&pair.certificate, "PEM certificates", source))?;

@@ -38,10 +38,7 @@ async fn what_the_client_shows_us_stays_here() {
     let host = origin.authority("a.localhost");
     let mut client = proxy.client().await;
     client
-        .send(format!(
-            "GET {} HTTP/1.1\r\nHost: {host}\r\nProxy-Authorization: Basic eDp5\r\n\r\n",
-            origin.url("/x")
-        ))
+        .send(format!("GET {} HTTP/1.1\r\nHost: {host}\r\nProxy-Authorization: Basic eDp5\r\n\r\n", origin.url("/x")))
         .await;
     assert_eq!(client.response().await.status(), 200);
     assert!(parent.asked().iter().all(|head| head.field("proxy-authorization").is_none()));
@@ -94,10 +91,8 @@ async fn other_credentials_open_other_connections() {
     let proxy = through(&parent, "alice:1@", "hosts: { '*': { robots: ignore } }").await;
     assert_eq!(proxy.get(&origin.url("/1")).await.status(), 200);
     for (user, connections) in [("alice:2@", 2), ("", 3), ("alice:1@", 3)] {
-        let yaml = format!(
-            "egress: {{ upstream_proxy: '{}' }}\nhosts: {{ '*': {{ robots: ignore }} }}",
-            parent.url(user)
-        );
+        let yaml =
+            format!("egress: {{ upstream_proxy: '{}' }}\nhosts: {{ '*': {{ robots: ignore }} }}", parent.url(user));
         proxy.reload(&yaml).unwrap();
         assert_eq!(proxy.get(&origin.url("/2")).await.status(), 200);
         assert_eq!(parent.connections(), connections, "{user}");
@@ -137,8 +132,13 @@ async fn what_is_closed_stays_closed() {
     let origin = Origin::site("").await;
     let parent = Parent::start(Conduct::Serve).await;
     let closed = "egress: { allow: [], deny: ['*.closed.invalid'] }";
-    let proxy = Proxy::start(&format!("{}\n  ", closed.replace("allow", &format!("upstream_proxy: '{}', allow", parent.url(""))))).await;
-    for host in ["127.0.0.1", "[::1]", "10.0.0.1", "169.254.169.254", "2130706433", "[::ffff:10.0.0.1]", "a.localhost"] {
+    let proxy = Proxy::start(&format!(
+        "{}\n  ",
+        closed.replace("allow", &format!("upstream_proxy: '{}', allow", parent.url("")))
+    ))
+    .await;
+    for host in ["127.0.0.1", "[::1]", "10.0.0.1", "169.254.169.254", "2130706433", "[::ffff:10.0.0.1]", "a.localhost"]
+    {
         let response = proxy.get(&origin.url_at(host, "/x")).await;
         assert_refused(&response, 403, "destination_ip_prohibited", "egress-denied");
         let refused = Client::open(proxy.address()).await.ask_connect(&origin.authority(host)).await;
@@ -208,11 +208,19 @@ async fn a_bad_parent_is_named_without_its_credentials() {
         let response = client.get("/x", &host).await;
         let problem = assert_refused(&response, status, error, error);
         let detail = problem["detail"].as_str().unwrap();
-        assert!(detail.contains(&format!("the upstream proxy http://localhost:{}", parent.port())), "{conduct:?}: {detail}");
+        assert!(
+            detail.contains(&format!("the upstream proxy http://localhost:{}", parent.port())),
+            "{conduct:?}: {detail}"
+        );
         let told = format!("{:?} {}", response.head, response.text());
         assert!(!told.contains("alice") && !told.contains("secret") && !told.contains("YWxp"), "{told}");
         // The same for what it is asked to tunnel.
-        proxy.reload(&format!("egress: {{ upstream_proxy: '{}' }}\nintercept: {{ default: tunnel }}\n{yaml}", parent.url(USER))).unwrap();
+        proxy
+            .reload(&format!(
+                "egress: {{ upstream_proxy: '{}' }}\nintercept: {{ default: tunnel }}\n{yaml}",
+                parent.url(USER)
+            ))
+            .unwrap();
         let head = Client::open(proxy.address()).await.ask_connect(&host).await;
         assert_eq!((head.status(), head.proxy_error().as_deref()), (status, Some(error)), "{conduct:?}");
     }
@@ -282,7 +290,12 @@ async fn a_parent_that_is_ourselves_is_a_loop() {
 
     // By way of another, which tunnels.
     let other = Proxy::start(&format!("intercept: {{ default: tunnel }}\n{own}")).await;
-    proxy.reload(&format!("egress: {{ upstream_proxy: 'http://{}' }}\nhosts: {{ '*': {{ robots: ignore }} }}", other.address())).unwrap();
+    proxy
+        .reload(&format!(
+            "egress: {{ upstream_proxy: 'http://{}' }}\nhosts: {{ '*': {{ robots: ignore }} }}",
+            other.address()
+        ))
+        .unwrap();
     let mut client = proxy.tls(&tls, "a.localhost", &[b"http/1.1"]).await;
     let response = client.get("/x", &tls.authority("a.localhost")).await;
     assert_eq!((response.status(), response.head.proxy_error().as_deref()), (508, Some("proxy_loop_detected")));

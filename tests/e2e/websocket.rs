@@ -79,8 +79,14 @@ async fn an_origin_may_decline() {
 async fn a_declining_answer_is_handed_on_as_it_is_framed() {
     for (octets, body) in [
         ("HTTP/1.1 403 No\r\nContent-Length: 4\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nnope", "nope"),
-        ("HTTP/1.1 403 No\r\nTransfer-Encoding: chunked\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n4\r\nnope\r\n0\r\n\r\n", "nope"),
-        ("HTTP/1.1 103 Early\r\nLink: </x>\r\n\r\nHTTP/1.0 403 No\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nnope", "nope"),
+        (
+            "HTTP/1.1 403 No\r\nTransfer-Encoding: chunked\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n4\r\nnope\r\n0\r\n\r\n",
+            "nope",
+        ),
+        (
+            "HTTP/1.1 103 Early\r\nLink: </x>\r\n\r\nHTTP/1.0 403 No\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nnope",
+            "nope",
+        ),
     ] {
         let origin = said(octets).await;
         let proxy = Proxy::start("").await;

@@ -162,7 +162,9 @@ async fn pass<S: AsyncRead + AsyncWrite + Unpin>(
     let Some(answer) = origin.until(b"\r\n\r\n").await else { return false };
     let framing = Head::parse(&answer).framing(method);
     let mut all = answer;
-    tokio::time::timeout(Duration::from_secs(20), origin.body(framing, |piece| all.extend_from_slice(piece))).await.ok();
+    tokio::time::timeout(Duration::from_secs(20), origin.body(framing, |piece| all.extend_from_slice(piece)))
+        .await
+        .ok();
     client.inner.write_all(&all).await.is_ok() && client.inner.flush().await.is_ok()
 }
 
