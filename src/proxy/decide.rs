@@ -92,12 +92,7 @@ impl Shared {
         };
         drop(waiting);
         Ok(match admitted {
-            Admitted::Go { permit, reported } => {
-                if let Some(reported) = &reported {
-                    self.counters.reported(reported.slug());
-                }
-                Decided::Go(Box::new(Go { permit, reported, route }))
-            }
+            Admitted::Go { permit, reported } => Decided::Go(Box::new(Go { permit, reported, route })),
             Admitted::Robots(copy) => Decided::Robots(copy),
         })
     }

@@ -8,6 +8,7 @@ mod connect;
 mod connection;
 mod counters;
 mod decide;
+mod decisions;
 pub(crate) mod descriptors;
 mod downstream;
 mod failure;
@@ -26,9 +27,12 @@ mod tunnel;
 mod upgrade;
 
 pub use counters::{Counters, Counts};
+pub use decisions::{Decision, Decisions};
+pub(crate) use respond::evidence;
 
 use crate::config::Settings;
-use crate::gate::Gate;
+use crate::gate::{Gate, Reported};
+use crate::policy::Refusal;
 use crate::tls::LeafCache;
 use crate::upstream::{TrustError, Upstream};
 use arc_swap::ArcSwap;
@@ -54,6 +58,7 @@ pub struct Shared {
     pub leaves: LeafCache,
     pub shutdown: watch::Receiver<bool>,
     pub counters: Counters,
+    pub decisions: Decisions,
     /// Connections, by address and by user.
     clients: clients::Clients<IpAddr>,
     users: clients::Clients<String>,
@@ -82,6 +87,7 @@ impl Proxy {
             leaves,
             shutdown,
             counters: Counters::default(),
+            decisions: Decisions::default(),
             clients: clients::Clients::default(),
             users: clients::Clients::default(),
             waiting: clients::Clients::default(),
@@ -114,8 +120,21 @@ impl Shared {
     /// A client certificate cannot be read: then all stays as it was.
     pub fn reload(&self, settings: Settings) -> Result<(), TrustError> {
         self.upstream.reload(&settings)?;
-        self.settings.store(Arc::new(settings));
+        let before = self.settings.swap(Arc::new(settings));
+        self.gate.reloaded(&before);
         Ok(())
+    }
+
+    /// For those who watch: a request is refused.
+    fn tell_refused(&self, client: Option<IpAddr>, url: Option<&str>, refusal: &Refusal) {
+        self.counters.refused(refusal.slug());
+        self.decisions.add(client, url, Reported::Refused(refusal.clone()), true);
+    }
+
+    /// The same for one that report mode lets through.
+    fn tell_reported(&self, client: Option<IpAddr>, url: &str, reported: &Reported) {
+        self.counters.reported(reported.slug());
+        self.decisions.add(client, Some(url), reported.clone(), false);
     }
 }
 

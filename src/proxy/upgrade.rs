@@ -44,6 +44,9 @@ pub(super) async fn upgrade(
     let asked = Asked { url: Some(&url), accept: accept.as_ref().map(HeaderValue::as_bytes) };
     let mut reported = None;
     let carried = carry(proxy, &mut io, &request, head, &mut reported).await;
+    if let Some(reported) = &reported {
+        proxy.tell_reported(Some(io.client.address.ip()), &url, reported);
+    }
     let mut record = Record {
         client: Some(io.client.address.ip()),
         method: "GET",
@@ -78,7 +81,7 @@ pub(super) async fn upgrade(
             answer
         }
         Err(Unanswered::Refused(refusal)) => {
-            proxy.counters.refused(refusal.slug());
+            proxy.tell_refused(Some(io.client.address.ip()), Some(&url), &refusal);
             record.refused = Some(refusal.slug());
             Answer::refusal(&refusal, &asked, &proxy.settings.load()).map_err(io::Error::other)?
         }
