@@ -2,7 +2,7 @@
 
 use crate::admin::Admin;
 use crate::config::{ListenAddress, Settings};
-use crate::gate::Gate;
+use crate::gate::{Figures, Gate};
 use crate::proxy::{self, Counts, Proxy, listener};
 use crate::tls::{Ca, CaError, LeafCache, ListenerTlsError, Roots, RootsError, listener_config, roots};
 use crate::upstream::{TrustError, Upstream, connector_conf};
@@ -193,6 +193,11 @@ impl Running {
     /// What has been answered so far.
     pub fn counts(&self) -> Counts {
         self.proxy.counters.read()
+    }
+
+    /// What there is at the moment: rules held, requests that wait.
+    pub fn figures(&self) -> Figures {
+        self.proxy.gate.figures()
     }
 
     /// Takes up changed settings without dropping a request. Listeners, CA and roots stay as they are until a restart.

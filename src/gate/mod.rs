@@ -258,7 +258,7 @@ impl Gate {
         let asked = Asked { authority, target, product_tokens: &tokens, purposes };
         match decide(Some(&slot.load()), &asked, options(settings), SystemTime::now()) {
             // Allowed whatever robots.txt says; its crawl-delay is kept all the same.
-            Decision::Refuse { refresh, .. } if matches!(own, Some(OwnVerdict::Allow)) => {
+            Decision::Refuse { refresh, .. } if own == Some(OwnVerdict::Allow) => {
                 Decision::Allow(Allowed { crawl_delay: None, refresh })
             }
             decision => decision,

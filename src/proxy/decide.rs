@@ -24,7 +24,7 @@ pub(super) struct Wanted {
 
 /// It is not refused.
 pub(super) enum Decided {
-    Go(Go),
+    Go(Box<Go>),
     /// It is answered with our copy of robots.txt.
     Robots(RobotsCopy),
 }
@@ -97,7 +97,7 @@ impl Shared {
                     let url = format!("{authority}{}", wanted.target);
                     self.tell_reported(Some(client.address.ip()), &url, reported);
                 }
-                Decided::Go(Go { permit, reported, route })
+                Decided::Go(Box::new(Go { permit, reported, route }))
             }
             Admitted::Robots(copy) => Decided::Robots(copy),
         })

@@ -43,7 +43,7 @@ impl<S: AsyncRead + Unpin> Answering<S> {
         let deadline = Instant::now() + self.limits.wait;
         let mut scanned = 0;
         loop {
-            let end = head::end_of_head(&self.ahead, scanned).map_err(|refusal| Failure::malformed(refusal))?;
+            let end = head::end_of_head(&self.ahead, scanned).map_err(Failure::malformed)?;
             if end.unwrap_or(self.ahead.len()) > self.limits.size {
                 return Err(Failure::too_large(self.limits.size));
             }
@@ -142,12 +142,12 @@ fn parse(octets: &[u8]) -> Result<ResponseHeader, Failure> {
         Err(error) => return Err(Failure::malformed(error)),
     }
     let mut head = ResponseHeader::build(response.code.unwrap_or_default(), Some(response.headers.len()))
-        .map_err(|error| Failure::malformed(error))?;
+        .map_err(Failure::malformed)?;
     if response.version == Some(0) {
         head.set_version(http::Version::HTTP_10);
     }
     for field in response.headers {
-        head.append_header(field.name.to_owned(), field.value).map_err(|error| Failure::malformed(error))?;
+        head.append_header(field.name.to_owned(), field.value).map_err(Failure::malformed)?;
     }
     Ok(head)
 }

@@ -50,7 +50,10 @@ impl Shared {
         fields::strip_response(response);
         response.append_header(header::VIA, self.via.line(response.version))?;
         let reported = reported.map(ToString::to_string);
-        let unverified = route.is_some_and(Route::is_unverified).then(|| UNVERIFIED.to_owned());
+        let unverified = route.is_some_and(Route::is_unverified).then(|| {
+            self.counters.unverified();
+            UNVERIFIED.to_owned()
+        });
         let details: Vec<String> = unverified.into_iter().chain(reported).collect();
         if !details.is_empty() {
             response.append_header("Proxy-Status", respond::proxy_status(None, Some(&details.join("; "))))?;

@@ -113,7 +113,7 @@ async fn carry(
         () = io.left() => return Err(Unanswered::Gone(io::ErrorKind::ConnectionAborted.into())),
     };
     let Go { mut permit, reported: would, route } = match decided {
-        Decided::Go(go) => go,
+        Decided::Go(go) => *go,
         Decided::Robots(copy) => {
             return Err(fields::robots_copy(&head, &copy)
                 .map_or_else(|error| Unanswered::Gone(io::Error::other(error)), Unanswered::Copy));

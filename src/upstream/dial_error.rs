@@ -49,7 +49,13 @@ impl DialError {
                 rustls::Error::AlertReceived(_) => DialFault::Alert,
                 _ => DialFault::Tls,
             };
-            return Self::new(kind, format!("{doing}: {tls}"));
+            return match tls {
+                // What we say ourselves of a certificate stands in here.
+                rustls::Error::InvalidCertificate(rustls::CertificateError::Other(why)) => {
+                    Self::new(kind, format!("{doing}: {why}"))
+                }
+                tls => Self::new(kind, format!("{doing}: {tls}")),
+            };
         }
         let kind = match error.kind() {
             Kind::TimedOut => DialFault::TimedOut,

@@ -180,6 +180,9 @@ impl Reach {
         let parent = egress.upstream_proxy.as_ref().and_then(|url| Parent::new(url).ok()).map(Arc::new);
         let hosts = settings.hosts.clone();
         let trust = Trust::new(roots, hosts.all().filter_map(|host| host.tls.as_ref()))?;
+        for host in hosts.unverified() {
+            tracing::warn!(host, "certificates are not verified (`verify: off`): whoever answers is believed");
+        }
         Ok(Reach { guard, dial: peer::Dial::new(&settings.limits), parent, hosts, trust })
     }
 }

@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod access;
 mod answers;
 mod big_bodies;
 mod commands;
@@ -23,6 +24,7 @@ mod messages;
 mod pacing;
 mod pacing_keys;
 mod pacing_many;
+mod pins;
 mod refresh;
 mod robots;
 mod trailers;
