@@ -17,7 +17,7 @@ pub use reported::Reported;
 pub use rulebook::BookFigures;
 pub use watch::{Figures, PaceFigures};
 
-use crate::config::{Fallback, HostPolicy, Mode, OnVisitTime, RobotsOverride, Settings, Subresources};
+use crate::config::{Fallback, HostPolicy, Hosts, Mode, OnVisitTime, RobotsOverride, Settings, Subresources};
 use crate::policy::explain::{Explanation, explain};
 use crate::policy::pace::{Client, Terms};
 use crate::policy::{
@@ -68,6 +68,10 @@ pub struct Ask<'a> {
     pub is_subresource: bool,
     /// The client's own, in place of `identity.product_tokens`. Empty: it has none.
     pub product_tokens: &'a [ProductToken],
+    /// The client's own, in place of `Settings::hosts`.
+    pub hosts: Option<&'a Hosts>,
+    /// The client has not too many requests waiting already.
+    pub may_wait: bool,
     /// `Prefer: wait`, which lowers `pace.max_wait`.
     pub prefer_wait: Option<Duration>,
     /// It asks for robots.txt itself.
@@ -175,7 +179,7 @@ impl Gate {
         let mut waited = Duration::ZERO;
         loop {
             let settings = self.settings.load_full();
-            let host = settings.hosts.get(ask.authority.host());
+            let host = ask.hosts.unwrap_or(&settings.hosts).get(ask.authority.host());
             let (allowed, mut reported) = match self.judge(&slot, ask, host, &settings).await {
                 Ok(crawl_delay) => (crawl_delay, None),
                 Err(refusal) if reports(host, &settings) => (None, Some(refusal)),
@@ -184,7 +188,7 @@ impl Gate {
             let mut terms = terms(&settings, host.crawl_delay.or(allowed), false);
             let max_wait = ask.prefer_wait.map_or(terms.max_wait, |wait| wait.min(terms.max_wait));
             terms.max_wait = max_wait.saturating_sub(waited);
-            if self.pacer.waiting() >= settings.pace.max_waiting {
+            if !ask.may_wait || self.pacer.waiting() >= settings.pace.max_waiting {
                 terms.queue = 0;
             }
             let key = key(&settings, ask.authority, ask.address);
@@ -226,15 +230,17 @@ impl Gate {
     }
 
     /// A tunnelled connection, whose requests cannot be seen: its pace is all that can be kept.
-    /// `to`: the address it goes to first.
+    /// `to`: the address it goes to first. `hosts`: the client's own.
     pub async fn admit_connection(
         &self,
         authority: &Authority,
         to: Option<IpAddr>,
         from: IpAddr,
+        hosts: Option<&Hosts>,
     ) -> Result<Permit, Refusal> {
         let settings = self.settings.load_full();
-        let terms = terms(&settings, settings.hosts.get(authority.host()).crawl_delay, false);
+        let host = hosts.unwrap_or(&settings.hosts).get(authority.host());
+        let terms = terms(&settings, host.crawl_delay, false);
         let pace = self.pacer.pace(&key(&settings, authority, to));
         if settings.mode == Mode::Report {
             let (permit, held) = pace.rehearse(client(from), terms, false);
@@ -289,10 +295,11 @@ impl Gate {
             return Decision::Allow(Allowed::default());
         }
         let tokens = tokens(host, settings, ask);
-        let asked = Asked { authority: ask.authority, target: ask.target.as_bytes(), product_tokens: &tokens };
+        let (authority, target, purposes) = (ask.authority, ask.target.as_bytes(), &settings.identity.purpose);
+        let asked = Asked { authority, target, product_tokens: &tokens, purposes };
         match decide(Some(&slot.load()), &asked, options(settings), SystemTime::now()) {
             // Allowed whatever robots.txt says; its crawl-delay is kept all the same.
-            Decision::Refuse { refresh, .. } if own.is_some() => {
+            Decision::Refuse { refresh, .. } if own == Some(OwnVerdict::Allow) => {
                 Decision::Allow(Allowed { crawl_delay: None, refresh })
             }
             decision => decision,

@@ -5,6 +5,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::robots::PreferenceRef;
+
 /// A refusal. `Display` is one sentence for the person who reads the answer or the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
@@ -22,8 +24,7 @@ pub enum Refusal {
         product_tokens: Box<[Box<str>]>,
         /// `ai-train`, `search`, … as the operator declared it.
         purpose: Box<str>,
-        /// Line of the preference in robots.txt, from 1.
-        line: Option<u32>,
+        preference: PreferenceEvidence,
     },
     /// robots.txt could not be read, and no copy is good enough: complete disallow (RFC 9309 §2.3.1.4).
     RobotsUnreachable {
@@ -40,6 +41,8 @@ pub enum Refusal {
     },
     /// Too many wait for the host already, or in all.
     QueueFull { retry_after: Duration },
+    /// The user has as many connections to this proxy as are allowed.
+    ConnectionLimit { limit: usize },
     /// The target is not to be reached through this proxy.
     EgressDenied { why: EgressReason },
     /// The client may not use this proxy.
@@ -88,6 +91,7 @@ impl Refusal {
             Self::RobotsUnreachable { .. } => "robots-unreachable",
             Self::CrawlDelay { .. } => "crawl-delay",
             Self::QueueFull { .. } => "queue-full",
+            Self::ConnectionLimit { .. } => "connection-limit",
             Self::EgressDenied { .. } => "egress-denied",
             Self::ClientDenied { .. } => "client-denied",
             Self::AuthorityMismatch { .. } => "authority-mismatch",
@@ -111,6 +115,7 @@ impl Refusal {
             | Self::FleetLost { retry_after } => Some(*retry_after),
             Self::Disallowed { .. }
             | Self::UsageDisallowed { .. }
+            | Self::ConnectionLimit { .. }
             | Self::EgressDenied { .. }
             | Self::ClientDenied { .. }
             | Self::AuthorityMismatch { .. }
@@ -153,14 +158,13 @@ impl fmt::Display for Refusal {
                 robots_url,
                 product_tokens,
                 purpose,
-                line,
+                preference,
             } => {
                 let tokens = Tokens(product_tokens);
                 write!(
                     f,
-                    "{robots_url} says no to the purpose `{purpose}` of this URL for {tokens}"
-                )?;
-                line.map_or(Ok(()), |line| write!(f, ": line {line}"))
+                    "{robots_url} says no to the purpose `{purpose}` of this URL for {tokens}: {preference}"
+                )
             }
             Self::RobotsUnreachable {
                 retry_after,
@@ -186,6 +190,9 @@ impl fmt::Display for Refusal {
                     "too many requests wait for this host already; come back in {}",
                     Seconds(*retry_after)
                 )
+            }
+            Self::ConnectionLimit { limit } => {
+                write!(f, "this user has {limit} connections open already, which is as many as are allowed")
             }
             Self::EgressDenied { why } => write!(f, "this proxy does not connect there: {why}"),
             Self::ClientDenied { credentials: _, why } => write!(f, "this client may not use the proxy: {why}"),
@@ -238,6 +245,29 @@ impl fmt::Display for RuleEvidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.allow { "Allow" } else { "Disallow" };
         write!(f, "line {}, `{kind}: {}`", self.line, self.pattern)
+    }
+}
+
+/// The usage preference of robots.txt that decided, as written there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PreferenceEvidence {
+    /// From 1.
+    pub line: u32,
+    /// `Content-Signal` or `Content-Usage`.
+    pub key: Box<str>,
+    /// `/ train-ai=n`.
+    pub value: Box<str>,
+}
+
+impl From<PreferenceRef<'_>> for PreferenceEvidence {
+    fn from(preference: PreferenceRef<'_>) -> Self {
+        Self { line: preference.line(), key: preference.key().into(), value: preference.value().into() }
+    }
+}
+
+impl fmt::Display for PreferenceEvidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, `{}: {}`", self.line, self.key, self.value)
     }
 }
 

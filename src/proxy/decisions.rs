@@ -1,5 +1,5 @@
-//! The refusals of late, and those that report mode let through, for people who watch. Filled by `forward`, `connect` and
-//! `connection`; read by `admin`.
+//! The refusals of late, and those that report mode let through, for people who watch. Filled by `forward`, `upgrade`,
+//! `connect` and `connection`; read by `admin`.
 
 use crate::gate::Reported;
 use parking_lot::Mutex;

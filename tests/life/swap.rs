@@ -25,7 +25,8 @@ const SWAPS: u32 = 5000;
 fn gate(directory: &Path) -> Arc<Gate> {
     let yaml = format!("store: {{ directory: '{}', memory: 1MiB }}", directory.display());
     let settings = Settings::parse("test.yaml", &yaml).expect("the line above");
-    let upstream = Arc::new(Upstream::new(&settings, Vec::new()));
+    let roots = politely::tls::roots::bundle(None).unwrap().store;
+    let upstream = Arc::new(Upstream::new(&settings, roots, Vec::new()).unwrap());
     Arc::new(Gate::open(Arc::new(ArcSwap::from_pointee(settings)), upstream, &connector_conf(test_ca().pem_file(), 1)))
 }
 
@@ -58,6 +59,8 @@ fn ask<'a>(authority: &'a Authority, target: &'a str) -> Ask<'a> {
         reads_robots: false,
         is_subresource: false,
         product_tokens: &[],
+        hosts: None,
+        may_wait: true,
         address: None,
     }
 }
@@ -73,7 +76,7 @@ async fn admitted(gate: &Gate, authority: &Authority, target: &str) -> u32 {
 
 /// The version of a copy, all of which has to be of that version.
 async fn explained(gate: &Gate, authority: &Authority, target: &str) -> u32 {
-    let asked = Asked::<ProductToken> { authority, target: target.as_bytes(), product_tokens: &[] };
+    let asked = Asked::<ProductToken> { authority, target: target.as_bytes(), product_tokens: &[], purposes: &[] };
     let why = gate.explain(&asked).await;
     let version = version_of(&why.rule.expect("a rule").pattern);
     assert_eq!(why.sitemaps, [format!("https://s/{version}")], "half of one copy and half of another");
