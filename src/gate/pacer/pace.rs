@@ -73,6 +73,11 @@ impl Pace {
             });
             match turn {
                 Turn::Go(slot) => {
+                    if slot.is_shared() {
+                        // It was given for somebody who has just left.
+                        state.stake.started(&slot);
+                        self.wake(&mut state);
+                    }
                     self.note_debt(&state);
                     return Ok(Permit::new(self, Some(slot), terms));
                 }

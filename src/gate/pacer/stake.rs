@@ -195,3 +195,156 @@ impl Stake {
 
 /// Often enough that a lost call does no harm.
 const RENEW: Duration = Duration::from_millis(1500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::pace::{Client, Next, Terms, Ticket, Turn};
+
+    const JOINED: Reach = Reach::Joined(1);
+
+    /// An instance's end of one key.
+    struct Host {
+        zero: Instant,
+        lane: Lane<()>,
+        stake: Stake,
+    }
+
+    impl Host {
+        fn new() -> Self {
+            let mut host = Host { zero: Instant::now(), lane: Lane::default(), stake: Stake::default() };
+            host.follow(JOINED, 0);
+            host
+        }
+
+        fn at(&self, ms: u64) -> Instant {
+            self.zero + Duration::from_millis(ms)
+        }
+
+        fn follow(&mut self, reach: Reach, ms: u64) {
+            let now = self.at(ms);
+            self.stake.follow(&mut self.lane, reach, now);
+        }
+
+        fn waits(&mut self, ms: u64) -> Ticket {
+            let terms = Terms { crawl_delay: Duration::from_secs(1), ..Terms::default() };
+            match self.lane.request(self.at(ms), Client(1), &terms, || ()) {
+                Turn::Wait { ticket, .. } => ticket,
+                other => panic!("{other:?}"),
+            }
+        }
+
+        fn call(&mut self, ms: u64) -> Option<Told> {
+            self.stake.call(&self.lane, self.at(ms))
+        }
+
+        fn answered(&mut self, place: Place, ms: u64) {
+            let (standing, told) = (standing(place), self.at(ms));
+            self.stake.answered(&mut self.lane, 1, Some(standing), told);
+        }
+
+        fn starts(&mut self, ms: u64) -> Slot {
+            self.follow(JOINED, ms);
+            match self.lane.poll(self.at(ms)) {
+                Next::Start((), slot) => {
+                    self.stake.started(&slot);
+                    slot
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn standing(place: Place) -> Standing {
+        Standing { place, hold: Duration::ZERO, backoff: Duration::ZERO, rivals: 1 }
+    }
+
+    #[test]
+    fn one_call_for_a_turn_and_one_that_ends_it_and_asks_for_the_next() {
+        let mut host = Host::new();
+        host.waits(0);
+        assert!(host.call(0).is_some_and(|told| told.wants.is_some() && told.events.is_empty()));
+        host.answered(Place::Turn(Duration::ZERO), 0);
+        let slot = host.starts(5);
+        assert!(host.call(10).is_none(), "nothing is new");
+        host.waits(10);
+        assert!(host.call(10).is_none(), "it has the turn still");
+        assert!(host.stake.ended(&slot, Some(host.at(5)), Outcome::Success));
+        host.lane.finished(host.at(20), slot, Outcome::Success);
+        let told = host.call(20).expect("the end");
+        assert!(told.wants.is_some() && told.events[0].gives_up && told.events[0].left == Some(host.at(5)));
+    }
+
+    #[test]
+    fn a_turn_that_nobody_wants_any_more_is_given_back() {
+        let mut host = Host::new();
+        let ticket = host.waits(0);
+        host.call(0);
+        host.answered(Place::Turn(Duration::from_secs(1)), 0);
+        assert_eq!(host.lane.cancel(ticket), Some(()));
+        let told = host.call(100).expect("it is given back");
+        assert_eq!((told.wants, told.events[0].gives_up, told.events[0].left), (None, true, None));
+        host.answered(Place::None, 100);
+        assert!(host.call(100).is_none() && !host.stake.is_at_stake());
+    }
+
+    #[test]
+    fn what_is_held_is_renewed_and_what_was_not_is_lost() {
+        let mut host = Host::new();
+        host.waits(0);
+        host.call(0);
+        host.answered(Place::Turn(Duration::from_secs(30)), 0);
+        assert_eq!(host.stake.next(host.at(0)), Some(host.at(1500)));
+        assert!(host.call(1500).is_some_and(|told| told.wants.is_none() && told.events.is_empty()));
+        host.answered(Place::Turn(Duration::from_secs(28)), 1500);
+        // The process was stopped meanwhile: somebody else may have the turn by now.
+        host.follow(JOINED, 40_000);
+        assert!(host.call(40_000).is_some_and(|told| told.wants.is_some()));
+    }
+
+    #[test]
+    fn a_turn_that_comes_while_asking_is_asked_for_again() {
+        let mut host = Host::new();
+        host.waits(0);
+        host.call(0);
+        let now = host.at(0);
+        host.stake.given(&mut host.lane, standing(Place::Turn(Duration::ZERO)), now);
+        // Said before the turn was given.
+        host.answered(Place::Line(Duration::from_secs(1)), 0);
+        assert!(host.call(1).is_some_and(|told| told.wants.is_some()));
+    }
+
+    #[test]
+    fn another_connection_is_told_what_is_owed_and_what_is_in_flight() {
+        let mut host = Host::new();
+        host.waits(0);
+        host.call(0);
+        host.answered(Place::Turn(Duration::ZERO), 0);
+        let slot = host.starts(5);
+        host.follow(Reach::Parted { instances: 3 }, 100);
+        assert!(host.call(100).is_none(), "there is nobody to tell");
+        host.follow(Reach::Joined(2), 200);
+        let told = host.call(200).expect("all that is known");
+        assert!(told.in_turn && told.hold > Duration::from_millis(700), "{told:?}");
+        // An answer over the old connection says nothing.
+        host.answered(Place::Turn(Duration::ZERO), 200);
+        assert!(host.stake.ended(&slot, None, Outcome::Failure));
+    }
+
+    #[test]
+    fn a_refusal_is_told_whoever_has_the_turn() {
+        let mut host = Host::new();
+        let Turn::Wait { .. } = host.lane.request(host.at(0), Client(1), &Terms::default(), || ()) else {
+            panic!("it asks first");
+        };
+        host.call(0);
+        host.answered(Place::Free, 0);
+        let slot = host.starts(0);
+        assert!(!slot.is_shared());
+        let outcome = Outcome::Backoff { retry_after: None };
+        assert!(host.stake.ended(&slot, Some(host.at(1)), outcome));
+        assert!(host.call(2).is_some_and(|told| !told.events[0].gives_up && told.events[0].outcome == Some(outcome)));
+        let other = host.stake.ended(&slot, Some(host.at(1)), Outcome::Success);
+        assert!(!other, "a success is none of the fleet's business without a turn");
+    }
+}
