@@ -257,7 +257,7 @@ impl Gate {
         let asked = Asked { authority: ask.authority, target: ask.target.as_bytes(), product_tokens: &tokens };
         match decide(Some(&slot.load()), &asked, options(settings), SystemTime::now()) {
             // Allowed whatever robots.txt says; its crawl-delay is kept all the same.
-            Decision::Refuse { refresh, .. } if own.is_some() => {
+            Decision::Refuse { refresh, .. } if own == Some(OwnVerdict::Allow) => {
                 Decision::Allow(Allowed { crawl_delay: None, refresh })
             }
             decision => decision,

@@ -94,7 +94,6 @@ fn a_key_that_nothing_acts_on_yet_is_not_ignored_in_silence() {
         ["1:8 `fleet` is not supported by this version | leave it out"]
     );
 }
-}
 
 #[test]
 fn a_password_has_to_be_hashed_and_is_not_repeated() {
