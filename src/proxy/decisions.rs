@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use tokio::sync::broadcast;
 
-/// The last [`KEPT`] of them, and a way to hear of each as it comes.
+/// The last of them, and a way to hear of each as it comes.
 pub struct Decisions {
     kept: Mutex<Kept>,
     live: broadcast::Sender<Arc<Decision>>,
