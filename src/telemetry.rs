@@ -27,8 +27,12 @@ pub fn init(log: &Log) -> io::Result<()> {
     };
     // What pingora and its kin say at `info` is about their insides.
     let others = level.min(if level > Level::INFO { level } else { Level::ERROR });
-    let events =
-        Targets::new().with_target("politely", level).with_default(others).with_target(ACCESS, LevelFilter::OFF);
+    let events = Targets::new()
+        .with_target("politely", level)
+        .with_default(others)
+        // An idle connection that was just being closed: another is made, and what fails then is told by us.
+        .with_target("pingora_core::connectors", if level > Level::INFO { level.into() } else { LevelFilter::OFF })
+        .with_target(ACCESS, LevelFilter::OFF);
     let events = layer(log.format, BoxMakeWriter::new(io::stderr)).with_filter(events);
     let access = match &log.access {
         AccessLog::Off => None,

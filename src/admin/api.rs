@@ -58,7 +58,8 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Response {
         "uptime": admin.started.elapsed().as_secs(),
         "listen": admin.listeners,
         "mode": mode,
-        "requests": { "forwarded": counts.forwarded, "failed": counts.failed, "refused": counts.refused },
+        "requests": { "forwarded": counts.forwarded, "failed": counts.failed, "refused": counts.refused,
+            "reported": counts.reported },
         "waiting": figures.waiting,
         "robots": {
             "authorities": figures.book.authorities,
@@ -128,6 +129,15 @@ pub(super) async fn explain(State(admin): State<Arc<Admin>>, Query(asked): Query
     let target = target(url).as_bytes();
     let asked = Asked { authority: &authority, target, product_tokens: &tokens, purposes: &purposes };
     Json(json::explanation(&admin.gate().explain(&asked).await)).into_response()
+}
+
+/// What is in force, secrets left out.
+pub(super) async fn config(State(admin): State<Arc<Admin>>) -> Response {
+    Json(admin.proxy.settings.load().shown()).into_response()
+}
+
+pub(super) async fn openapi() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], include_str!("openapi.json")).into_response()
 }
 
 pub(super) async fn reload(State(admin): State<Arc<Admin>>) -> Response {

@@ -1,12 +1,13 @@
 //! What the API says, as JSON: the shapes that scripts rely on. Called by `api` and, for its own output, `cli::explain`.
 
-use crate::gate::{Gate, PaceFigures};
+use crate::gate::{Gate, PaceFigures, Reported};
 use crate::policy::explain::Explanation;
 use crate::policy::{Access, Authority, Entry};
+use crate::proxy::{Decision, evidence};
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::time::SystemTime;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -85,6 +86,23 @@ pub(super) fn authority_in_full(gate: &Gate, asked: &Authority, entry: &Entry) -
     value
 }
 
+/// A refusal, with the members that the client was told.
+pub(super) fn decision(decision: &Decision) -> Value {
+    let (mut members, retry_after) = match &decision.what {
+        Reported::Refused(refusal) => (evidence(refusal), refusal.retry_after()),
+        Reported::Held(_) => (Map::new(), None),
+    };
+    members.insert("number".into(), decision.number.into());
+    members.insert("at".into(), rfc3339_millis(decision.at).into());
+    members.insert("client".into(), decision.client.map(|client| client.to_string()).into());
+    members.insert("url".into(), decision.url.as_deref().into());
+    members.insert("enforced".into(), decision.enforced.into());
+    members.insert("reason".into(), decision.what.slug().into());
+    members.insert("detail".into(), decision.what.to_string().into());
+    members.insert("retry_after".into(), retry_after.map(|after| after.as_secs_f64()).into());
+    Value::Object(members)
+}
+
 fn pace(figures: PaceFigures) -> Value {
     json!({
         "waiting": figures.waiting,
@@ -102,6 +120,13 @@ pub(super) fn problem(status: StatusCode, detail: &str) -> Response {
     let kind = http::HeaderValue::from_static("application/problem+json");
     answer.headers_mut().insert(http::header::CONTENT_TYPE, kind);
     answer
+}
+
+/// Many fall into one second.
+fn rfc3339_millis(at: SystemTime) -> Option<String> {
+    let at = OffsetDateTime::from(at);
+    let millis = u32::from(at.millisecond()) * 1_000_000;
+    at.replace_nanosecond(millis).ok()?.format(&Rfc3339).ok()
 }
 
 fn rfc3339(at: SystemTime) -> Option<String> {

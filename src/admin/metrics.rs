@@ -35,6 +35,13 @@ fn registry(admin: &Admin) -> Registry {
         "outcome",
         requests,
     );
+    counters(
+        &mut registry,
+        "requests_reported",
+        "Requests that report mode let through, by why they would have been refused or held",
+        "outcome",
+        counts.reported,
+    );
     let fetches = [("answered", figures.book.fetched), ("failed", figures.book.failed)];
     counters(&mut registry, "robots_fetches", "Fetches of robots.txt, by result", "result", fetches);
 
@@ -42,6 +49,11 @@ fn registry(admin: &Admin) -> Registry {
     gauge(&mut registry, "authorities", "Authorities in memory", book.authorities);
     gauge(&mut registry, "robots_files", "Different robots.txt files in memory", book.files);
     gauge(&mut registry, "waiting", "Requests that wait for their turn", figures.waiting);
+    gauge(&mut registry, "uptime_seconds", "Since the start", admin.started.elapsed().as_secs() as usize);
+    let version = vec![("version", env!("CARGO_PKG_VERSION"))];
+    let build = Family::<Labels, Gauge>::default();
+    build.get_or_create(&version).set(1);
+    registry.register("build_info", "Always 1, with the version", build);
     let memory = Family::<Labels, Gauge>::default();
     for (of, bytes) in [("authorities", book.authority_bytes), ("files", book.file_bytes)] {
         memory.get_or_create(&vec![("of", of)]).set(whole(bytes));

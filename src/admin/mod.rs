@@ -1,6 +1,8 @@
 //! The admin address: health, metrics and the API, on a socket of its own. Started by `server`.
 
 mod api;
+mod dashboard;
+mod decisions;
 mod guard;
 mod json;
 mod metrics;
@@ -71,6 +73,9 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/metrics", get(metrics::metrics))
         .route("/ca.pem", get(api::ca))
         .route("/proxy.pac", get(api::pac))
+        .route("/api/v1/config", get(api::config))
+        .route("/api/v1/decisions", get(decisions::decisions))
+        .route("/api/v1/openapi.json", get(api::openapi))
         .route("/api/v1/status", get(api::status))
         .route("/api/v1/explain", get(api::explain))
         .route("/api/v1/reload", post(api::reload))
@@ -79,6 +84,9 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/api/v1/authorities/{authority}/refresh", post(api::refresh))
         .layer(from_fn_with_state(admin.clone(), guard::token));
     Router::new()
+        .route("/", get(dashboard::page))
+        .route("/dashboard/app.js", get(dashboard::script))
+        .route("/dashboard/style.css", get(dashboard::style))
         .route("/healthz", get(api::health))
         .route("/readyz", get(api::ready))
         .merge(guarded)

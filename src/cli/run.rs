@@ -10,8 +10,9 @@ use crate::tls::{Ca, CaError, roots};
 use serde_json::json;
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use tempfile::NamedTempFile;
 use tokio::process::Command;
@@ -52,11 +53,12 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
 
 async fn behind(settings: Settings, command: &[OsString]) -> Result<ExitCode, Failed> {
     let bundle = bundle(&settings)?;
+    let wgetrc = wgetrc(bundle.path())?;
     let running = server::start(settings).await?;
     let url = format!("http://{}", running.addresses()[0]);
     let (program, arguments) = command.split_first().expect("clap requires one");
     let mut child = Command::new(program);
-    child.args(arguments).envs(environment(&url, bundle.path()));
+    child.args(arguments).envs(environment(&url, bundle.path())).env("WGETRC", wgetrc.path());
     let status = match child.spawn() {
         Ok(mut child) => {
             // A Ctrl-C goes to the command too, as it is in our process group; it decides, and we tell its end.
@@ -95,6 +97,19 @@ fn bundle(settings: &Settings) -> Result<NamedTempFile, Failed> {
     let roots = roots::bundle(settings.egress.ca_file.as_deref()).map_err(server::StartError::from)?;
     let file = tempfile::Builder::new().prefix("politely-trust-").suffix(".pem").tempfile()?;
     roots::write_bundle(file.path(), &roots, &ca).map_err(|error: CaError| server::StartError::from(error))?;
+    Ok(file)
+}
+
+/// wget built on GnuTLS takes its roots from no variable: what the user has set up for it, and our bundle.
+fn wgetrc(bundle: &Path) -> io::Result<NamedTempFile> {
+    let own = std::env::var_os("WGETRC").map(PathBuf::from);
+    let own = own.or_else(|| std::env::home_dir().map(|home| home.join(".wgetrc")));
+    let mut settings = own.and_then(|path| std::fs::read(path).ok()).unwrap_or_default();
+    settings.extend_from_slice(b"\nca_certificate = ");
+    settings.extend_from_slice(bundle.as_os_str().as_bytes());
+    settings.push(b'\n');
+    let mut file = tempfile::Builder::new().prefix("politely-wgetrc-").tempfile()?;
+    file.write_all(&settings)?;
     Ok(file)
 }
 

@@ -10,6 +10,7 @@ mod paths;
 mod reader;
 mod secrets;
 mod settings;
+mod shown;
 mod source;
 mod text;
 pub mod units;

@@ -12,6 +12,7 @@ use super::file::{
 use super::hosts::Hosts;
 use super::reader;
 use super::secrets::SecretUrl;
+use super::shown::shown;
 use super::source::{At, Node, Value};
 use super::text::{read_text, syntax};
 use super::validate;
@@ -35,6 +36,7 @@ pub struct Settings {
     pub hosts: Hosts,
     pub limits: Limits,
     pub log: Log,
+    shown: serde_json::Value,
 }
 
 /// What happens to `CONNECT`, for hosts without a word of their own.
@@ -119,7 +121,7 @@ impl Settings {
         // What depends on several keys is judged only when each of them is right.
         let settings = if faults.is_empty() {
             let mut check = validate::Check::new(&root, &mut faults);
-            let settings = Self::from_file(file, &mut check);
+            let settings = Self::from_file(file, shown(&root), &mut check);
             validate::check(&settings, &mut check);
             Some(settings)
         } else {
@@ -135,7 +137,7 @@ impl Settings {
         }
     }
 
-    fn from_file(file: File, check: &mut validate::Check<'_>) -> Self {
+    fn from_file(file: File, shown: serde_json::Value, check: &mut validate::Check<'_>) -> Self {
         let CaFiles { directory, certificate, key } = file.intercept.ca;
         let ca = match (certificate, key) {
             (Some(certificate), Some(key)) if directory.is_none() => CaSource::Files { certificate, key },
@@ -181,7 +183,13 @@ impl Settings {
             hosts: Hosts::build(file.intercept.default, file.hosts, file.intercept.hosts, check),
             limits: file.limits,
             log: file.log,
+            shown,
         }
+    }
+
+    /// All of it as JSON in the form of the file, without its secrets.
+    pub fn shown(&self) -> &serde_json::Value {
+        &self.shown
     }
 
     /// Makes relative paths start at `base`.

@@ -18,7 +18,9 @@ pub use watch::{Figures, PaceFigures};
 use crate::config::{Fallback, HostPolicy, Mode, OnVisitTime, RobotsOverride, Settings, Subresources};
 use crate::policy::explain::{Explanation, explain};
 use crate::policy::pace::{Client, Terms};
-use crate::policy::{Access, Asked, Authority, Decision, Entry, Options, OwnVerdict, PaceKey, Refusal, decide};
+use crate::policy::{
+    Access, Allowed, Asked, Authority, Decision, Entry, Options, OwnVerdict, PaceKey, Refusal, decide,
+};
 use crate::robots::ProductToken;
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
@@ -27,7 +29,7 @@ use fetch::{Fetched, Fetcher};
 use http::HeaderMap;
 use pacer::Pacer;
 use pingora_core::server::configuration::ServerConf;
-use rulebook::RuleBook;
+use rulebook::{RuleBook, Slot};
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
@@ -126,38 +128,56 @@ impl Gate {
 
     /// Decides, fetching robots.txt first where it must, and waits for the host's turn.
     pub async fn admit(&self, ask: &Ask<'_>) -> Result<Admitted, Refusal> {
-        let settings = self.settings.load_full();
         if ask.reads_robots
             && let Some(copy) = self.robots_copy(ask.authority).await
         {
             return Ok(Admitted::Robots(copy));
         }
-        let host = settings.hosts.get(ask.authority.host());
-        let (allowed, reported) = match self.judge(ask, host, &settings).await {
-            Ok(crawl_delay) => (crawl_delay, None),
-            Err(refusal) if reports(host, &settings) => (None, Some(refusal)),
-            Err(refusal) => return Err(refusal),
-        };
-        let mut terms = terms(&settings, host.crawl_delay.or(allowed), false);
-        terms.max_wait = ask.prefer_wait.map_or(terms.max_wait, |wait| wait.min(terms.max_wait));
-        if self.pacer.waiting() >= settings.pace.max_waiting {
-            terms.queue = 0;
+        let slot = self.book.slot(ask.authority);
+        let mut waited = Duration::ZERO;
+        loop {
+            let settings = self.settings.load_full();
+            let host = settings.hosts.get(ask.authority.host());
+            let (allowed, mut reported) = match self.judge(&slot, ask, host, &settings).await {
+                Ok(crawl_delay) => (crawl_delay, None),
+                Err(refusal) if reports(host, &settings) => (None, Some(refusal)),
+                Err(refusal) => return Err(refusal),
+            };
+            let mut terms = terms(&settings, host.crawl_delay.or(allowed), false);
+            let max_wait = ask.prefer_wait.map_or(terms.max_wait, |wait| wait.min(terms.max_wait));
+            terms.max_wait = max_wait.saturating_sub(waited);
+            if self.pacer.waiting() >= settings.pace.max_waiting {
+                terms.queue = 0;
+            }
+            let key = key(&settings, ask.authority, ask.address);
+            let mut pace = self.pacer.pace(&key);
+            if let Some(asked) = terms.clamped() {
+                pace.tell_clamp(ask.authority, asked, terms.gap());
+            }
+            if ask.is_subresource && settings.pace.subresources == Subresources::Burst && !pace.is_held_back() {
+                pace = self.pacer.beside(&key, &pace);
+                terms = pacer::without_delay(terms);
+            }
+            if settings.mode == Mode::Report {
+                let (permit, held) = pace.rehearse(client(ask.client), terms, reported.is_some());
+                return Ok(Admitted::Go { permit, reported: reported.map(Reported::Refused).or(held) });
+            }
+            let permit = pace.turn(client(ask.client), terms).await?;
+            if !permit.waited.is_zero() {
+                // The rules may have changed meanwhile: those of its turn bind it.
+                match self.verdict(&slot, ask, host, &settings) {
+                    Decision::Allow(_) => {}
+                    Decision::Refuse { why, .. } if reports(host, &settings) => reported = Some(why),
+                    Decision::Refuse { why, .. } => return Err(why),
+                    Decision::Fetch => {
+                        // Without the turn, which the fetch has to take itself.
+                        waited += permit.waited;
+                        continue;
+                    }
+                }
+            }
+            return Ok(Admitted::Go { permit, reported: reported.map(Reported::Refused) });
         }
-        let key = key(&settings, ask.authority, ask.address);
-        let mut pace = self.pacer.pace(&key);
-        if let Some(asked) = terms.clamped() {
-            pace.tell_clamp(ask.authority, asked, terms.gap());
-        }
-        if ask.is_subresource && settings.pace.subresources == Subresources::Burst && !pace.is_held_back() {
-            pace = self.pacer.beside(&key, &pace);
-            terms = pacer::without_delay(terms);
-        }
-        if settings.mode == Mode::Report {
-            let (permit, held) = pace.rehearse(client(ask.client), terms, reported.is_some());
-            return Ok(Admitted::Go { permit, reported: reported.map(Reported::Refused).or(held) });
-        }
-        let permit = pace.turn(client(ask.client), terms).await?;
-        Ok(Admitted::Go { permit, reported: reported.map(Reported::Refused) })
     }
 
     /// Why a URL may or may not be fetched. Fetches robots.txt if it is not known yet.
@@ -188,46 +208,54 @@ impl Gate {
         pace.turn(client(from), terms).await
     }
 
-    /// The operator's own rules for the host go first, then its robots.txt. Tells the crawl-delay to keep.
-    async fn judge(&self, ask: &Ask<'_>, host: &HostPolicy, settings: &Settings) -> Result<Option<Duration>, Refusal> {
-        let own = host.own_rules.as_ref().map(|rules| rules.judge(ask.target.as_bytes()));
-        if let Some(OwnVerdict::Deny(refusal)) = own {
-            return Err(refusal);
-        }
-        match (host.robots, own) {
-            (RobotsOverride::Ignore, _) => Ok(None),
-            // Allowed whatever robots.txt says; its crawl-delay is kept all the same.
-            (_, Some(OwnVerdict::Allow)) => Ok(self.decide(ask, host, settings).await.unwrap_or_default()),
-            (_, _) => self.decide(ask, host, settings).await,
-        }
-    }
-
-    /// Decides by robots.txt.
-    async fn decide(&self, ask: &Ask<'_>, host: &HostPolicy, settings: &Settings) -> Result<Option<Duration>, Refusal> {
-        let tokens = tokens(host, settings, ask);
-        let (authority, target, purposes) = (ask.authority, ask.target.as_bytes(), &settings.identity.purpose);
-        let asked = Asked { authority, target, product_tokens: &tokens, purposes };
-        let options = options(settings);
-        let slot = self.book.slot(ask.authority);
+    /// Tells the crawl-delay to keep, after a fetch where nothing can be said without.
+    async fn judge(
+        &self,
+        slot: &Arc<Slot>,
+        ask: &Ask<'_>,
+        host: &HostPolicy,
+        settings: &Settings,
+    ) -> Result<Option<Duration>, Refusal> {
         loop {
-            let decision = decide(Some(&slot.load()), &asked, options, SystemTime::now());
+            let decision = self.verdict(slot, ask, host, settings);
             let (refresh, crawl_delay) = match &decision {
                 Decision::Allow(allowed) => (allowed.refresh, allowed.crawl_delay),
                 Decision::Refuse { refresh, .. } => (*refresh, None),
                 Decision::Fetch => {
                     // The channel closes when the fetch is over, however it ended.
-                    let _ = self.book.fetch(&slot, None).changed().await;
+                    let _ = self.book.fetch(slot, None).changed().await;
                     continue;
                 }
             };
             if refresh {
-                drop(self.book.fetch(&slot, crawl_delay));
+                drop(self.book.fetch(slot, crawl_delay));
             }
             return match decision {
                 Decision::Allow(allowed) => Ok(allowed.crawl_delay),
                 Decision::Refuse { why, .. } => Err(why),
                 Decision::Fetch => unreachable!("continued above"),
             };
+        }
+    }
+
+    /// By what is known now: the operator's own rules for the host go first, then its robots.txt.
+    fn verdict(&self, slot: &Slot, ask: &Ask<'_>, host: &HostPolicy, settings: &Settings) -> Decision {
+        let own = host.own_rules.as_ref().map(|rules| rules.judge(ask.target.as_bytes()));
+        if let Some(OwnVerdict::Deny(why)) = own {
+            return Decision::Refuse { why, refresh: false };
+        }
+        if host.robots == RobotsOverride::Ignore {
+            return Decision::Allow(Allowed::default());
+        }
+        let tokens = tokens(host, settings, ask);
+        let (authority, target, purposes) = (ask.authority, ask.target.as_bytes(), &settings.identity.purpose);
+        let asked = Asked { authority, target, product_tokens: &tokens, purposes };
+        match decide(Some(&slot.load()), &asked, options(settings), SystemTime::now()) {
+            // Allowed whatever robots.txt says; its crawl-delay is kept all the same.
+            Decision::Refuse { refresh, .. } if own == Some(OwnVerdict::Allow) => {
+                Decision::Allow(Allowed { crawl_delay: None, refresh })
+            }
+            decision => decision,
         }
     }
 

@@ -61,6 +61,8 @@ pub struct Permit {
     slot: Option<Slot>,
     terms: Terms,
     leaving: bool,
+    /// Before its turn came; nothing: it could go at once.
+    pub(super) waited: Duration,
     /// How the request ended. Until it is set, the request was never sent.
     pub outcome: Outcome,
 }
@@ -167,7 +169,7 @@ impl Pace {
             match turn {
                 Turn::Go(slot) => {
                     self.note_debt(&state);
-                    return Ok(self.permit(slot, terms));
+                    return Ok(self.permit(Some(slot), terms));
                 }
                 Turn::Refuse(refused) => return Err(told(refused)),
                 Turn::Wait { ticket, .. } => {
@@ -180,10 +182,12 @@ impl Pace {
                 }
             }
         };
+        let since = Instant::now();
         let _place = Place::take(self, ticket);
         match receiver.await {
             Ok(Ok(mut permit)) => {
                 permit.terms = terms;
+                permit.waited = since.elapsed();
                 Ok(permit)
             }
             Ok(Err(refused)) => Err(told(refused)),
@@ -202,7 +206,7 @@ impl Pace {
         } else {
             (!wait.is_zero()).then_some(Reported::Held(wait))
         };
-        (Permit { pace: self.clone(), slot: None, terms, leaving: false, outcome: Outcome::Unused }, held)
+        (self.permit(None, terms), held)
     }
 
     /// Whether the origin has asked for time: then nothing goes in a burst.
@@ -226,7 +230,7 @@ impl Pace {
                 match state.lane.poll(Instant::now()) {
                     Next::Start(waiter, slot) => {
                         self.note_debt(&state);
-                        let permit = self.permit(slot, terms.clone());
+                        let permit = self.permit(Some(slot), terms.clone());
                         // If it has just left, the permit comes back here and is given back when the lock is free.
                         let returned = waiter.send(Ok(permit));
                         drop(state);
@@ -261,8 +265,8 @@ impl Pace {
         }
     }
 
-    fn permit(self: &Arc<Self>, slot: Slot, terms: Terms) -> Permit {
-        Permit { pace: self.clone(), slot: Some(slot), terms, leaving: false, outcome: Outcome::Unused }
+    fn permit(self: &Arc<Self>, slot: Option<Slot>, terms: Terms) -> Permit {
+        Permit { pace: self.clone(), slot, terms, leaving: false, waited: Duration::ZERO, outcome: Outcome::Unused }
     }
 
     fn give_back(&self, slot: Slot, outcome: Outcome) {

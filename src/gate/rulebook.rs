@@ -12,7 +12,7 @@ use super::pacer::Pacer;
 use super::store::Store;
 use crate::config::Settings;
 use crate::policy::pace::{Client, Outcome};
-use crate::policy::{Authority, Entry, KeyBy};
+use crate::policy::{Access, Answer, Authority, Entry, KeyBy};
 use arc_swap::ArcSwap;
 use files::Files;
 use parking_lot::Mutex;
@@ -123,6 +123,23 @@ impl RuleBook {
         self.0.kept(authority).await
     }
 
+    /// After a change of how files are read: reads those in memory anew, behind everybody's back.
+    pub fn reread(&self) {
+        let inner = self.0.clone();
+        tokio::task::spawn_blocking(move || {
+            let options = inner.settings.load().robots.parse_options();
+            for slot in inner.shelf.latest(usize::MAX) {
+                let old = slot.load_full();
+                let Some(Answer { access: Access::Rules(robots), .. }) = &old.answer else { continue };
+                let access = Access::Rules(inner.files.intern(robots.source(), &options));
+                let answer = old.answer.clone().map(|answer| Answer { access, ..answer });
+                // Whoever fetches it meanwhile reads it as is right now.
+                inner.shelf.put_over(&slot, &old, Arc::new(Entry { answer, trouble: old.trouble.clone() }));
+            }
+            inner.files.sweep();
+        });
+    }
+
     fn start(&self, slot: &Arc<Slot>, crawl_delay: Option<Duration>, anew: bool) -> watch::Receiver<()> {
         let mut fetches = self.0.fetches.lock();
         // A closed channel is a fetch whose task has failed.
@@ -157,6 +174,8 @@ impl Inner {
         }
         let settings = self.settings.load_full();
         let fetched = self.paced(&settings, &slot.authority, &old, crawl_delay).await;
+        // As they are by now: a reload may have come meanwhile.
+        let (settings, old) = (self.settings.load(), slot.load_full());
         let entry = Arc::new(next(&old, &fetched, &self.files, &settings, SystemTime::now()));
         let count = if entry.trouble.is_some() { &self.failed } else { &self.fetched };
         count.fetch_add(1, Ordering::Relaxed);

@@ -2,6 +2,7 @@
 
 use super::rulebook::BookFigures;
 use super::{Gate, key};
+use crate::config::Settings;
 use crate::policy::{Access, Authority, Entry};
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +40,13 @@ impl Gate {
     /// What is known of the authority, in memory or in the store. `None`: nothing.
     pub async fn entry(&self, authority: &Authority) -> Option<Arc<Entry>> {
         self.book.look_up(authority).await
+    }
+
+    /// To be called when the settings have been changed.
+    pub fn reloaded(&self, before: &Settings) {
+        if before.robots.parse_options() != self.settings.load().robots.parse_options() {
+            self.book.reread();
+        }
     }
 
     /// Fetches robots.txt anew, now, and tells what is known then.

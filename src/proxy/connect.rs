@@ -51,8 +51,9 @@ async fn refuse(
     refusal: &Refusal,
 ) -> io::Result<Option<Box<Downstream>>> {
     tracing::info!(client = %io.client.address, %authority, refusal = refusal.slug(), "CONNECT refused: {refusal}");
-    proxy.counters.refused(refusal.slug());
-    let asked = Asked { url: Some(&authority.to_string()), accept: None };
+    let url = authority.to_string();
+    proxy.tell_refused(Some(io.client.address.ip()), Some(&url), refusal);
+    let asked = Asked { url: Some(&url), accept: None };
     let answer = Answer::refusal(refusal, &asked, &proxy.settings.load()).map_err(io::Error::other)?;
     let limit = proxy.settings.load().limits.read_timeout;
     answer.write(&mut io, false, limit).await?;

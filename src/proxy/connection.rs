@@ -82,7 +82,7 @@ async fn identify(proxy: &Proxy, io: &mut Downstream, credentials: Option<&[u8]>
 /// Answers a head that cannot be trusted, and closes.
 async fn refuse(proxy: &Proxy, io: &mut Downstream, refusal: &Refusal, accept: Option<&[u8]>) -> io::Result<()> {
     tracing::info!(client = %io.client.address, refusal = refusal.slug(), "{refusal}");
-    proxy.counters.refused(refusal.slug());
+    proxy.tell_refused(Some(io.client.address.ip()), None, refusal);
     let asked = Asked { url: None, accept };
     let answer = Answer::refusal(refusal, &asked, &proxy.settings.load()).map_err(io::Error::other)?;
     answer.write(io, true, proxy.settings.load().limits.read_timeout).await?;

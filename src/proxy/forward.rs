@@ -328,7 +328,8 @@ impl Forward {
         match admitted {
             Admitted::Go { permit, reported } => {
                 if let Some(reported) = &reported {
-                    self.0.counters.reported(reported.slug());
+                    let url = url(session, Some(authority));
+                    self.0.tell_reported(Some(client.address.ip()), &url, reported);
                 }
                 (passage.permit, passage.reported) = (Some(permit), reported);
                 Ok(None)
@@ -345,8 +346,8 @@ impl Forward {
 
     async fn refuse(&self, session: &mut Session, passage: &mut Passage, refusal: &Refusal) -> Result<()> {
         passage.refused = Some(refusal.slug());
-        self.0.counters.refused(refusal.slug());
         let url = url(session, passage.authority.as_ref());
+        self.0.tell_refused(passage.client, Some(&url), refusal);
         let accept = session.req_header().headers.get(header::ACCEPT).cloned();
         let asked = Asked { url: Some(&url), accept: accept.as_ref().map(|accept| accept.as_bytes()) };
         let answer = Answer::refusal(refusal, &asked, &self.0.settings.load())?;

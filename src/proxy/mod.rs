@@ -6,6 +6,7 @@ mod clients;
 mod connect;
 mod connection;
 mod counters;
+mod decisions;
 pub(crate) mod descriptors;
 mod downstream;
 mod failure;
@@ -20,15 +21,19 @@ mod respond;
 mod tunnel;
 
 pub use counters::{Counters, Counts};
+pub use decisions::{Decision, Decisions};
+pub(crate) use respond::evidence;
 
 use crate::config::Settings;
-use crate::gate::Gate;
+use crate::gate::{Gate, Reported};
+use crate::policy::Refusal;
 use crate::tls::LeafCache;
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use pingora::proxy::HttpProxy;
 use pingora_core::apps::HttpServerOptions;
 use pingora_core::server::configuration::ServerConf;
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -47,6 +52,7 @@ pub struct Shared {
     pub leaves: LeafCache,
     pub shutdown: watch::Receiver<bool>,
     pub counters: Counters,
+    pub decisions: Decisions,
     clients: clients::Clients,
     passwords: access::Passwords,
     via: fields::Via,
@@ -70,6 +76,7 @@ impl Proxy {
             leaves,
             shutdown,
             counters: Counters::default(),
+            decisions: Decisions::default(),
             clients: clients::Clients::default(),
             passwords: access::Passwords::new(),
             via: fields::Via::new(),
@@ -97,7 +104,20 @@ impl Shared {
     /// Takes up changed settings without dropping a request.
     pub fn reload(&self, settings: Settings) {
         self.upstream.reload(&settings);
-        self.settings.store(Arc::new(settings));
+        let before = self.settings.swap(Arc::new(settings));
+        self.gate.reloaded(&before);
+    }
+
+    /// For those who watch: a request is refused.
+    fn tell_refused(&self, client: Option<IpAddr>, url: Option<&str>, refusal: &Refusal) {
+        self.counters.refused(refusal.slug());
+        self.decisions.add(client, url, Reported::Refused(refusal.clone()), true);
+    }
+
+    /// The same for one that report mode lets through.
+    fn tell_reported(&self, client: Option<IpAddr>, url: &str, reported: &Reported) {
+        self.counters.reported(reported.slug());
+        self.decisions.add(client, Some(url), reported.clone(), false);
     }
 }
 

@@ -171,7 +171,7 @@ fn status(refusal: &Refusal, settings: &Settings) -> (StatusCode, &'static str) 
     }
 }
 
-fn evidence(refusal: &Refusal) -> Map<String, Value> {
+pub(crate) fn evidence(refusal: &Refusal) -> Map<String, Value> {
     let mut members = Map::new();
     let mut put = |name: &str, value: Value| {
         members.insert(name.into(), value);

@@ -80,6 +80,18 @@ async fn run_sets_what_clients_read() {
     assert!(!ended.stdout.contains("PRIVATE KEY"), "never the key");
 }
 
+/// wget built on GnuTLS, as Debian has it, reads its roots from its start-up file alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_adds_to_the_users_settings_of_wget() {
+    let own = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(own.path(), "tries = 3").expect("it is writable");
+    let variables = [&open()[..], &[("WGETRC", own.path().to_str().expect("UTF-8"))]].concat();
+    let ended = politely_with(&["run", "--", "sh", "-c", "cat \"$WGETRC\"; echo $SSL_CERT_FILE"], &variables).await;
+    let lines: Vec<_> = ended.stdout.lines().collect();
+    assert_eq!((lines[0], lines[1]), ("tries = 3", format!("ca_certificate = {}", lines[2]).as_str()));
+    assert_eq!(std::fs::read_to_string(own.path()).expect("it is there"), "tries = 3", "the user's own stays as it is");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_takes_product_tokens() {
     let origin = Origin::site(ROBOTS).await;

@@ -8,9 +8,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-const ON: &str = "admin: { address: '127.0.0.1:0' }";
+pub const ON: &str = "admin: { address: '127.0.0.1:0' }";
 
-async fn asked(address: SocketAddr, method: &str, target: &str, fields: &str) -> Response {
+pub async fn asked(address: SocketAddr, method: &str, target: &str, fields: &str) -> Response {
     let mut client = Client::open(address).await;
     let host =
         if fields.to_ascii_lowercase().contains("host:") { String::new() } else { format!("Host: {address}\r\n") };
@@ -18,12 +18,12 @@ async fn asked(address: SocketAddr, method: &str, target: &str, fields: &str) ->
     client.response_to(method).await
 }
 
-async fn json(address: SocketAddr, method: &str, target: &str) -> Value {
+pub async fn json(address: SocketAddr, method: &str, target: &str) -> Value {
     let response = asked(address, method, target, "").await;
     serde_json::from_slice(&response.body).unwrap_or_else(|_| panic!("{target}: {}", response.text()))
 }
 
-fn escaped(authority: &str) -> String {
+pub fn escaped(authority: &str) -> String {
     authority.replace(':', "%3A").replace('/', "%2F")
 }
 
@@ -157,7 +157,7 @@ async fn the_proxy_never_leads_to_its_own_admin_address() {
     assert_eq!(refused.status(), 508, "{}", refused.text());
 }
 
-fn admin_of(proxy: &Binary) -> SocketAddr {
+pub fn admin_of(proxy: &Binary) -> SocketAddr {
     let output = proxy.output();
     let told = output.split("admin address http://").nth(1).expect("serve tells it");
     told.split('/').next().and_then(|address| address.parse().ok()).expect("an address")

@@ -12,6 +12,7 @@ mod copies;
 mod hops;
 mod restart;
 mod swap;
+mod watching;
 
 use support::{Origin, Proxy, Reply, Seen};
 

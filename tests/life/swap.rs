@@ -5,7 +5,7 @@ use crate::support::test_ca;
 use arc_swap::ArcSwap;
 use http::HeaderMap;
 use politely::config::Settings;
-use politely::gate::{Ask, Gate};
+use politely::gate::{Admitted, Ask, Gate};
 use politely::policy::{Asked, Authority, Refusal};
 use politely::robots::ProductToken;
 use politely::upstream::{Upstream, connector_conf};
@@ -48,9 +48,8 @@ fn version_of(pattern: &str) -> u32 {
     (0..BITS).map(|bit| u32::from(bits.next() == Some("*")) << bit).sum()
 }
 
-/// The version that a request is decided by.
-async fn admitted(gate: &Gate, authority: &Authority, target: &str) -> u32 {
-    let ask = Ask {
+fn ask<'a>(authority: &'a Authority, target: &'a str) -> Ask<'a> {
+    Ask {
         authority,
         target,
         user_agent: None,
@@ -60,8 +59,12 @@ async fn admitted(gate: &Gate, authority: &Authority, target: &str) -> u32 {
         is_subresource: false,
         product_tokens: &[],
         address: None,
-    };
-    match gate.admit(&ask).await {
+    }
+}
+
+/// The version that a request is decided by.
+async fn admitted(gate: &Gate, authority: &Authority, target: &str) -> u32 {
+    match gate.admit(&ask(authority, target)).await {
         Err(Refusal::Disallowed { rule: Some(rule), .. }) => version_of(&rule.pattern),
         Err(other) => panic!("{other:?}"),
         Ok(_) => panic!("every version disallows it"),
@@ -122,6 +125,30 @@ async fn whole_copies_in_their_order_and_no_waiting() {
     });
     assert!(decisions > 100, "{decisions} decisions");
     assert_eq!(at_once("the last", admitted(&gate, &authority, &target)), SWAPS);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waited_is_decided_by_the_rules_of_its_turn() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (gate, authority) = (gate(directory.path()), authority(0));
+    let teach = |rules: &str| {
+        let text = format!("User-agent: *\nCrawl-delay: 0.5\n{rules}");
+        gate.teach(&authority, 200, &HeaderMap::new(), text.as_bytes());
+    };
+    teach("Allow: /");
+    let first = gate.admit(&ask(&authority, "/first")).await;
+    assert!(matches!(first, Ok(Admitted::Go { .. })), "nothing is owed yet");
+    if let Ok(Admitted::Go { mut permit, .. }) = first {
+        permit.leaves();
+    }
+    let (closed, open) = (ask(&authority, "/closed"), ask(&authority, "/open"));
+    let (mut closed, mut open) = (pin!(gate.admit(&closed)), pin!(gate.admit(&open)));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(closed.as_mut().poll(&mut context).is_pending() && open.as_mut().poll(&mut context).is_pending());
+    teach("Disallow: /closed");
+    let refused = closed.await.err().expect("refused by the new rules");
+    assert!(matches!(refused, Refusal::Disallowed { .. }), "{refused:?}");
+    assert!(matches!(open.await, Ok(Admitted::Go { .. })), "still allowed");
 }
 
 /// More authorities than memory holds, so that copies leave it and come back from the store all the time.

@@ -1,0 +1,32 @@
+//! `/`: what the API tells, as a page for people. It asks the API as anybody would; nothing is in the page itself, so it
+//! needs no token. Called by `router`.
+
+use axum::response::{IntoResponse, Response};
+use http::header;
+
+pub(super) async fn page() -> Response {
+    served("text/html; charset=utf-8", include_str!("dashboard/index.html"))
+}
+
+pub(super) async fn script() -> Response {
+    served("text/javascript; charset=utf-8", include_str!("dashboard/app.js"))
+}
+
+pub(super) async fn style() -> Response {
+    served("text/css; charset=utf-8", include_str!("dashboard/style.css"))
+}
+
+fn served(kind: &'static str, text: &'static str) -> Response {
+    let fields = [
+        (header::CONTENT_TYPE, kind),
+        // URLs that crawlers were refused are shown: whatever they hold, no script but ours runs.
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-cache"),
+    ];
+    (fields, text).into_response()
+}
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+    img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

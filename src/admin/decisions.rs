@@ -1,0 +1,68 @@
+//! `/api/v1/decisions`: the refusals of late as JSON, or as they come (`text/event-stream`, HTML §9.2). Called by `router`.
+
+use super::{Admin, json};
+use crate::proxy::Decision;
+use axum::Json;
+use axum::extract::{Query, State};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::{self, Stream};
+use http::{HeaderMap, header};
+use serde::Deserialize;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use tokio::sync::broadcast::error::RecvError;
+
+#[derive(Deserialize)]
+pub(super) struct Wanted {
+    /// Those whose number is greater only.
+    after: Option<u64>,
+    /// So many at most, the newest.
+    limit: Option<usize>,
+}
+
+pub(super) async fn decisions(
+    State(admin): State<Arc<Admin>>,
+    Query(wanted): Query<Wanted>,
+    headers: HeaderMap,
+) -> Response {
+    let field = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
+    if field(header::ACCEPT).is_some_and(|accept| accept.contains("text/event-stream")) {
+        // A reader that comes back says what it has.
+        let seen = field(header::HeaderName::from_static("last-event-id")).and_then(|number| number.parse().ok());
+        let after = seen.or(wanted.after).unwrap_or_default();
+        return Sse::new(events(admin, after)).keep_alive(KeepAlive::default()).into_response();
+    }
+    let decisions = admin.proxy.decisions.after(wanted.after.unwrap_or_default());
+    let first = decisions.len().saturating_sub(wanted.limit.unwrap_or(usize::MAX));
+    Json(decisions[first..].iter().map(|decision| json::decision(decision)).collect::<Vec<_>>()).into_response()
+}
+
+/// Those since `after`, then each as it comes, until the proxy stops.
+fn events(admin: Arc<Admin>, after: u64) -> impl Stream<Item = Result<Event, Infallible>> {
+    let (before, live) = admin.proxy.decisions.follow(after);
+    let state = (VecDeque::from(before), live, admin.proxy.shutdown.clone());
+    stream::unfold(state, async |(mut before, mut live, mut shutdown)| {
+        if let Some(decision) = before.pop_front() {
+            return Some((Ok(event(&decision)), (before, live, shutdown)));
+        }
+        loop {
+            let heard = tokio::select! {
+                heard = live.recv() => heard,
+                // A sender that is gone means the same.
+                _ = shutdown.wait_for(|stop| *stop) => return None,
+            };
+            match heard {
+                Ok(decision) => return Some((Ok(event(&decision)), (before, live, shutdown))),
+                // Too slow a reader: its numbers show the gap.
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    })
+}
+
+fn event(decision: &Decision) -> Event {
+    Event::default().event("decision").id(decision.number.to_string()).data(json::decision(decision).to_string())
+}

@@ -1,0 +1,98 @@
+//! What is in force, as JSON for those who ask a running proxy: the defaults, with what is written laid over them, and no
+//! secret among it. Called by `settings`.
+
+use super::source::{Node, Value as Written};
+use serde_json::{Map, Value};
+use url::Url;
+
+/// The whole configuration, of which `root` is written.
+pub(super) fn shown(root: &Node) -> Value {
+    let (defaults, _) = Node::read(DEFAULTS).expect("the file of the defaults is YAML, as a test holds");
+    let mut all = json(&defaults);
+    lay_over(&mut all, json(root));
+    hide_secrets(&mut all);
+    all
+}
+
+fn json(node: &Node) -> Value {
+    match &node.value {
+        Written::Null => Value::Null,
+        Written::Bool(value) => (*value).into(),
+        Written::Unsigned(value) => (*value).into(),
+        Written::Signed(value) => (*value).into(),
+        Written::Decimal(value) => (*value).into(),
+        Written::Text(value) => value.as_str().into(),
+        Written::List(items) => items.iter().map(json).collect(),
+        Written::Map(entries) => {
+            let entry = |(key, value): &(Node, Node)| Some((key.text()?.to_owned(), json(value)));
+            Value::Object(entries.iter().filter_map(entry).collect::<Map<_, _>>())
+        }
+    }
+}
+
+/// As `reader` takes it: section by section, and `null` as though it were not there.
+fn lay_over(value: &mut Value, over: Value) {
+    match (value, over) {
+        (_, Value::Null) => {}
+        (Value::Object(value), Value::Object(over)) => {
+            for (key, over) in over {
+                lay_over(value.entry(key).or_insert(Value::Null), over);
+            }
+        }
+        (value, over) => *value = over,
+    }
+}
+
+fn hide_secrets(value: &mut Value) {
+    match value {
+        Value::Object(entries) => {
+            for (key, value) in entries {
+                match value {
+                    Value::String(secret) if key == "password" => *secret = HIDDEN.into(),
+                    value => hide_secrets(value),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(hide_secrets),
+        Value::String(text) if text.contains("://") => {
+            if let Ok(url) = Url::parse(text)
+                && (url.password().is_some() || !url.username().is_empty())
+            {
+                let mut url = url;
+                // It fails for URLs that hold no user at all.
+                let _ = url.set_password(None).and_then(|()| url.set_username(""));
+                *text = url.into();
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+const DEFAULTS: &str = include_str!("../../conf/politely.yaml");
+const HIDDEN: &str = "(hidden)";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Value {
+        shown(&Node::read(text).unwrap().0)
+    }
+
+    #[test]
+    fn what_is_not_written_is_as_by_default() {
+        let shown = of("pace: { max_wait: 5s, queue: null }\nhosts: { a.example: { robots: ignore } }");
+        assert_eq!((&shown["pace"]["max_wait"], &shown["pace"]["queue"]), (&"5s".into(), &1000.into()));
+        assert_eq!((&shown["mode"], &shown["hosts"]["a.example"]["robots"]), (&"enforce".into(), &"ignore".into()));
+    }
+
+    #[test]
+    fn no_secret_is_shown() {
+        let shown = of("access: { users: [{ name: a, password: $argon2id$s3cret }] }\n\
+             fleet: rediss://u:s3cret@redis.example:6379/1\n\
+             egress: { upstream_proxy: 'http://:s3cret@proxy.example:3128' }");
+        assert!(!shown.to_string().contains("s3cret"), "{shown}");
+        assert_eq!(shown["fleet"], "rediss://redis.example:6379/1");
+        assert_eq!(shown["access"]["users"][0]["password"], HIDDEN);
+    }
+}
