@@ -30,6 +30,7 @@ mod pattern;
 mod product_token;
 mod rank;
 mod robots_txt;
+mod rules;
 mod ruleset;
 mod source;
 mod stars;
