@@ -4,7 +4,7 @@ use super::guard::without_port;
 use super::json::{self, problem};
 use super::{Admin, Reload};
 use crate::policy::{Asked, Authority, Scheme};
-use crate::robots::ProductToken;
+use crate::robots::{ProductToken, Purpose};
 use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Response};
@@ -119,7 +119,15 @@ pub(super) async fn explain(State(admin): State<Arc<Admin>>, Query(asked): Query
     if tokens.is_empty() {
         tokens = admin.proxy.settings.load().identity.product_tokens.clone();
     }
-    let asked = Asked { authority: &authority, target: target(url).as_bytes(), product_tokens: &tokens };
+    let mut purposes = match named("purpose").map(Purpose::parse).collect::<Result<Vec<_>, _>>() {
+        Ok(purposes) => purposes,
+        Err(error) => return problem(StatusCode::BAD_REQUEST, &format!("`purpose`: {error}")),
+    };
+    if purposes.is_empty() {
+        purposes = admin.proxy.settings.load().identity.purpose.clone();
+    }
+    let target = target(url).as_bytes();
+    let asked = Asked { authority: &authority, target, product_tokens: &tokens, purposes: &purposes };
     Json(json::explanation(&admin.gate().explain(&asked).await)).into_response()
 }
 

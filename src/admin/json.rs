@@ -19,14 +19,11 @@ pub fn explanation(explanation: &Explanation) -> Value {
         "url": explanation.url,
         "authority": explanation.authority,
         "product_tokens": explanation.product_tokens,
+        "purpose": explanation.purposes,
         "allowed": explanation.allowed,
         "reason": explanation.reason,
         "detail": explanation.detail,
-        "rule": explanation.rule.as_ref().map(|rule| json!({
-            "line": rule.line,
-            "kind": if rule.allow { "allow" } else { "disallow" },
-            "pattern": rule.pattern,
-        })),
+        "rule": rule(explanation),
         "robots": {
             "url": robots.url,
             "status": robots.status,
@@ -37,6 +34,16 @@ pub fn explanation(explanation: &Explanation) -> Value {
         "crawl_delay": explanation.crawl_delay.map(|delay| delay.as_secs_f64()),
         "sitemaps": explanation.sitemaps,
     })
+}
+
+/// The line that decided.
+fn rule(explanation: &Explanation) -> Option<Value> {
+    let line = |line: u32, kind: &str, pattern: &str| json!({ "line": line, "kind": kind, "pattern": pattern });
+    if let Some(preference) = &explanation.preference {
+        return Some(line(preference.line, &preference.key.to_ascii_lowercase(), &preference.value));
+    }
+    let rule = explanation.rule.as_ref()?;
+    Some(line(rule.line, if rule.allow { "allow" } else { "disallow" }, &rule.pattern))
 }
 
 /// What is known of an authority, and how its host's pace stands.

@@ -7,7 +7,7 @@ use crate::gate::Gate;
 use crate::policy::explain::{Explanation, explain};
 use crate::policy::freshness::Freshness;
 use crate::policy::{Access, Answer, Asked, Authority, Entry, Options, Validators};
-use crate::robots::{ProductToken, RobotsTxt};
+use crate::robots::{ProductToken, Purpose, RobotsTxt};
 use crate::server;
 use std::io::Read;
 use std::path::PathBuf;
@@ -23,6 +23,9 @@ pub(super) struct Args {
     /// For this crawler; may be given several times [default: identity.product_tokens, else `*`]
     #[arg(long = "product-token", value_name = "T", value_parser = ProductToken::parse)]
     product_tokens: Vec<ProductToken>,
+    /// For this use of the content, such as `ai-train`; may be given several times [default: identity.purpose]
+    #[arg(long = "purpose", value_name = "P", value_parser = Purpose::parse)]
+    purposes: Vec<Purpose>,
     /// Go by this file instead of fetching; `-` is standard input
     #[arg(long, value_name = "FILE")]
     robots: Option<PathBuf>,
@@ -40,7 +43,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
         given => given,
     };
     let tokens = if tokens.is_empty() { &settings.identity.product_tokens[..] } else { tokens };
-    let asked = Asked { authority: &authority, target: target(&args.url).as_bytes(), product_tokens: tokens };
+    let purposes = if args.purposes.is_empty() { &settings.identity.purpose } else { &args.purposes };
+    let asked = Asked { authority: &authority, target: target(&args.url).as_bytes(), product_tokens: tokens, purposes };
     let explanation = match &args.robots {
         Some(file) => by_file(file, &asked, &settings)?,
         None => super::runtime()?.block_on(by_network(&asked, &settings))?,
@@ -92,20 +96,21 @@ fn target(url: &str) -> &str {
 }
 
 fn text(explanation: &Explanation) -> String {
-    let Explanation { url, detail, rule, robots, .. } = explanation;
+    let Explanation { url, detail, rule, preference, robots, .. } = explanation;
     let verdict = if explanation.allowed { "allowed" } else { "disallowed" };
     let tokens = match explanation.product_tokens.as_slice() {
         [] => "any crawler".to_owned(),
         tokens => tokens.join(", "),
     };
     let mut out = format!("{verdict}: {url}\n  for {tokens}: {detail}\n");
-    if let Some(rule) = rule {
-        let kind = if rule.allow { "Allow" } else { "Disallow" };
-        out +=
-            &format!("  --> {}:{}\n   |\n{:>3} | {kind}: {}\n   |\n", robots.url, rule.line, rule.line, rule.pattern);
-    } else {
-        out += &format!("  --> {} ({})\n", robots.url, robots.access);
-    }
+    let shown = |line: u32, key: &str, value: &str| {
+        format!("  --> {}:{line}\n   |\n{line:>3} | {key}: {value}\n   |\n", robots.url)
+    };
+    out += &match (preference, rule) {
+        (Some(preference), _) => shown(preference.line, &preference.key, &preference.value),
+        (None, Some(rule)) => shown(rule.line, if rule.allow { "Allow" } else { "Disallow" }, &rule.pattern),
+        (None, None) => format!("  --> {} ({})\n", robots.url, robots.access),
+    };
     if let Some(delay) = explanation.crawl_delay {
         out += &format!("  crawl-delay: {} s\n", delay.as_secs_f64());
     }

@@ -5,6 +5,7 @@ mod ca;
 mod check;
 mod demo;
 mod explain;
+mod lint;
 mod packaging;
 mod refresh;
 mod run;
@@ -41,6 +42,8 @@ enum Command {
     Ca(ca::Args),
     /// Tell whether a URL would be fetched, and which line of which file says so
     Explain(explain::Args),
+    /// Tell a robots.txt's faults, line by line
+    Lint(lint::Args),
     /// Tell a running proxy's hosts, waits and refusals
     Status(status::Args),
     /// Have a running proxy fetch a robots.txt anew, now
@@ -82,10 +85,8 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     match &cli.command {
         Command::Serve(_) | Command::Run(_) | Command::Demo => {}
-        Command::Check(_) | Command::Ca(_) | Command::Explain(_) | Command::Completions(_) | Command::Man => {
-            end_with_reader()
-        }
-        Command::Status(_) | Command::Refresh(_) => end_with_reader(),
+        Command::Check(_) | Command::Ca(_) | Command::Explain(_) | Command::Lint(_) => end_with_reader(),
+        Command::Completions(_) | Command::Man | Command::Status(_) | Command::Refresh(_) => end_with_reader(),
     }
     let done = match &cli.command {
         Command::Serve(args) => serve::run(args),
@@ -93,6 +94,7 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(args),
         Command::Ca(args) => ca::run(args),
         Command::Explain(args) => explain::run(args),
+        Command::Lint(args) => lint::run(args),
         Command::Status(args) => status::run(args),
         Command::Refresh(args) => refresh::run(args),
         Command::Demo => demo::run(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::policy::KeyBy;
-use crate::robots::{ParseOptions, Precedence, ProductToken, UserAgentMatch};
+use crate::robots::{ParseOptions, Precedence, ProductToken, Purpose, UserAgentMatch};
 
 use super::hosts::Table;
 use super::secrets::{self, Secret, SecretUrl};
@@ -92,7 +92,7 @@ pub struct Identity {
     #[serde(deserialize_with = "values::some_printable")]
     pub user_agent: Option<String>,
     /// What the fetched pages are for, in the words of `Content-Signal` and `Content-Usage`.
-    pub purpose: Vec<Token>,
+    pub purpose: Vec<Purpose>,
 }
 
 /// Fetching, keeping and reading robots.txt.

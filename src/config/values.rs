@@ -11,7 +11,7 @@ use base64::prelude::BASE64_STANDARD;
 use ipnet::IpNet;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 
-use crate::robots::ProductToken;
+use crate::robots::{ProductToken, Purpose};
 
 use super::error::Complaint;
 
@@ -223,6 +223,11 @@ fn parse_product_token(text: &str) -> Result<ProductToken, Complaint> {
     token.map_err(|error| Complaint::new(error.to_string(), "write the name before `/` in your User-Agent: ExampleBot"))
 }
 
+fn parse_purpose(text: &str) -> Result<Purpose, Complaint> {
+    let fault = |_| Complaint::new(format!("`{text}` is no purpose"), PURPOSE_FORMS);
+    Purpose::parse(text).map_err(fault)
+}
+
 /// Text of a header field's value or a part of it: printable ASCII and spaces.
 fn parse_printable(text: &str) -> Result<String, Complaint> {
     match text.chars().find(|c| !matches!(c, ' '..='~')) {
@@ -337,6 +342,7 @@ read_from_text! {
     AccessLog, "a place for the access log", ACCESS_LOG_FORMS, AccessLog::parse;
     PathPattern, "a path pattern", PATH_FORMS, PathPattern::parse;
     ProductToken, "a product token", "put it in quotes", parse_product_token;
+    Purpose, "a purpose", PURPOSE_FORMS, parse_purpose;
     Token, "text", "put it in quotes", Token::parse;
     Pin, "a pin", PIN_FORMS, Pin::parse;
     Switch, "`on` or `off`", SWITCH_FORMS, Switch::parse;
@@ -346,6 +352,7 @@ const LISTEN_FORMS: &str = "write `127.0.0.1:3128`, `[::1]:3128`, or `fd:NAME` f
 const PORT_FORMS: &str = "a port is a number from 1 to 65535, a range of them \"8000-9000\"";
 const NETWORK_FORMS: &str = "a network is written `10.0.0.0/8`, `2001:db8::/32`, or as one address";
 const ACCESS_LOG_FORMS: &str = "write `off`, `stdout`, `journal`, or a path such as `/var/log/politely/access.log`";
+const PURPOSE_FORMS: &str = "write `search`, `ai-input`, `ai-train`, or another name of letters, digits, `-` and `_`";
 const PIN_FORMS: &str = "write `sha256/…`, the Base64 of the key's SHA-256: `openssl x509 -pubkey -noout | openssl pkey \
     -pubin -outform der | openssl dgst -sha256 -binary | base64`";
 const SWITCH_FORMS: &str = "write `on` or `off`";

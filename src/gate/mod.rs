@@ -254,7 +254,8 @@ impl Gate {
             return Decision::Allow(Allowed::default());
         }
         let tokens = tokens(host, settings, ask);
-        let asked = Asked { authority: ask.authority, target: ask.target.as_bytes(), product_tokens: &tokens };
+        let (authority, target, purposes) = (ask.authority, ask.target.as_bytes(), &settings.identity.purpose);
+        let asked = Asked { authority, target, product_tokens: &tokens, purposes };
         match decide(Some(&slot.load()), &asked, options(settings), SystemTime::now()) {
             // Allowed whatever robots.txt says; its crawl-delay is kept all the same.
             Decision::Refuse { refresh, .. } if own == Some(OwnVerdict::Allow) => {

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use super::entry::{Access, Answer, Entry, Trouble};
 use super::freshness::{LAST_GOOD_USE, State};
 use super::{Authority, Refusal, RuleEvidence};
-use crate::robots::{RobotsTxt, RuleKind, RuleRef, VisitTime};
+use crate::robots::{PreferenceRef, Purpose, RobotsTxt, RuleKind, RuleRef, VisitTime};
 
 /// The part of a request that robots.txt can speak of.
 #[derive(Debug, Clone, Copy)]
@@ -16,6 +16,8 @@ pub struct Asked<'a, T> {
     pub target: &'a [u8],
     /// For whom: a group matches if any of them does. None: the rules for everyone.
     pub product_tokens: &'a [T],
+    /// What for: a preference that says no to one of them disallows. None: preferences disallow nothing.
+    pub purposes: &'a [Purpose],
 }
 
 /// What the operator has settled for cases that the standard leaves open.
@@ -101,7 +103,10 @@ fn judge_by_rules<T: AsRef<str>>(
     now: SystemTime,
 ) -> Decision {
     let rules = robots.rules_for(asked.product_tokens);
-    let verdict = rules.check_octets(asked.target);
+    let verdict = rules.check_octets_for(asked.target, asked.purposes);
+    if let Some(preference) = verdict.preference() {
+        return Decision::refuse(unwelcome(asked, preference));
+    }
     if !verdict.is_allowed() {
         return Decision::refuse(disallowed(asked, verdict.rule()));
     }
@@ -134,13 +139,26 @@ fn unreachable<T>(trouble: &Trouble, asked: &Asked<'_, T>, options: Options, now
 fn disallowed<T: AsRef<str>>(asked: &Asked<'_, T>, rule: Option<RuleRef<'_>>) -> Refusal {
     Refusal::Disallowed {
         robots_url: asked.authority.robots_url().into(),
-        product_tokens: asked.product_tokens.iter().map(|token| token.as_ref().into()).collect(),
+        product_tokens: names(asked),
         rule: rule.map(|rule| RuleEvidence {
             line: rule.line(),
             allow: rule.kind() == RuleKind::Allow,
             pattern: rule.pattern().into(),
         }),
     }
+}
+
+fn unwelcome<T: AsRef<str>>(asked: &Asked<'_, T>, preference: PreferenceRef<'_>) -> Refusal {
+    Refusal::UsageDisallowed {
+        robots_url: asked.authority.robots_url().into(),
+        product_tokens: names(asked),
+        purpose: preference.purpose().into(),
+        preference: preference.into(),
+    }
+}
+
+fn names<T: AsRef<str>>(asked: &Asked<'_, T>) -> Box<[Box<str>]> {
+    asked.product_tokens.iter().map(|token| token.as_ref().into()).collect()
 }
 
 /// The time until a site that is closed now opens; `None` if it is open.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{Access, Asked, Authority, Decision, Entry, Options, RuleEvidence, decide};
+use super::{Access, Asked, Authority, Decision, Entry, Options, PreferenceEvidence, RuleEvidence, decide};
 use crate::robots::{Reason, RuleKind};
 
 /// One URL's verdict.
@@ -11,12 +11,16 @@ pub struct Explanation {
     pub url: String,
     pub authority: String,
     pub product_tokens: Vec<String>,
+    /// What it was asked for.
+    pub purposes: Vec<String>,
     pub allowed: bool,
     /// A refusal's slug, or why it is allowed.
     pub reason: &'static str,
     /// The same for people.
     pub detail: String,
     pub rule: Option<RuleEvidence>,
+    /// The usage preference, if that decided.
+    pub preference: Option<PreferenceEvidence>,
     pub robots: RobotsState,
     pub crawl_delay: Option<Duration>,
     pub sitemaps: Vec<String>,
@@ -40,12 +44,13 @@ pub fn explain<T: AsRef<str>>(entry: &Entry, asked: &Asked<'_, T>, options: Opti
         Access::Rules(robots) => Some((robots, robots.rules_for(asked.product_tokens))),
         Access::AllowAll | Access::DisallowAll => None,
     });
-    let verdict = rules.as_ref().map(|(_, rules)| rules.check_octets(asked.target));
+    let verdict = rules.as_ref().map(|(_, rules)| rules.check_octets_for(asked.target, asked.purposes));
     let rule = verdict.as_ref().and_then(|verdict| verdict.rule()).map(|rule| RuleEvidence {
         line: rule.line(),
         allow: rule.kind() == RuleKind::Allow,
         pattern: rule.pattern().into(),
     });
+    let preference = verdict.as_ref().and_then(|verdict| verdict.preference()).map(PreferenceEvidence::from);
     let (allowed, reason, detail) = match decide(Some(entry), asked, options, now) {
         Decision::Allow(_) => {
             let reason = verdict.map(|verdict| verdict.reason());
@@ -59,10 +64,12 @@ pub fn explain<T: AsRef<str>>(entry: &Entry, asked: &Asked<'_, T>, options: Opti
         url: format!("{}{}", asked.authority, String::from_utf8_lossy(asked.target)),
         authority: asked.authority.to_string(),
         product_tokens: asked.product_tokens.iter().map(|token| token.as_ref().to_owned()).collect(),
+        purposes: asked.purposes.iter().map(|purpose| purpose.to_string()).collect(),
         allowed,
         reason,
         detail,
         rule,
+        preference,
         robots: state(entry, asked.authority, now),
         crawl_delay: rules.as_ref().and_then(|(_, rules)| rules.crawl_delay()),
         sitemaps: rules.iter().flat_map(|(robots, _)| robots.sitemaps()).map(str::to_owned).collect(),

@@ -21,5 +21,5 @@ pub use host::Host;
 pub use host_pattern::{HostPattern, HostPatternError};
 pub use own_rules::{OwnRules, OwnVerdict};
 pub use pace_key::{KeyBy, PaceKey};
-pub use refusal::{EgressReason, Refusal, RuleEvidence};
+pub use refusal::{EgressReason, PreferenceEvidence, Refusal, RuleEvidence};
 pub use retry_after::retry_after;

@@ -5,6 +5,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::robots::PreferenceRef;
+
 /// A refusal. `Display` is one sentence for the person who reads the answer or the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
@@ -22,8 +24,7 @@ pub enum Refusal {
         product_tokens: Box<[Box<str>]>,
         /// `ai-train`, `search`, … as the operator declared it.
         purpose: Box<str>,
-        /// Line of the preference in robots.txt, from 1.
-        line: Option<u32>,
+        preference: PreferenceEvidence,
     },
     /// robots.txt could not be read, and no copy is good enough: complete disallow (RFC 9309 §2.3.1.4).
     RobotsUnreachable {
@@ -153,14 +154,13 @@ impl fmt::Display for Refusal {
                 robots_url,
                 product_tokens,
                 purpose,
-                line,
+                preference,
             } => {
                 let tokens = Tokens(product_tokens);
                 write!(
                     f,
-                    "{robots_url} says no to the purpose `{purpose}` of this URL for {tokens}"
-                )?;
-                line.map_or(Ok(()), |line| write!(f, ": line {line}"))
+                    "{robots_url} says no to the purpose `{purpose}` of this URL for {tokens}: {preference}"
+                )
             }
             Self::RobotsUnreachable {
                 retry_after,
@@ -233,6 +233,29 @@ impl fmt::Display for RuleEvidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.allow { "Allow" } else { "Disallow" };
         write!(f, "line {}, `{kind}: {}`", self.line, self.pattern)
+    }
+}
+
+/// The usage preference of robots.txt that decided, as written there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PreferenceEvidence {
+    /// From 1.
+    pub line: u32,
+    /// `Content-Signal` or `Content-Usage`.
+    pub key: Box<str>,
+    /// `/ train-ai=n`.
+    pub value: Box<str>,
+}
+
+impl From<PreferenceRef<'_>> for PreferenceEvidence {
+    fn from(preference: PreferenceRef<'_>) -> Self {
+        Self { line: preference.line(), key: preference.key().into(), value: preference.value().into() }
+    }
+}
+
+impl fmt::Display for PreferenceEvidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, `{}: {}`", self.line, self.key, self.value)
     }
 }
 

@@ -92,7 +92,13 @@ impl Shared {
         };
         drop(waiting);
         Ok(match admitted {
-            Admitted::Go { permit, reported } => Decided::Go(Box::new(Go { permit, reported, route })),
+            Admitted::Go { permit, reported } => {
+                if let Some(reported) = &reported {
+                    let url = format!("{authority}{}", wanted.target);
+                    self.tell_reported(Some(client.address.ip()), &url, reported);
+                }
+                Decided::Go(Box::new(Go { permit, reported, route }))
+            }
             Admitted::Robots(copy) => Decided::Robots(copy),
         })
     }

@@ -304,10 +304,6 @@ impl Forward {
         };
         match decided {
             Decided::Go(go) => {
-                if let Some(reported) = &go.reported {
-                    let url = url(session, Some(authority));
-                    self.0.tell_reported(Some(client.address.ip()), &url, reported);
-                }
                 (passage.permit, passage.reported, passage.route) = (Some(go.permit), go.reported, go.route);
                 Ok(None)
             }

@@ -183,13 +183,12 @@ pub(crate) fn evidence(refusal: &Refusal) -> Map<String, Value> {
                 put("line", json!(rule.line));
             }
         }
-        Refusal::UsageDisallowed { robots_url, product_tokens, purpose, line } => {
+        Refusal::UsageDisallowed { robots_url, product_tokens, purpose, preference } => {
             put("robots_url", json!(robots_url));
             put("product_token", json!(product_tokens.join(", ")));
-            put("rule", json!(purpose));
-            if let Some(line) = line {
-                put("line", json!(line));
-            }
+            put("purpose", json!(purpose));
+            put("rule", json!(format!("{}: {}", preference.key, preference.value)));
+            put("line", json!(preference.line));
         }
         Refusal::RobotsUnreachable { robots_url, .. } => put("robots_url", json!(robots_url)),
         Refusal::OperatorDenied { host, pattern } => put("rule", json!(format!("hosts.{host}.deny: {pattern}"))),

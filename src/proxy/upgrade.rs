@@ -43,9 +43,6 @@ pub(super) async fn upgrade(
     let asked = Asked { url: Some(&url), accept: accept.as_ref().map(HeaderValue::as_bytes) };
     let mut reported = None;
     let carried = carry(proxy, &mut io, &request, head, &mut reported).await;
-    if let Some(reported) = &reported {
-        proxy.tell_reported(Some(io.client.address.ip()), &url, reported);
-    }
     let mut record = Record {
         client: Some(io.client.address.ip()),
         method: "GET",
@@ -80,7 +77,7 @@ pub(super) async fn upgrade(
             answer
         }
         Err(Unanswered::Refused(refusal)) => {
-            proxy.tell_refused(Some(io.client.address.ip()), Some(&url), &refusal);
+            proxy.tell_refused(record.client, Some(record.url), &refusal);
             record.refused = Some(refusal.slug());
             Answer::refusal(&refusal, &asked, &proxy.settings.load()).map_err(io::Error::other)?
         }

@@ -36,6 +36,24 @@ impl Key {
         }
     }
 
+    /// As it should be written.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::UserAgent => "User-agent",
+            Self::Allow => "Allow",
+            Self::Disallow => "Disallow",
+            Self::CrawlDelay => "Crawl-delay",
+            Self::RequestRate => "Request-rate",
+            Self::VisitTime => "Visit-time",
+            Self::Sitemap => "Sitemap",
+            Self::Host => "Host",
+            Self::CleanParam => "Clean-param",
+            Self::ContentSignal => "Content-Signal",
+            Self::ContentUsage => "Content-Usage",
+            Self::License => "License",
+        }
+    }
+
     #[cold]
     fn recognise_faulty(name: &[u8], options: &ParseOptions) -> Option<Key> {
         let begins =

@@ -74,6 +74,29 @@ impl Iterator for Lines<'_> {
     }
 }
 
+/// Octets to skip at the start. A mark that was cut short is skipped too, as Google does.
+pub(crate) fn byte_order_mark(text: &[u8]) -> usize {
+    b"\xEF\xBB\xBF".iter().zip(text).take_while(|(mark, octet)| mark == octet).count()
+}
+
+/// Where each line begins.
+pub(crate) fn starts(text: &[u8]) -> Vec<usize> {
+    let mut starts: Vec<usize> = Vec::new();
+    for line in Lines::new(text, byte_order_mark(text)) {
+        if line.number as usize > starts.len() {
+            starts.push(line.first);
+        }
+    }
+    starts
+}
+
+/// How many characters these octets are; each fault in what is not UTF-8 is one.
+pub(crate) fn chars(octets: &[u8]) -> u32 {
+    let count =
+        octets.utf8_chunks().map(|chunk| chunk.valid().chars().count() + usize::from(!chunk.invalid().is_empty()));
+    u32::try_from(count.sum::<usize>()).unwrap_or(u32::MAX)
+}
+
 /// What a line says.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Content {
@@ -119,14 +142,19 @@ pub(crate) fn read(text: &[u8], line: &Line, grammar: Grammar) -> Content {
 
 /// The value that begins at this octet, as far as [`read`] took it.
 pub(crate) fn value_at(text: &[u8], offset: usize, grammar: Grammar) -> Span {
+    record_at(text, offset, grammar).map_or_else(|| Span::new(offset..offset), |record| Span::new(record.value))
+}
+
+/// The record whose value begins at this octet.
+pub(crate) fn record_at(text: &[u8], offset: usize, grammar: Grammar) -> Option<Record> {
     let is_end = |octet: &u8| matches!(octet, b'\n' | b'\r' | 0);
     let start = text[..offset].iter().rposition(is_end).map_or(0, |end| end + 1);
     let line =
         Lines::new(&text[..offset + text[offset..].iter().position(is_end).unwrap_or(text.len() - offset)], start)
             .next();
     match line.map(|line| read(text, &line, grammar)) {
-        Some(Content::Record(record)) if record.value.start == offset => Span::new(record.value),
-        Some(Content::Record(_) | Content::Empty | Content::Text(_)) | None => Span::new(offset..offset),
+        Some(Content::Record(record)) if record.value.start == offset => Some(record),
+        Some(Content::Record(_) | Content::Empty | Content::Text(_)) | None => None,
     }
 }
 

@@ -19,6 +19,7 @@ mod item;
 mod key;
 mod kinds;
 mod line;
+pub mod lint;
 mod location;
 mod matcher;
 mod memo;

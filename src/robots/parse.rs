@@ -45,7 +45,7 @@ pub(crate) fn parse(bytes: &[u8], options: &ParseOptions) -> Parsed {
         parser.warnings.of_file(WarningCode::Html);
     }
     let mut nul_in = 0;
-    for line in Lines::new(text, byte_order_mark(text)) {
+    for line in Lines::new(text, line::byte_order_mark(text)) {
         // What follows a NUL has the number of its line again.
         let follows_nul = line.number == nul_in;
         if !follows_nul || options.nul_ends_line {
@@ -219,13 +219,8 @@ fn last_whole_line(bytes: &[u8], limit: usize) -> usize {
     memchr::memrchr2(b'\n', b'\r', &bytes[..limit]).map_or(0, |end| end + 1)
 }
 
-/// Octets to skip at the start. A mark that was cut short is skipped too, as Google does.
-fn byte_order_mark(text: &[u8]) -> usize {
-    b"\xEF\xBB\xBF".iter().zip(text).take_while(|(mark, octet)| mark == octet).count()
-}
-
 fn looks_like_html(text: &[u8]) -> bool {
-    let start = text[byte_order_mark(text)..].trim_ascii_start();
+    let start = text[line::byte_order_mark(text)..].trim_ascii_start();
     let begins = |tag: &[u8]| start.get(..tag.len()).is_some_and(|start| start.eq_ignore_ascii_case(tag));
     [b"<!doctype".as_slice(), b"<html", b"<head", b"<?xml"].into_iter().any(begins)
 }

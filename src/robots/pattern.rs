@@ -86,6 +86,16 @@ impl Arena {
         Pattern { literal: start..start + star, rest, kind, octets }
     }
 
+    /// A pattern by itself.
+    pub(crate) fn shape(&self, pattern: &Pattern) -> Shape {
+        let end = pattern.literal.end.max(pattern.rest.end);
+        let anchored = match pattern.kind {
+            PatternKind::Exact | PatternKind::AnchoredPieces => true,
+            PatternKind::Prefix | PatternKind::Pieces => false,
+        };
+        Shape { text: self.text[pattern.literal.start..end].into(), anchored, octets: pattern.octets }
+    }
+
     /// The pattern that allows a directory where one allows its `index.html` (Google).
     pub(crate) fn push_index(&mut self, written: &[u8]) -> Option<Pattern> {
         let slash = memchr::memrchr(b'/', written)?;
@@ -101,6 +111,58 @@ impl Arena {
         };
         let pieces = self.text[pattern.rest.clone()].split(|&octet| octet == STAR);
         pieces.filter(|piece| !piece.is_empty()).map(place)
+    }
+}
+
+/// A pattern that is compared with others. Used by `lint`.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    /// Normalised, with [`Shape::STAR`] for each star, and without an anchor.
+    pub(crate) text: Box<[u8]>,
+    /// It matches up to the path's end; what is not anchored is as good as one star more at its end.
+    pub(crate) anchored: bool,
+    /// The octets that count for precedence.
+    pub(crate) octets: usize,
+}
+
+impl Shape {
+    /// In no normalised path.
+    pub(crate) const STAR: u8 = STAR;
+
+    /// All paths that it matches, as one: its text, in which each star stands for a run of octets.
+    pub(crate) fn paths(&self) -> Vec<u8> {
+        let mut text = Vec::with_capacity(self.text.len() + 2);
+        // Paths begin with `/`: a star at the start matches at least that, unless what follows is it.
+        let second = self.text.iter().find(|&&octet| octet != STAR);
+        if self.text.first() == Some(&STAR) && second != Some(&b'/') {
+            text.push(b'/');
+        }
+        text.extend_from_slice(&self.text);
+        text.extend((!self.anchored).then_some(STAR));
+        text
+    }
+
+    /// Whether it matches each of the [`paths`](Self::paths) of another. Never claimed wrongly; it may be missed.
+    ///
+    /// No literal matches the star that stands for a run, so that only a star of this pattern does, and then it matches
+    /// any run.
+    pub(crate) fn covers(&self, text: &[u8]) -> bool {
+        let mut pieces = self.text.split(|&octet| octet == STAR);
+        let first = pieces.next().unwrap_or_default();
+        let Some(mut rest) = text.strip_prefix(first) else { return false };
+        let mut last = None;
+        for piece in pieces {
+            // Leftmost is best for all but the last, which may have to end the path.
+            if let Some(before) = last.replace(piece) {
+                let Some(at) = memchr::memmem::find(rest, before) else { return false };
+                rest = &rest[at + before.len()..];
+            }
+        }
+        match last {
+            None => rest.is_empty() || !self.anchored,
+            Some(last) if self.anchored => rest.ends_with(last),
+            Some(last) => memchr::memmem::find(rest, last).is_some(),
+        }
     }
 }
 

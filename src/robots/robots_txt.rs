@@ -90,6 +90,11 @@ impl RobotsTxt {
         self.0.warnings.iter()
     }
 
+    /// How it was read.
+    pub fn options(&self) -> &ParseOptions {
+        &self.0.options
+    }
+
     /// The octets that were read.
     pub fn source(&self) -> &[u8] {
         self.0.source.text()

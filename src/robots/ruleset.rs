@@ -81,11 +81,16 @@ impl RuleSet {
     /// As [`check`](Self::check), for a crawler that declares what it will use the content for: a URL that may be fetched is
     /// disallowed if the most specific preference for one of the purposes says no.
     pub fn check_for(&self, target: &str, purposes: &[Purpose]) -> Verdict<'_> {
-        let verdict = self.check(target);
+        self.check_octets_for(target.as_bytes(), purposes)
+    }
+
+    /// As [`check_for`](Self::check_for), for a target that may not be UTF-8.
+    pub fn check_octets_for(&self, target: &[u8], purposes: &[Purpose]) -> Verdict<'_> {
+        let verdict = self.check_octets(target);
         match &self.0.usages {
-            Some(usages) if verdict.is_allowed() && !purposes.is_empty() => {
+            Some(usages) if !purposes.is_empty() && verdict.may_be_unwelcome() => {
                 let mut refused = None;
-                self.each_form(target.as_bytes(), |path| {
+                self.each_form(target, |path| {
                     refused = refused.or_else(|| usages.refusal(path, Kinds::of(path), purposes));
                 });
                 refused.map_or(verdict, |refusal| Verdict::new(&self.0, Outcome::Usage(refusal)))

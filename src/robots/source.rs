@@ -49,6 +49,12 @@ impl Source {
         self.str_at(line::value_at(&self.text, offset, self.grammar))
     }
 
+    /// The key of the value that begins at an octet.
+    pub(crate) fn key_of(&self, offset: usize) -> &str {
+        let key = line::record_at(&self.text, offset, self.grammar).map_or(0..0, |record| record.key);
+        str::from_utf8(&self.text[key]).unwrap_or_default()
+    }
+
     pub(crate) fn slice(&self, span: Span) -> &[u8] {
         &self.text[span.start as usize..][..usize::from(span.len)]
     }

@@ -36,6 +36,12 @@ impl fmt::Display for Purpose {
     }
 }
 
+impl AsRef<str> for Purpose {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
 impl FromStr for Purpose {
     type Err = PurposeError;
 

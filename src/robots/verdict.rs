@@ -37,6 +37,11 @@ impl<'a> Verdict<'a> {
         }
     }
 
+    /// Whether a usage preference can still say no. robots.txt itself has to be read to know of any.
+    pub(crate) fn may_be_unwelcome(&self) -> bool {
+        self.is_allowed() && !matches!(self.outcome, Outcome::RobotsTxt)
+    }
+
     pub fn reason(&self) -> Reason {
         match self.outcome {
             Outcome::NoRule => Reason::NoRule,
@@ -106,6 +111,11 @@ impl<'a> RuleRef<'a> {
         self.source.line_of(self.offset)
     }
 
+    /// Where its value begins in the file.
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
+
     pub fn kind(&self) -> RuleKind {
         self.kind
     }
@@ -134,6 +144,11 @@ impl<'a> PreferenceRef<'a> {
     /// The line of the file, from 1.
     pub fn line(&self) -> u32 {
         self.source.line_of(self.offset)
+    }
+
+    /// The line's key as it is written, such as `Content-Usage`.
+    pub fn key(&self) -> &'a str {
+        self.source.key_of(self.offset)
     }
 
     /// The purpose that the content is not meant for, such as `ai-train`.

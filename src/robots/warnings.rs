@@ -1,9 +1,9 @@
-//! What is odd about a robots.txt, by line and column. Pure. Made by `parse` and `group`, shown by `lint`.
+//! What is odd about a robots.txt, by line and column. Pure. Made by `parse`, told on by `lint`.
 
 use std::fmt;
 use std::ops::Range;
 
-use super::line::Line;
+use super::line::{self, Line};
 
 /// One oddity of a file. None of them keeps the rest of the file from being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,8 +93,7 @@ impl<'a> Warnings<'a> {
     }
 
     fn chars(&self, range: Range<usize>) -> u32 {
-        let octets = self.text.get(range).unwrap_or_default();
-        u32::try_from(octets.iter().filter(|&octet| octet & 0xC0 != 0x80).count()).unwrap_or(u32::MAX)
+        line::chars(self.text.get(range).unwrap_or_default())
     }
 }
 

@@ -24,6 +24,7 @@ mode: enforced
 identity:
   product_tokens: Foo
   contact: 'büro'
+  purpose: [ai-train, ai train, {}]
 egress:
   ports: [80, 0, \"9-8\", https]
   allow: [10.0.0.0/33]
@@ -42,13 +43,15 @@ listen:
             "2:7 `enforced` is not one of the words that can stand here | did you mean `enforce`?",
             "4:19 expected a list, found `Foo` | a list is written in brackets: [Foo]",
             "5:12 the character 'ü' cannot stand in a header field | use printable ASCII; percent-encode the rest of a URL",
-            "7:15 `0` is not a port | a port is a number from 1 to 65535, a range of them \"8000-9000\"",
-            "7:18 `9-8` is not a port | a port is a number from 1 to 65535, a range of them \"8000-9000\"",
-            "7:25 `https` is not a port | a port is a number from 1 to 65535, a range of them \"8000-9000\"",
-            "8:11 `10.0.0.0/33` is not a network | a network is written `10.0.0.0/8`, `2001:db8::/32`, or as one address",
-            "9:1 unknown key `robot` | did you mean `robots`?",
-            "11:14 `localhost:3128` is not an address to listen on | write `127.0.0.1:3128`; names are not looked up here",
-            "12:5 unknown key `adress` | did you mean `address`?",
+            "6:23 `ai train` is no purpose | write `search`, `ai-input`, `ai-train`, or another name of letters, digits, `-` and `_`",
+            "6:33 expected a purpose, found a map of keys | write `search`, `ai-input`, `ai-train`, or another name of letters, digits, `-` and `_`",
+            "8:15 `0` is not a port | a port is a number from 1 to 65535, a range of them \"8000-9000\"",
+            "8:18 `9-8` is not a port | a port is a number from 1 to 65535, a range of them \"8000-9000\"",
+            "8:25 `https` is not a port | a port is a number from 1 to 65535, a range of them \"8000-9000\"",
+            "9:11 `10.0.0.0/33` is not a network | a network is written `10.0.0.0/8`, `2001:db8::/32`, or as one address",
+            "10:1 unknown key `robot` | did you mean `robots`?",
+            "12:14 `localhost:3128` is not an address to listen on | write `127.0.0.1:3128`; names are not looked up here",
+            "13:5 unknown key `adress` | did you mean `address`?",
         ]
     );
 }

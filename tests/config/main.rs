@@ -15,6 +15,7 @@ use politely::config::{
 };
 use politely::policy::own_rules::OwnVerdict;
 use politely::policy::{Host, KeyBy};
+use politely::robots::Purpose;
 use politely::tls::Ca;
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -126,6 +127,7 @@ log: { level: debug, format: json, access: /var/log/access.log }
     assert_eq!(settings.mode, Mode::Report);
     let tokens: Vec<&str> = settings.identity.product_tokens.iter().map(AsRef::as_ref).collect();
     assert_eq!(tokens, ["ExampleBot", "360Spider"]);
+    assert_eq!(settings.identity.purpose, [Purpose::parse("search").unwrap()]);
     assert_eq!(settings.robots.max_ttl, Duration::from_secs(43_200));
     assert_eq!(settings.robots.parse_options().max_size, 1 << 20);
     assert_eq!(settings.pace.key, KeyBy::Site);

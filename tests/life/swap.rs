@@ -76,7 +76,7 @@ async fn admitted(gate: &Gate, authority: &Authority, target: &str) -> u32 {
 
 /// The version of a copy, all of which has to be of that version.
 async fn explained(gate: &Gate, authority: &Authority, target: &str) -> u32 {
-    let asked = Asked::<ProductToken> { authority, target: target.as_bytes(), product_tokens: &[] };
+    let asked = Asked::<ProductToken> { authority, target: target.as_bytes(), product_tokens: &[], purposes: &[] };
     let why = gate.explain(&asked).await;
     let version = version_of(&why.rule.expect("a rule").pattern);
     assert_eq!(why.sitemaps, [format!("https://s/{version}")], "half of one copy and half of another");

@@ -2,6 +2,7 @@
 
 use super::curl::{Curl, curl};
 use super::proxy::{ca_certificate, configuration};
+use std::io::{Seek, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -143,9 +144,20 @@ pub async fn politely(arguments: &[&str]) -> Ended {
 
 /// The same with these variables set.
 pub async fn politely_with(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
+    run(arguments, variables, Stdio::null()).await
+}
+
+/// The same with this on its standard input.
+pub async fn politely_reading(arguments: &[&str], input: &[u8]) -> Ended {
+    let mut file = tempfile::tempfile().expect("a temporary file");
+    file.write_all(input).and_then(|()| file.rewind()).expect("the file is writable");
+    run(arguments, &[], file.into()).await
+}
+
+async fn run(arguments: &[&str], variables: &[(&str, &str)], input: Stdio) -> Ended {
     let home = tempfile::tempdir().expect("a temporary directory");
     let mut command = command(home.path());
-    command.args(arguments).envs(variables.iter().copied()).stdin(Stdio::null());
+    command.args(arguments).envs(variables.iter().copied()).stdin(input);
     let output = super::within("the end of the command", command.output()).await.expect("the binary is built");
     Ended {
         code: output.status.code().unwrap_or(-1),

@@ -1,9 +1,9 @@
 //! SEMANTICS §3 and §4, row by row.
 
 use super::*;
-use crate::policy::Scheme;
 use crate::policy::entry::Validators;
 use crate::policy::freshness::Freshness;
+use crate::policy::{PreferenceEvidence, Scheme};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -33,7 +33,8 @@ fn no() -> Entry {
 
 fn ask_with(entry: Option<&Entry>, target: &str, after: Duration, options: Options) -> Decision {
     let authority = Authority::new(Scheme::Https, "example.com", None).unwrap();
-    let asked = Asked { authority: &authority, target: target.as_bytes(), product_tokens: &["FooBot"] };
+    let target = target.as_bytes();
+    let asked = Asked { authority: &authority, target, product_tokens: &["FooBot"], purposes: &[] };
     decide(entry, &asked, options, midnight() + after)
 }
 
@@ -190,12 +191,38 @@ fn visit_time_closes_the_site_only_when_enforced() {
 }
 
 #[test]
+fn a_preference_disallows_for_a_declared_purpose_only() {
+    let robots = RobotsTxt::parse(b"User-agent: *\nContent-Usage: /art train-ai=n\nDisallow: /private\n");
+    let entry = Entry::answered(answer(Access::Rules(robots), 200));
+    let authority = Authority::new(Scheme::Https, "example.com", None).unwrap();
+    let purposes = ["search", "ai-train"].map(|name| Purpose::parse(name).unwrap());
+    let ask = |target: &'static str, purposes| {
+        let asked = Asked { authority: &authority, target: target.as_bytes(), product_tokens: &["FooBot"], purposes };
+        decide(Some(&entry), &asked, Options::default(), midnight())
+    };
+    for purposes in [&[][..], &purposes[..1]] {
+        assert_eq!(ask("/art/1", purposes), allow(None, false));
+    }
+    let unwelcome = Refusal::UsageDisallowed {
+        robots_url: "https://example.com/robots.txt".into(),
+        product_tokens: ["FooBot".into()].into(),
+        purpose: "ai-train".into(),
+        preference: PreferenceEvidence { line: 2, key: "Content-Usage".into(), value: "/art train-ai=n".into() },
+    };
+    assert_eq!(ask("/art/1", &purposes), Decision::refuse(unwelcome.clone()));
+    assert_eq!(ask("/x/../art/1", &purposes), Decision::refuse(unwelcome));
+    assert_eq!(ask("/science", &purposes), allow(None, false));
+    let Decision::Refuse { why, .. } = ask("/private", &purposes) else { panic!("a rule says no") };
+    assert_eq!(why.slug(), "robots-disallowed", "the rule goes first");
+}
+
+#[test]
 fn without_product_tokens_the_rules_for_everyone_hold() {
     let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /all\n\nUser-agent: FooBot\nDisallow: /foo\n");
     let entry = Entry::answered(answer(Access::Rules(robots), 200));
     let authority = Authority::new(Scheme::Http, "example.com", None).unwrap();
     let tokens: [&str; 0] = [];
-    let asked = |target| Asked { authority: &authority, target, product_tokens: &tokens };
+    let asked = |target| Asked { authority: &authority, target, product_tokens: &tokens, purposes: &[] };
     let allowed = decide(Some(&entry), &asked(b"/foo"), Options::default(), midnight());
     assert_eq!(allowed, allow(None, false));
     let refused = decide(Some(&entry), &asked(b"/all"), Options::default(), midnight());

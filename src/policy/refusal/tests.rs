@@ -31,10 +31,11 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
                 robots_url: robots_url.clone(),
                 product_tokens: [].into(),
                 purpose: "ai-train".into(),
-                line: Some(3),
+                preference: PreferenceEvidence { line: 3, key: "Content-Usage".into(), value: "/ train-ai=n".into() },
             },
             "usage-disallowed",
-            "https://example.com/robots.txt says no to the purpose `ai-train` of this URL for every crawler: line 3",
+            "https://example.com/robots.txt says no to the purpose `ai-train` of this URL for every crawler: line 3, \
+             `Content-Usage: / train-ai=n`",
         ),
         (
             Refusal::RobotsUnreachable { retry_after: second, robots_url, why: "status 503".into() },

@@ -1,0 +1,38 @@
+//! Any octets as a robots.txt, in each dialect: rules and warnings, never a panic, and every place that is told is one of
+//! the file's.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use politely::robots::{ParseOptions, RobotsTxt};
+
+fuzz_target!(|octets: &[u8]| {
+    for options in [ParseOptions::default(), ParseOptions::google(), ParseOptions::original()] {
+        let robots = RobotsTxt::parse_with(octets, &options);
+        let lines = lines(robots.source());
+        let mut last = 1;
+        for warning in robots.warnings() {
+            assert!(warning.line() >= last && warning.line() <= lines, "{warning} of {lines} lines");
+            assert!(warning.column() >= 1 && warning.len() >= 1, "{warning}");
+            last = warning.line();
+        }
+        let texts = robots.sitemaps().chain(robots.hosts()).chain(robots.clean_params()).chain(robots.licenses());
+        assert!(texts.map(str::len).sum::<usize>() <= 3 * octets.len());
+        for agents in [&["ExampleBot"][..], &["a", "b"], &[]] {
+            let rules = robots.rules_for(agents);
+            let verdict = rules.check("/a/b.html?c=d");
+            assert!(verdict.is_allowed() || verdict.rule().is_some());
+            assert!(verdict.rule().is_none_or(|rule| (1..=lines).contains(&rule.line()) && !rule.pattern().is_empty()));
+            assert!(rules.usage_preferences().all(|(line, _)| (1..=lines).contains(&line)));
+            assert!(rules.is_empty() == (rules.len() == 0) && rules.crawl_delay() >= rules.request_rate().map(|rate| rate.gap()));
+        }
+        assert!(robots.heap_size() >= robots.source().len());
+    }
+});
+
+/// How many lines a text has, an unfinished one and one after the last end included. LF, CR and CR LF end them.
+fn lines(text: &[u8]) -> u32 {
+    let ends = text.iter().enumerate().filter(|&(at, &octet)| {
+        octet == b'\n' || octet == b'\r' && text.get(at + 1) != Some(&b'\n')
+    });
+    ends.count() as u32 + 1
+}

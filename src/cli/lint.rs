@@ -1,0 +1,154 @@
+//! `politely lint`: a robots.txt's faults, line by line, as a compiler shows them. Called by `cli`.
+
+use super::{ConfigArg, Failed, Format, NO, is_colorful, runtime};
+use crate::config::Settings;
+use crate::policy::{Access, Authority, Entry};
+use crate::robots::lint::{Finding, Place, Related, Report, Severity};
+use crate::robots::{ParseOptions, Precedence, RobotsTxt, UserAgentMatch};
+use crate::server;
+use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{self, Read};
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// A robots.txt; `-` is standard input, the URL of any page means its host's robots.txt
+    #[arg(value_name = "FILE|URL|-")]
+    source: String,
+    #[command(flatten)]
+    config: ConfigArg,
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
+    let (name, report) = if args.source.contains("://") {
+        by_network(&args.source, args.config.path())?
+    } else {
+        let name = if args.source == "-" { "standard input" } else { &args.source };
+        (name.to_owned(), Report::new(&RobotsTxt::parse(&read(&args.source)?), None))
+    };
+    match args.format {
+        Format::Text => super::print(&text(&name, &report, is_colorful(&io::stdout())))?,
+        Format::Json => super::print(&format!("{:#}\n", json(&name, &report)))?,
+    };
+    Ok(if report.findings().is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NO) })
+}
+
+fn read(file: &str) -> Result<Vec<u8>, Failed> {
+    let mut octets = Vec::new();
+    // One more shows that the file is too long.
+    let most = ParseOptions::MIN_SIZE as u64 + 1;
+    let read = match file {
+        "-" => io::stdin().lock().take(most).read_to_end(&mut octets),
+        file => File::open(file).and_then(|file| file.take(most).read_to_end(&mut octets)),
+    };
+    let hint = "`lint` takes a robots.txt, `-` for standard input, or a URL such as https://example.com/";
+    read.map_err(|error| Failed::usage(format!("cannot read {file}: {error}"), hint))?;
+    Ok(octets)
+}
+
+/// Fetched as for a request: the same guard, redirects and limits. What the file says is read as crawlers in general do,
+/// whatever this one's dialect is.
+fn by_network(url: &str, config: Option<std::path::PathBuf>) -> Result<(String, Report), Failed> {
+    let authority = Authority::from_url(url).map_err(|error| {
+        Failed::usage(format!("`{url}`: {error}"), "write a whole URL, such as https://example.com/")
+    })?;
+    let mut settings = Settings::load(config.as_deref(), std::env::vars_os())?;
+    settings.robots.user_agent_match = UserAgentMatch::default();
+    settings.robots.precedence = Precedence::default();
+    settings.robots.max_size = ParseOptions::MIN_SIZE as u64;
+    let entry = runtime()?.block_on(async {
+        let gate = server::gate_alone(settings)?;
+        Ok::<_, Failed>(gate.refresh(&authority).await)
+    })?;
+    let host = authority.host().to_string();
+    match entry.answer.as_ref().map(|answer| &answer.access) {
+        Some(Access::Rules(robots)) => Ok((authority.robots_url(), Report::new(robots, Some(&host)))),
+        Some(Access::AllowAll | Access::DisallowAll) | None => Err(no_file(&authority, &entry)),
+    }
+}
+
+fn no_file(authority: &Authority, entry: &Entry) -> Failed {
+    let url = authority.robots_url();
+    match (&entry.trouble, &entry.answer) {
+        (Some(trouble), _) => {
+            let hint = "check the host and the way to it; `egress` in the configuration says what may be reached";
+            Failed::usage(format!("cannot read {url}: {}", trouble.why), hint)
+        }
+        (None, Some(answer)) => {
+            let hint = "without a file crawlers take everything to be allowed; put one there, or lint a local one";
+            Failed::usage(format!("cannot read {url}: status {}", answer.status), hint)
+        }
+        (None, None) => Failed::usage(format!("cannot read {url}"), "try again later"),
+    }
+}
+
+fn json(name: &str, report: &Report) -> Value {
+    let related = |related: &Related| {
+        let Place { line, column, .. } = related.place;
+        json!({ "line": line, "column": column, "message": related.message })
+    };
+    let one = |found: &Finding| {
+        let mut value = json!({
+            "file": name,
+            "line": found.place.line,
+            "column": found.place.column,
+            "code": found.code,
+            "severity": found.severity.as_str(),
+            "message": found.message,
+            "hint": found.hint,
+        });
+        if let Some(other) = &found.related {
+            value["related"] = related(other);
+        }
+        value
+    };
+    report.findings().iter().map(one).collect()
+}
+
+fn text(name: &str, report: &Report, color: bool) -> String {
+    let renderer = if color { Renderer::styled() } else { Renderer::plain() };
+    let mut out = String::new();
+    for found in report.findings() {
+        out += &one(name, report, found, &renderer);
+        out += "\n\n";
+    }
+    let count = |severity| report.findings().iter().filter(|found| found.severity == severity).count();
+    let counted = |count: usize, word| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+    out + &match (count(Severity::Error), count(Severity::Warning)) {
+        (0, 0) => format!("{name}: nothing to complain about\n"),
+        (errors, warnings) => format!("{name}: {}, {}\n", counted(errors, "error"), counted(warnings, "warning")),
+    }
+}
+
+fn one(name: &str, report: &Report, found: &Finding, renderer: &Renderer) -> String {
+    let level = match found.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+    };
+    let mut group = Group::with_title(level.primary_title(&*found.message).id(found.code));
+    group = group.element(excerpt(name, report, found.place, AnnotationKind::Primary, None));
+    if let Some(Related { place, message }) = found.related {
+        group = group.element(excerpt(name, report, place, AnnotationKind::Context, Some(message)));
+    }
+    let hint = Group::with_title(Level::HELP.with_name("hint").secondary_title(&*found.hint));
+    renderer.render(&[group]) + "\n" + &renderer.render(&[hint])
+}
+
+/// The line with the place underlined.
+fn excerpt<'a>(
+    name: &'a str,
+    report: &Report,
+    place: Place,
+    kind: AnnotationKind,
+    label: Option<&'static str>,
+) -> Snippet<'a, Annotation<'a>> {
+    let line = report.line(place.line);
+    let at = |column: u32| line.char_indices().nth(column as usize).map_or(line.len(), |(at, _)| at);
+    let from = at(place.column - 1);
+    let span = from..at(place.column - 1 + place.len).max(from);
+    Snippet::source(line).path(name).line_start(place.line as usize).annotation(kind.span(span).label(label))
+}

@@ -1,0 +1,64 @@
+//! What is wrong or surprising about a robots.txt, line by line: the parser's warnings, and what is legal but hardly meant.
+//! Pure. Called by `cli::lint`.
+
+mod delays;
+mod finding;
+mod groups;
+mod outline;
+mod parsed;
+mod rules;
+mod sitemaps;
+
+use super::RobotsTxt;
+use super::line;
+use finding::Findings;
+pub use finding::{Finding, Place, Related, Severity};
+use outline::Outline;
+
+/// The findings of one file, in its order.
+///
+/// ```
+/// use politely::robots::{RobotsTxt, lint};
+///
+/// let robots = RobotsTxt::parse(b"User-agent: *\nDissallow: /a\nDisallow: /a\n");
+/// let report = lint::Report::new(&robots, None);
+/// let found: Vec<_> = report.findings().iter().map(|found| (found.place.line, found.code)).collect();
+/// assert_eq!(found, [(2, "misspelt-key"), (3, "same-rule-twice")]);
+/// ```
+#[derive(Debug, Clone)]
+pub struct Report {
+    findings: Vec<Finding>,
+    text: Box<[u8]>,
+    /// Where each line begins.
+    lines: Vec<usize>,
+}
+
+impl Report {
+    /// `host`: whose file it is, where that is known; sitemaps on other hosts are none of its rules' business.
+    pub fn new(robots: &RobotsTxt, host: Option<&str>) -> Self {
+        let outline = Outline::new(robots.source(), robots.options());
+        let mut findings = Findings::new(&outline, robots.options().max_warnings);
+        parsed::find(robots, &outline, &mut findings);
+        groups::find(&outline, &mut findings);
+        rules::find(&outline, robots.options(), &mut findings);
+        delays::find(&outline, &mut findings);
+        sitemaps::find(robots, host, &outline, &mut findings);
+        Self { findings: findings.in_order(), text: robots.source().into(), lines: line::starts(robots.source()) }
+    }
+
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// A line as text, from 1, without what ends it; where it is not UTF-8 it has one U+FFFD for each fault, which counts
+    /// as one column. Empty if there is no such line.
+    pub fn line(&self, number: u32) -> String {
+        let start = (number as usize).checked_sub(1).and_then(|index| self.lines.get(index));
+        let rest = start.map_or(&[][..], |&start| &self.text[start..]);
+        let end = memchr::memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
+        String::from_utf8_lossy(&rest[..end]).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+//! Delays that are read otherwise than they were meant, or by nobody. Pure.
+
+use std::time::Duration;
+
+use super::finding::Findings;
+use super::outline::Outline;
+use crate::robots::delay::{self, RequestRate};
+use crate::robots::key::Key;
+
+pub(super) fn find(outline: &Outline<'_>, findings: &mut Findings<'_>) {
+    for entry in &outline.records {
+        let (value, at) = (outline.value(entry), (&entry.line, &entry.value));
+        let gap = match entry.key {
+            Key::CrawlDelay => delay::crawl_delay(value),
+            Key::RequestRate => RequestRate::parse(value).map(|rate| rate.gap()),
+            Key::UserAgent
+            | Key::Allow
+            | Key::Disallow
+            | Key::VisitTime
+            | Key::Sitemap
+            | Key::Host
+            | Key::CleanParam
+            | Key::ContentSignal
+            | Key::ContentUsage
+            | Key::License => None,
+        };
+        let Some(gap) = gap else { continue };
+        if gap > LONGEST {
+            let message = format!("{} s from one request to the next", gap.as_secs());
+            let hint = "few crawlers wait longer than 300 s: they come faster, or not at all";
+            findings.warn("long-delay", at, message, hint, None);
+        }
+        let whole = value.iter().take_while(|octet| octet.is_ascii_digit()).count();
+        if matches!(value[whole..], [b',', b'0'..=b'9', ..]) {
+            let message = format!("read as {} s: the number ends at the comma", gap.as_secs());
+            findings.warn("decimal-comma", at, message, "write a decimal point", None);
+        }
+    }
+}
+
+/// What this proxy keeps at most unless told otherwise.
+const LONGEST: Duration = Duration::from_secs(300);

@@ -1,0 +1,111 @@
+//! One finding and its place. Pure. Made by the other modules here, shown by `cli::lint`.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::outline::Outline;
+use crate::robots::WarningCode;
+use crate::robots::line::{self, Line};
+
+/// What is wrong or surprising, where, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    pub place: Place,
+    pub severity: Severity,
+    /// The stable name, such as `misspelt-key`.
+    pub code: &'static str,
+    pub message: Cow<'static, str>,
+    pub hint: Cow<'static, str>,
+    pub related: Option<Related>,
+}
+
+/// Another line that the finding is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Related {
+    pub place: Place,
+    pub message: &'static str,
+}
+
+/// A piece of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// From 1.
+    pub line: u32,
+    /// In characters, from 1.
+    pub column: u32,
+    /// In characters; at least 1.
+    pub len: u32,
+}
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Severity {
+    /// What is written is not read, by nobody or not by all.
+    Error,
+    /// It is read, but hardly as it was meant.
+    Warning,
+}
+
+impl Severity {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        }
+    }
+}
+
+/// Collects findings, up to a limit.
+pub(super) struct Findings<'a> {
+    outline: &'a Outline<'a>,
+    list: Vec<Finding>,
+    max: usize,
+    /// There were more.
+    cut: bool,
+}
+
+impl<'a> Findings<'a> {
+    pub(super) fn new(outline: &'a Outline<'a>, max: usize) -> Self {
+        Self { outline, list: Vec::new(), max, cut: false }
+    }
+
+    pub(super) fn push(&mut self, finding: Finding) {
+        if self.list.len() < self.max {
+            self.list.push(finding);
+        } else {
+            self.cut = true;
+        }
+    }
+
+    /// A warning about a piece of a line, and perhaps another.
+    pub(super) fn warn(
+        &mut self,
+        code: &'static str,
+        (line, at): (&Line, &Range<usize>),
+        message: impl Into<Cow<'static, str>>,
+        hint: impl Into<Cow<'static, str>>,
+        related: Option<(&Line, &Range<usize>, &'static str)>,
+    ) {
+        let place = self.place(line, at);
+        let related = related.map(|(line, at, message)| Related { place: self.place(line, at), message });
+        let (message, hint) = (message.into(), hint.into());
+        self.push(Finding { place, severity: Severity::Warning, code, message, hint, related });
+    }
+
+    pub(super) fn in_order(mut self) -> Vec<Finding> {
+        // What reads the file as a whole comes first, at its first line; the sort is stable.
+        self.list.sort_by_key(|finding| finding.place.line);
+        if let Some(last) = self.list.last().filter(|_| self.cut) {
+            let code = WarningCode::TooMany;
+            let (message, hint) = (code.message().into(), code.hint().into());
+            let (place, severity) = (last.place, Severity::Warning);
+            self.list.push(Finding { place, severity, code: code.as_str(), message, hint, related: None });
+        }
+        self.list
+    }
+
+    fn place(&self, line: &Line, at: &Range<usize>) -> Place {
+        let chars = |range| line::chars(self.outline.text.get(range).unwrap_or_default());
+        Place { line: line.number, column: chars(line.first..at.start) + 1, len: chars(at.clone()).max(1) }
+    }
+}

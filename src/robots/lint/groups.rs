@@ -1,0 +1,89 @@
+//! Groups that say less, or more, than they seem to (RFC 9309 §2.2.1). Pure.
+
+use std::collections::HashMap;
+
+use super::finding::Findings;
+use super::outline::{Entry, Outline};
+use crate::robots::key::Key;
+use crate::robots::product_token::leading_token;
+
+pub(super) fn find(outline: &Outline<'_>, findings: &mut Findings<'_>) {
+    let mut known: HashMap<Vec<u8>, (usize, &Entry)> = HashMap::new();
+    for (number, group) in outline.groups().into_iter().enumerate() {
+        for agent in group.iter().filter(|entry| entry.key == Key::UserAgent && !entry.value.is_empty()) {
+            let Some(&(earlier, first)) = known.get(&name(outline.value(agent))) else {
+                known.insert(name(outline.value(agent)), (number, agent));
+                continue;
+            };
+            let at = (&agent.line, &agent.value);
+            let related = Some((&first.line, &first.value, "named here first"));
+            let shown = outline.shown(&agent.value);
+            if earlier == number {
+                let message = format!("`{shown}` is named twice in one group");
+                findings.warn("agent-twice", at, message, "leave one of them out", related);
+            } else {
+                let message = format!("`{shown}` has a group already");
+                let hint =
+                    "crawlers that know RFC 9309 merge the two, others obey only the first: make one group of them";
+                findings.warn("group-repeated", at, message, hint, related);
+            }
+        }
+        interrupted(group, findings);
+        without_rules(group, findings);
+    }
+    without_blank_line(outline, findings);
+}
+
+/// What names a crawler, in the form in which it is compared.
+fn name(value: &[u8]) -> Vec<u8> {
+    let token = leading_token(value);
+    if token.is_empty() { value } else { token }.to_ascii_lowercase()
+}
+
+/// Something between two user agents that looks as though it ended the first one's group.
+fn interrupted(group: &[Entry], findings: &mut Findings<'_>) {
+    for pair in group.windows(2) {
+        let [before, agent] = pair else { continue };
+        let is_pace = matches!(
+            before.key,
+            Key::CrawlDelay | Key::RequestRate | Key::VisitTime | Key::ContentSignal | Key::ContentUsage
+        );
+        if agent.key == Key::UserAgent && is_pace {
+            let related = group.iter().take_while(|entry| entry.line.number < before.line.number);
+            let related = related.filter(|entry| entry.key == Key::UserAgent).last();
+            let related = related.map(|entry| (&entry.line, &entry.value, "these rules are for this one too"));
+            let hint =
+                "only rules end a group (RFC 9309 §2.2): put `Disallow:` above, or what is for all of them below";
+            let message = "this user agent shares its rules with the one above";
+            findings.warn("agents-joined", (&agent.line, &agent.value), message, hint, related);
+        }
+    }
+}
+
+fn without_rules(group: &[Entry], findings: &mut Findings<'_>) {
+    let is_rule = |entry: &Entry| matches!(entry.key, Key::Allow | Key::Disallow);
+    let said = |entry: &Entry| {
+        !matches!(entry.key, Key::UserAgent | Key::Sitemap | Key::Host | Key::CleanParam | Key::License)
+    };
+    let Some(first) = group.first() else { return };
+    if !group.iter().any(|entry| is_rule(entry) || said(entry)) {
+        let hint = "write `Disallow:` without a path if that is meant, or the rules that are missing";
+        let message = "the group has no rules, so everything is allowed";
+        findings.warn("no-rules", (&first.line, &first.value), message, hint, None);
+    }
+}
+
+/// A user agent right after rules.
+fn without_blank_line(outline: &Outline<'_>, findings: &mut Findings<'_>) {
+    let first = outline.records.iter().position(|entry| entry.key == Key::UserAgent).unwrap_or_default();
+    for pair in outline.records[first..].windows(2) {
+        let [rule, agent] = pair else { continue };
+        let is_rule = matches!(rule.key, Key::Allow | Key::Disallow);
+        if is_rule && agent.key == Key::UserAgent && agent.line.number == rule.line.number + 1 {
+            let hint = "put an empty line before it, as the drafts of 1994 and 1996 have it";
+            let message = "a new group begins right after a rule";
+            let related = Some((&rule.line, &rule.name, "not for the user agent below"));
+            findings.warn("agent-after-rules", (&agent.line, &agent.name), message, hint, related);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! A file as its records and groups, each with its place: what `parse` reads, kept for looking at. Pure.
+
+use std::ops::Range;
+
+use crate::robots::ParseOptions;
+use crate::robots::key::Key;
+use crate::robots::line::{self, Content, Line, Lines, Record};
+
+/// The records of a file that were understood.
+pub(super) struct Outline<'a> {
+    pub(super) text: &'a [u8],
+    pub(super) records: Vec<Entry>,
+}
+
+/// One record.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) line: Line,
+    pub(super) key: Key,
+    pub(super) name: Range<usize>,
+    pub(super) value: Range<usize>,
+}
+
+impl<'a> Outline<'a> {
+    pub(super) fn new(text: &'a [u8], options: &ParseOptions) -> Self {
+        let grammar = options.grammar();
+        let lines = Lines::new(text, line::byte_order_mark(text));
+        let records = lines.filter_map(|line| match line::read(text, &line, grammar) {
+            Content::Record(Record { key, value, colon }) if colon || options.missing_colon => {
+                let spelt = Key::recognise(&text[key.clone()], options)?;
+                Some(Entry { line, key: spelt.key, name: key, value })
+            }
+            Content::Record(_) | Content::Text(_) | Content::Empty => None,
+        });
+        Self { text, records: records.collect() }
+    }
+
+    /// The groups: user agents with all that stands before the next user agent after a rule. What stands before any user
+    /// agent is in none.
+    pub(super) fn groups(&self) -> Vec<&[Entry]> {
+        let mut groups = Vec::new();
+        let first = self.records.iter().position(|entry| entry.key == Key::UserAgent).unwrap_or(self.records.len());
+        let (mut start, mut ended) = (first, false);
+        for (at, entry) in self.records.iter().enumerate().skip(first) {
+            match entry.key {
+                Key::UserAgent if ended => {
+                    groups.push(&self.records[start..at]);
+                    (start, ended) = (at, false);
+                }
+                Key::Allow | Key::Disallow => ended = true,
+                Key::UserAgent
+                | Key::CrawlDelay
+                | Key::RequestRate
+                | Key::VisitTime
+                | Key::Sitemap
+                | Key::Host
+                | Key::CleanParam
+                | Key::ContentSignal
+                | Key::ContentUsage
+                | Key::License => {}
+            }
+        }
+        groups.extend((start < self.records.len()).then(|| &self.records[start..]));
+        groups
+    }
+
+    pub(super) fn value(&self, entry: &Entry) -> &'a [u8] {
+        &self.text[entry.value.clone()]
+    }
+
+    /// The value for messages, cut where it is long.
+    pub(super) fn shown(&self, range: &Range<usize>) -> String {
+        let text = String::from_utf8_lossy(&self.text[range.clone()]);
+        match text.char_indices().nth(SHOWN) {
+            Some((end, _)) => format!("{}…", &text[..end]),
+            None => text.into_owned(),
+        }
+    }
+}
+
+const SHOWN: usize = 60;

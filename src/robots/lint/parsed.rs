@@ -1,0 +1,68 @@
+//! The parser's warnings as findings, with what the line itself tells. Pure.
+
+use super::finding::{Finding, Findings, Place, Severity};
+use super::outline::Outline;
+use crate::robots::{RobotsTxt, WarningCode};
+
+pub(super) fn find(robots: &RobotsTxt, outline: &Outline<'_>, findings: &mut Findings<'_>) {
+    let mut entries = outline.records.iter().peekable();
+    for warning in robots.warnings() {
+        let place = Place { line: warning.line(), column: warning.column(), len: warning.len() };
+        while entries.next_if(|entry| entry.line.number < place.line).is_some() {}
+        let entry = entries.peek().filter(|entry| entry.line.number == place.line);
+        let code = warning.code();
+        let (mut message, mut hint) = (code.message().into(), code.hint().into());
+        match (code, entry) {
+            (WarningCode::MisspeltKey, Some(entry)) => {
+                message = format!("misspelt key `{}`", outline.shown(&entry.name)).into();
+                hint = format!("write `{}`; few crawlers read it as meant", entry.key.as_str()).into();
+            }
+            (WarningCode::BadDelay, Some(entry)) => {
+                if let Some(why) = why_no_delay(outline.value(entry)) {
+                    message = why.into();
+                }
+            }
+            _ => {}
+        }
+        let severity = severity(code);
+        findings.push(Finding { place, severity, code: code.as_str(), message, hint, related: None });
+    }
+}
+
+/// What is wrong with a delay that is no number of seconds.
+fn why_no_delay(value: &[u8]) -> Option<&'static str> {
+    let value = value.to_ascii_lowercase();
+    let magnitude = value.strip_prefix(b"-").or(value.strip_prefix(b"+")).unwrap_or(&value);
+    match magnitude.first() {
+        None if value.is_empty() => Some("the delay has no value"),
+        Some(b'0'..=b'9' | b'.') if value.starts_with(b"-") => Some("a negative delay"),
+        Some(_) if magnitude.starts_with(b"nan") || magnitude.starts_with(b"inf") => Some("not a finite number"),
+        Some(_) | None => None,
+    }
+}
+
+fn severity(code: WarningCode) -> Severity {
+    match code {
+        WarningCode::TooLarge
+        | WarningCode::LongLine
+        | WarningCode::Html
+        | WarningCode::Nul
+        | WarningCode::NotARecord
+        | WarningCode::MissingColon
+        | WarningCode::MisspeltKey
+        | WarningCode::RuleWithoutAgent
+        | WarningCode::EmptyAgent
+        | WarningCode::NoLeadingSlash
+        | WarningCode::BadDelay
+        | WarningCode::BadRate
+        | WarningCode::BadVisitTime
+        | WarningCode::BadUsage => Severity::Error,
+        WarningCode::UnknownKey
+        | WarningCode::LeadingSpace
+        | WarningCode::AgentNotAToken
+        | WarningCode::BadEscape
+        | WarningCode::CutEscape
+        | WarningCode::NotUtf8
+        | WarningCode::TooMany => Severity::Warning,
+    }
+}

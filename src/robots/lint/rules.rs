@@ -1,0 +1,142 @@
+//! Rules that never decide: wherever they match, another of their group does that goes before them (RFC 9309 §2.2.2). What
+//! is claimed here holds for every crawler and every path; that nothing is claimed proves nothing. Pure.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
+
+use super::finding::Findings;
+use super::outline::{Entry, Outline};
+use crate::robots::key::Key;
+use crate::robots::pattern::{Arena, Shape};
+use crate::robots::{ParseOptions, Precedence};
+
+pub(super) fn find(outline: &Outline<'_>, options: &ParseOptions, findings: &mut Findings<'_>) {
+    // In the order of 1996 the first rule decides, and to Google `index.html` is two patterns: of that nothing here knows.
+    if options.precedence != Precedence::MostSpecific || options.index_html {
+        return;
+    }
+    let mut budget = MOST_COMPARISONS;
+    for group in outline.groups() {
+        let mut arena = Arena::new(options.percent_encoding);
+        let rules =
+            group.iter().filter(|entry| matches!(entry.key, Key::Allow | Key::Disallow) && !entry.value.is_empty());
+        let rules: Vec<Rule<'_>> = rules.map(|entry| Rule::new(entry, &mut arena, outline)).collect();
+        let same = same(&rules);
+        let mut alive = vec![true; rules.len()];
+        for Dead { rule, .. } in &same {
+            alive[*rule] = false;
+        }
+        for Dead { rule, because, why } in same.into_iter().chain(covered(&rules, &alive, &mut budget)) {
+            tell(&rules[rule], &rules[because], why, outline, findings);
+        }
+    }
+}
+
+/// Patterns of a group are compared with one another up to here, lest a file of 500 KiB take minutes.
+const MOST_COMPARISONS: usize = 2_000_000;
+
+struct Rule<'a> {
+    entry: &'a Entry,
+    allows: bool,
+    shape: Shape,
+}
+
+impl<'a> Rule<'a> {
+    fn new(entry: &'a Entry, arena: &mut Arena, outline: &Outline<'_>) -> Self {
+        let pattern = arena.push(outline.value(entry));
+        Self { entry, allows: entry.key == Key::Allow, shape: arena.shape(&pattern) }
+    }
+
+    /// Whether it decides where both match.
+    fn goes_before(&self, other: &Self) -> bool {
+        let rank = |rule: &Self| (rule.shape.octets, rule.allows);
+        rank(self) > rank(other) || rank(self) == rank(other) && self.entry.line.start < other.entry.line.start
+    }
+}
+
+/// A rule that never decides, and the one that does in its place.
+struct Dead {
+    rule: usize,
+    because: usize,
+    why: Why,
+}
+
+#[derive(Clone, Copy)]
+enum Why {
+    /// Both say the same of the same paths.
+    Same,
+    /// One allows and one disallows the same paths: allow wins.
+    Allowed,
+    /// The other is longer, and matches all that it matches.
+    Longer,
+}
+
+/// Of rules for the same paths only one can decide.
+fn same(rules: &[Rule<'_>]) -> Vec<Dead> {
+    let mut strongest: HashMap<(&[u8], bool), usize> = HashMap::new();
+    let mut dead = Vec::new();
+    for (rule, Rule { shape, allows, .. }) in rules.iter().enumerate() {
+        match strongest.entry((&shape.text, shape.anchored)) {
+            Slot::Vacant(slot) => {
+                slot.insert(rule);
+            }
+            Slot::Occupied(mut slot) => {
+                let other = *slot.get();
+                let why = match &rules[other] {
+                    // `/a*` and `/a*$` are not of one length.
+                    other if other.shape.octets != shape.octets => Why::Longer,
+                    other if other.allows == *allows => Why::Same,
+                    _ => Why::Allowed,
+                };
+                let (rule, because) = if rules[rule].goes_before(&rules[other]) {
+                    slot.insert(rule);
+                    (other, rule)
+                } else {
+                    (rule, other)
+                };
+                dead.push(Dead { rule, because, why });
+            }
+        }
+    }
+    dead
+}
+
+/// Rules that a longer one covers. Only patterns with stars can be longer than what they cover.
+fn covered(rules: &[Rule<'_>], alive: &[bool], budget: &mut usize) -> Vec<Dead> {
+    let starred: Vec<usize> = (0..rules.len()).filter(|&rule| rules[rule].shape.text.contains(&Shape::STAR)).collect();
+    let mut dead = Vec::new();
+    for (rule, weaker) in rules.iter().enumerate().filter(|(rule, _)| alive[*rule]) {
+        let paths = weaker.shape.paths();
+        let longer = starred.iter().copied().filter(|&other| rules[other].shape.octets > weaker.shape.octets);
+        let stronger = longer.take(*budget).inspect(|_| *budget -= 1).find(|&other| rules[other].shape.covers(&paths));
+        dead.extend(stronger.map(|because| Dead { rule, because, why: Why::Longer }));
+    }
+    dead
+}
+
+fn tell(rule: &Rule<'_>, because: &Rule<'_>, why: Why, outline: &Outline<'_>, findings: &mut Findings<'_>) {
+    let (dead, alive) = (rule.entry, because.entry);
+    let literally = outline.value(dead) == outline.value(alive);
+    let (code, message, hint, note) = match why {
+        Why::Same if literally => ("same-rule-twice", "the rule is there twice", "leave it out", "it stands here"),
+        Why::Same => (
+            "same-when-decoded",
+            "the rule differs from another only by its encoding",
+            "leave it out: escapes are decoded before paths are compared (RFC 9309 §2.2.2)",
+            "this is the same",
+        ),
+        Why::Allowed => (
+            "allowed-and-disallowed",
+            "the same path is allowed, so this rule never decides",
+            "leave one of them out: of rules of the same length allow wins (RFC 9309 §2.2.2)",
+            "allowed here",
+        ),
+        Why::Longer => (
+            "never-decides",
+            "the rule never decides: a longer one matches all that it matches",
+            "leave it out, or shorten the other: the longest rule that matches decides (RFC 9309 §2.2.2)",
+            "this one decides",
+        ),
+    };
+    findings.warn(code, (&dead.line, &dead.value), message, hint, Some((&alive.line, &alive.value, note)));
+}

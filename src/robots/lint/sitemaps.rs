@@ -1,0 +1,33 @@
+//! Sitemaps that cannot be found, or may not be fetched (RFC 9309 §2.2.4). Pure.
+
+use url::Url;
+
+use super::finding::Findings;
+use super::outline::Outline;
+use crate::robots::key::Key;
+use crate::robots::{RobotsTxt, RuleKind};
+
+pub(super) fn find(robots: &RobotsTxt, host: Option<&str>, outline: &Outline<'_>, findings: &mut Findings<'_>) {
+    let everybody: [&str; 0] = [];
+    let rules = robots.rules_for(&everybody);
+    for entry in outline.records.iter().filter(|entry| entry.key == Key::Sitemap) {
+        let at = (&entry.line, if entry.value.is_empty() { &entry.name } else { &entry.value });
+        let url = str::from_utf8(outline.value(entry)).ok().and_then(|value| Url::parse(value).ok());
+        let Some(url) = url.filter(|url| matches!(url.scheme(), "http" | "https")) else {
+            let hint = "write the whole URL, such as `Sitemap: https://example.com/sitemap.xml`";
+            findings.warn("bad-sitemap", at, "the sitemap is not an absolute URL", hint, None);
+            continue;
+        };
+        let elsewhere = host.is_some_and(|host| url.host_str().is_none_or(|other| !other.eq_ignore_ascii_case(host)));
+        let verdict = rules.check(url.as_str());
+        let rule = verdict.rule().filter(|rule| rule.kind() == RuleKind::Disallow && !elsewhere);
+        let Some(rule) = rule else { continue };
+        let shadow = outline.records.iter().find(|entry| entry.value.start == rule.offset());
+        let related = shadow.map(|entry| (&entry.line, &entry.value, "by this rule"));
+        let hint = match host {
+            Some(_) => "allow it: crawlers that keep the rules do not fetch it",
+            None => "allow it if it is on this file's host: crawlers that keep the rules do not fetch it",
+        };
+        findings.warn("sitemap-blocked", at, "the rules for every crawler block the sitemap", hint, related);
+    }
+}

@@ -1,0 +1,109 @@
+//! What the pages are for: `identity.purpose` against Content-Signal and Content-Usage (SEMANTICS §2 and §4).
+
+use crate::support::binary::{Ended, politely, politely_with};
+use crate::support::{Origin, Proxy, assert_refused};
+use serde_json::Value;
+
+/// Both vocabularies: one line for everything, and one with paths.
+const WISHES: &str = "\
+User-agent: *
+Content-Signal: search=yes, ai-input=no
+Content-Usage: /art train-ai=n
+Content-Usage: /art/free train-ai=y
+Disallow: /private
+";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_preference_refuses_the_declared_purpose_and_no_other() {
+    for (purpose, statuses) in [
+        // No purpose declared: preferences refuse nothing.
+        ("[]", [200, 200, 200, 403]),
+        ("[search]", [200, 200, 200, 403]),
+        ("[ai-train]", [200, 403, 200, 403]),
+        // The other vocabulary's name for it.
+        ("[train-ai]", [200, 403, 200, 403]),
+        ("[ai-input]", [403, 403, 403, 403]),
+        ("[search, ai-train]", [200, 403, 200, 403]),
+    ] {
+        let origin = Origin::site(WISHES).await;
+        let proxy = Proxy::start(&format!("identity: {{ purpose: {purpose} }}")).await;
+        for (target, status) in ["/", "/art/1", "/art/free/1", "/private"].into_iter().zip(statuses) {
+            assert_eq!(proxy.get(&origin.url(target)).await.status(), status, "{purpose} {target}");
+        }
+        assert_eq!(origin.log.pages().len(), statuses.iter().filter(|&&status| status == 200).count(), "{purpose}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_refusal_names_the_purpose_and_the_line() {
+    let origin = Origin::site(WISHES).await;
+    let proxy = Proxy::start("identity: { purpose: [ai-train], product_tokens: [ExampleBot] }").await;
+    let response = proxy.get(&origin.url("/x/../art/1?y")).await;
+    let problem = assert_refused(&response, 403, "http_request_denied", "usage-disallowed");
+    assert_eq!(problem["url"], origin.url("/x/../art/1?y"));
+    assert_eq!(problem["robots_url"], origin.url("/robots.txt"));
+    assert_eq!(problem["product_token"], "ExampleBot");
+    assert_eq!((&problem["purpose"], &problem["line"]), (&Value::from("ai-train"), &Value::from(3)));
+    assert_eq!(problem["rule"], "Content-Usage: /art train-ai=n");
+    let response = proxy.get(&origin.url("/private")).await;
+    assert_refused(&response, 403, "http_request_denied", "robots-disallowed");
+    assert_eq!(proxy.get(&origin.url("/robots.txt")).await.status(), 200, "or nobody could read the preference");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_report_mode_it_is_only_told() {
+    for yaml in ["mode: report", "hosts: { a.localhost: { robots: report } }"] {
+        let origin = Origin::site(WISHES).await;
+        let proxy = Proxy::start(&format!("{yaml}\nidentity: {{ purpose: [ai-input] }}")).await;
+        let response = proxy.get(&origin.url("/art/1")).await;
+        assert_eq!((response.status(), response.text().as_str()), (200, "page /art/1"), "{yaml}");
+        let told = response.head.proxy_status_parameter("details").unwrap_or_default();
+        assert!(told.contains("`ai-input`") && told.contains("line 2"), "{yaml}: {told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_of_other_crawlers_have_other_wishes() {
+    let origin = Origin::site("User-agent: FooBot\nContent-Signal: ai-train=no\n\nUser-agent: *\nAllow: /\n").await;
+    let proxy = Proxy::start("identity: { purpose: [ai-train] }").await;
+    for (agent, status) in [("FooBot/1.0", 403), ("BarBot", 200)] {
+        assert_eq!(proxy.curl(&["-A", agent, &origin.url("/x")]).await.status(), status, "{agent}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_tells_by_purpose() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("robots.txt");
+    std::fs::write(&file, WISHES).unwrap();
+    let file = file.to_str().unwrap();
+    let url = "https://example.com/art/1";
+    let json = |ended: &Ended| -> Value {
+        serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {}{}", ended.stdout, ended.stderr))
+    };
+    let asked = ["explain", url, "--robots", file, "--format", "json"];
+    let allowed = politely(&asked).await;
+    assert_eq!((allowed.code, json(&allowed)["reason"].as_str()), (0, Some("no-matching-rule")));
+    let refused = politely(&[&asked[..], &["--purpose", "search", "--purpose", "train-ai"]].concat()).await;
+    let answer = json(&refused);
+    assert_eq!(
+        (refused.code, &answer["allowed"], answer["reason"].as_str()),
+        (1, &Value::from(false), Some("usage-disallowed"))
+    );
+    assert_eq!(answer["purpose"], serde_json::json!(["search", "ai-train"]));
+    assert_eq!(answer["rule"], serde_json::json!({ "line": 3, "kind": "content-usage", "pattern": "/art train-ai=n" }));
+    let configured = politely_with(&asked, &[("POLITELY_IDENTITY__PURPOSE", "[ai-input]")]).await;
+    assert_eq!((configured.code, json(&configured)["rule"]["line"].as_u64()), (1, Some(2)));
+    let text = politely(&["explain", url, "--robots", file, "--purpose", "ai-train"]).await;
+    assert_eq!(
+        text.stdout,
+        format!(
+            "disallowed: {url}\n  for any crawler: https://example.com/robots.txt says no to the purpose `ai-train` of this URL \
+             for every crawler: line 3, `Content-Usage: /art train-ai=n`\n  --> {file}:3\n   |\n  3 | Content-Usage: /art \
+             train-ai=n\n   |\n"
+        )
+    );
+    let wrong = politely(&[&asked[..], &["--purpose", "ai train"]].concat()).await;
+    assert_eq!(wrong.code, 2, "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("such as `ai-train`"), "{}", wrong.stderr);
+}
