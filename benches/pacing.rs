@@ -73,6 +73,8 @@ async fn go(gate: &Gate, authority: &Authority) {
         address: None,
         is_subresource: false,
         product_tokens: &[],
+        hosts: None,
+        may_wait: true,
         prefer_wait: None,
         reads_robots: false,
     };

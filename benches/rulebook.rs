@@ -73,7 +73,8 @@ fn open(directory: &Path) -> Gate {
     let ca = Ca::open_or_create(&directory.join("ca")).expect("an empty directory");
     let yaml = format!("store: {{ directory: '{}', memory: 8GiB, disk: 32GiB }}", directory.display());
     let settings = Settings::parse("bench.yaml", &yaml).expect("the lines above");
-    let upstream = Arc::new(Upstream::new(&settings, Vec::new()));
+    let roots = politely::tls::roots::bundle(None).unwrap().store;
+    let upstream = Arc::new(Upstream::new(&settings, roots, Vec::new()).unwrap());
     Gate::open(Arc::new(ArcSwap::from_pointee(settings)), upstream, &connector_conf(ca.path(), 1))
 }
 
@@ -125,6 +126,8 @@ async fn latencies(gate: &Gate, count: usize) -> Vec<Duration> {
             address: None,
             is_subresource: false,
             product_tokens: &[],
+            hosts: None,
+            may_wait: true,
             prefer_wait: None,
             reads_robots: false,
         };

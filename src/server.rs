@@ -2,10 +2,10 @@
 
 use crate::admin::Admin;
 use crate::config::{ListenAddress, Settings};
-use crate::gate::Gate;
+use crate::gate::{Figures, Gate};
 use crate::proxy::{self, Counts, Proxy, listener};
-use crate::tls::{Ca, CaError, LeafCache, ListenerTlsError, RootsError, listener_config, roots};
-use crate::upstream::{Upstream, connector_conf};
+use crate::tls::{Ca, CaError, LeafCache, ListenerTlsError, Roots, RootsError, listener_config, roots};
+use crate::upstream::{TrustError, Upstream, connector_conf};
 use arc_swap::ArcSwap;
 use pingora_core::server::configuration::ServerConf;
 use std::io::{self, Write};
@@ -46,6 +46,8 @@ pub enum StartError {
     Token { path: PathBuf, source: io::Error },
     #[error(transparent)]
     ListenerTls(#[from] ListenerTlsError),
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     #[error("cannot set up: {0}")]
     Io(#[from] io::Error),
 }
@@ -85,6 +87,9 @@ impl StartError {
             Self::ListenerTls(_) => {
                 "correct `listen[].tls`: `certificate` with its chain, `key` and `client_ca` are PEM files".into()
             }
+            Self::Trust(_) => {
+                "correct `client_certificate` in `hosts`: `certificate` with its chain and `key` are PEM files".into()
+            }
             Self::Io(_) => "is there room and permission for temporary files?".into(),
         }
     }
@@ -118,11 +123,12 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     let ca = Ca::configured(&settings.intercept.ca)?;
     let (ca_path, ca_pem) = (ca.path().to_owned(), ca.cert_pem().to_owned());
     let leaves = LeafCache::new(ca, settings.intercept.leaf_cache)?;
-    let roots = roots_file(settings.egress.ca_file.as_deref())?;
-    let conf = conf(&roots);
+    let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
+    let file = roots_file(&roots)?;
+    let conf = conf(&file);
 
     let own = addresses.iter().copied().chain(admin_address).collect();
-    let upstream = Arc::new(Upstream::new(&settings, own));
+    let upstream = Arc::new(Upstream::new(&settings, roots.store, own)?);
     let admin_settings = settings.admin.clone();
     let settings = Arc::new(ArcSwap::from_pointee(settings));
     let gate = Arc::new(Gate::open(settings.clone(), upstream.clone(), &conf));
@@ -152,9 +158,10 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
 /// # Errors
 /// The roots to verify origins against cannot be read.
 pub fn gate_alone(settings: Settings) -> Result<Gate, StartError> {
-    let roots = roots_file(settings.egress.ca_file.as_deref())?;
-    let upstream = Arc::new(Upstream::new(&settings, Vec::new()));
-    Ok(Gate::new(Arc::new(ArcSwap::from_pointee(settings)), upstream, &conf(&roots)))
+    let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
+    let file = roots_file(&roots)?;
+    let upstream = Arc::new(Upstream::new(&settings, roots.store, Vec::new())?);
+    Ok(Gate::new(Arc::new(ArcSwap::from_pointee(settings)), upstream, &conf(&file)))
 }
 
 impl Running {
@@ -172,7 +179,7 @@ impl Running {
     pub fn reload_from(&self, load: impl Fn() -> Result<Settings, String> + Send + Sync + 'static) {
         if let Some((admin, _)) = &self.admin {
             let proxy = self.proxy.clone();
-            let reload = move || load().map(|settings| proxy.reload(settings));
+            let reload = move || proxy.reload(load()?).map_err(|error| error.to_string());
             // Whoever is first has said where the configuration is.
             let _ = admin.reload.set(Box::new(reload));
         }
@@ -188,9 +195,17 @@ impl Running {
         self.proxy.counters.read()
     }
 
+    /// What there is at the moment: rules held, requests that wait.
+    pub fn figures(&self) -> Figures {
+        self.proxy.gate.figures()
+    }
+
     /// Takes up changed settings without dropping a request. Listeners, CA and roots stay as they are until a restart.
-    pub fn reload(&self, settings: Settings) {
-        self.proxy.reload(settings);
+    ///
+    /// # Errors
+    /// A client certificate cannot be read: then all stays as it was.
+    pub fn reload(&self, settings: Settings) -> Result<(), TrustError> {
+        self.proxy.reload(settings)
     }
 
     /// Stops accepting, lets requests under way finish within `limits.drain_timeout`, and returns when all is closed.
@@ -230,8 +245,7 @@ fn conf(roots: &NamedTempFile) -> ServerConf {
 
 /// The roots that origins are verified against, in a file as pingora wants them. It panics on a bundle with a single
 /// bad certificate, so it gets one that has been read already.
-fn roots_file(ca_file: Option<&Path>) -> Result<NamedTempFile, StartError> {
-    let roots = roots::bundle(ca_file)?;
+fn roots_file(roots: &Roots) -> Result<NamedTempFile, StartError> {
     let mut file = tempfile::Builder::new().prefix("politely-roots-").suffix(".pem").tempfile()?;
     file.write_all(roots.pem.as_bytes())?;
     Ok(file)

@@ -42,6 +42,10 @@ fn registry(admin: &Admin) -> Registry {
         "outcome",
         counts.reported,
     );
+    let unverified = Counter::<u64>::default();
+    unverified.inc_by(counts.unverified);
+    let help = "Answers of origins whose certificate is not verified, as configured";
+    registry.register("unverified_answers", help, unverified);
     let fetches = [("answered", figures.book.fetched), ("failed", figures.book.failed)];
     counters(&mut registry, "robots_fetches", "Fetches of robots.txt, by result", "result", fetches);
 

@@ -63,11 +63,9 @@ fn load(path: Option<&Path>, listen: Option<&str>) -> Result<Settings, Failed> {
 
 /// A file with faults changes nothing.
 fn reload(running: &Running, path: Option<&Path>, listen: Option<&str>) {
-    match load(path, listen) {
-        Ok(settings) => {
-            running.reload(settings);
-            tracing::info!("configuration loaded anew");
-        }
+    let loaded = load(path, listen).map_err(|error| error.to_string());
+    match loaded.and_then(|settings| running.reload(settings).map_err(|error| error.to_string())) {
+        Ok(()) => tracing::info!("configuration loaded anew"),
         Err(error) => tracing::error!("configuration not loaded, the old one stays in force:\n{error}"),
     }
 }

@@ -13,7 +13,7 @@ use crate::robots::{ParseOptions, Precedence, ProductToken, Purpose, UserAgentMa
 use super::hosts::Table;
 use super::secrets::{self, Secret, SecretUrl};
 use super::units;
-use super::values::{self, AccessLog, Closed, ListenAddress, Network, PathPattern, PortRange, Token};
+use super::values::{self, AccessLog, Closed, ListenAddress, Network, PathPattern, Pin, PortRange, Switch, Token};
 use super::words;
 
 /// The whole file.
@@ -234,22 +234,26 @@ pub struct Egress {
 }
 
 /// Who may use the proxy. Neither: anybody who reaches it, so loopback only.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Access {
+pub(super) struct Access {
     pub clients: Vec<Network>,
     pub users: Vec<User>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct User {
+pub(super) struct User {
     pub name: Token,
-    /// The password's hash.
     pub password: Secret,
-    /// In place of `identity.product_tokens`.
     #[serde(default)]
     pub product_tokens: Vec<ProductToken>,
+    #[serde(default)]
+    pub hosts: Table<Override>,
+    #[serde(default)]
+    pub max_connections: Option<NonZeroUsize>,
+    #[serde(default)]
+    pub max_waiting: Option<usize>,
 }
 
 /// Copies of robots.txt and owed delays, kept over a restart.
@@ -284,6 +288,21 @@ pub struct Override {
     /// The operator's own rules, which go before those of robots.txt.
     pub allow: Option<Vec<PathPattern>>,
     pub deny: Option<Vec<PathPattern>>,
+    /// The keys of which the origin's certificate must hold one.
+    #[serde(deserialize_with = "values::some_pins")]
+    pub pin: Option<Vec<Pin>>,
+    /// What the origin is shown.
+    pub client_certificate: Option<CertificatePair>,
+    /// Whether the origin's certificate is looked at.
+    pub verify: Option<Switch>,
+}
+
+/// A certificate with its chain and its key, PEM files.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CertificatePair {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +15,9 @@ use crate::policy::{Host, HostPattern};
 use crate::robots::ProductToken;
 
 use super::error::Complaint;
-use super::file::{InterceptMode, Override, RobotsOverride};
+use super::file::{CertificatePair, InterceptMode, Override, RobotsOverride};
 use super::validate::Check;
-use super::values::{PathPattern, from_text};
+use super::values::{PathPattern, Pin, Switch, from_text};
 
 /// What holds for one host, with nothing left open.
 #[derive(Clone, Debug)]
@@ -29,9 +30,27 @@ pub struct HostPolicy {
     pub product_tokens: Option<Arc<[ProductToken]>>,
     /// The operator's own rules, which go before those of robots.txt.
     pub own_rules: Option<OwnRules>,
-    /// What they were made of.
+    /// `None`: as with all origins.
+    pub tls: Option<Arc<OriginTls>>,
+    /// What `own_rules` were made of.
     allow: Arc<[PathPattern]>,
     deny: Arc<[PathPattern]>,
+}
+
+/// On which terms TLS is spoken with an origin.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OriginTls {
+    /// The keys of which the certificate must hold one. Empty: any that the roots vouch for.
+    pub pins: Vec<Pin>,
+    pub client_certificate: Option<CertificatePair>,
+    /// `false`: whoever answers is believed to be the origin.
+    pub verify: bool,
+}
+
+impl Default for OriginTls {
+    fn default() -> Self {
+        Self { pins: Vec::new(), client_certificate: None, verify: true }
+    }
 }
 
 /// The policies of all hosts. Each entry is already laid over the less specific ones that match it too.
@@ -65,6 +84,12 @@ impl Hosts {
             }
             entry.intercept = Some(mode);
         }
+        for (pattern, own) in &all {
+            if own.verify == Some(Switch::Off) && !matches!(pattern, HostPattern::Host(_)) {
+                let what = format!("`verify: off` for `{pattern}` would believe whoever answers for any of them");
+                check.fault(&["hosts", &pattern.to_string(), "verify"], what, "write it for each host that needs it");
+            }
+        }
         let mut all: Vec<(HostPattern, Override)> = all.into_iter().collect();
         all.sort_by_key(|(pattern, _)| pattern.rank());
         let any = HostPolicy {
@@ -73,24 +98,78 @@ impl Hosts {
             intercept: default,
             product_tokens: None,
             own_rules: None,
+            tls: None,
             allow: Arc::default(),
             deny: Arc::default(),
         };
         let mut built = Self { hosts: HashMap::new(), below: HashMap::new(), any };
         for (pattern, own) in all {
-            match &pattern {
-                HostPattern::Any => built.any = built.any.overlaid(&pattern, own),
-                HostPattern::Below(name) => {
-                    let policy = built.covering(name).overlaid(&pattern, own);
-                    built.below.insert(Arc::clone(name), policy);
-                }
-                HostPattern::Host(host) => {
-                    let policy = built.covering(host.name().unwrap_or_default()).overlaid(&pattern, own);
-                    built.hosts.insert(host.clone(), policy);
-                }
+            built.lay(&pattern, &own);
+        }
+        built
+    }
+
+    /// These with `entries` over them: what an entry says goes before all that stands here, however specific.
+    pub(super) fn overlaid(&self, entries: Table<Override>) -> Self {
+        let mut entries = entries.0;
+        entries.sort_by_key(|(pattern, _)| pattern.rank());
+        let mut built = self.clone();
+        for (pattern, own) in entries {
+            built.lay(&pattern, &own);
+            // What is more specific has less to say than the entry.
+            let names = |host: &Host| pattern.matches(host);
+            for (_, policy) in built.hosts.iter_mut().filter(|(host, _)| names(host)) {
+                *policy = policy.overlaid(&pattern, &own);
+            }
+            let covers = |name: &str| match &pattern {
+                HostPattern::Any => true,
+                HostPattern::Below(above) => name.strip_suffix(&**above).is_some_and(|rest| rest.ends_with('.')),
+                HostPattern::Host(_) => false,
+            };
+            for (_, policy) in built.below.iter_mut().filter(|(name, _)| covers(name)) {
+                *policy = policy.overlaid(&pattern, &own);
             }
         }
         built
+    }
+
+    /// Each policy that some host may have.
+    pub fn all(&self) -> impl Iterator<Item = &HostPolicy> {
+        self.hosts.values().chain(self.below.values()).chain([&self.any])
+    }
+
+    /// The hosts whose origins are believed unseen, in the order of the alphabet.
+    pub fn unverified(&self) -> Vec<String> {
+        let is = |policy: &HostPolicy| policy.tls.as_ref().is_some_and(|tls| !tls.verify);
+        let hosts = self.hosts.iter().filter(|(_, policy)| is(policy)).map(|(host, _)| host.to_string());
+        let mut all: Vec<String> = hosts.collect();
+        all.sort();
+        all
+    }
+
+    /// Makes relative paths start at `base`.
+    pub(super) fn base(&mut self, base: &Path) {
+        let policies = self.hosts.values_mut().chain(self.below.values_mut()).chain([&mut self.any]);
+        for tls in policies.filter_map(|policy| policy.tls.as_mut()) {
+            if let Some(pair) = &mut Arc::make_mut(tls).client_certificate {
+                (pair.certificate, pair.key) = (base.join(&pair.certificate), base.join(&pair.key));
+            }
+        }
+    }
+
+    /// One entry over those that are less specific.
+    fn lay(&mut self, pattern: &HostPattern, own: &Override) {
+        match pattern {
+            HostPattern::Any => self.any = self.any.overlaid(pattern, own),
+            HostPattern::Below(name) => {
+                let policy = self.below.get(name).unwrap_or_else(|| self.covering(name)).overlaid(pattern, own);
+                self.below.insert(Arc::clone(name), policy);
+            }
+            HostPattern::Host(host) => {
+                let policy = self.get(host).overlaid(pattern, own);
+                self.hosts.insert(host.clone(), policy);
+            }
+        }
     }
 
     /// The policy of the longest pattern that this name is below.
@@ -109,16 +188,17 @@ impl PartialEq for HostPolicy {
         // `own_rules` follow from `allow` and `deny`.
         parts(self) == parts(other)
             && self.product_tokens == other.product_tokens
+            && self.tls == other.tls
             && (&self.allow, &self.deny) == (&other.allow, &other.deny)
     }
 }
 
 impl HostPolicy {
     /// With what the entry for `pattern` says.
-    fn overlaid(&self, pattern: &HostPattern, own: Override) -> Self {
+    fn overlaid(&self, pattern: &HostPattern, own: &Override) -> Self {
         let rules = own.allow.is_some() || own.deny.is_some();
-        let allow = own.allow.map_or_else(|| Arc::clone(&self.allow), Into::into);
-        let deny = own.deny.map_or_else(|| Arc::clone(&self.deny), Into::into);
+        let allow = own.allow.as_ref().map_or_else(|| Arc::clone(&self.allow), |allow| allow[..].into());
+        let deny = own.deny.as_ref().map_or_else(|| Arc::clone(&self.deny), |deny| deny[..].into());
         let own_rules = match rules {
             true => Some(OwnRules::new(&pattern.to_string(), &allow, &deny)),
             false => self.own_rules.clone(),
@@ -127,17 +207,42 @@ impl HostPolicy {
             robots: own.robots.unwrap_or(self.robots),
             crawl_delay: own.crawl_delay.or(self.crawl_delay),
             intercept: own.intercept.unwrap_or(self.intercept),
-            product_tokens: own.product_tokens.map(|tokens| tokens.into()).or_else(|| self.product_tokens.clone()),
+            product_tokens: match &own.product_tokens {
+                Some(tokens) => Some(tokens[..].into()),
+                None => self.product_tokens.clone(),
+            },
             own_rules,
+            tls: self.tls_with(own),
             allow,
             deny,
         }
     }
 }
 
+impl HostPolicy {
+    fn tls_with(&self, own: &Override) -> Option<Arc<OriginTls>> {
+        if own.pin.is_none() && own.client_certificate.is_none() && own.verify.is_none() {
+            return self.tls.clone();
+        }
+        let before = self.tls.as_deref().cloned().unwrap_or_default();
+        let tls = OriginTls {
+            pins: own.pin.clone().unwrap_or(before.pins),
+            client_certificate: own.client_certificate.clone().or(before.client_certificate),
+            verify: own.verify.map_or(before.verify, |verify| verify == Switch::On),
+        };
+        (tls != OriginTls::default()).then(|| Arc::new(tls))
+    }
+}
+
 /// A map whose keys are patterns, each once however it is spelt.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Table<V>(Vec<(HostPattern, V)>);
+
+impl<V> Table<V> {
+    pub fn iter(&self) -> impl Iterator<Item = &(HostPattern, V)> {
+        self.0.iter()
+    }
+}
 
 impl<V> Default for Table<V> {
     fn default() -> Self {

@@ -20,11 +20,11 @@ mod words;
 
 pub use error::{Complaint, ConfigErrors, Fault, Place};
 pub use file::{
-    Access, Admin, Egress, Fallback, Identity, InterceptMode, Limits, Listener, ListenerTls, Log, LogFormat, LogLevel,
-    Mode, OnFleetLoss, OnVisitTime, Pace, Robots, RobotsOverride, Store, Subresources, User,
+    Admin, CertificatePair, Egress, Fallback, Identity, InterceptMode, Limits, Listener, ListenerTls, Log, LogFormat,
+    LogLevel, Mode, OnFleetLoss, OnVisitTime, Pace, Robots, RobotsOverride, Store, Subresources,
 };
-pub use hosts::{HostPolicy, Hosts};
+pub use hosts::{HostPolicy, Hosts, OriginTls};
 pub use paths::{cache_directory, state_directory};
 pub use secrets::{Secret, SecretUrl};
-pub use settings::{CaSource, Fleet, Intercept, Settings};
-pub use values::{AccessLog, Closed, ListenAddress, Network, PathPattern, PortRange, Token};
+pub use settings::{Access, CaSource, Fleet, Intercept, Settings, User};
+pub use values::{AccessLog, Closed, ListenAddress, Network, PathPattern, Pin, PortRange, Token};

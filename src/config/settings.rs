@@ -6,17 +6,20 @@ use std::path::{Path, PathBuf};
 use super::environment::{self, Variable};
 use super::error::{Complaint, ConfigErrors, Fault, Place};
 use super::file::{
-    Access, Admin, CaFiles, Egress, File, Identity, InterceptMode, Limits, Listener, Log, Mode, OnFleetLoss, Pace,
+    self, Admin, CaFiles, Egress, File, Identity, InterceptMode, Limits, Listener, Log, Mode, OnFleetLoss, Pace,
     Robots, Store,
 };
 use super::hosts::Hosts;
 use super::reader;
-use super::secrets::SecretUrl;
+use super::secrets::{Secret, SecretUrl};
 use super::shown::shown;
 use super::source::{At, Node, Value};
 use super::text::{read_text, syntax};
 use super::validate;
-use super::values::AccessLog;
+use super::values::{AccessLog, Network, Token};
+use crate::robots::ProductToken;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 /// A whole configuration, right in itself. `Settings::default()` is what `conf/politely.yaml` says.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +58,43 @@ pub enum CaSource {
     Directory(Option<PathBuf>),
     /// The operator's: a PEM file with the certificate, which intermediates may follow, and its key.
     Files { certificate: PathBuf, key: PathBuf },
+}
+
+/// Who may use the proxy. Neither: anybody who reaches it, so loopback only.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Access {
+    pub clients: Vec<Network>,
+    pub users: Vec<Arc<User>>,
+}
+
+/// Who shows a password, and what holds for their requests.
+#[derive(Clone, Debug, PartialEq)]
+pub struct User {
+    pub name: Token,
+    /// The password's hash.
+    pub password: Secret,
+    /// In place of `identity.product_tokens`.
+    pub product_tokens: Vec<ProductToken>,
+    /// In place of `Settings::hosts`, which these were laid over. `None`: nothing is otherwise for this user.
+    pub hosts: Option<Hosts>,
+    /// Connections at a time.
+    pub max_connections: Option<NonZeroUsize>,
+    /// Requests that may wait at a time.
+    pub max_waiting: Option<usize>,
+}
+
+impl User {
+    fn of(user: file::User, hosts: &Hosts) -> Self {
+        let own = user.hosts.iter().next().is_some();
+        Self {
+            name: user.name,
+            password: user.password,
+            product_tokens: user.product_tokens,
+            hosts: own.then(|| hosts.overlaid(user.hosts)),
+            max_connections: user.max_connections,
+            max_waiting: user.max_waiting,
+        }
+    }
 }
 
 /// The server that all instances share.
@@ -168,6 +208,10 @@ impl Settings {
                 CaSource::Directory(directory)
             }
         };
+        validate::users(&file.access.users, check);
+        let hosts = Hosts::build(file.intercept.default, file.hosts, file.intercept.hosts, check);
+        let users = file.access.users.into_iter().map(|user| Arc::new(User::of(user, &hosts)));
+        let access = Access { clients: file.access.clients, users: users.collect() };
         Self {
             listen: file.listen,
             admin: file.admin,
@@ -177,10 +221,10 @@ impl Settings {
             pace: file.pace,
             intercept: Intercept { default: file.intercept.default, ca, leaf_cache: file.intercept.leaf_cache.get() },
             egress: file.egress,
-            access: file.access,
+            access,
             store: file.store,
             fleet: file.fleet.map(|url| Fleet { url, on_loss: file.on_fleet_loss }),
-            hosts: Hosts::build(file.intercept.default, file.hosts, file.intercept.hosts, check),
+            hosts,
             limits: file.limits,
             log: file.log,
             shown,
@@ -213,6 +257,7 @@ impl Settings {
         for path in paths {
             *path = base.join(&*path);
         }
+        self.hosts.base(base);
         self
     }
 }

@@ -4,6 +4,7 @@
 use crate::robots::ParseOptions;
 
 use super::error::Complaint;
+use super::file::User;
 use super::settings::Settings;
 use super::source::{At, Node};
 use super::units::show_duration;
@@ -31,7 +32,7 @@ impl<'a> Check<'a> {
 pub(super) fn check(settings: &Settings, check: &mut Check<'_>) {
     listeners(settings, check);
     robots_and_pace(settings, check);
-    egress_and_access(settings, check);
+    egress(settings, check);
     limits(settings, check);
     for NotWired { key, used } in NOT_WIRED {
         if used(settings) {
@@ -103,12 +104,42 @@ fn robots_and_pace(settings: &Settings, check: &mut Check<'_>) {
     }
 }
 
-fn egress_and_access(settings: &Settings, check: &mut Check<'_>) {
-    let Settings { egress, access, .. } = settings;
+fn egress(settings: &Settings, check: &mut Check<'_>) {
+    let Settings { egress, .. } = settings;
     if egress.ports.is_empty() {
         check.fault(&["egress", "ports"], "no port is left to go to", "write `ports: [80, 443]`");
     }
-    for (index, user) in access.users.iter().enumerate() {
+    let Some(url) = &egress.upstream_proxy else { return };
+    let (key, url) = (["egress", "upstream_proxy"], url.expose());
+    let port = url.port_or_known_default();
+    if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
+        check.fault(&key, "the URL of a proxy ends with its port", "leave out what follows it");
+    }
+    let local = |address: &ListenAddress| match (address, url.host()) {
+        (ListenAddress::Socket(own), Some(url::Host::Ipv4(ip))) => is_reached_by(own, ip.into()),
+        (ListenAddress::Socket(own), Some(url::Host::Ipv6(ip))) => is_reached_by(own, ip.into()),
+        (ListenAddress::Socket(own), Some(url::Host::Domain(name))) => name == "localhost" && own.ip().is_loopback(),
+        (ListenAddress::Socket(_), None) | (ListenAddress::Inherited(_), _) => false,
+    };
+    let own_port = |address: &ListenAddress| match address {
+        ListenAddress::Socket(own) => own.port() != 0 && Some(own.port()) == port,
+        ListenAddress::Inherited(_) => false,
+    };
+    let mut own = settings.listen.iter().map(|listener| &listener.address).chain(&settings.admin.address);
+    if own.any(|address| own_port(address) && local(address)) {
+        check.fault(&key, "this proxy listens there itself", "name another proxy, or leave it out");
+    }
+}
+
+/// Whether an address leads to a listener of ours, whose port it is.
+fn is_reached_by(own: &std::net::SocketAddr, address: std::net::IpAddr) -> bool {
+    let (own, address) = (own.ip().to_canonical(), address.to_canonical());
+    own == address || own.is_unspecified() && address.is_loopback()
+}
+
+/// What can be wrong with users, as they are written.
+pub(super) fn users(users: &[User], check: &mut Check<'_>) {
+    for (index, user) in users.iter().enumerate() {
         let (name, number) = (user.name.as_ref(), index.to_string());
         let key = ["access", "users", &number, "name"];
         if name.contains(':') {
@@ -121,8 +152,22 @@ fn egress_and_access(settings: &Settings, check: &mut Check<'_>) {
                 `$argon2id$`";
             check.fault(&["access", "users", &number, "password"], "this is no Argon2 hash of a password", hint);
         }
-        if access.users[..index].iter().any(|other| other.name == user.name) {
+        if users[..index].iter().any(|other| other.name == user.name) {
             check.fault(&key, format!("the user `{name}` is there twice"), "leave out one of them");
+        }
+        for (pattern, own) in user.hosts.iter() {
+            let pattern = pattern.to_string();
+            for (name, written) in [
+                ("pin", own.pin.is_some()),
+                ("client_certificate", own.client_certificate.is_some()),
+                ("verify", own.verify.is_some()),
+            ] {
+                if written {
+                    let key = ["access", "users", &number, "hosts", &pattern, name];
+                    let hint = "write it under `hosts`";
+                    check.fault(&key, format!("`{name}` is the same for all who ask for a host"), hint);
+                }
+            }
         }
     }
 }
@@ -159,10 +204,7 @@ struct NotWired {
 }
 
 /// Whoever builds one of these takes it off the list.
-const NOT_WIRED: &[NotWired] = &[
-    NotWired { key: &["egress", "upstream_proxy"], used: |s| s.egress.upstream_proxy.is_some() },
-    NotWired { key: &["fleet"], used: |s| s.fleet.is_some() },
-];
+const NOT_WIRED: &[NotWired] = &[NotWired { key: &["fleet"], used: |s| s.fleet.is_some() }];
 
 const LEAST_HEADER_SIZE: u64 = 4 << 10;
 /// What the HTTP/1 parser takes at most.

@@ -5,7 +5,7 @@ use super::redirect::{DeadEnd, Trail};
 use crate::config::Settings;
 use crate::policy::{Authority, Validators};
 use crate::robots::access::{AccessKind, from_status};
-use crate::upstream::{ReachError, Upstream, words};
+use crate::upstream::{ReachError, Route, Upstream, words};
 use http::{HeaderMap, header};
 use pingora::http::RequestHeader;
 use pingora_core::connectors::ConnectorOptions;
@@ -44,8 +44,7 @@ impl Fetcher {
 
     /// Where a fetch will go first, if that can be found out.
     pub async fn first_address(&self, authority: &Authority) -> Option<IpAddr> {
-        let addresses = self.upstream.reach(authority).await.ok()?;
-        addresses.first().map(|address| address.ip())
+        self.upstream.reach(authority).await.ok()?.origin()
     }
 
     /// Within `robots.timeout` in all. `kept`: what came with our copy, to ask whether it still holds.
@@ -69,10 +68,11 @@ impl Fetcher {
         loop {
             let url = trail.current().clone();
             let at = Authority::from_url(url.as_str()).map_err(|error| format!("redirected to {url}: {error}"))?;
-            let mut session = self.connect(&at).await?;
+            let (mut session, route) = self.connect(&at).await?;
             // The validators are of the file that redirects led to; at its origin alone they would mean nothing.
             let conditional = kept.filter(|_| !trail.is_redirected());
-            let request = request(&at, &url, conditional, settings).map_err(|error| error.to_string())?;
+            let mut request = request(&at, &url, conditional, settings).map_err(|error| error.to_string())?;
+            route.address(&mut request).map_err(|error| error.to_string())?;
             let exchanged = exchange(&mut session, request, settings.robots.max_size as usize).await;
             let (status, headers, body) = match exchanged {
                 Ok(exchanged) => exchanged,
@@ -81,6 +81,16 @@ impl Fetcher {
                     return Err(error);
                 }
             };
+            if let Some(parent) = route.asks()
+                && (status == 407 || says_a_proxy(&headers))
+            {
+                session.shutdown().await;
+                // It is no word of the site's, so it neither allows nor forbids anything.
+                return Err(match status {
+                    407 => parent.wants_credentials().to_string(),
+                    _ => format!("{parent} answers with status {status} of its own"),
+                });
+            }
             let redirect = from_status(status) == AccessKind::Redirect;
             let location = headers.get(header::LOCATION).and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
             if redirect {
@@ -93,19 +103,24 @@ impl Fetcher {
         }
     }
 
-    async fn connect(&self, authority: &Authority) -> Result<HttpSession, String> {
-        let addresses = self.upstream.reach(authority).await.map_err(|error: ReachError| error.to_string())?;
+    async fn connect(&self, authority: &Authority) -> Result<(HttpSession, Route), String> {
+        let route = self.upstream.reach(authority).await.map_err(|error: ReachError| error.to_string())?;
         let mut failure = None;
-        for &address in addresses.iter() {
-            let peer = self.upstream.peer(authority, address, false);
-            match self.connector.get_http_session(&peer).await {
-                Ok((session, _)) => return Ok(session),
+        for attempt in 0..route.len() {
+            match self.connector.get_http_session(&route.peer(attempt)).await {
+                Ok((session, _)) => return Ok((session, route)),
                 // The first address is the preferred one: its failure says most.
                 Err(error) => failure = failure.or(Some(words(&error))),
             }
         }
         Err(failure.unwrap_or_else(|| String::from("it has no address")))
     }
+}
+
+/// Whether an answer was made on the way (RFC 9209 §2.1.1).
+fn says_a_proxy(headers: &HeaderMap) -> bool {
+    let mut lines = headers.get_all("proxy-status").iter().map(|line| String::from_utf8_lossy(line.as_bytes()));
+    lines.any(|line| line.replace(' ', "").contains(";error="))
 }
 
 fn request(

@@ -15,7 +15,7 @@ pub use reported::Reported;
 pub use rulebook::BookFigures;
 pub use watch::{Figures, PaceFigures};
 
-use crate::config::{Fallback, HostPolicy, Mode, OnVisitTime, RobotsOverride, Settings, Subresources};
+use crate::config::{Fallback, HostPolicy, Hosts, Mode, OnVisitTime, RobotsOverride, Settings, Subresources};
 use crate::policy::explain::{Explanation, explain};
 use crate::policy::pace::{Client, Terms};
 use crate::policy::{
@@ -60,6 +60,10 @@ pub struct Ask<'a> {
     pub is_subresource: bool,
     /// The client's own, in place of `identity.product_tokens`. Empty: it has none.
     pub product_tokens: &'a [ProductToken],
+    /// The client's own, in place of `Settings::hosts`.
+    pub hosts: Option<&'a Hosts>,
+    /// The client has not too many requests waiting already.
+    pub may_wait: bool,
     /// `Prefer: wait`, which lowers `pace.max_wait`.
     pub prefer_wait: Option<Duration>,
     /// It asks for robots.txt itself.
@@ -137,7 +141,7 @@ impl Gate {
         let mut waited = Duration::ZERO;
         loop {
             let settings = self.settings.load_full();
-            let host = settings.hosts.get(ask.authority.host());
+            let host = ask.hosts.unwrap_or(&settings.hosts).get(ask.authority.host());
             let (allowed, mut reported) = match self.judge(&slot, ask, host, &settings).await {
                 Ok(crawl_delay) => (crawl_delay, None),
                 Err(refusal) if reports(host, &settings) => (None, Some(refusal)),
@@ -146,7 +150,7 @@ impl Gate {
             let mut terms = terms(&settings, host.crawl_delay.or(allowed), false);
             let max_wait = ask.prefer_wait.map_or(terms.max_wait, |wait| wait.min(terms.max_wait));
             terms.max_wait = max_wait.saturating_sub(waited);
-            if self.pacer.waiting() >= settings.pace.max_waiting {
+            if !ask.may_wait || self.pacer.waiting() >= settings.pace.max_waiting {
                 terms.queue = 0;
             }
             let key = key(&settings, ask.authority, ask.address);
@@ -188,15 +192,17 @@ impl Gate {
     }
 
     /// A tunnelled connection, whose requests cannot be seen: its pace is all that can be kept.
-    /// `to`: the address it goes to first.
+    /// `to`: the address it goes to first. `hosts`: the client's own.
     pub async fn admit_connection(
         &self,
         authority: &Authority,
         to: Option<IpAddr>,
         from: IpAddr,
+        hosts: Option<&Hosts>,
     ) -> Result<Permit, Refusal> {
         let settings = self.settings.load_full();
-        let terms = terms(&settings, settings.hosts.get(authority.host()).crawl_delay, false);
+        let host = hosts.unwrap_or(&settings.hosts).get(authority.host());
+        let terms = terms(&settings, host.crawl_delay, false);
         let pace = self.pacer.pace(&key(&settings, authority, to));
         if settings.mode == Mode::Report {
             let (permit, held) = pace.rehearse(client(from), terms, false);

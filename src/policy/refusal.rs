@@ -41,6 +41,8 @@ pub enum Refusal {
     },
     /// Too many wait for the host already, or in all.
     QueueFull { retry_after: Duration },
+    /// The user has as many connections to this proxy as are allowed.
+    ConnectionLimit { limit: usize },
     /// The target is not to be reached through this proxy.
     EgressDenied { why: EgressReason },
     /// The client may not use this proxy.
@@ -87,6 +89,7 @@ impl Refusal {
             Self::RobotsUnreachable { .. } => "robots-unreachable",
             Self::CrawlDelay { .. } => "crawl-delay",
             Self::QueueFull { .. } => "queue-full",
+            Self::ConnectionLimit { .. } => "connection-limit",
             Self::EgressDenied { .. } => "egress-denied",
             Self::ClientDenied { .. } => "client-denied",
             Self::AuthorityMismatch { .. } => "authority-mismatch",
@@ -108,6 +111,7 @@ impl Refusal {
             | Self::Draining { retry_after } => Some(*retry_after),
             Self::Disallowed { .. }
             | Self::UsageDisallowed { .. }
+            | Self::ConnectionLimit { .. }
             | Self::EgressDenied { .. }
             | Self::ClientDenied { .. }
             | Self::AuthorityMismatch { .. }
@@ -182,6 +186,9 @@ impl fmt::Display for Refusal {
                     "too many requests wait for this host already; come back in {}",
                     Seconds(*retry_after)
                 )
+            }
+            Self::ConnectionLimit { limit } => {
+                write!(f, "this user has {limit} connections open already, which is as many as are allowed")
             }
             Self::EgressDenied { why } => write!(f, "this proxy does not connect there: {why}"),
             Self::ClientDenied { credentials: _, why } => write!(f, "this client may not use the proxy: {why}"),

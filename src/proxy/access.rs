@@ -28,7 +28,7 @@ pub(super) fn admit(access: &Access, client: IpAddr) -> Result<(), Refusal> {
 pub(super) struct Passwords {
     /// Of this process alone, so that what is kept of a password is worth nothing elsewhere.
     key: hmac::Key,
-    known: Cache<[u8; 32], Arc<User>>,
+    known: Cache<[u8; 32], ()>,
     tries: Cache<IpAddr, Tries>,
     /// A hash takes up a thread and 19 MiB or more while it is computed.
     hashing: Semaphore,
@@ -54,7 +54,7 @@ impl Passwords {
     /// The user that the value of Proxy-Authorization names. `None`: there are no users, anybody may ask.
     pub async fn identify(
         &self,
-        users: &[User],
+        users: &[Arc<User>],
         client: IpAddr,
         sent: Option<&[u8]>,
     ) -> Result<Option<Arc<User>>, Refusal> {
@@ -67,21 +67,25 @@ impl Passwords {
         // A name that nobody has costs as much time as a wrong password.
         let user = named.unwrap_or(&users[0]);
         let tag = self.tag(user, &password);
-        if let Some(known) = self.known.get(&tag).filter(|known| named == Some(&**known)) {
+        let known = || named.filter(|_| self.known.get(&tag).is_some()).cloned();
+        if let Some(known) = known() {
             return Ok(Some(known));
         }
         let client = clients::client(client);
-        self.try_one(client)?;
         let _turn = self.hashing.acquire().await.expect("the semaphore is never closed");
+        // A crawler opens many connections at once, and all of them show the same password.
+        if let Some(known) = known() {
+            return Ok(Some(known));
+        }
+        self.try_one(client)?;
         let hash = user.password.clone();
         let verify = move || Argon2::default().verify_password(&password, hash.expose()).is_ok();
         let right = tokio::task::spawn_blocking(verify).await.unwrap_or(false);
         match named {
             Some(user) if right => {
                 self.tries.remove(&client);
-                let user = Arc::new(user.clone());
-                self.known.insert(tag, user.clone());
-                Ok(Some(user))
+                self.known.insert(tag, ());
+                Ok(Some(user.clone()))
             }
             Some(_) | None => Err(denied("the name or the password is wrong")),
         }
@@ -144,7 +148,7 @@ mod tests {
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     /// Two with one password, hashed at the least cost that there is.
-    fn users() -> Vec<User> {
+    fn users() -> Vec<Arc<User>> {
         let cheap = Params::new(8, 1, 1, None).unwrap();
         let hash = Argon2::from(cheap).hash_password(b"correct horse").unwrap().to_string();
         let yaml = format!(
@@ -157,7 +161,7 @@ mod tests {
         format!("Basic {}", BASE64_STANDARD.encode(credentials)).into_bytes()
     }
 
-    async fn name(passwords: &Passwords, users: &[User], client: IpAddr, credentials: &str) -> Option<String> {
+    async fn name(passwords: &Passwords, users: &[Arc<User>], client: IpAddr, credentials: &str) -> Option<String> {
         let user = passwords.identify(users, client, Some(&sent(credentials))).await.ok()??;
         Some(user.name.as_ref().to_owned())
     }
@@ -194,6 +198,30 @@ mod tests {
         let elsewhere = "192.0.2.7".parse().unwrap();
         assert!(name(&passwords, &users, elsewhere, "alice:correct horse").await.is_some());
         assert!(name(&passwords, &users, HERE, "alice:correct horse").await.is_some(), "it is known by now");
+    }
+
+    #[tokio::test]
+    async fn many_who_come_at_once_with_the_right_password_are_let_in() {
+        let (passwords, users) = (Passwords::new(), users());
+        let all = (0..TRIES * 5).map(|_| name(&passwords, &users, HERE, "alice:correct horse"));
+        assert!(futures_join(all).await.iter().all(Option::is_some));
+    }
+
+    async fn futures_join<F: Future>(all: impl Iterator<Item = F>) -> Vec<F::Output> {
+        let mut all: Vec<_> = all.map(Box::pin).collect();
+        let mut done = Vec::new();
+        std::future::poll_fn(|cx| {
+            all.retain_mut(|one| match one.as_mut().poll(cx) {
+                std::task::Poll::Ready(output) => {
+                    done.push(output);
+                    false
+                }
+                std::task::Poll::Pending => true,
+            });
+            if all.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
+        done
     }
 
     #[tokio::test]

@@ -1,35 +1,49 @@
-//! How many connections each client has open. Called by `listener`.
+//! How many of something each client has at a time: connections by address and by user, waiting requests by user.
+//! Called by `listener`, `connection` and `decide`.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
-/// The clients that are connected now.
-#[derive(Default)]
-pub(super) struct Clients(Arc<Mutex<HashMap<IpAddr, usize>>>);
+/// Those who have some now.
+pub(super) struct Clients<K: Hash + Eq>(Arc<Mutex<HashMap<K, usize>>>);
 
-/// One connection's place among its client's. Given back when it is dropped.
-pub(super) struct Place {
-    client: IpAddr,
-    clients: Arc<Mutex<HashMap<IpAddr, usize>>>,
+/// One of a client's. Given back when it is dropped.
+pub(super) struct Place<K: Hash + Eq> {
+    client: K,
+    clients: Arc<Mutex<HashMap<K, usize>>>,
 }
 
-impl Clients {
-    /// `None`: this client has `limit` connections already.
-    pub fn enter(&self, address: IpAddr, limit: usize) -> Option<Place> {
-        let client = client(address);
+impl<K: Hash + Eq> Default for Clients<K> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<K: Hash + Eq + Clone> Clients<K> {
+    /// `None`: this client has `limit` already.
+    pub fn enter(&self, client: K, limit: usize) -> Option<Place<K>> {
         let mut clients = self.0.lock();
-        let open = clients.entry(client).or_default();
-        if *open >= limit {
-            return None;
+        match clients.get_mut(&client) {
+            Some(open) if *open >= limit => return None,
+            Some(open) => *open += 1,
+            None if limit == 0 => return None,
+            None => drop(clients.insert(client.clone(), 1)),
         }
-        *open += 1;
         Some(Place { client, clients: self.0.clone() })
     }
 }
 
-impl Drop for Place {
+impl<K: Hash + Eq> Place<K> {
+    /// Whose it is.
+    pub fn client(&self) -> &K {
+        &self.client
+    }
+}
+
+impl<K: Hash + Eq> Drop for Place<K> {
     fn drop(&mut self) {
         let mut clients = self.clients.lock();
         if let Some(open) = clients.get_mut(&self.client) {
@@ -55,27 +69,30 @@ mod tests {
 
     #[test]
     fn a_place_is_given_back() {
-        let (clients, address) = (Clients::default(), "192.0.2.1".parse().unwrap());
-        let first = clients.enter(address, 2).unwrap();
-        let _second = clients.enter(address, 2).unwrap();
-        assert!(clients.enter(address, 2).is_none());
-        assert!(clients.enter("192.0.2.2".parse().unwrap(), 2).is_some());
+        let clients = Clients::default();
+        let first = clients.enter("alice", 2).unwrap();
+        let _second = clients.enter("alice", 2).unwrap();
+        assert!(clients.enter("alice", 2).is_none());
+        assert!(clients.enter("bob", 2).is_some());
         drop(first);
-        assert!(clients.enter(address, 2).is_some());
+        assert!(clients.enter("alice", 2).is_some());
+        assert!(clients.enter("carol", 0).is_none());
     }
 
     #[test]
     fn addresses_of_one_network_of_64_bits_are_one_client() {
-        let clients = Clients::default();
-        let _place = clients.enter("2001:db8::1".parse().unwrap(), 1).unwrap();
-        assert!(clients.enter("2001:db8::2".parse().unwrap(), 1).is_none());
-        assert!(clients.enter("2001:db8:0:1::1".parse().unwrap(), 1).is_some());
+        let client = |address: &str| client(address.parse().unwrap());
+        assert_eq!(client("2001:db8::1"), client("2001:db8::2"));
+        assert_ne!(client("2001:db8::1"), client("2001:db8:0:1::1"));
+        assert_ne!(client("192.0.2.1"), client("192.0.2.2"));
+        assert_eq!(client("192.0.2.1"), client("::ffff:192.0.2.1"));
     }
 
     #[test]
     fn a_client_that_has_left_takes_up_no_memory() {
         let clients = Clients::default();
-        drop(clients.enter("192.0.2.1".parse().unwrap(), 1));
+        drop(clients.enter("alice", 1));
+        assert!(clients.enter("bob", 0).is_none());
         assert!(clients.0.lock().is_empty());
     }
 }

@@ -14,25 +14,28 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 use tokio_rustls::LazyConfigAcceptor;
 
-/// Gives the connection back where the CONNECT was refused and another request may follow.
+/// `via`: what the CONNECT says of the way so far. Gives the connection back where the CONNECT was refused and another request may follow.
 pub(super) async fn connect(
     proxy: &Arc<Proxy>,
     mut io: Box<Downstream>,
     authority: Authority,
+    via: Option<&str>,
 ) -> io::Result<Option<Box<Downstream>>> {
-    let mode = proxy.settings.load().hosts.get(authority.host()).intercept;
-    match mode {
+    if via.is_some_and(|via| proxy.via.is_among([via.as_bytes()])) {
+        return refuse(proxy, io, &authority, &Refusal::Loop).await;
+    }
+    match proxy.intercept_mode(&authority, &io.client) {
         // A denied host is denied inside, where the client sees the status.
         InterceptMode::Intercept | InterceptMode::Deny => {
             establish(proxy, &mut io).await?;
             intercept(proxy, io, authority).await?;
             Ok(None)
         }
-        InterceptMode::Tunnel => match tunnel::open(proxy, &authority, io.client.address.ip()).await {
-            Ok(way) => {
+        InterceptMode::Tunnel => match tunnel::open(proxy, &authority, &io.client, via).await {
+            Ok(tunnel::Way { origin, _permit }) => {
                 establish(proxy, &mut io).await?;
                 io.open();
-                tunnel::run(io, way, proxy.settings.load().limits.read_timeout).await;
+                tunnel::run(io, origin, proxy.settings.load().limits.read_timeout).await;
                 Ok(None)
             }
             Err(tunnel::Closed::Refused(refusal)) => refuse(proxy, io, &authority, &refusal).await,

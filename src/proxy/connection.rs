@@ -1,10 +1,12 @@
 //! The way of one client connection: each head is read here, then a request goes to pingora (`forward`), a CONNECT to
 //! `connect`. Called by `listener` for accepted connections and by `connect` for what is inside a tunnel.
 
+use super::clients::Place;
 use super::downstream::{Downstream, HeadLimits};
 use super::head::{self, Head};
 use super::respond::{Answer, Asked};
-use super::{Proxy, access, connect};
+use super::{Proxy, access, connect, upgrade};
+use crate::config::User;
 use crate::policy::Refusal;
 use pingora_core::apps::{HttpServerApp, ServerApp};
 use pingora_core::protocols::http::ServerSession;
@@ -54,6 +56,7 @@ async fn step(proxy: &Arc<Proxy>, mut io: Box<Downstream>) -> io::Result<Option<
         Err(refusal) => Err(refusal),
     };
     match identified {
+        Ok(Head::Upgrade(request)) => upgrade::upgrade(proxy, io, request).await,
         Ok(Head::Request(request)) => {
             io.lend(request);
             let mut session = ServerSession::new_http1(io);
@@ -61,7 +64,7 @@ async fn step(proxy: &Arc<Proxy>, mut io: Box<Downstream>) -> io::Result<Option<
             let kept = proxy.http.process_new_http(session, &proxy.shutdown).await;
             Ok(kept.map(|kept| own(kept.consume().0)))
         }
-        Ok(Head::Connect(authority)) => connect::connect(proxy, io, authority).await,
+        Ok(Head::Connect { authority, via }) => connect::connect(proxy, io, authority, via.as_deref()).await,
         Err(refusal) => {
             refuse(proxy, &mut io, &refusal, accept.as_deref()).await?;
             Ok(None)
@@ -74,9 +77,21 @@ async fn identify(proxy: &Proxy, io: &mut Downstream, credentials: Option<&[u8]>
     if io.client.tunnel.is_none() {
         let settings = proxy.settings.load_full();
         let users = &settings.access.users;
-        io.client.user = proxy.passwords.identify(users, io.client.address.ip(), credentials).await?;
+        let user = proxy.passwords.identify(users, io.client.address.ip(), credentials).await?;
+        io.seat = seat(proxy, user.as_deref(), io.seat.take())?;
+        io.client.user = user;
     }
     Ok(())
+}
+
+/// A place among the user's connections: the one that this connection has, if it is of the same user.
+fn seat(proxy: &Proxy, user: Option<&User>, has: Option<Place<String>>) -> Result<Option<Place<String>>, Refusal> {
+    let Some((user, limit)) = user.and_then(|user| Some((user, user.max_connections?.get()))) else { return Ok(None) };
+    let name = user.name.as_ref();
+    match has.filter(|place| place.client() == name) {
+        Some(place) => Ok(Some(place)),
+        None => proxy.users.enter(name.to_owned(), limit).map(Some).ok_or(Refusal::ConnectionLimit { limit }),
+    }
 }
 
 /// Answers a head that cannot be trusted, and closes.
@@ -90,7 +105,7 @@ async fn refuse(proxy: &Proxy, io: &mut Downstream, refusal: &Refusal, accept: O
 }
 
 /// Reads on for a moment: closing with unread bytes would reset the connection and take the answer away with it.
-async fn linger(io: &mut Downstream) -> io::Result<()> {
+pub(super) async fn linger(io: &mut Downstream) -> io::Result<()> {
     let drained = async {
         io.shutdown().await?;
         io.open();

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Counters {
     forwarded: AtomicU64,
     failed: AtomicU64,
+    unverified: AtomicU64,
     refused: Mutex<BTreeMap<&'static str, u64>>,
     reported: Mutex<BTreeMap<&'static str, u64>>,
 }
@@ -20,6 +21,8 @@ pub struct Counts {
     pub forwarded: u64,
     /// The origin could not be reached, or broke off.
     pub failed: u64,
+    /// Answered by whoever took the place of an origin whose certificate is not verified.
+    pub unverified: u64,
     /// Refused, by the refusal's slug.
     pub refused: BTreeMap<&'static str, u64>,
     /// Let through in report mode: what would have been.
@@ -35,6 +38,10 @@ impl Counters {
         self.failed.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(super) fn unverified(&self) {
+        self.unverified.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(super) fn refused(&self, slug: &'static str) {
         *self.refused.lock().entry(slug).or_default() += 1;
     }
@@ -47,6 +54,7 @@ impl Counters {
         Counts {
             forwarded: self.forwarded.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
+            unverified: self.unverified.load(Ordering::Relaxed),
             refused: self.refused.lock().clone(),
             reported: self.reported.lock().clone(),
         }

@@ -1,5 +1,5 @@
-//! The refusals of late, and those that report mode let through, for people who watch. Filled by `forward`, `connect` and
-//! `connection`; read by `admin`.
+//! The refusals of late, and those that report mode let through, for people who watch. Filled by `forward`, `upgrade`,
+//! `connect` and `connection`; read by `admin`.
 
 use crate::gate::Reported;
 use parking_lot::Mutex;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use tokio::sync::broadcast;
 
-/// The last [`KEPT`] of them, and a way to hear of each as it comes.
+/// The last `KEPT` of them, and a way to hear of each as it comes.
 pub struct Decisions {
     kept: Mutex<Kept>,
     live: broadcast::Sender<Arc<Decision>>,

@@ -5,6 +5,7 @@
 //! sees bytes of the next message. While a response is under way, reading only watches for the client leaving.
 
 use super::chunked::Scanner;
+use super::clients::Place;
 use super::head::{self, Body, RequestHead};
 use crate::config::{Limits, User};
 use crate::policy::{Authority, Refusal};
@@ -34,6 +35,8 @@ use tokio_rustls::server::TlsStream;
 pub(super) struct Downstream {
     io: Io,
     pub client: Client,
+    /// Among the connections of the client's user.
+    pub seat: Option<Place<String>>,
     /// Read from the client, not yet handed on.
     ahead: BytesMut,
     /// Written by pingora, not yet sent.
@@ -114,7 +117,7 @@ impl Downstream {
     fn over(io: Io, client: Client) -> Self {
         let (ahead, unsent) = (BytesMut::new(), BytesMut::new());
         let (message, date) = (Message::Between, Mutex::default());
-        Downstream { io, client, ahead, unsent, message, date, authority: None, digest: None }
+        Downstream { io, client, seat: None, ahead, unsent, message, date, authority: None, digest: None }
     }
 
     /// The next request's head. `None`: the client left, or was idle too long. A head that comes too slowly or is
@@ -186,6 +189,11 @@ impl Downstream {
         self.authority = Some(request.authority);
         *self.date.get_mut() = None;
         self.message = Message::Head(request.bytes, request.body);
+    }
+
+    /// Resolves when the client has gone, while nothing of the message is left to read. What it sends ahead is kept.
+    pub async fn left(&mut self) {
+        let _ = self.read(&mut [0]).await;
     }
 
     /// From now on every byte goes through: TLS or a tunnel follows.
@@ -288,7 +296,6 @@ impl AsyncRead for Downstream {
                         this.message = match *body {
                             Body::Length(n) => Message::Length(n),
                             Body::Chunked => Message::Chunked(Scanner::new()),
-                            Body::Upgrade => Message::Raw,
                         };
                     }
                     return Poll::Ready(Ok(()));

@@ -1,8 +1,10 @@
 //! What went wrong between us and the origin, in the words of RFC 9209 §2.3. Called by `forward` and `tunnel`.
 
-use crate::upstream::{ResolveError, words};
+use crate::upstream::{DialError, DialFault, ResolveError, words};
 use http::StatusCode;
 use pingora::{Error, ErrorSource, ErrorType};
+use std::fmt::Display;
+use std::time::Duration;
 
 /// The origin's failure, as the client is told it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +22,9 @@ impl Failure {
 
     /// `None`: the client is gone, there is nobody to tell.
     pub fn from_pingora(error: &Error) -> Option<Self> {
+        if let Some(dial) = DialError::within(error) {
+            return Some(Self::from_dial(dial));
+        }
         use StatusCode as Status;
         let (status, name) = match (&error.etype, &error.esource) {
             (ErrorType::ReadError | ErrorType::WriteError | ErrorType::ConnectionClosed, ErrorSource::Downstream) => {
@@ -52,15 +57,40 @@ impl Failure {
         Some(Self::new(status, name, words(error)))
     }
 
-    pub fn from_io(error: &std::io::Error) -> Self {
-        use std::io::ErrorKind as Kind;
-        let (status, name) = match error.kind() {
-            Kind::TimedOut => (StatusCode::GATEWAY_TIMEOUT, "connection_timeout"),
-            Kind::ConnectionRefused => (StatusCode::BAD_GATEWAY, "connection_refused"),
-            Kind::HostUnreachable | Kind::NetworkUnreachable => (StatusCode::BAD_GATEWAY, "destination_ip_unroutable"),
-            _ => (StatusCode::BAD_GATEWAY, "connection_terminated"),
+    pub fn from_dial(error: &DialError) -> Self {
+        use StatusCode as Status;
+        let (status, name) = match error.kind {
+            DialFault::Refused => (Status::BAD_GATEWAY, "connection_refused"),
+            DialFault::Unroutable => (Status::BAD_GATEWAY, "destination_ip_unroutable"),
+            DialFault::TimedOut | DialFault::DeclinedInTime => (Status::GATEWAY_TIMEOUT, "connection_timeout"),
+            DialFault::Ended => (Status::BAD_GATEWAY, "connection_terminated"),
+            DialFault::Certificate => (Status::BAD_GATEWAY, "tls_certificate_error"),
+            DialFault::Alert => (Status::BAD_GATEWAY, "tls_alert_received"),
+            DialFault::Tls => (Status::BAD_GATEWAY, "tls_protocol_error"),
+            DialFault::Malformed => (Status::BAD_GATEWAY, "http_protocol_error"),
+            // It is for the operator to mend; the client cannot show what the upstream proxy wants to see.
+            DialFault::Credentials => (Status::BAD_GATEWAY, "proxy_configuration_error"),
+            DialFault::Loop => (Status::LOOP_DETECTED, "proxy_loop_detected"),
+            DialFault::Declined => (Status::BAD_GATEWAY, "destination_unavailable"),
         };
         Self::new(status, name, error)
+    }
+
+    pub fn malformed(why: impl Display) -> Self {
+        Self::new(StatusCode::BAD_GATEWAY, "http_protocol_error", format!("malformed answer: {why}"))
+    }
+
+    pub fn too_large(limit: usize) -> Self {
+        let detail = format!("the head of the answer is larger than {limit} octets");
+        Self::new(StatusCode::BAD_GATEWAY, "http_response_header_section_size", detail)
+    }
+
+    pub fn ended(why: impl Display) -> Self {
+        Self::new(StatusCode::BAD_GATEWAY, "connection_terminated", format!("connection closed early: {why}"))
+    }
+
+    pub fn no_answer(limit: Duration) -> Self {
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "http_response_timeout", format!("no answer within {limit:?}"))
     }
 
     pub fn from_resolve(error: &ResolveError) -> Self {

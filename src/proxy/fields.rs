@@ -7,16 +7,17 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorType, OrErr, Result};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// Our name in Via (RFC 9110 §7.6.3), different for each instance, so that a loop is known by it.
+/// Our name in Via (RFC 9110 §7.6.3), by which a loop is known.
 pub(super) struct Via {
-    name: String,
+    name: Arc<str>,
 }
 
 impl Via {
-    pub fn new() -> Self {
-        Via { name: format!("politely-{:08x}", fastrand::u32(..)) }
+    pub fn new(name: &Arc<str>) -> Self {
+        Via { name: name.clone() }
     }
 
     pub fn line(&self, received: Version) -> String {
@@ -29,9 +30,12 @@ impl Via {
     }
 
     pub fn is_in(&self, headers: &HeaderMap) -> bool {
-        let lines = headers.get_all(header::VIA).iter().map(|line| line.as_bytes());
+        self.is_among(headers.get_all(header::VIA).iter().map(HeaderValue::as_bytes))
+    }
+
+    pub fn is_among<'a>(&self, lines: impl IntoIterator<Item = &'a [u8]>) -> bool {
         // Octet by octet: what another proxy wrote beside our name must not hide it.
-        let members = lines.flat_map(|line| line.split(|&byte| byte == b','));
+        let members = lines.into_iter().flat_map(|line| line.split(|&byte| byte == b','));
         members.into_iter().any(|member| {
             let mut words = member.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
             words.nth(1).is_some_and(|name| name.eq_ignore_ascii_case(self.name.as_bytes()))
@@ -215,7 +219,7 @@ mod tests {
 
     #[test]
     fn our_name_in_via_is_found_whatever_stands_beside_it() {
-        let via = Via::new();
+        let via = Via::new(&"politely-1234abcd".into());
         for line in [
             via.line(Version::HTTP_11),
             format!("1.0 x, HTTP/2 {} (y)", via.name.to_uppercase()),

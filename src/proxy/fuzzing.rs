@@ -9,8 +9,8 @@ pub fn request_head(octets: &[u8], tunnelled: bool) -> Option<Vec<u8>> {
     let tunnel = Authority::new(Scheme::Https, "a.example", None).ok().filter(|_| tunnelled);
     let end = head::end_of_head(octets, 0).ok()??;
     match head::read(&octets[..end], tunnel.as_ref()).ok()? {
-        Head::Request(request) => Some(request.bytes.to_vec()),
-        Head::Connect(_) => None,
+        Head::Request(request) | Head::Upgrade(request) => Some(request.bytes.to_vec()),
+        Head::Connect { .. } => None,
     }
 }
 

@@ -3,13 +3,21 @@
 
 use crate::policy::{Authority, Refusal, Scheme};
 use bytes::{BufMut, Bytes, BytesMut};
+use pingora::http::RequestHeader;
+use pingora::{ErrorType, OrErr};
 
 /// What a client asks of the proxy.
 #[derive(Debug)]
 pub(super) enum Head {
     /// A way through to an authority (RFC 9110 §9.3.6).
-    Connect(Authority),
+    Connect {
+        authority: Authority,
+        /// All of its Via, in one line.
+        via: Option<String>,
+    },
     Request(RequestHead),
+    /// A WebSocket handshake: whatever follows belongs to the upgraded protocol.
+    Upgrade(RequestHead),
 }
 
 #[derive(Debug)]
@@ -25,8 +33,6 @@ pub(super) struct RequestHead {
 pub(super) enum Body {
     Length(u64),
     Chunked,
-    /// A WebSocket handshake: whatever follows belongs to the upgraded protocol.
-    Upgrade,
 }
 
 /// Position just after the head's empty line, if it is there yet. `from` says how far an earlier call has looked.
@@ -67,9 +73,24 @@ pub(super) fn read(raw: &[u8], tunnel: Option<&Authority>) -> Result<Head, Refus
         return connect(target, &fields, tunnel);
     }
     let (authority, path) = locate(method, target, &fields, minor, tunnel)?;
-    let body = fields.body(method, minor)?;
-    let bytes = rewrite(method, path, minor, &authority, request.headers, &fields, body);
-    Ok(Head::Request(RequestHead { authority, bytes, body }))
+    let body = fields.body();
+    let upgrade = fields.websocket && fields.is_bodiless() && method == "GET" && minor == 1;
+    let bytes = rewrite(method, path, minor, &authority, request.headers, &fields, upgrade);
+    let head = RequestHead { authority, bytes, body };
+    Ok(if upgrade { Head::Upgrade(head) } else { Head::Request(head) })
+}
+
+/// The head that `read` has made, as pingora's type.
+pub(super) fn header(bytes: &[u8]) -> pingora::Result<RequestHeader> {
+    let mut slots = [httparse::EMPTY_HEADER; MAX_FIELDS + 2];
+    let mut request = httparse::Request::new(&mut slots);
+    request.parse(bytes).or_err(ErrorType::InvalidHTTPHeader, "a head of our own making")?;
+    let target = request.path.unwrap_or_default().as_bytes();
+    let mut head = RequestHeader::build(request.method.unwrap_or_default(), target, Some(request.headers.len()))?;
+    for field in request.headers {
+        head.append_header(field.name.to_owned(), field.value)?;
+    }
+    Ok(head)
 }
 
 /// The Accept field of a head that need not be well-formed, to answer it in kind.
@@ -92,7 +113,7 @@ fn connect(target: &str, fields: &Fields<'_>, tunnel: Option<&Authority>) -> Res
     if tunnel.is_some() {
         return Err(bad("CONNECT inside a CONNECT tunnel"));
     }
-    if fields.length.is_some() || fields.chunked {
+    if !fields.is_bodiless() {
         return Err(bad("CONNECT with a body"));
     }
     let authority = Authority::parse_connect(Scheme::Https, target.as_bytes())
@@ -104,7 +125,8 @@ fn connect(target: &str, fields: &Fields<'_>, tunnel: Option<&Authority>) -> Res
             return Err(bad("the Host field names another host than CONNECT"));
         }
     }
-    Ok(Head::Connect(authority))
+    let via = (!fields.via.is_empty()).then(|| fields.via.join(", "));
+    Ok(Head::Connect { authority, via })
 }
 
 /// The authority a request is for, and its path and query as sent.
@@ -157,6 +179,7 @@ pub(super) fn asterisk(method: &str, target: &str) -> Result<(), Refusal> {
 #[derive(Default)]
 struct Fields<'a> {
     host: Option<&'a [u8]>,
+    via: Vec<String>,
     length: Option<u64>,
     chunked: bool,
     close: bool,
@@ -193,6 +216,8 @@ impl<'a> Fields<'a> {
                 fields.chunked = true;
             } else if name.eq_ignore_ascii_case("upgrade") {
                 upgrade = Some(value);
+            } else if name.eq_ignore_ascii_case("via") {
+                fields.via.push(String::from_utf8_lossy(value).into_owned());
             } else if name.eq_ignore_ascii_case("connection") {
                 fields.connection(value);
             }
@@ -215,13 +240,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn body(&self, method: &str, minor: u8) -> Result<Body, Refusal> {
-        Ok(match self.length {
-            Some(length) => Body::Length(length),
-            None if self.chunked => Body::Chunked,
-            None if self.websocket && method == "GET" && minor == 1 => Body::Upgrade,
-            None => Body::Length(0),
-        })
+    fn is_bodiless(&self) -> bool {
+        self.length.is_none() && !self.chunked
+    }
+
+    fn body(&self) -> Body {
+        if self.chunked { Body::Chunked } else { Body::Length(self.length.unwrap_or(0)) }
     }
 
     /// Meant for this hop alone (RFC 9110 §7.6.1), or written anew by `rewrite`.
@@ -243,7 +267,7 @@ fn rewrite(
     authority: &Authority,
     headers: &[httparse::Header<'_>],
     fields: &Fields<'_>,
-    body: Body,
+    upgrade: bool,
 ) -> Bytes {
     let size: usize = headers.iter().map(|h| h.name.len() + h.value.len() + 4).sum();
     let mut out = BytesMut::with_capacity(size + method.len() + path.len() + 128);
@@ -262,7 +286,7 @@ fn rewrite(
     line(&[method.as_bytes(), b" ", slash.as_bytes(), path.as_bytes(), version]);
     line(&[b"Host: ", authority.host_header().as_bytes()]);
     match () {
-        () if body == Body::Upgrade => {
+        () if upgrade => {
             line(&[b"Connection: upgrade"]);
             line(&[b"Upgrade: websocket"]);
         }
@@ -325,8 +349,8 @@ mod tests {
 
     fn request(raw: &str, tunnel: Option<&Authority>) -> Result<RequestHead, Refusal> {
         match read(raw.as_bytes(), tunnel)? {
-            Head::Request(head) => Ok(head),
-            Head::Connect(_) => panic!("a CONNECT: {raw}"),
+            Head::Request(head) | Head::Upgrade(head) => Ok(head),
+            Head::Connect { .. } => panic!("a CONNECT: {raw}"),
         }
     }
 
@@ -382,13 +406,19 @@ mod tests {
 
     #[test]
     fn a_websocket_handshake_keeps_its_upgrade() {
-        let head = request(
-            "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n\r\n",
-            None,
-        )
-        .unwrap();
-        assert_eq!(head.body, Body::Upgrade);
+        let asking = "HTTP/1.1\r\nHost: a.example\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n";
+        let head = match read(format!("GET http://a.example/ {asking}\r\n").as_bytes(), None) {
+            Ok(Head::Upgrade(head)) => head,
+            other => panic!("{other:?}"),
+        };
         assert!(head.bytes.ends_with(b"Connection: upgrade\r\nUpgrade: websocket\r\n\r\n"));
+        assert_eq!(header(&head.bytes).unwrap().headers.len(), 3);
+        for other in [
+            format!("POST http://a.example/ {asking}\r\n"),
+            format!("GET http://a.example/ {asking}Content-Length: 0\r\n\r\n"),
+        ] {
+            assert!(matches!(read(other.as_bytes(), None), Ok(Head::Request(_))), "{other}");
+        }
     }
 
     #[test]
@@ -420,7 +450,10 @@ mod tests {
     fn connect_wants_a_host_and_a_port() {
         let read = |raw: &str| read(raw.as_bytes(), None);
         for good in ["a.example:443", "[::1]:9", "A.Example:8443"] {
-            assert!(matches!(read(&format!("CONNECT {good} HTTP/1.1\r\nHost: {good}\r\n\r\n")), Ok(Head::Connect(_))));
+            assert!(matches!(
+                read(&format!("CONNECT {good} HTTP/1.1\r\nHost: {good}\r\n\r\n")),
+                Ok(Head::Connect { .. })
+            ));
         }
         assert!(read("CONNECT a.example:8445 HTTP/1.1\r\nHost: a.example\r\n\r\n").is_ok());
         for bad in [

@@ -1,12 +1,12 @@
 //! Accepts connections and hands each to `connection`; ends them when the proxy stops. Called by `server`.
 
-use super::clients::Place;
+use super::clients::{Place, client};
 use super::downstream::{Client, Downstream};
 use super::{Proxy, connection};
 use pingora_core::apps::HttpServerApp;
 use rustls::ServerConfig;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -52,14 +52,14 @@ fn admit(
     tls: Option<Arc<ServerConfig>>,
 ) {
     let limit = proxy.settings.load().limits.max_connections_per_client.get();
-    let Some(place) = proxy.clients.enter(address.ip(), limit) else {
+    let Some(place) = proxy.clients.enter(client(address.ip()), limit) else {
         // An answer would need a reader; a client with so many connections may not be one.
         return tracing::info!(client = %address, limit, "one connection too many of this client: closed");
     };
     connections.spawn(served(proxy.clone(), Box::new(Downstream::accepted(tcp, address)), tls, place));
 }
 
-async fn served(proxy: Arc<Proxy>, io: Box<Downstream>, tls: Option<Arc<ServerConfig>>, _place: Place) {
+async fn served(proxy: Arc<Proxy>, io: Box<Downstream>, tls: Option<Arc<ServerConfig>>, _place: Place<IpAddr>) {
     let address = io.client.address;
     match tls {
         None => connection::serve(proxy, io).await,

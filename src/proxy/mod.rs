@@ -1,11 +1,13 @@
 //! HTTP in and out. Built and started by `server`; usable from another program through [`Proxy`].
 
 mod access;
+mod arrival;
 mod chunked;
 mod clients;
 mod connect;
 mod connection;
 mod counters;
+mod decide;
 mod decisions;
 pub(crate) mod descriptors;
 mod downstream;
@@ -17,8 +19,12 @@ pub mod fuzzing;
 mod head;
 mod leaving;
 pub(crate) mod listener;
+mod origin_head;
+mod passing;
+mod record;
 mod respond;
 mod tunnel;
+mod upgrade;
 
 pub use counters::{Counters, Counts};
 pub use decisions::{Decision, Decisions};
@@ -28,7 +34,7 @@ use crate::config::Settings;
 use crate::gate::{Gate, Reported};
 use crate::policy::Refusal;
 use crate::tls::LeafCache;
-use crate::upstream::Upstream;
+use crate::upstream::{TrustError, Upstream};
 use arc_swap::ArcSwap;
 use pingora::proxy::HttpProxy;
 use pingora_core::apps::HttpServerOptions;
@@ -53,7 +59,11 @@ pub struct Shared {
     pub shutdown: watch::Receiver<bool>,
     pub counters: Counters,
     pub decisions: Decisions,
-    clients: clients::Clients,
+    /// Connections, by address and by user.
+    clients: clients::Clients<IpAddr>,
+    users: clients::Clients<String>,
+    /// Requests that wait, by user.
+    waiting: clients::Clients<String>,
     passwords: access::Passwords,
     via: fields::Via,
 }
@@ -69,6 +79,7 @@ impl Proxy {
         conf: ServerConf,
     ) -> Self {
         let limits = settings.load().limits.clone();
+        let via = fields::Via::new(upstream.name());
         let shared = Arc::new(Shared {
             settings,
             gate,
@@ -78,8 +89,10 @@ impl Proxy {
             counters: Counters::default(),
             decisions: Decisions::default(),
             clients: clients::Clients::default(),
+            users: clients::Clients::default(),
+            waiting: clients::Clients::default(),
             passwords: access::Passwords::new(),
-            via: fields::Via::new(),
+            via,
         });
         let mut http = pingora::proxy::http_proxy(&Arc::new(conf), forward::Forward(shared.clone()));
         let mut options = HttpServerOptions::default();
@@ -102,10 +115,14 @@ impl Shared {
 
 impl Shared {
     /// Takes up changed settings without dropping a request.
-    pub fn reload(&self, settings: Settings) {
-        self.upstream.reload(&settings);
+    ///
+    /// # Errors
+    /// A client certificate cannot be read: then all stays as it was.
+    pub fn reload(&self, settings: Settings) -> Result<(), TrustError> {
+        self.upstream.reload(&settings)?;
         let before = self.settings.swap(Arc::new(settings));
         self.gate.reloaded(&before);
+        Ok(())
     }
 
     /// For those who watch: a request is refused.

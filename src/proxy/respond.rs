@@ -2,16 +2,15 @@
 //! RFC 9209 (Proxy-Status). Called by `forward` and `connection`.
 
 use super::failure::Failure;
+use super::origin_head::{send, to_wire};
 use crate::config::Settings;
 use crate::policy::{EgressReason, Refusal};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes};
 use http::{HeaderValue, Method, StatusCode, header};
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
-use tokio::time::timeout;
 
 /// An answer of the proxy's own.
 pub(super) struct Answer {
@@ -85,6 +84,10 @@ impl Answer {
         Ok(Answer { head, body: body.into() })
     }
 
+    pub fn status(&self) -> StatusCode {
+        self.head.status
+    }
+
     /// Answers pingora's session. The connection stays usable.
     pub async fn send(self, session: &mut Session) -> pingora::Result<()> {
         let bodiless = session.req_header().method == Method::HEAD || self.body.is_empty();
@@ -104,18 +107,10 @@ impl Answer {
         limit: Duration,
     ) -> std::io::Result<()> {
         let connection = HeaderValue::from_static(if last { "close" } else { "keep-alive" });
-        let reason = self.head.status.canonical_reason().unwrap_or_default();
-        let mut out = BytesMut::with_capacity(self.body.len() + 512);
-        out.put_slice(format!("HTTP/1.1 {} {reason}\r\n", self.head.status.as_u16()).as_bytes());
         self.head.insert_header(header::CONNECTION, connection).map_err(std::io::Error::other)?;
-        self.head.header_to_h1_wire(&mut out);
-        out.put_slice(b"\r\n");
+        let mut out = to_wire(&self.head);
         out.put_slice(&self.body);
-        let told = async {
-            io.write_all(&out).await?;
-            io.flush().await
-        };
-        timeout(limit, told).await.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))?
+        send(io, &out, limit).await
     }
 }
 
@@ -151,7 +146,9 @@ fn status(refusal: &Refusal, settings: &Settings) -> (StatusCode, &'static str) 
             (configured(settings.robots.unreachable_status), "destination_unavailable")
         }
         Refusal::CrawlDelay { .. } => (StatusCode::TOO_MANY_REQUESTS, "http_request_denied"),
-        Refusal::QueueFull { .. } => (StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached"),
+        Refusal::QueueFull { .. } | Refusal::ConnectionLimit { .. } => {
+            (StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached")
+        }
         Refusal::EgressDenied { why: EgressReason::Address { .. } } => {
             (StatusCode::FORBIDDEN, "destination_ip_prohibited")
         }
@@ -197,6 +194,7 @@ pub(crate) fn evidence(refusal: &Refusal) -> Map<String, Value> {
         Refusal::OperatorDenied { host, pattern } => put("rule", json!(format!("hosts.{host}.deny: {pattern}"))),
         Refusal::CrawlDelay { .. }
         | Refusal::QueueFull { .. }
+        | Refusal::ConnectionLimit { .. }
         | Refusal::EgressDenied { .. }
         | Refusal::ClientDenied { .. }
         | Refusal::AuthorityMismatch { .. }
@@ -217,6 +215,7 @@ fn title(slug: &str) -> &str {
         "robots-unreachable" => "robots.txt is unreachable",
         "crawl-delay" => "Held back by the crawl-delay",
         "queue-full" => "Too many requests are waiting",
+        "connection-limit" => "Too many connections",
         "egress-denied" => "Not reachable through this proxy",
         "client-denied" => "Not admitted to this proxy",
         "authority-mismatch" => "The request is for another authority than its connection",

@@ -1,21 +1,19 @@
 //! Connections that pass unread, for hosts whose policy is `tunnel`: screened and paced as a whole. Called by `connect`.
 
-use super::Proxy;
-use super::downstream::Downstream;
+use super::downstream::{Client, Downstream};
 use super::failure::Failure;
+use super::{Proxy, decide};
 use crate::gate::Permit;
 use crate::policy::{Authority, Refusal};
-use crate::upstream::ReachError;
+use crate::upstream::{ReachError, Stream};
 use std::io;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 /// Why there is no way through.
 pub(super) enum Closed {
@@ -25,39 +23,33 @@ pub(super) enum Closed {
 
 /// A connection to the origin, and the turn it takes up while it lasts.
 pub(super) struct Way {
-    origin: TcpStream,
-    _permit: Permit,
+    pub origin: Stream,
+    pub _permit: Permit,
 }
 
-/// Connects first, so that a failure is an answer and not an end.
-pub(super) async fn open(proxy: &Proxy, authority: &Authority, client: IpAddr) -> Result<Way, Closed> {
-    let addresses = match proxy.upstream.reach(authority).await {
-        Ok(addresses) => addresses,
+/// Connects first, so that a failure is an answer and not an end. `via`: what the CONNECT says of the way so far.
+pub(super) async fn open(
+    proxy: &Proxy,
+    authority: &Authority,
+    client: &Client,
+    via: Option<&str>,
+) -> Result<Way, Closed> {
+    let route = match proxy.upstream.reach(authority).await {
+        Ok(route) => route,
         Err(ReachError::Denied(denied)) => return Err(Closed::Refused(denied.into())),
         Err(ReachError::Resolve(error)) => return Err(Closed::Failed(Failure::from_resolve(&error))),
     };
-    let to = addresses.first().map(|address| address.ip());
-    let mut permit = proxy.gate.admit_connection(authority, to, client).await.map_err(Closed::Refused)?;
-    let limit = proxy.settings.load().limits.connect_timeout;
-    let mut failure = std::io::Error::from(std::io::ErrorKind::TimedOut);
-    for address in addresses.iter() {
-        match timeout(limit, TcpStream::connect(address)).await {
-            Ok(Ok(origin)) => {
-                let _ = origin.set_nodelay(true);
-                permit.leaves();
-                return Ok(Way { origin, _permit: permit });
-            }
-            Ok(Err(error)) => failure = error,
-            Err(_) => {}
-        }
-    }
-    Err(Closed::Failed(Failure::from_io(&failure)))
+    let hosts = decide::hosts(client.user.as_deref());
+    let admitted = proxy.gate.admit_connection(authority, route.origin(), client.address.ip(), hosts).await;
+    let mut permit = admitted.map_err(Closed::Refused)?;
+    let origin = route.tunnel(via).await.map_err(|error| Closed::Failed(Failure::from_dial(&error)))?;
+    permit.leaves();
+    Ok(Way { origin, _permit: permit })
 }
 
 /// Copies both ways until both are done, or neither has said anything for `limit`. A stop of the proxy ends it with the
 /// connection's task.
-pub(super) async fn run(client: Box<Downstream>, way: Way, limit: Duration) {
-    let Way { origin, _permit } = way;
+pub(super) async fn run(client: Box<Downstream>, origin: Stream, limit: Duration) {
     let moved = Arc::new(AtomicBool::new(true));
     let mut client = Watched { io: client, moved: moved.clone() };
     let mut origin = Watched { io: origin, moved: moved.clone() };

@@ -153,7 +153,8 @@ impl fmt::Display for Denied {
 
 impl std::error::Error for Denied {}
 
-fn is_reached_by(listener: &SocketAddr, socket: SocketAddr) -> bool {
+/// Whether a connection to the socket ends at this listener.
+pub(super) fn is_reached_by(listener: &SocketAddr, socket: SocketAddr) -> bool {
     let (own, dialled) = (listener.ip().to_canonical(), socket.ip().to_canonical());
     // Dialling the unspecified address reaches this machine.
     let here = dialled.is_loopback() || dialled.is_unspecified();

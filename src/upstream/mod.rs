@@ -1,37 +1,58 @@
 //! The way to an origin: its addresses, vetted; how it is connected to. Called by `gate` for robots.txt and by `proxy`
 //! for everything else, so that one guard covers both.
 
+mod dial_error;
 pub mod egress;
+mod hop;
+mod parent;
 mod peer;
 mod resolve;
+mod route;
+mod stream;
+mod trust;
 mod words;
 
+pub use dial_error::{DialError, DialFault};
 pub use peer::connector_conf;
 pub use resolve::ResolveError;
+pub use route::Route;
+pub use stream::Stream;
+pub use trust::TrustError;
 pub use words::words;
 
-use crate::config::{Closed, PortRange, Settings};
+use crate::config::{Closed, Hosts, PortRange, Settings};
 use crate::policy::{Authority, HostPattern};
 use arc_swap::ArcSwap;
 use egress::{Denied, Guard};
 use ipnet::IpNet;
-use pingora::prelude::HttpPeer;
+use parent::Parent;
 use resolve::Resolver;
+use rustls::RootCertStore;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
+use std::time::Duration;
+use trust::Trust;
 
 /// Resolves, screens and describes origins.
 pub struct Upstream {
     resolver: Resolver,
     reach: ArcSwap<Reach>,
+    roots: Arc<RootCertStore>,
     /// Where this proxy itself listens.
     listeners: Vec<SocketAddr>,
+    /// This instance's name in Via.
+    name: Arc<str>,
+    /// The line with it for what we ask ourselves.
+    via: Arc<str>,
 }
 
 /// What the settings say of it, swapped whole on reload.
 struct Reach {
     guard: Guard,
     dial: peer::Dial,
+    parent: Option<Arc<Parent>>,
+    hosts: Hosts,
+    trust: Trust,
 }
 
 /// Why an authority cannot be dialled.
@@ -44,28 +65,64 @@ pub enum ReachError {
 }
 
 impl Upstream {
-    /// `listeners`: where this proxy itself listens.
-    pub fn new(settings: &Settings, listeners: Vec<SocketAddr>) -> Self {
-        let reach = ArcSwap::from_pointee(Reach::new(settings, &listeners));
-        Upstream { resolver: Resolver::new(), reach, listeners }
+    /// `roots`: whom to believe about origins. `listeners`: where this proxy itself listens.
+    ///
+    /// # Errors
+    /// A client certificate cannot be read.
+    pub fn new(settings: &Settings, roots: Arc<RootCertStore>, listeners: Vec<SocketAddr>) -> Result<Self, TrustError> {
+        let reach = ArcSwap::from_pointee(Reach::new(settings, &roots, &listeners)?);
+        // Different for each instance, so that a loop is known by it.
+        let name: Arc<str> = format!("politely-{:08x}", fastrand::u32(..)).into();
+        let via = format!("1.1 {name}").into();
+        Ok(Upstream { resolver: Resolver::new(), reach, roots, listeners, name, via })
+    }
+
+    /// What this instance is called in Via.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
     }
 
     /// Takes up changed settings.
-    pub fn reload(&self, settings: &Settings) {
-        self.reach.store(Arc::new(Reach::new(settings, &self.listeners)));
+    ///
+    /// # Errors
+    /// A client certificate cannot be read: then all stays as it was.
+    pub fn reload(&self, settings: &Settings) -> Result<(), TrustError> {
+        self.reach.store(Arc::new(Reach::new(settings, &self.roots, &self.listeners)?));
+        Ok(())
     }
 
-    /// The addresses that may be dialled for the authority, best first. A denied address is left out; if none is
-    /// left, the authority is denied.
-    pub async fn reach(&self, authority: &Authority) -> Result<Arc<[SocketAddr]>, ReachError> {
+    /// The way to the authority. A denied address is left out; if none is left, the authority is denied.
+    pub async fn reach(&self, authority: &Authority) -> Result<Route, ReachError> {
         let reach = self.reach.load_full();
         reach.guard.screen_host(authority.host(), authority.port())?;
+        let addresses = match &reach.parent {
+            None => self.origin(&reach.guard, authority).await?,
+            Some(parent) => {
+                self.screen_what_is_known(&reach.guard, authority).await?;
+                self.proxy(parent).await?
+            }
+        };
+        let own = reach.hosts.get(authority.host()).tls.as_ref().filter(|_| hop::is_tls(authority));
+        Ok(Route {
+            authority: authority.clone(),
+            addresses,
+            parent: reach.parent.clone(),
+            own_tls: own.map(|terms| reach.trust.of(terms).clone()),
+            unverified: own.is_some_and(|terms| !terms.verify),
+            plain_tls: reach.trust.plain.clone(),
+            dial: reach.dial,
+            via: self.via.clone(),
+        })
+    }
+
+    /// The addresses of the origin that may be dialled, best first.
+    async fn origin(&self, guard: &Guard, authority: &Authority) -> Result<Arc<[SocketAddr]>, ReachError> {
         let found = self.resolver.lookup(authority.host()).await?;
         let sockets = found.iter().map(|&address| SocketAddr::new(address, authority.port()));
         let mut denied = None;
         let mut vetted = Vec::with_capacity(found.len());
         for socket in sockets {
-            match self.screen(&reach.guard, socket) {
+            match self.screen(guard, socket) {
                 Ok(()) => vetted.push(socket),
                 // Another address of the name may be open, but never one where we listen.
                 Err(own @ Denied::OwnListener(_)) => return Err(own.into()),
@@ -78,23 +135,40 @@ impl Upstream {
         }
     }
 
-    /// How to connect there. `h1`: only HTTP/1.1 will do, as for an upgrade.
-    pub fn peer(&self, authority: &Authority, address: SocketAddr, h1: bool) -> HttpPeer {
-        self.reach.load().dial.peer(authority, address, h1)
+    /// The upstream proxy resolves names by itself, and may know ones that cannot be resolved here. Those that can be
+    /// must have open addresses only, for it may take any of them.
+    async fn screen_what_is_known(&self, guard: &Guard, authority: &Authority) -> Result<(), ReachError> {
+        let Ok(found) = self.resolver.lookup_within(authority.host(), LOOK).await else { return Ok(()) };
+        let mut sockets = found.iter().map(|&address| SocketAddr::new(address, authority.port()));
+        sockets.try_for_each(|socket| self.screen(guard, socket)).map_err(ReachError::from)
+    }
+
+    /// Where the upstream proxy is. It is the operator's own, and may be on any address but ours.
+    async fn proxy(&self, parent: &Parent) -> Result<Arc<[SocketAddr]>, ReachError> {
+        let found = self.resolver.lookup(parent.host()).await?;
+        let sockets: Arc<[SocketAddr]> = found.iter().map(|&it| SocketAddr::new(it, parent.port())).collect();
+        match sockets.iter().find(|&&socket| self.is_own(socket)) {
+            Some(&own) => Err(Denied::OwnListener(own).into()),
+            None => Ok(sockets),
+        }
     }
 
     fn screen(&self, guard: &Guard, socket: SocketAddr) -> Result<(), Denied> {
-        // Listening on the unspecified address is listening on every address of this machine.
-        let everywhere = |own: &&SocketAddr| own.ip().is_unspecified() && own.port() == socket.port();
-        if self.listeners.iter().any(|own| everywhere(&own)) && is_local(socket.ip()) {
-            return Err(Denied::OwnListener(socket));
-        }
-        guard.screen_socket(socket)
+        if self.is_own(socket) { Err(Denied::OwnListener(socket)) } else { guard.screen_socket(socket) }
+    }
+
+    fn is_own(&self, socket: SocketAddr) -> bool {
+        let reached = |own: &SocketAddr| {
+            // Listening on the unspecified address is listening on every address of this machine.
+            let everywhere = own.ip().is_unspecified() && own.port() == socket.port();
+            egress::is_reached_by(own, socket) || everywhere && is_local(socket.ip())
+        };
+        self.listeners.iter().any(reached)
     }
 }
 
 impl Reach {
-    fn new(settings: &Settings, listeners: &[SocketAddr]) -> Self {
+    fn new(settings: &Settings, roots: &Arc<RootCertStore>, listeners: &[SocketAddr]) -> Result<Self, TrustError> {
         let egress = &settings.egress;
         let guard = Guard {
             allow: egress.allow.iter().map(|network| network.0).collect(),
@@ -103,7 +177,13 @@ impl Reach {
             ports: egress.ports.iter().map(|&PortRange { first, last }| first..=last).collect(),
             listeners: listeners.to_vec(),
         };
-        Reach { guard, dial: peer::Dial::new(&settings.limits) }
+        let parent = egress.upstream_proxy.as_ref().and_then(|url| Parent::new(url).ok()).map(Arc::new);
+        let hosts = settings.hosts.clone();
+        let trust = Trust::new(roots, hosts.all().filter_map(|host| host.tls.as_ref()))?;
+        for host in hosts.unverified() {
+            tracing::warn!(host, "certificates are not verified (`verify: off`): whoever answers is believed");
+        }
+        Ok(Reach { guard, dial: peer::Dial::new(&settings.limits), parent, hosts, trust })
     }
 }
 
@@ -126,6 +206,9 @@ fn is_local(address: IpAddr) -> bool {
     address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }
 
+/// For a look at what a name means here, where an upstream proxy will look for itself.
+const LOOK: Duration = Duration::from_secs(2);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,7 +217,10 @@ mod tests {
     const PUBLIC: &str = "198.41.0.4";
 
     fn upstream(yaml: &str) -> Upstream {
-        Upstream::new(&Settings::parse("test.yaml", yaml).unwrap(), vec!["127.0.0.1:80".parse().unwrap()])
+        let settings = Settings::parse("test.yaml", yaml).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(webpki_root_certs::TLS_SERVER_ROOT_CERTS[0].clone()).unwrap();
+        Upstream::new(&settings, Arc::new(roots), vec!["127.0.0.1:80".parse().unwrap()]).unwrap()
     }
 
     async fn reached(upstream: &Upstream, addresses: &[&str]) -> Result<Vec<String>, String> {
@@ -142,7 +228,7 @@ mod tests {
         upstream.resolver.remember("rebind.example", &addresses);
         let authority = Authority::new(Scheme::Https, "rebind.example", None).unwrap();
         let reached = upstream.reach(&authority).await.map_err(|error| error.to_string())?;
-        Ok(reached.iter().map(ToString::to_string).collect())
+        Ok(reached.addresses.iter().map(ToString::to_string).collect())
     }
 
     /// Public at first, loopback the next time: each answer is screened, and what is dialled is what was screened.
@@ -168,7 +254,7 @@ mod tests {
         let upstream = upstream("egress: { allow: [127.0.0.0/8], ports: [80] }");
         upstream.resolver.remember("rebind.example", &[PUBLIC.parse().unwrap(), "127.0.0.1".parse().unwrap()]);
         let authority = Authority::new(Scheme::Http, "rebind.example", None).unwrap();
-        let denied = upstream.reach(&authority).await.unwrap_err();
+        let denied = upstream.reach(&authority).await.err().unwrap();
         assert!(matches!(denied, ReachError::Denied(Denied::OwnListener(_))), "{denied}");
     }
 }

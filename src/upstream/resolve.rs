@@ -22,7 +22,7 @@ pub enum ResolveError {
     #[error("cannot resolve {name}: {why}")]
     Failed { name: Arc<str>, why: Arc<str> },
     /// It did not answer in time.
-    #[error("cannot resolve {name}: no answer within {LOOKUP_TIME:?}")]
+    #[error("cannot resolve {name}: no answer in time")]
     TimedOut { name: Arc<str> },
 }
 
@@ -55,6 +55,19 @@ impl Resolver {
         answer
     }
 
+    /// As [`lookup`](Self::lookup), for whoever can do without. What takes longer than `limit` is not asked again soon.
+    pub async fn lookup_within(&self, host: &Host, limit: Duration) -> Result<Arc<[IpAddr]>, ResolveError> {
+        match (timeout(limit, self.lookup(host)).await, host) {
+            (Ok(answer), _) => answer,
+            (Err(_), Host::Ip(address)) => Ok(Arc::new([*address])),
+            (Err(_), Host::Name(name)) => {
+                let answer = Err(ResolveError::TimedOut { name: name.clone() });
+                self.answers.insert(name.clone(), (Instant::now(), answer.clone()));
+                answer
+            }
+        }
+    }
+
     /// As if the name had been looked up just now.
     #[cfg(test)]
     pub fn remember(&self, name: &str, addresses: &[IpAddr]) {
@@ -63,7 +76,11 @@ impl Resolver {
 
     fn cached(&self, name: &Arc<str>) -> Option<Result<Arc<[IpAddr]>, ResolveError>> {
         let (at, answer) = self.answers.get(name)?;
-        let lifetime = if answer.is_ok() { KEEP } else { KEEP_FAILURE };
+        let lifetime = match answer {
+            // Whoever asks again may have to wait as long again.
+            Ok(_) | Err(ResolveError::TimedOut { .. }) => KEEP,
+            Err(ResolveError::Failed { .. }) => KEEP_FAILURE,
+        };
         (at.elapsed() < lifetime).then_some(answer)
     }
 }

@@ -1,9 +1,13 @@
 //! An error of pingora's in a few words: its own display repeats itself at each level. Called by `gate` and `proxy`.
 
+use super::DialError;
 use pingora::{Error, ErrorType};
 
 /// What happened, and the reason at the bottom of it.
 pub fn words(error: &Error) -> String {
+    if let Some(dial) = DialError::within(error) {
+        return dial.to_string();
+    }
     let what = match &error.etype {
         ErrorType::ConnectRefused => "connection refused",
         ErrorType::ConnectTimedout => "connecting took too long",

@@ -57,3 +57,64 @@ fn hosts_that_are_none_or_twice_there_are_told() {
         ]
     );
 }
+
+#[test]
+fn how_tls_is_spoken_is_said_for_each_host() {
+    let pin = "sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    let yaml = format!(
+        "hosts:\n  '*.example.com': {{ client_certificate: {{ certificate: us.pem, key: /us.key }} }}\n  \
+         a.example.com: {{ pin: '{pin}' }}\n  b.example.com: {{ pin: ['{pin}', '{pin}'], verify: off }}\n  \
+         c.example.com: {{ verify: on }}\n"
+    );
+    let settings = Settings::parse("/etc/politely/politely.yaml", &yaml).unwrap();
+    let tls = |host: &str| policy(&settings, host).tls.clone();
+    let both = tls("a.example.com").unwrap();
+    assert_eq!((both.pins.len(), both.verify), (1, true));
+    let pair = both.client_certificate.as_ref().unwrap();
+    assert_eq!(pair.certificate, PathBuf::from("/etc/politely/us.pem"), "from the pattern");
+    assert_eq!(pair.key, PathBuf::from("/us.key"));
+    let off = tls("b.example.com").unwrap();
+    assert_eq!((off.pins.len(), off.verify), (2, false));
+    assert!(tls("c.example.com").unwrap().verify && tls("other.example").is_none());
+    assert_eq!(settings.hosts.unverified(), ["b.example.com"]);
+    for (yaml, fault) in [
+        ("pin: sha256/AAAA", "`sha256/AAAA` is no pin"),
+        ("pin: [x]", "`x` is no pin"),
+        ("verify: maybe", "`maybe` is neither `on` nor `off`"),
+        ("client_certificate: { certificate: c }", "the key `key` is missing"),
+    ] {
+        let told = short(&format!("hosts: {{ a.example: {{ {yaml} }} }}"));
+        assert!(told[0].contains(fault), "{told:?}");
+    }
+}
+
+#[test]
+fn what_a_user_has_for_a_host_goes_before_what_all_have() {
+    let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$RdescudvJCsgt3ub+b27rA";
+    let settings = good(&format!(
+        r#"
+hosts:
+  "*.example.com": {{ crawl_delay: 1s, deny: [/all/] }}
+  www.example.com: {{ crawl_delay: 2s, robots: report }}
+  www.example.org: {{ crawl_delay: 3s }}
+access:
+  users:
+    - {{ name: alice, password: "{hash}", max_connections: 3, max_waiting: 0, hosts: {{
+          "*.example.com": {{ crawl_delay: 9s }}, a.example.com: {{ robots: ignore }}, new.example: {{ intercept: tunnel }} }} }}
+    - {{ name: bob, password: "{hash}" }}
+"#
+    ));
+    let [alice, bob] = &settings.access.users[..] else { panic!() };
+    assert!(bob.hosts.is_none() && bob.max_connections.is_none());
+    assert_eq!((alice.max_connections.map(|most| most.get()), alice.max_waiting), (Some(3), Some(0)));
+    let hers = alice.hosts.as_ref().unwrap();
+    let policy = |host: &str| hers.get(&Host::parse(host).unwrap());
+    let delay = |host: &str| policy(host).crawl_delay.map(|delay| delay.as_secs());
+    assert_eq!(delay("www.example.com"), Some(9), "however specific the entry for all is");
+    assert_eq!(policy("www.example.com").robots, RobotsOverride::Report, "what she says nothing of stays");
+    assert_eq!((delay("a.example.com"), policy("a.example.com").robots), (Some(9), RobotsOverride::Ignore));
+    assert!(policy("a.example.com").own_rules.is_some());
+    assert_eq!((delay("b.example.com"), delay("www.example.org"), delay("example.com")), (Some(9), Some(3), None));
+    assert_eq!(policy("new.example").intercept, InterceptMode::Tunnel);
+    assert_eq!(settings.hosts.get(&Host::parse("www.example.com").unwrap()).crawl_delay, Some(Duration::from_secs(2)));
+}

@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod access;
 mod answers;
 mod big_bodies;
 mod commands;
@@ -23,10 +24,12 @@ mod messages;
 mod pacing;
 mod pacing_keys;
 mod pacing_many;
+mod pins;
 mod refresh;
 mod robots;
 mod trailers;
 mod unreachable;
+mod upstream_proxy;
 mod usage;
 mod waiting;
 mod websocket;

@@ -74,6 +74,126 @@ async fn an_origin_may_decline() {
     assert_eq!(head.status(), 200);
 }
 
+/// What an origin answers to a handshake in place of 101, and what the client is to see of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_declining_answer_is_handed_on_as_it_is_framed() {
+    for (octets, body) in [
+        ("HTTP/1.1 403 No\r\nContent-Length: 4\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nnope", "nope"),
+        (
+            "HTTP/1.1 403 No\r\nTransfer-Encoding: chunked\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n4\r\nnope\r\n0\r\n\r\n",
+            "nope",
+        ),
+        (
+            "HTTP/1.1 103 Early\r\nLink: </x>\r\n\r\nHTTP/1.0 403 No\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nnope",
+            "nope",
+        ),
+    ] {
+        let origin = said(octets).await;
+        let proxy = Proxy::start("").await;
+        let mut client = proxy.client().await;
+        client.send(handshake(&origin)).await;
+        let response = client.response().await;
+        assert_eq!((response.status(), response.text().as_str()), (403, body), "{octets}");
+        assert_eq!(response.field("date"), Some("Sun, 06 Nov 1994 08:49:37 GMT"), "it is the origin's to say");
+        assert!(response.field("via").is_some() && response.head.lists("connection", "close"), "{:?}", response.head);
+        assert!(client.rest().await.is_empty(), "the connection ends");
+        let seen = origin.log.one("/ws");
+        assert!(seen.field("via").is_some() && seen.field("proxy-authorization").is_none(), "{seen:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bad_answer_to_a_handshake_is_502_and_the_client_may_go_on() {
+    for (octets, status, error) in [
+        ("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n", 502, "http_protocol_error"),
+        ("HTTP/1.1 101 Switching Protocols\r\n\r\n", 502, "http_protocol_error"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", 502, "http_protocol_error"),
+        ("HTTP/1.1 200 OK\nContent-Length: 1\n\na", 502, "http_protocol_error"),
+        ("SSH-2.0-OpenSSH\r\n\r\n", 502, "http_protocol_error"),
+        ("", 502, "connection_terminated"),
+    ] {
+        let origin = said(octets).await;
+        let proxy = Proxy::start("").await;
+        let mut client = proxy.client().await;
+        client.send(handshake(&origin)).await;
+        let response = client.response().await;
+        assert_eq!((response.status(), response.head.proxy_error().as_deref()), (status, Some(error)), "{octets:?}");
+        let next = client.get(&origin.url("/robots.txt"), &origin.authority("a.localhost")).await;
+        assert_eq!(next.status(), 200, "{octets:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_origin_that_says_nothing_is_504_and_one_that_is_gone_502() {
+    let silent = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(ROBOTS),
+        _ => Reply::silence(),
+    })
+    .await;
+    let proxy = Proxy::start("limits: { read_timeout: 500ms }\nhosts: { '*': { robots: ignore } }").await;
+    let mut client = proxy.client().await;
+    client.send(handshake(&silent)).await;
+    let response = client.response().await;
+    assert_eq!((response.status(), response.head.proxy_error().as_deref()), (504, Some("http_response_timeout")));
+    let asked = handshake(&silent);
+    drop(silent);
+    crate::support::within("the origin's end", async {
+        loop {
+            client.send(&asked).await;
+            let response = client.response().await;
+            if response.head.proxy_error().as_deref() == Some("connection_refused") {
+                return assert_eq!(response.status(), 502);
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_origin_says_at_once_is_not_lost() {
+    let hello = "HTTP/1.1 101 Switching Protocols\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n\r\n\x02\x05hello";
+    let origin = said(hello).await;
+    let proxy = Proxy::start("").await;
+    let mut client = proxy.client().await;
+    client.send(handshake(&origin)).await;
+    assert_eq!(client.head().await.status(), 101);
+    assert_eq!(client.rest().await, b"\x02\x05hello");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_would_wait_too_long_or_is_reported_is_told_like_any_request() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text("User-agent: *\nDisallow: /ws\n"),
+        _ => Reply::websocket(),
+    })
+    .await;
+    let proxy = Proxy::start("mode: report").await;
+    let host = origin.authority("a.localhost");
+    let (_, head) = WebSocket::open(proxy.client().await, &origin.url("/ws"), &host).await.expect("101");
+    assert!(head.proxy_status_parameter("details").unwrap().contains("disallows this URL"), "{head:?}");
+    proxy.reload("pace: { min_delay: 60s, max_wait: 1s }\nhosts: { '*': { robots: ignore } }").unwrap();
+    let _first = WebSocket::open(proxy.client().await, &origin.url("/ws"), &host).await;
+    let Err(head) = WebSocket::open(proxy.client().await, &origin.url("/ws"), &host).await else { panic!("101") };
+    assert_eq!(head.status(), 429);
+}
+
+async fn said(octets: &'static str) -> Origin {
+    Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(ROBOTS),
+        _ => Reply::raw(octets).then_close(),
+    })
+    .await
+}
+
+fn handshake(origin: &Origin) -> String {
+    format!(
+        "GET {} HTTP/1.1\r\nHost: {}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Proxy-Authorization: Basic eDp5\r\nUser-Agent: TestBot/1.0\r\n\r\n",
+        origin.url("/ws"),
+        origin.authority("a.localhost")
+    )
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn either_end_s_going_away_ends_the_other() {
     let (plain, _) = origins().await;

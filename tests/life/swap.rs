@@ -25,7 +25,8 @@ const SWAPS: u32 = 5000;
 fn gate(directory: &Path) -> Arc<Gate> {
     let yaml = format!("store: {{ directory: '{}', memory: 1MiB }}", directory.display());
     let settings = Settings::parse("test.yaml", &yaml).expect("the line above");
-    let upstream = Arc::new(Upstream::new(&settings, Vec::new()));
+    let roots = politely::tls::roots::bundle(None).unwrap().store;
+    let upstream = Arc::new(Upstream::new(&settings, roots, Vec::new()).unwrap());
     Arc::new(Gate::open(Arc::new(ArcSwap::from_pointee(settings)), upstream, &connector_conf(test_ca().pem_file(), 1)))
 }
 
@@ -58,6 +59,8 @@ fn ask<'a>(authority: &'a Authority, target: &'a str) -> Ask<'a> {
         reads_robots: false,
         is_subresource: false,
         product_tokens: &[],
+        hosts: None,
+        may_wait: true,
         address: None,
     }
 }

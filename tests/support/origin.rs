@@ -99,6 +99,15 @@ impl Origin {
         Self::start("127.0.0.1:0", Some(acceptor.into()), Arc::new(handler)).await.expect("a free loopback port")
     }
 
+    /// A TLS origin that shakes hands like this.
+    pub async fn https_with(
+        config: Arc<rustls::ServerConfig>,
+        handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        let acceptor = tokio_rustls::TlsAcceptor::from(config);
+        Self::start("127.0.0.1:0", Some(acceptor.into()), Arc::new(handler)).await.expect("a free loopback port")
+    }
+
     /// A TLS origin whose certificate is out of date.
     pub async fn https_expired(handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
         let config = test_ca().server_config_until(2020, &NAMES, &[b"http/1.1"]);

@@ -56,6 +56,22 @@ impl Proxy {
         self.running.as_ref().expect("only the shutdown takes it").ca_path().to_owned()
     }
 
+    pub fn counts(&self) -> politely::proxy::Counts {
+        self.running.as_ref().expect("only the shutdown takes it").counts()
+    }
+
+    /// Requests that wait for their turn.
+    pub fn waiting(&self) -> usize {
+        self.running.as_ref().expect("only the shutdown takes it").figures().waiting
+    }
+
+    /// Takes up these settings in place of those it was started with.
+    pub fn reload(&self, yaml: &str) -> Result<(), String> {
+        let settings = politely::config::Settings::parse("test.yaml", &configuration(self.directory.path(), yaml))
+            .map_err(|error| error.to_string())?;
+        self.running.as_ref().expect("only the shutdown takes it").reload(settings).map_err(|error| error.to_string())
+    }
+
     /// Returns the directory for another.
     pub async fn shutdown(mut self) -> tempfile::TempDir {
         let running = self.running.take().expect("only this takes it");

@@ -11,7 +11,6 @@ const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 const CLOSE: u8 = 8;
-const DISTANCE: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// The origin's part: completes the handshake, then echoes frames until a close frame or the end.
 pub(super) async fn accept<R, W>(
@@ -36,9 +35,6 @@ where
     for (name, value) in fields {
         head += &format!("{name}: {value}\r\n");
     }
-    // As far away as another machine: pingora 0.9.1 ends a connection whose 101 is there before it has looked at the end
-    // of its own request, which takes it some microseconds.
-    tokio::time::sleep(DISTANCE).await;
     writer.write_all((head + "\r\n").as_bytes()).await?;
     writer.flush().await?;
     while let Some((opcode, payload)) = read_frame(source).await {

@@ -1,0 +1,109 @@
+//! One connection as far as it is not pingora's to make: to an upstream proxy, through it, and TLS on terms of the
+//! host's own. Called by pingora's connectors in place of their own dialling, and by `Route` itself.
+
+use super::dial_error::{DialError, DialFault};
+use super::parent::Parent;
+use super::stream::Stream;
+use crate::policy::{Authority, Host, Scheme};
+use async_trait::async_trait;
+use pingora_core::connectors::L4Connect;
+use pingora_core::protocols::l4::socket::SocketAddr as PingoraAddress;
+use pingora_core::protocols::l4::stream::Stream as PingoraStream;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+/// How to get from an address to where a request can be sent.
+#[derive(Clone)]
+pub(super) struct Hop {
+    pub authority: Authority,
+    pub parent: Option<Through>,
+    /// TLS with the origin is ours to make.
+    pub tls: Option<Arc<ClientConfig>>,
+    /// For everything that is done here.
+    pub limit: Duration,
+}
+
+/// By way of an upstream proxy.
+#[derive(Clone)]
+pub(super) struct Through {
+    pub parent: Arc<Parent>,
+    /// How TLS is spoken with the proxy itself, if it is.
+    pub tls: Arc<ClientConfig>,
+    /// Ask for a way through with CONNECT; else requests go to the proxy as they are.
+    pub connect: bool,
+    pub via: Arc<str>,
+}
+
+impl Hop {
+    pub async fn dial(&self, address: SocketAddr) -> Result<Stream, DialError> {
+        let dialled = timeout(self.limit, self.step_by_step(address)).await;
+        dialled.unwrap_or_else(|_| {
+            let where_to = match &self.parent {
+                Some(through) => through.parent.to_string(),
+                None => self.authority.to_string(),
+            };
+            let detail = format!("no connection by way of {where_to} within {:?}", self.limit);
+            Err(DialError::new(DialFault::TimedOut, detail))
+        })
+    }
+
+    async fn step_by_step(&self, address: SocketAddr) -> Result<Stream, DialError> {
+        let doing = match &self.parent {
+            Some(through) => format!("connecting to {}", through.parent),
+            None => format!("connecting to {}", self.authority),
+        };
+        let failed = |error: io::Error| DialError::from_io(&error, &doing);
+        let tcp = TcpStream::connect(address).await.map_err(failed)?;
+        tcp.set_nodelay(true).map_err(failed)?;
+        let mut stream = Stream::Tcp(tcp);
+        if let Some(Through { parent, tls, connect, via }) = &self.parent {
+            if parent.is_tls() {
+                stream = encrypt(stream, tls, parent.host()).await.map_err(failed)?;
+            }
+            if *connect {
+                parent.connect(&mut stream, &self.authority, via).await?;
+            }
+        }
+        if let Some(tls) = &self.tls {
+            let failed = |error: io::Error| DialError::from_io(&error, &format!("TLS with {}", self.authority));
+            stream = encrypt(stream, tls, self.authority.host()).await.map_err(failed)?;
+        }
+        Ok(stream)
+    }
+}
+
+#[async_trait]
+impl L4Connect for Hop {
+    async fn connect(&self, address: &PingoraAddress) -> pingora::Result<PingoraStream> {
+        let address = address.as_inet().expect("`Route::peer` has given it an IP address");
+        Ok(self.dial(*address).await?.into())
+    }
+}
+
+impl fmt::Debug for Hop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parent = self.parent.as_ref().map(|through| &through.parent);
+        f.debug_struct("Hop").field("authority", &self.authority).field("parent", &parent).finish_non_exhaustive()
+    }
+}
+
+/// Whether TLS is spoken with an origin of this scheme.
+pub(super) fn is_tls(authority: &Authority) -> bool {
+    authority.scheme() == Scheme::Https
+}
+
+async fn encrypt(stream: Stream, tls: &Arc<ClientConfig>, host: &Host) -> io::Result<Stream> {
+    let name = match host {
+        Host::Ip(address) => ServerName::IpAddress((*address).into()),
+        Host::Name(name) => ServerName::try_from(name.to_string()).map_err(io::Error::other)?,
+    };
+    Ok(Stream::Tls(Box::new(TlsConnector::from(tls.clone()).connect(name, stream).await?)))
+}

@@ -1,0 +1,211 @@
+//! The proxy beyond this one (`egress.upstream_proxy`): where it is, who we are to it, and what it is asked (RFC 9110
+//! §9.3.6, §11.7.2). Called by `hop` and `route`.
+
+use super::dial_error::{DialError, DialFault};
+use crate::config::SecretUrl;
+use crate::policy::{Authority, AuthorityError, Host, Scheme};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use http::HeaderValue;
+use percent_encoding::percent_decode_str;
+use std::fmt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// An upstream proxy. Neither `Debug` nor `Display` shows its credentials.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Parent {
+    at: Authority,
+    /// The value of Proxy-Authorization.
+    credentials: Option<HeaderValue>,
+}
+
+impl Parent {
+    pub(super) fn new(url: &SecretUrl) -> Result<Self, AuthorityError> {
+        let url = url.expose();
+        let scheme = if url.scheme() == "https" { Scheme::Https } else { Scheme::Http };
+        let at = Authority::new(scheme, url.host_str().unwrap_or_default(), url.port())?;
+        let decoded = |text: &str| percent_decode_str(text).collect::<Vec<u8>>();
+        let (user, password) = (decoded(url.username()), decoded(url.password().unwrap_or_default()));
+        let credentials = (!user.is_empty() || !password.is_empty()).then(|| {
+            let coded = BASE64_STANDARD.encode([user, password].join(&b':'));
+            let mut value = HeaderValue::try_from(format!("Basic {coded}")).expect("Base64 is printable");
+            value.set_sensitive(true);
+            value
+        });
+        Ok(Parent { at, credentials })
+    }
+
+    pub fn host(&self) -> &Host {
+        self.at.host()
+    }
+
+    pub fn port(&self) -> u16 {
+        self.at.port()
+    }
+
+    pub fn is_tls(&self) -> bool {
+        self.at.scheme() == Scheme::Https
+    }
+
+    pub fn credentials(&self) -> Option<&HeaderValue> {
+        self.credentials.as_ref()
+    }
+
+    /// That it does not take our credentials, or wants some.
+    pub fn wants_credentials(&self) -> DialError {
+        let what = match self.credentials {
+            Some(_) => "does not accept our credentials",
+            None => "wants credentials, and `egress.upstream_proxy` has none",
+        };
+        DialError::new(DialFault::Credentials, format!("{self} {what}"))
+    }
+
+    /// Asks for a way through to the authority. `via`: the line of Via that makes a loop known.
+    pub(super) async fn connect<S>(&self, stream: &mut S, authority: &Authority, via: &str) -> Result<(), DialError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let target = format!("{}:{}", authority.host(), authority.port());
+        let mut request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nVia: {via}\r\n").into_bytes();
+        if let Some(credentials) = &self.credentials {
+            request.extend_from_slice(b"Proxy-Authorization: ");
+            request.extend_from_slice(credentials.as_bytes());
+            request.extend_from_slice(b"\r\n");
+        }
+        request.extend_from_slice(b"\r\n");
+        let ended = |error| DialError::from_io(&error, &format!("asking {self} for {target}"));
+        stream.write_all(&request).await.map_err(ended)?;
+        stream.flush().await.map_err(ended)?;
+        loop {
+            let head = read_head(stream).await.map_err(ended)?;
+            let status = head.and_then(|head| status(&head)).ok_or_else(|| {
+                DialError::new(DialFault::Malformed, format!("what {self} answers to CONNECT {target} is not HTTP"))
+            })?;
+            let kind = match status {
+                200..300 => return Ok(()),
+                // An interim answer (RFC 9110 §15.2); 101 is none.
+                100 | 102..200 => continue,
+                407 => return Err(self.wants_credentials()),
+                504 => DialFault::DeclinedInTime,
+                508 => DialFault::Loop,
+                _ => DialFault::Declined,
+            };
+            return Err(DialError::new(kind, format!("{self} answers CONNECT {target} with status {status}")));
+        }
+    }
+}
+
+impl fmt::Display for Parent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the upstream proxy {}://{}:{}", self.at.scheme(), self.at.host(), self.at.port())
+    }
+}
+
+impl fmt::Debug for Parent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Parent({self})")
+    }
+}
+
+/// Octet by octet, so that nothing behind the head is taken: what follows is the origin's. `None`: it is too long.
+async fn read_head<S: AsyncRead + Unpin>(stream: &mut S) -> std::io::Result<Option<Vec<u8>>> {
+    let mut head = Vec::with_capacity(256);
+    while !head.ends_with(b"\r\n\r\n") {
+        if head.len() == MOST_HEAD {
+            return Ok(None);
+        }
+        head.push(stream.read_u8().await?);
+        // What does not begin like HTTP may never end like it.
+        if head.len() == 5 && head != b"HTTP/" {
+            return Ok(None);
+        }
+    }
+    Ok(Some(head))
+}
+
+fn status(head: &[u8]) -> Option<u16> {
+    let mut slots = [httparse::EMPTY_HEADER; 100];
+    let mut response = httparse::Response::new(&mut slots);
+    match response.parse(head) {
+        Ok(httparse::Status::Complete(_)) => response.code,
+        Ok(httparse::Status::Partial) | Err(_) => None,
+    }
+}
+
+const MOST_HEAD: usize = 16 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+
+    fn parent(url: &str) -> Parent {
+        let settings = Settings::parse("test.yaml", &format!("egress: {{ upstream_proxy: '{url}' }}")).unwrap();
+        Parent::new(settings.egress.upstream_proxy.as_ref().unwrap()).unwrap()
+    }
+
+    /// What is asked of a parent that answers with `answer`, and what becomes of it.
+    async fn asked(url: &str, answer: &[u8]) -> (String, Result<(), DialError>, Vec<u8>) {
+        let (mut ours, mut its) = tokio::io::duplex(64 * 1024);
+        its.write_all(answer).await.unwrap();
+        let authority = Authority::from_url("https://a.example").unwrap();
+        let connected = parent(url).connect(&mut ours, &authority, "1.1 me").await;
+        drop(its.shutdown().await);
+        let mut rest = Vec::new();
+        if connected.is_ok() {
+            ours.read_to_end(&mut rest).await.unwrap();
+        }
+        drop(ours);
+        let mut request = String::new();
+        its.read_to_string(&mut request).await.unwrap();
+        (request, connected, rest)
+    }
+
+    #[tokio::test]
+    async fn the_whole_authority_and_the_credentials_are_sent() {
+        let (request, connected, rest) =
+            asked("http://u%40x:p%3Aw@p.example:3128", b"HTTP/1.1 200 OK\r\n\r\nafter").await;
+        assert!(connected.is_ok());
+        assert_eq!(rest, b"after", "what follows is the origin's");
+        let credentials = BASE64_STANDARD.encode("u@x:p:w");
+        assert_eq!(
+            request,
+            format!(
+                "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\nVia: 1.1 me\r\n\
+                 Proxy-Authorization: Basic {credentials}\r\n\r\n"
+            )
+        );
+    }
+
+    #[tokio::test]
+    async fn every_answer_has_its_kind_and_names_the_parent_alone() {
+        for (answer, kind) in [
+            ("HTTP/1.1 407 Who\r\nProxy-Authenticate: Basic\r\n\r\n", DialFault::Credentials),
+            ("HTTP/1.1 403 No\r\n\r\n", DialFault::Declined),
+            ("HTTP/1.1 502 No\r\n\r\n", DialFault::Declined),
+            ("HTTP/1.1 504 Slow\r\n\r\n", DialFault::DeclinedInTime),
+            ("HTTP/1.1 508 Loop\r\n\r\n", DialFault::Loop),
+            ("HTTP/1.1 101 Other\r\n\r\n", DialFault::Declined),
+            ("SSH-2.0-x\r\n", DialFault::Malformed),
+            ("HTTP/1.1 2x0 OK\r\n\r\n", DialFault::Malformed),
+            ("HTTP/1.1 200 OK\r\n: x\r\n\r\n", DialFault::Malformed),
+        ] {
+            let (_, connected, _) = asked("http://user:secret@p.example:3128", answer.as_bytes()).await;
+            let error = connected.unwrap_err();
+            assert_eq!(error.kind, kind, "{answer:?}: {error}");
+            let told = format!("{error} {error:?} {:?}", parent("http://user:secret@p.example:3128"));
+            assert!(
+                told.contains("http://p.example:3128") && !told.contains("secret") && !told.contains("user"),
+                "{told}"
+            );
+        }
+        let endless = [b"HTTP/1.1 200 OK\r\nA: ".to_vec(), vec![b'a'; MOST_HEAD]].concat();
+        assert_eq!(asked("http://p.example", &endless).await.1.unwrap_err().kind, DialFault::Malformed);
+    }
+
+    #[tokio::test]
+    async fn an_interim_answer_is_passed_over() {
+        let (_, connected, _) = asked("http://p.example", b"HTTP/1.1 103 Early\r\n\r\nHTTP/1.0 200 OK\r\n\r\n").await;
+        assert!(connected.is_ok());
+    }
+}

@@ -1,0 +1,66 @@
+//! A connection of our own making, as far as the origin or an upstream proxy. Made by `hop`.
+
+use pingora_core::protocols::l4::stream::Stream as PingoraStream;
+use pingora_core::protocols::l4::virt::{VirtualSockOpt, VirtualSocket, VirtualSocketStream};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+
+/// TCP, with TLS over it as often as it takes.
+#[derive(Debug)]
+pub enum Stream {
+    Tcp(TcpStream),
+    Tls(Box<TlsStream<Stream>>),
+}
+
+impl From<Stream> for PingoraStream {
+    /// What is not TCP itself has no descriptor there, and so is never kept for another request.
+    fn from(stream: Stream) -> Self {
+        match stream {
+            Stream::Tcp(tcp) => tcp.into(),
+            tls @ Stream::Tls(_) => VirtualSocketStream::new(Box::new(tls)).into(),
+        }
+    }
+}
+
+impl VirtualSocket for Stream {
+    fn set_socket_option(&self, _: VirtualSockOpt) -> io::Result<()> {
+        // `hop` has set what matters.
+        Ok(())
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_read(cx, buf),
+            Self::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_write(cx, bytes),
+            Self::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_flush(cx),
+            Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Self::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! On which terms TLS is spoken where it is not pingora that speaks it: with an upstream proxy, for upgraded protocols,
+//! and with hosts that have terms of their own (`pin`, `client_certificate`, `verify`). Built by `Reach`.
+
+use crate::config::{CertificatePair, OriginTls};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
+};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The terms for all, and those of some.
+pub(super) struct Trust {
+    /// By the roots alone.
+    pub plain: Arc<ClientConfig>,
+    own: HashMap<Arc<OriginTls>, Arc<ClientConfig>>,
+}
+
+/// Why TLS cannot be spoken on the configured terms. The files' contents are never repeated.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    #[error("{} cannot be read as {what}: {source}", .path.display())]
+    File { path: PathBuf, what: &'static str, source: pem::Error },
+    #[error("{} and {} cannot be used: {source}", .certificate.display(), .key.display())]
+    Pair { certificate: PathBuf, key: PathBuf, source: Error },
+    #[error("TLS cannot be set up: {0}")]
+    Setup(String),
+}
+
+impl Trust {
+    pub fn new<'a>(
+        roots: &Arc<RootCertStore>,
+        own: impl Iterator<Item = &'a Arc<OriginTls>>,
+    ) -> Result<Self, TrustError> {
+        let setup = |error: &dyn std::fmt::Display| TrustError::Setup(error.to_string());
+        let provider = Arc::new(ring::default_provider());
+        let webpki = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone());
+        let webpki = webpki.build().map_err(|error| setup(&error))?;
+        let config = |terms: &OriginTls| -> Result<Arc<ClientConfig>, TrustError> {
+            let verifier = Verifier {
+                webpki: terms.verify.then(|| webpki.clone()),
+                pins: terms.pins.iter().map(|pin| pin.0).collect(),
+                provider: provider.clone(),
+            };
+            let builder = ClientConfig::builder_with_provider(provider.clone());
+            let builder = builder.with_safe_default_protocol_versions().map_err(|error| setup(&error))?;
+            let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
+            let mut config = match &terms.client_certificate {
+                None => builder.with_no_client_auth(),
+                Some(pair) => {
+                    let (chain, key) = read(pair)?;
+                    builder.with_client_auth_cert(chain, key).map_err(|source| TrustError::Pair {
+                        certificate: pair.certificate.clone(),
+                        key: pair.key.clone(),
+                        source,
+                    })?
+                }
+            };
+            config.alpn_protocols = vec![b"http/1.1".to_vec()];
+            Ok(Arc::new(config))
+        };
+        let plain = config(&OriginTls::default())?;
+        let own = own.map(|terms| Ok((terms.clone(), config(terms)?))).collect::<Result<_, TrustError>>()?;
+        Ok(Trust { plain, own })
+    }
+
+    pub fn of(&self, terms: &OriginTls) -> &Arc<ClientConfig> {
+        self.own.get(terms).expect("made of the same settings")
+    }
+}
+
+fn read(pair: &CertificatePair) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TrustError> {
+    let file = |path: &PathBuf, what, source| TrustError::File { path: path.clone(), what, source };
+    let chain = CertificateDer::pem_file_iter(&pair.certificate).and_then(Iterator::collect);
+    let chain = chain.map_err(|source| file(&pair.certificate, "PEM certificates", source))?;
+    let key = PrivateKeyDer::from_pem_file(&pair.key).map_err(|source| file(&pair.key, "a PEM key", source))?;
+    Ok((chain, key))
+}
+
+/// The roots decide, and where there are pins these too.
+#[derive(Debug)]
+struct Verifier {
+    /// `None`: `verify: off`.
+    webpki: Option<Arc<WebPkiServerVerifier>>,
+    /// SHA-256 of the keys of which the certificate must hold one. Empty: any.
+    pins: Vec<[u8; 32]>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if let Some(webpki) = &self.webpki {
+            webpki.verify_server_cert(end_entity, intermediates, server_name, ocsp, now)?;
+        }
+        if !self.pins.is_empty() && !self.pins.contains(&key_digest(end_entity)?) {
+            let why = OtherError(Arc::new(PinMismatch));
+            return Err(Error::InvalidCertificate(CertificateError::Other(why)));
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        rustls::crypto::verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Of the SubjectPublicKeyInfo (RFC 7469 §2.4).
+fn key_digest(certificate: &CertificateDer<'_>) -> Result<[u8; 32], Error> {
+    let bad = || Error::InvalidCertificate(CertificateError::BadEncoding);
+    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).map_err(|_| bad())?;
+    let digest = ::ring::digest::digest(&::ring::digest::SHA256, parsed.public_key().raw);
+    digest.as_ref().try_into().map_err(|_| bad())
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("its key is none of those that are pinned for this host")]
+struct PinMismatch;

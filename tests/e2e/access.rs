@@ -1,0 +1,125 @@
+//! What is otherwise for one user: overrides for hosts, and bounds.
+
+use crate::support::{Client, Origin, Proxy, Reply, assert_refused, eventually};
+use argon2::{Argon2, Params, PasswordHasher};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+
+const ROBOTS: &str = "User-agent: *\nDisallow: /no\n";
+
+/// Alice with these keys, and Bob without any; their passwords are their names.
+fn users(alice: &str) -> String {
+    let hash = |password: &str| {
+        let cheap = Params::new(8, 1, 1, None).unwrap();
+        Argon2::from(cheap).hash_password(password.as_bytes()).unwrap().to_string()
+    };
+    let (a, b) = (hash("alice"), hash("bob"));
+    format!("access: {{ users: [{{ name: alice, password: '{a}', {alice} }}, {{ name: bob, password: '{b}' }}] }}")
+}
+
+fn request(url: &str, user: &str) -> String {
+    let host = url.split('/').nth(2).unwrap();
+    let credentials = BASE64_STANDARD.encode(format!("{user}:{user}"));
+    format!(
+        "GET {url} HTTP/1.1\r\nHost: {host}\r\nProxy-Authorization: Basic {credentials}\r\nUser-Agent: TestBot\r\n\r\n"
+    )
+}
+
+async fn get(proxy: &Proxy, url: &str, user: &str) -> crate::support::Response {
+    let mut client = proxy.client().await;
+    client.send(request(url, user)).await;
+    client.response().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_s_own_overrides_hold_for_her_alone() {
+    let origin = Origin::site(ROBOTS).await;
+    let yaml = "hosts: { '*.localhost': { robots: ignore, deny: [/mine/] }, b.localhost: { intercept: deny } }";
+    let proxy = Proxy::start(&format!("{}\nhosts: {{ a.localhost: {{ deny: [/ours/] }} }}", users(yaml))).await;
+    for (path, alice, bob) in [("/x", 200, 200), ("/no", 200, 403), ("/mine/x", 403, 200), ("/ours/x", 200, 403)] {
+        assert_eq!(get(&proxy, &origin.url(path), "alice").await.status(), alice, "{path}");
+        assert_eq!(get(&proxy, &origin.url(path), "bob").await.status(), bob, "{path}");
+    }
+    // Inside CONNECT it is whose CONNECT it was.
+    let host = origin.authority("b.localhost");
+    for (user, status) in [("alice", 403), ("bob", 200)] {
+        let credentials = BASE64_STANDARD.encode(format!("{user}:{user}"));
+        let mut client = proxy.client().await;
+        client
+            .send(format!(
+                "CONNECT {host} HTTP/1.1\r\nHost: {host}\r\nProxy-Authorization: Basic {credentials}\r\n\r\n"
+            ))
+            .await;
+        assert_eq!(client.head().await.status(), 200);
+        assert_eq!(client.get("/x", &host).await.status(), status, "{user}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_s_connections_are_bounded_and_given_back() {
+    let origin = Origin::site(ROBOTS).await;
+    let proxy = Proxy::start(&users("max_connections: 2")).await;
+    let open = async |user: &str| {
+        let mut client = proxy.client().await;
+        client.send(request(&origin.url("/x"), user)).await;
+        let response = client.response().await;
+        (client, response)
+    };
+    let (mut first, answered) = open("alice").await;
+    assert_eq!(answered.status(), 200);
+    let (_second, answered) = open("alice").await;
+    assert_eq!(answered.status(), 200);
+    let (_third, refused) = open("alice").await;
+    assert_refused(&refused, 503, "connection_limit_reached", "connection-limit");
+    assert_eq!(open("bob").await.1.status(), 200, "it is her bound");
+    // One more request on a connection that she has is none more.
+    first.send(request(&origin.url("/y"), "alice")).await;
+    assert_eq!(first.response().await.status(), 200);
+    // Whoever the connection is of now counts.
+    first.send(request(&origin.url("/z"), "bob")).await;
+    assert_eq!(first.response().await.status(), 200);
+    assert_eq!(open("alice").await.1.status(), 200);
+    drop(first);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_has_ended_is_not_counted() {
+    let origin = Origin::site(ROBOTS).await;
+    let proxy = Proxy::start(&users("max_connections: 1")).await;
+    for _ in 0..3 {
+        let mut client: Client = proxy.client().await;
+        client.send(request(&origin.url("/x"), "alice")).await;
+        let mut answered = client.response().await.status();
+        // The one before may be on its way out still.
+        while answered == 503 {
+            client = proxy.client().await;
+            client.send(request(&origin.url("/x"), "alice")).await;
+            answered = client.response().await.status();
+        }
+        assert_eq!(answered, 200);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_s_waiting_requests_are_bounded() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 30\n"),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let proxy = Proxy::start(&users("max_waiting: 1")).await;
+    assert_eq!(get(&proxy, &origin.url("/first"), "bob").await.status(), 200);
+    let mut waiting = proxy.client().await;
+    waiting.send(request(&origin.url("/waits"), "alice")).await;
+    eventually("her request to wait", || proxy.waiting() == 1).await;
+    let refused = get(&proxy, &origin.url("/one-too-many"), "alice").await;
+    assert_refused(&refused, 503, "connection_limit_reached", "queue-full");
+    // Elsewhere, where nothing has to wait, she goes on.
+    assert_eq!(get(&proxy, &origin.url_at("b.localhost", "/x"), "alice").await.status(), 200);
+    // Her place is free again when she gives up.
+    drop(waiting);
+    eventually("her place to be free", || proxy.waiting() == 0).await;
+    let mut waiting = proxy.client().await;
+    waiting.send(request(&origin.url("/waits"), "alice")).await;
+    eventually("her request to wait", || proxy.waiting() == 1).await;
+}

@@ -1,0 +1,134 @@
+//! Hosts with which TLS is spoken on terms of their own: `pin`, `client_certificate`, `verify: off`.
+
+use crate::support::certs::{key_pin, server_config_asking};
+use crate::support::origin::NAMES;
+use crate::support::websocket::WebSocket;
+use crate::support::{Alpn, Origin, Protocol, Proxy, Reply, TestCa, assert_refused, test_ca};
+
+const ROBOTS: &str = "User-agent: *\nDisallow: /no\n";
+
+async fn get(proxy: &Proxy, origin: &Origin, host: &str, path: &str) -> crate::support::Response {
+    let mut client = proxy.tls(origin, host, &[b"http/1.1"]).await;
+    client.get(path, &origin.authority(host)).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_right_key_is_let_through_and_another_is_not() {
+    let origin = Origin::tls_site(Alpn::Both, ROBOTS).await;
+    let right = key_pin(test_ca(), &origin).await;
+    let wrong = "sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    let yaml = format!(
+        "hosts: {{ a.localhost: {{ pin: '{right}' }}, b.localhost: {{ pin: ['{wrong}', '{right}'] }}, \
+         c.localhost: {{ pin: '{wrong}' }} }}"
+    );
+    let proxy = Proxy::start(&yaml).await;
+    let before = origin.connections();
+    for host in ["a.localhost", "b.localhost"] {
+        assert_eq!(get(&proxy, &origin, host, "/x").await.text(), "page /x");
+        assert_eq!(get(&proxy, &origin, host, "/no").await.status(), 403);
+    }
+    assert_eq!(origin.connections() - before, 4, "robots.txt and a page of each");
+    // Not even robots.txt is read from who shows another key.
+    let problem = assert_refused(
+        &get(&proxy, &origin, "c.localhost", "/x").await,
+        503,
+        "destination_unavailable",
+        "robots-unreachable",
+    );
+    assert!(problem["detail"].as_str().unwrap().contains("pinned"), "{problem}");
+    proxy.reload(&format!("hosts: {{ c.localhost: {{ pin: '{wrong}', robots: ignore }} }}")).unwrap();
+    let problem = assert_refused(
+        &get(&proxy, &origin, "c.localhost", "/x").await,
+        502,
+        "tls_certificate_error",
+        "tls_certificate_error",
+    );
+    assert!(problem["detail"].as_str().unwrap().contains("pinned"), "{problem}");
+    assert!(origin.log.all().iter().all(|seen| !seen.host.starts_with("c.")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pinned_key_is_no_substitute_for_a_good_certificate() {
+    let other = TestCa::new("an authority that nobody trusts");
+    let origin = Origin::https_as(&other, &["a.localhost"], Alpn::H1, |_| Reply::text("")).await;
+    let pin = key_pin(&other, &origin).await;
+    let proxy = Proxy::start(&format!("hosts: {{ a.localhost: {{ pin: '{pin}', robots: ignore }} }}")).await;
+    let response = get(&proxy, &origin, "a.localhost", "/x").await;
+    assert_refused(&response, 502, "tls_certificate_error", "tls_certificate_error");
+    assert!(origin.log.all().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_certificate_is_shown_to_its_host_alone() {
+    let clients = TestCa::new("who may ask the origin");
+    let origin =
+        Origin::https_with(server_config_asking(&clients, &NAMES), crate::support::origin::pages(ROBOTS)).await;
+    let directory = tempfile::tempdir().unwrap();
+    let (certificate, key) = clients.pem_pair("the crawler");
+    let (certificate_file, key_file) = (directory.path().join("us.pem"), directory.path().join("us.key"));
+    std::fs::write(&certificate_file, certificate).unwrap();
+    std::fs::write(&key_file, key).unwrap();
+    let own = format!(
+        "client_certificate: {{ certificate: '{}', key: '{}' }}",
+        certificate_file.display(),
+        key_file.display()
+    );
+    let proxy =
+        Proxy::start(&format!("hosts: {{ a.localhost: {{ {own} }}, b.localhost: {{ robots: ignore }} }}")).await;
+    assert_eq!(get(&proxy, &origin, "a.localhost", "/x").await.text(), "page /x");
+    assert_eq!(get(&proxy, &origin, "a.localhost", "/no").await.status(), 403, "robots.txt came that way too");
+    let response = get(&proxy, &origin, "b.localhost", "/x").await;
+    assert_eq!(response.status(), 502, "{:?}", response.head);
+    assert!(origin.log.all().iter().all(|seen| seen.host.starts_with("a.")));
+
+    // A reload whose files are not there changes nothing.
+    std::fs::remove_file(&key_file).unwrap();
+    let told = proxy.reload(&format!("hosts: {{ a.localhost: {{ {own} }} }}")).unwrap_err();
+    assert!(told.contains("us.key cannot be read as a PEM key"), "{told}");
+    assert_eq!(get(&proxy, &origin, "a.localhost", "/x").await.text(), "page /x");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn verify_off_is_for_the_host_it_is_written_for_and_told_with_each_answer() {
+    let other = TestCa::new("an authority that nobody trusts");
+    let handler = |seen: &crate::support::Seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(ROBOTS),
+        "/ws" => Reply::websocket(),
+        _ => Reply::text("page"),
+    };
+    // Not even the name is right.
+    let origin = Origin::https_as(&other, &["elsewhere.example"], Alpn::Both, handler).await;
+    let proxy = Proxy::start("hosts: { a.localhost: { verify: off }, b.localhost: { robots: ignore } }").await;
+    for _ in 0..2 {
+        let page = get(&proxy, &origin, "a.localhost", "/x").await;
+        assert_eq!(page.text(), "page");
+        let details = page.head.proxy_status_parameter("details").expect("it is told");
+        assert!(details.contains("not verified"), "{details}");
+    }
+    assert_eq!(get(&proxy, &origin, "a.localhost", "/no").await.status(), 403);
+    let client = proxy.tls(&origin, "a.localhost", &[b"http/1.1"]).await;
+    let (mut socket, _) = WebSocket::open(client, "/ws", &origin.authority("a.localhost")).await.expect("101");
+    assert_eq!(socket.echo(b"hello").await, b"hello");
+    assert_eq!(proxy.counts().unverified, 3);
+    assert_eq!(origin.log.of("/x")[0].protocol, Protocol::Http1);
+    let response = get(&proxy, &origin, "b.localhost", "/x").await;
+    assert_refused(&response, 502, "tls_certificate_error", "tls_certificate_error");
+    // The word is taken back: connections of before are not used for it.
+    proxy.reload("hosts: { a.localhost: { robots: ignore } }").unwrap();
+    let response = get(&proxy, &origin, "a.localhost", "/x").await;
+    assert_refused(&response, 502, "tls_certificate_error", "tls_certificate_error");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_pin_is_not_answered_over_an_old_connection() {
+    let origin = Origin::tls_site(Alpn::Both, ROBOTS).await;
+    let proxy = Proxy::start("").await;
+    for _ in 0..2 {
+        assert_eq!(get(&proxy, &origin, "a.localhost", "/x").await.status(), 200);
+    }
+    let pin = "sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    proxy.reload(&format!("hosts: {{ a.localhost: {{ pin: '{pin}' }} }}")).unwrap();
+    let response = get(&proxy, &origin, "a.localhost", "/x").await;
+    assert_refused(&response, 502, "tls_certificate_error", "tls_certificate_error");
+    assert_eq!(origin.log.of("/x").len(), 2);
+}
