@@ -329,6 +329,9 @@ pub struct Limits {
     /// Between two reads of a body or an answer.
     #[serde(deserialize_with = "units::duration")]
     pub read_timeout: Duration,
+    /// Octets a second that a body has to come at, on the average of `read_timeout`.
+    #[serde(deserialize_with = "units::size")]
+    pub min_rate: u64,
     #[serde(deserialize_with = "units::size")]
     pub max_header_size: u64,
     /// Clients' connections at a time.

@@ -116,6 +116,9 @@ async fn decrypt(proxy: &Proxy, io: Box<Downstream>, connected: Authority) -> io
             Some(name) => Host::parse(name).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?,
             None => tunnel.authority.host().clone(),
         };
+        if proxy.leaves.is_new(&host) {
+            proxy.mints.turn(address.ip()).await;
+        }
         let config = proxy.leaves.config_for(&host);
         Ok::<_, io::Error>((hello.into_stream(config).await?, tunnel))
     };

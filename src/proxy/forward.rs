@@ -5,6 +5,7 @@ use super::arrival::{arrival, downstream, url};
 use super::decide::Decided;
 use super::downstream::Client;
 use super::failure::{self, Failure};
+use super::meter::{Least, Meter};
 use super::record::Record;
 use super::respond::{Answer, Asked};
 use super::{Shared, fields, leaving};
@@ -21,7 +22,8 @@ use pingora::{Error, ErrorType, Result};
 use pingora_core::protocols::http::ServerSession;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// The hooks that pingora calls.
 pub(super) struct Forward(pub Arc<Shared>);
@@ -41,6 +43,9 @@ pub(super) struct Passage {
     interim: u32,
     /// How the first attempt to connect failed.
     failure: Option<Failure>,
+    /// The bodies on their way.
+    sending: Option<Meter>,
+    receiving: Option<Meter>,
 }
 
 #[async_trait]
@@ -59,6 +64,8 @@ impl ProxyHttp for Forward {
             attempts: 0,
             interim: 0,
             failure: None,
+            sending: None,
+            receiving: None,
         }
     }
 
@@ -160,10 +167,15 @@ impl ProxyHttp for Forward {
     async fn request_body_filter(
         &self,
         _: &mut Session,
-        _: &mut Option<Bytes>,
-        _: bool,
+        body: &mut Option<Bytes>,
+        end: bool,
         passage: &mut Passage,
     ) -> Result<()> {
+        let now = Instant::now();
+        let meter = passage.sending.get_or_insert_with(|| Meter::begin(now));
+        if !end && !meter.moved(now, body.as_ref().map_or(0, Bytes::len), self.least()) {
+            return Err(Error::explain(ErrorType::ReadTimedout, "the body comes too slowly").into_down());
+        }
         if let Some(permit) = &mut passage.permit {
             permit.has_left();
         }
@@ -192,6 +204,21 @@ impl ProxyHttp for Forward {
             io.keep_date(date.clone());
         }
         Ok(())
+    }
+
+    fn upstream_response_body_filter(
+        &self,
+        _: &mut Session,
+        body: &mut Option<Bytes>,
+        end: bool,
+        passage: &mut Passage,
+    ) -> Result<Option<Duration>> {
+        let now = Instant::now();
+        let meter = passage.receiving.get_or_insert_with(|| Meter::begin(now));
+        if !end && !meter.moved(now, body.as_ref().map_or(0, Bytes::len), self.least()) {
+            return Err(Error::explain(ErrorType::ReadTimedout, "the body comes too slowly").into_up());
+        }
+        Ok(None)
     }
 
     async fn response_filter(
@@ -285,6 +312,11 @@ impl Forward {
                 None
             })?)),
         }
+    }
+
+    fn least(&self) -> Least {
+        let limits = &self.0.settings.load().limits;
+        Least { rate: limits.min_rate, over: limits.read_timeout }
     }
 
     async fn refuse(&self, session: &mut Session, passage: &mut Passage, refusal: &Refusal) -> Result<()> {

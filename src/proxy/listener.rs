@@ -2,6 +2,7 @@
 
 use super::clients::{Place, client};
 use super::downstream::{Client, Downstream};
+use super::room::Seat;
 use super::{Proxy, connection};
 use pingora_core::apps::HttpServerApp;
 use rustls::ServerConfig;
@@ -18,13 +19,17 @@ use tokio_rustls::TlsAcceptor;
 /// left after it is cut off. `tls`: clients speak TLS to the proxy itself.
 pub(crate) async fn serve(proxy: Arc<Proxy>, listener: TcpListener, tls: Option<Arc<ServerConfig>>) {
     let mut connections = JoinSet::new();
+    // A connection that is accepted, but for which there is no room yet.
+    let mut arrived = None;
     loop {
         let limit = proxy.settings.load().limits.max_connections.get();
         tokio::select! {
-            tcp = accept(&listener), if connections.len() < limit => {
-                if let Some((tcp, address)) = tcp {
-                    admit(&proxy, &mut connections, tcp, address, tls.clone());
-                }
+            tcp = accept(&listener), if arrived.is_none() => {
+                arrived = tcp.and_then(|(tcp, address)| admit(&proxy, tcp, address));
+            }
+            seat = proxy.room.seat(limit), if arrived.is_some() => {
+                let (io, place) = arrived.take().expect("looked at one line above");
+                connections.spawn(served(proxy.clone(), io, tls.clone(), (place, seat)));
             }
             Some(ended) = connections.join_next() => {
                 if let Err(error) = ended {
@@ -44,22 +49,19 @@ pub(crate) async fn serve(proxy: Arc<Proxy>, listener: TcpListener, tls: Option<
 }
 
 /// A connection is served unless its client has too many already.
-fn admit(
-    proxy: &Arc<Proxy>,
-    connections: &mut JoinSet<()>,
-    tcp: TcpStream,
-    address: SocketAddr,
-    tls: Option<Arc<ServerConfig>>,
-) {
+fn admit(proxy: &Proxy, tcp: TcpStream, address: SocketAddr) -> Option<(Box<Downstream>, Place<IpAddr>)> {
     let limit = proxy.settings.load().limits.max_connections_per_client.get();
-    let Some(place) = proxy.clients.enter(client(address.ip()), limit) else {
-        // An answer would need a reader; a client with so many connections may not be one.
-        return tracing::info!(client = %address, limit, "one connection too many of this client: closed");
-    };
-    connections.spawn(served(proxy.clone(), Box::new(Downstream::accepted(tcp, address)), tls, place));
+    match proxy.clients.enter(client(address.ip()), limit) {
+        Some(place) => Some((Box::new(Downstream::accepted(tcp, address)), place)),
+        None => {
+            // An answer would need a reader; a client with so many connections may not be one.
+            tracing::info!(client = %address, limit, "one connection too many of this client: closed");
+            None
+        }
+    }
 }
 
-async fn served(proxy: Arc<Proxy>, io: Box<Downstream>, tls: Option<Arc<ServerConfig>>, _place: Place<IpAddr>) {
+async fn served(proxy: Arc<Proxy>, io: Box<Downstream>, tls: Option<Arc<ServerConfig>>, _held: (Place<IpAddr>, Seat)) {
     let address = io.client.address;
     match tls {
         None => connection::serve(proxy, io).await,

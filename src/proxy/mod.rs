@@ -19,10 +19,13 @@ pub mod fuzzing;
 mod head;
 mod leaving;
 pub(crate) mod listener;
+mod meter;
+mod mints;
 mod origin_head;
 mod passing;
 mod record;
 mod respond;
+mod room;
 mod tunnel;
 mod upgrade;
 
@@ -65,6 +68,8 @@ pub struct Shared {
     /// Requests that wait, by user.
     waiting: clients::Clients<String>,
     passwords: access::Passwords,
+    mints: mints::Mints,
+    room: room::Room,
     via: fields::Via,
 }
 
@@ -92,6 +97,8 @@ impl Proxy {
             users: clients::Clients::default(),
             waiting: clients::Clients::default(),
             passwords: access::Passwords::new(),
+            mints: mints::Mints::new(),
+            room: room::Room::default(),
             via,
         });
         let mut http = pingora::proxy::http_proxy(&Arc::new(conf), forward::Forward(shared.clone()));

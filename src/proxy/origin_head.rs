@@ -4,6 +4,7 @@
 use super::chunked::Scanner;
 use super::failure::Failure;
 use super::head;
+use super::meter::{Least, Meter};
 use bytes::{BufMut, BytesMut};
 use http::header;
 use pingora::http::ResponseHeader;
@@ -25,6 +26,8 @@ pub(super) struct Answering<S> {
 pub(super) struct Limits {
     /// For a head, and between two pieces of a body.
     pub wait: Duration,
+    /// Octets a second of a body.
+    pub rate: u64,
     /// Of a head.
     pub size: usize,
 }
@@ -67,6 +70,8 @@ impl<S: AsyncRead + Unpin> Answering<S> {
             Framing::Chunked | Framing::Close => u64::MAX,
         };
         let mut scanner = Scanner::new();
+        let mut meter = Meter::begin(Instant::now());
+        let least = Least { rate: self.limits.rate, over: self.limits.wait };
         loop {
             let piece = self.ahead.len().min(usize::try_from(left).unwrap_or(usize::MAX));
             let piece = match framing {
@@ -84,7 +89,8 @@ impl<S: AsyncRead + Unpin> Answering<S> {
             match (read.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??, framing) {
                 (0, Framing::Close) => return Ok(()),
                 (0, Framing::Length(_) | Framing::Chunked) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                (_, _) => {}
+                (read, _) if meter.moved(Instant::now(), read, least) => {}
+                (_, _) => return Err(io::ErrorKind::TimedOut.into()),
             }
         }
     }
@@ -163,7 +169,7 @@ mod tests {
         Answering {
             origin: octets,
             ahead: BytesMut::new(),
-            limits: Limits { wait: Duration::from_secs(20), size: 1024 },
+            limits: Limits { wait: Duration::from_secs(20), rate: 0, size: 1024 },
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::gate::Reported;
 use std::net::IpAddr;
-use std::time::Instant;
+use tokio::time::Instant;
 
 /// What there is to say of a request.
 pub(super) struct Record<'a> {

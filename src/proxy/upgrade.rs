@@ -18,9 +18,8 @@ use http::{HeaderValue, StatusCode, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora_core::protocols::http::v1::client::http_req_header_to_wire;
 use std::io;
-use std::time::Instant;
 use tokio::io::AsyncWriteExt;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// How a request ended that was not handed on, or could not be.
 enum Unanswered {
@@ -137,7 +136,7 @@ async fn carry(
     };
     let limits = &proxy.settings.load().limits;
     let size = usize::try_from(limits.max_header_size).unwrap_or(usize::MAX);
-    let limits = Limits { wait: limits.read_timeout, size };
+    let limits = Limits { wait: limits.read_timeout, rate: limits.min_rate, size };
     let mut answering = Answering { origin, ahead: BytesMut::new(), limits };
     proxy.outgoing(&mut head, &request.authority, Version::HTTP_11).map_err(failed)?;
     permit.leaves();

@@ -56,6 +56,11 @@ impl LeafCache {
         self.config_at(host, OffsetDateTime::now_utc())
     }
 
+    /// Whether one would have to be made first.
+    pub fn is_new(&self, host: &Host) -> bool {
+        self.leaves.peek(host).is_none()
+    }
+
     /// The authority that signs.
     pub fn ca(&self) -> &Ca {
         &self.ca

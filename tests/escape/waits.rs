@@ -153,6 +153,79 @@ async fn one_client_has_so_many_connections_and_no_more() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_listeners_together_have_so_many_connections_and_no_more() {
+    let origin = Origin::site("").await;
+    let proxy = Proxy::start(
+        "listen: [{ address: '127.0.0.1:0' }, { address: '127.0.0.1:0' }]\nlimits: { max_connections: 2 }",
+    )
+    .await;
+    let host = origin.authority("a.localhost");
+    let mut served = Vec::new();
+    for &address in proxy.addresses() {
+        let mut client = Client::open(address).await;
+        assert_eq!(client.get(&origin.url("/x"), &host).await.status(), 200);
+        served.push(client);
+    }
+    let mut waiting = Vec::new();
+    for &address in proxy.addresses() {
+        let mut client = Client::open(address).await;
+        client.send(crate::support::client::get(&origin.url("/waits"), &host)).await;
+        waiting.push(client);
+    }
+    assert!(waiting[0].glance(Duration::from_millis(300)).await.is_empty());
+    assert!(waiting[1].glance(Duration::from_millis(300)).await.is_empty());
+    assert_eq!(origin.log.count("/waits"), 0);
+    // Each that leaves makes room for one, whichever listener it came to.
+    for mut client in waiting {
+        served.pop();
+        assert_eq!(client.response().await.status(), 200);
+    }
+}
+
+/// Long enough that only what is too slow is cut short.
+fn drops() -> Vec<&'static str> {
+    vec!["x"; 30]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_drips_is_cut_and_a_slow_one_is_not() {
+    let pause = Duration::from_millis(100);
+    let handler = move |seen: &crate::support::Seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        "/drip" => Reply::drip(&drops(), pause),
+        _ => Reply::echo(),
+    };
+    let (plain, tls) = (Origin::http(handler).await, Origin::https(Alpn::Both, handler).await);
+    for (rate, passes) in [("1KiB", false), ("1", true), ("0", true)] {
+        let proxy = Proxy::start(&format!("limits: {{ read_timeout: 1s, min_rate: {rate} }}")).await;
+        let host = plain.authority("a.localhost");
+        // Down, in HTTP/1 and in h2.
+        let mut client = proxy.client().await;
+        client.send(crate::support::client::get(&plain.url("/drip"), &host)).await;
+        let head = client.head().await;
+        let mut body = Default::default();
+        client.read_body(&head, "GET", &mut body).await;
+        assert_eq!((head.status(), body.complete), (200, passes), "{rate}");
+        let h2 = proxy.h2(&tls, "a.localhost").await;
+        let asked = crate::support::h2_client::request("GET", &tls.url("/drip"));
+        let complete = h2.send(asked, true).await.response().await.is_ok();
+        assert_eq!(complete, passes, "{rate}");
+        // Up.
+        let mut client = proxy.client().await;
+        client.send(format!("POST {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 30\r\n\r\n", plain.url("/up"))).await;
+        for drop in drops() {
+            if client.try_send(drop).await.is_err() {
+                break;
+            }
+            tokio::time::sleep(pause).await;
+        }
+        let status = client.try_head().await.map(|head| head.status());
+        assert_eq!(status == Some(200), passes, "{rate}: {status:?}");
+        assert!(passes || matches!(status, None | Some(408)), "{status:?}");
+    }
+}
+
 /// Kibibytes that a connection on which next to nothing was said may cost.
 const EACH: u64 = 16;
 
