@@ -132,6 +132,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     let admin_settings = settings.admin.clone();
     let settings = Arc::new(ArcSwap::from_pointee(settings));
     let gate = Arc::new(Gate::open(settings.clone(), upstream.clone(), &conf));
+    gate.join().await;
     let (stop, shutdown) = watch::channel(false);
     let proxy = Arc::new(Proxy::new(settings, gate, upstream, leaves, shutdown, conf));
 
@@ -213,6 +214,7 @@ impl Running {
         self.stop.send_replace(true);
         while self.listeners.join_next().await.is_some() {}
         let gate = self.proxy.gate.clone();
+        gate.leave().await;
         // It fails only when the runtime is going away itself; then the gate closes when it is dropped.
         let _ = tokio::task::spawn_blocking(move || gate.close()).await;
     }

@@ -22,10 +22,7 @@ fuzz_target!(|octets: &[u8]| {
         if let Some(name) = authority.host().name() {
             assert!(name.parse::<std::net::IpAddr>().is_err(), "{name}");
             assert!(
-                !name
-                    .rsplit('.')
-                    .next()
-                    .is_some_and(|last| last.bytes().all(|octet| octet.is_ascii_digit())),
+                !name.rsplit('.').next().is_some_and(|last| last.bytes().all(|octet| octet.is_ascii_digit())),
                 "{name}"
             );
         }

@@ -6,9 +6,10 @@ use libfuzzer_sys::fuzz_target;
 use politely::robots::{ParseOptions, Purpose, RobotsTxt, RuleKind, Verdict};
 
 fuzz_target!(|octets: &[u8]| {
-    let (target, file) = octets.iter().position(|&octet| octet == b'\n').map_or((octets, &[][..]), |end| {
-        (&octets[..end], &octets[end + 1..])
-    });
+    let (target, file) = octets
+        .iter()
+        .position(|&octet| octet == b'\n')
+        .map_or((octets, &[][..]), |end| (&octets[..end], &octets[end + 1..]));
     let purpose = Purpose::parse("ai-train").expect("a purpose");
     for options in [ParseOptions::default(), ParseOptions::google(), ParseOptions::original()] {
         let rules = RobotsTxt::parse_with(file, &options).rules_for(&["ExampleBot"]);
@@ -37,7 +38,12 @@ fuzz_target!(|octets: &[u8]| {
             // Not where digits belong to an escape already, nor in a query that would look like one.
             if !target.contains(&b'%') && target != b"/robots.txt" {
                 let escaped: Vec<u8> = target.iter().flat_map(escape).collect();
-                assert_eq!(rules.check_octets(&escaped).is_allowed(), verdict.is_allowed(), "{:?}", escaped.escape_ascii().to_string());
+                assert_eq!(
+                    rules.check_octets(&escaped).is_allowed(),
+                    verdict.is_allowed(),
+                    "{:?}",
+                    escaped.escape_ascii().to_string()
+                );
             }
         }
     }

@@ -1,9 +1,9 @@
-//! Any octets as a robots.txt, in each dialect: rules and warnings, never a panic, and every place that is told is one of
-//! the file's.
+//! Any octets as a robots.txt, in each dialect: rules, warnings and findings, never a panic, and every place that is told is
+//! one of the file's.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use politely::robots::{ParseOptions, RobotsTxt};
+use politely::robots::{ParseOptions, RobotsTxt, lint};
 
 fuzz_target!(|octets: &[u8]| {
     for options in [ParseOptions::default(), ParseOptions::google(), ParseOptions::original()] {
@@ -23,7 +23,18 @@ fuzz_target!(|octets: &[u8]| {
             assert!(verdict.is_allowed() || verdict.rule().is_some());
             assert!(verdict.rule().is_none_or(|rule| (1..=lines).contains(&rule.line()) && !rule.pattern().is_empty()));
             assert!(rules.usage_preferences().all(|(line, _)| (1..=lines).contains(&line)));
-            assert!(rules.is_empty() == (rules.len() == 0) && rules.crawl_delay() >= rules.request_rate().map(|rate| rate.gap()));
+            assert!(
+                rules.is_empty() == (rules.len() == 0)
+                    && rules.crawl_delay() >= rules.request_rate().map(|rate| rate.gap())
+            );
+        }
+        let report = lint::Report::new(&robots, None);
+        for found in report.findings() {
+            let places = [found.place].into_iter().chain(found.related.map(|related| related.place));
+            for place in places {
+                assert!((1..=lines).contains(&place.line) && place.column >= 1 && place.len >= 1, "{found:?}");
+                assert!(!report.line(place.line).contains(['\n', '\r']));
+            }
         }
         assert!(robots.heap_size() >= robots.source().len());
     }
@@ -31,8 +42,9 @@ fuzz_target!(|octets: &[u8]| {
 
 /// How many lines a text has, an unfinished one and one after the last end included. LF, CR and CR LF end them.
 fn lines(text: &[u8]) -> u32 {
-    let ends = text.iter().enumerate().filter(|&(at, &octet)| {
-        octet == b'\n' || octet == b'\r' && text.get(at + 1) != Some(&b'\n')
-    });
+    let ends = text
+        .iter()
+        .enumerate()
+        .filter(|&(at, &octet)| octet == b'\n' || octet == b'\r' && text.get(at + 1) != Some(&b'\n'));
     ends.count() as u32 + 1
 }

@@ -61,6 +61,12 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Response {
         "requests": { "forwarded": counts.forwarded, "failed": counts.failed, "refused": counts.refused,
             "reported": counts.reported },
         "waiting": figures.waiting,
+        "fleet": figures.fleet.map(|fleet| json!({
+            "up": fleet.is_up,
+            "instances": fleet.instances,
+            "round_trips": fleet.calls,
+            "losses": fleet.lost,
+        })),
         "robots": {
             "authorities": figures.book.authorities,
             "files": figures.book.files,

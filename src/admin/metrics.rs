@@ -63,6 +63,19 @@ fn registry(admin: &Admin) -> Registry {
         memory.get_or_create(&vec![("of", of)]).set(whole(bytes));
     }
     registry.register("memory_bytes", "Memory that rules take", memory);
+    if let Some(fleet) = &figures.fleet {
+        gauge(&mut registry, "fleet_up", "1: the fleet's server can be asked", usize::from(fleet.is_up));
+        gauge(&mut registry, "fleet_instances", "Instances of the fleet when last seen", fleet.instances as usize);
+        let counts = [
+            ("fleet_round_trips", "Round trips to the fleet's server", fleet.calls),
+            ("fleet_losses", "Times that the fleet's server was lost", fleet.lost),
+        ];
+        for (name, help, count) in counts {
+            let counter = Counter::<u64>::default();
+            counter.inc_by(count);
+            registry.register(name, help, counter);
+        }
+    }
     registry
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::config::{CaSource, InterceptMode, Mode, Settings};
+use crate::config::{CaSource, Fleet, InterceptMode, Mode, OnFleetLoss, Settings};
 use crate::tls::{Ca, ca, roots};
 
 use super::Failed;
@@ -56,6 +56,13 @@ fn describe(settings: &Settings, told: &mut String) {
             say(String::from("https passes unread: robots.txt is not held to there (intercept.default)"))
         }
         InterceptMode::Deny => say(String::from("https is refused (intercept.default)")),
+    }
+    if let Some(Fleet { url, on_loss }) = &settings.fleet {
+        let loss = match on_loss {
+            OnFleetLoss::Local => "each instance goes on, slowed by the number of instances",
+            OnFleetLoss::Refuse => "clients get 503",
+        };
+        say(format!("shares paces and copies of robots.txt through {url}; without it {loss} (on_fleet_loss)"));
     }
     let opened: Vec<String> = settings.egress.allow.iter().map(|network| network.0.to_string()).collect();
     if !opened.is_empty() {

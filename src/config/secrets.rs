@@ -80,7 +80,16 @@ pub(super) fn some_proxy_url<'de, D: Deserializer<'de>>(deserializer: D) -> Resu
 /// For `#[serde(deserialize_with)]`: a Redis or Valkey server.
 pub(super) fn some_fleet_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretUrl>, D::Error> {
     from_text(deserializer, "a URL", FLEET_FORMS, |text| {
-        SecretUrl::parse(text, &["redis", "rediss"], FLEET_FORMS).map(Some)
+        let url = SecretUrl::parse(text, &["redis", "rediss"], FLEET_FORMS)?;
+        let database = url.0.path().trim_start_matches('/');
+        if !database.is_empty() && database.parse::<u32>().is_err() {
+            return Err(Complaint::new("a server's databases are numbers", FLEET_FORMS));
+        }
+        // Such as `#insecure`, by which some clients leave out to verify the server.
+        if url.0.query().or(url.0.fragment()).is_some() {
+            return Err(Complaint::new("nothing comes after the number of the database", FLEET_FORMS));
+        }
+        Ok(Some(url))
     })
 }
 

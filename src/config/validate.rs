@@ -1,5 +1,4 @@
-//! What no single value shows: keys that must fit each other, and keys that this version knows but does not yet act on.
-//! Called by `settings`.
+//! What no single value shows: keys that must fit each other. Called by `settings`.
 
 use crate::robots::ParseOptions;
 
@@ -34,12 +33,6 @@ pub(super) fn check(settings: &Settings, check: &mut Check<'_>) {
     robots_and_pace(settings, check);
     egress(settings, check);
     limits(settings, check);
-    for NotWired { key, used } in NOT_WIRED {
-        if used(settings) {
-            let what = format!("`{}` is not supported by this version", key.join("."));
-            check.fault(key, what, "leave it out");
-        }
-    }
 }
 
 fn listeners(settings: &Settings, check: &mut Check<'_>) {
@@ -196,15 +189,6 @@ fn limits(settings: &Settings, check: &mut Check<'_>) {
         check.fault(&["store", "memory"], "less than 1 MiB holds no rules", "write `64MiB`");
     }
 }
-
-/// A key that is read and carried but not acted on: when used, it must not be ignored in silence.
-struct NotWired {
-    key: &'static [&'static str],
-    used: fn(&Settings) -> bool,
-}
-
-/// Whoever builds one of these takes it off the list.
-const NOT_WIRED: &[NotWired] = &[NotWired { key: &["fleet"], used: |s| s.fleet.is_some() }];
 
 const LEAST_HEADER_SIZE: u64 = 4 << 10;
 /// What the HTTP/1 parser takes at most.

@@ -2,6 +2,7 @@
 
 mod decode;
 mod fetch;
+mod fleet;
 mod pacer;
 mod redirect;
 mod reported;
@@ -10,6 +11,7 @@ mod store;
 mod watch;
 
 pub use crate::policy::pace::Outcome;
+pub use fleet::FleetFigures;
 pub use pacer::Permit;
 pub use reported::Reported;
 pub use rulebook::BookFigures;
@@ -26,6 +28,7 @@ use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use fetch::{Fetched, Fetcher};
+use fleet::{Fleet, Message};
 use http::HeaderMap;
 use pacer::Pacer;
 use pingora_core::server::configuration::ServerConf;
@@ -36,6 +39,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use store::Store;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinSet;
 
 /// The rule book and the pacer, as one question.
 pub struct Gate {
@@ -43,6 +48,9 @@ pub struct Gate {
     book: RuleBook,
     pacer: Arc<Pacer>,
     store: Arc<Store>,
+    fleet: Option<Arc<Fleet>>,
+    /// Ends with the gate.
+    _listens: JoinSet<()>,
 }
 
 /// A request that wants to go.
@@ -94,22 +102,49 @@ pub struct RobotsCopy {
 }
 
 impl Gate {
-    /// In memory only.
+    /// In memory only, and in no fleet.
     pub fn new(settings: Arc<ArcSwap<Settings>>, upstream: Arc<Upstream>, conf: &ServerConf) -> Self {
-        Self::with(settings, upstream, conf, Store::memory())
+        Self::with(settings, upstream, conf, Store::memory(), None)
     }
 
-    /// With what an earlier process left in the store, as configured.
+    /// With what an earlier process left in the store, and in the fleet, as configured.
     pub fn open(settings: Arc<ArcSwap<Settings>>, upstream: Arc<Upstream>, conf: &ServerConf) -> Self {
         let store = Store::open(&settings.load().store);
-        Self::with(settings, upstream, conf, store)
+        let joined = Fleet::open(&settings);
+        Self::with(settings, upstream, conf, store, joined)
     }
 
-    fn with(settings: Arc<ArcSwap<Settings>>, upstream: Arc<Upstream>, conf: &ServerConf, store: Store) -> Self {
+    fn with(
+        settings: Arc<ArcSwap<Settings>>,
+        upstream: Arc<Upstream>,
+        conf: &ServerConf,
+        store: Store,
+        joined: Option<(Fleet, UnboundedReceiver<Message>)>,
+    ) -> Self {
         let store = Arc::new(store);
-        let pacer = Arc::new(Pacer::new(store.clone()));
-        let book = RuleBook::new(Fetcher::new(upstream, conf), pacer.clone(), store.clone(), settings.clone());
-        Gate { settings, book, pacer, store }
+        let (fleet, messages) = joined.map(|(fleet, messages)| (Arc::new(fleet), messages)).unzip();
+        let pacer = Arc::new(Pacer::new(store.clone(), fleet.clone()));
+        let fetcher = Fetcher::new(upstream, conf);
+        let book = RuleBook::new(fetcher, pacer.clone(), store.clone(), settings.clone(), fleet.clone());
+        let mut listens = JoinSet::new();
+        if let Some(messages) = messages {
+            listens.spawn(listen(messages, book.clone(), pacer.clone()));
+        }
+        Gate { settings, book, pacer, store, fleet, _listens: listens }
+    }
+
+    /// Returns when it is in the fleet, or cannot be for now, or there is none.
+    pub async fn join(&self) {
+        if let Some(fleet) = &self.fleet {
+            fleet.tried().await;
+        }
+    }
+
+    /// Says goodbye to the fleet, if there is one.
+    pub async fn leave(&self) {
+        if let Some(fleet) = &self.fleet {
+            fleet.leave().await;
+        }
     }
 
     /// Takes a robots.txt that was had by other means as though it had been fetched just now.
@@ -132,6 +167,9 @@ impl Gate {
 
     /// Decides, fetching robots.txt first where it must, and waits for the host's turn.
     pub async fn admit(&self, ask: &Ask<'_>) -> Result<Admitted, Refusal> {
+        if let Some(refusal) = self.fleet.as_deref().and_then(Fleet::refusal) {
+            return Err(refusal);
+        }
         if ask.reads_robots
             && let Some(copy) = self.robots_copy(ask.authority).await
         {
@@ -228,6 +266,9 @@ impl Gate {
                 Decision::Allow(allowed) => (allowed.refresh, allowed.crawl_delay),
                 Decision::Refuse { refresh, .. } => (*refresh, None),
                 Decision::Fetch => {
+                    if let Some(refusal) = self.fleet.as_deref().and_then(Fleet::refusal) {
+                        return Err(refusal);
+                    }
                     // The channel closes when the fetch is over, however it ended.
                     let _ = self.book.fetch(slot, None).changed().await;
                     continue;
@@ -291,6 +332,18 @@ impl Gate {
         }
         let _ = self.book.fetch(&slot, None).changed().await;
         slot.load_full()
+    }
+}
+
+/// Hands on what comes from the fleet.
+async fn listen(mut messages: UnboundedReceiver<Message>, book: RuleBook, pacer: Arc<Pacer>) {
+    while let Some(message) = messages.recv().await {
+        match message {
+            Message::Joined | Message::Parted => pacer.reach_changed(),
+            Message::Turn { key, standing, at } => pacer.given(&key, standing, at),
+            Message::Pace { key } => pacer.forget(&key),
+            Message::Robots { authority } => book.published(&authority),
+        }
     }
 }
 

@@ -8,8 +8,9 @@ mod shelf;
 pub(super) use shelf::Slot;
 
 use super::fetch::{Fetched, Fetcher};
+use super::fleet::{Claim, Fleet, Parcel};
 use super::pacer::Pacer;
-use super::store::Store;
+use super::store::{Store, parcel};
 use crate::config::Settings;
 use crate::policy::pace::{Client, Outcome};
 use crate::policy::{Access, Answer, Authority, Entry, KeyBy};
@@ -35,11 +36,23 @@ struct Inner {
     fetcher: Fetcher,
     pacer: Arc<Pacer>,
     settings: Arc<ArcSwap<Settings>>,
+    fleet: Option<Arc<Fleet>>,
     /// The fetches under way; a receiver's channel closes when its fetch is over.
     fetches: Mutex<HashMap<Authority, watch::Receiver<()>>>,
     trimming: AtomicBool,
     fetched: AtomicU64,
     failed: AtomicU64,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Errand {
+    /// A copy that can be used, from wherever it can be had.
+    Learn,
+    /// From the origin, whatever is kept.
+    Anew,
+    /// What another instance has published.
+    Take,
 }
 
 /// Figures for people and machines that watch.
@@ -58,7 +71,13 @@ pub struct BookFigures {
 }
 
 impl RuleBook {
-    pub fn new(fetcher: Fetcher, pacer: Arc<Pacer>, store: Arc<Store>, settings: Arc<ArcSwap<Settings>>) -> Self {
+    pub fn new(
+        fetcher: Fetcher,
+        pacer: Arc<Pacer>,
+        store: Arc<Store>,
+        settings: Arc<ArcSwap<Settings>>,
+        fleet: Option<Arc<Fleet>>,
+    ) -> Self {
         RuleBook(Arc::new(Inner {
             shelf: Shelf::new(),
             files: Files::default(),
@@ -66,6 +85,7 @@ impl RuleBook {
             fetcher,
             pacer,
             settings,
+            fleet,
             fetches: Mutex::default(),
             trimming: AtomicBool::new(false),
             fetched: AtomicU64::new(0),
@@ -107,12 +127,23 @@ impl RuleBook {
     /// channel closes when that is over. It goes on even if those who wait for it leave. `crawl_delay`: the host's, as
     /// far as it is known.
     pub fn fetch(&self, slot: &Arc<Slot>, crawl_delay: Option<Duration>) -> watch::Receiver<()> {
-        self.start(slot, crawl_delay, false)
+        self.start(slot, crawl_delay, Errand::Learn)
     }
 
     /// The same, from the network whatever the store has.
     pub fn fetch_anew(&self, slot: &Arc<Slot>, crawl_delay: Option<Duration>) -> watch::Receiver<()> {
-        self.start(slot, crawl_delay, true)
+        self.start(slot, crawl_delay, Errand::Anew)
+    }
+
+    /// Another instance has fetched this: whoever waits for it here goes on, and a copy that is in use is replaced.
+    pub fn published(&self, authority: &str) {
+        if self.0.fleet.as_ref().is_some_and(|fleet| fleet.arrived(authority)) {
+            return;
+        }
+        let known = Authority::from_url(authority).ok().and_then(|authority| self.0.shelf.find(&authority));
+        if let Some(slot) = known.filter(|slot| !is_unknown(&slot.load())) {
+            drop(self.start(&slot, None, Errand::Take));
+        }
     }
 
     /// What is known of the authority, here or in the store.
@@ -140,7 +171,7 @@ impl RuleBook {
         });
     }
 
-    fn start(&self, slot: &Arc<Slot>, crawl_delay: Option<Duration>, anew: bool) -> watch::Receiver<()> {
+    fn start(&self, slot: &Arc<Slot>, crawl_delay: Option<Duration>, errand: Errand) -> watch::Receiver<()> {
         let mut fetches = self.0.fetches.lock();
         // A closed channel is a fetch whose task has failed.
         if let Some(under_way) = fetches.get(&slot.authority).filter(|under_way| under_way.has_changed().is_ok()) {
@@ -150,7 +181,7 @@ impl RuleBook {
         fetches.insert(slot.authority.clone(), receiver.clone());
         let (inner, slot) = (self.0.clone(), slot.clone());
         tokio::spawn(async move {
-            inner.learn(&slot, crawl_delay, anew).await;
+            inner.learn(&slot, crawl_delay, errand).await;
             inner.fetches.lock().remove(&slot.authority);
             drop(over);
             inner.trim();
@@ -160,14 +191,53 @@ impl RuleBook {
 }
 
 impl Inner {
-    async fn learn(self: &Arc<Self>, slot: &Slot, crawl_delay: Option<Duration>, anew: bool) {
+    /// From the fleet, where there is one that can be asked; else on our own.
+    async fn learn(self: &Arc<Self>, slot: &Slot, crawl_delay: Option<Duration>, errand: Errand) {
+        let (Some(fleet), authority) = (&self.fleet, &slot.authority) else {
+            return self.learn_alone(slot, crawl_delay, errand).await;
+        };
+        if errand == Errand::Take {
+            let copy = fleet.take(authority).await;
+            let entry = copy.and_then(|copy| self.unpack(&copy));
+            entry.into_iter().for_each(|entry| self.keep(slot, Arc::new(entry)));
+            return;
+        }
+        let (right, old) = match fleet.claim(authority, errand == Errand::Anew).await {
+            Ok(Claim::Copy(copy)) => match self.unpack(&copy) {
+                Some(entry) => return self.keep(slot, Arc::new(entry)),
+                // Another version's.
+                None => return self.learn_alone(slot, crawl_delay, errand).await,
+            },
+            Ok(Claim::Fetch(right, old)) => (right, old),
+            Err(_) => return self.learn_alone(slot, crawl_delay, errand).await,
+        };
+        if let Some(old) = old.and_then(|old| self.unpack(&old)).filter(|old| is_newer(old, &slot.load())) {
+            let is_enough =
+                errand == Errand::Learn && is_unknown(&slot.load()) && old.usable(SystemTime::now()).is_some();
+            self.keep(slot, Arc::new(old));
+            if is_enough {
+                // Whoever uses it has it renewed, in the background; the right is still ours then.
+                return;
+            }
+        }
+        right.meanwhile(self.learn_alone(slot, crawl_delay, errand)).await;
+        right.publish(&slot.load_full()).await;
+    }
+
+    fn unpack(&self, copy: &Parcel) -> Option<Entry> {
+        let options = self.settings.load().robots.parse_options();
+        parcel::unpack(&copy.octets, copy.sent, |name, body| self.files.named(name, &options, body))
+    }
+
+    /// From the store, else from the origin.
+    async fn learn_alone(self: &Arc<Self>, slot: &Slot, crawl_delay: Option<Duration>, errand: Errand) {
         let mut old = slot.load_full();
         if is_unknown(&old)
             && let Some(kept) = self.kept(&slot.authority).await
         {
             let kept = self.shelf.put_over(slot, &old, kept);
             let now = SystemTime::now();
-            if !anew && (kept.usable(now).is_some() || !kept.may_fetch(now)) {
+            if errand == Errand::Learn && (kept.usable(now).is_some() || !kept.may_fetch(now)) {
                 return;
             }
             old = kept;
@@ -258,6 +328,11 @@ impl Inner {
 
 fn is_unknown(entry: &Entry) -> bool {
     entry.answer.is_none() && entry.trouble.is_none()
+}
+
+fn is_newer(one: &Entry, other: &Entry) -> bool {
+    let validated = |entry: &Entry| entry.answer.as_ref().map(|answer| answer.freshness.validated_at());
+    is_unknown(other) || validated(one) > validated(other)
 }
 
 fn tell(authority: &Authority, old: &Entry, new: &Entry) {

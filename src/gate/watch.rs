@@ -1,7 +1,7 @@
 //! What the gate knows, for those who watch and steer it. Called by `admin`.
 
 use super::rulebook::BookFigures;
-use super::{Gate, key};
+use super::{FleetFigures, Gate, key};
 use crate::config::Settings;
 use crate::policy::{Access, Authority, Entry};
 use std::sync::Arc;
@@ -13,6 +13,8 @@ pub struct Figures {
     pub book: BookFigures,
     /// Requests that wait for their turn.
     pub waiting: usize,
+    /// `None`: it is in no fleet.
+    pub fleet: Option<FleetFigures>,
 }
 
 /// One host's pace.
@@ -28,7 +30,8 @@ pub struct PaceFigures {
 
 impl Gate {
     pub fn figures(&self) -> Figures {
-        Figures { book: self.book.figures(), waiting: self.pacer.waiting() }
+        let fleet = self.fleet.as_ref().map(|fleet| fleet.figures());
+        Figures { book: self.book.figures(), waiting: self.pacer.waiting(), fleet }
     }
 
     /// The authorities asked for last, with what is known of each.

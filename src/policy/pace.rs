@@ -26,12 +26,15 @@
 //! is made for starts at once after it. Later fetches are requests like any other.
 
 mod backoff;
+mod giver;
 mod line;
 mod terms;
 
 use std::time::{Duration, Instant};
 
 use backoff::Backoff;
+use giver::Tempo;
+pub use giver::{Giver, Share, Want};
 use line::Line;
 pub use terms::{Client, Debt, Next, Outcome, Refused, Slot, Terms, Ticket, Turn};
 use terms::{Demand, Start};
@@ -52,6 +55,7 @@ pub struct Lane<W = ()> {
     starts: u64,
     tickets: u64,
     in_flight: u32,
+    giver: Giver,
     line: Option<Box<Line<W>>>,
 }
 
@@ -65,6 +69,7 @@ impl<W> Default for Lane<W> {
             starts: 0,
             tickets: 0,
             in_flight: 0,
+            giver: Giver::default(),
             line: None,
         }
     }
@@ -85,17 +90,21 @@ impl<W> Lane<W> {
         let at = self.forecast(now, client, terms);
         let wait = at.duration_since(now);
         let retry_after = line::told(wait);
-        if wait > terms.max_wait || terms.max_wait.is_zero() {
+        // Who only asks the fleet, with nobody before it, does not wait yet.
+        let asks = !self.may_turn(demand);
+        if wait > terms.max_wait || terms.max_wait.is_zero() && !asks {
             return Turn::Refuse(Refused::TooLong { retry_after });
         }
+        let patience = terms.max_wait.min(terms::FAR).max(if asks { giver::ASKING } else { Duration::ZERO });
         let line = self.line.get_or_insert_default();
-        if line.len() >= terms.queue && !line.make_room(client, retry_after) {
+        let queue = terms.queue.max(usize::from(asks));
+        if line.len() >= queue && !line.make_room(client, retry_after) {
             self.drop_empty_line();
             return Turn::Refuse(Refused::Full { retry_after });
         }
         self.tickets += 1;
         let ticket = Ticket { client, number: self.tickets };
-        line.join(ticket, demand, now + terms.max_wait.min(terms::FAR), waiter());
+        line.join(ticket, demand, now + patience, waiter());
         Turn::Wait { ticket, until: (at > now).then_some(at) }
     }
 
@@ -115,17 +124,17 @@ impl<W> Lane<W> {
             self.drop_empty_line();
             return Next::Start(waiter, self.start(now, head));
         }
-        let (due, backoff) = (self.marks.due(head, self.backoff()), self.backoff());
+        let (due, tempo) = (self.due(head), self.giver.forecast(self.backoff()));
         let line = self.line.as_mut().expect("only `pop` above gives it up");
-        if line.sweep(now, self.marks, backoff)
+        if line.sweep(now, self.marks, tempo)
             && let Some((waiter, why)) = line.turned_away()
         {
             self.drop_empty_line();
             return Next::Refuse(waiter, why);
         }
         let deadline = line.next_deadline();
-        // With all slots taken it is for `finished` to wake the line.
-        let due = due.filter(|_| self.in_flight < self.limit(head));
+        // With all slots taken it is for `finished` to wake the line, and without a turn for whoever gives it.
+        let due = due.filter(|_| self.in_flight < self.limit(head) && self.may_turn(head));
         Next::WaitUntil(due.map_or(deadline, |due| due.min(deadline)))
     }
 
@@ -153,11 +162,10 @@ impl<W> Lane<W> {
         }
     }
 
-    /// Counts a start that took no turn: a retry by the proxy, a request let through in report mode; or corrects the
-    /// time of the newest start to when its first byte left.
-    pub fn note_start(&mut self, now: Instant) {
-        self.starts += 1;
-        self.marks.last_start = self.marks.last_start.max(Some(now));
+    /// Corrects the time of a start to when it left, or arrived.
+    pub fn left(&mut self, slot: &Slot, at: Instant) {
+        let mark = self.marks.of(slot.start);
+        *mark = (*mark).max(Some(at));
         self.pushed_back();
     }
 
@@ -168,7 +176,9 @@ impl<W> Lane<W> {
         let wait = at.duration_since(now);
         if wait <= terms.max_wait {
             self.delay = terms.gap();
-            self.note_start(at);
+            self.starts += 1;
+            self.marks.last_start = self.marks.last_start.max(Some(at));
+            self.pushed_back();
         }
         wait
     }
@@ -176,11 +186,11 @@ impl<W> Lane<W> {
     /// When a request that came now would start, as far as gaps, backoff and the line tell. It may be later if those
     /// in flight take long or other clients come in between, and earlier if some ahead give up.
     pub fn forecast(&self, now: Instant, client: Client, terms: &Terms) -> Instant {
-        let (mut marks, backoff) = (self.marks, self.backoff());
+        let (mut marks, tempo) = (self.marks, self.giver.forecast(self.backoff()));
         // Who never waits has no turn to come: it starts when nobody waits.
         let client = (!terms.max_wait.is_zero()).then_some(client);
-        let ahead = self.line.as_deref().map_or(now, |line| line.clear_before(now, client, &mut marks, backoff));
-        marks.due(Demand::from(terms), backoff).map_or(ahead, |due| due.max(ahead))
+        let ahead = self.line.as_deref().map_or(now, |line| line.clear_before(now, client, &mut marks, tempo));
+        marks.due(Demand::from(terms), tempo).map_or(ahead, |due| due.max(ahead))
     }
 
     /// What the key still owes, to be kept over a restart.
@@ -219,8 +229,41 @@ impl<W> Lane<W> {
         self.backoff.delay().min(self.max_delay)
     }
 
+    /// Puts another in charge of the turns, or tells how that stands.
+    pub fn given_by(&mut self, giver: Giver) {
+        if self.giver != giver {
+            self.giver = giver;
+            self.pushed_back();
+        }
+    }
+
+    /// The turn that the fleet has to be asked for.
+    pub fn wants_turn(&self) -> Option<Want> {
+        let head = self.line.as_ref()?.head()?;
+        (!self.may_turn(head)).then(|| Want::new(head, self.limit(head), self.max_delay))
+    }
+
+    /// Takes up what the fleet keeps of the origin's refusals, in place of what this lane has gathered.
+    pub fn adopt(&mut self, now: Instant, hold: Duration, backoff: Duration) {
+        let held = (!hold.is_zero()).then(|| now + hold.min(DEBT_MAX));
+        if self.backoff.delay() != backoff || held > self.marks.hold {
+            self.backoff.adopt(backoff);
+            self.marks.hold = self.marks.hold.max(held);
+            self.pushed_back();
+        }
+    }
+
     fn is_open(&self, now: Instant, demand: Demand) -> bool {
-        self.in_flight < self.limit(demand) && self.marks.due(demand, self.backoff()).is_none_or(|due| due <= now)
+        self.may_turn(demand) && self.in_flight < self.limit(demand) && self.due(demand).is_none_or(|due| due <= now)
+    }
+
+    /// Unless it is the fleet's to give and not given.
+    fn may_turn(&self, demand: Demand) -> bool {
+        self.giver.has_turn() || !self.giver.is_asked(demand, self.backoff())
+    }
+
+    fn due(&self, demand: Demand) -> Option<Instant> {
+        self.marks.due(demand, self.giver.tempo(self.backoff()))
     }
 
     /// A host that asks for time gets one request at a time.
@@ -236,7 +279,12 @@ impl<W> Lane<W> {
         let before = *mark;
         // Callers read the clock before they get hold of the lane: it may be a little behind.
         *mark = before.max(Some(now));
-        Slot { number: self.starts, start: demand.start, before }
+        let shared = self.giver.is_asked(demand, self.backoff());
+        if shared {
+            self.giver.use_turn();
+        }
+        let exclusive = self.limit(demand) == 1;
+        Slot { number: self.starts, start: demand.start, before, shared, exclusive }
     }
 
     fn owed_until(&self) -> Option<Instant> {
@@ -268,16 +316,17 @@ struct Marks {
 
 impl Marks {
     /// The earliest start; `None` is any time.
-    fn due(&self, demand: Demand, backoff: Duration) -> Option<Instant> {
-        let gap = demand.delay.max(backoff);
+    fn due(&self, demand: Demand, tempo: Tempo) -> Option<Instant> {
+        let gap = tempo.gap(demand);
+        let held = self.hold.max(tempo.not_before());
         if gap.is_zero() {
-            return self.hold;
+            return held;
         }
         let last = match demand.start {
             Start::Request => self.last_start,
             Start::FirstFetch => self.last_start.max(self.last_fetch),
         };
-        last.map(|last| last + gap).max(self.hold)
+        last.map(|last| last + gap).max(held)
     }
 
     fn of(&mut self, start: Start) -> &mut Option<Instant> {

@@ -48,6 +48,22 @@ impl PaceKey {
         let place = place.unwrap_or_else(|| Place::Host(host.clone()));
         Self { place, port: (!authority.is_default_port()).then_some(authority.port()) }
     }
+
+    /// Reads what `Display` writes.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let (place, port) = match text.rsplit_once(':').filter(|_| !text.ends_with(']')) {
+            Some((place, port)) => (place, Some(port.parse().ok()?)),
+            None => (text, None),
+        };
+        let place = if let Some(site) = place.strip_prefix("site=") {
+            Place::Site(site.into())
+        } else if let Some(address) = place.strip_prefix("address=") {
+            Place::Address(Host::parse(address).ok()?.ip()?)
+        } else {
+            Place::Host(Host::parse(place).ok()?)
+        };
+        Some(Self { place, port })
+    }
 }
 
 impl fmt::Display for PaceKey {
@@ -68,7 +84,16 @@ mod tests {
 
     fn key(by: KeyBy, url: &str, dialled: Option<&str>) -> String {
         let dialled = dialled.map(|address| address.parse().unwrap());
-        PaceKey::new(by, &Authority::from_url(url).unwrap(), dialled).to_string()
+        let key = PaceKey::new(by, &Authority::from_url(url).unwrap(), dialled);
+        assert_eq!(PaceKey::from_text(&key.to_string()).as_ref(), Some(&key), "one text, one key");
+        key.to_string()
+    }
+
+    #[test]
+    fn what_is_no_key_is_none() {
+        for text in ["", "a:b", "address=a.example", "[::1", "a b"] {
+            assert_eq!(PaceKey::from_text(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -71,6 +71,8 @@ pub enum Refusal {
     Loop,
     /// The proxy is shutting down and takes no new waiters.
     Draining { retry_after: Duration },
+    /// The server that the fleet shares is out of reach, and nothing may go without it.
+    FleetLost { retry_after: Duration },
     /// A rule of the operator's own forbids the URL.
     OperatorDenied {
         /// The entry of `hosts` that holds the rule.
@@ -98,6 +100,7 @@ impl Refusal {
             Self::HeadTimeout { .. } => "head-timeout",
             Self::Loop => "loop",
             Self::Draining { .. } => "draining",
+            Self::FleetLost { .. } => "fleet-lost",
             Self::OperatorDenied { .. } => "operator-denied",
         }
     }
@@ -108,7 +111,8 @@ impl Refusal {
             Self::RobotsUnreachable { retry_after, .. }
             | Self::CrawlDelay { retry_after }
             | Self::QueueFull { retry_after }
-            | Self::Draining { retry_after } => Some(*retry_after),
+            | Self::Draining { retry_after }
+            | Self::FleetLost { retry_after } => Some(*retry_after),
             Self::Disallowed { .. }
             | Self::UsageDisallowed { .. }
             | Self::ConnectionLimit { .. }
@@ -207,6 +211,14 @@ impl fmt::Display for Refusal {
             Self::Loop => f.write_str("the request would come back to this proxy, or is for the proxy itself"),
             Self::Draining { retry_after } => {
                 write!(f, "the proxy is shutting down; come back in {}", Seconds(*retry_after))
+            }
+            Self::FleetLost { retry_after } => {
+                write!(
+                    f,
+                    "the server that this fleet of proxies shares its paces through is out of reach (`on_fleet_loss: \
+                     refuse`); come back in {}",
+                    Seconds(*retry_after)
+                )
             }
             Self::OperatorDenied { host, pattern } => {
                 write!(

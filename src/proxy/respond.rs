@@ -167,6 +167,7 @@ fn status(refusal: &Refusal, settings: &Settings) -> (StatusCode, &'static str) 
         Refusal::HeadTimeout { .. } => (StatusCode::REQUEST_TIMEOUT, "http_request_error"),
         Refusal::Loop => (StatusCode::LOOP_DETECTED, "proxy_loop_detected"),
         Refusal::Draining { .. } => (StatusCode::SERVICE_UNAVAILABLE, "destination_unavailable"),
+        Refusal::FleetLost { .. } => (StatusCode::SERVICE_UNAVAILABLE, "proxy_internal_error"),
     }
 }
 
@@ -205,7 +206,8 @@ pub(crate) fn evidence(refusal: &Refusal) -> Map<String, Value> {
         | Refusal::HeadTooLarge { .. }
         | Refusal::HeadTimeout { .. }
         | Refusal::Loop
-        | Refusal::Draining { .. } => {}
+        | Refusal::Draining { .. }
+        | Refusal::FleetLost { .. } => {}
     }
     members
 }
@@ -226,6 +228,7 @@ fn title(slug: &str) -> &str {
         "head-timeout" => "Request head too slow",
         "loop" => "The request came round to this proxy again",
         "draining" => "The proxy is shutting down",
+        "fleet-lost" => "The fleet's server is out of reach",
         "operator-denied" => "Denied by the operator",
         "dns_error" | "dns_timeout" => "The host name cannot be resolved",
         "tls_certificate_error" => "The origin's certificate is not trusted",

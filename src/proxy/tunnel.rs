@@ -44,6 +44,7 @@ pub(super) async fn open(
     let mut permit = admitted.map_err(Closed::Refused)?;
     let origin = route.tunnel(via).await.map_err(|error| Closed::Failed(Failure::from_dial(&error)))?;
     permit.leaves();
+    permit.has_left();
     Ok(Way { origin, _permit: permit })
 }
 

@@ -1,5 +1,6 @@
 //! RFC 9309 §2.2.1: which groups of a file a crawler obeys. Pure. Filled by `parse`, asked by `RobotsTxt::rules_for`.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use super::delay::Pace;
@@ -47,7 +48,7 @@ struct Name {
 impl Groups {
     /// With room for the rules that a text of this length may have.
     pub(crate) fn for_text(text: &[u8]) -> Self {
-        Self { rules: Vec::with_capacity(text.len() / 32), ..Self::default() }
+        Self { rules: Vec::with_capacity(text.len() / 24), ..Self::default() }
     }
 
     /// A user-agent line. Consecutive ones share what follows.
@@ -109,7 +110,9 @@ impl Groups {
 
     /// Makes names ready for look-up. To be called once, when all lines are read.
     pub(crate) fn finish(&mut self, text: &[u8]) {
-        self.rules.shrink_to_fit();
+        if self.rules.capacity() - self.rules.len() > self.rules.len() / 4 + 64 {
+            self.rules.shrink_to_fit();
+        }
         self.names.sort_by(|a, b| {
             let [a, b] = [a, b].map(|name| leading_token(slice(text, name.value)));
             compare(a, b)
@@ -121,16 +124,21 @@ impl Groups {
         let text = source.text();
         let mut chosen = Vec::new();
         for token in tokens.iter().map(|token| token.as_ref().as_bytes()).filter(|token| !token.is_empty()) {
-            match options.user_agent_match {
-                UserAgentMatch::Exact => {
-                    chosen.extend(self.named(token, text).filter(|name| is_exact(slice(text, name.value), token)));
+            let named = match options.user_agent_match {
+                UserAgentMatch::Exact | UserAgentMatch::Token => self.named(token, text),
+                UserAgentMatch::Prefix | UserAgentMatch::Substring => &self.names,
+            };
+            let is_meant = |name: &&Name| {
+                let value = slice(text, name.value);
+                match options.user_agent_match {
+                    UserAgentMatch::Exact => is_token(token) || value.eq_ignore_ascii_case(token),
+                    UserAgentMatch::Token => is_token(token),
+                    UserAgentMatch::Prefix => is_prefix(value, token),
+                    UserAgentMatch::Substring => is_substring(value, token),
                 }
-                UserAgentMatch::Token => chosen.extend(self.named(token, text).filter(|_| is_token(token))),
-                UserAgentMatch::Prefix => self.scan(text, |value| is_prefix(value, token), &mut chosen),
-                UserAgentMatch::Substring => self.scan(text, |value| is_substring(value, token), &mut chosen),
-            }
+            };
+            chosen.extend(named.iter().filter(is_meant).map(|name| name.section));
         }
-        let mut chosen: Vec<u32> = chosen.iter().map(|name| name.section).collect();
         if chosen.is_empty() {
             chosen.extend(&self.stars);
         }
@@ -155,10 +163,17 @@ impl Groups {
     }
 
     /// The rules of these sections' groups, in the file's order.
-    pub(crate) fn rules_of(&self, sections: &[u32]) -> Vec<RuleSpan> {
-        let mut groups: Vec<u32> = sections.iter().map(|&section| self.sections[section as usize].group).collect();
-        groups.dedup();
-        groups.iter().flat_map(|&group| &self.rules[self.range(group)]).copied().collect()
+    pub(crate) fn rules_of(&self, sections: &[u32]) -> Cow<'_, [RuleSpan]> {
+        let group = |section: &u32| self.sections[*section as usize].group;
+        match sections {
+            [] => Cow::Borrowed(&[]),
+            [section] => Cow::Borrowed(&self.rules[self.range(group(section))]),
+            sections => {
+                let mut groups: Vec<u32> = sections.iter().map(group).collect();
+                groups.dedup();
+                Cow::Owned(groups.iter().flat_map(|&group| &self.rules[self.range(group)]).copied().collect())
+            }
+        }
     }
 
     pub(crate) fn heap_size(&self) -> usize {
@@ -175,24 +190,15 @@ impl Groups {
         self.rule_starts[group] as usize..end
     }
 
-    /// The names that begin with the same token as `token` does.
-    fn named<'a>(&'a self, token: &[u8], text: &[u8]) -> impl Iterator<Item = &'a Name> {
+    /// The names that begin with the same token as `token` does. A crawler whose name has other characters is meant where
+    /// exactly that name is written (RFC 9309 §2.2.1, crawler-commons: the token ends at the first other character).
+    fn named(&self, token: &[u8], text: &[u8]) -> &[Name] {
         let wanted = leading_token(token);
         let order = |name: &Name| compare(leading_token(slice(text, name.value)), wanted);
         let start = self.names.partition_point(|name| order(name).is_lt());
         let count = self.names[start..].partition_point(|name| order(name).is_eq());
-        self.names[start..start + count].iter()
+        &self.names[start..start + count]
     }
-
-    fn scan<'a>(&'a self, text: &[u8], is_meant: impl Fn(&[u8]) -> bool, chosen: &mut Vec<&'a Name>) {
-        chosen.extend(self.names.iter().filter(|name| is_meant(slice(text, name.value))));
-    }
-}
-
-/// RFC 9309 §2.2.1, and crawler-commons: the token ends at the first other character. A crawler whose name has other
-/// characters is meant where exactly that name is written.
-fn is_exact(value: &[u8], token: &[u8]) -> bool {
-    if is_token(token) { leading_token(value).eq_ignore_ascii_case(token) } else { value.eq_ignore_ascii_case(token) }
 }
 
 fn is_token(name: &[u8]) -> bool {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 use super::pattern::{Arena, Pattern, PatternKind};
-use super::rank::{Rank, Ranking};
+use super::rank::Rank;
 
 /// A pattern's place in a trie.
 #[derive(Debug, Clone, Copy)]
@@ -13,7 +13,7 @@ pub(crate) struct Item {
     word: u64,
     pub(crate) rank: Rank,
     key: (u32, u32),
-    /// Which of the patterns it is.
+    /// Which of the patterns with stars it is.
     pub(crate) pattern: u32,
     /// Octets that the rank counts beyond those of the literals and one star between them.
     pub(crate) extra: u16,
@@ -35,32 +35,30 @@ pub(crate) enum Class {
 const MAX_KEY: usize = 64;
 
 impl Item {
-    /// By what the pattern begins with.
-    pub(crate) fn literal(n: usize, (pattern, low): &(Pattern, u32), ranking: Ranking) -> Self {
-        let (class, beyond) = match pattern.kind {
-            PatternKind::Prefix => (Class::Rule, 0),
-            PatternKind::Exact => (Class::Exact, 1),
+    /// By what the pattern begins with; `n` is the pattern's number if it has stars.
+    pub(crate) fn literal(n: usize, pattern: &Pattern, rank: Rank) -> Self {
+        let (class, extra) = match pattern.kind {
+            PatternKind::Prefix => (Class::Rule, pattern.octets - pattern.literal.len()),
+            PatternKind::Exact => (Class::Exact, 0),
             PatternKind::Pieces | PatternKind::AnchoredPieces => (Class::Stars, 0),
         };
-        let extra = if class == Class::Rule { pattern.octets - pattern.literal.len() - beyond } else { 0 };
-        Self::new(n, ranking.rank(pattern.octets, *low), pattern.literal.clone(), class, extra)
+        Self::new(n, rank, pattern.literal.clone(), class, extra)
     }
 
     /// By the longest piece after a star, as it is the rarest to be found in a path.
-    pub(crate) fn piece(n: u32, arena: &Arena, pattern: &Pattern, rank: Rank) -> Self {
+    pub(crate) fn piece(n: usize, arena: &Arena, pattern: &Pattern, rank: Rank) -> Self {
         let pieces = || arena.pieces(pattern);
         // The first of the longest.
         let key = pieces().rev().max_by_key(Range::len).unwrap_or_default();
         let only = pieces().count() == 1 && key.len() <= MAX_KEY;
         let implied = pattern.literal.len() + 1 + key.len();
-        let class = match pattern.kind {
-            PatternKind::Pieces if only => Class::Rule,
-            PatternKind::AnchoredPieces if only && pattern.octets == implied + 1 => Class::Exact,
-            PatternKind::Pieces | PatternKind::AnchoredPieces => Class::Stars,
+        let (class, extra) = match pattern.kind {
+            PatternKind::Pieces if only => (Class::Rule, pattern.octets - implied),
+            PatternKind::AnchoredPieces if only && pattern.octets == implied + 1 => (Class::Exact, 0),
+            PatternKind::Pieces | PatternKind::AnchoredPieces => (Class::Stars, 0),
             PatternKind::Prefix | PatternKind::Exact => unreachable!("patterns without pieces do not hang on literals"),
         };
-        let extra = if class == Class::Rule { pattern.octets - implied } else { 0 };
-        Self::new(n as usize, rank, key.start..key.end.min(key.start + MAX_KEY), class, extra)
+        Self::new(n, rank, key.start..key.end.min(key.start + MAX_KEY), class, extra)
     }
 
     fn new(n: usize, rank: Rank, key: Range<usize>, class: Class, extra: usize) -> Self {
@@ -75,22 +73,25 @@ impl Item {
 
 /// Sorts by key; items of one key with those that have stars last, then the strongest first.
 pub(crate) fn sort(items: &mut [Item], text: &[u8]) {
-    let mut todo = vec![(0, items.len(), 0)];
-    while let Some((from, to, depth)) = todo.pop() {
+    let mut todo = Vec::new();
+    let mut next = Some((0, items.len(), 0));
+    while let Some((from, to, depth)) = next {
         for item in &mut items[from..to] {
             item.word = word(item.key(text), depth);
         }
-        items[from..to].sort_unstable_by_key(|item| (item.word, item.class == Class::Stars, Reverse(item.rank)));
-        let mut start = from;
-        while start < to {
-            let word = items[start].word;
-            let end = start + items[start..to].iter().take_while(|item| item.word == word).count();
-            // A zero octet is past the end: then the keys are equal, and in order.
-            if end - start > 1 && word & 0xFF != 0 {
-                todo.push((start, end, depth + 8));
+        let items = &mut items[from..to];
+        items.sort_unstable_by_key(|item| item.word);
+        let mut start = 0;
+        for run in items.chunk_by_mut(|a, b| a.word == b.word) {
+            // A zero octet is past the end: then the keys are equal.
+            if run.len() > 1 && run[0].word & 0xFF == 0 {
+                run.sort_unstable_by_key(|item| (item.class == Class::Stars, Reverse(item.rank)));
+            } else if run.len() > 1 {
+                todo.push((from + start, from + start + run.len(), depth + 8));
             }
-            start = end;
+            start += run.len();
         }
+        next = todo.pop();
     }
 }
 

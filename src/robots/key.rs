@@ -28,7 +28,6 @@ pub(crate) struct Spelt {
 
 impl Key {
     /// Reads a key without regard to case.
-    #[inline]
     pub(crate) fn recognise(name: &[u8], options: &ParseOptions) -> Option<Spelt> {
         match fold(name).and_then(rightly_spelt) {
             Some(key) => Some(Spelt { key, rightly: true }),
@@ -63,6 +62,19 @@ impl Key {
         let typo = options.key_typos.then(|| TYPOS.iter().find(|(known, _)| is(known))).flatten();
         prefix.or(typo).map(|&(_, key)| key)
     }
+}
+
+/// How long the key is if a text begins with that of a rule.
+#[inline]
+pub(crate) fn length_of_rule_key(text: &[u8]) -> Option<usize> {
+    const SMALL: u64 = u64::from_le_bytes([0x20; 8]);
+    const DISALLOW: u64 = u64::from_le_bytes(*b"disallow");
+    if let Some(word) = text.first_chunk()
+        && u64::from_le_bytes(*word) | SMALL == DISALLOW
+    {
+        return Some(8);
+    }
+    text.get(..5)?.eq_ignore_ascii_case(b"allow").then_some(5)
 }
 
 fn rightly_spelt(name: u128) -> Option<Key> {

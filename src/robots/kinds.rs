@@ -2,8 +2,8 @@
 //! can it not match? Pure. Used by `ruleset` and `stars`.
 
 /// Which kinds of octets a text holds. Every octet that needs no normalising is a kind of its own, except that capitals do
-/// not differ from small letters; all others are one kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// not differ from small letters; all others are one kind. The number of a kind is the greater, the more paths have it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Kinds(u64);
 
 impl Kinds {
@@ -20,6 +20,18 @@ impl Kinds {
     #[inline]
     pub(crate) fn has_odd(self) -> bool {
         self.0 & ODD != 0
+    }
+
+    pub(crate) fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// The numbers of the two kinds that paths are least likely to have; twice the same if there is but one.
+    pub(crate) fn two_rarest(self) -> [u8; 2] {
+        let others = self.0 & self.0.wrapping_sub(1);
+        let rarest = self.0.trailing_zeros();
+        let second = if others == 0 { rarest } else { others.trailing_zeros() };
+        [rarest as u8, second as u8]
     }
 
     /// Whether both kinds are there.
@@ -39,15 +51,10 @@ impl Kinds {
     }
 }
 
-/// The number of an octet's kind.
-pub(crate) fn kind_of(octet: u8) -> u8 {
-    BITS[usize::from(octet)].trailing_zeros() as u8
-}
-
 const ODD: u64 = 1 << 63;
 
 const BITS: [u64; 256] = {
-    let plain = *b"0123456789abcdefghijklmnopqrstuvwxyz-._~!$&'()*+,;=:@/?[]{}|\\^";
+    let plain = *b"^|\\{}[]'~!$*();,@:+&=?zqjxkwv_yb9f8g7.6p5m4u3h2d0c1lnrosiaet-/";
     let mut bits = [ODD; 256];
     let mut kind = 0;
     while kind < plain.len() {
@@ -79,8 +86,20 @@ mod tests {
     #[test]
     fn kinds_tell_octets_apart_but_not_capitals() {
         let kinds = Kinds::of(b"/Ab?c=1");
-        let has = |octet| kinds.have(kind_of(octet), kind_of(b'/'));
-        assert!(b"/abc?=1ABC".iter().copied().all(has));
-        assert!(!b"d.&-02_".iter().copied().any(has));
+        let has = |octet: &u8| {
+            let [kind, _] = Kinds::of(&[*octet]).two_rarest();
+            kinds.have(kind, kind)
+        };
+        assert!(b"/abc?=1ABC".iter().all(has));
+        assert!(!b"d.&-02_".iter().any(has));
+    }
+
+    #[test]
+    fn the_rarest_kinds_of_a_pattern_rule_most_paths_out() {
+        let [rarest, second] = Kinds::of(b"/a?sort=").two_rarest();
+        assert_eq!([rarest, second], [b"=", b"?"].map(|octet| Kinds::of(octet).two_rarest()[0]));
+        assert!(Kinds::of(b"?a=").have(rarest, second));
+        assert!(!Kinds::of(b"/a/sort").have(rarest, second));
+        assert_eq!(Kinds::of(b"aAa").two_rarest(), [Kinds::of(b"a").two_rarest()[0]; 2]);
     }
 }

@@ -4,8 +4,8 @@
 use super::blob::Cursor;
 use super::kinds::Kinds;
 use super::options::ParseOptions;
-use super::pattern::{Arena, Pattern};
 use super::rank::{Rank, Ranking, RuleKind};
+use super::rules::Rules;
 use super::ruleset::RuleSpan;
 use super::source::Source;
 use super::stars;
@@ -25,24 +25,25 @@ pub(crate) struct Matcher {
 
 impl Matcher {
     pub(crate) fn of_rules(source: &Source, rules: &[RuleSpan], options: &ParseOptions) -> Self {
-        let ranking = Ranking::new(options.precedence);
-        let mut arena = Arena::new(options.percent_encoding);
-        arena.reserve(rules.iter().map(|rule| usize::from(rule.value.len)).sum());
-        let mut patterns = Vec::with_capacity(rules.len());
+        let octets = rules.iter().map(|rule| usize::from(rule.len)).sum();
+        let mut compiled = Rules::new(options, rules.len(), octets);
         for rule in rules {
-            let written = source.slice(rule.value);
-            let low = ranking.low(rule.value.start, rule.kind);
-            patterns.push((if rule.plain { arena.push_plain(written) } else { arena.push(written) }, low));
+            let written = source.slice(rule.value());
+            if rule.plain {
+                compiled.add_plain(written, rule.start, rule.kind);
+            } else {
+                compiled.add(written, rule.start, rule.kind);
+            }
             if options.index_html && rule.kind == RuleKind::Allow {
-                patterns.extend(arena.push_index(written).map(|pattern| (pattern, low)));
+                compiled.add_index(written, rule.start);
             }
         }
-        Self::new(&arena, &patterns, ranking)
+        Self::new(compiled)
     }
 
-    /// Compiles patterns, each with the low half of its rank.
-    pub(crate) fn new(arena: &Arena, patterns: &[(Pattern, u32)], ranking: Ranking) -> Self {
-        let (blob, root) = if patterns.is_empty() { Default::default() } else { trie::build(arena, patterns, ranking) };
+    pub(crate) fn new(rules: Rules) -> Self {
+        let ranking = rules.ranking;
+        let (blob, root) = rules.compile();
         Self { blob, root, ranking }
     }
 

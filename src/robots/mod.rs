@@ -1,5 +1,8 @@
 //! RFC 9309 and its de-facto extensions: bytes in, verdicts out. Pure: no I/O, no clock. Called by `policy`, `gate`, `cli`.
 //!
+//! Where the standard leaves a case open, or parsers part ways, [`ParseOptions`] has a switch for it; `docs/conformance.md`
+//! in the repository tells of each with an example. What is wrong with a file, [`lint`] tells.
+//!
 //! ```
 //! use politely::robots::RobotsTxt;
 //!
@@ -30,6 +33,7 @@ mod pattern;
 mod product_token;
 mod rank;
 mod robots_txt;
+mod rules;
 mod ruleset;
 mod source;
 mod stars;

@@ -2,7 +2,8 @@
 
 use super::line::{Grammar, MAX_LINE};
 
-/// How a robots.txt is read. `Default` is RFC 9309 plus the extensions that every crawler of note has.
+/// How a robots.txt is read. `Default` is RFC 9309 plus the extensions that every crawler of note has. Each switch with an
+/// example and with who reads so: `docs/conformance.md` in the repository.
 ///
 /// ```
 /// use politely::robots::{ParseOptions, RobotsTxt};

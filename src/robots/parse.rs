@@ -13,7 +13,7 @@ use super::product_token::is_token_octet;
 use super::rank::RuleKind;
 use super::robots_txt::FileRecords;
 use super::ruleset::RuleSpan;
-use super::source::{Source, Span};
+use super::source::{Marks, Source, Span};
 use super::usage;
 use super::warnings::{Warning, WarningCode, Warnings};
 
@@ -44,8 +44,10 @@ pub(crate) fn parse(bytes: &[u8], options: &ParseOptions) -> Parsed {
     if looks_like_html(text) {
         parser.warnings.of_file(WarningCode::Html);
     }
+    let mut marks = Marks::for_text(text);
     let mut nul_in = 0;
     for line in Lines::new(text, line::byte_order_mark(text)) {
+        marks.line(line.number, line.next);
         // What follows a NUL has the number of its line again.
         let follows_nul = line.number == nul_in;
         if !follows_nul || options.nul_ends_line {
@@ -57,7 +59,7 @@ pub(crate) fn parse(bytes: &[u8], options: &ParseOptions) -> Parsed {
         }
     }
     parser.groups.finish(text);
-    let source = Source::new(text.into(), parser.repaired, options.grammar());
+    let source = Source::new(text.into(), marks, parser.repaired, options.grammar());
     Parsed { source, groups: parser.groups, file: parser.file, warnings: parser.warnings.into() }
 }
 
@@ -74,6 +76,11 @@ struct Parser<'a> {
 impl Parser<'_> {
     fn line(&mut self, line: &Line) {
         let grammar = self.options.grammar();
+        if let Some((kind, Record { key: name, value, .. })) = line::read_rule(self.text, line, grammar)
+            && self.is_ascii
+        {
+            return self.rule(kind, line, name, value);
+        }
         if line.end - line.start > grammar.max_line {
             let cut = line.start + grammar.max_line;
             self.warnings.add(WarningCode::LongLine, line, cut..cut + 1);
@@ -139,7 +146,8 @@ impl Parser<'_> {
             self.warnings.add(WarningCode::NoLeadingSlash, line, value.start..value.start + 1);
         }
         let plain = !kinds.has_odd() && !kinds.has_star() && pattern.last() != Some(&b'$');
-        let rule = (!pattern.is_empty()).then(|| RuleSpan { value: Span::new(value), kind, plain });
+        let Span { start, len } = Span::new(value.clone());
+        let rule = (len > 0).then_some(RuleSpan { start, len, kind, plain });
         if !self.groups.add_rule(rule) {
             self.warnings.add(WarningCode::RuleWithoutAgent, line, name);
             self.file.orphans.extend(rule.filter(|_| self.options.rules_without_agent));

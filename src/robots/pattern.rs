@@ -36,13 +36,9 @@ pub(crate) enum PatternKind {
 }
 
 impl Arena {
-    pub(crate) fn new(encoding: PercentEncoding) -> Self {
-        Self { text: Vec::new(), encoding }
-    }
-
-    /// Makes room for patterns of so many octets in all.
-    pub(crate) fn reserve(&mut self, octets: usize) {
-        self.text.reserve_exact(octets);
+    /// With room for patterns of so many octets in all.
+    pub(crate) fn new(encoding: PercentEncoding, octets: usize) -> Self {
+        Self { text: Vec::with_capacity(octets), encoding }
     }
 
     pub(crate) fn text(&self) -> &[u8] {
@@ -202,7 +198,7 @@ mod tests {
     use super::*;
 
     fn show(written: &str) -> String {
-        let mut arena = Arena::new(PercentEncoding::Normalised);
+        let mut arena = Arena::new(PercentEncoding::Normalised, 0);
         arena.push(b"/before*it$");
         let pattern = arena.push(written.as_bytes());
         let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
@@ -238,7 +234,7 @@ mod tests {
 
     #[test]
     fn plain_patterns_are_only_copied() {
-        let mut arena = Arena::new(PercentEncoding::Normalised);
+        let mut arena = Arena::new(PercentEncoding::Normalised, 0);
         let (plain, normalised) = (arena.push_plain(b"/fish"), arena.push(b"/fish"));
         assert_eq!((plain.kind, plain.octets), (normalised.kind, normalised.octets));
         assert_eq!(arena.text()[plain.literal], arena.text()[normalised.literal]);

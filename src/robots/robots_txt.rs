@@ -59,7 +59,7 @@ impl RobotsTxt {
         let sections = groups.select(tokens, source, options);
         memo.get_or_make(&sections, || {
             let orphaned = groups.is_empty() && options.rules_without_agent;
-            let rules = if orphaned { self.0.file.orphans.clone() } else { groups.rules_of(&sections) };
+            let rules = if orphaned { (&self.0.file.orphans).into() } else { groups.rules_of(&sections) };
             let usages = groups.usages_of(&sections);
             RuleSet::compile(Arc::clone(source), &rules, usages, self.pace(&sections), options)
         })

@@ -30,13 +30,20 @@ pub(crate) struct Compiled {
     pace: Pace,
 }
 
-/// A rule as it stands in the file.
+/// A rule as it stands in the file: where its path is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RuleSpan {
-    pub(crate) value: Span,
+    pub(crate) start: u32,
+    pub(crate) len: u16,
     pub(crate) kind: RuleKind,
     /// There is neither `*` nor a final `$` in it, and nothing that must be normalised.
     pub(crate) plain: bool,
+}
+
+impl RuleSpan {
+    pub(crate) fn value(&self) -> Span {
+        Span { start: self.start, len: self.len }
+    }
 }
 
 impl RuleSet {

@@ -16,14 +16,8 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    pub(crate) fn new(text: Box<[u8]>, repaired: BTreeMap<u32, Box<str>>, grammar: Grammar) -> Self {
-        let mut marks = Vec::with_capacity(text.len() / BLOCK);
-        let mut line = 1;
-        for start in (BLOCK..text.len()).step_by(BLOCK) {
-            line += line_ends(&text, start - BLOCK, start);
-            marks.push(line);
-        }
-        Self { text, marks: marks.into(), repaired, grammar }
+    pub(crate) fn new(text: Box<[u8]>, marks: Marks, repaired: BTreeMap<u32, Box<str>>, grammar: Grammar) -> Self {
+        Self { text, marks: marks.0.into(), repaired, grammar }
     }
 
     pub(crate) fn text(&self) -> &[u8] {
@@ -65,6 +59,23 @@ impl Source {
     }
 }
 
+/// Line numbers at every block of a text, gathered while it is read.
+pub(crate) struct Marks(Vec<u32>);
+
+impl Marks {
+    pub(crate) fn for_text(text: &[u8]) -> Self {
+        Self(Vec::with_capacity(text.len() / BLOCK))
+    }
+
+    /// The line of this number ends right before `end`.
+    #[inline]
+    pub(crate) fn line(&mut self, number: u32, end: usize) {
+        while (self.0.len() + 1) * BLOCK < end {
+            self.0.push(number);
+        }
+    }
+}
+
 /// A piece of one line of the text. Lines are cut at 20,000 octets, so that a `u16` holds every length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
@@ -93,13 +104,21 @@ fn line_ends(text: &[u8], from: usize, to: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::line::Lines;
     use super::*;
 
-    const GRAMMAR: Grammar = Grammar { control_space: false, max_line: 16_384 };
+    fn source(text: &[u8]) -> Source {
+        let mut marks = Marks::for_text(text);
+        for line in Lines::new(text, 0) {
+            marks.line(line.number, line.next);
+        }
+        let grammar = Grammar { control_space: false, max_line: 16_384 };
+        Source::new(text.into(), marks, BTreeMap::new(), grammar)
+    }
 
     #[test]
     fn lines_end_at_lf_cr_and_crlf() {
-        let source = Source::new(b"a\nb\rc\r\nd\n\re".to_vec().into(), BTreeMap::new(), GRAMMAR);
+        let source = source(b"a\nb\rc\r\nd\n\re");
         for (octet, line) in [(b'a', 1), (b'b', 2), (b'c', 3), (b'd', 4), (b'e', 6)] {
             let offset = source.text().iter().position(|&o| o == octet).expect("in the text");
             assert_eq!(source.line_of(offset), line, "{}", octet as char);
@@ -109,7 +128,7 @@ mod tests {
     #[test]
     fn lines_are_counted_across_blocks() {
         let text = b"0123456\r\n".repeat(2_000);
-        let source = Source::new(text.into(), BTreeMap::new(), GRAMMAR);
+        let source = source(&text);
         for line in 0..2_000 {
             for at in 0..9 {
                 assert_eq!(source.line_of(line * 9 + at), line as u32 + 1, "octet {at} of line {line}");

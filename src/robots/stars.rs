@@ -8,7 +8,7 @@
 //! ```
 
 use super::blob::{Cursor, push_number, push_u16, push_u32};
-use super::kinds::{Kinds, kind_of};
+use super::kinds::Kinds;
 use super::pattern::{Arena, Pattern, PatternKind};
 use super::rank::{Rank, Ranking};
 
@@ -19,20 +19,22 @@ pub(crate) fn write(blob: &mut Vec<u8>, arena: &Arena, pattern: &Pattern, rank: 
         PatternKind::AnchoredPieces => pieces.next_back(),
         PatternKind::Prefix | PatternKind::Exact | PatternKind::Pieces => None,
     };
-    let anchored = suffix.is_some();
-    let pieces: Vec<&[u8]> = suffix.into_iter().chain(pieces).map(|piece| &arena.text()[piece]).collect();
-    let [rarest, second] = rarest(pieces.concat());
+    let anchored = if suffix.is_some() { ANCHORED } else { 0 };
     push_u32(blob, rank.low());
     push_u16(blob, pattern.octets);
-    let len_at = blob.len();
-    push_u16(blob, 0);
-    blob.extend([rarest | if anchored { ANCHORED } else { 0 }, second]);
-    for piece in pieces {
+    let header = blob.len();
+    blob.extend_from_slice(&[0; 4]);
+    let mut kinds = Kinds::default();
+    for piece in suffix.into_iter().chain(pieces) {
+        let piece = &arena.text()[piece];
+        kinds = kinds.with(Kinds::of(piece));
         push_number(blob, piece.len());
         blob.extend_from_slice(piece);
     }
-    let len = blob.len() - len_at - 4;
-    blob[len_at..len_at + 2].copy_from_slice(&(len as u16).to_le_bytes());
+    let len = u16::try_from(blob.len() - header - 4).expect("a line is cut at 20,000 octets");
+    let [rarest, second] = kinds.two_rarest();
+    blob[header..header + 2].copy_from_slice(&len.to_le_bytes());
+    blob[header + 2..header + 4].copy_from_slice(&[rarest | anchored, second]);
 }
 
 /// Begins a list of so many patterns, the strongest first.
@@ -105,22 +107,3 @@ fn find(text: &[u8], piece: &[u8]) -> Option<usize> {
 const LONG: usize = 256;
 
 const ANCHORED: u8 = 128;
-
-/// Two kinds of octets in the pieces that paths are least likely to have.
-fn rarest(mut octets: Vec<u8>) -> [u8; 2] {
-    octets.sort_unstable_by_key(|&octet| (commonness(octet), octet));
-    octets.dedup_by_key(|octet| kind_of(*octet));
-    let first = octets.first().copied().unwrap_or_default();
-    [first, octets.get(1).copied().unwrap_or(first)].map(kind_of)
-}
-
-/// How often paths have an octet, roughly: the greater, the more of them.
-fn commonness(octet: u8) -> usize {
-    const COMMON: &[u8] = b"zqjxkwvbyfgpmuhdclnrosiaet-/";
-    match COMMON.iter().position(|&common| common == octet.to_ascii_lowercase()) {
-        Some(place) => 3 + place,
-        None if octet.is_ascii_digit() => 20,
-        None if matches!(octet, b'.' | b'_') => 12,
-        None => 0,
-    }
-}

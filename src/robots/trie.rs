@@ -1,5 +1,5 @@
 //! Writes compiled rules: a trie of the literals that patterns begin with, as a flat run of octets; what `matcher` reads.
-//! Pure. Called by `matcher` alone.
+//! Pure. Called by `rules`.
 //!
 //! A node, children before their parent:
 //!
@@ -20,7 +20,7 @@ use std::ops::Range;
 use super::blob::{push_number, push_u16, push_u32};
 use super::item::{self, Class, Item};
 use super::pattern::{Arena, Pattern};
-use super::rank::{Rank, Ranking};
+use super::rank::Rank;
 use super::stars;
 
 pub(crate) const RULE: u8 = 1;
@@ -34,20 +34,21 @@ pub(crate) const FAR: u8 = 32;
 pub(crate) const FARTHER: u8 = 64;
 /// The label is longer than a word. If its length is 255, two octets more tell it.
 pub(crate) const LONG_LABEL: u8 = 128;
+
 /// Patterns with stars that hang on one literal are tried one by one up to here; more get an index.
 const MAX_LIST: usize = 24;
 /// Zeros after the last node.
 const PADDING: usize = 16;
 
-/// Compiles patterns, of which there is one at least; returns the octets and where the root is.
-pub(crate) fn build(arena: &Arena, patterns: &[(Pattern, u32)], ranking: Ranking) -> (Box<[u8]>, usize) {
-    let literal = |(n, pattern)| Item::literal(n, pattern, ranking);
-    let mut items: Vec<Item> = patterns.iter().enumerate().map(literal).collect();
-    item::sort(&mut items, arena.text());
-    let mut builder = Builder { blob: Vec::with_capacity(arena.text().len() + 64), arena, patterns };
-    let root = builder.trie(&items, &mut Level::Literals);
-    builder.blob.extend([0; PADDING]);
-    (builder.blob.into(), root)
+/// Writes a trie of items, of which there is one at least; `starred` are the patterns with stars that they refer to.
+/// Returns the octets and where the root is.
+pub(crate) fn write(arena: &Arena, items: &mut [Item], starred: &[Pattern]) -> (Box<[u8]>, usize) {
+    item::sort(items, arena.text());
+    let blob = Vec::with_capacity(arena.text().len() + 16 * items.len());
+    let mut writer = Writer { blob, arena, starred };
+    let root = writer.trie(items, &mut Level::Literals);
+    writer.blob.extend([0; PADDING]);
+    (writer.blob.into(), root)
 }
 
 /// How many octets the distances to the children of a node with these flags have.
@@ -74,93 +75,112 @@ enum Level {
     Pieces { lists: usize },
 }
 
-struct Builder<'a> {
+struct Writer<'a> {
     blob: Vec<u8>,
     arena: &'a Arena,
-    patterns: &'a [(Pattern, u32)],
+    starred: &'a [Pattern],
 }
 
-/// A node that is to be written.
-struct Plan {
-    /// The keys of its own and of its children.
-    keys: Range<usize>,
-    /// Its label is this part of them.
-    label: Range<usize>,
-    /// How many children were planned after it.
-    children: usize,
+/// The nodes of a trie that are not written yet: those that lead to the key read last.
+struct Path<'a> {
+    nodes: Vec<Open>,
+    /// Children that are written and wait for their parents, those of the last node last.
+    children: Vec<Child>,
+    /// The key read last.
+    key: &'a [u8],
 }
 
-/// A node that was written: the octet that leads to it, and where it is.
+struct Open {
+    /// How many octets of the key lead to its end.
+    end: usize,
+    items: Range<usize>,
+    /// How many of the waiting children are not its own.
+    others: usize,
+}
+
+/// A node that is written: the octet that leads to it, and where it is.
 type Child = (u8, usize);
 
-impl Builder<'_> {
+impl Writer<'_> {
     /// Writes the trie of sorted items; returns where its root is. Not recursive: a hostile file can make it deep.
     fn trie(&mut self, items: &[Item], level: &mut Level) -> usize {
         let text = self.arena.text();
-        let groups: Vec<&[Item]> = items.chunk_by(|a, b| a.key(text) == b.key(text)).collect();
-        let keys: Vec<&[u8]> = groups.iter().map(|group| group[0].key(text)).collect();
-        let mut waiting: Vec<Child> = Vec::new();
-        let mut children = Vec::new();
-        // Parents were planned before their children: backwards, the children are there when their parent is written.
-        for Plan { keys: range, label, children: count } in plan(&keys).into_iter().rev() {
-            let key = keys[range.start];
-            children.clear();
-            // The first child was written last.
-            children.extend(waiting.drain(waiting.len() - count..).rev());
-            let items = if key.len() == label.end { groups[range.start] } else { &[] };
-            let at = self.node(&key[label.clone()], items, &children, level);
-            match label.start.checked_sub(1) {
-                Some(before) => waiting.push((key[before], at)),
-                None => return at,
+        let room = items.len().min(64);
+        let mut path = Path { nodes: Vec::with_capacity(room), children: Vec::with_capacity(room), key: &[] };
+        for (n, item) in items.iter().enumerate() {
+            let key = item.key(text);
+            let shared = shared(path.key, key);
+            match path.nodes.last_mut() {
+                Some(node) if shared == key.len() && shared == path.key.len() => node.items.end = n + 1,
+                Some(_) | None => {
+                    self.close(&mut path, items, shared, level);
+                    path.nodes.push(Open { end: key.len(), items: n..n + 1, others: path.children.len() });
+                    path.key = key;
+                }
             }
         }
-        unreachable!("the root is the first that is planned")
+        // What all keys begin with is the root's label.
+        let end = path.nodes.first().map_or(0, |root| root.end);
+        self.close(&mut path, items, end, level);
+        let root = path.nodes.pop().expect("the first key opened a node");
+        self.node(&path.key[..end], &items[root.items], &path.children, level)
+    }
+
+    /// Writes the nodes that end beyond the first `keep` octets of the key read last.
+    fn close(&mut self, path: &mut Path<'_>, items: &[Item], keep: usize, level: &mut Level) {
+        while let Some(node) = path.nodes.pop_if(|node| node.end > keep) {
+            let parent = path.nodes.last().map_or(0, |parent| parent.end);
+            let above = parent.max(keep);
+            let own = &items[node.items];
+            let at = self.node(&path.key[above + 1..node.end], own, &path.children[node.others..], level);
+            path.children.truncate(node.others);
+            path.children.push((path.key[above], at));
+            if parent < above || path.nodes.is_empty() {
+                path.nodes.push(Open { end: above, items: 0..0, others: node.others });
+            }
+        }
     }
 
     fn node(&mut self, label: &[u8], items: &[Item], children: &[Child], level: &mut Level) -> usize {
-        let (decisive, stars) = items.split_at(items.partition_point(|item| item.class != Class::Stars));
-        let rule = decisive.iter().find(|item| item.class == Class::Rule);
-        let floor = rule.map_or(Rank::NONE, |rule| rule.rank);
-        // What is weaker than a rule that always matches along with it can never decide.
-        let exact = decisive.iter().find(|item| item.class == Class::Exact && item.rank > floor);
-        let stars = &stars[..stars.partition_point(|item| item.rank > floor)];
+        if let [Item { class: Class::Rule, extra: 0, rank, .. }] = items
+            && children.is_empty()
+            && label.len() <= 8
+        {
+            return self.leaf(label, *rank);
+        }
+        let (rule, exact, stars) = decisive(items);
         let index = match level {
             Level::Literals if stars.len() > MAX_LIST => Some(self.index(stars)),
             Level::Literals | Level::Pieces { .. } => None,
         };
 
         let at = self.blob.len();
-        let extra = rule.map_or(0, |rule| rule.extra);
-        // The last child was written first.
-        let width = match children.last().map_or(0, |&(_, child)| at - child) {
+        // The first child was written first.
+        let width = match children.first().map_or(0, |&(_, child)| at - child) {
             0..=0xFF => 0,
             0x100..=0xFFFF => FAR,
             _ => FARTHER,
         };
-        let holds = [
-            (rule.is_some(), RULE),
-            (exact.is_some(), EXACT),
-            (index.is_none() && !stars.is_empty(), LIST),
-            (index.is_some(), INDEX),
-            (extra > 0, EXTRA),
-            (label.len() > 8, LONG_LABEL),
-        ];
-        let flags = holds.iter().filter(|(holds, _)| *holds).fold(width, |flags, (_, flag)| flags | flag);
-        self.blob.extend([flags, label.len().min(0xFF) as u8, children.len() as u8]);
+        let extra = rule.map_or(0, |rule| rule.extra);
+        let flags = width
+            | if rule.is_some() { RULE } else { 0 }
+            | if extra > 0 { EXTRA } else { 0 }
+            | if exact.is_some() { EXACT } else { 0 }
+            | if index.is_some() { INDEX } else { 0 }
+            | if index.is_none() && !stars.is_empty() { LIST } else { 0 }
+            | if label.len() > 8 { LONG_LABEL } else { 0 };
+        let head = [flags, label.len().min(0xFF) as u8, children.len() as u8];
+        self.blob.extend_from_slice(&head);
         if label.len() >= 0xFF {
             push_u16(&mut self.blob, label.len());
         }
         self.blob.extend_from_slice(label);
-        self.blob.extend(children.iter().map(|&(first, _)| first));
-        for &(_, child) in children {
-            let distance = u32::try_from(at - child).expect("a file is cut at 1 GiB").to_le_bytes();
-            self.blob.extend_from_slice(&distance[..octets_of_distance(width)]);
-        }
+        self.children(at, children, octets_of_distance(width));
         if let Some(rule) = rule {
             push_u32(&mut self.blob, rule.rank.low());
-            if extra > 0 {
-                push_number(&mut self.blob, extra.into());
-            }
+        }
+        if extra > 0 {
+            push_number(&mut self.blob, extra.into());
         }
         if let Some(exact) = exact {
             push_u32(&mut self.blob, exact.rank.low());
@@ -173,6 +193,27 @@ impl Builder<'_> {
         at
     }
 
+    /// A node as most are.
+    fn leaf(&mut self, label: &[u8], rank: Rank) -> usize {
+        let at = self.blob.len();
+        self.blob.extend_from_slice(&[RULE, label.len() as u8, 0]);
+        self.blob.extend_from_slice(label);
+        push_u32(&mut self.blob, rank.low());
+        at
+    }
+
+    fn children(&mut self, at: usize, children: &[Child], octets: usize) {
+        self.blob.extend(children.iter().map(|&(first, _)| first));
+        for &(_, child) in children {
+            let distance = u32::try_from(at - child).expect("a file is cut at 1 GiB").to_le_bytes();
+            match octets {
+                1 => self.blob.push(distance[0]),
+                2 => self.blob.extend_from_slice(&distance[..2]),
+                _ => self.blob.extend_from_slice(&distance),
+            }
+        }
+    }
+
     fn list(&mut self, stars: &[Item], level: &mut Level) {
         if let Level::Pieces { lists } = level {
             push_number(&mut self.blob, *lists);
@@ -180,7 +221,8 @@ impl Builder<'_> {
         }
         stars::begin(&mut self.blob, stars.len());
         for item in stars {
-            stars::write(&mut self.blob, self.arena, &self.patterns[item.pattern as usize].0, item.rank);
+            let pattern = &self.starred[item.pattern as usize];
+            stars::write(&mut self.blob, self.arena, pattern, item.rank);
         }
     }
 
@@ -188,8 +230,8 @@ impl Builder<'_> {
     fn index(&mut self, stars: &[Item]) -> Index {
         let text = self.arena.text();
         let piece = |item: &Item| {
-            let (pattern, _) = &self.patterns[item.pattern as usize];
-            Item::piece(item.pattern, self.arena, pattern, item.rank)
+            let n = item.pattern as usize;
+            Item::piece(n, self.arena, &self.starred[n], item.rank)
         };
         let mut items: Vec<Item> = stars.iter().map(piece).collect();
         item::sort(&mut items, text);
@@ -213,23 +255,14 @@ impl Builder<'_> {
     }
 }
 
-/// Which nodes there will be: parents before their children, all of a child's before the next child.
-fn plan(keys: &[&[u8]]) -> Vec<Plan> {
-    let mut plans = Vec::new();
-    let mut todo = vec![(0..keys.len(), 0)];
-    while let Some((range, depth)) = todo.pop() {
-        let (first, last) = (keys[range.start], keys[range.end - 1]);
-        let end = depth + shared(&first[depth..], &last[depth..]);
-        let planned = todo.len();
-        let mut start = range.start + usize::from(first.len() == end);
-        for branch in keys[start..range.end].chunk_by(|a, b| a[end] == b[end]) {
-            todo.push((start..start + branch.len(), end + 1));
-            start += branch.len();
-        }
-        todo[planned..].reverse();
-        plans.push(Plan { keys: range, label: depth..end, children: todo.len() - planned });
-    }
-    plans
+/// Of the items of one key, those that can decide: the strongest rule, a stronger one that matches only where the path ends,
+/// and the stronger ones with stars. What is weaker than a rule that always matches along with it never decides.
+fn decisive(items: &[Item]) -> (Option<&Item>, Option<&Item>, &[Item]) {
+    let (plain, stars) = items.split_at(items.partition_point(|item| item.class != Class::Stars));
+    let rule = plain.iter().find(|item| item.class == Class::Rule);
+    let floor = rule.map_or(Rank::NONE, |rule| rule.rank);
+    let exact = plain.iter().find(|item| item.class == Class::Exact && item.rank > floor);
+    (rule, exact, &stars[..stars.partition_point(|item| item.rank > floor)])
 }
 
 /// What a node holds of an index.
@@ -242,13 +275,17 @@ struct Index {
 
 impl Index {
     fn write(&self, blob: &mut Vec<u8>) {
-        push_u32(blob, u32::try_from(blob.len() - self.root).expect("a file is cut at 1 GiB"));
+        let distance = u32::try_from(blob.len() - self.root).expect("a file is cut at 1 GiB");
+        push_u32(blob, distance);
         push_number(blob, self.lists);
         blob.push(self.log as u8);
         blob.extend_from_slice(&self.filter);
     }
 }
 
+/// How many octets two keys have in common at their beginnings.
 fn shared(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+    let words = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0);
+    let same = 8 * words.take_while(|(a, b)| a == b).count();
+    same + a[same..].iter().zip(&b[same..]).take_while(|(a, b)| a == b).count()
 }

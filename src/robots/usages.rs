@@ -3,8 +3,8 @@
 use super::kinds::Kinds;
 use super::matcher::Matcher;
 use super::options::ParseOptions;
-use super::pattern::Arena;
-use super::rank::{Ranking, RuleKind};
+use super::rank::RuleKind;
+use super::rules::Rules;
 use super::source::{Source, Span};
 use super::usage::{self, Purpose};
 
@@ -39,16 +39,13 @@ impl Usages {
             );
         }
         said.sort_by(|(a, ..), (b, ..)| a.cmp(b));
-        let ranking = Ranking::new(options.precedence);
         let purposes = said.chunk_by(|(a, ..), (b, ..)| a == b).map(|preferences| {
-            let mut arena = Arena::new(options.percent_encoding);
-            let pattern = |(_, pattern, kind, offset): &(Purpose, Span, RuleKind, u32)| {
+            let mut rules = Rules::new(options, preferences.len(), 0);
+            for &(_, pattern, kind, offset) in preferences {
                 // A line without a path is about everything.
-                let octets = if pattern.len == 0 { b"/" } else { source.slice(*pattern) };
-                (arena.push(octets), ranking.low(*offset, *kind))
-            };
-            let patterns: Vec<_> = preferences.iter().map(pattern).collect();
-            (preferences[0].0.clone(), Matcher::new(&arena, &patterns, ranking))
+                rules.add(if pattern.len == 0 { b"/" } else { source.slice(pattern) }, offset, kind);
+            }
+            (preferences[0].0.clone(), Matcher::new(rules))
         });
         let purposes: Vec<_> = purposes.collect();
         (!lines.is_empty()).then_some(Self { lines, purposes })

@@ -162,7 +162,10 @@ fn secrets_are_never_shown() {
     for yaml in [
         "egress: { upstream_proxy: 'ftp://user:hunter2@proxy.example' }",
         "fleet: redis://user:hunter2@127.0.0.1:port",
-        "fleet: redis://user:hunter2@127.0.0.1",
+        "fleet: http://user:hunter2@127.0.0.1",
+        "fleet: redis://user:hunter2@127.0.0.1/first",
+        "fleet: rediss://user:hunter2@127.0.0.1/0#insecure",
+        "fleet: redis://user:hunter2@127.0.0.1/0?protocol=resp2",
         "access: { users: [{ name: 'a:b', password: hunter2 }] }",
         "access: { users: [{ name: 'a', password: [hunter2] }] }",
     ] {

@@ -88,14 +88,6 @@ fn a_listener_beyond_loopback_is_fine_with_access_rules() {
 }
 
 #[test]
-fn a_key_that_nothing_acts_on_yet_is_not_ignored_in_silence() {
-    assert_eq!(
-        short("fleet: redis://127.0.0.1:6379/0"),
-        ["1:8 `fleet` is not supported by this version | leave it out"]
-    );
-}
-
-#[test]
 fn a_password_has_to_be_hashed_and_is_not_repeated() {
     for password in ["hunter2", "$argon2id$hunter2", "$2b$12$hunter2hunter2hunter2hunter2hunter2hunter2hunter2hu", "''"]
     {

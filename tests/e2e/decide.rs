@@ -220,3 +220,13 @@ async fn clients_that_are_not_admitted_learn_so() {
     let proxy = Proxy::start("access: { clients: [127.0.0.0/8] }").await;
     assert_eq!(proxy.get(&origin.url("/x")).await.status(), 200);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_the_operators_own_rules_are_silent_robots_txt_decides() {
+    let origin = Origin::site("User-agent: *\nDisallow: /private\n").await;
+    let proxy = Proxy::start("hosts: { a.localhost: { allow: [/private/ours], deny: [/cart] } }").await;
+    for (target, status) in [("/", 200), ("/cart", 403), ("/private/ours", 200), ("/private/theirs", 403)] {
+        assert_eq!(proxy.get(&origin.url(target)).await.status(), status, "{target}");
+    }
+    assert_eq!(origin.log.pages(), ["/", "/private/ours"]);
+}

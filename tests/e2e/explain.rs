@@ -2,7 +2,8 @@
 
 use super::commands::{ROBOTS, open};
 use crate::support::binary::{politely, politely_with};
-use crate::support::{Alpn, Origin};
+use crate::support::{Alpn, Origin, Reply};
+use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_answers_by_its_exit_code_and_in_json() {
@@ -57,4 +58,81 @@ async fn explain_fetches_the_file_itself() {
     assert_eq!(origin.log.targets(), ["/robots.txt"], "the page itself is not fetched");
     let closed = politely(&["explain", &origin.url("/private")]).await;
     assert!(closed.code != 0 && origin.log.targets().len() == 1, "the guard stands here too");
+}
+
+/// The shape that scripts rely on, whole.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_in_json_has_the_documented_shape() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("robots.txt");
+    std::fs::write(
+        &file,
+        "User-agent: *\nAllow: /a/b\nDisallow: /a\nCrawl-delay: 2.5\nSitemap: https://a.example/s.xml\n",
+    )
+    .unwrap();
+    let file = file.to_str().unwrap();
+    for (target, allowed, reason, detail, rule) in [
+        (
+            "/a/b?c",
+            true,
+            "allowed-by-rule",
+            "a rule allows it",
+            json!({ "line": 2, "kind": "allow", "pattern": "/a/b" }),
+        ),
+        (
+            "/a/",
+            false,
+            "robots-disallowed",
+            "https://a.example/robots.txt disallows this URL for FooBot, Foo: line 3, `Disallow: /a`",
+            json!({ "line": 3, "kind": "disallow", "pattern": "/a" }),
+        ),
+        ("/", true, "no-matching-rule", "no rule matches it", Value::Null),
+        ("/robots.txt", true, "robots-txt", "robots.txt itself may always be fetched", Value::Null),
+    ] {
+        let url = format!("https://a.example{target}");
+        let tokens = ["--product-token", "FooBot", "--product-token", "Foo"];
+        let ended = politely(&[&["explain", &url, "--robots", file, "--format", "json"][..], &tokens].concat()).await;
+        assert_eq!((ended.code, ended.stderr.as_str()), (i32::from(!allowed), ""));
+        let answer: Value = serde_json::from_str(&ended.stdout).unwrap();
+        let expected = json!({
+            "url": url,
+            "authority": "https://a.example",
+            "product_tokens": ["FooBot", "Foo"],
+            "purpose": [],
+            "allowed": allowed,
+            "reason": reason,
+            "detail": detail,
+            "rule": rule,
+            "robots": { "url": file, "status": null, "access": "rules", "fetched_at": null, "expires_at": null },
+            "crawl_delay": 2.5,
+            "sitemaps": ["https://a.example/s.xml"],
+        });
+        assert_eq!(answer, expected, "{target}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_tells_how_the_file_was_had() {
+    for (status, code, access, reason) in [
+        (200, 0, "rules", "no-matching-rule"),
+        (404, 0, "allow-all", "no-robots-txt"),
+        (503, 1, "disallow-all", "robots-unreachable"),
+    ] {
+        let origin =
+            Origin::http(move |_| if status == 200 { Reply::text(ROBOTS) } else { Reply::status(status) }).await;
+        let ended = politely_with(&["explain", &origin.url("/x"), "--format", "json"], &open()).await;
+        let answer: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+        let robots = &answer["robots"];
+        assert_eq!((ended.code, &robots["access"], &answer["reason"]), (code, &json!(access), &json!(reason)));
+        assert_eq!((&robots["url"], &answer["rule"]), (&json!(origin.url("/robots.txt")), &Value::Null));
+        let times = ["fetched_at", "expires_at"].map(|name| robots[name].as_str().map(str::to_owned));
+        if status == 503 {
+            assert_eq!((&robots["status"], times), (&Value::Null, [None, None]));
+            continue;
+        }
+        assert_eq!(robots["status"], status);
+        // RFC 3339, to the second; the same form compares as text.
+        let [Some(fetched), Some(expires)] = times else { panic!("{robots}") };
+        assert!(fetched.len() == 20 && fetched.ends_with('Z') && fetched < expires, "{robots}");
+    }
 }

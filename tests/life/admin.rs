@@ -23,6 +23,13 @@ pub async fn json(address: SocketAddr, method: &str, target: &str) -> Value {
     serde_json::from_slice(&response.body).unwrap_or_else(|_| panic!("{target}: {}", response.text()))
 }
 
+/// What is forwarded counts when all is over, which its client may see a moment earlier.
+async fn counted(admin: SocketAddr) {
+    while json(admin, "GET", "/api/v1/status").await["requests"]["forwarded"] == 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
 pub fn escaped(authority: &str) -> String {
     authority.replace(':', "%3A").replace('/', "%2F")
 }
@@ -37,6 +44,7 @@ async fn it_tells_how_things_stand() {
     assert_eq!(proxy.get(&origin.url("/private")).await.status(), 403);
     assert_eq!(proxy.get(&origin.url("/open")).await.status(), 200);
 
+    counted(admin).await;
     let status = json(admin, "GET", "/api/v1/status").await;
     assert_eq!(status["listen"][0], proxy.address().to_string());
     assert_eq!((&status["mode"], &status["requests"]["forwarded"]), (&"enforce".into(), &1.into()));
@@ -71,6 +79,7 @@ async fn it_counts_for_prometheus_and_hands_out_what_clients_need() {
     for target in ["/private", "/private", "/open"] {
         proxy.get(&origin.url(target)).await;
     }
+    counted(admin).await;
     let metrics = asked(admin, "GET", "/metrics", "").await;
     assert!(metrics.field("content-type").is_some_and(|kind| kind.starts_with("application/openmetrics-text")));
     for line in [

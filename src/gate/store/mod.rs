@@ -6,6 +6,7 @@
 
 mod behind;
 mod disk;
+pub(super) mod parcel;
 mod record;
 mod tables;
 

@@ -123,7 +123,7 @@ fn row(authority: &str, record: usize) -> u64 {
     (2 * authority.len() + record + 32) as u64
 }
 
-fn pack(body: &[u8]) -> io::Result<Vec<u8>> {
+pub(super) fn pack(body: &[u8]) -> io::Result<Vec<u8>> {
     let mut packed = u32::try_from(body.len()).unwrap_or(u32::MAX).to_le_bytes().to_vec();
     packed.extend_from_slice(&zstd::bulk::compress(body, LEVEL)?);
     Ok(packed)

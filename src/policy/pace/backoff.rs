@@ -62,6 +62,11 @@ impl Backoff {
         Some(advice.unwrap_or(self.delay))
     }
 
+    /// Takes up the fleet's.
+    pub fn adopt(&mut self, delay: Duration) {
+        self.delay = delay.min(MAX);
+    }
+
     /// Takes up the backoff of an earlier process.
     pub fn restore(&mut self, delay: Duration) {
         self.delay = self.delay.max(delay.min(MAX));

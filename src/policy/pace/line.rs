@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::Marks;
+use super::giver::Tempo;
 use super::terms::{Client, Demand, Refused, Ticket};
 
 #[derive(Debug)]
@@ -120,7 +121,7 @@ impl<W> Line<W> {
 
     /// Lets the line go by in thought up to the turn a newcomer of `client` would get, or to its end; `marks` are those
     /// it would find. Returns the instant of the last start before it.
-    pub fn clear_before(&self, now: Instant, client: Option<Client>, marks: &mut Marks, backoff: Duration) -> Instant {
+    pub fn clear_before(&self, now: Instant, client: Option<Client>, marks: &mut Marks, tempo: Tempo) -> Instant {
         let mut at = now;
         let own = match client {
             Some(client) => self.waiting_for(client),
@@ -132,7 +133,7 @@ impl<W> Line<W> {
                     return at;
                 }
                 if let Some(waiter) = queue.waiters.get(round) {
-                    at = started(marks, waiter.demand, at, backoff);
+                    at = started(marks, waiter.demand, at, tempo);
                 }
             }
         }
@@ -145,7 +146,7 @@ impl<W> Line<W> {
 
     /// Turns away everyone whose turn comes too late, if that may have changed. To be called only when the head cannot
     /// start. True if somebody is turned away.
-    pub fn sweep(&mut self, now: Instant, mut marks: Marks, backoff: Duration) -> bool {
+    pub fn sweep(&mut self, now: Instant, mut marks: Marks, tempo: Tempo) -> bool {
         if !self.pushed_back && self.next_deadline.is_none_or(|deadline| deadline > now) {
             return false;
         }
@@ -160,7 +161,7 @@ impl<W> Line<W> {
             for (queue, place) in self.ring.iter_mut().zip(&mut places) {
                 while let Some(waiter) = queue.waiters.get(*place) {
                     let mut after = marks;
-                    let start = started(&mut after, waiter.demand, at, backoff);
+                    let start = started(&mut after, waiter.demand, at, tempo);
                     if start > waiter.deadline || waiter.deadline <= now {
                         in_vain.extend(queue.waiters.remove(*place));
                         continue;
@@ -179,7 +180,7 @@ impl<W> Line<W> {
         let any = !in_vain.is_empty();
         // Told times one after the other behind all who stay, so that they do not come back all at once.
         for waiter in in_vain {
-            at = started(&mut marks, waiter.demand, at, backoff);
+            at = started(&mut marks, waiter.demand, at, tempo);
             let retry_after = told(at.duration_since(now));
             self.turned_away.push((waiter.payload, Refused::TooLong { retry_after }));
         }
@@ -188,8 +189,8 @@ impl<W> Line<W> {
 }
 
 /// When a start not before `at` is due; `marks` become those after it.
-fn started(marks: &mut Marks, demand: Demand, at: Instant, backoff: Duration) -> Instant {
-    let start = marks.due(demand, backoff).map_or(at, |due| due.max(at));
+fn started(marks: &mut Marks, demand: Demand, at: Instant, tempo: Tempo) -> Instant {
+    let start = marks.due(demand, tempo).map_or(at, |due| due.max(at));
     *marks.of(demand.start) = Some(start);
     start
 }

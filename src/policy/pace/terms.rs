@@ -117,6 +117,30 @@ pub struct Slot {
     pub(super) start: Start,
     /// The mark it replaced.
     pub(super) before: Option<Instant>,
+    pub(super) shared: bool,
+    pub(super) exclusive: bool,
+}
+
+impl Slot {
+    /// Counted from 1 for each lane.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether its turn was the fleet's to give.
+    pub fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// Whether it keeps that turn until it has finished.
+    pub fn is_exclusive(&self) -> bool {
+        self.exclusive
+    }
+
+    /// Whether it is the first fetch of a robots.txt.
+    pub fn is_first_fetch(&self) -> bool {
+        self.start == Start::FirstFetch
+    }
 }
 
 /// How a request ended.

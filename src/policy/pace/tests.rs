@@ -499,23 +499,23 @@ fn a_refresh_is_a_request_like_any_other() {
 }
 
 #[test]
-fn a_retry_counts_as_a_start() {
+fn the_gap_runs_from_when_a_start_has_left() {
     let mut host = Host::new();
     let slot = host.go(0, &delay(1000));
     host.wait(0, A, &delay(1000), "next", Some(1000));
-    host.lane.note_start(host.at(700));
+    host.lane.left(&slot, host.at(700));
     host.end(800, slot, OK);
     host.sleeps(800, 1700);
     let _next = host.starts(1700, "next");
 }
 
 #[test]
-fn a_retry_may_make_others_wait_in_vain() {
+fn leaving_late_may_make_others_wait_in_vain() {
     let terms = Terms { max_wait: ms(1000), ..delay(1000) };
     let mut host = Host::new();
-    let _slot = host.go(0, &terms);
+    let slot = host.go(0, &terms);
     host.wait(0, A, &terms, "next", Some(1000));
-    host.lane.note_start(host.at(700));
+    host.lane.left(&slot, host.at(700));
     host.turns_away(700, "next", too_long(1000));
 }
 

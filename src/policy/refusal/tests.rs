@@ -92,6 +92,12 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
         (Refusal::Loop, "loop", "the request would come back to this proxy, or is for the proxy itself"),
         (Refusal::Draining { retry_after: Duration::ZERO }, "draining", "the proxy is shutting down; come back in 0 s"),
         (
+            Refusal::FleetLost { retry_after: Duration::from_secs(2) },
+            "fleet-lost",
+            "the server that this fleet of proxies shares its paces through is out of reach (`on_fleet_loss: refuse`); \
+             come back in 2 s",
+        ),
+        (
             Refusal::OperatorDenied { host: "*.example".into(), pattern: "/admin".into() },
             "operator-denied",
             "the operator of this proxy denies this URL: `deny: /admin` for the host *.example",
@@ -106,6 +112,7 @@ fn only_what_time_heals_names_a_time() {
     let second = Duration::from_secs(1);
     assert_eq!(Refusal::CrawlDelay { retry_after: second }.retry_after(), Some(second));
     assert_eq!(Refusal::Draining { retry_after: second }.retry_after(), Some(second));
+    assert_eq!(Refusal::FleetLost { retry_after: second }.retry_after(), Some(second));
     assert_eq!(disallowed(None).retry_after(), None);
     assert_eq!(Refusal::Loop.retry_after(), None);
 }

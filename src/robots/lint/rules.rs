@@ -17,7 +17,7 @@ pub(super) fn find(outline: &Outline<'_>, options: &ParseOptions, findings: &mut
     }
     let mut budget = MOST_COMPARISONS;
     for group in outline.groups() {
-        let mut arena = Arena::new(options.percent_encoding);
+        let mut arena = Arena::new(options.percent_encoding, 0);
         let rules =
             group.iter().filter(|entry| matches!(entry.key, Key::Allow | Key::Disallow) && !entry.value.is_empty());
         let rules: Vec<Rule<'_>> = rules.map(|entry| Rule::new(entry, &mut arena, outline)).collect();

@@ -1,0 +1,171 @@
+//! What a fleet makes of a delay: three instances (the built binary), one redis-server, one host with a delay of 0.2 s,
+//! one minute of more requests than that lets through. Prints how many starts the origin saw of those that the delay
+//! allows, and the smallest gap; run with `cargo bench --bench fleet` (`--profile dev` spares the optimised build).
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Which instance a start came through, and when.
+type Starts = Arc<Mutex<Vec<(usize, Instant)>>>;
+
+fn main() {
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    runtime.block_on(minute());
+}
+
+async fn minute() {
+    let starts = Starts::default();
+    let origin = origin(starts.clone()).await;
+    let directory = tempfile::tempdir().expect("a directory");
+    let redis_at = free_address();
+    let redis = Ends(
+        Command::new("redis-server")
+            .args(["--bind", "127.0.0.1", "--port", &redis_at.port().to_string(), "--save", ""])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server is installed"),
+    );
+    listening(redis_at).await;
+    let mut fleet = Vec::new();
+    for number in 0..INSTANCES {
+        fleet.push(start_proxy(&directory.path().join(number.to_string()), redis_at).await);
+    }
+    for (number, (_, address)) in fleet.iter().enumerate() {
+        for _ in 0..CLIENTS_EACH {
+            tokio::spawn(client(number, *address, origin));
+        }
+    }
+    // All have come, and the robots.txt has been fetched.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let from = starts.lock().expect("no panic").last().expect("they have begun").1;
+    tokio::time::sleep_until((from + MINUTE).into()).await;
+    report(&starts.lock().expect("no panic"), from);
+    drop((fleet, redis));
+}
+
+fn report(starts: &[(usize, Instant)], from: Instant) {
+    let minute: Vec<_> = starts.iter().filter(|(_, at)| *at >= from && *at < from + MINUTE).collect();
+    let allowed = MINUTE.as_millis() / DELAY.as_millis();
+    println!("{} starts of {allowed}: {:.2} %", minute.len(), minute.len() as f64 * 100.0 / allowed as f64);
+    let each: Vec<usize> =
+        (0..INSTANCES).map(|number| minute.iter().filter(|(through, _)| *through == number).count()).collect();
+    println!("through each instance: {each:?}");
+    let mut gaps: Vec<Duration> = minute.windows(2).map(|pair| pair[1].1 - pair[0].1).collect();
+    gaps.sort_unstable();
+    let early = gaps.iter().filter(|gap| **gap < DELAY).count();
+    let middle = gaps[gaps.len() / 2];
+    println!("gaps: least {:?}, median {middle:?}, most {:?}, too short {early}", gaps[0], gaps[gaps.len() - 1]);
+}
+
+async fn client(number: usize, proxy: SocketAddr, origin: SocketAddr) {
+    let mut stream = BufReader::new(TcpStream::connect(proxy).await.expect("the proxy listens"));
+    let authority = format!("a.localhost:{}", origin.port());
+    let request = format!("GET http://{authority}/{number} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: Bot\r\n\r\n");
+    while stream.write_all(request.as_bytes()).await.is_ok() {
+        let Some((_, length)) = read_head(&mut stream).await else { return };
+        stream.read_exact(&mut vec![0; length]).await.expect("a body");
+    }
+}
+
+async fn origin(starts: Starts) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let starts = starts.clone();
+            stream.set_nodelay(true).expect("a socket");
+            tokio::spawn(async move {
+                let mut stream = BufReader::new(stream);
+                while let Some((head, _)) = read_head(&mut stream).await {
+                    let path = head.split(' ').nth(1).unwrap_or_default();
+                    let body = match path.trim_start_matches('/').parse() {
+                        Ok(number) => {
+                            starts.lock().expect("no panic").push((number, Instant::now()));
+                            String::from("page")
+                        }
+                        Err(_) => format!("User-agent: *\nCrawl-delay: {}\n", DELAY.as_secs_f64()),
+                    };
+                    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+                    if stream.write_all(answer.as_bytes()).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+/// A head and the length of the body after it. `None`: the connection has ended.
+async fn read_head(stream: &mut BufReader<TcpStream>) -> Option<(String, usize)> {
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let before = head.len();
+        if stream.read_line(&mut head).await.ok()? == 0 {
+            return None;
+        }
+        let line = head[before..].trim_end().to_ascii_lowercase();
+        if line.is_empty() {
+            return Some((head, length));
+        }
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
+    }
+}
+
+async fn start_proxy(directory: &Path, redis: SocketAddr) -> (Ends, SocketAddr) {
+    std::fs::create_dir(directory).expect("a directory");
+    let (file, at) = (directory.join("politely.yaml"), directory.display());
+    let yaml = format!(
+        "admin: {{ address: 'off' }}\nintercept: {{ ca: {{ directory: '{at}/ca' }} }}\nstore: {{ disk: 0 }}\n\
+         egress: {{ allow: [127.0.0.0/8], ports: ['1-65535'] }}\nlog: {{ access: 'off', level: warn }}\n\
+         fleet: redis://{redis}/0\n"
+    );
+    std::fs::write(&file, yaml).expect("the directory is writable");
+    let address = free_address();
+    let child = Command::new(env!("CARGO_BIN_EXE_politely"))
+        .args(["serve", "--listen", &address.to_string(), "--config"])
+        .arg(&file)
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("the binary is built");
+    listening(address).await;
+    (Ends(child), address)
+}
+
+/// An address that is free now, and free a moment later.
+fn free_address() -> SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port")
+}
+
+async fn listening(address: SocketAddr) {
+    while TcpStream::connect(address).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// A program that ends with us.
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const INSTANCES: usize = 3;
+const CLIENTS_EACH: usize = 3;
+const DELAY: Duration = Duration::from_millis(200);
+const MINUTE: Duration = Duration::from_secs(60);

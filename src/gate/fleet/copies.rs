@@ -1,0 +1,163 @@
+//! Copies of robots.txt at the server, and the right to fetch one, which one instance has at a time. Called by
+//! `rulebook`.
+
+use super::{Fleet, Lost};
+use crate::gate::store::parcel;
+use crate::policy::freshness::LAST_GOOD_USE;
+use crate::policy::{Authority, Entry};
+use parking_lot::Mutex;
+use redis::{Script, ScriptInvocation};
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, SystemTime};
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+/// What becomes of the wish for a copy.
+pub(in crate::gate) enum Claim<'f> {
+    /// Here it is.
+    Copy(Parcel),
+    /// It is for this instance to fetch; the copy is to be renewed.
+    Fetch(Right<'f>, Option<Parcel>),
+}
+
+/// A copy as it comes from the server.
+pub(in crate::gate) struct Parcel {
+    pub octets: Vec<u8>,
+    /// When it was put there, by our clock.
+    pub sent: SystemTime,
+}
+
+/// The right to fetch one authority's robots.txt. Renewed by [`meanwhile`](Self::meanwhile), given back with
+/// [`publish`](Self::publish); others have it soon after neither is done any more.
+pub(in crate::gate) struct Right<'f> {
+    fleet: &'f Fleet,
+    authority: String,
+}
+
+/// Who waits for a copy that another instance fetches.
+#[derive(Default)]
+pub(super) struct Arrivals(Mutex<HashMap<Box<str>, Arc<Notify>>>);
+
+impl Fleet {
+    /// A copy that is fresh, or the right to fetch it; waits while another instance has that. `anew`: no copy will do
+    /// that is from before now.
+    pub async fn claim(&self, authority: &Authority, anew: bool) -> Result<Claim<'_>, Lost> {
+        let authority = authority.to_string();
+        let arrival = self.arrivals.wait_for(&authority);
+        let mut since = None;
+        loop {
+            let mut call = call(&authority, &self.link.me, if anew { "anew" } else { "look" });
+            call.arg(millis(HELD)).arg(since.unwrap_or(NEVER));
+            let (now, state, time, octets): Answer = self.link.call(&call).await?;
+            let time = Duration::from_millis(u64::try_from(time).unwrap_or(0));
+            match (state, Parcel::new(octets, time)) {
+                (0, Some(copy)) => return Ok(Claim::Copy(copy)),
+                (1, copy) => return Ok(Claim::Fetch(Right { fleet: self, authority }, copy)),
+                _ => {
+                    since = since.or(Some(now));
+                    let left = time + AFTER;
+                    // Too late only means to look again.
+                    let _ = timeout(left, arrival.notify.notified()).await;
+                }
+            }
+        }
+    }
+
+    /// The copy, whatever its age.
+    pub async fn take(&self, authority: &Authority) -> Option<Parcel> {
+        let authority = authority.to_string();
+        let mut call = call(&authority, &self.link.me, "take");
+        call.arg(0).arg(0);
+        let (_, _, age, octets): Answer = self.link.call(&call).await.ok()?;
+        Parcel::new(octets, Duration::from_millis(u64::try_from(age).unwrap_or(0)))
+    }
+
+    /// A copy has arrived. False: nobody here waits for it.
+    pub fn arrived(&self, authority: &str) -> bool {
+        let waits = self.arrivals.0.lock().get(authority).cloned();
+        waits.inspect(|notify| notify.notify_one()).is_some()
+    }
+}
+
+impl Parcel {
+    /// None is sent as no octets.
+    fn new(octets: Vec<u8>, age: Duration) -> Option<Self> {
+        let sent = SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
+        (!octets.is_empty()).then_some(Self { octets, sent })
+    }
+}
+
+impl Right<'_> {
+    /// Does the work, and keeps the right while that takes.
+    pub async fn meanwhile<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                () = sleep(HELD / 3) => {
+                    let mut call = call(&self.authority, &self.fleet.link.me, "keep");
+                    call.arg(millis(HELD));
+                    // Whoever is cut off fetches on its own.
+                    let _: Result<Answer, Lost> = self.fleet.link.call(&call).await;
+                }
+            }
+        }
+    }
+
+    /// Hands the copy to all.
+    pub async fn publish(self, entry: &Entry) {
+        let now = SystemTime::now();
+        let until = match (&entry.trouble, &entry.answer) {
+            (Some(trouble), _) => trouble.retry_at,
+            (None, Some(answer)) => answer.freshness.refresh_at(),
+            (None, None) => now,
+        };
+        let Some(parcel) = parcel::pack(entry, now) else { return };
+        let mut call = call(&self.authority, &self.fleet.link.me, "put");
+        let fresh_for = until.duration_since(now).unwrap_or_default();
+        call.arg(millis(fresh_for)).arg(parcel).arg(millis(LAST_GOOD_USE));
+        let _: Result<Answer, Lost> = self.fleet.link.call(&call).await;
+    }
+}
+
+impl Arrivals {
+    fn wait_for(&self, authority: &str) -> Arrival<'_> {
+        let notify = self.0.lock().entry(authority.into()).or_default().clone();
+        Arrival { arrivals: self, authority: authority.into(), notify }
+    }
+}
+
+/// Somebody who waits. There is one for each authority, as for each fetch.
+struct Arrival<'a> {
+    arrivals: &'a Arrivals,
+    authority: Box<str>,
+    notify: Arc<Notify>,
+}
+
+impl Drop for Arrival<'_> {
+    fn drop(&mut self) {
+        self.arrivals.0.lock().remove(&self.authority);
+    }
+}
+
+fn call(authority: &str, me: &str, wanted: &str) -> ScriptInvocation<'static> {
+    static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("copy.lua")));
+    let mut call = SCRIPT.key(format!("politely:{{{authority}}}:robots"));
+    call.key(format!("politely:{{{authority}}}:fetching")).arg(me).arg(wanted);
+    call
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).expect("no duration here is that long")
+}
+
+/// What the script answers: now, state, time, copy.
+type Answer = (u64, u8, i64, Vec<u8>);
+
+/// Later than any copy; a number that the script can hold.
+const NEVER: u64 = 1 << 52;
+/// For how long the right outlives its instance.
+const HELD: Duration = Duration::from_secs(5);
+/// Looking again a little too early would find the right still held.
+const AFTER: Duration = Duration::from_millis(5);

@@ -1,0 +1,319 @@
+//! One key's lane, shared by those who are in it: the waiting around [`Lane`]'s arithmetic, and around the fleet's. At
+//! most one task a lane, the driver, sleeps until the next turn is due; it alone asks the fleet. Called by `pacer`.
+
+use super::permit::{Permit, Place};
+use super::stake::Stake;
+use crate::gate::fleet::{Fleet, Standing};
+use crate::gate::reported::Reported;
+use crate::gate::store::Store;
+use crate::gate::watch::PaceFigures;
+use crate::policy::pace::{Client, Debt, Lane, Next, Outcome, Refused, Slot, Terms, Ticket, Turn};
+use crate::policy::{Authority, Refusal};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, oneshot};
+
+/// A lane.
+pub(in crate::gate) struct Pace {
+    state: Mutex<State>,
+    /// Wakes the driver: a slot is free, somebody gave up, or the fleet has something to say.
+    changed: Notify,
+    /// The key, and where a restart finds what it owes.
+    name: Box<str>,
+    /// For a lane of subresources: that of the pages, which is told of the origin's refusals.
+    page: Option<Arc<Pace>>,
+    /// The delay last told to be clamped, in milliseconds.
+    clamp_told: AtomicU64,
+    shared: Arc<Shared>,
+}
+
+/// What all lanes share.
+pub(super) struct Shared {
+    pub waiting: AtomicUsize,
+    pub store: Arc<Store>,
+    pub fleet: Option<Arc<Fleet>>,
+}
+
+pub(super) type Waiters = Lane<oneshot::Sender<Result<Permit, Refused>>>;
+
+struct State {
+    lane: Waiters,
+    stake: Stake,
+    driven: bool,
+}
+
+impl Pace {
+    pub(super) fn new(lane: Waiters, name: String, page: Option<Arc<Pace>>, shared: Arc<Shared>) -> Self {
+        Self {
+            state: Mutex::new(State { lane, stake: Stake::default(), driven: false }),
+            changed: Notify::new(),
+            name: name.into(),
+            page,
+            clamp_told: AtomicU64::new(0),
+            shared,
+        }
+    }
+
+    /// Waits for a turn. Dropping the future gives the place in the line back.
+    pub async fn turn(self: &Arc<Self>, client: Client, terms: Terms) -> Result<Permit, Refusal> {
+        if let Some(refusal) = self.fleet().and_then(Fleet::refusal) {
+            return Err(refusal);
+        }
+        let (receiver, ticket) = {
+            let mut state = self.state.lock();
+            let now = Instant::now();
+            self.follow(&mut state, now);
+            let mut receiver = None;
+            let turn = state.lane.request(now, client, &terms, || {
+                let (sender, waits) = oneshot::channel();
+                receiver = Some(waits);
+                sender
+            });
+            match turn {
+                Turn::Go(slot) => {
+                    self.note_debt(&state);
+                    return Ok(Permit::new(self, Some(slot), terms));
+                }
+                Turn::Refuse(refused) => return Err(told(refused)),
+                Turn::Wait { ticket, .. } => {
+                    self.wake(&mut state);
+                    (receiver.expect("a waiter was made for the line"), ticket)
+                }
+            }
+        };
+        let since = Instant::now();
+        let _place = Place::take(self, ticket);
+        let answer = tokio::select! {
+            biased;
+            answer = receiver => answer,
+            refusal = self.refused_meanwhile() => return Err(refusal),
+        };
+        match answer {
+            Ok(Ok(mut permit)) => {
+                permit.terms = terms;
+                permit.waited = since.elapsed();
+                Ok(permit)
+            }
+            Ok(Err(refused)) => Err(told(refused)),
+            Err(_) => Err(Refusal::Draining { retry_after: DRAINING }),
+        }
+    }
+
+    /// A request of report mode: it goes at once. Tells what would have been, unless the request is `refused` anyway.
+    pub fn rehearse(self: &Arc<Self>, client: Client, terms: Terms, refused: bool) -> (Permit, Option<Reported>) {
+        let wait = match refused {
+            true => Duration::ZERO,
+            false => self.state.lock().lane.rehearse(Instant::now(), client, &terms),
+        };
+        let held = if wait > terms.max_wait {
+            Some(Reported::Refused(Refusal::CrawlDelay { retry_after: wait }))
+        } else {
+            (!wait.is_zero()).then_some(Reported::Held(wait))
+        };
+        (Permit::new(self, None, terms), held)
+    }
+
+    /// Whether the origin has asked for time: then nothing goes in a burst.
+    pub fn is_held_back(&self) -> bool {
+        !self.state.lock().lane.backoff().is_zero()
+    }
+
+    /// Logs that a delay is not kept in full, once for each delay that the host asks for.
+    pub fn tell_clamp(&self, authority: &Authority, asked: Duration, kept: Duration) {
+        let millis = u64::try_from(asked.as_millis()).unwrap_or(u64::MAX);
+        if self.clamp_told.swap(millis, Ordering::Relaxed) != millis {
+            tracing::warn!(%authority, ?asked, ?kept, "the crawl-delay is cut to `pace.max_crawl_delay`");
+        }
+    }
+
+    pub(super) fn figures(&self) -> PaceFigures {
+        let (state, now) = (self.state.lock(), Instant::now());
+        let lane = &state.lane;
+        let owed = lane.debt(now).map_or(Duration::ZERO, |debt| debt.until - now);
+        PaceFigures { waiting: lane.waiting(), in_flight: lane.in_flight(), backoff: lane.backoff(), owed }
+    }
+
+    pub(super) fn is_idle(&self, now: Instant) -> bool {
+        self.state.lock().lane.is_idle(now)
+    }
+
+    pub(super) fn waiting(&self) -> &AtomicUsize {
+        &self.shared.waiting
+    }
+
+    /// Hands out turns as they come due, and tells the fleet, until nobody waits and nothing is at stake.
+    async fn drive(self: Arc<Self>) {
+        loop {
+            let (until, call) = {
+                let mut state = self.state.lock();
+                let now = Instant::now();
+                self.follow(&mut state, now);
+                let until = match state.lane.poll(now) {
+                    Next::Start(waiter, slot) => {
+                        state.stake.started(&slot);
+                        self.note_debt(&state);
+                        let permit = Permit::new(&self, Some(slot), Terms::default());
+                        // If it has just left, the permit comes back here and is given back when the lock is free.
+                        let returned = waiter.send(Ok(permit));
+                        drop(state);
+                        drop(returned);
+                        continue;
+                    }
+                    Next::Refuse(waiter, refused) => {
+                        let returned = waiter.send(Err(refused));
+                        drop(state);
+                        drop(returned);
+                        continue;
+                    }
+                    Next::WaitUntil(until) => Some(until),
+                    Next::Idle => None,
+                };
+                let State { lane, stake, .. } = &mut *state;
+                let call = stake.call(lane, now);
+                if until.is_none() && call.is_none() && !stake.is_at_stake() {
+                    state.driven = false;
+                    return;
+                }
+                ([until, stake.next(now)].into_iter().flatten().min(), call)
+            };
+            if let (Some(call), Some(fleet)) = (call, self.fleet()) {
+                let (asked, connection) = (Instant::now(), fleet.connection());
+                let standing = fleet.tell(&self.name, &call).await.ok();
+                let State { lane, stake, .. } = &mut *self.state.lock();
+                stake.answered(lane, connection, standing, asked);
+                continue;
+            }
+            match until {
+                Some(until) => tokio::select! {
+                    () = tokio::time::sleep_until(until.into()) => {}
+                    () = self.changed.notified() => {}
+                },
+                None => self.changed.notified().await,
+            }
+        }
+    }
+
+    /// For the next process, should this one end before the debt is paid.
+    fn note_debt(&self, state: &State) {
+        if self.page.is_none() {
+            let now = Instant::now();
+            self.shared.store.owe(&self.name, now, state.lane.debt(now));
+        }
+    }
+
+    /// The request leaves, or has left.
+    pub(super) fn left(self: &Arc<Self>, slot: &Slot, at: Instant, is_gone: bool) {
+        let mut state = self.state.lock();
+        state.lane.left(slot, at);
+        self.note_debt(&state);
+        if is_gone && state.stake.left(slot, at) {
+            self.wake(&mut state);
+        }
+    }
+
+    pub(super) fn give_back(self: &Arc<Self>, slot: Slot, left: Option<Instant>, outcome: Outcome) {
+        let mut state = self.state.lock();
+        let is_news = state.stake.ended(&slot, left, outcome);
+        let now = Instant::now();
+        state.lane.finished(now, slot, outcome);
+        let mut debt = None;
+        if matches!(outcome, Outcome::Backoff { .. }) {
+            self.note_debt(&state);
+            debt = state.lane.debt(now);
+        }
+        if is_news {
+            self.wake(&mut state);
+        } else if state.driven {
+            self.changed.notify_one();
+        }
+        drop(state);
+        if let (Some(page), Some(debt)) = (&self.page, debt) {
+            page.restore(now, debt);
+        }
+    }
+
+    /// Gives a place in the line back.
+    pub(super) fn cancel(&self, ticket: Ticket) {
+        let left = self.state.lock().lane.cancel(ticket);
+        if left.is_some() {
+            self.changed.notify_one();
+        }
+    }
+
+    /// A subresource was told to come later: so are the pages.
+    fn restore(self: &Arc<Self>, now: Instant, debt: Debt) {
+        let mut state = self.state.lock();
+        state.lane.restore(now, debt);
+        self.note_debt(&state);
+        state.stake.owes();
+        if state.driven || self.fleet().is_some() {
+            self.wake(&mut state);
+        }
+    }
+
+    /// The fleet can be asked, or cannot be any more. What is owed is told to whoever it is shared with.
+    pub(super) fn reach_changed(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        if state.driven || state.stake.is_in_turn() || state.lane.debt(Instant::now()).is_some() {
+            self.wake(&mut state);
+        }
+    }
+
+    /// The fleet has given a turn.
+    pub(super) fn given(self: &Arc<Self>, standing: Standing, at: Instant) {
+        let mut state = self.state.lock();
+        let State { lane, stake, .. } = &mut *state;
+        stake.given(lane, standing, at);
+        self.wake(&mut state);
+    }
+
+    /// An origin has refused another instance.
+    pub(super) fn forget(&self) {
+        let mut state = self.state.lock();
+        state.stake.forget();
+        if state.driven {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Makes the driver look, and makes it if there is none.
+    fn wake(self: &Arc<Self>, state: &mut State) {
+        if std::mem::replace(&mut state.driven, true) {
+            self.changed.notify_one();
+        } else {
+            tokio::spawn(self.clone().drive());
+        }
+    }
+
+    fn follow(&self, state: &mut State, now: Instant) {
+        if let Some(fleet) = self.fleet() {
+            state.stake.follow(&mut state.lane, fleet.reach(), now);
+        }
+    }
+
+    /// Subresources that follow their page are this instance's own affair.
+    fn fleet(&self) -> Option<&Fleet> {
+        self.shared.fleet.as_deref().filter(|_| self.page.is_none())
+    }
+
+    async fn refused_meanwhile(&self) -> Refusal {
+        match self.fleet() {
+            Some(fleet) => fleet.refuses().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// What the one who is turned away is told: the gap as it was asked for.
+fn told(refused: Refused) -> Refusal {
+    match refused {
+        Refused::TooLong { retry_after } => {
+            Refused::TooLong { retry_after: retry_after.saturating_sub(super::permit::ARRIVAL) }.into()
+        }
+        Refused::Full { .. } => refused.into(),
+    }
+}
+
+const DRAINING: Duration = Duration::from_secs(1);

@@ -1,0 +1,119 @@
+//! Each robots.txt is fetched once for all.
+
+use crate::server::Redis;
+use crate::support::{Binary, Client, Origin, Reply, eventually};
+use crate::{all, get, instances};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+const KEEP_OUT: &str = "User-agent: *\nDisallow: /private\n";
+
+/// A robots.txt by `robots`, which is told how often it has been asked for before.
+async fn origin(robots: impl Fn(usize, bool) -> Reply + Send + Sync + 'static) -> Origin {
+    let asked = AtomicUsize::new(0);
+    Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => robots(asked.fetch_add(1, Ordering::SeqCst), seen.field("if-none-match").is_some()),
+        _ => Reply::text("page"),
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_fetch_for_all_who_ask_at_once_and_all_who_ask_later() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = origin(|_, _| Reply::text(KEEP_OUT).after(Duration::from_millis(700))).await;
+    let fleet = instances(&redis, 3, "").await;
+    let responses = all(&fleet, &origin.url("/private")).await;
+    assert!(responses.iter().all(|response| response.status() == 403), "{responses:?}");
+    let late = instances(&redis, 1, "").await;
+    assert_eq!(get(&late[0], &origin.url("/private")).await.status(), 403);
+    let copy = get(&late[0], &origin.url("/robots.txt")).await;
+    assert_eq!((copy.text().as_str(), copy.field("age").is_some()), (KEEP_OUT, true));
+    assert_eq!(origin.log.count("/robots.txt"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_fetch_is_everybodys_too() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = origin(|_, _| Reply::status(503).field("Retry-After", "600")).await;
+    let fleet = instances(&redis, 3, "").await;
+    for instance in &fleet {
+        let refused = get(instance, &origin.url("/private")).await;
+        let told: u64 = refused.field("retry-after").expect("when to come back").parse().expect("seconds");
+        assert!(refused.status() == 503 && (570..=600).contains(&told), "{told}");
+    }
+    assert_eq!(origin.log.count("/robots.txt"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_revalidation_for_all() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = origin(|_, conditional| match conditional {
+        true => Reply::status(304),
+        false => Reply::text(KEEP_OUT).field("ETag", "\"v1\"").field("Cache-Control", "max-age=2"),
+    })
+    .await;
+    let fleet = instances(&redis, 3, "robots: { min_ttl: 2s }").await;
+    let first = Instant::now();
+    all(&fleet, &origin.url("/private")).await;
+    assert_eq!(origin.log.count("/robots.txt"), 1);
+    tokio::time::sleep(Duration::from_millis(2100)).await;
+    // All find it stale, use it, and have it renewed behind their backs by one of them.
+    let responses = all(&fleet, &origin.url("/private")).await;
+    assert!(responses.iter().all(|response| response.status() == 403));
+    eventually("the renewal", || origin.log.count("/robots.txt") == 2).await;
+    assert!(first.elapsed() < Duration::from_secs(4), "the machine is too slow for this test");
+    assert_eq!(origin.log.of("/robots.txt")[1].field("if-none-match"), Some("\"v1\""));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refresh_reaches_all_who_use_the_copy() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = origin(|before, _| Reply::text(if before == 0 { "" } else { KEEP_OUT })).await;
+    let fleet = instances(&redis, 3, "admin: { address: '127.0.0.1:0' }").await;
+    let url = origin.url("/private");
+    assert!(all(&fleet, &url).await.iter().all(|response| response.status() == 200));
+    refresh(&fleet[0], &origin).await;
+    assert_eq!(get(&fleet[0], &url).await.status(), 403);
+    for instance in &fleet[1..] {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while get(instance, &url).await.status() != 403 {
+            assert!(Instant::now() < deadline, "it still goes by the old copy");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    assert_eq!(origin.log.count("/robots.txt"), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn if_the_one_that_fetches_dies_another_does_it() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = origin(|before, _| match before {
+        0 => Reply::text(KEEP_OUT).after(Duration::from_secs(60)),
+        _ => Reply::text(KEEP_OUT),
+    })
+    .await;
+    let mut fleet = instances(&redis, 3, "").await;
+    let dies = fleet.remove(0);
+    let mut client = Client::open(dies.address()).await;
+    client.send(crate::support::client::get(&origin.url("/private"), &origin.authority("a.localhost"))).await;
+    eventually("the first fetch", || origin.log.count("/robots.txt") == 1).await;
+    let url = origin.url("/private");
+    let (responses, _) = tokio::join!(all(&fleet, &url), dies.kill());
+    assert!(responses.iter().all(|response| response.status() == 403), "{responses:?}");
+    assert_eq!(origin.log.count("/robots.txt"), 2);
+}
+
+async fn refresh(instance: &Binary, origin: &Origin) {
+    let output = instance.output();
+    let admin = output.split("admin address http://").nth(1).and_then(|rest| rest.split('/').next());
+    let admin = admin.expect("it says so at the start").parse().expect("an address");
+    let authority = origin.url("").replace(':', "%3A").replace('/', "%2F");
+    let mut client = Client::open(admin).await;
+    client
+        .send(format!(
+            "POST /api/v1/authorities/{authority}/refresh HTTP/1.1\r\nHost: {admin}\r\nContent-Length: 0\r\n\r\n"
+        ))
+        .await;
+    assert_eq!(client.response().await.status(), 200);
+}

@@ -1,0 +1,512 @@
+//! Each rule of RFC 9309 §2.2, each extension and each dialect by one small file and what it makes of a path. A golden line
+//! is `agent path => verdict @line`; `@usage line` where a preference decided. No line: nothing decided.
+
+use politely::robots::{ParseOptions, PercentEncoding, Precedence, Purpose, RobotsTxt, UserAgentMatch};
+use std::time::Duration;
+
+/// Checks golden lines against a file read in a dialect.
+#[track_caller]
+fn read(options: &ParseOptions, file: &str, golden: &[&str]) {
+    let robots = RobotsTxt::parse_with(file.as_bytes(), options);
+    for line in golden {
+        let (question, _) = line.split_once(" => ").expect("a golden line");
+        let (agent, path) = question.split_once(' ').expect("an agent and a path");
+        let rules = robots.rules_for(&agent.split(',').collect::<Vec<_>>());
+        let verdict = rules.check(path);
+        let word = if verdict.is_allowed() { "allow" } else { "disallow" };
+        let place = verdict.rule().map_or(String::new(), |rule| format!(" @{}", rule.line()));
+        assert_eq!(format!("{question} => {word}{place}"), *line, "\n{file}");
+    }
+}
+
+/// By default, as RFC 9309 and the customary extensions have it.
+#[track_caller]
+fn rfc(file: &str, golden: &[&str]) {
+    read(&ParseOptions::default(), file, golden);
+}
+
+/// With one switch turned.
+fn with(turn: impl FnOnce(&mut ParseOptions)) -> ParseOptions {
+    let mut options = ParseOptions::default();
+    turn(&mut options);
+    options
+}
+
+// RFC 9309 §2.2: the grammar.
+
+#[test]
+fn rfc_lines_end_at_lf_cr_and_crlf() {
+    for end in ["\n", "\r", "\r\n"] {
+        rfc(
+            &format!("User-agent: *{end}{end}Disallow: /a{end}Allow: /a/b"),
+            &["Foo /a => disallow @3", "Foo /a/b => allow @4"],
+        );
+    }
+}
+
+#[test]
+fn rfc_comments_and_white_space_are_no_part_of_a_value() {
+    rfc(
+        "# User-agent: *\nUser-agent :\t* # all\n  Disallow: /a \t# b\nDisallow:/c#d\n",
+        &["Foo /a => disallow @3", "Foo /b => allow", "Foo /c => disallow @4"],
+    );
+}
+
+#[test]
+fn rfc_keys_have_no_case_and_paths_have() {
+    rfc("USER-AGENT: fOO\ndisALLOW: /A\n", &["Foo /A => disallow @2", "FOO /a => allow"]);
+}
+
+#[test]
+fn rfc_a_byte_order_mark_is_skipped() {
+    rfc("\u{feff}User-agent: *\nDisallow: /\n", &["Foo / => disallow @2"]);
+}
+
+#[test]
+fn rfc_unknown_keys_end_no_group() {
+    rfc("User-agent: a\nNoindex: /x\nUser-agent: b\nDisallow: /\n", &["a / => disallow @4", "b / => disallow @4"]);
+}
+
+#[test]
+fn rfc_other_records_interfere_with_nothing() {
+    for record in ["Sitemap: https://example.com/s", "Crawl-delay: 5", "Host: example.com", "Clean-param: s /"] {
+        rfc(
+            &format!("User-agent: a\n{record}\nUser-agent: b\n{record}\nDisallow: /\n"),
+            &["a / => disallow @5", "b / => disallow @5"],
+        );
+    }
+}
+
+// §2.2.1: the user-agent line.
+
+#[test]
+fn rfc_consecutive_user_agents_share_their_rules() {
+    rfc(
+        "User-agent: a\nUser-agent: b\nDisallow: /x\n\nUser-agent: c\nDisallow: /y\n",
+        &["a /x => disallow @3", "b /x => disallow @3", "c /x => allow", "c /y => disallow @6", "d /x => allow"],
+    );
+}
+
+#[test]
+fn rfc_groups_of_one_agent_are_merged() {
+    rfc(
+        "User-agent: a\nDisallow: /x\n\nUser-agent: *\nDisallow: /\n\nUser-agent: A\nDisallow: /y\n",
+        &["a /x => disallow @2", "a /y => disallow @8", "a /z => allow", "b /z => disallow @5"],
+    );
+}
+
+#[test]
+fn rfc_all_groups_for_everybody_are_merged() {
+    rfc(
+        "User-agent: *\nDisallow: /x\n\nUser-agent: *\nDisallow: /y\n",
+        &["a /x => disallow @2", "a /y => disallow @5"],
+    );
+}
+
+#[test]
+fn rfc_without_a_group_everything_is_allowed() {
+    rfc("User-agent: a\nDisallow: /\n", &["b / => allow"]);
+    rfc("", &["b / => allow"]);
+}
+
+#[test]
+fn rfc_a_group_that_names_the_agent_hides_those_for_everybody() {
+    rfc("User-agent: *\nDisallow: /\n\nUser-agent: a\nCrawl-delay: 1\n", &["a / => allow", "b / => disallow @2"]);
+}
+
+#[test]
+fn rfc_rules_before_any_user_agent_are_ignored() {
+    rfc("Disallow: /\nUser-agent: *\nDisallow: /x\n", &["a / => allow", "a /x => disallow @3"]);
+}
+
+#[test]
+fn rfc_tokens_are_compared_whole() {
+    rfc("User-agent: FooBot\nDisallow: /\n", &["foobot / => disallow @2", "Foo / => allow", "FooBotNews / => allow"]);
+}
+
+#[test]
+fn a_token_ends_at_the_first_character_that_is_none() {
+    rfc(
+        "User-agent: Foo/1.2\nDisallow: /x\n\nUser-agent: Bar Baz\nDisallow: /y\n",
+        &["Foo /x => disallow @2", "Bar /y => disallow @5", "Baz /y => allow"],
+    );
+}
+
+#[test]
+fn names_with_other_characters_are_compared_as_written() {
+    rfc(
+        "User-agent: 360Spider\nDisallow: /x\n\nUser-agent: Mail.Ru\nDisallow: /y\n",
+        &["360spider /x => disallow @2", "mail.ru /y => disallow @5", "Mail /y => disallow @5", "Spider /x => allow"],
+    );
+}
+
+#[test]
+fn a_crawler_of_several_names_obeys_the_groups_of_each() {
+    rfc(
+        "User-agent: a\nDisallow: /x\n\nUser-agent: b\nDisallow: /y\n\nUser-agent: *\nDisallow: /\n",
+        &["a,b /x => disallow @2", "a,b /y => disallow @5", "a,b /z => allow", "c,d /z => disallow @8"],
+    );
+}
+
+// §2.2.2: allow and disallow.
+
+#[test]
+fn rfc_the_longest_match_wins_wherever_it_stands() {
+    for (file, line) in [("Allow: /a/b\nDisallow: /a", 2), ("Disallow: /a\nAllow: /a/b", 3)] {
+        let golden = [format!("Foo /a/b => allow @{line}"), format!("Foo /a => disallow @{}", 5 - line)];
+        rfc(&format!("User-agent: *\n{file}\n"), &[&golden[0], &golden[1]]);
+    }
+}
+
+#[test]
+fn rfc_allow_wins_where_the_lengths_are_equal() {
+    rfc("User-agent: *\nDisallow: /a\nAllow: /a\n", &["Foo /a => allow @3"]);
+    rfc("User-agent: *\nAllow: /*b\nDisallow: /ab\n", &["Foo /ab => allow @2"]);
+}
+
+#[test]
+fn of_equal_rules_the_first_is_named() {
+    rfc("User-agent: *\nDisallow: /a\nDisallow: /a\n", &["Foo /a => disallow @2"]);
+}
+
+#[test]
+fn rfc_paths_are_matched_from_their_beginning() {
+    rfc(
+        "User-agent: *\nDisallow: /fish\n",
+        &[
+            "Foo /fish => disallow @2",
+            "Foo /fishheads/yummy.html => disallow @2",
+            "Foo /fish.php?id=anything => disallow @2",
+            "Foo /catfish => allow",
+            "Foo /?id=fish => allow",
+        ],
+    );
+}
+
+#[test]
+fn rfc_an_empty_path_is_no_rule() {
+    rfc("User-agent: *\nDisallow:\nAllow:\nDisallow: /x\n", &["Foo / => allow", "Foo /x => disallow @4"]);
+}
+
+#[test]
+fn rfc_robots_txt_itself_is_allowed() {
+    rfc("User-agent: *\nDisallow: /\n", &["Foo /robots.txt => allow", "Foo /robots.txt?x => disallow @2"]);
+}
+
+#[test]
+fn rfc_escapes_are_compared_by_what_they_mean() {
+    rfc(
+        "User-agent: *\nDisallow: /%7Ejoe\nDisallow: /f%6f%6F\nDisallow: /\u{30c4}\nDisallow: /b%2fr\n",
+        &[
+            "Foo /~joe => disallow @2",
+            "Foo /%7ejoe => disallow @2",
+            "Foo /foo => disallow @3",
+            "Foo /%E3%83%84 => disallow @4",
+            "Foo /%e3%83%84 => disallow @4",
+            "Foo /\u{30c4} => disallow @4",
+            "Foo /b%2Fr => disallow @5",
+            "Foo /b/r => allow",
+        ],
+    );
+}
+
+#[test]
+fn what_no_url_may_hold_is_compared_as_its_escape() {
+    rfc(
+        "User-agent: *\nDisallow: /a<b\nDisallow: /c d\nDisallow: /e%22\n",
+        &["Foo /a%3Cb => disallow @2", "Foo /c%20d => disallow @3", "Foo /e\" => disallow @4", "Foo /e => allow"],
+    );
+}
+
+#[test]
+fn a_lone_percent_is_itself() {
+    rfc(
+        "User-agent: *\nDisallow: /50%\nDisallow: /%zz\n",
+        &["Foo /50%off => disallow @2", "Foo /%zz => disallow @3", "Foo /50 => allow"],
+    );
+}
+
+#[test]
+fn dot_segments_are_no_way_around() {
+    rfc(
+        "User-agent: *\nDisallow: /private\nAllow: /private/open\n",
+        &[
+            "Foo /x/../private => disallow @2",
+            "Foo /x/%2e%2E/private => disallow @2",
+            "Foo /./private => disallow @2",
+            "Foo /private/open/../shut => disallow @2",
+            "Foo /private/open/./x => allow @3",
+        ],
+    );
+}
+
+#[test]
+fn absolute_urls_are_read_by_their_paths() {
+    rfc(
+        "User-agent: *\nDisallow: /a?b\n",
+        &[
+            "Foo https://example.com/a?b#c => disallow @2",
+            "Foo http://user@example.com:8080/a => allow",
+            "Foo https://example.com => allow",
+        ],
+    );
+}
+
+// §2.2.3: special characters.
+
+#[test]
+fn rfc_a_star_is_any_run_of_octets() {
+    rfc(
+        "User-agent: *\nDisallow: /*.php\nDisallow: /a*b*c\n",
+        &[
+            "Foo /x/y.php?z => disallow @2",
+            "Foo /.php => disallow @2",
+            "Foo /abc => disallow @3",
+            "Foo /a/b/c/d => disallow @3",
+            "Foo /acb => allow",
+            "Foo /x.PHP => allow",
+        ],
+    );
+}
+
+#[test]
+fn rfc_a_dollar_at_the_end_is_the_end() {
+    rfc(
+        "User-agent: *\nDisallow: /*.php$\nDisallow: /a$b\n",
+        &[
+            "Foo /x.php => disallow @2",
+            "Foo /x.php?z => allow",
+            "Foo /x.php.php => disallow @2",
+            "Foo /a$b => disallow @3",
+            "Foo /a => allow",
+        ],
+    );
+}
+
+#[test]
+fn rfc_escaped_stars_and_dollars_are_themselves() {
+    rfc(
+        "User-agent: *\nDisallow: /a%2Ab\nDisallow: /c%24\n",
+        &[
+            "Foo /a*b => disallow @2",
+            "Foo /a%2ab => disallow @2",
+            "Foo /axb => allow",
+            "Foo /c$d => disallow @3",
+            "Foo /c => allow",
+        ],
+    );
+}
+
+#[test]
+fn stars_and_the_dollar_count_as_octets() {
+    rfc(
+        "User-agent: *\nAllow: /a\nDisallow: /a*\nDisallow: /b\nAllow: /b$\n",
+        &["Foo /a => disallow @3", "Foo /b => allow @5", "Foo /bc => disallow @4"],
+    );
+}
+
+// §2.2.4 and the extensions.
+
+#[test]
+fn rfc_sitemaps_belong_to_the_file() {
+    let robots =
+        RobotsTxt::parse(b"Sitemap: https://a.example/1\nUser-agent: a\nSite-map: https://a.example/2\nDisallow: /\n");
+    assert_eq!(robots.sitemaps().collect::<Vec<_>>(), ["https://a.example/1", "https://a.example/2"]);
+}
+
+#[test]
+fn crawl_delays_belong_to_their_group_and_the_largest_holds() {
+    let file = "User-agent: a\nCrawl-delay: 2\nCrawl-delay: 0.5\n\nUser-agent: b\nRequest-rate: 1/10s\nCrawl-delay: 3s\n\n\
+                User-agent: a\nCrawl-delay: 4\nCrawl-delay: -9\nCrawl-delay: NaN\n";
+    let delay = |agent| RobotsTxt::parse(file.as_bytes()).rules_for(&[agent]).crawl_delay();
+    assert_eq!(["a", "b", "c"].map(delay), [Some(Duration::from_secs(4)), Some(Duration::from_secs(10)), None]);
+}
+
+#[test]
+fn a_delay_before_any_user_agent_is_for_those_without_one() {
+    let file = "Crawl-delay: 7\nUser-agent: a\nCrawl-delay: 1\n\nUser-agent: b\nDisallow: /x\n";
+    let delay = |options: &ParseOptions, agent| {
+        let robots = RobotsTxt::parse_with(file.as_bytes(), options);
+        robots.rules_for(&[agent]).crawl_delay().map(|delay| delay.as_secs())
+    };
+    let all = ["a", "b", "c"];
+    assert_eq!(all.map(|agent| delay(&ParseOptions::default(), agent)), [Some(1), Some(7), Some(7)]);
+    let without = with(|options| options.leading_crawl_delay = false);
+    assert_eq!(all.map(|agent| delay(&without, agent)), [Some(1), None, None]);
+}
+
+#[test]
+fn usage_preferences_say_no_to_a_purpose() {
+    let file = "User-agent: *\nContent-Signal: search=yes, ai-input=no\nContent-Usage: /art train-ai=n\nContent-Usage: \
+                /art/free train-ai=y\nDisallow: /private\n\nUser-agent: b\nAllow: /\n";
+    for (purposes, golden) in [
+        ("", "a /art => allow"),
+        ("search", "a /art => allow"),
+        ("ai-train", "a /art => disallow @usage 3"),
+        ("search ai-train", "a /x/../art => disallow @usage 3"),
+        ("ai-train", "a /art/free => allow"),
+        ("ai-input", "a /art/free => disallow @usage 2"),
+        ("ai-train", "a /private => disallow @5"),
+        ("ai-input", "a /robots.txt => allow"),
+        ("ai-input", "b /art => allow @8"),
+    ] {
+        let purposes: Vec<_> = purposes.split_whitespace().map(|name| Purpose::parse(name).unwrap()).collect();
+        let (question, _) = golden.split_once(" => ").unwrap();
+        let (agent, path) = question.split_once(' ').unwrap();
+        let rules = RobotsTxt::parse(file.as_bytes()).rules_for(&[agent]);
+        let verdict = rules.check_for(path, &purposes);
+        let word = if verdict.is_allowed() { "allow" } else { "disallow" };
+        let place = match (verdict.preference(), verdict.rule()) {
+            (Some(preference), _) => format!(" @usage {}", preference.line()),
+            (None, rule) => rule.map_or(String::new(), |rule| format!(" @{}", rule.line())),
+        };
+        assert_eq!(format!("{question} => {word}{place}"), golden, "{purposes:?}");
+    }
+}
+
+// Leniencies, and the switches that select other readings.
+
+#[test]
+fn google_accepts_frequent_typos() {
+    let strict = with(|options| options.key_typos = false);
+    for (agent, rule) in [
+        ("useragent", "disallow"),
+        ("user agent", "disallow"),
+        ("user-agent", "dissallow"),
+        ("user-agent", "dissalow"),
+        ("user-agent", "disalow"),
+        ("user-agent", "diasllow"),
+        ("user-agent", "disallaw"),
+    ] {
+        let file = format!("{agent}: *\n{rule}: /\n");
+        rfc(&file, &["Foo / => disallow @2"]);
+        read(&strict, &file, &["Foo / => allow"]);
+    }
+}
+
+#[test]
+fn google_accepts_a_missing_colon() {
+    rfc("User-agent *\nDisallow /x\nDisallow /y z\n", &["Foo /x => disallow @2", "Foo /y => allow"]);
+    read(&with(|options| options.missing_colon = false), "User-agent: *\nDisallow /x\n", &["Foo /x => allow"]);
+}
+
+#[test]
+fn google_accepts_longer_keys() {
+    let file = "User-agents: *\nDisallowed: /\n";
+    rfc(file, &["Foo / => allow"]);
+    read(&with(|options| options.key_prefixes = true), file, &["Foo / => disallow @2"]);
+}
+
+#[test]
+fn google_decodes_no_escapes() {
+    let file = "User-agent: *\nDisallow: /%61\nDisallow: /\u{fc}\nDisallow: /%2A\n";
+    rfc(file, &["Foo /a => disallow @2", "Foo /%c3%bc => disallow @3", "Foo /* => disallow @4"]);
+    read(
+        &with(|options| options.percent_encoding = PercentEncoding::AsWritten),
+        file,
+        &[
+            "Foo /a => allow",
+            "Foo /%61 => disallow @2",
+            "Foo /%c3%bc => allow",
+            "Foo /%C3%BC => disallow @3",
+            "Foo /* => allow",
+            "Foo /%2A => disallow @4",
+        ],
+    );
+}
+
+#[test]
+fn google_allows_the_directory_of_an_index() {
+    let file = "User-agent: *\nDisallow: /\nAllow: /d/index.html\n";
+    rfc(file, &["Foo /d/ => disallow @2", "Foo /d/index.html => allow @3"]);
+    let google = with(|options| options.index_html = true);
+    read(&google, file, &["Foo /d/ => allow @3", "Foo /d/x => disallow @2"]);
+}
+
+#[test]
+fn google_reads_control_characters_as_white_space() {
+    let file = "User-agent: *\n\u{b}Disallow: /\u{c}\n";
+    rfc(file, &["Foo /x => allow"]);
+    read(&with(|options| options.control_space = true), file, &["Foo /x => disallow @2"]);
+}
+
+#[test]
+fn google_ends_the_line_at_a_nul() {
+    let file = "User-agent: *\nDisallow: /a\0Disallow: /b\n";
+    rfc(file, &["Foo /a => disallow @2", "Foo /b => disallow @2"]);
+    read(&with(|options| options.nul_ends_line = false), file, &["Foo /a => disallow @2", "Foo /b => allow"]);
+}
+
+#[test]
+fn google_asks_the_rules_about_robots_txt() {
+    let file = "User-agent: *\nDisallow: /robots\n";
+    rfc(file, &["Foo /robots.txt => allow"]);
+    read(&with(|options| options.robots_txt_allowed = false), file, &["Foo /robots.txt => disallow @2"]);
+}
+
+#[test]
+fn google_knows_no_names_with_other_characters() {
+    let file = "User-agent: 360Spider\nDisallow: /\n";
+    rfc(file, &["360Spider / => disallow @2"]);
+    read(&with(|options| options.user_agent_match = UserAgentMatch::Token), file, &["360Spider / => allow"]);
+}
+
+#[test]
+fn crawler_commons_took_words_as_prefixes() {
+    let prefix = with(|options| options.user_agent_match = UserAgentMatch::Prefix);
+    let file = "User-agent: Foo Bar\nDisallow: /\n";
+    rfc(file, &["FooBot / => allow", "Bar / => allow"]);
+    read(&prefix, file, &["FooBot / => disallow @2", "Bar / => disallow @2", "MyFoo / => allow"]);
+}
+
+#[test]
+fn the_draft_of_1996_took_any_part_of_a_name() {
+    let substring = with(|options| options.user_agent_match = UserAgentMatch::Substring);
+    let file = "User-agent: foo\nDisallow: /\n";
+    rfc(file, &["MyFooBot / => allow"]);
+    read(&substring, file, &["MyFooBot / => disallow @2", "Bar / => allow"]);
+}
+
+#[test]
+fn the_draft_of_1996_took_the_first_rule() {
+    let first = with(|options| options.precedence = Precedence::FirstMatch);
+    let file = "User-agent: *\nDisallow: /a\nAllow: /a/b\n\nUser-agent: *\nAllow: /\n";
+    rfc(file, &["Foo /a/b => allow @3", "Foo / => allow @6"]);
+    read(&first, file, &["Foo /a/b => disallow @2", "Foo / => allow"]);
+}
+
+#[test]
+fn ruby_anchors_before_the_query() {
+    let file = "User-agent: *\nDisallow: /a$\n";
+    rfc(file, &["Foo /a => disallow @2", "Foo /a?b => allow"]);
+    let anchored = with(|options| options.anchor_before_query = true);
+    read(&anchored, file, &["Foo /a?b => disallow @2", "Foo /ab?c => allow"]);
+}
+
+#[test]
+fn texting_robots_keeps_rules_without_an_agent() {
+    let file = "Disallow: /private\n";
+    rfc(file, &["Foo /private => allow"]);
+    read(&with(|options| options.rules_without_agent = true), file, &["Foo /private => disallow @1"]);
+}
+
+#[test]
+fn at_least_500_kib_are_read_and_a_cut_line_is_dropped() {
+    let mut file = format!("User-agent: *\n{}\nDisallow: /in\n", "#".repeat(ParseOptions::MIN_SIZE - 30));
+    assert_eq!(file.len(), ParseOptions::MIN_SIZE - 1);
+    file.push_str("Disallow: /out\n");
+    rfc(&file, &["Foo /in => disallow @3", "Foo /out => allow"]);
+    read(&with(|options| options.max_size = 1 << 20), &file, &["Foo /out => disallow @4"]);
+}
+
+#[test]
+fn lines_are_cut_at_16_kib() {
+    let file = format!("User-agent: *\nDisallow: /{}\n", "a".repeat(20_000));
+    rfc(
+        &file,
+        &[
+            &format!("Foo /{} => disallow @2", "a".repeat(16_384 - 11)),
+            &format!("Foo /{} => allow", "a".repeat(16_000)),
+        ],
+    );
+}
