@@ -11,9 +11,10 @@ use crate::policy::KeyBy;
 use crate::robots::{ParseOptions, Precedence, ProductToken, Purpose, UserAgentMatch};
 
 use super::hosts::Table;
+use super::origin_tls::{self, CertificatePair, Pin, Switch};
 use super::secrets::{self, Secret, SecretUrl};
 use super::units;
-use super::values::{self, AccessLog, Closed, ListenAddress, Network, PathPattern, Pin, PortRange, Switch, Token};
+use super::values::{self, AccessLog, Closed, ListenAddress, Network, PathPattern, PortRange, Token};
 use super::words;
 
 /// The whole file.
@@ -289,20 +290,12 @@ pub struct Override {
     pub allow: Option<Vec<PathPattern>>,
     pub deny: Option<Vec<PathPattern>>,
     /// The keys of which the origin's certificate must hold one.
-    #[serde(deserialize_with = "values::some_pins")]
+    #[serde(deserialize_with = "origin_tls::some_pins")]
     pub pin: Option<Vec<Pin>>,
     /// What the origin is shown.
     pub client_certificate: Option<CertificatePair>,
     /// Whether the origin's certificate is looked at.
     pub verify: Option<Switch>,
-}
-
-/// A certificate with its chain and its key, PEM files.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CertificatePair {
-    pub certificate: PathBuf,
-    pub key: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

@@ -15,9 +15,10 @@ use crate::policy::{Host, HostPattern};
 use crate::robots::ProductToken;
 
 use super::error::Complaint;
-use super::file::{CertificatePair, InterceptMode, Override, RobotsOverride};
+use super::file::{InterceptMode, Override, RobotsOverride};
+use super::origin_tls::{OriginTls, Switch};
 use super::validate::Check;
-use super::values::{PathPattern, Pin, Switch, from_text};
+use super::values::{PathPattern, from_text};
 
 /// What holds for one host, with nothing left open.
 #[derive(Clone, Debug)]
@@ -35,22 +36,6 @@ pub struct HostPolicy {
     /// What `own_rules` were made of.
     allow: Arc<[PathPattern]>,
     deny: Arc<[PathPattern]>,
-}
-
-/// On which terms TLS is spoken with an origin.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct OriginTls {
-    /// The keys of which the certificate must hold one. Empty: any that the roots vouch for.
-    pub pins: Vec<Pin>,
-    pub client_certificate: Option<CertificatePair>,
-    /// `false`: whoever answers is believed to be the origin.
-    pub verify: bool,
-}
-
-impl Default for OriginTls {
-    fn default() -> Self {
-        Self { pins: Vec::new(), client_certificate: None, verify: true }
-    }
 }
 
 /// The policies of all hosts. Each entry is already laid over the less specific ones that match it too.
@@ -212,25 +197,10 @@ impl HostPolicy {
                 None => self.product_tokens.clone(),
             },
             own_rules,
-            tls: self.tls_with(own),
+            tls: OriginTls::overlaid(self.tls.as_ref(), own),
             allow,
             deny,
         }
-    }
-}
-
-impl HostPolicy {
-    fn tls_with(&self, own: &Override) -> Option<Arc<OriginTls>> {
-        if own.pin.is_none() && own.client_certificate.is_none() && own.verify.is_none() {
-            return self.tls.clone();
-        }
-        let before = self.tls.as_deref().cloned().unwrap_or_default();
-        let tls = OriginTls {
-            pins: own.pin.clone().unwrap_or(before.pins),
-            client_certificate: own.client_certificate.clone().or(before.client_certificate),
-            verify: own.verify.map_or(before.verify, |verify| verify == Switch::On),
-        };
-        (tls != OriginTls::default()).then(|| Arc::new(tls))
     }
 }
 

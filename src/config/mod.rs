@@ -6,6 +6,7 @@ mod environment;
 mod error;
 mod file;
 mod hosts;
+mod origin_tls;
 mod paths;
 mod reader;
 mod secrets;
@@ -20,11 +21,12 @@ mod words;
 
 pub use error::{Complaint, ConfigErrors, Fault, Place};
 pub use file::{
-    Admin, CertificatePair, Egress, Fallback, Identity, InterceptMode, Limits, Listener, ListenerTls, Log, LogFormat,
-    LogLevel, Mode, OnFleetLoss, OnVisitTime, Pace, Robots, RobotsOverride, Store, Subresources,
+    Admin, Egress, Fallback, Identity, InterceptMode, Limits, Listener, ListenerTls, Log, LogFormat, LogLevel, Mode,
+    OnFleetLoss, OnVisitTime, Pace, Robots, RobotsOverride, Store, Subresources,
 };
-pub use hosts::{HostPolicy, Hosts, OriginTls};
+pub use hosts::{HostPolicy, Hosts};
+pub use origin_tls::{CertificatePair, OriginTls, Pin};
 pub use paths::{cache_directory, state_directory};
 pub use secrets::{Secret, SecretUrl};
 pub use settings::{Access, CaSource, Fleet, Intercept, Settings, User};
-pub use values::{AccessLog, Closed, ListenAddress, Network, PathPattern, Pin, PortRange, Token};
+pub use values::{AccessLog, Closed, ListenAddress, Network, PathPattern, PortRange, Token};

@@ -6,10 +6,8 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use ipnet::IpNet;
-use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
 use crate::robots::{ProductToken, Purpose};
 
@@ -187,37 +185,6 @@ impl AsRef<str> for PathPattern {
     }
 }
 
-/// A public key that is expected, by its SHA-256 (RFC 7469 §2.4), written `sha256/…` in Base64.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Pin(pub [u8; 32]);
-
-impl Pin {
-    /// # Errors
-    /// Not `sha256/` and 32 octets in Base64.
-    pub fn parse(text: &str) -> Result<Self, Complaint> {
-        let digest = text.strip_prefix("sha256/").and_then(|coded| BASE64_STANDARD.decode(coded).ok());
-        let digest = digest.and_then(|digest| digest.try_into().ok());
-        digest.map(Self).ok_or_else(|| Complaint::new(format!("`{text}` is no pin"), PIN_FORMS))
-    }
-}
-
-/// `on` or `off`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Switch {
-    On,
-    Off,
-}
-
-impl Switch {
-    fn parse(text: &str) -> Result<Self, Complaint> {
-        match text {
-            "on" => Ok(Self::On),
-            "off" => Ok(Self::Off),
-            _ => Err(Complaint::new(format!("`{text}` is neither `on` nor `off`"), SWITCH_FORMS)),
-        }
-    }
-}
-
 fn parse_product_token(text: &str) -> Result<ProductToken, Complaint> {
     let token = ProductToken::parse(&parse_printable(text)?);
     token.map_err(|error| Complaint::new(error.to_string(), "write the name before `/` in your User-Agent: ExampleBot"))
@@ -255,33 +222,6 @@ pub(super) fn address_or_off<'de, D: Deserializer<'de>>(deserializer: D) -> Resu
         "off" => Ok(None),
         address => ListenAddress::parse(address).map(Some),
     })
-}
-
-/// For `#[serde(deserialize_with)]`: one pin, or a list of them.
-pub(super) fn some_pins<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Pin>>, D::Error> {
-    struct Pins;
-
-    impl<'de> Visitor<'de> for Pins {
-        type Value = Vec<Pin>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "{}", Complaint::new("a pin", PIN_FORMS))
-        }
-
-        fn visit_str<E: Error>(self, text: &str) -> Result<Vec<Pin>, E> {
-            Ok(vec![Pin::parse(text).map_err(E::custom)?])
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<Pin>, A::Error> {
-            let mut pins = Vec::new();
-            while let Some(pin) = list.next_element()? {
-                pins.push(pin);
-            }
-            Ok(pins)
-        }
-    }
-
-    deserializer.deserialize_any(Pins).map(Some)
 }
 
 /// Hands the text, or the number as text, to `parse`. Of anything else, `expected` and `forms` say what should stand there.
@@ -344,8 +284,6 @@ read_from_text! {
     ProductToken, "a product token", "put it in quotes", parse_product_token;
     Purpose, "a purpose", PURPOSE_FORMS, parse_purpose;
     Token, "text", "put it in quotes", Token::parse;
-    Pin, "a pin", PIN_FORMS, Pin::parse;
-    Switch, "`on` or `off`", SWITCH_FORMS, Switch::parse;
 }
 
 const LISTEN_FORMS: &str = "write `127.0.0.1:3128`, `[::1]:3128`, or `fd:NAME` for a socket that systemd hands over";
@@ -353,7 +291,4 @@ const PORT_FORMS: &str = "a port is a number from 1 to 65535, a range of them \"
 const NETWORK_FORMS: &str = "a network is written `10.0.0.0/8`, `2001:db8::/32`, or as one address";
 const ACCESS_LOG_FORMS: &str = "write `off`, `stdout`, `journal`, or a path such as `/var/log/politely/access.log`";
 const PURPOSE_FORMS: &str = "write `search`, `ai-input`, `ai-train`, or another name of letters, digits, `-` and `_`";
-const PIN_FORMS: &str = "write `sha256/…`, the Base64 of the key's SHA-256: `openssl x509 -pubkey -noout | openssl pkey \
-    -pubin -outform der | openssl dgst -sha256 -binary | base64`";
-const SWITCH_FORMS: &str = "write `on` or `off`";
 const PATH_FORMS: &str = "a path pattern begins with `/` or `*`: `/private/`, `/*.pdf$`";

@@ -6,10 +6,10 @@ use super::decide::Decided;
 use super::downstream::Client;
 use super::failure::{self, Failure};
 use super::meter::{Least, Meter};
+use super::passage::Passage;
 use super::record::Record;
 use super::respond::{Answer, Asked};
 use super::{Shared, fields, leaving};
-use crate::gate::{Permit, Reported};
 use crate::policy::{Authority, Refusal};
 use crate::upstream::{ReachError, Route};
 use async_trait::async_trait;
@@ -20,7 +20,6 @@ use pingora::prelude::HttpPeer;
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::{Error, ErrorType, Result};
 use pingora_core::protocols::http::ServerSession;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -28,45 +27,12 @@ use tokio::time::Instant;
 /// The hooks that pingora calls.
 pub(super) struct Forward(pub Arc<Shared>);
 
-/// What is known of the request under way.
-pub(super) struct Passage {
-    began: Instant,
-    authority: Option<Authority>,
-    client: Option<IpAddr>,
-    permit: Option<Permit>,
-    /// In report mode, what would have been.
-    reported: Option<Reported>,
-    refused: Option<&'static str>,
-    route: Option<Route>,
-    attempts: usize,
-    /// Interim answers (1xx) so far.
-    interim: u32,
-    /// How the first attempt to connect failed.
-    failure: Option<Failure>,
-    /// The bodies on their way.
-    sending: Option<Meter>,
-    receiving: Option<Meter>,
-}
-
 #[async_trait]
 impl ProxyHttp for Forward {
     type CTX = Passage;
 
     fn new_ctx(&self) -> Passage {
-        Passage {
-            began: Instant::now(),
-            authority: None,
-            client: None,
-            permit: None,
-            reported: None,
-            refused: None,
-            route: None,
-            attempts: 0,
-            interim: 0,
-            failure: None,
-            sending: None,
-            receiving: None,
-        }
+        Passage::begin()
     }
 
     /// pingora's own modules (compression) are not wanted.

@@ -22,12 +22,14 @@ pub(crate) mod listener;
 mod meter;
 mod mints;
 mod origin_head;
+mod passage;
 mod passing;
 mod record;
 mod respond;
 mod room;
 mod tunnel;
 mod upgrade;
+mod wire;
 
 pub use counters::{Counters, Counts};
 pub use decisions::{Decision, Decisions};

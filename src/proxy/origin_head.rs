@@ -5,12 +5,13 @@ use super::chunked::Scanner;
 use super::failure::Failure;
 use super::head;
 use super::meter::{Least, Meter};
-use bytes::{BufMut, BytesMut};
+use super::wire::send;
+use bytes::BytesMut;
 use http::header;
 use pingora::http::ResponseHeader;
 use std::io;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::{Instant, timeout, timeout_at};
 
 /// An origin that answers.
@@ -118,25 +119,6 @@ impl Framing {
             (_, None, false) => Ok(Self::Close),
         }
     }
-}
-
-/// Writes all of it, as long as something is taken now and then.
-pub(super) async fn send(client: &mut (impl AsyncWrite + Unpin), octets: &[u8], wait: Duration) -> io::Result<()> {
-    let sent = async {
-        client.write_all(octets).await?;
-        client.flush().await
-    };
-    timeout(wait, sent).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
-}
-
-/// The head of an answer of HTTP/1.1.
-pub(super) fn to_wire(head: &ResponseHeader) -> BytesMut {
-    let mut out = BytesMut::with_capacity(512);
-    let reason = head.status.canonical_reason().unwrap_or_default();
-    out.put_slice(format!("HTTP/1.1 {} {reason}\r\n", head.status.as_u16()).as_bytes());
-    head.header_to_h1_wire(&mut out);
-    out.put_slice(b"\r\n");
-    out
 }
 
 fn parse(octets: &[u8]) -> Result<ResponseHeader, Failure> {

@@ -323,3 +323,18 @@ async fn politely_may_be_the_parent_of_politely() {
     assert_eq!(client.get("/no", &host).await.status(), 403);
     assert_eq!(plain.log.of("/robots.txt").len() + tls.log.of("/robots.txt").len(), 2, "each file was fetched once");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_the_address_is_not_known_each_host_has_its_own_pace() {
+    let origin = Origin::site("").await;
+    let parent = Parent::start(Conduct::Serve).await;
+    let pace = "pace: { key: address, min_delay: 60s, max_wait: 0 }\nhosts: { '*': { robots: ignore } }";
+    let proxy = through(&parent, "", pace).await;
+    for (host, status) in [("a.localhost", 200), ("b.localhost", 200), ("a.localhost", 429)] {
+        assert_eq!(proxy.get(&origin.url_at(host, "/x")).await.status(), status, "{host}");
+    }
+    proxy.reload(pace).unwrap();
+    for (host, status) in [("a.localhost", 200), ("b.localhost", 429)] {
+        assert_eq!(proxy.get(&origin.url_at(host, "/x")).await.status(), status, "{host}, directly");
+    }
+}

@@ -1,0 +1,128 @@
+//! On which terms TLS is spoken with an origin: `pin`, `client_certificate` and `verify` of `hosts`. Called by `file` and
+//! `hosts`; acted on by `upstream`.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
+
+use super::error::Complaint;
+use super::file::Override;
+use super::values::from_text;
+
+/// On which terms TLS is spoken with an origin.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OriginTls {
+    /// The keys of which the certificate must hold one. Empty: any that the roots vouch for.
+    pub pins: Vec<Pin>,
+    pub client_certificate: Option<CertificatePair>,
+    /// `false`: whoever answers is believed to be the origin.
+    pub verify: bool,
+}
+
+impl Default for OriginTls {
+    fn default() -> Self {
+        Self { pins: Vec::new(), client_certificate: None, verify: true }
+    }
+}
+
+impl OriginTls {
+    /// Those of a less specific entry with what this one says. `None`: as with all origins.
+    pub(super) fn overlaid(before: Option<&Arc<Self>>, own: &Override) -> Option<Arc<Self>> {
+        if own.pin.is_none() && own.client_certificate.is_none() && own.verify.is_none() {
+            return before.cloned();
+        }
+        let before = before.map(|tls| Self::clone(tls)).unwrap_or_default();
+        let tls = Self {
+            pins: own.pin.clone().unwrap_or(before.pins),
+            client_certificate: own.client_certificate.clone().or(before.client_certificate),
+            verify: own.verify.map_or(before.verify, |verify| verify == Switch::On),
+        };
+        (tls != Self::default()).then(|| Arc::new(tls))
+    }
+}
+
+/// A certificate with its chain and its key, PEM files.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CertificatePair {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+/// A public key that is expected, by its SHA-256 (RFC 7469 §2.4), written `sha256/…` in Base64.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Pin(pub [u8; 32]);
+
+impl Pin {
+    /// # Errors
+    /// Not `sha256/` and 32 octets in Base64.
+    pub fn parse(text: &str) -> Result<Self, Complaint> {
+        let digest = text.strip_prefix("sha256/").and_then(|coded| BASE64_STANDARD.decode(coded).ok());
+        let digest = digest.and_then(|digest| digest.try_into().ok());
+        digest.map(Self).ok_or_else(|| Complaint::new(format!("`{text}` is no pin"), PIN_FORMS))
+    }
+}
+
+/// `on` or `off`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    On,
+    Off,
+}
+
+impl Switch {
+    fn parse(text: &str) -> Result<Self, Complaint> {
+        match text {
+            "on" => Ok(Self::On),
+            "off" => Ok(Self::Off),
+            _ => Err(Complaint::new(format!("`{text}` is neither `on` nor `off`"), SWITCH_FORMS)),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Pin {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer, "a pin", PIN_FORMS, Self::parse)
+    }
+}
+
+impl<'de> Deserialize<'de> for Switch {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer, "`on` or `off`", SWITCH_FORMS, Self::parse)
+    }
+}
+
+/// For `#[serde(deserialize_with)]`: one pin, or a list of them.
+pub(super) fn some_pins<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Pin>>, D::Error> {
+    struct Pins;
+
+    impl<'de> Visitor<'de> for Pins {
+        type Value = Vec<Pin>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "{}", Complaint::new("a pin", PIN_FORMS))
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<Vec<Pin>, E> {
+            Ok(vec![Pin::parse(text).map_err(E::custom)?])
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<Pin>, A::Error> {
+            let mut pins = Vec::new();
+            while let Some(pin) = list.next_element()? {
+                pins.push(pin);
+            }
+            Ok(pins)
+        }
+    }
+
+    deserializer.deserialize_any(Pins).map(Some)
+}
+
+const PIN_FORMS: &str = "write `sha256/…`, the Base64 of the key's SHA-256: `openssl x509 -pubkey -noout | openssl pkey \
+    -pubin -outform der | openssl dgst -sha256 -binary | base64`";
+const SWITCH_FORMS: &str = "write `on` or `off`";
