@@ -56,6 +56,32 @@ fn path() -> impl Strategy<Value = String> {
     vec(select(PIECES), 0..12).prop_map(|pieces| format!("/{}", pieces.concat()))
 }
 
+/// Rules and paths of up to four characters.
+fn any_alphabet() -> impl Strategy<Value = (Vec<Rule>, Vec<String>)> {
+    // What ends a line or a value, begins a comment, a fragment or a dot segment is for other tests.
+    let character = any::<char>()
+        .prop_filter("no part of a value", |c| !c.is_control() && !c.is_whitespace() && !matches!(c, '#' | '.' | '%'));
+    vec(character, 1..4).prop_flat_map(|alphabet| {
+        let mut in_paths: Vec<String> = alphabet.iter().map(char::to_string).collect();
+        in_paths.extend(["/", "%41"].map(str::to_owned));
+        let mut in_patterns = in_paths.clone();
+        in_patterns.extend(["*", "$", "A"].map(str::to_owned));
+        let text =
+            |pieces, most| vec(select(pieces), 0..most).prop_map(|pieces: Vec<String>| format!("/{}", pieces.concat()));
+        let rules = vec((any::<bool>(), text(in_patterns, 6)), 1..12);
+        (rules, vec(text(in_paths, 10), 1..12))
+    })
+}
+
+const LETTERS: &[&str] = &["a", "b", "c", "d", "="];
+
+/// `/*ab*c$` and the like.
+fn starred() -> impl Strategy<Value = String> {
+    let piece = vec(select(LETTERS), 1..4).prop_map(|letters| letters.concat());
+    let end = prop_oneof![4 => Just(""), 1 => Just("$"), 1 => Just("*")];
+    (vec(piece, 1..4), end).prop_map(|(pieces, end)| format!("/*{}{end}", pieces.join("*")))
+}
+
 /// Compares verdict and line.
 fn compare(rules: &[Rule], paths: &[String]) -> Result<(), TestCaseError> {
     let mut text = String::from("user-agent: *\n");
@@ -89,6 +115,22 @@ proptest! {
 
     #[test]
     fn many_rules_decide_as_the_rfc_says(rules in vec((any::<bool>(), pattern()), 30..160), paths in vec(path(), 1..12)) {
+        compare(&rules, &paths)?;
+    }
+
+    /// Of few octets, whatever they are, everything is nearly the same.
+    #[test]
+    fn any_small_alphabet_is_decided_as_the_rfc_says((rules, paths) in any_alphabet()) {
+        compare(&rules, &paths)?;
+    }
+
+    /// So many patterns of several pieces on one literal that they are looked up by a piece of theirs.
+    #[test]
+    fn hundreds_of_patterns_on_one_literal_decide_as_the_rfc_says(
+        rules in vec((any::<bool>(), starred()), 80..300),
+        paths in vec(vec(select(LETTERS), 1..24), 1..12),
+    ) {
+        let paths: Vec<String> = paths.iter().map(|letters| format!("/{}", letters.concat())).collect();
         compare(&rules, &paths)?;
     }
 
