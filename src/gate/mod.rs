@@ -8,6 +8,8 @@ mod redirect;
 mod reported;
 mod rulebook;
 mod store;
+mod terms;
+mod verdict;
 mod watch;
 
 pub use crate::policy::pace::Outcome;
@@ -17,12 +19,9 @@ pub use reported::Reported;
 pub use rulebook::BookFigures;
 pub use watch::{Figures, PaceFigures};
 
-use crate::config::{Fallback, HostPolicy, Hosts, Mode, OnVisitTime, RobotsOverride, Settings, Subresources};
+use crate::config::{Hosts, Mode, Settings, Subresources};
 use crate::policy::explain::{Explanation, explain};
-use crate::policy::pace::{Client, Terms};
-use crate::policy::{
-    Access, Allowed, Asked, Authority, Decision, Entry, Options, OwnVerdict, PaceKey, Refusal, decide,
-};
+use crate::policy::{Access, Asked, Authority, Decision, Entry, Refusal};
 use crate::robots::ProductToken;
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
@@ -32,15 +31,15 @@ use fleet::{Fleet, Message};
 use http::HeaderMap;
 use pacer::Pacer;
 use pingora_core::server::configuration::ServerConf;
-use rulebook::{RuleBook, Slot};
-use std::borrow::Cow;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use rulebook::RuleBook;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use store::Store;
+use terms::{client, key, terms};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
+use verdict::{options, reports};
 
 /// The rule book and the pacer, as one question.
 pub struct Gate {
@@ -252,60 +251,6 @@ impl Gate {
         pace.turn(client(from), terms).await
     }
 
-    /// Tells the crawl-delay to keep, after a fetch where nothing can be said without.
-    async fn judge(
-        &self,
-        slot: &Arc<Slot>,
-        ask: &Ask<'_>,
-        host: &HostPolicy,
-        settings: &Settings,
-    ) -> Result<Option<Duration>, Refusal> {
-        loop {
-            let decision = self.verdict(slot, ask, host, settings);
-            let (refresh, crawl_delay) = match &decision {
-                Decision::Allow(allowed) => (allowed.refresh, allowed.crawl_delay),
-                Decision::Refuse { refresh, .. } => (*refresh, None),
-                Decision::Fetch => {
-                    if let Some(refusal) = self.fleet.as_deref().and_then(Fleet::refusal) {
-                        return Err(refusal);
-                    }
-                    // The channel closes when the fetch is over, however it ended.
-                    let _ = self.book.fetch(slot, None).changed().await;
-                    continue;
-                }
-            };
-            if refresh {
-                drop(self.book.fetch(slot, crawl_delay));
-            }
-            return match decision {
-                Decision::Allow(allowed) => Ok(allowed.crawl_delay),
-                Decision::Refuse { why, .. } => Err(why),
-                Decision::Fetch => unreachable!("continued above"),
-            };
-        }
-    }
-
-    /// By what is known now: the operator's own rules for the host go first, then its robots.txt.
-    fn verdict(&self, slot: &Slot, ask: &Ask<'_>, host: &HostPolicy, settings: &Settings) -> Decision {
-        let own = host.own_rules.as_ref().map(|rules| rules.judge(ask.target.as_bytes()));
-        if let Some(OwnVerdict::Deny(why)) = own {
-            return Decision::Refuse { why, refresh: false };
-        }
-        if host.robots == RobotsOverride::Ignore {
-            return Decision::Allow(Allowed::default());
-        }
-        let tokens = tokens(host, settings, ask);
-        let (authority, target, purposes) = (ask.authority, ask.target.as_bytes(), &settings.identity.purpose);
-        let asked = Asked { authority, target, product_tokens: &tokens, purposes };
-        match decide(Some(&slot.load()), &asked, options(settings), SystemTime::now()) {
-            // Allowed whatever robots.txt says; its crawl-delay is kept all the same.
-            Decision::Refuse { refresh, .. } if own == Some(OwnVerdict::Allow) => {
-                Decision::Allow(Allowed { crawl_delay: None, refresh })
-            }
-            decision => decision,
-        }
-    }
-
     /// Our copy, fetched first if there is none. `None`: there is no file to serve; the origin may say so itself.
     async fn robots_copy(&self, authority: &Authority) -> Option<RobotsCopy> {
         let entry = self.known(authority).await;
@@ -345,53 +290,4 @@ async fn listen(mut messages: UnboundedReceiver<Message>, book: RuleBook, pacer:
             Message::Robots { authority } => book.published(&authority),
         }
     }
-}
-
-/// For whom it is asked: the host's configured tokens, the client's, everybody's, or what the User-Agent says.
-fn tokens<'a>(host: &'a HostPolicy, settings: &'a Settings, ask: &Ask<'a>) -> Cow<'a, [ProductToken]> {
-    let clients = Some(ask.product_tokens).filter(|tokens| !tokens.is_empty());
-    let configured = host.product_tokens.as_deref().or(clients).unwrap_or(&settings.identity.product_tokens);
-    if configured.is_empty() {
-        // What goes out is what is judged.
-        let agent = settings.identity.user_agent.as_deref().map(str::as_bytes).or(ask.user_agent);
-        return Cow::Owned(ProductToken::from_user_agent(agent.unwrap_or_default()));
-    }
-    Cow::Borrowed(configured)
-}
-
-fn options(settings: &Settings) -> Options {
-    Options {
-        allow_long_unreachable: settings.robots.on_long_unreachable == Fallback::Allow,
-        enforce_visit_time: settings.robots.visit_time == OnVisitTime::Enforce,
-    }
-}
-
-/// Whether a refusal is only told of.
-fn reports(host: &HostPolicy, settings: &Settings) -> bool {
-    settings.mode == Mode::Report || host.robots == RobotsOverride::Report
-}
-
-fn terms(settings: &Settings, crawl_delay: Option<Duration>, first_fetch: bool) -> Terms {
-    let pace = &settings.pace;
-    Terms {
-        crawl_delay: crawl_delay.unwrap_or_default(),
-        min_delay: pace.min_delay,
-        max_crawl_delay: pace.max_crawl_delay,
-        max_concurrent: pace.max_concurrent.get(),
-        max_wait: pace.max_wait,
-        queue: pace.queue,
-        first_fetch,
-    }
-}
-
-/// `dialled`: needed for `pace.key: address` only.
-fn key(settings: &Settings, authority: &Authority, dialled: Option<IpAddr>) -> PaceKey {
-    PaceKey::new(settings.pace.key, authority, dialled)
-}
-
-/// Clients are told apart by address.
-fn client(address: IpAddr) -> Client {
-    let mut hasher = DefaultHasher::new();
-    address.hash(&mut hasher);
-    Client(hasher.finish())
 }

@@ -281,12 +281,12 @@ impl Inner {
         old: &Entry,
         crawl_delay: Option<Duration>,
     ) -> Fetched {
-        let terms = super::terms(settings, crawl_delay, old.answer.is_none());
+        let terms = super::terms::terms(settings, crawl_delay, old.answer.is_none());
         let dialled = match settings.pace.key {
             KeyBy::Address => self.fetcher.first_address(authority).await,
             KeyBy::Host | KeyBy::Site => None,
         };
-        let pace = self.pacer.pace(&super::key(settings, authority, dialled));
+        let pace = self.pacer.pace(&super::terms::key(settings, authority, dialled));
         let mut permit = match pace.turn(FETCHES, terms).await {
             Ok(permit) => permit,
             Err(refusal) => {

@@ -1,7 +1,8 @@
 //! What the gate knows, for those who watch and steer it. Called by `admin`.
 
 use super::rulebook::BookFigures;
-use super::{FleetFigures, Gate, key};
+use super::terms::key;
+use super::{FleetFigures, Gate};
 use crate::config::Settings;
 use crate::policy::{Access, Authority, Entry};
 use std::sync::Arc;

@@ -1,0 +1,33 @@
+//! On what terms a request takes its turn, as configured, and among whom. Called by `Gate::admit` and `rulebook`.
+
+use crate::config::Settings;
+use crate::policy::pace::{Client, Terms};
+use crate::policy::{Authority, PaceKey};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
+use std::time::Duration;
+
+pub(super) fn terms(settings: &Settings, crawl_delay: Option<Duration>, first_fetch: bool) -> Terms {
+    let pace = &settings.pace;
+    Terms {
+        crawl_delay: crawl_delay.unwrap_or_default(),
+        min_delay: pace.min_delay,
+        max_crawl_delay: pace.max_crawl_delay,
+        max_concurrent: pace.max_concurrent.get(),
+        max_wait: pace.max_wait,
+        queue: pace.queue,
+        first_fetch,
+    }
+}
+
+/// `dialled`: needed for `pace.key: address` only.
+pub(super) fn key(settings: &Settings, authority: &Authority, dialled: Option<IpAddr>) -> PaceKey {
+    PaceKey::new(settings.pace.key, authority, dialled)
+}
+
+/// Clients are told apart by address.
+pub(super) fn client(address: IpAddr) -> Client {
+    let mut hasher = DefaultHasher::new();
+    address.hash(&mut hasher);
+    Client(hasher.finish())
+}

@@ -1,0 +1,92 @@
+//! What is decided about a request by what is known: the operator's own rules, robots.txt, and a fetch of it where nothing
+//! can be said without. Called by `Gate::admit`.
+
+use super::fleet::Fleet;
+use super::rulebook::Slot;
+use super::{Ask, Gate};
+use crate::config::{Fallback, HostPolicy, Mode, OnVisitTime, RobotsOverride, Settings};
+use crate::policy::{Allowed, Asked, Decision, Options, OwnVerdict, Refusal, decide};
+use crate::robots::ProductToken;
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+impl Gate {
+    /// Tells the crawl-delay to keep, after a fetch where nothing can be said without.
+    pub(super) async fn judge(
+        &self,
+        slot: &Arc<Slot>,
+        ask: &Ask<'_>,
+        host: &HostPolicy,
+        settings: &Settings,
+    ) -> Result<Option<Duration>, Refusal> {
+        loop {
+            let decision = self.verdict(slot, ask, host, settings);
+            let (refresh, crawl_delay) = match &decision {
+                Decision::Allow(allowed) => (allowed.refresh, allowed.crawl_delay),
+                Decision::Refuse { refresh, .. } => (*refresh, None),
+                Decision::Fetch => {
+                    if let Some(refusal) = self.fleet.as_deref().and_then(Fleet::refusal) {
+                        return Err(refusal);
+                    }
+                    // The channel closes when the fetch is over, however it ended.
+                    let _ = self.book.fetch(slot, None).changed().await;
+                    continue;
+                }
+            };
+            if refresh {
+                drop(self.book.fetch(slot, crawl_delay));
+            }
+            return match decision {
+                Decision::Allow(allowed) => Ok(allowed.crawl_delay),
+                Decision::Refuse { why, .. } => Err(why),
+                Decision::Fetch => unreachable!("continued above"),
+            };
+        }
+    }
+
+    /// By what is known now: the operator's own rules for the host go first, then its robots.txt.
+    pub(super) fn verdict(&self, slot: &Slot, ask: &Ask<'_>, host: &HostPolicy, settings: &Settings) -> Decision {
+        let own = host.own_rules.as_ref().map(|rules| rules.judge(ask.target.as_bytes()));
+        if let Some(OwnVerdict::Deny(why)) = own {
+            return Decision::Refuse { why, refresh: false };
+        }
+        if host.robots == RobotsOverride::Ignore {
+            return Decision::Allow(Allowed::default());
+        }
+        let tokens = tokens(host, settings, ask);
+        let (authority, target, purposes) = (ask.authority, ask.target.as_bytes(), &settings.identity.purpose);
+        let asked = Asked { authority, target, product_tokens: &tokens, purposes };
+        match decide(Some(&slot.load()), &asked, options(settings), SystemTime::now()) {
+            // Allowed whatever robots.txt says; its crawl-delay is kept all the same.
+            Decision::Refuse { refresh, .. } if own == Some(OwnVerdict::Allow) => {
+                Decision::Allow(Allowed { crawl_delay: None, refresh })
+            }
+            decision => decision,
+        }
+    }
+}
+
+/// For whom it is asked: the host's configured tokens, the client's, everybody's, or what the User-Agent says.
+fn tokens<'a>(host: &'a HostPolicy, settings: &'a Settings, ask: &Ask<'a>) -> Cow<'a, [ProductToken]> {
+    let clients = Some(ask.product_tokens).filter(|tokens| !tokens.is_empty());
+    let configured = host.product_tokens.as_deref().or(clients).unwrap_or(&settings.identity.product_tokens);
+    if configured.is_empty() {
+        // What goes out is what is judged.
+        let agent = settings.identity.user_agent.as_deref().map(str::as_bytes).or(ask.user_agent);
+        return Cow::Owned(ProductToken::from_user_agent(agent.unwrap_or_default()));
+    }
+    Cow::Borrowed(configured)
+}
+
+pub(super) fn options(settings: &Settings) -> Options {
+    Options {
+        allow_long_unreachable: settings.robots.on_long_unreachable == Fallback::Allow,
+        enforce_visit_time: settings.robots.visit_time == OnVisitTime::Enforce,
+    }
+}
+
+/// Whether a refusal is only told of.
+pub(super) fn reports(host: &HostPolicy, settings: &Settings) -> bool {
+    settings.mode == Mode::Report || host.robots == RobotsOverride::Report
+}
