@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// What the machine's noise may add to a gap.
 const NOISE: Duration = Duration::from_millis(500);
 /// What it may take off: an origin that is scheduled late sees the first of two requests late.
-pub const LATE: Duration = Duration::from_millis(30);
+pub const LATE: Duration = Duration::from_millis(120);
 
 pub fn delay(seconds: &str) -> String {
     format!("User-agent: *\nCrawl-delay: {seconds}\nDisallow: /no\n")
