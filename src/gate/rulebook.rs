@@ -12,6 +12,7 @@ use super::fleet::{Claim, Fleet, Parcel};
 use super::pacer::Pacer;
 use super::store::{Store, parcel};
 use crate::config::Settings;
+use crate::policy::freshness::State;
 use crate::policy::pace::{Client, Outcome};
 use crate::policy::{Access, Answer, Authority, Entry, KeyBy};
 use arc_swap::ArcSwap;
@@ -178,6 +179,10 @@ impl RuleBook {
             return under_way.clone();
         }
         let (over, receiver) = watch::channel(());
+        if errand == Errand::Learn && !is_due(&slot.load(), SystemTime::now()) {
+            // It was under way when the caller looked, and has just ended.
+            return receiver;
+        }
         fetches.insert(slot.authority.clone(), receiver.clone());
         let (inner, slot) = (self.0.clone(), slot.clone());
         tokio::spawn(async move {
@@ -324,6 +329,11 @@ impl Inner {
             inner.trimming.store(false, Ordering::Relaxed);
         });
     }
+}
+
+fn is_due(entry: &Entry, now: SystemTime) -> bool {
+    let is_fresh = matches!(entry.usable(now), Some((_, State::Fresh)));
+    !is_fresh && entry.may_fetch(now)
 }
 
 fn is_unknown(entry: &Entry) -> bool {

@@ -33,6 +33,22 @@ async fn it_is_fetched_once_however_many_ask() {
     assert_eq!((origin.log.count("/robots.txt"), origin.log.count("/open"), origin.log.count("/private")), (1, 30, 0));
 }
 
+/// Those who ask at the very moment when the answer arrives do not start another fetch.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fetch_that_has_just_ended_is_not_begun_again() {
+    const HOSTS: usize = 100;
+    let origin = origin(|_| Reply::text(KEEP_OUT)).await;
+    let proxy = std::sync::Arc::new(Proxy::start("pace: { max_concurrent: 100 }").await);
+    let mut all = tokio::task::JoinSet::new();
+    for number in 0..HOSTS * 8 {
+        let url = origin.url_at(&format!("h{}.localhost", number / 8), "/private");
+        let proxy = proxy.clone();
+        all.spawn(async move { proxy.get(&url).await.status() });
+    }
+    assert!(all.join_all().await.into_iter().all(|status| status == 403));
+    assert_eq!(origin.log.targets(), vec!["/robots.txt"; HOSTS]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_authority_has_its_own() {
     let by_host = |seen: &Seen| match seen.path().as_str() {
