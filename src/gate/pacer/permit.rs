@@ -95,6 +95,6 @@ impl Drop for Place<'_> {
 /// What one request may take longer to arrive than the next: the gap is promised to the origin, which sees arrivals.
 pub(super) const ARRIVAL: Duration = Duration::from_millis(3);
 /// The same where the fleet gives the turns: what its server is told and tells comes late by a round trip, never early.
-const ARRIVAL_IN_TURN: Duration = Duration::from_micros(500);
+const ARRIVAL_IN_TURN: Duration = Duration::from_millis(1);
 /// Retries share their turns as one client does.
 const RETRIES: Client = Client(u64::MAX);
