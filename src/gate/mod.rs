@@ -39,7 +39,7 @@ use store::Store;
 use terms::{client, key, terms};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
-use verdict::{options, reports};
+use verdict::{options, overridden, reports};
 
 /// The rule book and the pacer, as one question.
 pub struct Gate {
@@ -225,7 +225,8 @@ impl Gate {
     pub async fn explain(&self, asked: &Asked<'_, ProductToken>) -> Explanation {
         let settings = self.settings.load_full();
         let entry = self.known(asked.authority).await;
-        explain(&entry, asked, options(&settings), SystemTime::now())
+        let by_robots = explain(&entry, asked, options(&settings), SystemTime::now());
+        overridden(by_robots, asked, settings.hosts.get(asked.authority.host()))
     }
 
     /// A tunnelled connection, whose requests cannot be seen: its pace is all that can be kept.

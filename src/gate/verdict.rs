@@ -5,6 +5,7 @@ use super::fleet::Fleet;
 use super::rulebook::Slot;
 use super::{Ask, Gate};
 use crate::config::{Fallback, HostPolicy, Mode, OnVisitTime, RobotsOverride, Settings};
+use crate::policy::explain::Explanation;
 use crate::policy::{Allowed, Asked, Decision, Options, OwnVerdict, Refusal, decide};
 use crate::robots::ProductToken;
 use std::borrow::Cow;
@@ -84,6 +85,31 @@ pub(super) fn options(settings: &Settings) -> Options {
         allow_long_unreachable: settings.robots.on_long_unreachable == Fallback::Allow,
         enforce_visit_time: settings.robots.visit_time == OnVisitTime::Enforce,
     }
+}
+
+/// What robots.txt says, and over it what is configured for the host.
+pub(super) fn overridden<T>(mut said: Explanation, asked: &Asked<'_, T>, host: &HostPolicy) -> Explanation {
+    let by_configuration = |said: &mut Explanation, allowed, reason, detail| {
+        *said = Explanation { allowed, reason, detail, rule: None, preference: None, ..said.clone() };
+    };
+    said.crawl_delay = host.crawl_delay.or(said.crawl_delay);
+    match (host.own_rules.as_ref().map(|rules| rules.judge(asked.target)), host.robots) {
+        (Some(OwnVerdict::Deny(why)), _) => by_configuration(&mut said, false, why.slug(), why.to_string()),
+        (_, RobotsOverride::Ignore) => {
+            let detail = "robots.txt is ignored for this host, as configured".to_owned();
+            by_configuration(&mut said, true, "robots-ignored", detail);
+        }
+        (Some(OwnVerdict::Allow), _) => {
+            let detail = "an `allow` of this host's in the configuration allows it".to_owned();
+            by_configuration(&mut said, true, "allowed-by-operator", detail);
+        }
+        (None | Some(OwnVerdict::Silent), RobotsOverride::Report) if !said.allowed => {
+            said.allowed = true;
+            said.detail = format!("let through, as configured; else: {}", said.detail);
+        }
+        (None | Some(OwnVerdict::Silent), RobotsOverride::Report | RobotsOverride::Enforce) => {}
+    }
+    said
 }
 
 /// Whether a refusal is only told of.

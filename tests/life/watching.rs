@@ -194,6 +194,31 @@ fn fits(description: &Value, schema: &Value, value: &Value, at: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_explanation_minds_what_is_configured_for_the_host() {
+    let origin = origin(|_| Reply::text(KEEP_OUT)).await;
+    let proxy = Proxy::start(&format!(
+        "{ON}\nhosts: {{ 'b.localhost': {{ robots: ignore }}, 'c.localhost': {{ robots: report, crawl_delay: 2s }}, \
+         'd.localhost': {{ allow: ['/private/open'], deny: ['/own'] }} }}"
+    ))
+    .await;
+    for (host, target, allowed, reason) in [
+        ("a", "/private", false, "robots-disallowed"),
+        ("b", "/private", true, "robots-ignored"),
+        ("c", "/private", true, "robots-disallowed"),
+        ("c", "/open", true, "no-matching-rule"),
+        ("d", "/private", false, "robots-disallowed"),
+        ("d", "/private/open", true, "allowed-by-operator"),
+        ("d", "/own", false, "operator-denied"),
+    ] {
+        let url = origin.url_at(&format!("{host}.localhost"), target);
+        let told = json(proxy.admin_address(), "GET", &format!("/api/v1/explain?url={url}")).await;
+        assert_eq!((&told["allowed"], &told["reason"]), (&allowed.into(), &reason.into()), "{url}");
+        assert_eq!(told["crawl_delay"].as_f64(), (host == "c").then_some(2.0), "{url}");
+        assert_eq!(proxy.get(&url).await.status() == 403, !allowed, "what is explained is what is done: {url}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reload_that_changes_how_files_are_read_holds_for_those_at_hand() {
     // The 1996 reading takes the first rule that matches, RFC 9309 the longest.
     let origin = origin(|_| Reply::text("User-agent: *\nAllow: /\nDisallow: /private\n")).await;
