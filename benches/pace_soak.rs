@@ -24,7 +24,7 @@ fn main() {
 
 async fn soak() {
     let starts = Starts::default();
-    let origin = origin(starts.clone()).await;
+    let origin = origin(starts.clone());
     let directory = tempfile::tempdir().expect("a directory");
     let text = format!(
         "listen: [{{ address: '127.0.0.1:0' }}]\nstore: {{ disk: 0 }}\n\
@@ -43,21 +43,24 @@ async fn soak() {
         sent.extend(client.await.expect("no panic"));
     }
     println!("{} requests in {:?}", sent.len(), begin.elapsed());
-    report(&starts.lock().expect("no panic"), &sent);
+    report(&starts.lock().expect("no panic"), &sent, begin);
 }
 
 /// Tells, over all hosts, how starts keep to the gap and how late they are once they are due.
-fn report(starts: &HashMap<usize, (usize, Instant)>, sent: &HashMap<usize, Instant>) {
+fn report(starts: &HashMap<usize, (usize, Instant)>, sent: &HashMap<usize, Instant>, begin: Instant) {
     let mut hosts: HashMap<usize, Vec<(Instant, usize)>> = HashMap::new();
     for (&request, &(host, at)) in starts {
         hosts.entry(host).or_default().push((at, request));
     }
-    let (mut margins, mut late) = (Vec::new(), Vec::new());
+    let (mut margins, mut late, mut last_early) = (Vec::new(), Vec::new(), Duration::ZERO);
     for (host, mut starts) in hosts {
         starts.sort_unstable();
         for pair in starts.windows(2) {
             let ((before, _), (at, request)) = (pair[0], pair[1]);
             margins.push(micros(at, before + delay(host)));
+            if at < before + delay(host) {
+                last_early = last_early.max(at - begin);
+            }
             // Due when the gap has passed and the request is there.
             late.push(micros(at, (before + delay(host)).max(sent[&request])));
         }
@@ -66,7 +69,7 @@ fn report(starts: &HashMap<usize, (usize, Instant)>, sent: &HashMap<usize, Insta
     late.sort_unstable();
     let at = |sorted: &[i64], share: f64| sorted[((sorted.len() - 1) as f64 * share) as usize] as f64 / 1000.0;
     println!(
-        "gap, beyond the delay: least {:.3} ms, early {}",
+        "gap, beyond the delay: least {:.3} ms, early {}, the last of them after {last_early:.1?}",
         at(&margins, 0.0),
         margins.iter().filter(|&&m| m < 0).count()
     );
@@ -104,10 +107,14 @@ async fn client_of(client: usize, proxy: SocketAddr, origin: SocketAddr) -> Vec<
     sent
 }
 
-async fn origin(starts: Starts) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+/// On a thread of its own, so that what the proxy and the clients do delays its clock no more than the machine has to.
+fn origin(starts: Starts) -> SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
-    tokio::spawn(async move {
+    listener.set_nonblocking(true).expect("a TCP socket");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let serve = async move {
+        let listener = TcpListener::from_std(listener).expect("within the runtime");
         while let Ok((stream, _)) = listener.accept().await {
             let starts = starts.clone();
             tokio::spawn(async move {
@@ -123,7 +130,8 @@ async fn origin(starts: Starts) -> SocketAddr {
                 }
             });
         }
-    });
+    };
+    std::thread::spawn(move || runtime.block_on(serve));
     address
 }
 
