@@ -1,3 +1,5 @@
+//! RFC 9112 §2 to §6: what a request head is read as, and what of it is refused.
+
 use super::*;
 
 fn request(raw: &str, tunnel: Option<&Authority>) -> Result<RequestHead, Refusal> {
