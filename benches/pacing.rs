@@ -16,14 +16,15 @@ fn main() {
     }
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
-    runtime.block_on(admission());
+    runtime.block_on(admission("the host's pace alone", "hosts: { '*': { robots: ignore } }"));
+    runtime.block_on(admission("with the decision by robots.txt", ""));
     runtime.block_on(waiters());
 }
 
-/// One host asked for over and over by one thread, then two hosts by two.
-async fn admission() {
+/// One host asked for over and over by one thread, then two hosts by two: found, admitted, its turn taken and given back.
+async fn admission(what: &str, yaml: &str) {
     let port = origin().await;
-    let gate = gate("");
+    let gate = gate(yaml);
     for threads in [1, 2] {
         let tasks = (0..threads).map(|number| {
             let (gate, authority) = (gate.clone(), host(number, port));
@@ -38,7 +39,7 @@ async fn admission() {
             })
         });
         for task in tasks.collect::<Vec<_>>() {
-            println!("admission, {threads} thread(s): {:?}", task.await.expect("no panic"));
+            println!("admission, {what}, {threads} thread(s): {:?}", task.await.expect("no panic"));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Whether and when a request may go: owns all shared state and is the only reader of the clock. Called by `proxy`.
 
+mod admit;
 mod decode;
 mod fetch;
 mod fleet;
@@ -19,9 +20,9 @@ pub use reported::Reported;
 pub use rulebook::BookFigures;
 pub use watch::{Figures, PaceFigures};
 
-use crate::config::{Hosts, Mode, Settings, Subresources};
+use crate::config::{Hosts, Mode, Settings};
 use crate::policy::explain::{Explanation, explain};
-use crate::policy::{Access, Asked, Authority, Decision, Entry, Refusal};
+use crate::policy::{Access, Asked, Authority, Entry, Refusal};
 use crate::robots::ProductToken;
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
@@ -39,7 +40,7 @@ use store::Store;
 use terms::{client, key, terms};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
-use verdict::{options, overridden, reports};
+use verdict::{options, overridden};
 
 /// The rule book and the pacer, as one question.
 pub struct Gate {
@@ -162,63 +163,6 @@ impl Gate {
     /// Writes to the store what is not written yet, and closes it. Blocks.
     pub fn close(&self) {
         self.store.close();
-    }
-
-    /// Decides, fetching robots.txt first where it must, and waits for the host's turn.
-    pub async fn admit(&self, ask: &Ask<'_>) -> Result<Admitted, Refusal> {
-        if let Some(refusal) = self.fleet.as_deref().and_then(Fleet::refusal) {
-            return Err(refusal);
-        }
-        if ask.reads_robots
-            && let Some(copy) = self.robots_copy(ask.authority).await
-        {
-            return Ok(Admitted::Robots(copy));
-        }
-        let slot = self.book.slot(ask.authority);
-        let mut waited = Duration::ZERO;
-        loop {
-            let settings = self.settings.load_full();
-            let host = ask.hosts.unwrap_or(&settings.hosts).get(ask.authority.host());
-            let (allowed, mut reported) = match self.judge(&slot, ask, host, &settings).await {
-                Ok(crawl_delay) => (crawl_delay, None),
-                Err(refusal) if reports(host, &settings) => (None, Some(refusal)),
-                Err(refusal) => return Err(refusal),
-            };
-            let mut terms = terms(&settings, host.crawl_delay.or(allowed), false);
-            let max_wait = ask.prefer_wait.map_or(terms.max_wait, |wait| wait.min(terms.max_wait));
-            terms.max_wait = max_wait.saturating_sub(waited);
-            if !ask.may_wait || self.pacer.waiting() >= settings.pace.max_waiting {
-                terms.queue = 0;
-            }
-            let key = key(&settings, ask.authority, ask.address);
-            let mut pace = self.pacer.pace(&key);
-            if let Some(asked) = terms.clamped() {
-                pace.tell_clamp(ask.authority, asked, terms.gap());
-            }
-            if ask.is_subresource && settings.pace.subresources == Subresources::Burst && !pace.is_held_back() {
-                pace = self.pacer.beside(&key, &pace);
-                terms = pacer::without_delay(terms);
-            }
-            if settings.mode == Mode::Report {
-                let (permit, held) = pace.rehearse(client(ask.client), terms, reported.is_some());
-                return Ok(Admitted::Go { permit, reported: reported.map(Reported::Refused).or(held) });
-            }
-            let permit = pace.turn(client(ask.client), terms).await?;
-            if !permit.waited.is_zero() {
-                // The rules may have changed meanwhile: those of its turn bind it.
-                match self.verdict(&slot, ask, host, &settings) {
-                    Decision::Allow(_) => {}
-                    Decision::Refuse { why, .. } if reports(host, &settings) => reported = Some(why),
-                    Decision::Refuse { why, .. } => return Err(why),
-                    Decision::Fetch => {
-                        // Without the turn, which the fetch has to take itself.
-                        waited += permit.waited;
-                        continue;
-                    }
-                }
-            }
-            return Ok(Admitted::Go { permit, reported: reported.map(Reported::Refused) });
-        }
     }
 
     /// Why a URL may or may not be fetched. Fetches robots.txt if it is not known yet.

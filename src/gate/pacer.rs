@@ -6,14 +6,16 @@ mod pace;
 mod permit;
 mod stake;
 
+pub(super) use pace::{Pace, Stand};
 pub use permit::Permit;
+pub(super) use permit::Waiting;
 
 use super::fleet::{Fleet, Standing};
 use super::store::Store;
 use super::watch::PaceFigures;
 use crate::policy::PaceKey;
 use crate::policy::pace::{Lane, Terms};
-use pace::{Pace, Shared, Waiters};
+use pace::{Shared, Waiters};
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

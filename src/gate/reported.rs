@@ -8,9 +8,15 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reported {
     /// It would not have gone.
-    Refused(Refusal),
+    Refused(Box<Refusal>),
     /// It would have waited so long.
     Held(Duration),
+}
+
+impl From<Refusal> for Reported {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(Box::new(refusal))
+    }
 }
 
 impl Reported {

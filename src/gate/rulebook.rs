@@ -2,25 +2,29 @@
 //! Called by `Gate`.
 
 mod files;
+mod hot;
+mod learn;
 mod reading;
 mod shelf;
 
+pub(super) use hot::{HotHost, Seated};
 pub(super) use shelf::Slot;
 
 use super::fetch::{Fetched, Fetcher};
-use super::fleet::{Claim, Fleet, Parcel};
+use super::fleet::Fleet;
 use super::pacer::Pacer;
-use super::store::{Store, parcel};
+use super::store::Store;
 use crate::config::Settings;
 use crate::policy::freshness::State;
-use crate::policy::pace::{Client, Outcome};
-use crate::policy::{Access, Answer, Authority, Entry, KeyBy};
+use crate::policy::{Access, Answer, Authority, Entry, KeyBy, PaceKey};
 use arc_swap::ArcSwap;
 use files::Files;
+use hot::Hot;
 use parking_lot::Mutex;
-use reading::{asked_to_wait, next};
+use reading::next;
 use shelf::Shelf;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -32,6 +36,7 @@ pub(super) struct RuleBook(Arc<Inner>);
 
 struct Inner {
     shelf: Shelf,
+    hot: Hot,
     files: Files,
     store: Arc<Store>,
     fetcher: Fetcher,
@@ -81,6 +86,7 @@ impl RuleBook {
     ) -> Self {
         RuleBook(Arc::new(Inner {
             shelf: Shelf::new(),
+            hot: Hot::new(),
             files: Files::default(),
             store,
             fetcher,
@@ -96,6 +102,21 @@ impl RuleBook {
 
     pub fn slot(&self, authority: &Authority) -> Arc<Slot> {
         self.0.shelf.slot(authority)
+    }
+
+    /// Where a request goes to: its place and its lane. Without a lock that another host could hold, if it has been
+    /// asked for lately.
+    pub fn host(&self, authority: &Authority, by: KeyBy, dialled: Option<IpAddr>) -> Seated {
+        let Inner { shelf, hot, pacer, .. } = &*self.0;
+        let address = dialled.filter(|_| by == KeyBy::Address);
+        if let Some(host) = hot.get(authority, by, address) {
+            shelf.touch(&host.slot);
+            return host;
+        }
+        let (slot, pace) = (shelf.slot(authority), pacer.pace(&PaceKey::new(by, authority, address)));
+        let host = Arc::new(HotHost { slot, pace, by, address });
+        hot.seat(&host);
+        Seated::new(host)
     }
 
     /// Those asked for last.
@@ -196,119 +217,10 @@ impl RuleBook {
 }
 
 impl Inner {
-    /// From the fleet, where there is one that can be asked; else on our own.
-    async fn learn(self: &Arc<Self>, slot: &Slot, crawl_delay: Option<Duration>, errand: Errand) {
-        let (Some(fleet), authority) = (&self.fleet, &slot.authority) else {
-            return self.learn_alone(slot, crawl_delay, errand).await;
-        };
-        if errand == Errand::Take {
-            let copy = fleet.take(authority).await;
-            let entry = copy.and_then(|copy| self.unpack(&copy));
-            entry.into_iter().for_each(|entry| self.keep(slot, Arc::new(entry)));
-            return;
-        }
-        let (right, old) = match fleet.claim(authority, errand == Errand::Anew).await {
-            Ok(Claim::Copy(copy)) => match self.unpack(&copy) {
-                Some(entry) => return self.keep(slot, Arc::new(entry)),
-                // Another version's.
-                None => return self.learn_alone(slot, crawl_delay, errand).await,
-            },
-            Ok(Claim::Fetch(right, old)) => (right, old),
-            Err(_) => return self.learn_alone(slot, crawl_delay, errand).await,
-        };
-        if let Some(old) = old.and_then(|old| self.unpack(&old)).filter(|old| is_newer(old, &slot.load())) {
-            let is_enough =
-                errand == Errand::Learn && is_unknown(&slot.load()) && old.usable(SystemTime::now()).is_some();
-            self.keep(slot, Arc::new(old));
-            if is_enough {
-                // Whoever uses it has it renewed, in the background; the right is still ours then.
-                return;
-            }
-        }
-        right.meanwhile(self.learn_alone(slot, crawl_delay, errand)).await;
-        right.publish(&slot.load_full()).await;
-    }
-
-    fn unpack(&self, copy: &Parcel) -> Option<Entry> {
-        let options = self.settings.load().robots.parse_options();
-        parcel::unpack(&copy.octets, copy.sent, |name, body| self.files.named(name, &options, body))
-    }
-
-    /// From the store, else from the origin.
-    async fn learn_alone(self: &Arc<Self>, slot: &Slot, crawl_delay: Option<Duration>, errand: Errand) {
-        let mut old = slot.load_full();
-        if is_unknown(&old)
-            && let Some(kept) = self.kept(&slot.authority).await
-        {
-            let kept = self.shelf.put_over(slot, &old, kept);
-            let now = SystemTime::now();
-            if errand == Errand::Learn && (kept.usable(now).is_some() || !kept.may_fetch(now)) {
-                return;
-            }
-            old = kept;
-        }
-        let settings = self.settings.load_full();
-        let fetched = self.paced(&settings, &slot.authority, &old, crawl_delay).await;
-        // As they are by now: a reload may have come meanwhile.
-        let (settings, old) = (self.settings.load(), slot.load_full());
-        let entry = Arc::new(next(&old, &fetched, &self.files, &settings, SystemTime::now()));
-        let count = if entry.trouble.is_some() { &self.failed } else { &self.fetched };
-        count.fetch_add(1, Ordering::Relaxed);
-        tell(&slot.authority, &old, &entry);
-        self.keep(slot, entry);
-    }
-
     fn keep(&self, slot: &Slot, entry: Arc<Entry>) {
         // First, so that whoever finds the place given up meanwhile does not go by an older copy.
         self.store.save(&slot.authority, &entry);
         self.shelf.put(slot, entry);
-    }
-
-    /// What an earlier process knew, or this one before memory ran short.
-    async fn kept(self: &Arc<Self>, authority: &Authority) -> Option<Arc<Entry>> {
-        if !self.store.is_on_disk() {
-            return None;
-        }
-        let (inner, authority) = (self.clone(), authority.clone());
-        let load = move || {
-            let options = inner.settings.load().robots.parse_options();
-            inner.store.load(&authority, |name, body| inner.files.named(name, &options, body))
-        };
-        // It fails only when the runtime shuts down.
-        tokio::task::spawn_blocking(load).await.ok().flatten()
-    }
-
-    /// A fetch is a request to the host like any other, and takes its turn.
-    async fn paced(
-        &self,
-        settings: &Settings,
-        authority: &Authority,
-        old: &Entry,
-        crawl_delay: Option<Duration>,
-    ) -> Fetched {
-        let terms = super::terms::terms(settings, crawl_delay, old.answer.is_none());
-        let dialled = match settings.pace.key {
-            KeyBy::Address => self.fetcher.first_address(authority).await,
-            KeyBy::Host | KeyBy::Site => None,
-        };
-        let pace = self.pacer.pace(&super::terms::key(settings, authority, dialled));
-        let mut permit = match pace.turn(FETCHES, terms).await {
-            Ok(permit) => permit,
-            Err(refusal) => {
-                return Fetched::NoTurn { retry_after: refusal.retry_after() };
-            }
-        };
-        let validators = old.answer.as_ref().map(|answer| &answer.validators);
-        permit.leaves();
-        let fetched = self.fetcher.fetch(authority, validators, settings).await;
-        permit.outcome = match &fetched {
-            Fetched::Answer { status: 429 | 503, headers, .. } => {
-                Outcome::Backoff { retry_after: asked_to_wait(headers, SystemTime::now()) }
-            }
-            Fetched::Answer { .. } | Fetched::DeadEnd { .. } => Outcome::Success,
-            Fetched::Unreachable(_) | Fetched::NoTurn { .. } => Outcome::Failure,
-        };
-        fetched
     }
 
     /// Gives up what was used least recently, behind everybody's back, when there is too much in memory.
@@ -323,6 +235,8 @@ impl Inner {
             // A little more than has to be, so that this is rare.
             let target = most / 16 * 15;
             inner.files.sweep();
+            // Those that are in use come back.
+            inner.hot.clear();
             while bytes(&inner) > target && inner.shelf.shrink() {
                 inner.files.sweep();
             }
@@ -339,21 +253,3 @@ fn is_due(entry: &Entry, now: SystemTime) -> bool {
 fn is_unknown(entry: &Entry) -> bool {
     entry.answer.is_none() && entry.trouble.is_none()
 }
-
-fn is_newer(one: &Entry, other: &Entry) -> bool {
-    let validated = |entry: &Entry| entry.answer.as_ref().map(|answer| answer.freshness.validated_at());
-    is_unknown(other) || validated(one) > validated(other)
-}
-
-fn tell(authority: &Authority, old: &Entry, new: &Entry) {
-    match (&old.trouble, &new.trouble) {
-        (_, Some(trouble)) => tracing::warn!(%authority, failures = trouble.failures, "robots.txt: {}", trouble.why),
-        (Some(_), None) => tracing::info!(%authority, "robots.txt can be read again"),
-        (None, None) => {
-            tracing::debug!(%authority, status = new.answer.as_ref().map(|a| a.status), "robots.txt fetched")
-        }
-    }
-}
-
-/// Fetches stand in the line as one client of their own.
-const FETCHES: Client = Client(0);

@@ -27,7 +27,12 @@ pub(super) fn key(settings: &Settings, authority: &Authority, dialled: Option<Ip
 
 /// Clients are told apart by address.
 pub(super) fn client(address: IpAddr) -> Client {
-    let mut hasher = DefaultHasher::new();
-    address.hash(&mut hasher);
-    Client(hasher.finish())
+    match address {
+        IpAddr::V4(address) => Client(1 << 32 | u64::from(address.to_bits())),
+        IpAddr::V6(address) => {
+            let mut hasher = DefaultHasher::new();
+            address.hash(&mut hasher);
+            Client(hasher.finish())
+        }
+    }
 }

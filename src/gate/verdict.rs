@@ -1,51 +1,15 @@
-//! What is decided about a request by what is known: the operator's own rules, robots.txt, and a fetch of it where nothing
-//! can be said without. Called by `Gate::admit`.
+//! What is decided about a request by what is known: the operator's own rules, and robots.txt. Called by `Gate::admit`.
 
-use super::fleet::Fleet;
 use super::rulebook::Slot;
 use super::{Ask, Gate};
 use crate::config::{Fallback, HostPolicy, Mode, OnVisitTime, RobotsOverride, Settings};
 use crate::policy::explain::Explanation;
-use crate::policy::{Allowed, Asked, Decision, Options, OwnVerdict, Refusal, decide};
+use crate::policy::{Allowed, Asked, Decision, Options, OwnVerdict, decide};
 use crate::robots::ProductToken;
 use std::borrow::Cow;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 impl Gate {
-    /// Tells the crawl-delay to keep, after a fetch where nothing can be said without.
-    pub(super) async fn judge(
-        &self,
-        slot: &Arc<Slot>,
-        ask: &Ask<'_>,
-        host: &HostPolicy,
-        settings: &Settings,
-    ) -> Result<Option<Duration>, Refusal> {
-        loop {
-            let decision = self.verdict(slot, ask, host, settings);
-            let (refresh, crawl_delay) = match &decision {
-                Decision::Allow(allowed) => (allowed.refresh, allowed.crawl_delay),
-                Decision::Refuse { refresh, .. } => (*refresh, None),
-                Decision::Fetch => {
-                    if let Some(refusal) = self.fleet.as_deref().and_then(Fleet::refusal) {
-                        return Err(refusal);
-                    }
-                    // The channel closes when the fetch is over, however it ended.
-                    let _ = self.book.fetch(slot, None).changed().await;
-                    continue;
-                }
-            };
-            if refresh {
-                drop(self.book.fetch(slot, crawl_delay));
-            }
-            return match decision {
-                Decision::Allow(allowed) => Ok(allowed.crawl_delay),
-                Decision::Refuse { why, .. } => Err(why),
-                Decision::Fetch => unreachable!("continued above"),
-            };
-        }
-    }
-
     /// By what is known now: the operator's own rules for the host go first, then its robots.txt.
     pub(super) fn verdict(&self, slot: &Slot, ask: &Ask<'_>, host: &HostPolicy, settings: &Settings) -> Decision {
         let own = host.own_rules.as_ref().map(|rules| rules.judge(ask.target.as_bytes()));

@@ -102,7 +102,7 @@ fn judge_by_rules<T: AsRef<str>>(
     options: Options,
     now: SystemTime,
 ) -> Decision {
-    let rules = robots.rules_for(asked.product_tokens);
+    let rules = robots.rules_kept_for(asked.product_tokens);
     let verdict = rules.check_octets_for(asked.target, asked.purposes);
     if let Some(preference) = verdict.preference() {
         return Decision::refuse(unwelcome(asked, preference));

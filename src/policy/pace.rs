@@ -6,14 +6,14 @@
 //! # use politely::policy::pace::{Client, Lane, Next, Outcome, Terms, Turn};
 //! # let (mut lane, now, terms) = (Lane::<u32>::default(), std::time::Instant::now(), Terms::default());
 //! match lane.request(now, Client(1), &terms, || 7 /* in earnest: the sending half of a oneshot */) {
-//!     Turn::Go(slot) => lane.finished(now, slot, Outcome::Success),
+//!     Turn::Go(slot) => lane.finished(|| now, slot, Outcome::Success),
 //!     Turn::Wait { ticket, .. } => _ = lane.cancel(ticket), // should the client hang up
 //!     Turn::Refuse(_why) => {}
 //! }
 //! // After every call that is not answered by `Go` or `Refuse`, and when the timer fires:
 //! loop {
 //!     match lane.poll(now) {
-//!         Next::Start(_waiter, slot) => lane.finished(now, slot, Outcome::Unused), // its receiver may be gone
+//!         Next::Start(_waiter, slot) => lane.finished(|| now, slot, Outcome::Unused), // its receiver may be gone
 //!         Next::Refuse(_waiter, _why) => {}
 //!         Next::WaitUntil(_set_the_timer) => break,
 //!         Next::Idle => break,
@@ -145,14 +145,14 @@ impl<W> Lane<W> {
         waiter
     }
 
-    /// Takes the slot of a request that is over.
-    pub fn finished(&mut self, now: Instant, slot: Slot, outcome: Outcome) {
+    /// Takes the slot of a request that is over. `now` is asked for only if it matters.
+    pub fn finished(&mut self, now: impl FnOnce() -> Instant, slot: Slot, outcome: Outcome) {
         self.in_flight -= 1;
         match outcome {
             Outcome::Success => self.backoff.succeeded(slot.number),
             Outcome::Backoff { retry_after } => {
                 let hold = self.backoff.refused(slot.number, self.starts, retry_after, self.delay, self.max_delay);
-                self.marks.hold = self.marks.hold.max(hold.map(|hold| now + hold));
+                self.marks.hold = self.marks.hold.max(hold.map(|hold| now() + hold));
                 self.pushed_back();
             }
             Outcome::Failure => {}

@@ -85,7 +85,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     fn add(decisions: &Decisions, url: &str) {
-        decisions.add(Some(Ipv4Addr::LOCALHOST.into()), Some(url), Reported::Refused(Refusal::Loop), true);
+        decisions.add(Some(Ipv4Addr::LOCALHOST.into()), Some(url), Reported::from(Refusal::Loop), true);
     }
 
     fn numbers(decisions: &[Arc<Decision>]) -> Vec<u64> {

@@ -137,7 +137,7 @@ impl Shared {
     /// For those who watch: a request is refused.
     fn tell_refused(&self, client: Option<IpAddr>, url: Option<&str>, refusal: &Refusal) {
         self.counters.refused(refusal.slug());
-        self.decisions.add(client, url, Reported::Refused(refusal.clone()), true);
+        self.decisions.add(client, url, Reported::from(refusal.clone()), true);
     }
 
     /// The same for one that report mode lets through.

@@ -8,6 +8,7 @@ use super::options::{ParseOptions, Precedence, UserAgentMatch};
 use super::product_token::{is_token_octet, leading_token};
 use super::ruleset::RuleSpan;
 use super::source::{Source, Span};
+use smallvec::SmallVec;
 
 /// The groups of a file.
 ///
@@ -38,6 +39,9 @@ struct Section {
     group: u32,
     pace: Pace,
 }
+
+/// Sections that a crawler obeys: seldom more than one.
+type Chosen = SmallVec<[u32; 4]>;
 
 #[derive(Debug, Clone, Copy)]
 struct Name {
@@ -120,9 +124,12 @@ impl Groups {
     }
 
     /// The sections that a crawler of these names obeys, in the file's order: all that name it, else all of `*`.
-    pub(crate) fn select<T: AsRef<str>>(&self, tokens: &[T], source: &Source, options: &ParseOptions) -> Vec<u32> {
+    pub(crate) fn select<T: AsRef<str>>(&self, tokens: &[T], source: &Source, options: &ParseOptions) -> Chosen {
+        if self.names.is_empty() && self.stars.len() <= 1 {
+            return Chosen::from_slice(&self.stars);
+        }
         let text = source.text();
-        let mut chosen = Vec::new();
+        let mut chosen = Chosen::new();
         for token in tokens.iter().map(|token| token.as_ref().as_bytes()).filter(|token| !token.is_empty()) {
             let named = match options.user_agent_match {
                 UserAgentMatch::Exact | UserAgentMatch::Token => self.named(token, text),
@@ -140,10 +147,12 @@ impl Groups {
             chosen.extend(named.iter().filter(is_meant).map(|name| name.section));
         }
         if chosen.is_empty() {
-            chosen.extend(&self.stars);
+            chosen.extend_from_slice(&self.stars);
         }
-        chosen.sort_unstable();
-        chosen.dedup();
+        if chosen.len() > 1 {
+            chosen.sort_unstable();
+            chosen.dedup();
+        }
         match options.precedence {
             Precedence::MostSpecific => {}
             // 1996: the first record that names the robot.

@@ -1,5 +1,6 @@
 //! The rule sets compiled from one file so far: found without a lock. Pure. Used by `RobotsTxt::rules_for`.
 
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use super::ruleset::RuleSet;
@@ -30,10 +31,10 @@ impl Memo {
         Self { single: (0..sections).map(|_| OnceLock::new()).collect(), ..Self::default() }
     }
 
-    pub(crate) fn get_or_make(&self, sections: &[u32], make: impl FnOnce() -> RuleSet) -> RuleSet {
+    pub(crate) fn get_or_make(&self, sections: &[u32], make: impl FnOnce() -> RuleSet) -> Cow<'_, RuleSet> {
         match sections {
-            [] => self.none.get_or_init(make).clone(),
-            [section] => self.single[*section as usize].get_or_init(make).clone(),
+            [] => Cow::Borrowed(self.none.get_or_init(make)),
+            [section] => Cow::Borrowed(self.single[*section as usize].get_or_init(make)),
             sections => self.link(sections, make),
         }
     }
@@ -49,12 +50,12 @@ impl Memo {
         std::iter::successors(self.several.get(), |link| link.next.get()).map(|link| &**link)
     }
 
-    fn link(&self, sections: &[u32], make: impl FnOnce() -> RuleSet) -> RuleSet {
+    fn link(&self, sections: &[u32], make: impl FnOnce() -> RuleSet) -> Cow<'_, RuleSet> {
         let mut slot = &self.several;
         let mut count = 0;
         while let Some(link) = slot.get() {
             if *link.sections == *sections {
-                return link.rules.clone();
+                return Cow::Borrowed(&link.rules);
             }
             slot = &link.next;
             count += 1;
@@ -64,6 +65,6 @@ impl Memo {
             // Another thread may have been faster; its link then stands here, and ours is simply not kept.
             let _ = slot.set(Box::new(Link { sections: sections.into(), rules: rules.clone(), next: OnceLock::new() }));
         }
-        rules
+        Cow::Owned(rules)
     }
 }

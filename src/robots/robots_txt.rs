@@ -1,5 +1,6 @@
 //! A robots.txt that was read: the rules for each crawler, and what the file says to all. Pure. Held by `gate`.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,6 +56,11 @@ impl RobotsTxt {
     /// The rules for a crawler, by the names that it goes by: those of all groups that name it, else those for `*`.
     /// Compiled at the first call for these groups, then only looked up, without a lock.
     pub fn rules_for<T: AsRef<str>>(&self, tokens: &[T]) -> RuleSet {
+        self.rules_kept_for(tokens).into_owned()
+    }
+
+    /// The same, lent where they are kept.
+    pub(crate) fn rules_kept_for<T: AsRef<str>>(&self, tokens: &[T]) -> Cow<'_, RuleSet> {
         let Inner { options, source, groups, memo, .. } = &*self.0;
         let sections = groups.select(tokens, source, options);
         memo.get_or_make(&sections, || {

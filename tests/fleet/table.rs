@@ -280,7 +280,7 @@ fn by_lane(case: &Case) -> Vec<(char, u64)> {
                 Turn::Refuse(why) => panic!("{who}: {why:?}"),
             },
             End(who, outcome) => {
-                world.lane.finished(now, world.slots.remove(&who).expect("it has started"), outcome);
+                world.lane.finished(|| now, world.slots.remove(&who).expect("it has started"), outcome);
             }
             Go(who) => assert_eq!(world.lane.cancel(tickets[&who]), Some(who)),
         }

@@ -1,7 +1,7 @@
 //! One key's lane, shared by those who are in it: the waiting around [`Lane`]'s arithmetic, and around the fleet's. At
 //! most one task a lane, the driver, sleeps until the next turn is due; it alone asks the fleet. Called by `pacer`.
 
-use super::permit::{Permit, Place};
+use super::permit::{Permit, Waiting, told};
 use super::stake::Stake;
 use crate::gate::fleet::{Fleet, Standing};
 use crate::gate::reported::Reported;
@@ -27,6 +27,12 @@ pub(in crate::gate) struct Pace {
     /// The delay last told to be clamped, in milliseconds.
     clamp_told: AtomicU64,
     shared: Arc<Shared>,
+}
+
+/// What comes of asking for a turn.
+pub(in crate::gate) enum Stand {
+    Go(Permit),
+    Wait(Waiting),
 }
 
 /// What all lanes share.
@@ -58,51 +64,42 @@ impl Pace {
 
     /// Waits for a turn. Dropping the future gives the place in the line back.
     pub async fn turn(self: &Arc<Self>, client: Client, terms: Terms) -> Result<Permit, Refusal> {
+        match self.stand(client, terms)? {
+            Stand::Go(permit) => Ok(permit),
+            Stand::Wait(waiting) => waiting.turn().await,
+        }
+    }
+
+    /// Takes the turn, if it is there to take, or else a place in the line.
+    pub fn stand(self: &Arc<Self>, client: Client, terms: Terms) -> Result<Stand, Refusal> {
         if let Some(refusal) = self.fleet().and_then(Fleet::refusal) {
             return Err(refusal);
         }
-        let (receiver, ticket) = {
-            let mut state = self.state.lock();
-            let now = Instant::now();
-            self.follow(&mut state, now);
-            let mut receiver = None;
-            let turn = state.lane.request(now, client, &terms, || {
-                let (sender, waits) = oneshot::channel();
-                receiver = Some(waits);
-                sender
-            });
-            match turn {
-                Turn::Go(slot) => {
-                    if slot.is_shared() {
-                        // It was given for somebody who has just left.
-                        state.stake.started(&slot);
-                        self.wake(&mut state);
-                    }
-                    self.note_debt(&state);
-                    return Ok(Permit::new(self, Some(slot), terms));
-                }
-                Turn::Refuse(refused) => return Err(told(refused)),
-                Turn::Wait { ticket, .. } => {
+        let mut state = self.state.lock();
+        let now = Instant::now();
+        self.follow(&mut state, now);
+        let mut answer = None;
+        let turn = state.lane.request(now, client, &terms, || {
+            let (sender, receiver) = oneshot::channel();
+            answer = Some(receiver);
+            sender
+        });
+        match turn {
+            Turn::Go(slot) => {
+                if slot.is_shared() {
+                    // It was given for somebody who has just left.
+                    state.stake.started(&slot);
                     self.wake(&mut state);
-                    (receiver.expect("a waiter was made for the line"), ticket)
                 }
+                self.note_debt(&state, now);
+                Ok(Stand::Go(Permit::new(self, Some(slot), terms)))
             }
-        };
-        let since = Instant::now();
-        let _place = Place::take(self, ticket);
-        let answer = tokio::select! {
-            biased;
-            answer = receiver => answer,
-            refusal = self.refused_meanwhile() => return Err(refusal),
-        };
-        match answer {
-            Ok(Ok(mut permit)) => {
-                permit.terms = terms;
-                permit.waited = since.elapsed();
-                Ok(permit)
+            Turn::Refuse(refused) => Err(told(refused)),
+            Turn::Wait { ticket, .. } => {
+                self.wake(&mut state);
+                let answer = answer.expect("a waiter was made for the line");
+                Ok(Stand::Wait(Waiting::new(self, ticket, answer, terms, now)))
             }
-            Ok(Err(refused)) => Err(told(refused)),
-            Err(_) => Err(Refusal::Draining { retry_after: DRAINING }),
         }
     }
 
@@ -113,7 +110,7 @@ impl Pace {
             false => self.state.lock().lane.rehearse(Instant::now(), client, &terms),
         };
         let held = if wait > terms.max_wait {
-            Some(Reported::Refused(Refusal::CrawlDelay { retry_after: wait }))
+            Some(Reported::from(Refusal::CrawlDelay { retry_after: wait }))
         } else {
             (!wait.is_zero()).then_some(Reported::Held(wait))
         };
@@ -158,7 +155,7 @@ impl Pace {
                 let until = match state.lane.poll(now) {
                     Next::Start(waiter, slot) => {
                         state.stake.started(&slot);
-                        self.note_debt(&state);
+                        self.note_debt(&state, now);
                         let permit = Permit::new(&self, Some(slot), Terms::default());
                         // If it has just left, the permit comes back here and is given back when the lock is free.
                         let returned = waiter.send(Ok(permit));
@@ -201,9 +198,8 @@ impl Pace {
     }
 
     /// For the next process, should this one end before the debt is paid.
-    fn note_debt(&self, state: &State) {
-        if self.page.is_none() {
-            let now = Instant::now();
+    fn note_debt(&self, state: &State, now: Instant) {
+        if self.page.is_none() && self.shared.store.is_on_disk() {
             self.shared.store.owe(&self.name, now, state.lane.debt(now));
         }
     }
@@ -212,7 +208,7 @@ impl Pace {
     pub(super) fn left(self: &Arc<Self>, slot: &Slot, at: Instant, is_gone: bool) {
         let mut state = self.state.lock();
         state.lane.left(slot, at);
-        self.note_debt(&state);
+        self.note_debt(&state, Instant::now());
         if is_gone && state.stake.left(slot, at) {
             self.wake(&mut state);
         }
@@ -221,21 +217,20 @@ impl Pace {
     pub(super) fn give_back(self: &Arc<Self>, slot: Slot, left: Option<Instant>, outcome: Outcome) {
         let mut state = self.state.lock();
         let is_news = state.stake.ended(&slot, left, outcome);
-        let now = Instant::now();
-        state.lane.finished(now, slot, outcome);
-        let mut debt = None;
-        if matches!(outcome, Outcome::Backoff { .. }) {
-            self.note_debt(&state);
-            debt = state.lane.debt(now);
-        }
+        state.lane.finished(Instant::now, slot, outcome);
         if is_news {
             self.wake(&mut state);
         } else if state.driven {
             self.changed.notify_one();
         }
-        drop(state);
-        if let (Some(page), Some(debt)) = (&self.page, debt) {
-            page.restore(now, debt);
+        if matches!(outcome, Outcome::Backoff { .. }) {
+            let now = Instant::now();
+            self.note_debt(&state, now);
+            let debt = state.lane.debt(now);
+            drop(state);
+            if let (Some(page), Some(debt)) = (&self.page, debt) {
+                page.restore(now, debt);
+            }
         }
     }
 
@@ -251,7 +246,7 @@ impl Pace {
     fn restore(self: &Arc<Self>, now: Instant, debt: Debt) {
         let mut state = self.state.lock();
         state.lane.restore(now, debt);
-        self.note_debt(&state);
+        self.note_debt(&state, now);
         state.stake.owes();
         if state.driven || self.fleet().is_some() {
             self.wake(&mut state);
@@ -303,22 +298,10 @@ impl Pace {
         self.shared.fleet.as_deref().filter(|_| self.page.is_none())
     }
 
-    async fn refused_meanwhile(&self) -> Refusal {
+    pub(super) async fn refused_meanwhile(&self) -> Refusal {
         match self.fleet() {
             Some(fleet) => fleet.refuses().await,
             None => std::future::pending().await,
         }
     }
 }
-
-/// What the one who is turned away is told: the gap as it was asked for.
-fn told(refused: Refused) -> Refusal {
-    match refused {
-        Refused::TooLong { retry_after } => {
-            Refused::TooLong { retry_after: retry_after.saturating_sub(super::permit::ARRIVAL) }.into()
-        }
-        Refused::Full { .. } => refused.into(),
-    }
-}
-
-const DRAINING: Duration = Duration::from_secs(1);

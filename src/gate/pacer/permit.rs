@@ -2,10 +2,11 @@
 
 use super::pace::Pace;
 use crate::policy::Refusal;
-use crate::policy::pace::{Client, Outcome, Slot, Terms, Ticket};
+use crate::policy::pace::{Client, Outcome, Refused, Slot, Terms, Ticket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
 
 /// Gives its slot back when dropped, with the outcome set until then.
 pub struct Permit {
@@ -73,28 +74,66 @@ impl Drop for Permit {
 }
 
 /// A place in the line, given back when its holder goes.
-pub(super) struct Place<'a> {
-    pace: &'a Pace,
+pub(in crate::gate) struct Waiting {
+    pub(super) pace: Arc<Pace>,
     ticket: Ticket,
+    answer: oneshot::Receiver<Result<Permit, Refused>>,
+    terms: Terms,
+    since: Instant,
 }
 
-impl<'a> Place<'a> {
-    pub fn take(pace: &'a Pace, ticket: Ticket) -> Self {
+impl Waiting {
+    pub(super) fn new(
+        pace: &Arc<Pace>,
+        ticket: Ticket,
+        answer: oneshot::Receiver<Result<Permit, Refused>>,
+        terms: Terms,
+        since: Instant,
+    ) -> Self {
         pace.waiting().fetch_add(1, Ordering::Relaxed);
-        Place { pace, ticket }
+        Waiting { pace: pace.clone(), ticket, answer, terms, since }
+    }
+
+    /// Until its turn has come.
+    pub async fn turn(mut self) -> Result<Permit, Refusal> {
+        let answer = tokio::select! {
+            biased;
+            answer = &mut self.answer => answer,
+            refusal = self.pace.refused_meanwhile() => return Err(refusal),
+        };
+        match answer {
+            Ok(Ok(mut permit)) => {
+                permit.terms = self.terms.clone();
+                permit.waited = self.since.elapsed();
+                Ok(permit)
+            }
+            Ok(Err(refused)) => Err(told(refused)),
+            Err(_) => Err(Refusal::Draining { retry_after: DRAINING }),
+        }
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Waiting {
     fn drop(&mut self) {
         self.pace.waiting().fetch_sub(1, Ordering::Relaxed);
         self.pace.cancel(self.ticket);
     }
 }
 
+/// What the one who is turned away is told: the gap as it was asked for.
+pub(super) fn told(refused: Refused) -> Refusal {
+    match refused {
+        Refused::TooLong { retry_after } => {
+            Refused::TooLong { retry_after: retry_after.saturating_sub(ARRIVAL) }.into()
+        }
+        Refused::Full { .. } => refused.into(),
+    }
+}
+
 /// What one request may take longer to arrive than the next: the gap is promised to the origin, which sees arrivals.
-pub(super) const ARRIVAL: Duration = Duration::from_millis(3);
+const ARRIVAL: Duration = Duration::from_micros(2500);
 /// The same where the fleet gives the turns: what its server is told and tells comes late by a round trip, never early.
 const ARRIVAL_IN_TURN: Duration = Duration::from_millis(1);
 /// Retries share their turns as one client does.
 const RETRIES: Client = Client(u64::MAX);
+const DRAINING: Duration = Duration::from_secs(1);

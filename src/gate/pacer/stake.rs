@@ -270,7 +270,8 @@ mod tests {
         host.waits(10);
         assert!(host.call(10).is_none(), "it has the turn still");
         assert!(host.stake.ended(&slot, Some(host.at(5)), Outcome::Success));
-        host.lane.finished(host.at(20), slot, Outcome::Success);
+        let now = host.at(20);
+        host.lane.finished(|| now, slot, Outcome::Success);
         let told = host.call(20).expect("the end");
         assert!(told.wants.is_some() && told.events[0].gives_up && told.events[0].left == Some(host.at(5)));
     }

@@ -58,11 +58,8 @@ impl Shelf {
         // The table takes its bits from both ends of the hash.
         let shard = &self.shards[(hash >> 32) as usize % SHARDS];
         let is_it = |slot: &Arc<Slot>| slot.authority == *authority;
-        let now = self.clock.load(Ordering::Relaxed);
         if let Some(slot) = shard.read().find(hash, is_it) {
-            if slot.used.load(Ordering::Relaxed) != now {
-                slot.used.store(now, Ordering::Relaxed);
-            }
+            self.touch(slot);
             return slot.clone();
         }
         let mut table = shard.write();
@@ -76,6 +73,14 @@ impl Shelf {
             Arc::new(slot)
         };
         table.entry(hash, is_it, rehash).or_insert_with(new).get().clone()
+    }
+
+    /// The place is in use.
+    pub fn touch(&self, slot: &Slot) {
+        let now = self.clock.load(Ordering::Relaxed);
+        if slot.used.load(Ordering::Relaxed) != now {
+            slot.used.store(now, Ordering::Relaxed);
+        }
     }
 
     /// The authority's place, if it is in memory.

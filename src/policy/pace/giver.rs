@@ -89,7 +89,8 @@ pub(super) struct Tempo {
 
 impl Tempo {
     pub fn gap(&self, demand: Demand) -> Duration {
-        demand.delay.max(self.backoff).saturating_mul(self.times.max(1))
+        let gap = demand.delay.max(self.backoff);
+        if self.times > 1 { gap.saturating_mul(self.times) } else { gap }
     }
 
     pub fn not_before(&self) -> Option<Instant> {
@@ -143,7 +144,7 @@ mod tests {
         assert_eq!(lane.wants_turn(), None);
         let Next::Start("it", slot) = lane.poll(now) else { panic!("it has its turn") };
         assert!(slot.is_shared() && slot.is_exclusive());
-        lane.finished(now, slot, Outcome::Success);
+        lane.finished(|| now, slot, Outcome::Success);
         // The turn is used, and would be too early anyway.
         assert!(matches!(lane.request(now + ms(1000), A, &delay(1000), || "next"), Turn::Wait { .. }));
         assert!(lane.wants_turn().is_some());
@@ -153,7 +154,7 @@ mod tests {
     fn its_own_marks_hold_beside_the_turn() {
         let (mut lane, now) = lane(fleet(true, true));
         let Turn::Go(slot) = lane.request(now, A, &delay(1000), || "") else { panic!("its turn") };
-        lane.finished(now, slot, Outcome::Success);
+        lane.finished(|| now, slot, Outcome::Success);
         lane.given_by(fleet(true, true));
         assert!(matches!(lane.request(now, A, &delay(1000), || "it"), Turn::Wait { .. }));
         assert_eq!(lane.poll(now), Next::WaitUntil(now + ms(1000)));
@@ -206,7 +207,7 @@ mod tests {
     fn parted_each_keeps_every_gap_once_for_each_instance() {
         let (mut lane, now) = lane(Giver::Parted { instances: 3 });
         let Turn::Go(slot) = lane.request(now, A, &delay(1000), || "") else { panic!("at once") };
-        lane.finished(now, slot, Outcome::Success);
+        lane.finished(|| now, slot, Outcome::Success);
         assert_eq!(lane.forecast(now, A, &delay(1000)), now + ms(3000));
         // Back in the fleet its own last start still counts.
         lane.given_by(fleet(true, true));

@@ -99,7 +99,7 @@ impl World {
                     if let Outcome::Backoff { retry_after: Some(wait) } = self.arrivals[i].outcome {
                         self.hold = self.hold.max(Some(self.now + wait));
                     }
-                    self.lane.finished(self.now, slot, self.arrivals[i].outcome);
+                    self.lane.finished(|| self.now, slot, self.arrivals[i].outcome);
                 }
                 Event::Timer => {}
             }

@@ -59,7 +59,8 @@ impl Host {
     }
 
     fn end(&mut self, at: u64, slot: Slot, outcome: Outcome) {
-        self.lane.finished(self.at(at), slot, outcome);
+        let now = self.at(at);
+        self.lane.finished(|| now, slot, outcome);
     }
 
     #[track_caller]

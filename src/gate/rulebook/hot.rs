@@ -1,0 +1,159 @@
+//! The hosts asked for lately, each with its place and its lane: one look-up, and no lock that another host could hold.
+//! Called by `RuleBook`.
+//!
+//! A cache before the shelf and the pacer, which know all hosts. What it holds stays where it is in both.
+
+use super::Slot;
+use crate::gate::pacer::Pace;
+use crate::policy::{Authority, KeyBy};
+use arc_swap::{ArcSwapOption, Guard};
+use hashbrown::DefaultHashBuilder;
+use std::hash::BuildHasher;
+use std::net::IpAddr;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// Where a request goes to and what it goes by.
+pub(in crate::gate) struct HotHost {
+    pub slot: Arc<Slot>,
+    pub pace: Arc<Pace>,
+    /// What the lane was found by, beside the authority.
+    pub by: KeyBy,
+    /// Where the host is dialled, if paces are kept by that.
+    pub address: Option<IpAddr>,
+}
+
+/// A host that was found. Not to be held for long: each thread has a few of these only, before they cost more.
+pub(in crate::gate) struct Seated(Guard<Option<Arc<HotHost>>>);
+
+impl Seated {
+    pub fn new(host: Arc<HotHost>) -> Self {
+        Seated(Guard::from_inner(Some(host)))
+    }
+
+    /// The same, to hold on to.
+    pub fn keep(self) -> Arc<HotHost> {
+        Guard::into_inner(self.0).expect(FULL)
+    }
+}
+
+impl Deref for Seated {
+    type Target = HotHost;
+
+    fn deref(&self) -> &HotHost {
+        self.0.as_deref().expect(FULL)
+    }
+}
+
+/// The cache: each host has a few seats, by its hash, and takes one when it is asked for.
+pub(super) struct Hot {
+    seats: Box<[ArcSwapOption<HotHost>]>,
+    hasher: DefaultHashBuilder,
+}
+
+impl Hot {
+    pub fn new() -> Self {
+        Hot { seats: (0..SEATS).map(|_| ArcSwapOption::empty()).collect(), hasher: DefaultHashBuilder::default() }
+    }
+
+    pub fn get(&self, authority: &Authority, by: KeyBy, address: Option<IpAddr>) -> Option<Seated> {
+        let is_it = |host: &HotHost| (host.by, host.address) == (by, address) && host.slot.authority == *authority;
+        let seated =
+            |seat: &ArcSwapOption<HotHost>| Some(seat.load()).filter(|seat| seat.as_deref().is_some_and(is_it));
+        self.seats(authority).0.iter().find_map(seated).map(Seated)
+    }
+
+    pub fn seat(&self, host: &Arc<HotHost>) {
+        let (seats, any) = self.seats(&host.slot.authority);
+        let free = seats.iter().find(|seat| seat.load().is_none());
+        free.unwrap_or(&seats[any]).store(Some(host.clone()));
+    }
+
+    pub fn clear(&self) {
+        self.seats.iter().for_each(|seat| seat.store(None));
+    }
+
+    /// The seats that a host may have, and the one that it takes if none is free.
+    fn seats(&self, authority: &Authority) -> (&[ArcSwapOption<HotHost>], usize) {
+        let hash = self.hasher.hash_one(authority) as usize;
+        let row = hash / EACH % (SEATS / EACH) * EACH;
+        (&self.seats[row..row + EACH], hash % EACH)
+    }
+}
+
+/// 128 KiB, and as many hosts that stay in memory while they are here.
+const SEATS: usize = 16_384;
+const EACH: usize = 4;
+const FULL: &str = "nobody is found in an empty seat";
+
+#[cfg(test)]
+mod tests {
+    use super::super::shelf::Shelf;
+    use super::*;
+    use crate::gate::pacer::Pacer;
+    use crate::gate::store::Store;
+    use crate::policy::PaceKey;
+
+    struct World {
+        hot: Hot,
+        shelf: Shelf,
+        pacer: Pacer,
+    }
+
+    impl World {
+        fn new() -> Self {
+            Self { hot: Hot::new(), shelf: Shelf::new(), pacer: Pacer::new(Arc::new(Store::memory()), None) }
+        }
+
+        fn seat(&self, authority: &Authority, by: KeyBy, address: Option<IpAddr>) {
+            let pace = self.pacer.pace(&PaceKey::new(by, authority, address));
+            self.hot.seat(&Arc::new(HotHost { slot: self.shelf.slot(authority), pace, by, address }));
+        }
+    }
+
+    fn authority(number: usize) -> Authority {
+        Authority::from_url(&format!("https://host{number}.example")).unwrap()
+    }
+
+    #[test]
+    fn a_host_is_found_with_its_own_place_and_lane() {
+        let world = World::new();
+        world.seat(&authority(1), KeyBy::Host, None);
+        let found = world.hot.get(&authority(1), KeyBy::Host, None).expect("it has a seat");
+        assert!(Arc::ptr_eq(&found.slot, &world.shelf.slot(&authority(1))));
+        assert!(Arc::ptr_eq(&found.pace, &world.pacer.pace(&PaceKey::new(KeyBy::Host, &authority(1), None))));
+        assert!(world.hot.get(&authority(2), KeyBy::Host, None).is_none());
+    }
+
+    #[test]
+    fn another_key_of_the_pace_is_another_host() {
+        let (world, address) = (World::new(), |last| Some(IpAddr::from([192, 0, 2, last])));
+        world.seat(&authority(1), KeyBy::Host, None);
+        world.seat(&authority(1), KeyBy::Address, address(1));
+        assert!(world.hot.get(&authority(1), KeyBy::Site, None).is_none());
+        assert!(world.hot.get(&authority(1), KeyBy::Address, address(2)).is_none());
+        assert!(world.hot.get(&authority(1), KeyBy::Address, address(1)).is_some());
+    }
+
+    #[test]
+    fn who_finds_no_seat_takes_somebody_elses() {
+        let world = World::new();
+        for number in 0..SEATS + SEATS / 2 {
+            world.seat(&authority(number), KeyBy::Host, None);
+            assert!(world.hot.get(&authority(number), KeyBy::Host, None).is_some(), "{number}");
+        }
+        assert!(world.hot.seats.iter().filter(|seat| seat.load().is_some()).count() > SEATS / 2);
+    }
+
+    #[test]
+    fn a_seat_keeps_a_place_in_memory_until_it_is_given_up() {
+        let world = World::new();
+        for number in 0..100 {
+            world.seat(&authority(number), KeyBy::Host, None);
+        }
+        assert!(!world.shelf.shrink(), "all are in use");
+        world.hot.clear();
+        while world.shelf.shrink() {}
+        assert_eq!(world.shelf.len(), 0);
+    }
+}
