@@ -21,7 +21,8 @@ fn main() {
     runtime.block_on(waiters());
 }
 
-/// One host asked for over and over by one thread, then two hosts by two: found, admitted, its turn taken and given back.
+/// One host asked for over and over by one thread, then two hosts by two: found, admitted, its turn taken and given
+/// back. The least of a hundred rounds, as the machine has other things to do.
 async fn admission(what: &str, yaml: &str) {
     let port = origin().await;
     let gate = gate(yaml);
@@ -31,11 +32,15 @@ async fn admission(what: &str, yaml: &str) {
             tokio::spawn(async move {
                 // Fetches its robots.txt.
                 go(&gate, &authority).await;
-                let start = Instant::now();
-                for _ in 0..ADMISSIONS {
-                    go(&gate, &authority).await;
+                let mut least = Duration::MAX;
+                for _ in 0..ROUNDS {
+                    let start = Instant::now();
+                    for _ in 0..ADMISSIONS {
+                        go(&gate, &authority).await;
+                    }
+                    least = least.min(start.elapsed() / ADMISSIONS);
                 }
-                start.elapsed() / ADMISSIONS
+                least
             })
         });
         for task in tasks.collect::<Vec<_>>() {
@@ -124,6 +129,7 @@ fn resident() -> usize {
     pages * 4096
 }
 
-const ADMISSIONS: u32 = 1_000_000;
+const ROUNDS: usize = 100;
+const ADMISSIONS: u32 = 10_000;
 const HOSTS: usize = 10_000;
 const WAITERS_EACH: usize = 10;

@@ -123,7 +123,7 @@ pub(super) async fn explain(State(admin): State<Arc<Admin>>, Query(asked): Query
         Err(error) => return problem(StatusCode::BAD_REQUEST, &format!("`product_token`: {error}")),
     };
     if tokens.is_empty() {
-        tokens = admin.proxy.settings.load().identity.product_tokens.clone();
+        tokens = admin.proxy.settings.load().product_tokens(authority.host()).to_vec();
     }
     let mut purposes = match named("purpose").map(Purpose::parse).collect::<Result<Vec<_>, _>>() {
         Ok(purposes) => purposes,

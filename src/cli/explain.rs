@@ -20,7 +20,7 @@ pub(super) struct Args {
     url: String,
     #[command(flatten)]
     config: ConfigArg,
-    /// For this crawler; may be given several times [default: identity.product_tokens, else `*`]
+    /// For this crawler; may be given several times [default: as configured for the host, else `*`]
     #[arg(long = "product-token", value_name = "T", value_parser = ProductToken::parse)]
     product_tokens: Vec<ProductToken>,
     /// For this use of the content, such as `ai-train`; may be given several times [default: identity.purpose]
@@ -39,10 +39,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
     })?;
     let settings = Settings::load(args.config.path().as_deref(), std::env::vars_os())?;
     let tokens = match args.product_tokens.as_slice() {
-        [] => &settings.hosts.get(authority.host()).product_tokens.clone().unwrap_or_default()[..],
+        [] => settings.product_tokens(authority.host()),
         given => given,
     };
-    let tokens = if tokens.is_empty() { &settings.identity.product_tokens[..] } else { tokens };
     let purposes = if args.purposes.is_empty() { &settings.identity.purpose } else { &args.purposes };
     let asked = Asked { authority: &authority, target: target(&args.url).as_bytes(), product_tokens: tokens, purposes };
     let explanation = match &args.robots {

@@ -17,6 +17,7 @@ use super::source::{At, Node, Value};
 use super::text::{read_text, syntax};
 use super::validate;
 use super::values::{AccessLog, Network, Token};
+use crate::policy::Host;
 use crate::robots::ProductToken;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -129,6 +130,11 @@ impl Settings {
     /// All that is wrong with it, at once.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigErrors> {
         Self::build(name, text, &[])
+    }
+
+    /// The crawlers whose rules hold at this host, as configured. None: those that the request's `User-Agent` names.
+    pub fn product_tokens(&self, host: &Host) -> &[ProductToken] {
+        self.hosts.get(host).product_tokens.as_deref().unwrap_or(&self.identity.product_tokens)
     }
 
     fn build(name: &str, text: &str, variables: &[Variable]) -> Result<Self, ConfigErrors> {

@@ -3,7 +3,7 @@
 use super::fleet::Fleet;
 use super::pacer::{Permit, Stand, Waiting, without_delay};
 use super::rulebook::{HotHost, Seated};
-use super::terms::{client, key, terms};
+use super::terms::{client, terms};
 use super::verdict::reports;
 use super::{Admitted, Ask, Gate, Reported};
 use crate::config::{HostPolicy, Mode, Settings, Subresources};
@@ -91,7 +91,7 @@ impl Gate {
         let beside;
         let pace = if in_burst {
             terms = without_delay(terms);
-            beside = self.pacer.beside(&key(settings, ask.authority, ask.address), &host.pace);
+            beside = self.pacer.beside(&host.key(), &host.pace);
             &beside
         } else {
             &host.pace

@@ -115,7 +115,7 @@ impl RuleBook {
         }
         let (slot, pace) = (shelf.slot(authority), pacer.pace(&PaceKey::new(by, authority, address)));
         let host = Arc::new(HotHost { slot, pace, by, address });
-        hot.seat(&host);
+        hot.seat(shelf, &host);
         Seated::new(host)
     }
 

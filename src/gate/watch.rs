@@ -56,21 +56,22 @@ impl Gate {
     /// Fetches robots.txt anew, now, and tells what is known then.
     pub async fn refresh(&self, authority: &Authority) -> Arc<Entry> {
         let slot = self.book.slot(authority);
-        let crawl_delay = self.crawl_delay(&slot.load());
+        let crawl_delay = self.crawl_delay(authority, &slot.load());
         // The channel closes when the fetch is over, however it ended.
         let _ = self.book.fetch_anew(&slot, crawl_delay).changed().await;
         slot.load_full()
     }
 
     /// The gap that the host asks of the crawlers that are configured, or of all.
-    fn crawl_delay(&self, entry: &Entry) -> Option<Duration> {
+    fn crawl_delay(&self, authority: &Authority, entry: &Entry) -> Option<Duration> {
+        let (settings, host) = (self.settings.load(), authority.host());
         match &entry.answer.as_ref()?.access {
-            Access::Rules(robots) => robots.rules_for(&self.settings.load().identity.product_tokens).crawl_delay(),
+            Access::Rules(robots) => robots.rules_for(settings.product_tokens(host)).crawl_delay(),
             Access::AllowAll | Access::DisallowAll => None,
         }
     }
 
-    /// `None`: no request has gone there lately, and nothing is owed; or paces are kept by address, and it has a name.
+    /// `None`: nobody has asked for it lately; or paces are kept by address, and it has a name.
     pub fn pace(&self, authority: &Authority) -> Option<PaceFigures> {
         self.pacer.figures(&key(&self.settings.load(), authority, None))
     }

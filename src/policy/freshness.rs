@@ -142,14 +142,15 @@ impl Freshness {
 
     /// What can be done with the copy now. `failing`: robots.txt was asked for since, and could not be had.
     pub fn state(&self, failing: bool, now: SystemTime) -> State {
-        let Ok(age) = now.duration_since(self.validated_at()) else {
+        let now = Moment::from(now);
+        let Some(age) = now.0.checked_sub(self.validated.0).map(Duration::from_millis) else {
             // The clock was set back: nobody knows how old it is.
             return State::Refresh;
         };
         let usable_for = if failing { LAST_GOOD_USE } else { STALE_USE };
-        if now < self.refresh_at() {
+        if now.0 < self.refresh.0 {
             State::Fresh
-        } else if now < self.expires_at() || age < usable_for {
+        } else if now.0 < self.expires.0 || age < usable_for {
             State::Refresh
         } else {
             State::Unusable

@@ -195,10 +195,11 @@ fn fits(description: &Value, schema: &Value, value: &Value, at: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_explanation_minds_what_is_configured_for_the_host() {
-    let origin = origin(|_| Reply::text(KEEP_OUT)).await;
+    let origin = origin(|_| Reply::text(format!("{KEEP_OUT}\nUser-agent: OtherBot\nDisallow: /other\n"))).await;
     let proxy = Proxy::start(&format!(
         "{ON}\nhosts: {{ 'b.localhost': {{ robots: ignore }}, 'c.localhost': {{ robots: report, crawl_delay: 2s }}, \
-         'd.localhost': {{ allow: ['/private/open'], deny: ['/own'] }} }}"
+         'd.localhost': {{ allow: ['/private/open'], deny: ['/own'] }}, \
+         'e.localhost': {{ product_tokens: [OtherBot] }} }}"
     ))
     .await;
     for (host, target, allowed, reason) in [
@@ -209,6 +210,8 @@ async fn an_explanation_minds_what_is_configured_for_the_host() {
         ("d", "/private", false, "robots-disallowed"),
         ("d", "/private/open", true, "allowed-by-operator"),
         ("d", "/own", false, "operator-denied"),
+        ("e", "/other", false, "robots-disallowed"),
+        ("e", "/private", true, "no-matching-rule"),
     ] {
         let url = origin.url_at(&format!("{host}.localhost"), target);
         let told = json(proxy.admin_address(), "GET", &format!("/api/v1/explain?url={url}")).await;

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 pub struct Permit {
     pace: Arc<Pace>,
     slot: Option<Slot>,
-    pub(super) terms: Terms,
+    terms: Terms,
     leaving: bool,
     /// When it left; that it arrives is a little later.
     left: Option<Instant>,
@@ -75,7 +75,7 @@ impl Drop for Permit {
 
 /// A place in the line, given back when its holder goes.
 pub(in crate::gate) struct Waiting {
-    pub(super) pace: Arc<Pace>,
+    pace: Arc<Pace>,
     ticket: Ticket,
     answer: oneshot::Receiver<Result<Permit, Refused>>,
     terms: Terms,
@@ -131,7 +131,7 @@ pub(super) fn told(refused: Refused) -> Refusal {
 }
 
 /// What one request may take longer to arrive than the next: the gap is promised to the origin, which sees arrivals.
-const ARRIVAL: Duration = Duration::from_micros(2500);
+const ARRIVAL: Duration = Duration::from_millis(2);
 /// The same where the fleet gives the turns: what its server is told and tells comes late by a round trip, never early.
 const ARRIVAL_IN_TURN: Duration = Duration::from_millis(1);
 /// Retries share their turns as one client does.

@@ -4,8 +4,9 @@
 //! A cache before the shelf and the pacer, which know all hosts. What it holds stays where it is in both.
 
 use super::Slot;
+use super::shelf::Shelf;
 use crate::gate::pacer::Pace;
-use crate::policy::{Authority, KeyBy};
+use crate::policy::{Authority, KeyBy, PaceKey};
 use arc_swap::{ArcSwapOption, Guard};
 use hashbrown::DefaultHashBuilder;
 use std::hash::BuildHasher;
@@ -21,6 +22,13 @@ pub(in crate::gate) struct HotHost {
     pub by: KeyBy,
     /// Where the host is dialled, if paces are kept by that.
     pub address: Option<IpAddr>,
+}
+
+impl HotHost {
+    /// Of its lane.
+    pub fn key(&self) -> PaceKey {
+        PaceKey::new(self.by, &self.slot.authority, self.address)
+    }
 }
 
 /// A host that was found. Not to be held for long: each thread has a few of these only, before they cost more.
@@ -60,39 +68,38 @@ impl Hot {
         let is_it = |host: &HotHost| (host.by, host.address) == (by, address) && host.slot.authority == *authority;
         let seated =
             |seat: &ArcSwapOption<HotHost>| Some(seat.load()).filter(|seat| seat.as_deref().is_some_and(is_it));
-        self.seats(authority).0.iter().find_map(seated).map(Seated)
+        self.seats(authority).iter().find_map(seated).map(Seated)
     }
 
-    pub fn seat(&self, host: &Arc<HotHost>) {
-        let (seats, any) = self.seats(&host.slot.authority);
-        let free = seats.iter().find(|seat| seat.load().is_none());
-        free.unwrap_or(&seats[any]).store(Some(host.clone()));
+    /// Gives the host a seat: a free one, else that of whoever has not been asked for the longest.
+    pub fn seat(&self, shelf: &Shelf, host: &Arc<HotHost>) {
+        let idle =
+            |seat: &&ArcSwapOption<HotHost>| seat.load().as_ref().map_or(u32::MAX, |host| shelf.idle(&host.slot));
+        let seat = self.seats(&host.slot.authority).iter().max_by_key(idle).expect("there are some");
+        seat.store(Some(host.clone()));
     }
 
     pub fn clear(&self) {
-        self.seats.iter().for_each(|seat| seat.store(None));
+        self.seats.iter().filter(|seat| seat.load().is_some()).for_each(|seat| seat.store(None));
     }
 
-    /// The seats that a host may have, and the one that it takes if none is free.
-    fn seats(&self, authority: &Authority) -> (&[ArcSwapOption<HotHost>], usize) {
-        let hash = self.hasher.hash_one(authority) as usize;
-        let row = hash / EACH % (SEATS / EACH) * EACH;
-        (&self.seats[row..row + EACH], hash % EACH)
+    /// The seats that a host may have.
+    fn seats(&self, authority: &Authority) -> &[ArcSwapOption<HotHost>] {
+        let row = self.hasher.hash_one(authority) as usize % (SEATS / EACH);
+        &self.seats[row * EACH..][..EACH]
     }
 }
 
-/// 128 KiB, and as many hosts that stay in memory while they are here.
+/// 128 KiB without the hosts in them. As many places and lanes stay in memory.
 const SEATS: usize = 16_384;
 const EACH: usize = 4;
 const FULL: &str = "nobody is found in an empty seat";
 
 #[cfg(test)]
 mod tests {
-    use super::super::shelf::Shelf;
     use super::*;
     use crate::gate::pacer::Pacer;
     use crate::gate::store::Store;
-    use crate::policy::PaceKey;
 
     struct World {
         hot: Hot,
@@ -107,7 +114,7 @@ mod tests {
 
         fn seat(&self, authority: &Authority, by: KeyBy, address: Option<IpAddr>) {
             let pace = self.pacer.pace(&PaceKey::new(by, authority, address));
-            self.hot.seat(&Arc::new(HotHost { slot: self.shelf.slot(authority), pace, by, address }));
+            self.hot.seat(&self.shelf, &Arc::new(HotHost { slot: self.shelf.slot(authority), pace, by, address }));
         }
     }
 

@@ -39,6 +39,11 @@ impl Slot {
     pub fn load_full(&self) -> Arc<Entry> {
         self.entry.load_full()
     }
+
+    /// The clock may have gone round; what counts is how long ago.
+    fn idle(&self, now: u32) -> u32 {
+        now.wrapping_sub(self.used.load(Ordering::Relaxed))
+    }
 }
 
 impl Shelf {
@@ -83,6 +88,11 @@ impl Shelf {
         }
     }
 
+    /// How many places have been made since it was used last.
+    pub fn idle(&self, slot: &Slot) -> u32 {
+        slot.idle(self.clock.load(Ordering::Relaxed))
+    }
+
     /// The authority's place, if it is in memory.
     pub fn find(&self, authority: &Authority) -> Option<Arc<Slot>> {
         let hash = self.hasher.hash_one(authority);
@@ -123,11 +133,9 @@ impl Shelf {
     /// Gives up a sixteenth of the places, those used least recently. False: there was none to give up.
     pub fn shrink(&self) -> bool {
         let now = self.clock.load(Ordering::Relaxed);
-        // The clock may have gone round; what counts is how long ago.
-        let idle = |slot: &Slot| now.wrapping_sub(slot.used.load(Ordering::Relaxed));
         let mut all: Vec<u32> = Vec::with_capacity(self.len());
         for shard in &self.shards {
-            all.extend(shard.read().iter().filter(|slot| is_free(slot)).map(|slot| idle(slot)));
+            all.extend(shard.read().iter().filter(|slot| is_free(slot)).map(|slot| slot.idle(now)));
         }
         if all.is_empty() {
             return false;
@@ -139,7 +147,7 @@ impl Shelf {
         for shard in &self.shards {
             let mut table = shard.write();
             table.retain(|slot| {
-                let stays = quota == 0 || idle(slot) < least || !is_free(slot);
+                let stays = quota == 0 || slot.idle(now) < least || !is_free(slot);
                 if !stays {
                     quota -= 1;
                     given_up += 1;
@@ -158,10 +166,9 @@ impl Shelf {
     /// Those used last, the newest first.
     pub fn latest(&self, most: usize) -> Vec<Arc<Slot>> {
         let now = self.clock.load(Ordering::Relaxed);
-        let idle = |slot: &Slot| now.wrapping_sub(slot.used.load(Ordering::Relaxed));
         let mut all: Vec<u32> = Vec::with_capacity(self.len());
         for shard in &self.shards {
-            all.extend(shard.read().iter().map(|slot| idle(slot)));
+            all.extend(shard.read().iter().map(|slot| slot.idle(now)));
         }
         let Some(last) = all.len().min(most).checked_sub(1) else {
             return Vec::new();
@@ -172,11 +179,11 @@ impl Shelf {
             .iter()
             .flat_map(|shard| {
                 let shard = shard.read();
-                let latest: Vec<_> = shard.iter().filter(|slot| idle(slot) <= *longest).cloned().collect();
+                let latest: Vec<_> = shard.iter().filter(|slot| slot.idle(now) <= *longest).cloned().collect();
                 latest
             })
             .collect();
-        latest.sort_by_cached_key(|slot| (idle(slot), slot.authority.clone()));
+        latest.sort_by_cached_key(|slot| (slot.idle(now), slot.authority.clone()));
         latest.truncate(most);
         latest
     }
