@@ -30,13 +30,14 @@ async fn admission(what: &str, yaml: &str) {
         let tasks = (0..threads).map(|number| {
             let (gate, authority) = (gate.clone(), host(number, port));
             tokio::spawn(async move {
+                let ask = ask(&authority);
                 // Fetches its robots.txt.
-                go(&gate, &authority).await;
+                go(&gate, &ask).await;
                 let mut least = Duration::MAX;
                 for _ in 0..ROUNDS {
                     let start = Instant::now();
                     for _ in 0..ADMISSIONS {
-                        go(&gate, &authority).await;
+                        go(&gate, &ask).await;
                     }
                     least = least.min(start.elapsed() / ADMISSIONS);
                 }
@@ -55,7 +56,7 @@ async fn waiters() {
     let start = Instant::now();
     for number in 0..HOSTS * (WAITERS_EACH + 1) {
         let (gate, authority) = (gate.clone(), host(number % HOSTS, 80));
-        tokio::spawn(async move { go(&gate, &authority).await });
+        tokio::spawn(async move { go(&gate, &ask(&authority)).await });
     }
     // The first of each host goes, the others wait.
     while gate.figures().waiting < HOSTS * WAITERS_EACH {
@@ -70,8 +71,8 @@ async fn waiters() {
     );
 }
 
-async fn go(gate: &Gate, authority: &Authority) {
-    let ask = Ask {
+fn ask(authority: &Authority) -> Ask<'_> {
+    Ask {
         authority,
         target: "/a/page?of=some&length=more",
         user_agent: Some(b"ExampleBot/1.0"),
@@ -83,8 +84,11 @@ async fn go(gate: &Gate, authority: &Authority) {
         may_wait: true,
         prefer_wait: None,
         reads_robots: false,
-    };
-    match gate.admit(&ask).await {
+    }
+}
+
+async fn go(gate: &Gate, ask: &Ask<'_>) {
+    match gate.admit(ask).await {
         Ok(Admitted::Go { mut permit, .. }) => permit.outcome = Outcome::Success,
         Ok(Admitted::Robots(_)) => panic!("nobody asked for it"),
         Err(refusal) => panic!("{refusal}"),

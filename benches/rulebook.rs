@@ -36,8 +36,9 @@ async fn run(count: usize) {
     let gate = open(directory.path());
 
     fill(&gate, 0..1000, &bodies);
-    let few = latencies(&gate, 1000).await;
-    tell("admission, 1,000 authorities", &few);
+    let few = [latencies(&gate, 1000, HOSTS, 1).await, latencies(&gate, 1000, HOSTS, TURNS).await];
+    tell("1,000 authorities, first request to a host", &few[0]);
+    tell("1,000 authorities, later requests", &few[1]);
 
     let (before, counted) = (resident(), gate.figures().book);
     let start = Instant::now();
@@ -54,9 +55,14 @@ async fn run(count: usize) {
     println!("resident: {:.0} octets an authority, with files and caches", per(resident() - before));
     println!("files: {:.1} MiB", figures.file_bytes as f64 / f64::from(1 << 20));
 
-    let many = latencies(&gate, count).await;
-    tell(&format!("admission, {count} authorities"), &many);
-    println!("median {:.2} times that at 1,000", median(&many).as_secs_f64() / median(&few).as_secs_f64());
+    let many = [latencies(&gate, count, HOSTS, 1).await, latencies(&gate, count, HOSTS, TURNS).await];
+    tell(&format!("{count} authorities, first request to a host"), &many[0]);
+    tell(&format!("{count} authorities, later requests"), &many[1]);
+    let [first, later] = [0, 1].map(|kind| median(&many[kind]).as_secs_f64() / median(&few[kind]).as_secs_f64());
+    println!("medians {first:.2} and {later:.2} times those at 1,000");
+    drop(latencies(&gate, count, MANY_HOSTS, 1).await);
+    let wide = latencies(&gate, count, MANY_HOSTS, 1).await;
+    tell(&format!("{count} authorities, later requests, {MANY_HOSTS} hosts by turns"), &wide);
 
     gate.close();
     drop(gate);
@@ -65,7 +71,7 @@ async fn run(count: usize) {
     let start = Instant::now();
     let gate = open(directory.path());
     println!("opened in {:.1?}", start.elapsed());
-    tell("first use after a restart, from disk", &latencies(&gate, count).await);
+    tell("first use after a restart, from disk", &latencies(&gate, count, 20 * HOSTS, 1).await);
 }
 
 fn open(directory: &Path) -> Gate {
@@ -113,11 +119,11 @@ fn body(number: usize) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Each of another authority, out of order; none of them waits.
-async fn latencies(gate: &Gate, count: usize) -> Vec<Duration> {
-    let mut latencies = Vec::with_capacity(ASKED);
-    for round in 0..ASKED {
-        let authority = authority(round.wrapping_mul(7_919_777) % count);
+/// So many of `count` hosts, out of order, in `turns`; no request waits.
+async fn latencies(gate: &Gate, count: usize, hosts: usize, turns: usize) -> Vec<Duration> {
+    let mut latencies = Vec::with_capacity(hosts * turns);
+    for host in (0..turns).flat_map(|_| 0..hosts) {
+        let authority = authority(host.wrapping_mul(7_919_777) % count);
         let ask = Ask {
             authority: &authority,
             target: "/blog/2024/05/a-day-at-the-seaside",
@@ -155,4 +161,6 @@ fn resident() -> usize {
     pages * 4096
 }
 
-const ASKED: usize = 20_000;
+const HOSTS: usize = 1000;
+const MANY_HOSTS: usize = 100_000;
+const TURNS: usize = 20;

@@ -49,6 +49,9 @@ pub struct Hosts {
 impl Hosts {
     /// The policy of the most specific entry that names this host: constant time, no allocation.
     pub fn get(&self, host: &Host) -> &HostPolicy {
+        if self.hosts.is_empty() && self.below.is_empty() {
+            return &self.any;
+        }
         self.hosts.get(host).unwrap_or_else(|| self.covering(host.name().unwrap_or_default()))
     }
 

@@ -2,13 +2,14 @@
 
 use super::fleet::Fleet;
 use super::pacer::{Permit, Stand, Waiting, without_delay};
-use super::rulebook::{HotHost, Seated};
+use super::rulebook::HotHost;
 use super::terms::{client, terms};
 use super::verdict::reports;
 use super::{Admitted, Ask, Gate, Reported};
 use crate::config::{HostPolicy, Mode, Settings, Subresources};
 use crate::policy::pace::Terms;
 use crate::policy::{Decision, Refusal};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -18,6 +19,13 @@ enum Step {
     /// Nothing can be said before robots.txt has come. The channel closes when the fetch is over, however it ended.
     Learn(watch::Receiver<()>),
     Wait(Waiting),
+}
+
+/// After the first step.
+enum First {
+    Done(Admitted),
+    /// On with this host.
+    Goes(Arc<HotHost>, Step),
 }
 
 impl Gate {
@@ -30,8 +38,8 @@ impl Gate {
             return Ok(Admitted::Robots(copy));
         }
         let (host, mut next) = match self.first_step(ask)? {
-            (_, Step::Done(admitted)) => return Ok(admitted),
-            (host, next) => (host.keep(), next),
+            First::Done(admitted) => return Ok(admitted),
+            First::Goes(host, next) => (host, next),
         };
         let mut waited = Duration::ZERO;
         loop {
@@ -52,11 +60,13 @@ impl Gate {
 
     /// Nearly always the last.
     #[inline]
-    fn first_step(&self, ask: &Ask<'_>) -> Result<(Seated, Step), Refusal> {
+    fn first_step(&self, ask: &Ask<'_>) -> Result<First, Refusal> {
         let settings = self.settings.load();
         let host = self.book.host(ask.authority, settings.pace.key, ask.address);
-        let step = self.step(&host, ask, &settings, Duration::ZERO)?;
-        Ok((host, step))
+        Ok(match self.step(&host, ask, &settings, Duration::ZERO)? {
+            Step::Done(admitted) => First::Done(admitted),
+            step => First::Goes(host.keep(), step),
+        })
     }
 
     fn may_go_on(&self) -> Result<(), Refusal> {

@@ -121,7 +121,7 @@ impl Pacer {
     }
 
     fn new_pace(&self, lane: Waiters, key: &PaceKey, page: Option<Arc<Pace>>) -> Arc<Pace> {
-        Arc::new(Pace::new(lane, key.to_string(), page, self.shared.clone()))
+        Arc::new(Pace::new(lane, key.clone(), page, self.shared.clone()))
     }
 }
 

@@ -7,7 +7,7 @@ mod learn;
 mod reading;
 mod shelf;
 
-pub(super) use hot::{HotHost, Seated};
+pub(super) use hot::HotHost;
 pub(super) use shelf::Slot;
 
 use super::fetch::{Fetched, Fetcher};
@@ -19,7 +19,7 @@ use crate::policy::freshness::State;
 use crate::policy::{Access, Answer, Authority, Entry, KeyBy, PaceKey};
 use arc_swap::ArcSwap;
 use files::Files;
-use hot::Hot;
+use hot::{Hot, Seated};
 use parking_lot::Mutex;
 use reading::next;
 use shelf::Shelf;
@@ -115,7 +115,7 @@ impl RuleBook {
         }
         let (slot, pace) = (shelf.slot(authority), pacer.pace(&PaceKey::new(by, authority, address)));
         let host = Arc::new(HotHost { slot, pace, by, address });
-        hot.seat(shelf, &host);
+        hot.seat(&host);
         Seated::new(host)
     }
 

@@ -253,20 +253,24 @@ impl<W> Lane<W> {
         }
     }
 
+    #[inline]
     fn is_open(&self, now: Instant, demand: Demand) -> bool {
         self.may_turn(demand) && self.in_flight < self.limit(demand) && self.due(demand).is_none_or(|due| due <= now)
     }
 
     /// Unless it is the fleet's to give and not given.
+    #[inline]
     fn may_turn(&self, demand: Demand) -> bool {
         self.giver.has_turn() || !self.giver.is_asked(demand, self.backoff())
     }
 
+    #[inline]
     fn due(&self, demand: Demand) -> Option<Instant> {
         self.marks.due(demand, self.giver.tempo(self.backoff()))
     }
 
     /// A host that asks for time gets one request at a time.
+    #[inline]
     fn limit(&self, demand: Demand) -> u32 {
         if self.backoff().is_zero() { demand.max_concurrent } else { 1 }
     }

@@ -8,7 +8,7 @@ use crate::gate::reported::Reported;
 use crate::gate::store::Store;
 use crate::gate::watch::PaceFigures;
 use crate::policy::pace::{Client, Debt, Lane, Next, Outcome, Refused, Slot, Terms, Ticket, Turn};
-use crate::policy::{Authority, Refusal};
+use crate::policy::{Authority, PaceKey, Refusal};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -20,8 +20,7 @@ pub(in crate::gate) struct Pace {
     state: Mutex<State>,
     /// Wakes the driver: a slot is free, somebody gave up, or the fleet has something to say.
     changed: Notify,
-    /// The key, and where a restart finds what it owes.
-    name: Box<str>,
+    key: PaceKey,
     /// For a lane of subresources: that of the pages, which is told of the origin's refusals.
     page: Option<Arc<Pace>>,
     /// The delay last told to be clamped, in milliseconds.
@@ -51,11 +50,11 @@ struct State {
 }
 
 impl Pace {
-    pub(super) fn new(lane: Waiters, name: String, page: Option<Arc<Pace>>, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(lane: Waiters, key: PaceKey, page: Option<Arc<Pace>>, shared: Arc<Shared>) -> Self {
         Self {
             state: Mutex::new(State { lane, stake: Stake::default(), driven: false }),
             changed: Notify::new(),
-            name: name.into(),
+            key,
             page,
             clamp_told: AtomicU64::new(0),
             shared,
@@ -71,6 +70,7 @@ impl Pace {
     }
 
     /// Takes the turn, if it is there to take, or else a place in the line.
+    #[inline]
     pub fn stand(self: &Arc<Self>, client: Client, terms: Terms) -> Result<Stand, Refusal> {
         if let Some(refusal) = self.fleet().and_then(Fleet::refusal) {
             return Err(refusal);
@@ -182,7 +182,7 @@ impl Pace {
             };
             if let (Some(call), Some(fleet)) = (call, self.fleet()) {
                 let (asked, connection) = (Instant::now(), fleet.connection());
-                let standing = fleet.tell(&self.name, &call).await.ok();
+                let standing = fleet.tell(&self.key.to_string(), &call).await.ok();
                 let State { lane, stake, .. } = &mut *self.state.lock();
                 stake.answered(lane, connection, standing, asked);
                 continue;
@@ -200,7 +200,7 @@ impl Pace {
     /// For the next process, should this one end before the debt is paid.
     fn note_debt(&self, state: &State, now: Instant) {
         if self.page.is_none() && self.shared.store.is_on_disk() {
-            self.shared.store.owe(&self.name, now, state.lane.debt(now));
+            self.shared.store.owe(&self.key, now, state.lane.debt(now));
         }
     }
 

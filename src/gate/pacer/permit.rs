@@ -24,6 +24,7 @@ pub struct Permit {
 
 impl Permit {
     /// `slot`: none in report mode, which is held back by nothing.
+    #[inline]
     pub(super) fn new(pace: &Arc<Pace>, slot: Option<Slot>, terms: Terms) -> Self {
         let (pace, waited) = (pace.clone(), Duration::ZERO);
         Self { pace, slot, terms, leaving: false, left: None, waited, outcome: Outcome::Unused }

@@ -88,11 +88,6 @@ impl Shelf {
         }
     }
 
-    /// How many places have been made since it was used last.
-    pub fn idle(&self, slot: &Slot) -> u32 {
-        slot.idle(self.clock.load(Ordering::Relaxed))
-    }
-
     /// The authority's place, if it is in memory.
     pub fn find(&self, authority: &Authority) -> Option<Arc<Slot>> {
         let hash = self.hasher.hash_one(authority);

@@ -88,13 +88,13 @@ impl Store {
     }
 
     /// Keeps what a key owes, soon, if it is enough to be missed.
-    pub fn owe(&self, key: &str, now: Instant, debt: Option<Debt>) {
+    pub fn owe(&self, key: &PaceKey, now: Instant, debt: Option<Debt>) {
         let (Some(behind), Some(debt)) = (&self.behind, debt) else {
             return;
         };
         let rest = debt.until.duration_since(now);
         if rest >= LEAST_DEBT {
-            behind.owe(key.into(), Owed { until: SystemTime::now() + rest, backoff: debt.backoff });
+            behind.owe(key.to_string().into(), Owed { until: SystemTime::now() + rest, backoff: debt.backoff });
         }
     }
 
