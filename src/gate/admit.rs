@@ -9,23 +9,16 @@ use super::{Admitted, Ask, Gate, Reported};
 use crate::config::{HostPolicy, Mode, Settings, Subresources};
 use crate::policy::pace::Terms;
 use crate::policy::{Decision, Refusal};
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// What comes next for a request.
-enum Step {
-    Done(Admitted),
+/// What a request waits for.
+enum Pause {
     /// Nothing can be said before robots.txt has come. The channel closes when the fetch is over, however it ended.
     Learn(watch::Receiver<()>),
     Wait(Waiting),
-}
-
-/// After the first step.
-enum First {
-    Done(Admitted),
-    /// On with this host.
-    Goes(Arc<HotHost>, Step),
 }
 
 impl Gate {
@@ -37,16 +30,15 @@ impl Gate {
         {
             return Ok(Admitted::Robots(copy));
         }
-        let (host, mut next) = match self.first_step(ask)? {
-            First::Done(admitted) => return Ok(admitted),
-            First::Goes(host, next) => (host, next),
+        let (host, mut pause) = match self.first_step(ask)? {
+            Break(admitted) => return Ok(admitted),
+            Continue(on) => on,
         };
         let mut waited = Duration::ZERO;
         loop {
-            match next {
-                Step::Done(admitted) => return Ok(admitted),
-                Step::Learn(mut fetch) => _ = fetch.changed().await,
-                Step::Wait(waiting) => {
+            match pause {
+                Pause::Learn(mut fetch) => _ = fetch.changed().await,
+                Pause::Wait(waiting) => {
                     let permit = waiting.turn().await?;
                     waited += permit.waited;
                     if let Some(admitted) = self.at_its_turn(&host, ask, permit)? {
@@ -54,18 +46,21 @@ impl Gate {
                     }
                 }
             }
-            next = self.step(&host, ask, &self.settings.load(), waited)?;
+            pause = match self.step(&host, ask, &self.settings.load(), waited)? {
+                Break(admitted) => return Ok(admitted),
+                Continue(pause) => pause,
+            };
         }
     }
 
     /// Nearly always the last.
     #[inline]
-    fn first_step(&self, ask: &Ask<'_>) -> Result<First, Refusal> {
+    fn first_step(&self, ask: &Ask<'_>) -> Result<ControlFlow<Admitted, (Arc<HotHost>, Pause)>, Refusal> {
         let settings = self.settings.load();
         let host = self.book.host(ask.authority, settings.pace.key, ask.address);
         Ok(match self.step(&host, ask, &settings, Duration::ZERO)? {
-            Step::Done(admitted) => First::Done(admitted),
-            step => First::Goes(host.keep(), step),
+            Break(admitted) => Break(admitted),
+            Continue(pause) => Continue((host.keep(), pause)),
         })
     }
 
@@ -75,12 +70,18 @@ impl Gate {
 
     /// As far as it gets without waiting. `waited`: how long it has already.
     #[inline]
-    fn step(&self, host: &HotHost, ask: &Ask<'_>, settings: &Settings, waited: Duration) -> Result<Step, Refusal> {
+    fn step(
+        &self,
+        host: &HotHost,
+        ask: &Ask<'_>,
+        settings: &Settings,
+        waited: Duration,
+    ) -> Result<ControlFlow<Admitted, Pause>, Refusal> {
         let policy = ask.policy(settings);
-        let (refresh, crawl_delay, reported) = match self.verdict(&host.slot, ask, policy, settings) {
+        let (refresh, crawl_delay, refused) = match self.verdict(&host.slot, ask, policy, settings) {
             Decision::Fetch => {
                 self.may_go_on()?;
-                return Ok(Step::Learn(self.book.fetch(&host.slot, None)));
+                return Ok(Continue(Pause::Learn(self.book.fetch(&host.slot, None))));
             }
             Decision::Allow(allowed) => (allowed.refresh, allowed.crawl_delay, None),
             Decision::Refuse { why, refresh } => (refresh, None, Some(why)),
@@ -88,9 +89,9 @@ impl Gate {
         if refresh {
             drop(self.book.fetch(&host.slot, crawl_delay));
         }
-        let reported = match reported {
-            Some(refusal) if !reports(policy, settings) => return Err(refusal),
-            reported => reported,
+        let reported = match refused {
+            Some(why) if !reports(policy, settings) => return Err(why),
+            refused => refused.map(Reported::from),
         };
         let mut terms = self.terms(ask, settings, policy.crawl_delay.or(crawl_delay), waited);
         if let Some(asked) = terms.clamped() {
@@ -108,11 +109,11 @@ impl Gate {
         };
         if settings.mode == Mode::Report {
             let (permit, held) = pace.rehearse(client(ask.client), terms, reported.is_some());
-            return Ok(Step::Done(Admitted::Go { permit, reported: reported.map(Reported::from).or(held) }));
+            return Ok(Break(Admitted::Go { permit, reported: reported.or(held) }));
         }
         Ok(match pace.stand(client(ask.client), terms)? {
-            Stand::Go(permit) => Step::Done(Admitted::Go { permit, reported: reported.map(Reported::from) }),
-            Stand::Wait(waiting) => Step::Wait(waiting),
+            Stand::Go(permit) => Break(Admitted::Go { permit, reported }),
+            Stand::Wait(waiting) => Continue(Pause::Wait(waiting)),
         })
     }
 

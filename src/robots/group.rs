@@ -149,10 +149,8 @@ impl Groups {
         if chosen.is_empty() {
             chosen.extend_from_slice(&self.stars);
         }
-        if chosen.len() > 1 {
-            chosen.sort_unstable();
-            chosen.dedup();
-        }
+        chosen.sort_unstable();
+        chosen.dedup();
         match options.precedence {
             Precedence::MostSpecific => {}
             // 1996: the first record that names the robot.

@@ -199,8 +199,8 @@ impl Pace {
 
     /// For the next process, should this one end before the debt is paid.
     fn note_debt(&self, state: &State, now: Instant) {
-        if self.page.is_none() && self.shared.store.is_on_disk() {
-            self.shared.store.owe(&self.key, now, state.lane.debt(now));
+        if self.page.is_none() {
+            self.shared.store.owe(&self.key, now, || state.lane.debt(now));
         }
     }
 

@@ -87,11 +87,10 @@ impl Store {
         }
     }
 
-    /// Keeps what a key owes, soon, if it is enough to be missed.
-    pub fn owe(&self, key: &PaceKey, now: Instant, debt: Option<Debt>) {
-        let (Some(behind), Some(debt)) = (&self.behind, debt) else {
-            return;
-        };
+    /// Keeps what a key owes, soon, if it is enough to be missed. `debt` is asked for only if anything is kept.
+    pub fn owe(&self, key: &PaceKey, now: Instant, debt: impl FnOnce() -> Option<Debt>) {
+        let Some(behind) = &self.behind else { return };
+        let Some(debt) = debt() else { return };
         let rest = debt.until.duration_since(now);
         if rest >= LEAST_DEBT {
             behind.owe(key.to_string().into(), Owed { until: SystemTime::now() + rest, backoff: debt.backoff });

@@ -181,10 +181,10 @@ fn a_debt_of_a_second_or_more_is_owed_after_a_restart_and_only_once() {
     let now = Instant::now();
     let store = Store::open(&settings);
     let debt = |seconds| Some(Debt { until: now + Duration::from_secs_f32(seconds), backoff: Duration::from_secs(4) });
-    store.owe(&key(0), now, debt(30.0));
-    store.owe(&key(0), now, debt(60.0));
-    store.owe(&key(1), now, debt(0.5));
-    store.owe(&key(2), now, None);
+    store.owe(&key(0), now, || debt(30.0));
+    store.owe(&key(0), now, || debt(60.0));
+    store.owe(&key(1), now, || debt(0.5));
+    store.owe(&key(2), now, || None);
     drop(store);
     let store = Store::open(&settings);
     let owed = store.debt(&key(0), Instant::now()).unwrap();
