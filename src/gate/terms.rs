@@ -17,6 +17,7 @@ pub(super) fn terms(settings: &Settings, crawl_delay: Option<Duration>, first_fe
         max_wait: pace.max_wait,
         queue: pace.queue,
         first_fetch,
+        is_renewal: false,
     }
 }
 

@@ -23,7 +23,8 @@
 //!
 //! robots.txt and the pace: the first fetch for an authority is asked for with [`Terms::first_fetch`]. It waits for its
 //! turn, counts as one in flight and keeps its distance from other first fetches on the same key, but the request it
-//! is made for starts at once after it. Later fetches are requests like any other.
+//! is made for starts at once after it. Later fetches are requests like any other, except that they wait however long and
+//! go first ([`Terms::is_renewal`]).
 
 mod backoff;
 mod giver;
@@ -92,19 +93,23 @@ impl<W> Lane<W> {
         let retry_after = line::told(wait);
         // Who only asks the fleet, with nobody before it, does not wait yet.
         let asks = !self.may_turn(demand);
-        if wait > terms.max_wait || terms.max_wait.is_zero() && !asks {
+        if !terms.is_renewal && (wait > terms.max_wait || terms.max_wait.is_zero() && !asks) {
             return Turn::Refuse(Refused::TooLong { retry_after });
         }
         let patience = terms.max_wait.min(terms::FAR).max(if asks { giver::ASKING } else { Duration::ZERO });
         let line = self.line.get_or_insert_default();
         let queue = terms.queue.max(usize::from(asks));
-        if line.len() >= queue && !line.make_room(client, retry_after) {
+        if !terms.is_renewal && line.is_full(queue) && !line.make_room(client, retry_after) {
             self.drop_empty_line();
             return Turn::Refuse(Refused::Full { retry_after });
         }
         self.tickets += 1;
         let ticket = Ticket { client, number: self.tickets };
-        line.join(ticket, demand, now + patience, waiter());
+        if terms.is_renewal {
+            line.join_as_renewal(ticket, demand, now + terms::FAR, waiter());
+        } else {
+            line.join(ticket, demand, now + patience, waiter());
+        }
         Turn::Wait { ticket, until: (at > now).then_some(at) }
     }
 
@@ -189,7 +194,10 @@ impl<W> Lane<W> {
         let (mut marks, tempo) = (self.marks, self.giver.forecast(self.backoff()));
         // Who never waits has no turn to come: it starts when nobody waits.
         let client = (!terms.max_wait.is_zero()).then_some(client);
-        let ahead = self.line.as_deref().map_or(now, |line| line.clear_before(now, client, &mut marks, tempo));
+        let ahead = self.line.as_deref().map_or(now, |line| match terms.is_renewal {
+            true => line.clear_renewals(now, &mut marks, tempo),
+            false => line.clear_before(now, client, &mut marks, tempo),
+        });
         marks.due(Demand::from(terms), tempo).map_or(ahead, |due| due.max(ahead))
     }
 

@@ -91,7 +91,7 @@ impl Waiting {
         terms: Terms,
         since: Instant,
     ) -> Self {
-        pace.waiting().fetch_add(1, Ordering::Relaxed);
+        pace.waiting().fetch_add(usize::from(!terms.is_renewal), Ordering::Relaxed);
         Waiting { pace: pace.clone(), ticket, answer, terms, since }
     }
 
@@ -116,7 +116,7 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.pace.waiting().fetch_sub(1, Ordering::Relaxed);
+        self.pace.waiting().fetch_sub(usize::from(!self.terms.is_renewal), Ordering::Relaxed);
         self.pace.cancel(self.ticket);
     }
 }

@@ -10,8 +10,11 @@ use super::terms::{Client, Demand, Refused, Ticket};
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Line<W> {
+    /// Renewals of robots.txt, which go before all others.
+    renewals: VecDeque<Waiter<W>>,
     /// Each client that waits, the next one to be served first; none is empty.
     ring: VecDeque<Queue<W>>,
+    /// In the ring, renewals not among them.
     waiting: usize,
     /// No waiter's deadline is earlier.
     next_deadline: Option<Instant>,
@@ -39,22 +42,36 @@ struct Waiter<W> {
 
 impl<W> Default for Line<W> {
     fn default() -> Self {
-        Self { ring: VecDeque::new(), waiting: 0, next_deadline: None, pushed_back: false, turned_away: Vec::new() }
+        Self {
+            renewals: VecDeque::new(),
+            ring: VecDeque::new(),
+            waiting: 0,
+            next_deadline: None,
+            pushed_back: false,
+            turned_away: Vec::new(),
+        }
     }
 }
 
 impl<W> Line<W> {
+    /// Everybody who waits.
     pub fn len(&self) -> usize {
-        self.waiting
+        self.waiting + self.renewals.len()
+    }
+
+    /// Whether it has as many as it may have. Renewals take no place.
+    pub fn is_full(&self, queue: usize) -> bool {
+        self.waiting >= queue
     }
 
     /// Nobody waits, and nobody is left to be told so.
     pub fn is_done(&self) -> bool {
-        self.ring.is_empty() && self.turned_away.is_empty()
+        self.ring.is_empty() && self.renewals.is_empty() && self.turned_away.is_empty()
     }
 
     pub fn head(&self) -> Option<Demand> {
-        Some(self.ring.front()?.waiters.front()?.demand)
+        let waiter = self.renewals.front().or_else(|| self.ring.front()?.waiters.front())?;
+        Some(waiter.demand)
     }
 
     /// Only meaningful while somebody waits.
@@ -82,7 +99,17 @@ impl<W> Line<W> {
         self.pushed_back |= self.ring.len() > 1;
     }
 
+    /// A renewal waits however long, before everybody else.
+    pub fn join_as_renewal(&mut self, Ticket { number, .. }: Ticket, demand: Demand, deadline: Instant, payload: W) {
+        self.next_deadline = Some(self.next_deadline.map_or(deadline, |next| next.min(deadline)));
+        self.renewals.push_back(Waiter { number, demand, deadline, payload });
+        self.pushed_back = true;
+    }
+
     pub fn pop(&mut self) -> Option<W> {
+        if let Some(renewal) = self.renewals.pop_front() {
+            return Some(renewal.payload);
+        }
         let mut queue = self.ring.pop_front()?;
         let waiter = queue.waiters.pop_front()?;
         self.waiting -= 1;
@@ -93,6 +120,9 @@ impl<W> Line<W> {
     }
 
     pub fn leave(&mut self, ticket: Ticket) -> Option<W> {
+        if let Ok(place) = self.renewals.binary_search_by_key(&ticket.number, |waiter| waiter.number) {
+            return self.renewals.remove(place).map(|waiter| waiter.payload);
+        }
         let at = self.ring.iter().position(|queue| queue.client == ticket.client)?;
         let waiters = &mut self.ring[at].waiters;
         let place = waiters.binary_search_by_key(&ticket.number, |waiter| waiter.number).ok()?;
@@ -122,7 +152,7 @@ impl<W> Line<W> {
     /// Lets the line go by in thought up to the turn a newcomer of `client` would get, or to its end; `marks` are those
     /// it would find. Returns the instant of the last start before it.
     pub fn clear_before(&self, now: Instant, client: Option<Client>, marks: &mut Marks, tempo: Tempo) -> Instant {
-        let mut at = now;
+        let mut at = self.clear_renewals(now, marks, tempo);
         let own = match client {
             Some(client) => self.waiting_for(client),
             None => self.ring.iter().map(|queue| queue.waiters.len()).max().unwrap_or(0),
@@ -140,6 +170,11 @@ impl<W> Line<W> {
         at
     }
 
+    /// The same for a renewal.
+    pub fn clear_renewals(&self, now: Instant, marks: &mut Marks, tempo: Tempo) -> Instant {
+        self.renewals.iter().fold(now, |at, waiter| started(marks, waiter.demand, at, tempo))
+    }
+
     fn waiting_for(&self, client: Client) -> usize {
         self.ring.iter().find(|queue| queue.client == client).map_or(0, |queue| queue.waiters.len())
     }
@@ -152,8 +187,11 @@ impl<W> Line<W> {
         }
         self.pushed_back = false;
         self.next_deadline = None;
+        for renewal in &self.renewals {
+            self.next_deadline = Some(self.next_deadline.map_or(renewal.deadline, |next| next.min(renewal.deadline)));
+        }
+        let mut at = self.clear_renewals(now, &mut marks, tempo);
         let mut in_vain = Vec::new();
-        let mut at = now;
         let mut places = vec![0; self.ring.len()];
         let mut left = true;
         while left {

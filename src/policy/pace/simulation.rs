@@ -270,6 +270,7 @@ fn terms() -> impl Strategy<Value = Terms> {
             max_wait: Duration::from_millis(max_wait),
             queue,
             first_fetch: false,
+            is_renewal: false,
         })
 }
 

@@ -21,6 +21,9 @@ pub struct Terms {
     pub queue: usize,
     /// The fetch of a robots.txt not known before: it leaves the turn to the request it is made for.
     pub first_fetch: bool,
+    /// A later fetch of robots.txt: it waits however long (`max_wait` and `queue` do not bind it, and it takes no place
+    /// from others), and goes before the requests that wait.
+    pub is_renewal: bool,
 }
 
 impl Default for Terms {
@@ -33,6 +36,7 @@ impl Default for Terms {
             max_wait: Duration::from_secs(60),
             queue: 1000,
             first_fetch: false,
+            is_renewal: false,
         }
     }
 }

@@ -499,6 +499,54 @@ fn a_refresh_is_a_request_like_any_other() {
     assert_eq!(host.open_at(1000, &delay(1000)), 2000);
 }
 
+fn renewal(crawl_delay: u64) -> Terms {
+    Terms { is_renewal: true, max_wait: ms(100), queue: 0, ..delay(crawl_delay) }
+}
+
+#[test]
+fn a_renewal_waits_its_turn_however_long() {
+    let mut host = Host::new();
+    host.visit(0, &delay(300_000), OK);
+    host.wait(0, A, &renewal(300_000), "renewal", Some(300_000));
+    host.sleeps(0, 300_000);
+    host.sleeps(150_000, 300_000);
+    let _slot = host.starts(300_000, "renewal");
+}
+
+#[test]
+fn a_renewal_goes_before_the_requests_that_wait_and_tells_them() {
+    let patient = Terms { max_wait: ms(3000), ..delay(1000) };
+    let mut host = Host::new();
+    host.visit(0, &patient, OK);
+    for (name, at) in [("one", 1000), ("two", 2000), ("three", 3000)] {
+        host.wait(0, A, &patient, name, Some(at));
+    }
+    host.wait(0, B, &renewal(1000), "renewal", Some(1000));
+    host.wait(0, B, &renewal(1000), "next renewal", Some(2000));
+    host.turns_away(0, "three", too_long(5000));
+    host.turns_away(0, "two", too_long(4000));
+    for (at, name) in [(1000, "renewal"), (2000, "next renewal"), (3000, "one")] {
+        host.sleeps(at - 1000, at);
+        let slot = host.starts(at, name);
+        host.end(at, slot, OK);
+    }
+    host.idles(3000);
+}
+
+#[test]
+fn a_renewal_takes_no_place_in_a_full_line_and_gives_its_turn_back() {
+    let full_at_one = Terms { queue: 1, ..delay(1000) };
+    let mut host = Host::new();
+    host.visit(0, &delay(1000), OK);
+    let ticket = host.wait(0, B, &renewal(1000), "renewal", Some(1000));
+    host.wait(0, A, &full_at_one, "first", Some(2000));
+    assert_eq!(host.ask(0, A, &full_at_one, "second"), Turn::Refuse(full(3000)));
+    host.wait(0, B, &renewal(1000), "another", Some(2000));
+    assert_eq!(host.lane.cancel(ticket), Some("renewal"));
+    assert_eq!(host.lane.waiting(), 2);
+    let _slot = host.starts(1000, "another");
+}
+
 #[test]
 fn the_gap_runs_from_when_a_start_has_left() {
     let mut host = Host::new();
