@@ -1,6 +1,6 @@
 //! Getting robots.txt (RFC 9309 §2.3): when, how, and what each answer means for the pages.
 
-use crate::support::{Alpn, Origin, Proxy, Reply, Seen, assert_refused};
+use crate::support::{Alpn, Origin, Protocol, Proxy, Reply, Seen, assert_refused};
 use std::io::Write;
 use std::time::Duration;
 
@@ -98,6 +98,20 @@ async fn the_fetch_says_who_asks_and_carries_nothing_of_the_client() {
     assert!(["gzip", "br", "zstd"].iter().all(|name| coding.contains(name)), "{coding}");
     assert!(!String::from_utf8_lossy(&fetch.head).contains("secret"));
     assert_eq!(origin.log.one("/x?secret").field("user-agent"), Some("Mozilla/5.0"), "requests keep their own");
+}
+
+/// RFC 9113 §8.3.1: over HTTP/2 the host is told in `:authority` alone. nginx answers 400 to both, which would read as
+/// "no robots.txt".
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_http2_the_fetch_is_a_message_that_a_strict_origin_takes() {
+    for alpn in [Alpn::H2, Alpn::Both] {
+        let origin = Origin::tls_site(alpn, KEEP_OUT).await;
+        let proxy = Proxy::start("").await;
+        assert_eq!(statuses(&proxy, &origin).await, (403, 200));
+        let fetch = origin.log.one("/robots.txt");
+        assert_eq!((fetch.protocol, fetch.all("host")), (Protocol::Http2, vec![]));
+        assert_eq!(fetch.host, origin.authority("a.localhost"));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
