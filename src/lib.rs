@@ -4,8 +4,8 @@
 //! `proxy::forward` asks [`gate::Gate::admit`], which loads the authority's entry, lets [`policy`] decide by the rules
 //! of [`robots`] and keeps the host's pace; then [`upstream`] says where to connect, or `proxy::respond` answers.
 //!
-//! Imports go down only: main → cli → server → admin → proxy → gate → {upstream, tls} → config → policy → robots.
-//! Without the feature `proxy` only the pure engine builds, [`robots`] and [`policy`], with no I/O dependency.
+//! Imports go down only: main → cli → server → admin → proxy → gate → {upstream, tls} → http1 → config → policy → robots.
+//! Without the feature `proxy` only what is pure builds, [`robots`], [`policy`] and [`http1`], with no I/O dependency.
 
 #[cfg(feature = "proxy")]
 pub mod admin;
@@ -15,6 +15,7 @@ pub mod cli;
 pub mod config;
 #[cfg(feature = "proxy")]
 pub mod gate;
+pub mod http1;
 pub mod policy;
 #[cfg(feature = "proxy")]
 pub mod proxy;

@@ -1,0 +1,232 @@
+//! Header fields: which of them have a meaning for the one who carries the message, and which end with this hop (RFC 9110
+//! §7.6.1).
+
+use super::scan::trim;
+use super::{HeadError, MAX_FIELDS};
+use smallvec::SmallVec;
+
+/// One field line. Names as sent; values as sent, without the spaces around them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field<'a> {
+    pub name: &'a [u8],
+    pub value: &'a [u8],
+    pub kind: FieldKind,
+}
+
+/// Fields with a meaning for the one who carries the message; found by the length of the name, then by its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldKind {
+    Host,
+    ContentLength,
+    TransferEncoding,
+    Connection,
+    KeepAlive,
+    ProxyConnection,
+    ProxyAuthorization,
+    ProxyAuthenticate,
+    ProxyAuthenticationInfo,
+    Te,
+    Trailer,
+    Upgrade,
+    Expect,
+    Via,
+    CacheControl,
+    Cookie,
+    MaxForwards,
+    UserAgent,
+    Accept,
+    Prefer,
+    SecFetchDest,
+    Purpose,
+    SecPurpose,
+    Date,
+    RetryAfter,
+    ProxyStatus,
+    Other,
+}
+
+impl FieldKind {
+    #[inline]
+    pub fn of(name: &[u8]) -> Self {
+        let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+        match name.len() {
+            2 if is("te") => Self::Te,
+            3 if is("via") => Self::Via,
+            4 if is("host") => Self::Host,
+            4 if is("date") => Self::Date,
+            6 if is("accept") => Self::Accept,
+            6 if is("cookie") => Self::Cookie,
+            6 if is("expect") => Self::Expect,
+            6 if is("prefer") => Self::Prefer,
+            7 if is("trailer") => Self::Trailer,
+            7 if is("upgrade") => Self::Upgrade,
+            7 if is("purpose") => Self::Purpose,
+            10 if is("user-agent") => Self::UserAgent,
+            10 if is("connection") => Self::Connection,
+            10 if is("keep-alive") => Self::KeepAlive,
+            11 if is("retry-after") => Self::RetryAfter,
+            11 if is("sec-purpose") => Self::SecPurpose,
+            12 if is("max-forwards") => Self::MaxForwards,
+            12 if is("proxy-status") => Self::ProxyStatus,
+            13 if is("cache-control") => Self::CacheControl,
+            14 if is("content-length") => Self::ContentLength,
+            14 if is("sec-fetch-dest") => Self::SecFetchDest,
+            16 if is("proxy-connection") => Self::ProxyConnection,
+            17 if is("transfer-encoding") => Self::TransferEncoding,
+            18 if is("proxy-authenticate") => Self::ProxyAuthenticate,
+            19 if is("proxy-authorization") => Self::ProxyAuthorization,
+            25 if is("proxy-authentication-info") => Self::ProxyAuthenticationInfo,
+            _ => Self::Other,
+        }
+    }
+
+    /// Meant for one connection, whatever the message's Connection says. Framing is not among them: what becomes of it
+    /// depends on where the message goes.
+    #[inline]
+    pub fn is_hop_by_hop(self) -> bool {
+        match self {
+            Self::Connection
+            | Self::KeepAlive
+            | Self::ProxyConnection
+            | Self::ProxyAuthorization
+            | Self::ProxyAuthenticate
+            | Self::ProxyAuthenticationInfo
+            | Self::Te
+            | Self::Upgrade => true,
+            Self::Host
+            | Self::ContentLength
+            | Self::TransferEncoding
+            | Self::Trailer
+            | Self::Expect
+            | Self::Via
+            | Self::CacheControl
+            | Self::Cookie
+            | Self::MaxForwards
+            | Self::UserAgent
+            | Self::Accept
+            | Self::Prefer
+            | Self::SecFetchDest
+            | Self::Purpose
+            | Self::SecPurpose
+            | Self::Date
+            | Self::RetryAfter
+            | Self::ProxyStatus
+            | Self::Other => false,
+        }
+    }
+
+    /// Whether Connection can have it taken away: not framing, nor where the message goes, nor what tells of a loop.
+    #[inline]
+    pub(super) fn can_be_named(self) -> bool {
+        !matches!(self, Self::ContentLength | Self::TransferEncoding | Self::Host | Self::CacheControl | Self::Via)
+    }
+
+    /// Whether it may be a trailer (RFC 9110 §6.5.1): not what frames the message, says where it goes, or ends with this hop.
+    pub fn may_trail(self) -> bool {
+        !self.is_hop_by_hop()
+            && !matches!(
+                self,
+                Self::ContentLength | Self::TransferEncoding | Self::Host | Self::Trailer | Self::MaxForwards
+            )
+    }
+}
+
+/// Where the fields of a head are put while it is used: on the stack, unless there are many.
+#[derive(Default)]
+pub struct Room<'a> {
+    pub(super) fields: SmallVec<[Field<'a>; 40]>,
+    /// What Connection lists, other than `close` and `keep-alive`.
+    pub(super) named: SmallVec<[&'a [u8]; 4]>,
+}
+
+impl<'a> Room<'a> {
+    #[inline]
+    pub fn new() -> Self {
+        Room::default()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.fields.clear();
+        self.named.clear();
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, field: Field<'a>) -> Result<(), HeadError> {
+        if self.fields.len() == MAX_FIELDS {
+            return Err(HeadError::TooManyFields);
+        }
+        self.fields.push(field);
+        Ok(())
+    }
+}
+
+/// What Connection says beside names of fields.
+#[derive(Default, Clone, Copy)]
+pub(super) struct Options {
+    pub close: bool,
+    pub keep_alive: bool,
+}
+
+impl Options {
+    /// Reads one Connection field; the fields that it names go into `named`.
+    pub fn read<'a>(&mut self, value: &'a [u8], named: &mut SmallVec<[&'a [u8]; 4]>) -> Result<(), HeadError> {
+        for option in list(value) {
+            match () {
+                () if option.eq_ignore_ascii_case(b"close") => self.close = true,
+                () if option.eq_ignore_ascii_case(b"keep-alive") => self.keep_alive = true,
+                () if named.len() == MAX_NAMED => return Err(HeadError::Malformed("Connection names too many fields")),
+                () => named.push(option),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[inline]
+pub(super) fn is_named(named: &[&[u8]], field: &Field<'_>) -> bool {
+    !named.is_empty() && field.kind.can_be_named() && named.iter().any(|name| name.eq_ignore_ascii_case(field.name))
+}
+
+/// The members of a comma-separated list (RFC 9110 §5.6.1) without empty ones. For lists that hold no quoted strings.
+#[inline]
+pub fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|&byte| byte == b',').map(trim).filter(|member| !member.is_empty())
+}
+
+/// The value of the first field of this name in a head that need not be well-formed: to answer the sender of one that is not.
+pub fn find_field<'a>(raw: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let lines = raw.split(|&byte| byte == b'\n').take_while(|line| !matches!(line, [] | [b'\r']));
+    lines.map(<[u8]>::trim_ascii_end).find_map(|line| {
+        let start = line.get(..name.len())?;
+        let value = line[name.len()..].strip_prefix(b":")?;
+        start.eq_ignore_ascii_case(name.as_bytes()).then(|| value.trim_ascii())
+    })
+}
+
+const MAX_NAMED: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_found_whatever_the_case() {
+        assert_eq!(FieldKind::of(b"TRANSFER-encoding"), FieldKind::TransferEncoding);
+        assert_eq!(FieldKind::of(b"Transfer_Encoding"), FieldKind::Other);
+        assert_eq!(FieldKind::of(b""), FieldKind::Other);
+        assert_eq!(FieldKind::of(b"hos\xc5"), FieldKind::Other);
+    }
+
+    #[test]
+    fn a_field_of_a_malformed_head_is_found() {
+        let raw = b"GET /\x00 nonsense\r\nAccept-Encoding: x\nACCEPT:  text/html \r\n\r\nAccept: body";
+        assert_eq!(find_field(raw, "accept"), Some(&b"text/html"[..]));
+        assert_eq!(find_field(raw, "accept-encoding"), Some(&b"x"[..]));
+        assert_eq!(find_field(raw, "host"), None);
+    }
+
+    #[test]
+    fn lists_have_no_empty_members() {
+        assert_eq!(list(b" a,, b\t,").collect::<Vec<_>>(), [&b"a"[..], b"b"]);
+    }
+}

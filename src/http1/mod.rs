@@ -1,0 +1,50 @@
+//! HTTP/1.1 messages (RFC 9112): one reader for requests, one for answers, one for bodies, and what writes them. Pure: bytes
+//! in, borrowed pieces out; no I/O, and no knowledge of what the message is for.
+//!
+//! A head is read in a synchronous function, into a [`Room`] on that function's stack, so that the array of fields never
+//! becomes part of a future:
+//!
+//! ```
+//! use politely::http1::{Framing, Room, read_request};
+//!
+//! let input = b"POST http://a.example/ HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\nhello";
+//! let (mut scanned, mut room) = (0, Room::new());
+//! let head = read_request(input, &mut scanned, 64 * 1024, &mut room)?.expect("it is whole");
+//! assert_eq!((head.method, head.framing), ("POST", Framing::Length(5)));
+//! assert_eq!(&input[head.len..], b"hello");
+//! # Ok::<(), politely::http1::HeadError>(())
+//! ```
+//!
+//! Requests are read strictly: what two readers could read in two ways is refused. Answers are read as far as they have one
+//! meaning, and [`read_response`] leaves them with one spelling of it.
+
+mod body;
+mod chunked;
+mod fields;
+mod request;
+mod response;
+mod scan;
+mod write;
+
+pub use body::{Body, BodyError, Framing, Piece};
+pub use fields::{Field, FieldKind, Room, find_field, list};
+pub use request::{RequestHead, read_request};
+pub use response::{ResponseHead, read_response};
+pub use write::{put_chunk_head, put_field, put_last_chunk, put_number, put_request_line, put_status_line};
+
+/// More fields than that are refused.
+pub const MAX_FIELDS: usize = 256;
+
+/// Why a head cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum HeadError {
+    #[error("the head is larger than {limit} bytes")]
+    TooLarge { limit: usize },
+    #[error("more than {MAX_FIELDS} header fields")]
+    TooManyFields,
+    #[error("{0}")]
+    Malformed(&'static str),
+}
+
+#[cfg(test)]
+mod tests;

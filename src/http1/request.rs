@@ -1,0 +1,196 @@
+//! The head of a request (RFC 9112 §2–§6), read strictly.
+
+use super::fields::{Field, FieldKind, Options, Room, is_named};
+use super::scan::{number, target_end, text_end, token_end, trim, within};
+use super::{Framing, HeadError};
+
+/// A request as far as its empty line. Everything borrowed is as it was sent.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestHead<'r> {
+    /// How many bytes of the input it takes, its empty line included.
+    pub len: usize,
+    pub method: &'r str,
+    /// Byte for byte; neither a space nor a control character is in it.
+    pub target: &'r [u8],
+    /// 0 or 1: of HTTP/1.
+    pub minor: u8,
+    pub fields: &'r [Field<'r>],
+    pub host: Option<&'r [u8]>,
+    pub framing: Framing,
+    /// Connection says `close`.
+    pub close: bool,
+    /// Connection says `keep-alive`.
+    pub keep_alive: bool,
+    /// It waits for 100 before it sends its body (RFC 9110 §10.1.1).
+    pub expects_continue: bool,
+    /// The protocol it would like to switch to; `None` unless Connection lists `upgrade` too.
+    pub upgrade: Option<&'r [u8]>,
+    named: &'r [&'r [u8]],
+}
+
+impl RequestHead<'_> {
+    /// Whether the field was meant for this connection alone (RFC 9110 §7.6.1): by its name, or because Connection lists it. A
+    /// client cannot have its framing, Host, Cache-Control or Via taken away by listing it.
+    #[inline]
+    pub fn ends_here(&self, field: &Field<'_>) -> bool {
+        field.kind.is_hop_by_hop() || is_named(self.named, field)
+    }
+
+    /// The values of all fields of one kind, in order.
+    pub fn values(&self, kind: FieldKind) -> impl Iterator<Item = &[u8]> {
+        self.fields.iter().filter(move |field| field.kind == kind).map(|field| field.value)
+    }
+
+    /// Whether the client means to keep the connection (RFC 9112 §9.3).
+    #[inline]
+    pub fn persists(&self) -> bool {
+        !self.close && (self.minor == 1 || self.keep_alive)
+    }
+}
+
+/// Reads one head from the start of `input`. `None`: it is not whole yet. `scanned` is 0 for a new head, and what the call
+/// before left there when more has come. Empty lines before the head are skipped (§2.2).
+///
+/// # Errors
+/// What more than one reader could understand in more than one way: bare LF and CR, folded lines, spaces around names, two Hosts,
+/// any doubt about the length of the body (§6.3); an end of line without CR is told at once, before the head is whole.
+#[inline]
+pub fn read_request<'r, 'a: 'r>(
+    input: &'a [u8],
+    scanned: &mut usize,
+    limit: usize,
+    room: &'r mut Room<'a>,
+) -> Result<Option<RequestHead<'r>>, HeadError> {
+    let mut start = 0;
+    while input[start..].starts_with(b"\r\n") {
+        start += 2;
+    }
+    let end = end_of_head(input, start, scanned)?;
+    within(limit, end, input.len())?;
+    let Some(end) = end else { return Ok(None) };
+    room.clear();
+    read(&input[..end], start, room).map(Some)
+}
+
+fn end_of_head(input: &[u8], start: usize, scanned: &mut usize) -> Result<Option<usize>, HeadError> {
+    let from = (*scanned).clamp(start, input.len());
+    *scanned = input.len();
+    for at in memchr::memchr_iter(b'\n', &input[from..]).map(|at| at + from) {
+        if at == 0 || input[at - 1] != b'\r' {
+            return Err(HeadError::Malformed("a line ends with LF instead of CRLF"));
+        }
+        if at >= start + 3 && input[at - 2] == b'\n' {
+            return Ok(Some(at + 1));
+        }
+    }
+    Ok(None)
+}
+
+fn read<'r, 'a: 'r>(input: &'a [u8], start: usize, room: &'r mut Room<'a>) -> Result<RequestHead<'r>, HeadError> {
+    let method_end = token_end(input, start);
+    let method = std::str::from_utf8(&input[start..method_end]).unwrap_or_default();
+    if method.is_empty() || input[method_end] != b' ' {
+        return Err(HeadError::Malformed("the request line does not begin with a method"));
+    }
+    let target_end = target_end(input, method_end + 1);
+    let target = &input[method_end + 1..target_end];
+    if target.is_empty() || input[target_end] != b' ' {
+        return Err(HeadError::Malformed("the request target is missing, or holds what no URL can"));
+    }
+    let minor = match input.get(target_end + 1..target_end + 11) {
+        Some(b"HTTP/1.1\r\n") => 1,
+        Some(b"HTTP/1.0\r\n") => 0,
+        _ => return Err(HeadError::Malformed("the request line does not end with HTTP/1.1 or HTTP/1.0")),
+    };
+
+    let mut known = Known::default();
+    let mut at = target_end + 11;
+    while input[at] != b'\r' {
+        let name_end = token_end(input, at);
+        let name = &input[at..name_end];
+        if name.is_empty() || input[name_end] != b':' {
+            return Err(HeadError::Malformed(match input[at] {
+                b' ' | b'\t' => "a folded header line",
+                b':' => "a header field without a name",
+                _ => "a header field's name holds what no name can, or has no colon",
+            }));
+        }
+        let value_end = text_end(input, name_end + 1);
+        if input[value_end] != b'\r' || input[value_end + 1] != b'\n' {
+            return Err(HeadError::Malformed("a control character in a header field"));
+        }
+        let field = Field { name, value: trim(&input[name_end + 1..value_end]), kind: FieldKind::of(name) };
+        known.note(&field, minor, room)?;
+        room.push(field)?;
+        at = value_end + 2;
+    }
+    if at + 2 != input.len() {
+        return Err(HeadError::Malformed("a CR without LF"));
+    }
+
+    let framing = match (known.length, known.chunked) {
+        (None, false) => Framing::None,
+        (Some(length), false) => Framing::Length(length),
+        (None, true) => Framing::Chunked,
+        (Some(_), true) => return Err(HeadError::Malformed("both Content-Length and Transfer-Encoding")),
+    };
+    let room = &*room;
+    let listed = known.upgrade.is_some() && room.named.iter().any(|name| name.eq_ignore_ascii_case(b"upgrade"));
+    Ok(RequestHead {
+        len: input.len(),
+        method,
+        target,
+        minor,
+        fields: &room.fields,
+        host: known.host,
+        framing,
+        close: known.options.close,
+        keep_alive: known.options.keep_alive,
+        expects_continue: known.expects_continue && minor == 1,
+        upgrade: known.upgrade.filter(|_| listed && minor == 1),
+        named: &room.named,
+    })
+}
+
+/// What the fields say about the message itself.
+#[derive(Default)]
+struct Known<'a> {
+    host: Option<&'a [u8]>,
+    length: Option<u64>,
+    chunked: bool,
+    upgrade: Option<&'a [u8]>,
+    expects_continue: bool,
+    options: Options,
+}
+
+impl<'a> Known<'a> {
+    #[inline]
+    fn note(&mut self, field: &Field<'a>, minor: u8, room: &mut Room<'a>) -> Result<(), HeadError> {
+        let value = field.value;
+        match field.kind {
+            FieldKind::Host if self.host.replace(value).is_some() => {
+                return Err(HeadError::Malformed("more than one Host field"));
+            }
+            FieldKind::ContentLength => {
+                let length = number(value).ok_or(HeadError::Malformed("Content-Length is not a number"))?;
+                if self.length.replace(length).is_some() {
+                    return Err(HeadError::Malformed("more than one Content-Length field"));
+                }
+            }
+            FieldKind::TransferEncoding => {
+                if self.chunked || !value.eq_ignore_ascii_case(b"chunked") {
+                    return Err(HeadError::Malformed("a Transfer-Encoding other than chunked"));
+                }
+                if minor == 0 {
+                    return Err(HeadError::Malformed("Transfer-Encoding in an HTTP/1.0 request"));
+                }
+                self.chunked = true;
+            }
+            FieldKind::Upgrade => self.upgrade = Some(value),
+            FieldKind::Expect => self.expects_continue |= value.eq_ignore_ascii_case(b"100-continue"),
+            FieldKind::Connection => self.options.read(value, &mut room.named)?,
+            _ => {}
+        }
+        Ok(())
+    }
+}

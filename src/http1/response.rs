@@ -1,0 +1,271 @@
+//! The head of an answer (RFC 9112 §4–§6): what has one meaning is read, and left with one spelling of it.
+
+use super::fields::{Field, FieldKind, Options, Room, is_named, list};
+use super::scan::{number, text_end, token_end, trim, within};
+use super::{Framing, HeadError};
+
+/// An answer as far as its empty line; interim ones (1xx) are heads of their own.
+#[derive(Debug, Clone, Copy)]
+pub struct ResponseHead<'r> {
+    /// How many bytes of the input it takes, its empty line included.
+    pub len: usize,
+    /// 100 to 999.
+    pub status: u16,
+    pub reason: &'r [u8],
+    /// 0 or 1: of HTTP/1.
+    pub minor: u8,
+    /// With one framing at most (§6.3): lengths told twice are there once, Content-Length is gone where Transfer-Encoding
+    /// overrides it, and both where there is no body that they could be of.
+    pub fields: &'r [Field<'r>],
+    /// Of this answer to the request's method.
+    pub framing: Framing,
+    /// Nothing may follow on this connection: the origin says so, its end is the body's, or there was doubt about the framing.
+    pub close: bool,
+    /// It was not written as RFC 9112 has it: lines without CR, spaces before colons.
+    pub is_irregular: bool,
+    /// The protocol it would switch to; `None` unless Connection lists `upgrade` too.
+    pub upgrade: Option<&'r [u8]>,
+    named: &'r [&'r [u8]],
+}
+
+impl ResponseHead<'_> {
+    /// Another answer follows this one. 101 is not among them: after it there is no HTTP.
+    #[inline]
+    pub fn is_interim(&self) -> bool {
+        self.status < 200 && self.status != 101
+    }
+
+    /// Whether the field was meant for this connection alone (RFC 9110 §7.6.1).
+    #[inline]
+    pub fn ends_here(&self, field: &Field<'_>) -> bool {
+        field.kind.is_hop_by_hop() || is_named(self.named, field)
+    }
+
+    /// The values of all fields of one kind, in order.
+    pub fn values(&self, kind: FieldKind) -> impl Iterator<Item = &[u8]> {
+        self.fields.iter().filter(move |field| field.kind == kind).map(|field| field.value)
+    }
+}
+
+/// Reads one head from the start of `input`: the answer to a request of this method. `None`: it is not whole yet. `scanned` is 0
+/// for a new head, and what the call before left there when more has come. A folded line becomes one line in `input`
+/// (§5.2), which is why it is lent for writing.
+///
+/// # Errors
+/// What is no answer of HTTP/1; lengths that differ or are no numbers; a Transfer-Encoding other than `chunked`, or one in
+/// HTTP/1.0 (§6.1); control characters.
+#[inline]
+pub fn read_response<'r, 'a: 'r>(
+    input: &'a mut [u8],
+    scanned: &mut usize,
+    limit: usize,
+    method: &str,
+    room: &'r mut Room<'a>,
+) -> Result<Option<ResponseHead<'r>>, HeadError> {
+    let end = end_of_head(input, scanned)?;
+    within(limit, end, input.len())?;
+    let Some(end) = end else { return Ok(None) };
+    room.clear();
+    read(&input[..end], method, room).map(Some)
+}
+
+fn end_of_head(input: &mut [u8], scanned: &mut usize) -> Result<Option<usize>, HeadError> {
+    let there = input.len().min(PREFIX.len());
+    if input[..there] != PREFIX[..there] {
+        return Err(HeadError::Malformed("it does not begin with HTTP/1"));
+    }
+    let mut from = (*scanned).min(input.len());
+    while let Some(at) = memchr::memchr(b'\n', &input[from..]).map(|at| at + from) {
+        if input[at - 1] == b'\n' || input[at - 1] == b'\r' && input[at - 2] == b'\n' {
+            return Ok(Some(at + 1));
+        }
+        match input.get(at + 1) {
+            Some(b' ' | b'\t') => unfold(input, at)?,
+            Some(_) => {}
+            // The next line may go on with this one.
+            None => {
+                *scanned = at;
+                return Ok(None);
+            }
+        }
+        from = at + 1;
+    }
+    *scanned = input.len();
+    Ok(None)
+}
+
+/// Makes one line of two (§5.2). Nothing can go on with the status line (§2.2).
+#[cold]
+fn unfold(input: &mut [u8], at: usize) -> Result<(), HeadError> {
+    if !input[..at].contains(&b'\n') {
+        return Err(HeadError::Malformed("a folded status line"));
+    }
+    input[at] = b' ';
+    if input[at - 1] == b'\r' {
+        input[at - 1] = b' ';
+    }
+    Ok(())
+}
+
+fn read<'r, 'a: 'r>(input: &'a [u8], method: &str, room: &'r mut Room<'a>) -> Result<ResponseHead<'r>, HeadError> {
+    let (status, minor) = match input {
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor @ (b'0' | b'1'), b' ', a @ b'1'..=b'9', b, c, rest @ ..]
+            if b.is_ascii_digit() && c.is_ascii_digit() && matches!(rest[0], b' ' | b'\r' | b'\n') =>
+        {
+            let digit = |byte: &u8| u16::from(byte - b'0');
+            (digit(a) * 100 + digit(b) * 10 + digit(c), minor - b'0')
+        }
+        _ => {
+            return Err(HeadError::Malformed(
+                "it does not begin with HTTP/1.1 or HTTP/1.0 and a status of three digits",
+            ));
+        }
+    };
+    let mut is_irregular = false;
+    let (reason, mut at) = line(input, STATUS_END, &mut is_irregular)?;
+
+    let mut known = Known::default();
+    while !matches!(input[at], b'\r' | b'\n') {
+        let name_end = token_end(input, at);
+        let name = &input[at..name_end];
+        let mut colon = name_end;
+        // §5.1: spaces before the colon are to be taken away.
+        while matches!(input[colon], b' ' | b'\t') {
+            colon += 1;
+            is_irregular = true;
+        }
+        if name.is_empty() || input[colon] != b':' {
+            return Err(HeadError::Malformed("a header field's name holds what no name can, or has no colon"));
+        }
+        let (value, next) = line(input, colon + 1, &mut is_irregular)?;
+        let field = Field { name, value, kind: FieldKind::of(name) };
+        known.note(&field, room)?;
+        room.push(field)?;
+        at = next;
+    }
+    let rest = &input[at..];
+    if rest != b"\r\n" {
+        if rest != b"\n" {
+            return Err(HeadError::Malformed("a CR without LF"));
+        }
+        is_irregular = true;
+    }
+
+    let (framing, doubt) = known.framing(status, minor, method, room)?;
+    let Options { close, keep_alive } = known.options;
+    let room = &*room;
+    let listed = known.upgrade.is_some() && room.named.iter().any(|name| name.eq_ignore_ascii_case(b"upgrade"));
+    Ok(ResponseHead {
+        len: input.len(),
+        status,
+        reason,
+        minor,
+        fields: &room.fields,
+        framing,
+        close: close || doubt || framing == Framing::UntilClose || (minor == 0 && !keep_alive),
+        is_irregular,
+        upgrade: known.upgrade.filter(|_| listed),
+        named: &room.named,
+    })
+}
+
+/// The text from here to the end of its line, and where the next one begins.
+#[inline]
+fn line<'a>(input: &'a [u8], from: usize, is_irregular: &mut bool) -> Result<(&'a [u8], usize), HeadError> {
+    let end = text_end(input, from);
+    let next = match (input[end], input.get(end + 1)) {
+        (b'\r', Some(b'\n')) => end + 2,
+        (b'\n', _) => {
+            *is_irregular = true;
+            end + 1
+        }
+        _ => return Err(HeadError::Malformed("a control character in its head")),
+    };
+    Ok((trim(&input[from..end]), next))
+}
+
+/// What the fields say about the message itself.
+#[derive(Default)]
+struct Known<'a> {
+    length: Option<u64>,
+    /// More than one Content-Length, or a list in it, all the same.
+    repeated: bool,
+    chunked: bool,
+    upgrade: Option<&'a [u8]>,
+    options: Options,
+}
+
+impl<'a> Known<'a> {
+    #[inline]
+    fn note(&mut self, field: &Field<'a>, room: &mut Room<'a>) -> Result<(), HeadError> {
+        match field.kind {
+            FieldKind::ContentLength => self.lengths(field.value)?,
+            FieldKind::TransferEncoding => {
+                if self.chunked || !field.value.eq_ignore_ascii_case(b"chunked") {
+                    return Err(HeadError::Malformed("a Transfer-Encoding other than chunked"));
+                }
+                self.chunked = true;
+            }
+            FieldKind::Upgrade => self.upgrade = Some(field.value),
+            FieldKind::Connection => self.options.read(field.value, &mut room.named)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// RFC 9110 §8.6: one number told several times is that number.
+    fn lengths(&mut self, value: &[u8]) -> Result<(), HeadError> {
+        let mut any = false;
+        for member in list(value) {
+            let length = number(member).ok_or(HeadError::Malformed("its Content-Length is not a number"))?;
+            match self.length.replace(length) {
+                Some(before) if before != length => {
+                    return Err(HeadError::Malformed("two Content-Lengths that differ"));
+                }
+                before => self.repeated |= before.is_some(),
+            }
+            any = true;
+        }
+        if any { Ok(()) } else { Err(HeadError::Malformed("its Content-Length is not a number")) }
+    }
+
+    /// §6.3, and whether the connection is to be trusted no further. Takes the fields away that say something else.
+    fn framing(&self, status: u16, minor: u8, method: &str, room: &mut Room<'_>) -> Result<(Framing, bool), HeadError> {
+        if self.chunked && minor == 0 {
+            return Err(HeadError::Malformed("Transfer-Encoding in an HTTP/1.0 answer"));
+        }
+        let tunnel = method == "CONNECT" && (200..300).contains(&status);
+        let without_body = status < 200 || status == 204 || tunnel;
+        if self.length.is_some() || self.chunked {
+            let both = self.length.is_some() && self.chunked;
+            let mut length_gone = without_body || both;
+            let drop_coding = without_body || status == 304;
+            if length_gone || drop_coding || self.repeated {
+                room.fields.retain(|field| match field.kind {
+                    FieldKind::ContentLength => {
+                        field.value = list(field.value).next().unwrap_or_default();
+                        !std::mem::replace(&mut length_gone, true)
+                    }
+                    FieldKind::TransferEncoding => !drop_coding,
+                    _ => true,
+                });
+            }
+            if without_body {
+                return Ok((Framing::None, self.chunked || self.length != Some(0)));
+            }
+            if method == "HEAD" || status == 304 {
+                return Ok((Framing::None, both));
+            }
+            return Ok(match self.length {
+                Some(length) if !self.chunked => (Framing::Length(length), false),
+                Some(_) | None => (Framing::Chunked, both),
+            });
+        }
+        let without_body = without_body || method == "HEAD" || status == 304;
+        Ok((if without_body { Framing::None } else { Framing::UntilClose }, false))
+    }
+}
+
+const PREFIX: &[u8] = b"HTTP/1.";
+/// Behind `HTTP/1.1 200`.
+const STATUS_END: usize = 12;

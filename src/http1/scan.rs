@@ -1,0 +1,150 @@
+//! What the readers look for, several bytes at a time.
+
+use super::HeadError;
+
+/// The position of the first byte that no text of a message may hold (RFC 9110 §5.5): a control character that is not a tab.
+#[inline]
+pub(super) fn text_end(bytes: &[u8], from: usize) -> usize {
+    let mut at = from;
+    while let Some(word) = bytes.get(at..at + 8) {
+        let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
+        let found = below(word, b' ') | equal(word, 0x7f);
+        if found == 0 {
+            at += 8;
+            continue;
+        }
+        // The lowest mark is exact; those above it may be carries.
+        at += found.trailing_zeros() as usize / 8;
+        if bytes[at] != b'\t' {
+            return at;
+        }
+        at += 1;
+    }
+    while at < bytes.len() && (bytes[at] >= b' ' && bytes[at] != 0x7f || bytes[at] == b'\t') {
+        at += 1;
+    }
+    at
+}
+
+/// The position of the first byte that no request target may hold: space, a control character.
+#[inline]
+pub(super) fn target_end(bytes: &[u8], from: usize) -> usize {
+    let mut at = from;
+    while let Some(word) = bytes.get(at..at + 8) {
+        let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
+        let found = below(word, b' ' + 1) | equal(word, 0x7f);
+        if found != 0 {
+            return at + found.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    while at < bytes.len() && bytes[at] > b' ' && bytes[at] != 0x7f {
+        at += 1;
+    }
+    at
+}
+
+/// The position of the first byte that is not one of a token's (RFC 9110 §5.6.2).
+#[inline]
+pub(super) fn token_end(bytes: &[u8], from: usize) -> usize {
+    let mut at = from;
+    while at < bytes.len() && TOKEN[bytes[at] as usize] {
+        at += 1;
+    }
+    at
+}
+
+/// Whether a byte may stand in a token.
+#[inline]
+pub(super) fn is_token(byte: u8) -> bool {
+    TOKEN[byte as usize]
+}
+
+/// Digits and nothing else, as long as a length can be.
+pub(super) fn number(digits: &[u8]) -> Option<u64> {
+    let mut value: u64 = 0;
+    for &digit in digits {
+        value = value.checked_mul(10)?.checked_add(u64::from(char::from(digit).to_digit(10)?))?;
+    }
+    (!digits.is_empty() && value <= i64::MAX as u64).then_some(value)
+}
+
+/// Without spaces and tabs at either end (RFC 9110 §5.6.3).
+#[inline]
+pub(super) fn trim(mut bytes: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = bytes {
+        bytes = rest;
+    }
+    while let [rest @ .., b' ' | b'\t'] = bytes {
+        bytes = rest;
+    }
+    bytes
+}
+
+/// Whether a head of which so much is there can still be read.
+pub(super) fn within(limit: usize, end: Option<usize>, there: usize) -> Result<(), HeadError> {
+    if end.unwrap_or(there) > limit { Err(HeadError::TooLarge { limit }) } else { Ok(()) }
+}
+
+/// Marks the bytes below a bound of at most 0x80.
+#[inline]
+fn below(word: u64, bound: u8) -> u64 {
+    word.wrapping_sub(ONES * u64::from(bound)) & !word & HIGHS
+}
+
+/// Marks the bytes that are `byte`.
+#[inline]
+fn equal(word: u64, byte: u8) -> u64 {
+    below(word ^ (ONES * u64::from(byte)), 1)
+}
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGHS: u64 = 0x8080_8080_8080_8080;
+
+const TOKEN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let marks = b"!#$%&'*+-.^_`|~";
+    let mut at = 0;
+    while at < marks.len() {
+        table[marks[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each byte value at each place of a word and beyond, before bytes that look alike to arithmetic.
+    #[test]
+    fn words_are_scanned_as_bytes_are() {
+        let text = |byte: u8| byte == b'\t' || byte >= b' ' && byte != 0x7f;
+        let target = |byte: u8| byte > b' ' && byte != 0x7f;
+        for byte in 0..=255 {
+            for place in 0..20 {
+                for filler in [b'a', 0xff, 0x80, b'~', b'!'] {
+                    let mut bytes = [filler; 21];
+                    bytes[place] = byte;
+                    assert_eq!(text_end(&bytes, 0), if text(byte) { 21 } else { place }, "{byte} at {place}");
+                    assert_eq!(target_end(&bytes, 0), if target(byte) { 21 } else { place }, "{byte} at {place}");
+                }
+            }
+        }
+        assert_eq!(text_end(b"\t\t\t\t\t\t\t\t\t\x7f", 0), 9);
+    }
+
+    #[test]
+    fn lengths_are_digits_alone() {
+        assert_eq!(number(b"0005"), Some(5));
+        assert_eq!(number(b"9223372036854775807"), Some(i64::MAX as u64));
+        for wrong in ["", "+5", "-5", " 5", "5 ", "5.0", "0x5", "5,5", "9223372036854775808", "99999999999999999999"] {
+            assert_eq!(number(wrong.as_bytes()), None, "{wrong:?}");
+        }
+    }
+}

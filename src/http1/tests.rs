@@ -1,0 +1,3 @@
+mod bodies;
+mod requests;
+mod responses;
