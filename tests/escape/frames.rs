@@ -1,7 +1,7 @@
 //! HTTP/2 frames as octets (RFC 9113 §4.1), for what no client library would send. Header blocks are literals without
 //! Huffman coding or indexing (RFC 7541 §6.2.2).
 
-use crate::support::{Client, Origin, Proxy};
+use crate::support::{Client, Origin, Proxy, test_ca};
 use std::time::Duration;
 
 pub const DATA: u8 = 0;
@@ -49,11 +49,24 @@ pub fn get<'a>(authority: &'a str, path: &'a str) -> [(&'a str, &'a str); 4] {
     [(":method", "GET"), (":scheme", "https"), (":authority", authority), (":path", path)]
 }
 
+/// After preface and settings.
+async fn begin(client: &mut Client) {
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    client.send([&preface[..], &frame(SETTINGS, 0, 0, &[]), &frame(SETTINGS, 1, 0, &[])].concat()).await;
+}
+
+/// A connection straight to the origin.
+pub async fn straight(origin: &Origin) -> Client {
+    let client = Client::open(origin.address()).await;
+    let mut client = client.tls("a.localhost", test_ca().pem_file(), &[b"h2"]).await;
+    begin(&mut client).await;
+    client
+}
+
 /// An intercepted connection on which h2 was agreed, after preface and settings.
 pub async fn open(proxy: &Proxy, origin: &Origin) -> Client {
     let mut client = proxy.tls(origin, "a.localhost", &[b"h2"]).await;
-    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-    client.send([&preface[..], &frame(SETTINGS, 0, 0, &[]), &frame(SETTINGS, 1, 0, &[])].concat()).await;
+    begin(&mut client).await;
     client
 }
 
@@ -99,5 +112,14 @@ pub async fn taken(client: &mut Client, stream: u32) -> Taken {
 
 /// Whether the answer's status is 200: index 8 of HPACK's static table, always first.
 pub fn is_ok(taken: &Taken) -> bool {
-    matches!(taken, Taken::Answered(block) if block.first() == Some(&0x88) || block.get(..2) == Some(&[0x20, 0x88]))
+    has_status(taken, 0x88)
+}
+
+/// Whether it is 400, index 12.
+pub fn is_bad_request(taken: &Taken) -> bool {
+    has_status(taken, 0x8c)
+}
+
+fn has_status(taken: &Taken, index: u8) -> bool {
+    matches!(taken, Taken::Answered(block) if block.first() == Some(&index) || block.get(..2) == Some(&[0x20, index]))
 }

@@ -17,4 +17,5 @@ mod responses;
 mod siege;
 mod smuggling;
 mod streams;
+mod strict;
 mod waits;

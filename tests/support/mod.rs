@@ -16,6 +16,7 @@ pub mod pattern;
 pub mod proxy;
 pub mod refusal;
 pub mod reply;
+pub mod strict;
 pub mod websocket;
 
 pub use binary::Binary;

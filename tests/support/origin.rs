@@ -3,7 +3,7 @@
 use super::certs::{TestCa, test_ca};
 use super::origin_log::{Log, Protocol, Seen};
 use super::reply::Reply;
-use super::{origin_h1, origin_h2};
+use super::{origin_h1, origin_h2, strict};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -240,6 +240,17 @@ async fn serve(stream: TcpStream, tls: Option<Tls>, site: Site, connection: usiz
     }
 }
 
+impl Site {
+    /// What is answered: what the test says, to a request that a strict server takes.
+    pub(super) fn reply(&self, seen: &mut Seen) -> Reply {
+        seen.refused = strict::fault(seen);
+        match seen.refused {
+            None => (self.handler)(seen),
+            Some(fault) => Reply::refusal(fault),
+        }
+    }
+}
+
 impl Wire {
     /// A request that has just come over this connection.
     pub(super) fn request(&self, protocol: Protocol) -> Seen {
@@ -254,6 +265,7 @@ impl Wire {
             connection: self.connection,
             protocol,
             sni: self.sni.clone(),
+            refused: None,
             cut: false,
         }
     }

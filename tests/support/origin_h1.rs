@@ -72,11 +72,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut words = head.start_line.splitn(3, |&octet| octet == b' ');
         seen.method = lossy(words.next().unwrap_or_default());
         seen.target = words.next().unwrap_or_default().to_vec();
-        seen.host = head.field("host").unwrap_or_default().to_owned();
+        seen.host = head.all("host").first().copied().unwrap_or_default().to_owned();
         seen.fields = head.fields.clone();
         seen.head = octets;
-        let framing = head.framing(&seen.method);
-        let reply = (site.handler)(&seen);
+        let reply = site.reply(&mut seen);
+        let framing = if seen.refused.is_some() { Framing::None } else { head.framing(&seen.method) };
         let index = site.log.begin(seen);
         if head.field("expect").is_some_and(|value| value.eq_ignore_ascii_case("100-continue")) && reply.wait_for_body {
             self.writer.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;

@@ -1,4 +1,4 @@
-//! The h2 side of [`super::origin`]. Strict as nginx 1.22 is: a request that it would refuse is refused.
+//! The h2 side of [`super::origin`].
 
 use super::origin::{Site, Wire};
 use super::origin_log::Protocol;
@@ -32,10 +32,7 @@ async fn exchange(
     seen.target = head.uri.path_and_query().map_or_else(Vec::new, |target| target.as_str().as_bytes().to_vec());
     seen.host = head.uri.authority().map_or_else(String::new, ToString::to_string);
     seen.fields = plain(&head.headers);
-    let reply = match fault(&head) {
-        Some(fault) => Reply::status(400).body(fault),
-        None => (site.handler)(&seen),
-    };
+    let reply = site.reply(&mut seen);
     let index = site.log.begin(seen);
     let answered = if reply.wait_for_body {
         if !read_body(&mut body, &site, index).await {
@@ -51,16 +48,6 @@ async fn exchange(
     if answered.is_err() {
         site.log.update(index, |seen| seen.cut = true);
     }
-}
-
-/// What nginx answers with 400. Upper-case names, connection-specific fields and missing pseudo-fields the h2 crate
-/// refuses by itself.
-fn fault(head: &http::request::Parts) -> Option<&'static str> {
-    if head.headers.contains_key(http::header::HOST) {
-        return Some("client sent duplicate host header");
-    }
-    let mut te = head.headers.get_all(http::header::TE).iter();
-    te.any(|te| te != "trailers").then_some("TE may say trailers only (RFC 9113 section 8.2.2)")
 }
 
 async fn read_body(body: &mut h2::RecvStream, site: &Site, index: usize) -> bool {

@@ -29,6 +29,8 @@ pub struct Seen {
     pub protocol: Protocol,
     /// The server name of the TLS handshake.
     pub sni: Option<String>,
+    /// What was wrong with the request, if it was refused with 400 for that ([`super::strict`]).
+    pub refused: Option<&'static str>,
     /// Did the connection or stream end before the answer was sent whole?
     pub cut: bool,
 }

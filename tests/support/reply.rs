@@ -70,6 +70,11 @@ impl Reply {
         Self::status(200).body(body).field("content-type", "text/plain")
     }
 
+    /// A refusal that says why, and is the connection's last.
+    pub fn refusal(why: &str) -> Self {
+        Self { then: Then::Close, ..Self::status(400).body(why) }
+    }
+
     pub fn redirect(location: impl Into<String>) -> Self {
         Self::status(302).field("location", location)
     }
