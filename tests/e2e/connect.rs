@@ -290,7 +290,7 @@ async fn a_client_that_leaves_its_tunnel_ends_it_at_the_origin() {
     let origin = Origin::http(|_| Reply::silence()).await;
     let proxy = Proxy::start("intercept: { hosts: { 'a.localhost': tunnel } }").await;
     let mut client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
-    client.send("GET /x HTTP/1.1\r\n\r\n").await;
+    client.send("GET /x HTTP/1.1\r\nHost: a.localhost\r\n\r\n").await;
     eventually("the request", || origin.log.count("/x") == 1).await;
     drop(client);
     eventually("the end at the origin", || origin.log.one("/x").cut).await;

@@ -9,6 +9,11 @@ use super::origin_log::{Protocol, Seen};
 
 /// What is wrong with this request's head, if anything is.
 pub(super) fn fault(seen: &Seen) -> Option<&'static str> {
+    let first_line = seen.head.split(|&byte| byte == b'\r').next().unwrap_or_default();
+    if seen.protocol == Protocol::Http1 && !lossy(first_line).contains(" HTTP/") {
+        // No HTTP at all: what a test of tunnels sends.
+        return None;
+    }
     target_fault(seen).or_else(|| match seen.protocol {
         Protocol::Http1 => h1_fault(seen),
         Protocol::Http2 => h2_fault(seen),
