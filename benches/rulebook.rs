@@ -80,8 +80,9 @@ fn open(directory: &Path) -> Gate {
     let yaml = format!("store: {{ directory: '{}', memory: 8GiB, disk: 32GiB }}", directory.display());
     let settings = Settings::parse("bench.yaml", &yaml).expect("the lines above");
     let roots = politely::tls::roots::bundle(None).unwrap().store;
-    let upstream = Arc::new(Upstream::new(&settings, roots, Vec::new()).unwrap());
-    Gate::open(Arc::new(ArcSwap::from_pointee(settings)), upstream, &connector_conf(ca.path(), 1))
+    let conf = connector_conf(ca.path(), 1);
+    let upstream = Arc::new(Upstream::new(&settings, roots, &conf, Vec::new()).unwrap());
+    Gate::open(Arc::new(ArcSwap::from_pointee(settings)), upstream, &conf)
 }
 
 fn authority(number: usize) -> Authority {

@@ -128,7 +128,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     let conf = conf(&file);
 
     let own = addresses.iter().copied().chain(admin_address).collect();
-    let upstream = Arc::new(Upstream::new(&settings, roots.store, own)?);
+    let upstream = Arc::new(Upstream::new(&settings, roots.store, &conf, own)?);
     let admin_settings = settings.admin.clone();
     let settings = Arc::new(ArcSwap::from_pointee(settings));
     let gate = Arc::new(Gate::open(settings.clone(), upstream.clone(), &conf));
@@ -161,8 +161,9 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
 pub fn gate_alone(settings: Settings) -> Result<Gate, StartError> {
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
     let file = roots_file(&roots)?;
-    let upstream = Arc::new(Upstream::new(&settings, roots.store, Vec::new())?);
-    Ok(Gate::new(Arc::new(ArcSwap::from_pointee(settings)), upstream, &conf(&file)))
+    let conf = conf(&file);
+    let upstream = Arc::new(Upstream::new(&settings, roots.store, &conf, Vec::new())?);
+    Ok(Gate::new(Arc::new(ArcSwap::from_pointee(settings)), upstream, &conf))
 }
 
 impl Running {

@@ -112,6 +112,8 @@ impl Default for Limits {
             max_header_size: 64 << 10,
             max_connections: const { NonZeroUsize::new(10_000).expect("not zero") },
             max_connections_per_client: const { NonZeroUsize::new(5_000).expect("not zero") },
+            max_idle_connections: 1_024,
+            max_idle_connections_per_host: 64,
             drain_timeout: Duration::from_secs(30),
         }
     }

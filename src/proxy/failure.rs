@@ -72,6 +72,7 @@ impl Failure {
             DialFault::Credentials => (Status::BAD_GATEWAY, "proxy_configuration_error"),
             DialFault::Loop => (Status::LOOP_DETECTED, "proxy_loop_detected"),
             DialFault::Declined => (Status::BAD_GATEWAY, "destination_unavailable"),
+            DialFault::OwnLimit => (Status::SERVICE_UNAVAILABLE, "connection_limit_reached"),
         };
         Self::new(status, name, error)
     }

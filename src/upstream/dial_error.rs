@@ -1,6 +1,7 @@
 //! Why there is no connection, in words that a client may read: an upstream proxy is named without its credentials. Made
 //! by `hop`; `proxy::failure` gives it a status.
 
+use super::words::words;
 use pingora::{Error, ErrorType};
 use std::io;
 
@@ -33,6 +34,8 @@ pub enum DialFault {
     Declined,
     /// The upstream proxy got no answer from there.
     DeclinedInTime,
+    /// This machine has no descriptor, memory or port left for it.
+    OwnLimit,
 }
 
 impl DialError {
@@ -58,9 +61,11 @@ impl DialError {
             };
         }
         let kind = match error.kind() {
+            _ if is_own_limit(error) => DialFault::OwnLimit,
             Kind::TimedOut => DialFault::TimedOut,
             Kind::ConnectionRefused => DialFault::Refused,
-            Kind::HostUnreachable | Kind::NetworkUnreachable => DialFault::Unroutable,
+            // No address of our own in that family.
+            Kind::HostUnreachable | Kind::NetworkUnreachable | Kind::AddrNotAvailable => DialFault::Unroutable,
             _ => DialFault::Ended,
         };
         Self::new(kind, format!("{doing}: {error}"))
@@ -73,6 +78,36 @@ impl DialError {
             Some(below) => Self::within(below),
             None => cause.downcast_ref(),
         }
+    }
+}
+
+/// Whether it is this machine that cannot open another connection, or file.
+pub(super) fn is_own_limit(error: &io::Error) -> bool {
+    const LIMITS: [i32; 4] = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS];
+    error.raw_os_error().is_some_and(|code| LIMITS.contains(&code))
+}
+
+impl From<&Error> for DialError {
+    /// Of what pingora says when it could not connect.
+    fn from(error: &Error) -> Self {
+        if let Some(dial) = Self::within(error) {
+            return dial.clone();
+        }
+        let detail = words(error);
+        let kind = match &error.etype {
+            ErrorType::ConnectTimedout | ErrorType::TLSHandshakeTimedout => DialFault::TimedOut,
+            ErrorType::ConnectRefused => DialFault::Refused,
+            ErrorType::ConnectNoRoute => DialFault::Unroutable,
+            ErrorType::InvalidCert => DialFault::Certificate,
+            // It keeps rustls' words alone.
+            ErrorType::TLSHandshakeFailure | ErrorType::HandshakeError => match () {
+                () if detail.contains("invalid peer certificate") => DialFault::Certificate,
+                () if detail.contains("received fatal alert") => DialFault::Alert,
+                () => DialFault::Tls,
+            },
+            _ => DialFault::Ended,
+        };
+        Self::new(kind, detail)
     }
 }
 
@@ -90,7 +125,8 @@ impl From<DialError> for Box<Error> {
             | DialFault::Credentials
             | DialFault::Loop
             | DialFault::Declined
-            | DialFault::DeclinedInTime => ErrorType::ConnectError,
+            | DialFault::DeclinedInTime
+            | DialFault::OwnLimit => ErrorType::ConnectError,
         };
         Error::because(etype, "connecting", error).into_up()
     }

@@ -3,10 +3,13 @@
 
 use super::dial_error::{DialError, DialFault};
 use super::parent::Parent;
+use super::race::{Failed, race};
 use super::stream::Stream;
 use crate::policy::{Authority, Host, Scheme};
 use async_trait::async_trait;
 use pingora_core::connectors::L4Connect;
+use pingora_core::protocols::TcpKeepalive;
+use pingora_core::protocols::l4::ext::set_tcp_keepalive;
 use pingora_core::protocols::l4::socket::SocketAddr as PingoraAddress;
 use pingora_core::protocols::l4::stream::Stream as PingoraStream;
 use rustls::ClientConfig;
@@ -14,7 +17,7 @@ use rustls::pki_types::ServerName;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -43,30 +46,43 @@ pub(super) struct Through {
 }
 
 impl Hop {
-    pub async fn dial(&self, address: SocketAddr) -> Result<Stream, DialError> {
-        let dialled = timeout(self.limit, self.step_by_step(address)).await;
-        dialled.unwrap_or_else(|_| {
-            let where_to = match &self.parent {
-                Some(through) => through.parent.to_string(),
-                None => self.authority.to_string(),
-            };
-            let detail = format!("no connection by way of {where_to} within {:?}", self.limit);
-            Err(DialError::new(DialFault::TimedOut, detail))
-        })
+    /// By the first of the addresses that can be reached, which is told in `reached`; within the limit for all of it.
+    pub async fn dial(
+        &self,
+        addresses: &[SocketAddr],
+        failed: &Failed,
+        reached: &OnceLock<SocketAddr>,
+    ) -> Result<Stream, DialError> {
+        let dialled = timeout(self.limit, self.step_by_step(addresses, failed, reached)).await;
+        dialled.unwrap_or_else(|_| Err(self.too_slow()))
     }
 
-    async fn step_by_step(&self, address: SocketAddr) -> Result<Stream, DialError> {
+    pub fn too_slow(&self) -> DialError {
+        let where_to = match &self.parent {
+            Some(through) => through.parent.to_string(),
+            None => self.authority.to_string(),
+        };
+        let detail = format!("no connection by way of {where_to} within {:?}", self.limit);
+        DialError::new(DialFault::TimedOut, detail)
+    }
+
+    async fn step_by_step(
+        &self,
+        addresses: &[SocketAddr],
+        failed: &Failed,
+        reached: &OnceLock<SocketAddr>,
+    ) -> Result<Stream, DialError> {
         let doing = match &self.parent {
             Some(through) => format!("connecting to {}", through.parent),
             None => format!("connecting to {}", self.authority),
         };
-        let failed = |error: io::Error| DialError::from_io(&error, &doing);
-        let tcp = TcpStream::connect(address).await.map_err(failed)?;
-        tcp.set_nodelay(true).map_err(failed)?;
+        let during = |error: io::Error| DialError::from_io(&error, &doing);
+        let (tcp, address) = race(addresses, failed, |address| async move { tcp(address).await.map_err(during) }).await?;
+        let _ = reached.set(address);
         let mut stream = Stream::Tcp(tcp);
         if let Some(Through { parent, tls, connect, via }) = &self.parent {
             if parent.is_tls() {
-                stream = encrypt(stream, tls, parent.host()).await.map_err(failed)?;
+                stream = encrypt(stream, tls, parent.host()).await.map_err(during)?;
             }
             if *connect {
                 parent.connect(&mut stream, &self.authority, via).await?;
@@ -80,11 +96,18 @@ impl Hop {
     }
 }
 
+async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
+    let tcp = TcpStream::connect(address).await?;
+    tcp.set_nodelay(true)?;
+    set_tcp_keepalive(&tcp, &KEEPALIVE).map_err(io::Error::other)?;
+    Ok(tcp)
+}
+
 #[async_trait]
 impl L4Connect for Hop {
     async fn connect(&self, address: &PingoraAddress) -> pingora::Result<PingoraStream> {
         let address = address.as_inet().expect("`Route::peer` has given it an IP address");
-        Ok(self.dial(*address).await?.into())
+        Ok(self.dial(&[*address], &Failed::new(), &OnceLock::new()).await?.into())
     }
 }
 
@@ -107,3 +130,12 @@ async fn encrypt(stream: Stream, tls: &Arc<ClientConfig>, host: &Host) -> io::Re
     };
     Ok(Stream::Tls(Box::new(TlsConnector::from(tls.clone()).connect(name, stream).await?)))
 }
+
+/// So that a peer that is gone is known by and by.
+pub(super) const KEEPALIVE: TcpKeepalive = TcpKeepalive {
+    idle: Duration::from_secs(60),
+    interval: Duration::from_secs(10),
+    count: 3,
+    #[cfg(target_os = "linux")]
+    user_timeout: Duration::ZERO,
+};

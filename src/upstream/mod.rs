@@ -1,18 +1,26 @@
 //! The way to an origin: its addresses, vetted; how it is connected to. Called by `gate` for robots.txt and by `proxy`
 //! for everything else, so that one guard covers both.
 
+mod connect;
 mod dial_error;
+mod dialler;
 pub mod egress;
+mod endpoint;
 mod hop;
+mod http2;
 mod parent;
 mod peer;
+mod pool;
+mod race;
 mod resolve;
 mod route;
 mod stream;
 mod trust;
 mod words;
 
+pub use connect::{Connection, Http1Link, Link, Want};
 pub use dial_error::{DialError, DialFault};
+pub use http2::{Http2Link, is_unprocessed, wants_http1};
 pub use peer::connector_conf;
 pub use resolve::ResolveError;
 pub use route::Route;
@@ -23,14 +31,21 @@ pub use words::words;
 use crate::config::{Closed, Hosts, PortRange, Settings};
 use crate::policy::{Authority, HostPattern};
 use arc_swap::ArcSwap;
+use dialler::Dialler;
 use egress::{Denied, Guard};
 use ipnet::IpNet;
 use parent::Parent;
+use pingora_core::server::configuration::ServerConf;
+use pool::Keep;
+use quick_cache::sync::Cache;
 use resolve::Resolver;
+use route::Way;
 use rustls::RootCertStore;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::time::Instant;
 use trust::Trust;
 
 /// Resolves, screens and describes origins.
@@ -44,15 +59,30 @@ pub struct Upstream {
     name: Arc<str>,
     /// The line with it for what we ask ourselves.
     via: Arc<str>,
+    dialler: Arc<Dialler>,
+    routes: Cache<Authority, Known>,
+}
+
+/// A route that was found lately, and what it was made of.
+#[derive(Clone)]
+struct Known {
+    at: Instant,
+    generation: u64,
+    addresses: Arc<[IpAddr]>,
+    route: Route,
 }
 
 /// What the settings say of it, swapped whole on reload.
 struct Reach {
+    /// Which settings these are.
+    generation: u64,
     guard: Guard,
     dial: peer::Dial,
     parent: Option<Arc<Parent>>,
     hosts: Hosts,
     trust: Trust,
+    keep: Keep,
+    head_size: u32,
 }
 
 /// Why an authority cannot be dialled.
@@ -65,16 +95,24 @@ pub enum ReachError {
 }
 
 impl Upstream {
-    /// `roots`: whom to believe about origins. `listeners`: where this proxy itself listens.
+    /// `roots`: whom to believe about origins. `conf`: the same for pingora, made by [`connector_conf`]. `listeners`: where
+    /// this proxy itself listens.
     ///
     /// # Errors
     /// A client certificate cannot be read.
-    pub fn new(settings: &Settings, roots: Arc<RootCertStore>, listeners: Vec<SocketAddr>) -> Result<Self, TrustError> {
+    pub fn new(
+        settings: &Settings,
+        roots: Arc<RootCertStore>,
+        conf: &ServerConf,
+        listeners: Vec<SocketAddr>,
+    ) -> Result<Self, TrustError> {
         let reach = ArcSwap::from_pointee(Reach::new(settings, &roots, &listeners)?);
         // Different for each instance, so that a loop is known by it.
         let name: Arc<str> = format!("politely-{:08x}", fastrand::u32(..)).into();
         let via = format!("1.1 {name}").into();
-        Ok(Upstream { resolver: Resolver::new(), reach, roots, listeners, name, via })
+        let dialler = Arc::new(Dialler::new(conf));
+        let routes = Cache::new(KNOWN_ROUTES);
+        Ok(Upstream { resolver: Resolver::new(), reach, roots, listeners, name, via, dialler, routes })
     }
 
     /// What this instance is called in Via.
@@ -82,20 +120,34 @@ impl Upstream {
         &self.name
     }
 
-    /// Takes up changed settings.
+    /// Takes up changed settings. Connections that were opened by others are not used again.
     ///
     /// # Errors
     /// A client certificate cannot be read: then all stays as it was.
     pub fn reload(&self, settings: &Settings) -> Result<(), TrustError> {
         self.reach.store(Arc::new(Reach::new(settings, &self.roots, &self.listeners)?));
+        self.dialler.pool.close_all();
         Ok(())
+    }
+
+    /// A connection for one request by this route; see [`Route::connect`].
+    pub async fn connect(&self, route: &Route, want: Want) -> Result<Connection, DialError> {
+        route.connect(want).await
     }
 
     /// The way to the authority. A denied address is left out; if none is left, the authority is denied.
     pub async fn reach(&self, authority: &Authority) -> Result<Route, ReachError> {
+        let generation = self.reach.load().generation;
+        let known = self.routes.get(authority).filter(|known| known.generation == generation);
+        if let Some(known) = &known
+            && known.at.elapsed() < KEEP_ROUTE
+            && self.resolver.is_current(known.route.0.resolved(), &known.addresses)
+        {
+            return Ok(known.route.clone());
+        }
         let reach = self.reach.load_full();
         reach.guard.screen_host(authority.host(), authority.port())?;
-        let addresses = match &reach.parent {
+        let (found, addresses) = match &reach.parent {
             None => self.origin(&reach.guard, authority).await?,
             Some(parent) => {
                 self.screen_what_is_known(&reach.guard, authority).await?;
@@ -103,7 +155,9 @@ impl Upstream {
             }
         };
         let own = reach.hosts.get(authority.host()).tls.as_ref().filter(|_| hop::is_tls(authority));
-        Ok(Route {
+        // Somebody may have found it while we looked.
+        let known = self.routes.get(authority).filter(|known| known.generation == reach.generation);
+        let way = Way {
             authority: authority.clone(),
             addresses,
             parent: reach.parent.clone(),
@@ -111,12 +165,24 @@ impl Upstream {
             unverified: own.is_some_and(|terms| !terms.verify),
             plain_tls: reach.trust.plain.clone(),
             dial: reach.dial,
+            keep: reach.keep,
+            head_size: reach.head_size,
+            name: self.name.clone(),
             via: self.via.clone(),
-        })
+            host: authority.host_header().into(),
+            // The same settings: whatever its addresses, it is the same place.
+            endpoint: known.map_or_else(|| self.dialler.pool.endpoint(), |known| known.route.0.endpoint.clone()),
+            dialler: self.dialler.clone(),
+        };
+        let route = Route(Arc::new(way));
+        let known =
+            Known { at: Instant::now(), generation: reach.generation, addresses: found, route: route.clone() };
+        self.routes.insert(authority.clone(), known);
+        Ok(route)
     }
 
     /// The addresses of the origin that may be dialled, best first.
-    async fn origin(&self, guard: &Guard, authority: &Authority) -> Result<Arc<[SocketAddr]>, ReachError> {
+    async fn origin(&self, guard: &Guard, authority: &Authority) -> Result<(Arc<[IpAddr]>, Arc<[SocketAddr]>), ReachError> {
         let found = self.resolver.lookup(authority.host()).await?;
         let sockets = found.iter().map(|&address| SocketAddr::new(address, authority.port()));
         let mut denied = None;
@@ -131,7 +197,7 @@ impl Upstream {
         }
         match denied {
             Some(why) if vetted.is_empty() => Err(why.into()),
-            Some(_) | None => Ok(vetted.into()),
+            Some(_) | None => Ok((found, vetted.into())),
         }
     }
 
@@ -144,12 +210,12 @@ impl Upstream {
     }
 
     /// Where the upstream proxy is. It is the operator's own, and may be on any address but ours.
-    async fn proxy(&self, parent: &Parent) -> Result<Arc<[SocketAddr]>, ReachError> {
+    async fn proxy(&self, parent: &Parent) -> Result<(Arc<[IpAddr]>, Arc<[SocketAddr]>), ReachError> {
         let found = self.resolver.lookup(parent.host()).await?;
         let sockets: Arc<[SocketAddr]> = found.iter().map(|&it| SocketAddr::new(it, parent.port())).collect();
         match sockets.iter().find(|&&socket| self.is_own(socket)) {
             Some(&own) => Err(Denied::OwnListener(own).into()),
-            None => Ok(sockets),
+            None => Ok((found, sockets)),
         }
     }
 
@@ -183,7 +249,12 @@ impl Reach {
         for host in hosts.unverified() {
             tracing::warn!(host, "certificates are not verified (`verify: off`): whoever answers is believed");
         }
-        Ok(Reach { guard, dial: peer::Dial::new(&settings.limits), parent, hosts, trust })
+        static GENERATIONS: AtomicU64 = AtomicU64::new(0);
+        let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
+        let limits = &settings.limits;
+        let (dial, keep) = (peer::Dial::new(limits), Keep::new(limits));
+        let head_size = u32::try_from(limits.max_header_size).unwrap_or(u32::MAX);
+        Ok(Reach { generation, guard, dial, parent, hosts, trust, keep, head_size })
     }
 }
 
@@ -206,6 +277,10 @@ fn is_local(address: IpAddr) -> bool {
     address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }
 
+/// Routes that are found in one look-up, and how long one is taken as it is.
+const KNOWN_ROUTES: usize = 10_000;
+const KEEP_ROUTE: Duration = Duration::from_secs(30);
+
 /// For a look at what a name means here, where an upstream proxy will look for itself.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -218,9 +293,13 @@ mod tests {
 
     fn upstream(yaml: &str) -> Upstream {
         let settings = Settings::parse("test.yaml", yaml).unwrap();
+        let root = &webpki_root_certs::TLS_SERVER_ROOT_CERTS[0];
         let mut roots = RootCertStore::empty();
-        roots.add(webpki_root_certs::TLS_SERVER_ROOT_CERTS[0].clone()).unwrap();
-        Upstream::new(&settings, Arc::new(roots), vec!["127.0.0.1:80".parse().unwrap()]).unwrap()
+        roots.add(root.clone()).unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), pem::encode(&pem::Pem::new("CERTIFICATE", root.to_vec()))).unwrap();
+        let conf = connector_conf(file.path(), 1);
+        Upstream::new(&settings, Arc::new(roots), &conf, vec!["127.0.0.1:80".parse().unwrap()]).unwrap()
     }
 
     async fn reached(upstream: &Upstream, addresses: &[&str]) -> Result<Vec<String>, String> {
@@ -228,7 +307,7 @@ mod tests {
         upstream.resolver.remember("rebind.example", &addresses);
         let authority = Authority::new(Scheme::Https, "rebind.example", None).unwrap();
         let reached = upstream.reach(&authority).await.map_err(|error| error.to_string())?;
-        Ok(reached.addresses.iter().map(ToString::to_string).collect())
+        Ok(reached.0.addresses.iter().map(ToString::to_string).collect())
     }
 
     /// Public at first, loopback the next time: each answer is screened, and what is dialled is what was screened.

@@ -1,10 +1,10 @@
 //! How an origin is connected to, in pingora's terms. Called by `Route::peer`.
 
-use super::hop::{Hop, is_tls};
+use super::hop::{Hop, KEEPALIVE, is_tls};
 use crate::config::Limits;
 use crate::policy::Authority;
 use pingora::prelude::HttpPeer;
-use pingora_core::protocols::{ALPN, TcpKeepalive};
+use pingora_core::protocols::ALPN;
 use pingora_core::server::configuration::ServerConf;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::net::SocketAddr;
@@ -45,13 +45,7 @@ impl Dial {
         options.read_timeout = Some(self.read + Duration::from_secs(1));
         options.write_timeout = Some(self.read);
         options.idle_timeout = Some(if kept { self.idle } else { Duration::ZERO });
-        options.tcp_keepalive = Some(TcpKeepalive {
-            idle: Duration::from_secs(60),
-            interval: Duration::from_secs(10),
-            count: 3,
-            #[cfg(target_os = "linux")]
-            user_timeout: Duration::ZERO,
-        });
+        options.tcp_keepalive = Some(KEEPALIVE);
         if tls && kept {
             options.alpn = ALPN::H2H1;
             options.max_h2_streams = MAX_STREAMS;

@@ -38,8 +38,7 @@ impl Resolver {
             Host::Ip(address) => return Ok(Arc::new([*address])),
             Host::Name(name) => name,
         };
-        // RFC 6761 §6.3: these names are loopback, and never asked of a server.
-        if &**name == "localhost" || name.ends_with(".localhost") {
+        if is_local(name) {
             return Ok(Arc::new([Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]));
         }
         if let Some(answer) = self.cached(name) {
@@ -68,6 +67,15 @@ impl Resolver {
         }
     }
 
+    /// Whether these are the host's addresses still, as far as is known without asking.
+    pub fn is_current(&self, host: &Host, addresses: &Arc<[IpAddr]>) -> bool {
+        match host {
+            Host::Ip(_) => true,
+            Host::Name(name) if is_local(name) => true,
+            Host::Name(name) => matches!(self.cached(name), Some(Ok(cached)) if Arc::ptr_eq(&cached, addresses)),
+        }
+    }
+
     /// As if the name had been looked up just now.
     #[cfg(test)]
     pub fn remember(&self, name: &str, addresses: &[IpAddr]) {
@@ -83,6 +91,11 @@ impl Resolver {
         };
         (at.elapsed() < lifetime).then_some(answer)
     }
+}
+
+/// RFC 6761 §6.3: these names are loopback, and never asked of a server.
+fn is_local(name: &str) -> bool {
+    name == "localhost" || name.ends_with(".localhost")
 }
 
 async fn ask(name: &Arc<str>) -> Result<Arc<[IpAddr]>, ResolveError> {

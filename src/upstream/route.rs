@@ -1,11 +1,15 @@
 //! A vetted way to one authority. Made by `Upstream::reach`; what sends a request or opens a tunnel goes by it.
 
-use super::dial_error::{DialError, DialFault};
+use super::dial_error::DialError;
+use super::dialler::Dialler;
+use super::endpoint::Endpoint;
 use super::hop::{Hop, Through, is_tls};
 use super::parent::Parent;
 use super::peer::Dial;
+use super::pool::Keep;
 use super::stream::Stream;
-use crate::policy::{Authority, Scheme};
+use super::trust::Terms;
+use crate::policy::{Authority, Host, Scheme};
 use http::header;
 use pingora::http::RequestHeader;
 use pingora::prelude::HttpPeer;
@@ -13,55 +17,66 @@ use rustls::ClientConfig;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// Where to connect for an authority, and how.
+/// Where to connect for an authority, and how. Cheap to clone.
 #[derive(Clone)]
-pub struct Route {
-    pub(super) authority: Authority,
+pub struct Route(pub(super) Arc<Way>);
+
+pub(super) struct Way {
+    pub authority: Authority,
     /// What may be dialled, best first: the origin's addresses, or the upstream proxy's. Never empty.
-    pub(super) addresses: Arc<[SocketAddr]>,
-    pub(super) parent: Option<Arc<Parent>>,
+    pub addresses: Arc<[SocketAddr]>,
+    pub parent: Option<Arc<Parent>>,
     /// TLS on terms of the host's own.
-    pub(super) own_tls: Option<Arc<ClientConfig>>,
+    pub own_tls: Option<Terms>,
     /// The origin's certificate is not looked at (`verify: off`).
-    pub(super) unverified: bool,
-    pub(super) plain_tls: Arc<ClientConfig>,
-    pub(super) dial: Dial,
+    pub unverified: bool,
+    pub plain_tls: Terms,
+    pub dial: Dial,
+    pub keep: Keep,
+    /// Of an answer's head.
+    pub head_size: u32,
+    /// What this instance is called in Via.
+    pub name: Arc<str>,
     /// Our line in Via.
-    pub(super) via: Arc<str>,
+    pub via: Arc<str>,
+    /// The Host field.
+    pub host: Box<str>,
+    pub endpoint: Arc<Endpoint>,
+    pub dialler: Arc<Dialler>,
 }
 
 impl Route {
     /// How many addresses there are to try.
     pub fn len(&self) -> usize {
-        self.addresses.len()
+        self.0.addresses.len()
     }
 
     /// Never: there would be no route.
     pub fn is_empty(&self) -> bool {
-        self.addresses.is_empty()
+        self.0.addresses.is_empty()
     }
 
     /// The origin's address that is tried first. `None`: the upstream proxy alone knows it.
     pub fn origin(&self) -> Option<IpAddr> {
-        self.addresses.first().filter(|_| self.parent.is_none()).map(|address| address.ip())
+        self.0.addresses.first().filter(|_| self.0.parent.is_none()).map(|address| address.ip())
     }
 
     /// Whether the origin's certificate is accepted unseen.
     pub fn is_unverified(&self) -> bool {
-        self.unverified
+        self.0.unverified
     }
 
     /// How pingora is to connect, the `attempt`th time.
     pub fn peer(&self, attempt: usize) -> HttpPeer {
-        let address = self.addresses[attempt % self.addresses.len()];
-        let own = self.parent.is_some() || self.own_tls.is_some();
-        let hop = own.then(|| self.hop(is_tls(&self.authority), self.own_tls.clone()));
-        self.dial.peer(&self.authority, address, hop)
+        let address = self.0.addresses[attempt % self.0.addresses.len()];
+        let own = self.0.parent.is_some() || self.0.own_tls.is_some();
+        let hop = own.then(|| self.0.hop(false));
+        self.0.dial.peer(&self.0.authority, address, hop)
     }
 
     /// The upstream proxy that requests themselves go to, rather than through it: it has to be told the whole URL.
     pub fn asks(&self) -> Option<&Parent> {
-        self.parent.as_deref().filter(|_| self.authority.scheme() == Scheme::Http)
+        self.0.parent.as_deref().filter(|_| self.0.authority.scheme() == Scheme::Http)
     }
 
     /// Puts the request as whoever is to read it wants it (RFC 9112 §3.2.2).
@@ -70,45 +85,49 @@ impl Route {
         let path = String::from_utf8_lossy(request.raw_path()).into_owned();
         // RFC 9112 §3.2.4: to a proxy, the server itself is a URL without a path.
         let path = if path == "*" { "" } else { &path };
-        request.set_raw_path(format!("{}{path}", self.authority).as_bytes())?;
+        request.set_raw_path(format!("{}{path}", self.0.authority).as_bytes())?;
         if let Some(credentials) = parent.credentials() {
             request.insert_header(header::PROXY_AUTHORIZATION, credentials.clone())?;
         }
         Ok(())
     }
 
-    /// A connection on which the origin itself is spoken to, TLS included.
+    /// A connection of its own on which HTTP/1.1 is spoken with the origin itself, TLS included: for what may become another
+    /// protocol.
     pub async fn open(&self) -> Result<Stream, DialError> {
-        let tls = is_tls(&self.authority).then(|| self.own_tls.as_ref().unwrap_or(&self.plain_tls).clone());
-        self.first(self.hop(true, tls)).await
+        let tls = self.0.own_tls.as_ref().unwrap_or(&self.0.plain_tls);
+        let tls = is_tls(&self.0.authority).then(|| tls.http1.clone());
+        self.0.dialler.open_raw(&self.0.hop_to(true, tls), &self.0.addresses).await
     }
 
     /// The same without TLS of ours: what the client sends goes through unread. `via`: the lines of Via that came with
     /// the client's CONNECT.
     pub async fn tunnel(&self, via: Option<&str>) -> Result<Stream, DialError> {
-        let mut hop = self.hop(true, None);
+        let mut hop = self.0.hop_to(true, None);
         if let (Some(through), Some(before)) = (&mut hop.parent, via) {
             through.via = format!("{before}, {}", through.via).into();
         }
-        self.first(hop).await
+        self.0.dialler.open_raw(&hop, &self.0.addresses).await
+    }
+}
+
+impl Way {
+    /// To where a request can be sent, but for TLS on the terms of all origins.
+    pub fn hop(&self, may_be_http2: bool) -> Hop {
+        let own = self.own_tls.as_ref().filter(|_| is_tls(&self.authority));
+        let tls = own.map(|terms| if may_be_http2 { &terms.either } else { &terms.http1 }.clone());
+        self.hop_to(is_tls(&self.authority), tls)
     }
 
-    /// The first address is the preferred one: its failure says most.
-    async fn first(&self, hop: Hop) -> Result<Stream, DialError> {
-        let mut failure = None;
-        for &address in self.addresses.iter() {
-            match hop.dial(address).await {
-                Ok(stream) => return Ok(stream),
-                Err(error) => failure = failure.or(Some(error)),
-            }
-        }
-        Err(failure.unwrap_or_else(|| DialError::new(DialFault::Unroutable, "there is no address")))
+    /// The host whose name was resolved.
+    pub fn resolved(&self) -> &Host {
+        self.parent.as_ref().map_or(self.authority.host(), |parent| parent.host())
     }
 
-    fn hop(&self, connect: bool, tls: Option<Arc<ClientConfig>>) -> Hop {
+    fn hop_to(&self, connect: bool, tls: Option<Arc<ClientConfig>>) -> Hop {
         let through = |parent: &Arc<Parent>| Through {
             parent: parent.clone(),
-            tls: self.plain_tls.clone(),
+            tls: self.plain_tls.http1.clone(),
             connect,
             via: self.via.clone(),
         };

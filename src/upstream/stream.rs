@@ -1,5 +1,6 @@
 //! A connection of our own making, as far as the origin or an upstream proxy. Made by `hop`.
 
+use pingora_core::protocols::ALPN;
 use pingora_core::protocols::l4::stream::Stream as PingoraStream;
 use pingora_core::protocols::l4::virt::{VirtualSockOpt, VirtualSocket, VirtualSocketStream};
 use std::io;
@@ -14,6 +15,19 @@ use tokio_rustls::client::TlsStream;
 pub enum Stream {
     Tcp(TcpStream),
     Tls(Box<TlsStream<Stream>>),
+    /// TLS on the terms of all origins.
+    Pingora(pingora_core::protocols::Stream),
+}
+
+impl Stream {
+    /// Whether the other side has chosen HTTP/2.
+    pub(super) fn is_http2(&self) -> bool {
+        match self {
+            Self::Tcp(_) => false,
+            Self::Tls(tls) => tls.get_ref().1.alpn_protocol() == Some(b"h2"),
+            Self::Pingora(stream) => stream.selected_alpn_proto() == Some(ALPN::H2),
+        }
+    }
 }
 
 impl From<Stream> for PingoraStream {
@@ -21,7 +35,7 @@ impl From<Stream> for PingoraStream {
     fn from(stream: Stream) -> Self {
         match stream {
             Stream::Tcp(tcp) => tcp.into(),
-            tls @ Stream::Tls(_) => VirtualSocketStream::new(Box::new(tls)).into(),
+            tls @ (Stream::Tls(_) | Stream::Pingora(_)) => VirtualSocketStream::new(Box::new(tls)).into(),
         }
     }
 }
@@ -38,6 +52,7 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Self::Tcp(tcp) => Pin::new(tcp).poll_read(cx, buf),
             Self::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
+            Self::Pingora(stream) => Pin::new(stream).poll_read(cx, buf),
         }
     }
 }
@@ -47,6 +62,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(tcp) => Pin::new(tcp).poll_write(cx, bytes),
             Self::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
+            Self::Pingora(stream) => Pin::new(stream).poll_write(cx, bytes),
         }
     }
 
@@ -54,6 +70,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(tcp) => Pin::new(tcp).poll_flush(cx),
             Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
+            Self::Pingora(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
@@ -61,6 +78,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
             Self::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+            Self::Pingora(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

@@ -17,8 +17,16 @@ use std::sync::Arc;
 /// The terms for all, and those of some.
 pub(super) struct Trust {
     /// By the roots alone.
-    pub plain: Arc<ClientConfig>,
-    own: HashMap<Arc<OriginTls>, Arc<ClientConfig>>,
+    pub plain: Terms,
+    own: HashMap<Arc<OriginTls>, Terms>,
+}
+
+/// One verifier and one memory of sessions, for either version of HTTP.
+#[derive(Clone, Debug)]
+pub(super) struct Terms {
+    pub http1: Arc<ClientConfig>,
+    /// The origin may choose HTTP/2.
+    pub either: Arc<ClientConfig>,
 }
 
 /// Why TLS cannot be spoken on the configured terms. The files' contents are never repeated.
@@ -41,7 +49,7 @@ impl Trust {
         let provider = Arc::new(ring::default_provider());
         let webpki = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone());
         let webpki = webpki.build().map_err(|error| setup(&error))?;
-        let config = |terms: &OriginTls| -> Result<Arc<ClientConfig>, TrustError> {
+        let config = |terms: &OriginTls| -> Result<Terms, TrustError> {
             let verifier = Verifier {
                 webpki: terms.verify.then(|| webpki.clone()),
                 pins: terms.pins.iter().map(|pin| pin.0).collect(),
@@ -62,14 +70,16 @@ impl Trust {
                 }
             };
             config.alpn_protocols = vec![b"http/1.1".to_vec()];
-            Ok(Arc::new(config))
+            let mut either = config.clone();
+            either.alpn_protocols.insert(0, b"h2".to_vec());
+            Ok(Terms { http1: Arc::new(config), either: Arc::new(either) })
         };
         let plain = config(&OriginTls::default())?;
         let own = own.map(|terms| Ok((terms.clone(), config(terms)?))).collect::<Result<_, TrustError>>()?;
         Ok(Trust { plain, own })
     }
 
-    pub fn of(&self, terms: &OriginTls) -> &Arc<ClientConfig> {
+    pub fn of(&self, terms: &OriginTls) -> &Terms {
         self.own.get(terms).expect("made of the same settings")
     }
 }

@@ -26,8 +26,9 @@ fn gate(directory: &Path) -> Arc<Gate> {
     let yaml = format!("store: {{ directory: '{}', memory: 1MiB }}", directory.display());
     let settings = Settings::parse("test.yaml", &yaml).expect("the line above");
     let roots = politely::tls::roots::bundle(None).unwrap().store;
-    let upstream = Arc::new(Upstream::new(&settings, roots, Vec::new()).unwrap());
-    Arc::new(Gate::open(Arc::new(ArcSwap::from_pointee(settings)), upstream, &connector_conf(test_ca().pem_file(), 1)))
+    let conf = connector_conf(test_ca().pem_file(), 1);
+    let upstream = Arc::new(Upstream::new(&settings, roots, &conf, Vec::new()).unwrap());
+    Arc::new(Gate::open(Arc::new(ArcSwap::from_pointee(settings)), upstream, &conf))
 }
 
 fn authority(number: usize) -> Authority {

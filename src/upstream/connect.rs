@@ -1,0 +1,160 @@
+//! A connection for one request: one that was kept, a stream on one that is shared, or a new one.
+
+use super::dial_error::DialError;
+use super::endpoint::Idle;
+use super::hop::is_tls;
+use super::http2::{self, Found, Http2Link};
+use super::route::Route;
+use super::stream::Stream;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+/// What a request wants of its connection.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Want {
+    /// A new one: a kept one has just turned out to be dead.
+    pub fresh: bool,
+    /// HTTP/1.1, though the origin may speak HTTP/2: for upgrades, and where the origin asks for it.
+    pub http1_only: bool,
+    /// The address to try before the others: where the one before was.
+    pub first: Option<SocketAddr>,
+}
+
+/// A connection for one request.
+pub struct Connection {
+    /// It has carried requests before, so that the origin may be about to close it.
+    pub reused: bool,
+    /// The other end: the origin's, or the upstream proxy's.
+    pub address: SocketAddr,
+    pub link: Link,
+}
+
+/// What is spoken on it.
+pub enum Link {
+    Http1(Http1Link),
+    Http2(Http2Link),
+}
+
+/// A connection on which one exchange goes on at a time. Dropped, it is closed. Over TLS, an end without close_notify is read
+/// as the error [`io::ErrorKind::UnexpectedEof`].
+pub struct Http1Link {
+    stream: Stream,
+    address: SocketAddr,
+    route: Route,
+}
+
+impl Http1Link {
+    /// For the next request: after a whole exchange only, when nothing is left to be read.
+    pub fn keep(self) {
+        let Http1Link { stream, address, route } = self;
+        let idle = Idle { stream, address, since: Instant::now() };
+        route.0.dialler.pool.put(&route.0.endpoint, idle, route.0.keep);
+    }
+
+    /// For another protocol.
+    pub fn into_stream(self) -> Stream {
+        self.stream
+    }
+}
+
+impl Route {
+    /// A connection for one request.
+    ///
+    /// # Errors
+    /// No address can be reached, or what is spoken there is not what is wanted.
+    pub async fn connect(&self, want: Want) -> Result<Connection, DialError> {
+        if !want.fresh
+            && let Some(kept) = self.kept(want).await
+        {
+            return Ok(kept);
+        }
+        // So that what most requests need not do takes no room in them.
+        Box::pin(self.open_for(want)).await
+    }
+
+    /// One that is there.
+    async fn kept(&self, want: Want) -> Option<Connection> {
+        if is_tls(&self.0.authority) && !want.http1_only {
+            loop {
+                match self.0.endpoint.http2.take() {
+                    Found::Link(link, address) => {
+                        return Some(Connection { reused: true, address, link: Link::Http2(link) });
+                    }
+                    Found::Soon(connection) => connection.known().await,
+                    Found::None => break,
+                }
+            }
+        }
+        let Idle { stream, address, .. } = self.0.endpoint.take(self.0.keep.time).await?;
+        Some(Connection { reused: true, address, link: self.http1(stream, address) })
+    }
+
+    async fn open_for(&self, want: Want) -> Result<Connection, DialError> {
+        let shared = &self.0.endpoint.http2;
+        let is_shareable = is_tls(&self.0.authority) && !want.http1_only;
+        if !is_shareable || want.fresh || shared.is_http1.load(Relaxed) {
+            return self.open_now(want).await;
+        }
+        // Where it may be HTTP/2, one opens a connection, and the others see what has become of it.
+        let began = Instant::now();
+        let mut opening = shared.opening.lock().await;
+        if let Some((at, error)) = &*opening
+            && *at > began
+        {
+            return Err(error.clone());
+        }
+        if let Some(kept) = self.kept(want).await {
+            return Ok(kept);
+        }
+        let opened = self.open_now(want).await;
+        *opening = opened.as_ref().err().map(|error| (Instant::now(), error.clone()));
+        opened
+    }
+
+    async fn open_now(&self, want: Want) -> Result<Connection, DialError> {
+        let way = &*self.0;
+        let (stream, address) = way.dialler.open(way, !want.http1_only, want.first).await?;
+        let is_http2 = stream.is_http2();
+        if !want.http1_only {
+            way.endpoint.http2.is_http1.store(!is_http2, Relaxed);
+        }
+        let link = match is_http2 {
+            true => {
+                way.dialler.pool.know(&way.endpoint);
+                let opening = http2::Connection::open(stream, address, &way.endpoint, way.head_size, way.keep.time);
+                Link::Http2(opening.await?)
+            }
+            false => self.http1(stream, address),
+        };
+        Ok(Connection { reused: false, address, link })
+    }
+
+    fn http1(&self, stream: Stream, address: SocketAddr) -> Link {
+        Link::Http1(Http1Link { stream, address, route: self.clone() })
+    }
+}
+
+impl AsyncRead for Http1Link {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Http1Link {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}

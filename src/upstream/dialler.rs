@@ -1,0 +1,211 @@
+//! Opens connections: TCP to the best address, by way of the upstream proxy if there is one, and TLS over it. TLS on the
+//! terms of all origins is pingora's; where a host has terms of its own, and with the proxy itself, it is `hop`'s.
+
+use super::dial_error::{DialError, DialFault};
+use super::hop::{Hop, is_tls};
+use super::pool::Pool;
+use super::race::Failed;
+use super::route::Way;
+use super::stream::Stream;
+use async_trait::async_trait;
+use pingora_core::connectors::{ConnectorOptions, L4Connect, TransportConnector};
+use pingora_core::protocols::ALPN;
+use pingora_core::protocols::l4::socket::SocketAddr as PingoraAddress;
+use pingora_core::protocols::l4::stream::Stream as PingoraStream;
+use pingora_core::server::configuration::ServerConf;
+use pingora_core::upstreams::peer::{Peer, PeerOptions};
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use tokio::task::yield_now;
+use tokio::time::{Instant, timeout_at};
+
+/// What all routes open their connections with.
+pub(super) struct Dialler {
+    connector: TransportConnector,
+    pub pool: Arc<Pool>,
+    failed: Arc<Failed>,
+}
+
+impl Dialler {
+    pub fn new(conf: &ServerConf) -> Self {
+        let connector = TransportConnector::new(Some(ConnectorOptions::from_server_conf(conf)));
+        Dialler { connector, pool: Arc::default(), failed: Arc::new(Failed::new()) }
+    }
+
+    /// A new connection. Where this machine is at its limits, idle ones are closed to make room, once. `first`: the address
+    /// to try before the others.
+    pub async fn open(
+        &self,
+        way: &Way,
+        may_be_http2: bool,
+        first: Option<SocketAddr>,
+    ) -> Result<(Stream, SocketAddr), DialError> {
+        match self.by_any_address(way, may_be_http2, first).await {
+            Err(error) if error.kind == DialFault::OwnLimit && self.pool.idle() > 0 => {
+                self.pool.close_oldest((self.pool.idle() / 4).max(MAKE_ROOM));
+                yield_now().await;
+                self.by_any_address(way, may_be_http2, first).await
+            }
+            opened => opened,
+        }
+    }
+
+    /// As [`open`](Self::open), without TLS with the origin.
+    pub async fn open_raw(&self, hop: &Hop, addresses: &[SocketAddr]) -> Result<Stream, DialError> {
+        let addresses = self.failed.order(addresses, None);
+        match hop.dial(&addresses, &self.failed, &OnceLock::new()).await {
+            Err(error) if error.kind == DialFault::OwnLimit && self.pool.idle() > 0 => {
+                self.pool.close_oldest((self.pool.idle() / 4).max(MAKE_ROOM));
+                yield_now().await;
+                hop.dial(&addresses, &self.failed, &OnceLock::new()).await
+            }
+            opened => opened,
+        }
+    }
+
+    async fn by_any_address(
+        &self,
+        way: &Way,
+        may_be_http2: bool,
+        first: Option<SocketAddr>,
+    ) -> Result<(Stream, SocketAddr), DialError> {
+        let mut addresses = self.failed.order(&way.addresses, first);
+        let mut failure = None;
+        let deadline = Instant::now() + way.dial.connect;
+        loop {
+            let reached = Arc::new(OnceLock::new());
+            let hop = way.hop(may_be_http2);
+            let too_slow = hop.too_slow();
+            let opened = timeout_at(deadline, self.by_one_of(way, hop, &addresses, may_be_http2, &reached)).await;
+            let error = match opened.unwrap_or(Err(too_slow)) {
+                Ok(stream) => return Ok((stream, reached.get().copied().unwrap_or(addresses[0]))),
+                Err(error) => error,
+            };
+            // What came after TCP may be otherwise at another address.
+            let Some(&address) = reached.get().filter(|_| may_differ(error.kind)) else {
+                return Err(failure.unwrap_or(error));
+            };
+            self.failed.note(address);
+            addresses.retain(|&it| it != address);
+            // The first failure is the preferred address's: it says most.
+            let error = failure.unwrap_or(error);
+            if addresses.is_empty() || deadline <= Instant::now() {
+                return Err(error);
+            }
+            failure = Some(error);
+        }
+    }
+
+    async fn by_one_of(
+        &self,
+        way: &Way,
+        hop: Hop,
+        addresses: &[SocketAddr],
+        may_be_http2: bool,
+        reached: &Arc<OnceLock<SocketAddr>>,
+    ) -> Result<Stream, DialError> {
+        if !is_tls(&way.authority) || hop.tls.is_some() {
+            return hop.dial(addresses, &self.failed, reached).await;
+        }
+        let approach = Approach {
+            hop,
+            addresses: addresses.to_vec(),
+            failed: self.failed.clone(),
+            reached: reached.clone(),
+        };
+        let mut options = PeerOptions::new();
+        options.alpn = if may_be_http2 { ALPN::H2H1 } else { ALPN::H1 };
+        options.custom_l4 = Some(Arc::new(approach));
+        // It must not be empty: pingora would then verify nothing.
+        let name = match way.authority.host().ip() {
+            Some(ip) => ip.to_string(),
+            None => way.authority.host().to_string(),
+        };
+        let peer = Origin { address: PingoraAddress::Inet(addresses[0]), name, options };
+        let stream = self.connector.new_stream(&peer).await.map_err(|error| DialError::from(&*error))?;
+        Ok(Stream::Pingora(stream))
+    }
+}
+
+/// Whether another address may be better.
+fn may_differ(kind: DialFault) -> bool {
+    match kind {
+        DialFault::Refused
+        | DialFault::Unroutable
+        | DialFault::TimedOut
+        | DialFault::Ended
+        | DialFault::Tls
+        | DialFault::Malformed
+        | DialFault::Declined
+        | DialFault::DeclinedInTime => true,
+        DialFault::Certificate
+        | DialFault::Alert
+        | DialFault::Credentials
+        | DialFault::Loop
+        | DialFault::OwnLimit => false,
+    }
+}
+
+/// What TLS is spoken over.
+struct Approach {
+    hop: Hop,
+    addresses: Vec<SocketAddr>,
+    failed: Arc<Failed>,
+    reached: Arc<OnceLock<SocketAddr>>,
+}
+
+#[async_trait]
+impl L4Connect for Approach {
+    /// To the best of our addresses: the one that pingora knows is the first of them.
+    async fn connect(&self, _: &PingoraAddress) -> pingora::Result<PingoraStream> {
+        Ok(self.hop.dial(&self.addresses, &self.failed, &self.reached).await?.into())
+    }
+}
+
+impl fmt::Debug for Approach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.hop.fmt(f)
+    }
+}
+
+/// An origin as pingora sees it.
+#[derive(Clone)]
+struct Origin {
+    address: PingoraAddress,
+    name: String,
+    options: PeerOptions,
+}
+
+impl Peer for Origin {
+    fn address(&self) -> &PingoraAddress {
+        &self.address
+    }
+
+    fn tls(&self) -> bool {
+        true
+    }
+
+    fn sni(&self) -> &str {
+        &self.name
+    }
+
+    /// Its pool is not used.
+    fn reuse_hash(&self) -> u64 {
+        0
+    }
+
+    /// Never `None`: that would switch verification off.
+    fn get_peer_options(&self) -> Option<&PeerOptions> {
+        Some(&self.options)
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// Idle connections that are closed at least where there is no descriptor left.
+const MAKE_ROOM: usize = 16;

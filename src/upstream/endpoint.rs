@@ -1,0 +1,126 @@
+//! What connections are interchangeable by: an authority, the upstream proxy on the way and the terms of TLS. It holds
+//! those that are idle. One lasts as long as a route to it is known.
+
+use super::http2::Shared;
+use super::stream::Stream;
+use parking_lot::Mutex;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::task::Poll;
+use std::time::Duration;
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::time::Instant;
+
+/// One such place. Its identity is its own: two of them never share a connection.
+pub(super) struct Endpoint {
+    /// By the number of the thread that gave them back: a thread finds its own without meeting another.
+    idle: Box<[Mutex<Vec<Idle>>]>,
+    count: AtomicUsize,
+    /// The idle connections of all endpoints.
+    all: Arc<AtomicUsize>,
+    is_known: AtomicBool,
+    pub http2: Shared,
+}
+
+/// A connection on which nothing is asked.
+pub(super) struct Idle {
+    pub stream: Stream,
+    pub address: SocketAddr,
+    pub since: Instant,
+}
+
+impl Endpoint {
+    pub fn new(all: Arc<AtomicUsize>) -> Self {
+        let idle = (0..*SHARDS).map(|_| Mutex::default()).collect();
+        Endpoint { idle, count: AtomicUsize::new(0), all, is_known: AtomicBool::new(false), http2: Shared::default() }
+    }
+
+    /// The one used last that is still open, of this thread's first. Not one that has been idle for `limit`.
+    pub async fn take(&self, limit: Duration) -> Option<Idle> {
+        let own = shard();
+        for at in 0..self.idle.len() {
+            while self.len() > 0
+                && let Some(mut idle) = self.pop((own + at) % self.idle.len())
+            {
+                if idle.since.elapsed() < limit && is_quiet(&mut idle.stream).await {
+                    return Some(idle);
+                }
+            }
+        }
+        None
+    }
+
+    pub fn put(&self, idle: Idle) {
+        // Before it is there, so that whoever takes it away finds it counted.
+        self.count.fetch_add(1, Relaxed);
+        self.all.fetch_add(1, Relaxed);
+        self.idle[shard() % self.idle.len()].lock().push(idle);
+    }
+
+    /// How many are idle.
+    pub fn len(&self) -> usize {
+        self.count.load(Relaxed)
+    }
+
+    /// Closes those that have been idle since `then` or longer.
+    pub fn close_idle(&self, then: Instant) {
+        let mut closed = Vec::new();
+        for shard in &self.idle {
+            let mut shard = shard.lock();
+            // The one used last is at the end.
+            let old = shard.iter().take_while(|idle| idle.since <= then).count();
+            closed.extend(shard.drain(..old));
+            shard.shrink_to(4);
+        }
+        self.forget(closed.len());
+    }
+
+    /// Since when each has been idle.
+    pub fn since(&self, into: &mut Vec<Instant>) {
+        self.idle.iter().for_each(|shard| into.extend(shard.lock().iter().map(|idle| idle.since)));
+    }
+
+    /// Whether this was not asked before.
+    pub fn is_new(&self) -> bool {
+        !self.is_known.load(Relaxed) && !self.is_known.swap(true, Relaxed)
+    }
+
+    fn pop(&self, shard: usize) -> Option<Idle> {
+        let idle = self.idle[shard].lock().pop()?;
+        self.forget(1);
+        Some(idle)
+    }
+
+    fn forget(&self, count: usize) {
+        self.count.fetch_sub(count, Relaxed);
+        self.all.fetch_sub(count, Relaxed);
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.all.fetch_sub(*self.count.get_mut(), Relaxed);
+    }
+}
+
+/// Whether there is neither an end nor a byte to read. Whoever goes on to read takes over the wake-up that this leaves.
+async fn is_quiet(stream: &mut Stream) -> bool {
+    let mut byte = [0; 1];
+    poll_fn(|cx| Poll::Ready(Pin::new(&mut *stream).poll_read(cx, &mut ReadBuf::new(&mut byte)).is_pending())).await
+}
+
+/// The number of this thread, counted from the first that asked.
+fn shard() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! { static OWN: usize = NEXT.fetch_add(1, Relaxed) }
+    OWN.with(|own| *own)
+}
+
+static SHARDS: LazyLock<usize> = LazyLock::new(|| {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    threads.next_power_of_two().min(64)
+});

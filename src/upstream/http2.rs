@@ -1,0 +1,324 @@
+//! HTTP/2 connections to one endpoint, which its requests share (RFC 9113): none takes a request that it cannot answer.
+//! A stream is opened where the origin has room for one; a connection that the origin is about to close takes no more; one
+//! on which nothing comes back is asked for a sign of life, and ended if there is none.
+
+use super::dial_error::{DialError, DialFault};
+use super::endpoint::Endpoint;
+use super::stream::Stream;
+use bytes::Bytes;
+use h2::client::{Builder, Connection as Carrier, ResponseFuture, SendRequest};
+use h2::{Ping, PingPong, Reason, SendStream};
+use http::Request;
+use parking_lot::Mutex;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout};
+
+/// One stream's right on a connection that others use as well. The right ends with this.
+pub struct Http2Link {
+    send: SendRequest<Bytes>,
+    connection: Arc<Connection>,
+}
+
+impl Http2Link {
+    /// Sends the head. `end`: no body follows.
+    ///
+    /// # Errors
+    /// The connection takes no more streams: nothing has been sent.
+    pub fn send_request(
+        &mut self,
+        request: Request<()>,
+        end: bool,
+    ) -> Result<(ResponseFuture, SendStream<Bytes>), h2::Error> {
+        self.send.send_request(request, end)
+    }
+
+    /// Whether the connection would take another stream.
+    pub fn is_alive(&self) -> bool {
+        self.connection.is_alive()
+    }
+}
+
+impl Drop for Http2Link {
+    fn drop(&mut self) {
+        self.connection.vitals.end_stream();
+    }
+}
+
+/// Whether the origin says that it has done nothing with the request (RFC 9113 §8.7): then any may be sent again.
+pub fn is_unprocessed(error: &h2::Error) -> bool {
+    error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM))
+}
+
+/// Whether the origin wants the request over HTTP/1.1.
+pub fn wants_http1(error: &h2::Error) -> bool {
+    error.is_remote() && error.reason() == Some(Reason::HTTP_1_1_REQUIRED)
+}
+
+/// The connections of one endpoint.
+#[derive(Default)]
+pub(super) struct Shared {
+    connections: Mutex<Vec<Arc<Connection>>>,
+    /// Held by whoever opens one while others may want to share it. In it, how the last try failed.
+    pub opening: tokio::sync::Mutex<Option<(Instant, DialError)>>,
+    /// When last asked, the endpoint chose HTTP/1: there is nothing to share.
+    pub is_http1: AtomicBool,
+}
+
+/// What there is for a request.
+pub(super) enum Found {
+    Link(Http2Link, SocketAddr),
+    /// A connection of which it is not yet known how many streams it takes.
+    Soon(Arc<Connection>),
+    None,
+}
+
+/// One connection.
+pub(super) struct Connection {
+    send: SendRequest<Bytes>,
+    address: SocketAddr,
+    vitals: Arc<Vitals>,
+}
+
+/// What its requests and its carrier tell each other.
+struct Vitals {
+    streams: AtomicUsize,
+    /// The origin's settings have come.
+    is_known: AtomicBool,
+    is_over: AtomicBool,
+    /// For those who wait for the settings.
+    known: Notify,
+    /// For the carrier: the first stream began, or the last one ended.
+    turned: Notify,
+    began: Instant,
+    /// When bytes came last, in milliseconds since `began`.
+    heard: AtomicU64,
+}
+
+impl Shared {
+    /// A stream on one of the connections.
+    pub fn take(&self) -> Found {
+        let mut connections = self.connections.lock();
+        if connections.is_empty() {
+            return Found::None;
+        }
+        connections.retain(|connection| connection.is_alive());
+        if let Some(connection) = connections.iter().find(|connection| connection.begin_stream()) {
+            return Found::Link(connection.link(), connection.address);
+        }
+        let soon = connections.iter().find(|connection| !connection.vitals.is_known.load(Relaxed));
+        soon.map_or(Found::None, |connection| Found::Soon(connection.clone()))
+    }
+
+    fn remove(&self, vitals: &Arc<Vitals>) {
+        self.connections.lock().retain(|connection| !Arc::ptr_eq(&connection.vitals, vitals));
+    }
+
+    /// Lets go of those that carry nothing.
+    pub fn close_idle(&self) {
+        self.connections.lock().retain(|connection| connection.vitals.streams.load(Relaxed) > 0);
+    }
+}
+
+impl Connection {
+    /// Begins HTTP/2 on a connection and shares it with the endpoint's other requests. `size`: of an answer's head.
+    pub async fn open(
+        stream: Stream,
+        address: SocketAddr,
+        endpoint: &Arc<Endpoint>,
+        size: u32,
+        idle: Duration,
+    ) -> Result<Http2Link, DialError> {
+        let vitals = Arc::new(Vitals {
+            streams: AtomicUsize::new(1),
+            is_known: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            known: Notify::new(),
+            turned: Notify::new(),
+            began: Instant::now(),
+            heard: AtomicU64::new(0),
+        });
+        let heard = Heard { stream, vitals: vitals.clone() };
+        let mut builder = Builder::new();
+        builder
+            .initial_window_size(STREAM_WINDOW)
+            // As much as all streams may hold together: readers that stall take nothing from another.
+            .initial_connection_window_size(STREAM_WINDOW * MAX_STREAMS as u32)
+            .max_header_list_size(size)
+            .max_send_buffer_size(STREAM_WINDOW as usize)
+            .enable_push(false)
+            // Until the origin has said how many: more could be refused.
+            .initial_max_send_streams(1);
+        let failed = |error: h2::Error| DialError::new(DialFault::Malformed, format!("HTTP/2: {error}"));
+        let (send, mut carrier) = builder.handshake::<_, Bytes>(heard).await.map_err(failed)?;
+        let ping = carrier.ping_pong().expect("it is taken once");
+        let connection = Arc::new(Connection { send, address, vitals: vitals.clone() });
+        endpoint.http2.connections.lock().push(connection.clone());
+        tokio::spawn(carry(carrier, ping, vitals, Arc::downgrade(endpoint), idle));
+        Ok(connection.link())
+    }
+
+    /// Waits until it is known how many streams it takes.
+    pub async fn known(&self) {
+        let known = self.vitals.known.notified();
+        tokio::pin!(known);
+        known.as_mut().enable();
+        if !self.vitals.is_known.load(Relaxed) && !self.vitals.is_over.load(Relaxed) {
+            let _ = timeout(SETTINGS_TIME, known).await;
+        }
+    }
+
+    /// Whether there is room for one more stream; then it is taken.
+    fn begin_stream(&self) -> bool {
+        let most = match self.vitals.is_known.load(Relaxed) {
+            true => self.send.current_max_send_streams().min(MAX_STREAMS),
+            false => 1,
+        };
+        let add = |streams: usize| (streams < most).then_some(streams + 1);
+        let before = self.vitals.streams.fetch_update(Relaxed, Relaxed, add);
+        if before == Ok(0) {
+            self.vitals.turned.notify_one();
+        }
+        before.is_ok()
+    }
+
+    fn link(self: &Arc<Self>) -> Http2Link {
+        Http2Link { send: self.send.clone(), connection: self.clone() }
+    }
+
+    fn is_alive(&self) -> bool {
+        let mut cx = Context::from_waker(Waker::noop());
+        // After a GOAWAY this is an error, though streams may still be under way.
+        !self.vitals.is_over.load(Relaxed) && !matches!(self.send.clone().poll_ready(&mut cx), Poll::Ready(Err(_)))
+    }
+}
+
+impl Vitals {
+    fn end_stream(&self) {
+        if self.streams.fetch_sub(1, Relaxed) == 1 {
+            self.turned.notify_one();
+        }
+    }
+
+    fn heard(&self) -> Instant {
+        self.began + Duration::from_millis(self.heard.load(Relaxed))
+    }
+
+    fn tell(&self, is: &AtomicBool) {
+        is.store(true, Relaxed);
+        self.known.notify_waiters();
+    }
+}
+
+/// Moves the frames until the connection ends: by the origin, by its silence, or because it has been idle for `idle`.
+async fn carry(
+    mut carrier: Carrier<Heard, Bytes>,
+    mut ping: PingPong,
+    vitals: Arc<Vitals>,
+    endpoint: Weak<Endpoint>,
+    idle: Duration,
+) {
+    // The answer comes behind the origin's settings.
+    let mut asked = ping.send_ping(Ping::opaque()).ok().map(|()| Instant::now());
+    let mut idle_since = Instant::now();
+    let mut is_closing = false;
+    loop {
+        let is_idle = vitals.streams.load(Relaxed) == 0;
+        let next = match asked {
+            Some(asked) => asked.max(vitals.heard()) + PONG_TIME,
+            None if is_closing => idle_since + CLOSE_TIME,
+            None if is_idle => idle_since + idle,
+            None => vitals.heard() + SILENCE,
+        };
+        tokio::select! {
+            ended = &mut carrier => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "an HTTP/2 connection to an origin ended");
+                }
+                break;
+            }
+            pong = poll_fn(|cx| ping.poll_pong(cx)), if asked.is_some() => {
+                asked = None;
+                if pong.is_ok() {
+                    vitals.tell(&vitals.is_known);
+                }
+            }
+            () = vitals.turned.notified() => idle_since = Instant::now(),
+            () = sleep_until(next) => match (asked, is_idle) {
+                // Bytes of any kind are a sign as well.
+                (Some(_), _) if vitals.heard() + PONG_TIME > Instant::now() => {}
+                (Some(_), _) => {
+                    tracing::debug!("an HTTP/2 connection to an origin gives no sign of life: ended");
+                    break;
+                }
+                (None, false) if !is_closing => {
+                    asked = ping.send_ping(Ping::opaque()).ok().map(|()| Instant::now());
+                }
+                (None, true) if !is_closing => {
+                    // With the last one who could send, the connection ends by itself.
+                    is_closing = true;
+                    idle_since = Instant::now();
+                    if let Some(endpoint) = endpoint.upgrade() {
+                        endpoint.http2.remove(&vitals);
+                    }
+                }
+                (None, true) => break,
+                (None, false) => idle_since = Instant::now(),
+            },
+        }
+    }
+    // Streams that are still under way learn of it as the carrier goes.
+    vitals.tell(&vitals.is_over);
+    if let Some(endpoint) = endpoint.upgrade() {
+        endpoint.http2.remove(&vitals);
+    }
+}
+
+/// A stream that notes when something came.
+struct Heard {
+    stream: Stream,
+    vitals: Arc<Vitals>,
+}
+
+impl AsyncRead for Heard {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let read = ready!(Pin::new(&mut this.stream).poll_read(cx, buf));
+        this.vitals.heard.store(this.vitals.began.elapsed().as_millis() as u64, Relaxed);
+        Poll::Ready(read)
+    }
+}
+
+impl AsyncWrite for Heard {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}
+
+/// Of one answer, what may wait for its reader.
+const STREAM_WINDOW: u32 = 256 * 1024;
+/// On one connection at a time, whatever the origin takes.
+const MAX_STREAMS: usize = 100;
+/// How long others wait for the settings of a new connection before they open one of their own.
+const SETTINGS_TIME: Duration = Duration::from_secs(2);
+/// A connection with streams on which nothing has come for so long is asked for a sign of life,
+const SILENCE: Duration = Duration::from_secs(15);
+/// which has to come within this.
+const PONG_TIME: Duration = Duration::from_secs(10);
+const CLOSE_TIME: Duration = Duration::from_secs(5);

@@ -1,0 +1,108 @@
+//! The idle connections of all endpoints together: how many there may be, and for how long.
+
+use super::endpoint::{Endpoint, Idle};
+use crate::config::Limits;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// Keeps connections within their limits.
+#[derive(Default)]
+pub(super) struct Pool {
+    idle: Arc<AtomicUsize>,
+    /// Those that have had an idle connection.
+    endpoints: Mutex<Vec<Weak<Endpoint>>>,
+    is_swept: AtomicBool,
+}
+
+/// How many idle connections are kept, and how long.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Keep {
+    pub all: usize,
+    pub per_host: usize,
+    pub time: Duration,
+}
+
+impl Keep {
+    pub fn new(limits: &Limits) -> Self {
+        Keep {
+            all: limits.max_idle_connections,
+            per_host: limits.max_idle_connections_per_host,
+            time: limits.idle_timeout,
+        }
+    }
+}
+
+impl Pool {
+    pub fn endpoint(&self) -> Arc<Endpoint> {
+        Arc::new(Endpoint::new(self.idle.clone()))
+    }
+
+    /// How many there are.
+    pub fn idle(&self) -> usize {
+        self.idle.load(Relaxed)
+    }
+
+    /// Keeps the connection for the next request to the endpoint, unless the endpoint has enough. Where there are too many
+    /// in all, those go that have been idle longest.
+    pub fn put(self: &Arc<Self>, endpoint: &Arc<Endpoint>, idle: Idle, keep: Keep) {
+        if endpoint.len() >= keep.per_host || keep.all == 0 {
+            return;
+        }
+        let over = (self.idle() + 1).saturating_sub(keep.all);
+        if over > 0 {
+            // More than are over, so that not each one that comes costs a search.
+            self.close_oldest(over + keep.all / 8);
+        }
+        self.know(endpoint);
+        endpoint.put(idle);
+        if !self.is_swept.load(Relaxed) && !self.is_swept.swap(true, Relaxed) {
+            tokio::spawn(sweep(Arc::downgrade(self), (keep.time / 4).max(LEAST_SWEEP), keep.time));
+        }
+    }
+
+    /// It has connections that may become idle.
+    pub fn know(&self, endpoint: &Arc<Endpoint>) {
+        if endpoint.is_new() {
+            self.endpoints.lock().push(Arc::downgrade(endpoint));
+        }
+    }
+
+    /// Makes room for others.
+    pub fn close_oldest(&self, count: usize) {
+        let endpoints = self.known();
+        endpoints.iter().for_each(|endpoint| endpoint.http2.close_idle());
+        let mut since = Vec::with_capacity(self.idle());
+        endpoints.iter().for_each(|endpoint| endpoint.since(&mut since));
+        since.sort_unstable();
+        if let Some(&then) = since.get(count.saturating_sub(1)).or(since.last()) {
+            endpoints.iter().for_each(|endpoint| endpoint.close_idle(then));
+        }
+    }
+
+    pub fn close_all(&self) {
+        self.close_oldest(usize::MAX);
+    }
+
+    fn known(&self) -> Vec<Arc<Endpoint>> {
+        let mut endpoints = self.endpoints.lock();
+        let mut known = Vec::with_capacity(endpoints.len());
+        endpoints.retain(|endpoint| endpoint.upgrade().map(|endpoint| known.push(endpoint)).is_some());
+        known
+    }
+}
+
+/// Until the pool is gone.
+async fn sweep(pool: Weak<Pool>, every: Duration, limit: Duration) {
+    loop {
+        sleep(every).await;
+        let Some(pool) = pool.upgrade() else { return };
+        if let Some(then) = Instant::now().checked_sub(limit) {
+            pool.known().iter().for_each(|endpoint| endpoint.close_idle(then));
+        }
+    }
+}
+
+const LEAST_SWEEP: Duration = Duration::from_secs(1);

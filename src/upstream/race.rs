@@ -1,0 +1,194 @@
+//! Which of an authority's addresses is connected to (RFC 8305 §4, §5): the families take turns, each next address is tried
+//! a moment later or as soon as one fails, and one that failed lately comes last.
+
+use super::dial_error::{DialError, DialFault};
+use quick_cache::sync::Cache;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+/// Addresses that could not be connected to, and when.
+pub(super) struct Failed(Cache<SocketAddr, Instant>);
+
+impl Failed {
+    pub fn new() -> Self {
+        Failed(Cache::new(REMEMBERED))
+    }
+
+    pub fn note(&self, address: SocketAddr) {
+        self.0.insert(address, Instant::now());
+    }
+
+    /// The order in which to try them. `first`: where a connection has been, which goes before all.
+    pub fn order(&self, addresses: &[SocketAddr], first: Option<SocketAddr>) -> Vec<SocketAddr> {
+        let preferred = addresses.first().is_some_and(SocketAddr::is_ipv6);
+        let (one, other): (Vec<_>, Vec<_>) = addresses.iter().copied().partition(|it| it.is_ipv6() == preferred);
+        let mut ordered = Vec::with_capacity(addresses.len());
+        let (mut one, mut other) = (one.into_iter(), other.into_iter());
+        while ordered.len() < addresses.len() {
+            ordered.extend(one.next());
+            ordered.extend(other.next());
+        }
+        // Stable: what is alike stays in its order.
+        ordered.sort_by_cached_key(|&address| (Some(address) != first, self.has_failed(address)));
+        ordered
+    }
+
+    fn has_failed(&self, address: SocketAddr) -> bool {
+        self.0.get(&address).is_some_and(|at| at.elapsed() < KEEP)
+    }
+
+    fn forget(&self, address: SocketAddr) {
+        self.0.remove(&address);
+    }
+}
+
+/// The first that `dial` reaches. Of the failures, that of the address tried first is told.
+pub(super) async fn race<T, F>(
+    addresses: &[SocketAddr],
+    failed: &Failed,
+    dial: impl Fn(SocketAddr) -> F,
+) -> Result<(T, SocketAddr), DialError>
+where
+    F: Future<Output = Result<T, DialError>>,
+{
+    let mut left = addresses.iter();
+    let mut running: Vec<Attempt<F>> = Vec::new();
+    let mut failure = DialError::new(DialFault::Unroutable, "there is no address");
+    let mut told = usize::MAX;
+    loop {
+        match left.next() {
+            Some(&address) => running.push(Attempt { address, dialling: Box::pin(dial(address)) }),
+            None if running.is_empty() => return Err(failure),
+            None => {}
+        }
+        let ended = poll_fn(|cx| first_ended(&mut running, cx));
+        let ended = match left.as_slice() {
+            [] => Ok(ended.await),
+            _ => timeout(STAGGER, ended).await,
+        };
+        match ended {
+            Ok((address, Ok(reached))) => {
+                failed.forget(address);
+                // Those that had a start and were slower are not waited for again soon.
+                running.iter().for_each(|slower| failed.note(slower.address));
+                return Ok((reached, address));
+            }
+            // It is not the address that failed.
+            Ok((_, Err(error))) if error.kind == DialFault::OwnLimit => return Err(error),
+            Ok((address, Err(error))) => {
+                failed.note(address);
+                let place = addresses.iter().position(|&it| it == address).unwrap_or(usize::MAX);
+                if place < told || told == usize::MAX {
+                    (told, failure) = (place, error);
+                }
+            }
+            // Time for the next one.
+            Err(_) => {}
+        }
+    }
+}
+
+struct Attempt<F> {
+    address: SocketAddr,
+    dialling: Pin<Box<F>>,
+}
+
+fn first_ended<F: Future>(running: &mut Vec<Attempt<F>>, cx: &mut Context<'_>) -> Poll<(SocketAddr, F::Output)> {
+    for at in 0..running.len() {
+        if let Poll::Ready(ended) = running[at].dialling.as_mut().poll(cx) {
+            return Poll::Ready((running.remove(at).address, ended));
+        }
+    }
+    Poll::Pending
+}
+
+/// RFC 8305 §5: the recommended delay.
+const STAGGER: Duration = Duration::from_millis(250);
+const KEEP: Duration = Duration::from_secs(60);
+const REMEMBERED: usize = 4_096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::sleep;
+
+    const V6: [&str; 3] = ["[2001:db8::1]:80", "[2001:db8::2]:80", "[2001:db8::3]:80"];
+    const V4: [&str; 2] = ["192.0.2.1:80", "192.0.2.2:80"];
+
+    fn sockets(texts: &[&str]) -> Vec<SocketAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    fn refused(address: SocketAddr) -> DialError {
+        DialError::new(DialFault::Refused, address.to_string())
+    }
+
+    #[test]
+    fn the_families_take_turns() {
+        let addresses = sockets(&[V6[0], V6[1], V6[2], V4[0], V4[1]]);
+        let ordered = Failed::new().order(&addresses, None);
+        assert_eq!(ordered, sockets(&[V6[0], V4[0], V6[1], V4[1], V6[2]]));
+        let ordered = Failed::new().order(&addresses, Some(addresses[4]));
+        assert_eq!(ordered, sockets(&[V4[1], V6[0], V4[0], V6[1], V6[2]]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_address_comes_last_for_a_minute() {
+        let failed = Failed::new();
+        let addresses = sockets(&[V4[0], V4[1]]);
+        failed.note(addresses[0]);
+        assert_eq!(failed.order(&addresses, None), sockets(&[V4[1], V4[0]]));
+        sleep(KEEP).await;
+        assert_eq!(failed.order(&addresses, None), addresses);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_does_not_answer_costs_a_moment_and_only_once() {
+        let failed = Failed::new();
+        let addresses = sockets(&[V6[0], V4[0]]);
+        let dial = |address: SocketAddr| async move {
+            if address.is_ipv6() {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, DialError>(address)
+        };
+        let began = Instant::now();
+        assert_eq!(race(&addresses, &failed, dial).await.unwrap().1, addresses[1]);
+        assert_eq!(began.elapsed(), STAGGER);
+        let ordered = failed.order(&addresses, None);
+        assert_eq!(race(&ordered, &failed, dial).await.unwrap().1, addresses[1]);
+        assert_eq!(began.elapsed(), STAGGER, "the second time, it is tried last");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_starts_the_next_at_once_and_the_preferred_ones_is_told() {
+        let failed = Failed::new();
+        let addresses = sockets(&V4);
+        let began = Instant::now();
+        let dial = |address| async move { Err::<(), _>(refused(address)) };
+        let error = race(&addresses, &failed, dial).await.unwrap_err();
+        assert_eq!(error, refused(addresses[0]));
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        // The preferred one fails last.
+        let dial = |address: SocketAddr| async move {
+            if address == sockets(&V4)[0] {
+                sleep(STAGGER * 2).await;
+            }
+            Err::<(), _>(refused(address))
+        };
+        assert_eq!(race(&addresses, &failed, dial).await.unwrap_err(), refused(addresses[0]));
+    }
+
+    #[tokio::test]
+    async fn a_limit_of_ours_is_no_fault_of_an_address() {
+        let failed = Failed::new();
+        let addresses = sockets(&V4);
+        let dial = |_| async { Err::<(), _>(DialError::new(DialFault::OwnLimit, "too many open files")) };
+        assert_eq!(race(&addresses, &failed, dial).await.unwrap_err().kind, DialFault::OwnLimit);
+        assert_eq!(failed.order(&addresses, None), addresses);
+    }
+}
