@@ -108,12 +108,8 @@ impl Dialler {
         if !is_tls(&way.authority) || hop.tls.is_some() {
             return hop.dial(addresses, &self.failed, reached).await;
         }
-        let approach = Approach {
-            hop,
-            addresses: addresses.to_vec(),
-            failed: self.failed.clone(),
-            reached: reached.clone(),
-        };
+        let approach =
+            Approach { hop, addresses: addresses.to_vec(), failed: self.failed.clone(), reached: reached.clone() };
         let mut options = PeerOptions::new();
         options.alpn = if may_be_http2 { ALPN::H2H1 } else { ALPN::H1 };
         options.custom_l4 = Some(Arc::new(approach));
@@ -139,11 +135,9 @@ fn may_differ(kind: DialFault) -> bool {
         | DialFault::Malformed
         | DialFault::Declined
         | DialFault::DeclinedInTime => true,
-        DialFault::Certificate
-        | DialFault::Alert
-        | DialFault::Credentials
-        | DialFault::Loop
-        | DialFault::OwnLimit => false,
+        DialFault::Certificate | DialFault::Alert | DialFault::Credentials | DialFault::Loop | DialFault::OwnLimit => {
+            false
+        }
     }
 }
 

@@ -77,7 +77,8 @@ impl Hop {
             None => format!("connecting to {}", self.authority),
         };
         let during = |error: io::Error| DialError::from_io(&error, &doing);
-        let (tcp, address) = race(addresses, failed, |address| async move { tcp(address).await.map_err(during) }).await?;
+        let (tcp, address) =
+            race(addresses, failed, |address| async move { tcp(address).await.map_err(during) }).await?;
         let _ = reached.set(address);
         let mut stream = Stream::Tcp(tcp);
         if let Some(Through { parent, tls, connect, via }) = &self.parent {

@@ -8,6 +8,7 @@ pub mod egress;
 mod endpoint;
 mod hop;
 mod http2;
+mod outgoing;
 mod parent;
 mod peer;
 mod pool;
@@ -21,6 +22,7 @@ mod words;
 pub use connect::{Connection, Http1Link, Link, Want};
 pub use dial_error::{DialError, DialFault};
 pub use http2::{Http2Link, is_unprocessed, wants_http1};
+pub use outgoing::{Fields, NotForHttp2, Outgoing};
 pub use peer::connector_conf;
 pub use resolve::ResolveError;
 pub use route::Route;
@@ -175,14 +177,17 @@ impl Upstream {
             dialler: self.dialler.clone(),
         };
         let route = Route(Arc::new(way));
-        let known =
-            Known { at: Instant::now(), generation: reach.generation, addresses: found, route: route.clone() };
+        let known = Known { at: Instant::now(), generation: reach.generation, addresses: found, route: route.clone() };
         self.routes.insert(authority.clone(), known);
         Ok(route)
     }
 
     /// The addresses of the origin that may be dialled, best first.
-    async fn origin(&self, guard: &Guard, authority: &Authority) -> Result<(Arc<[IpAddr]>, Arc<[SocketAddr]>), ReachError> {
+    async fn origin(
+        &self,
+        guard: &Guard,
+        authority: &Authority,
+    ) -> Result<(Arc<[IpAddr]>, Arc<[SocketAddr]>), ReachError> {
         let found = self.resolver.lookup(authority.host()).await?;
         let sockets = found.iter().map(|&address| SocketAddr::new(address, authority.port()));
         let mut denied = None;

@@ -1,0 +1,234 @@
+//! A request as the next one on the way is to see it. The one place where outgoing requests are written, for either version
+//! of HTTP, whoever asks: what ends with the client's hop, what is ours to add, where the message goes (RFC 9110 §7.6).
+
+use super::hop::is_tls;
+use super::route::Route;
+use crate::http1::{Field, FieldKind, Framing, RequestHead, list, put_field, put_number};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
+use std::io::Write;
+
+/// One request.
+#[derive(Clone, Copy)]
+pub struct Outgoing<'a> {
+    pub method: &'a str,
+    /// Path and query as they came, byte for byte: `/x?y`. What an absolute URL without a path leaves, nothing, is the root,
+    /// or the server itself for OPTIONS (RFC 9112 §3.2.1, §3.2.4).
+    pub target: &'a [u8],
+    pub fields: Fields<'a>,
+    /// Of the body as it is sent on: over HTTP/2, only a length is told.
+    pub framing: Framing,
+    /// The version in which it came to us. `None`: it is our own, and nobody forwards it.
+    pub received: Option<Version>,
+    /// In place of the User-Agent that came.
+    pub user_agent: Option<&'a str>,
+    /// The protocol that the connection is to change to: HTTP/1.1 alone.
+    pub upgrade: Option<&'a [u8]>,
+}
+
+/// The fields of a request, however it came.
+#[derive(Clone, Copy)]
+pub enum Fields<'a> {
+    Http1(&'a RequestHead<'a>),
+    Http2(&'a HeaderMap),
+    /// Our own.
+    Own(&'a [(&'a str, &'a [u8])]),
+}
+
+/// The target or a field has bytes that cannot be sent over HTTP/2: HTTP/1.1 can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it cannot be sent over HTTP/2")]
+pub struct NotForHttp2;
+
+impl Outgoing<'_> {
+    /// Appends the head as it is sent over HTTP/1.1. Nothing is allocated but room in `out`.
+    pub fn write_http1(&self, route: &Route, out: &mut Vec<u8>) {
+        let (before, target) = self.target();
+        put(out, &[self.method.as_bytes(), b" "]);
+        match route.asks() {
+            // RFC 9112 §3.2.2; §3.2.4: to a proxy, the server itself is a URL without a path.
+            Some(_) => {
+                let target = if target == b"*" { &b""[..] } else { target };
+                put(out, &[b"http://", route.0.host.as_bytes(), before, target]);
+            }
+            None => put(out, &[before, target]),
+        }
+        out.extend_from_slice(b" HTTP/1.1\r\n");
+        put_field(out, b"Host", route.0.host.as_bytes());
+        self.pass(route, false, |name, value| put_field(out, name, value));
+        if self.has_crumbs() {
+            // RFC 9113 §8.2.3: cookies that were split are one field.
+            out.extend_from_slice(b"Cookie");
+            let mut separator: &[u8] = b": ";
+            self.fields.each(|field, _| {
+                if field.kind == FieldKind::Cookie {
+                    put(out, &[separator, field.value]);
+                    separator = b"; ";
+                }
+            });
+            out.extend_from_slice(b"\r\n");
+        }
+        match self.framing {
+            Framing::None | Framing::UntilClose => {}
+            Framing::Length(length) => {
+                out.extend_from_slice(b"Content-Length: ");
+                put_number(out, length);
+                out.extend_from_slice(b"\r\n");
+            }
+            Framing::Chunked => put_field(out, b"Transfer-Encoding", b"chunked"),
+        }
+        if let Some(protocol) = self.upgrade {
+            put_field(out, b"Connection", b"upgrade");
+            put_field(out, b"Upgrade", protocol);
+        }
+        if let Some(credentials) = route.asks().and_then(|parent| parent.credentials()) {
+            put_field(out, b"Proxy-Authorization", credentials.as_bytes());
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// The same for HTTP/2.
+    ///
+    /// # Errors
+    /// See [`NotForHttp2`]; nothing has been sent.
+    pub fn to_http2(&self, route: &Route) -> Result<Request<()>, NotForHttp2> {
+        let mut uri = http::uri::Parts::default();
+        let way = &*route.0;
+        uri.scheme = Some(if is_tls(&way.authority) { Scheme::HTTPS } else { Scheme::HTTP });
+        uri.authority = Some(Authority::try_from(way.host.as_bytes()).map_err(|_| NotForHttp2)?);
+        uri.path_and_query = Some(self.path()?);
+        let mut request = Request::new(());
+        *request.method_mut() = Method::from_bytes(self.method.as_bytes()).map_err(|_| NotForHttp2)?;
+        *request.uri_mut() = Uri::from_parts(uri).map_err(|_| NotForHttp2)?;
+        *request.version_mut() = Version::HTTP_2;
+        let fields = request.headers_mut();
+        let mut is_whole = true;
+        self.pass(route, true, |name, value| match (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+            (Ok(name), Ok(value)) => is_whole &= fields.try_append(name, value).is_ok(),
+            (Err(_), _) | (_, Err(_)) => is_whole = false,
+        });
+        if let Framing::Length(length) = self.framing {
+            fields.insert(header::CONTENT_LENGTH, length.into());
+        }
+        if is_whole { Ok(request) } else { Err(NotForHttp2) }
+    }
+
+    /// Whether HTTP/2 can carry the target as it is.
+    pub fn fits_http2(&self) -> bool {
+        self.upgrade.is_none() && self.path().is_ok()
+    }
+
+    /// Without a copy of it that would be another.
+    fn path(&self) -> Result<PathAndQuery, NotForHttp2> {
+        let (before, target) = self.target();
+        let path = match before {
+            [] => PathAndQuery::try_from(target),
+            before => PathAndQuery::try_from([before, target].concat()),
+        };
+        path.map_err(|_| NotForHttp2)
+    }
+
+    /// Each field that goes on, ours among them; not what frames the body and names the host, which the version decides.
+    fn pass(&self, route: &Route, is_http2: bool, mut put: impl FnMut(&[u8], &[u8])) {
+        let counts = self.received.is_some() && matches!(self.method, "OPTIONS" | "TRACE");
+        let crumbs = !is_http2 && self.has_crumbs();
+        let mut agent = self.user_agent.map(str::as_bytes);
+        let mut is_renamed = false;
+        self.fields.each(|field, ends_here| match field.kind {
+            FieldKind::Host | FieldKind::ContentLength | FieldKind::TransferEncoding => {}
+            // RFC 9113 §8.2.2: the one use of it there is.
+            FieldKind::Te if is_http2 && list(field.value).any(|it| it.eq_ignore_ascii_case(b"trailers")) => {
+                put(b"te", b"trailers");
+            }
+            _ if ends_here => {}
+            FieldKind::UserAgent if self.user_agent.is_some() => {
+                if let Some(agent) = agent.take() {
+                    put(field.name, agent);
+                }
+                is_renamed = true;
+            }
+            FieldKind::Cookie if crumbs => {}
+            FieldKind::MaxForwards if counts => {
+                let left = str::from_utf8(field.value).ok().and_then(|value| value.trim().parse::<u32>().ok());
+                let mut digits = [0; 10];
+                match left {
+                    Some(left) => put(field.name, decimal(left.saturating_sub(1), &mut digits)),
+                    None => put(field.name, field.value),
+                }
+            }
+            _ => put(field.name, field.value),
+        });
+        if let Some(agent) = agent.filter(|_| !is_renamed) {
+            put(b"User-Agent", agent);
+        }
+        if let Some(received) = self.received {
+            let mut line = [0; 64];
+            put(b"Via", via(received, &route.0.name, &mut line));
+        }
+    }
+
+    /// What stands before the target, and the target without a fragment.
+    fn target(&self) -> (&'static [u8], &[u8]) {
+        let end = memchr::memchr(b'#', self.target).unwrap_or(self.target.len());
+        match &self.target[..end] {
+            [] if self.method == "OPTIONS" => (b"", b"*"),
+            target @ [b'/' | b'*', ..] => (b"", target),
+            target => (b"/", target),
+        }
+    }
+
+    /// Whether there is more than one Cookie field.
+    fn has_crumbs(&self) -> bool {
+        let mut cookies = 0;
+        self.fields.each(|field, _| cookies += usize::from(field.kind == FieldKind::Cookie));
+        cookies > 1
+    }
+}
+
+impl Fields<'_> {
+    /// Each of them, and whether it was meant for the hop on which it came.
+    #[inline]
+    fn each(&self, mut see: impl FnMut(&Field<'_>, bool)) {
+        match *self {
+            Self::Http1(head) => head.fields.iter().for_each(|field| see(field, head.ends_here(field))),
+            Self::Http2(map) => {
+                for (name, value) in map {
+                    let name = name.as_str().as_bytes();
+                    let kind = FieldKind::of(name);
+                    see(&Field { name, value: value.as_bytes(), kind }, kind.is_hop_by_hop());
+                }
+            }
+            Self::Own(fields) => {
+                for (name, value) in fields {
+                    let name = name.as_bytes();
+                    see(&Field { name, value, kind: FieldKind::of(name) }, false);
+                }
+            }
+        }
+    }
+}
+
+/// RFC 9110 §7.6.3. `name` is our own, and short.
+fn via<'a>(received: Version, name: &str, line: &'a mut [u8; 64]) -> &'a [u8] {
+    let version = match received {
+        Version::HTTP_10 => "1.0",
+        Version::HTTP_2 => "2",
+        _ => "1.1",
+    };
+    written(line, format_args!("{version} {name}"))
+}
+
+fn decimal(number: u32, digits: &mut [u8; 10]) -> &[u8] {
+    written(digits, format_args!("{number}"))
+}
+
+fn written<'a>(room: &'a mut [u8], text: std::fmt::Arguments<'_>) -> &'a [u8] {
+    let mut left = &mut room[..];
+    left.write_fmt(text).expect("there is room for it");
+    let left = left.len();
+    &room[..room.len() - left]
+}
+
+fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
+    parts.iter().for_each(|part| out.extend_from_slice(part));
+}
