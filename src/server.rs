@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::NamedTempFile;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -102,6 +103,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
         sockets.push(bind(&listener.address).await?);
     }
     proxy::descriptors::raise_limit();
+    survive_full_files()?;
     let open_to_all = settings.access.clients.is_empty() && settings.access.users.is_empty();
     let tls = settings.listen.iter().map(|listener| listener.tls.as_ref().map(listener_config).transpose());
     let tls = tls.collect::<Result<Vec<_>, _>>()?;
@@ -219,6 +221,12 @@ impl Running {
         // It fails only when the runtime is going away itself; then the gate closes when it is dropped.
         let _ = tokio::task::spawn_blocking(move || gate.close()).await;
     }
+}
+
+/// Who writes beyond a limit on the size of files (`ulimit -f`) is to get an error, as on a full disk, in place of the
+/// signal's end. A handler, which children do not inherit, stays for as long as the process runs.
+fn survive_full_files() -> io::Result<()> {
+    signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).map(drop)
 }
 
 async fn bind(address: &ListenAddress) -> Result<TcpListener, StartError> {

@@ -7,6 +7,7 @@ use crate::proxy::Counts;
 use crate::server::{self, Running};
 use crate::telemetry;
 use crate::tls::{Ca, CaError, roots};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -68,7 +69,7 @@ async fn behind(settings: Settings, command: &[OsString]) -> Result<ExitCode, Fa
                 tokio::select! {
                     status = child.wait() => break status?,
                     _ = interrupts.recv() => {}
-                    _ = terminate.recv() => pass_on(&child, libc::SIGTERM),
+                    _ = terminate.recv() => pass_on(&child, Signal::TERM),
                 }
             }
         }
@@ -136,10 +137,10 @@ fn summarize(counts: &Counts) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-fn pass_on(child: &tokio::process::Child, signal: libc::c_int) {
-    if let Some(pid) = child.id().and_then(|pid| libc::pid_t::try_from(pid).ok()) {
-        // SAFETY: our own child, not waited for yet, so the number is still its.
-        unsafe { libc::kill(pid, signal) };
+fn pass_on(child: &tokio::process::Child, signal: Signal) {
+    // Our own child, not waited for yet, so the number is still its; it may have ended.
+    if let Some(pid) = child.id().and_then(|pid| Pid::from_raw(pid.cast_signed())) {
+        let _ = kill_process(pid, signal);
     }
 }
 

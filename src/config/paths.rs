@@ -6,9 +6,7 @@ use std::path::PathBuf;
 
 /// The directory for what must outlive a restart: systemd's `StateDirectory=`, else the user's, else the machine's.
 pub fn state_directory() -> PathBuf {
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    let root = unsafe { libc::geteuid() } == 0;
-    choose(|name| env::var_os(name), root)
+    choose(|name| env::var_os(name), rustix::process::geteuid().is_root())
 }
 
 /// The directory for what can be had again: the user's cache.

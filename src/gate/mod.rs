@@ -109,7 +109,10 @@ impl Gate {
 
     /// With what an earlier process left in the store, and in the fleet, as configured.
     pub fn open(settings: Arc<ArcSwap<Settings>>, upstream: Arc<Upstream>, conf: &ServerConf) -> Self {
-        let store = Store::open(&settings.load().store);
+        let store = {
+            let settings = settings.load();
+            Store::open(&settings.store, settings.pace.max_crawl_delay)
+        };
         let joined = Fleet::open(&settings);
         Self::with(settings, upstream, conf, store, joined)
     }

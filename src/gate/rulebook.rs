@@ -226,7 +226,7 @@ impl Inner {
     /// Gives up what was used least recently, behind everybody's back, when there is too much in memory.
     fn trim(self: &Arc<Self>) {
         let most = usize::try_from(self.settings.load().store.memory).unwrap_or(usize::MAX);
-        let bytes = |inner: &Self| inner.shelf.bytes() + inner.files.bytes();
+        let bytes = |inner: &Self| inner.shelf.bytes() + inner.files.bytes() + inner.store.queued_bytes();
         if bytes(self) <= most || self.trimming.swap(true, Ordering::Relaxed) {
             return;
         }

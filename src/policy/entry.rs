@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::freshness::{Freshness, State, retry_in};
+use super::freshness::{Freshness, RETRY_MAX, State, retry_in};
 use crate::robots::RobotsTxt;
 
 /// An authority's state. The default is an authority never asked.
@@ -104,6 +104,20 @@ impl Entry {
         let retry_at = now + retry_in(failures, retry_after, random);
         let trouble = Trouble { since, failures, retry_at, why: why.into() };
         Self { answer: self.answer.clone(), trouble: Some(Box::new(trouble)) }
+    }
+
+    /// As it is to be taken from where it was kept, maybe under a clock that was wrong: no age is negative, and the next
+    /// attempt is no further away than any can be.
+    #[must_use]
+    pub fn believed(mut self, now: SystemTime) -> Self {
+        if let Some(answer) = &mut self.answer {
+            answer.freshness = answer.freshness.believed(now);
+        }
+        if let Some(trouble) = &mut self.trouble {
+            trouble.since = trouble.since.min(now);
+            trouble.retry_at = trouble.retry_at.min(now + RETRY_MAX);
+        }
+        self
     }
 
     /// The answer, and how far it can be used now; `None` if it cannot, or there is none.

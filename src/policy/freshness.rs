@@ -12,7 +12,8 @@ pub const STALE_USE: Duration = DAY;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const RETRY_FIRST: Duration = Duration::from_secs(60);
-const RETRY_MAX: Duration = Duration::from_secs(3600);
+/// The longest that a site is left alone after a failure.
+pub const RETRY_MAX: Duration = Duration::from_secs(3600);
 
 /// The bounds that the operator sets: `robots.min_ttl` and `robots.max_ttl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,6 +139,14 @@ impl Freshness {
         let ahead = lifetime.mul_f64(0.2 * unit(random));
         let expires_at = validated_at + lifetime;
         Self { validated: validated_at.into(), refresh: (expires_at - ahead).into(), expires: expires_at.into() }
+    }
+
+    /// As it is to be taken from where it was kept. A copy from the future was dated by a clock that was wrong: it is as
+    /// good as new, and to be confirmed at once.
+    #[must_use]
+    pub fn believed(self, now: SystemTime) -> Self {
+        let now = Moment::from(now);
+        if self.validated.0 > now.0 { Self { validated: now, refresh: now, expires: now } } else { self }
     }
 
     /// What can be done with the copy now. `failing`: robots.txt was asked for since, and could not be had.

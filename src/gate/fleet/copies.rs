@@ -2,7 +2,7 @@
 //! `rulebook`.
 
 use super::{Fleet, Lost};
-use crate::gate::store::parcel;
+use crate::gate::store::snapshot;
 use crate::policy::freshness::LAST_GOOD_USE;
 use crate::policy::{Authority, Entry};
 use parking_lot::Mutex;
@@ -113,10 +113,10 @@ impl Right<'_> {
             (None, Some(answer)) => answer.freshness.refresh_at(),
             (None, None) => now,
         };
-        let Some(parcel) = parcel::pack(entry, now) else { return };
+        let Some(snapshot) = snapshot::pack(entry, now) else { return };
         let mut call = call(&self.authority, &self.fleet.link.me, "put");
         let fresh_for = until.duration_since(now).unwrap_or_default();
-        call.arg(millis(fresh_for)).arg(parcel).arg(millis(LAST_GOOD_USE));
+        call.arg(millis(fresh_for)).arg(snapshot).arg(millis(LAST_GOOD_USE));
         let _: Result<Answer, Lost> = self.fleet.link.call(&call).await;
     }
 }

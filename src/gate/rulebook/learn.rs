@@ -5,7 +5,7 @@ use super::{Errand, Inner, Slot, is_unknown};
 use crate::config::Settings;
 use crate::gate::fetch::Fetched;
 use crate::gate::fleet::{Claim, Parcel};
-use crate::gate::store::parcel;
+use crate::gate::store::snapshot;
 use crate::gate::terms;
 use crate::policy::pace::{Client, Outcome};
 use crate::policy::{Authority, Entry, KeyBy};
@@ -49,7 +49,9 @@ impl Inner {
 
     fn unpack(&self, copy: &Parcel) -> Option<Entry> {
         let options = self.settings.load().robots.parse_options();
-        parcel::unpack(&copy.octets, copy.sent, |name, body| self.files.named(name, &options, body))
+        snapshot::unpack(&copy.octets, copy.sent, SystemTime::now(), |name, body| {
+            self.files.named(name, &options, body)
+        })
     }
 
     /// From the store, else from the origin.

@@ -1,43 +1,33 @@
-//! The file of the store: a redb database. Each commit is whole or not there at all, whenever the process is killed.
-//! Written by `behind` alone, read by `Store::load`.
+//! The file of the store: a redb database. Each commit is whole or not there at all, whenever the process is killed, and
+//! the next start finds it without walking through the file. Written by `write_behind` alone, read by `Store::load`.
 
-use super::record::{Digest, Record, digest, millis, time};
-use super::tables::{AUTHORITIES, BODIES, FORMAT, FORMAT_KEY, META, PACES, Tables, unpack};
+use super::batch::Batch;
+use super::snapshot::{Digest, decode, decompress, digest, millis, time};
+use super::tables::{AUTHORITIES, BODIES, FORMAT, FORMAT_KEY, META, PACES, Tables};
 use crate::policy::Entry;
+use crate::policy::pace::Debt;
 use crate::robots::RobotsTxt;
-use redb::{
-    Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageError,
-    WriteTransaction,
-};
-use std::collections::{HashMap, HashSet};
+use redb::{Database, Durability, Error, ReadableDatabase, ReadableTable, ReadableTableMetadata, WriteTransaction};
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Where a store is, or is to be.
+#[derive(Debug, Clone)]
+pub(super) struct Location {
+    pub directory: PathBuf,
+    /// Bytes at most.
+    pub size: u64,
+}
 
 /// An open store.
 pub(super) struct Disk {
     database: Database,
-    path: PathBuf,
-    /// Octets of records and bodies at most.
+    /// Bytes of records and bodies at most.
     room: u64,
-}
-
-/// What is to be written together.
-#[derive(Default)]
-pub(super) struct Batch {
-    pub entries: HashMap<Box<str>, Arc<Entry>>,
-    pub used: HashSet<Box<str>>,
-    pub owed: HashMap<Box<str>, Owed>,
-}
-
-/// What a pace key owes, by the calendar's clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::gate) struct Owed {
-    pub until: SystemTime,
-    pub backoff: Duration,
 }
 
 /// Why there is no store on disk.
@@ -45,60 +35,85 @@ pub(in crate::gate) struct Owed {
 pub(super) enum Failure {
     #[error("another politely uses it")]
     InUse,
+    /// The file may be as good as ever; what has been opened is not.
     #[error("{0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
     /// Not our file, or damaged.
     #[error("it cannot be read: {0}")]
     Unreadable(String),
 }
 
-impl Batch {
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.used.is_empty() && self.owed.is_empty()
+impl Location {
+    pub fn file(&self) -> PathBuf {
+        self.directory.join(FILE)
     }
-}
 
-impl Disk {
-    /// Opens the store in this directory, or begins one. A file that is no store of ours is set aside.
-    pub fn open(directory: &Path, size: u64) -> Result<Self, Failure> {
-        fs::create_dir_all(directory)?;
-        let path = directory.join(FILE);
-        match Self::open_file(&path, size) {
+    /// Opens the store, or begins one. A file that is no store of ours is set aside. `suspect`: every page of it is
+    /// looked at first.
+    pub fn open(&self, suspect: bool) -> Result<Disk, Failure> {
+        fs::create_dir_all(&self.directory).map_err(Failure::Io)?;
+        let path = self.file();
+        match self.open_file(&path, suspect) {
             Err(Failure::Unreadable(why)) => {
-                let aside = set_aside(&path)?;
+                // Only once the new one stands: a disk that is full must not cost the old one.
+                let new = path.with_added_extension("new");
+                let _ = fs::remove_file(&new);
+                let disk = self.open_file(&new, false).inspect_err(|_| _ = fs::remove_file(&new))?;
+                let aside = path.with_added_extension(format!("broken-{}", millis(SystemTime::now()) / 1000));
+                fs::rename(&path, &aside).and_then(|()| fs::rename(&new, &path)).map_err(Failure::Io)?;
                 tracing::warn!("the store {} is set aside as {}: {why}", path.display(), aside.display());
-                Self::open_file(&path, size)
+                Ok(disk)
             }
             opened => opened,
         }
     }
 
-    fn open_file(path: &Path, size: u64) -> Result<Self, Failure> {
+    fn open_file(&self, path: &Path, suspect: bool) -> Result<Disk, Failure> {
         guarded(|| {
-            let database = Database::builder().set_cache_size(CACHE).create(path)?;
-            let transaction = database.begin_write().map_err(redb::Error::from)?;
-            {
-                let mut meta = transaction.open_table(META)?;
-                let format = meta.get(FORMAT_KEY)?.map(|format| format.value());
-                match format {
-                    Some(FORMAT) => {}
-                    None if is_new(&transaction)? => _ = meta.insert(FORMAT_KEY, FORMAT)?,
-                    other => return Err(Failure::Unreadable(format!("its format is {other:?}, not {FORMAT}"))),
-                }
-                transaction.open_table(AUTHORITIES)?;
-                transaction.open_table(BODIES)?;
-                transaction.open_table(PACES)?;
+            let mut database = Database::builder().set_cache_size(CACHE).create(path)?;
+            if suspect {
+                database.check_integrity()?;
             }
-            transaction.commit()?;
             // Records and bodies fill the pages of the file by two thirds.
-            Ok(Disk { database, path: path.to_owned(), room: size / 3 * 2 })
+            let disk = Disk { database, room: self.size / 3 * 2 };
+            if disk.format()? != Some(FORMAT) {
+                disk.begin()?;
+            }
+            Ok(disk)
         })
+    }
+}
+
+impl Disk {
+    /// `None`: it is new. What is somebody else's is an error.
+    fn format(&self) -> Result<Option<u64>, Error> {
+        let transaction = self.database.begin_read()?;
+        let tables = transaction.list_tables()?.count() + transaction.list_multimap_tables()?.count();
+        if tables == 0 {
+            return Ok(None);
+        }
+        let meta = transaction.open_table(META);
+        let meta = meta.map_err(|_| Error::Corrupted("it is another program's database".into()))?;
+        Ok(Some(meta.get(FORMAT_KEY)?.map_or(0, |format| format.value())))
+    }
+
+    /// Empties it: nobody reads what another version has written in another format.
+    fn begin(&self) -> Result<(), Error> {
+        let transaction = self.write()?;
+        for table in transaction.list_tables()?.collect::<Vec<_>>() {
+            transaction.delete_table(table)?;
+        }
+        transaction.open_table(META)?.insert(FORMAT_KEY, FORMAT)?;
+        Tables::open(&transaction)?;
+        transaction.open_table(PACES)?;
+        Ok(transaction.commit()?)
     }
 
     /// What is kept of this authority. `parse` reads a file that is not known by its digest yet.
     pub fn read(
         &self,
         authority: &str,
+        now: SystemTime,
         parse: impl FnOnce(Digest, &dyn Fn() -> Option<Vec<u8>>) -> Option<RobotsTxt>,
     ) -> Result<Option<Entry>, Failure> {
         guarded(|| {
@@ -106,31 +121,32 @@ impl Disk {
             let Some(kept) = transaction.open_table(AUTHORITIES)?.get(authority)? else {
                 return Ok(None);
             };
-            let Some(record) = Record::decode(kept.value().1) else {
-                return Ok(None);
-            };
+            let (_, body, record) = kept.value();
             let bodies = transaction.open_table(BODIES)?;
-            let robots = record.body().and_then(|name| {
+            let robots = body.and_then(|name| {
                 parse(name, &|| {
                     let packed = bodies.get(&name).ok().flatten()?;
-                    let body = unpack(packed.value())?;
-                    (digest(&body) == name).then_some(body)
+                    decompress(packed.value()).filter(|body| digest(body) == name)
                 })
             });
-            Ok(record.into_entry(robots))
+            Ok(decode(record, robots, now))
         })
     }
 
-    /// All debts that are not paid yet.
-    pub fn debts(&self, now: SystemTime) -> Result<HashMap<Box<str>, Owed>, Failure> {
+    /// All debts that are not paid yet, none of which is believed to be longer than `most`. What a clock that was wrong
+    /// has noted is owed for as long as it was then.
+    pub fn debts(&self, now: (SystemTime, Instant), most: Duration) -> Result<HashMap<Box<str>, Debt>, Failure> {
+        let (wall, now) = now;
         guarded(|| {
             let transaction = self.database.begin_read()?;
             let mut debts = HashMap::new();
             for row in transaction.open_table(PACES)?.iter()? {
                 let (key, value) = row?;
-                let (until, backoff) = value.value();
-                if let Some(until) = time(until).filter(|until| *until > now) {
-                    debts.insert(key.value().into(), Owed { until, backoff: Duration::from_millis(backoff) });
+                let (noted, until, backoff) = value.value();
+                let rest = time(until).duration_since(time(noted).max(wall));
+                if let Some(rest) = rest.ok().filter(|rest| !rest.is_zero()) {
+                    let debt = Debt { until: now + rest.min(most), backoff: Duration::from_millis(backoff).min(most) };
+                    debts.insert(key.value().into(), debt);
                 }
             }
             Ok(debts)
@@ -150,119 +166,69 @@ impl Disk {
     }
 
     /// Writes the batch; then drops what was used least recently until the rest has room.
-    pub fn commit(&self, batch: &Batch, now: SystemTime) -> Result<(), Failure> {
+    pub fn commit(&self, batch: &Batch) -> Result<(), Failure> {
         guarded(|| {
-            let mut transaction = self.database.begin_write().map_err(redb::Error::from)?;
-            transaction.set_durability(Durability::Immediate).map_err(redb::Error::from)?;
-            // After a kill the next start must not have to walk through a gigabyte.
-            transaction.set_quick_repair(true);
+            let transaction = self.write()?;
             {
                 let mut tables = Tables::open(&transaction)?;
-                let hour = hour(now);
                 for authority in &batch.used {
-                    tables.touch(authority, hour)?;
+                    tables.touch(authority)?;
                 }
                 for (authority, entry) in &batch.entries {
-                    tables.write(authority, entry, hour)?;
+                    tables.write(authority, entry)?;
                 }
                 tables.finish(self.room)?;
                 let mut paces = transaction.open_table(PACES)?;
-                for (key, owed) in &batch.owed {
+                for (key, owed) in &batch.debts {
                     let backoff = u64::try_from(owed.backoff.as_millis()).unwrap_or(u64::MAX);
-                    paces.insert(&**key, (millis(owed.until), backoff))?;
+                    paces.insert(&**key, (millis(owed.noted), millis(owed.until), backoff))?;
                 }
             }
-            transaction.commit()?;
-            Ok(())
+            Ok(transaction.commit()?)
         })
     }
 
-    /// Forgets debts that are paid.
+    /// Forgets debts that are paid, and those that a clock which was wrong has noted.
     pub fn forget_paid(&self, now: SystemTime) -> Result<(), Failure> {
+        let now = millis(now);
         guarded(|| {
-            let transaction = self.database.begin_write().map_err(redb::Error::from)?;
-            transaction.open_table(PACES)?.retain(|_, (until, _)| until > millis(now))?;
-            transaction.commit()?;
-            Ok(())
+            let transaction = self.write()?;
+            transaction.open_table(PACES)?.retain(|_, (noted, until, _)| noted <= now && now < until)?;
+            Ok(transaction.commit()?)
         })
     }
 
-    /// Gives up the file, so that the next start begins a new one.
-    pub fn set_aside(self) -> io::Result<PathBuf> {
-        let Disk { database, path, .. } = self;
-        drop(database);
-        set_aside(&path)
+    /// The only way to write: after a kill or a power cut the next start must not have to walk through a gigabyte.
+    fn write(&self) -> Result<WriteTransaction, Error> {
+        let mut transaction = self.database.begin_write()?;
+        transaction.set_durability(Durability::Immediate)?;
+        transaction.set_quick_repair(true);
+        Ok(transaction)
     }
-
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-/// Hours since 1970, which is exact enough for what goes first.
-fn hour(now: SystemTime) -> u32 {
-    u32::try_from(millis(now) / 3_600_000).unwrap_or(u32::MAX)
-}
-
-/// Whether nothing but our own empty table is in the file.
-fn is_new(transaction: &WriteTransaction) -> Result<bool, Failure> {
-    Ok(transaction.list_tables()?.count() <= 1)
-}
-
-fn set_aside(path: &Path) -> io::Result<PathBuf> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".broken-{}", millis(SystemTime::now()) / 1000));
-    let aside = PathBuf::from(name);
-    fs::rename(path, &aside)?;
-    Ok(aside)
 }
 
 /// A damaged file must not bring us down, not even by an assertion of the database's own.
-fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(Failure::Unreadable("its pages do not fit".into())))
+fn guarded<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Failure> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(done) => done.map_err(Failure::from),
+        Err(_) => Err(Failure::Unreadable("its pages do not fit".into())),
+    }
 }
 
-impl From<redb::Error> for Failure {
-    fn from(error: redb::Error) -> Self {
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
         match error {
-            redb::Error::DatabaseAlreadyOpen => Failure::InUse,
-            redb::Error::Io(error)
-                if !matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) =>
-            {
+            Error::DatabaseAlreadyOpen => Failure::InUse,
+            Error::Io(error) if !matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => {
                 Failure::Io(error)
             }
+            // What is open is of no use after a failure; that says nothing about the file.
+            error @ (Error::PreviousIo
+            | Error::DatabaseClosed
+            | Error::LockPoisoned(_)
+            | Error::TransactionPoisoned) => Failure::Io(io::Error::other(error.to_string())),
             other => Failure::Unreadable(other.to_string()),
         }
-    }
-}
-
-impl From<DatabaseError> for Failure {
-    fn from(error: DatabaseError) -> Self {
-        redb::Error::from(error).into()
-    }
-}
-
-impl From<StorageError> for Failure {
-    fn from(error: StorageError) -> Self {
-        redb::Error::from(error).into()
-    }
-}
-
-impl From<redb::TableError> for Failure {
-    fn from(error: redb::TableError) -> Self {
-        redb::Error::from(error).into()
-    }
-}
-
-impl From<redb::TransactionError> for Failure {
-    fn from(error: redb::TransactionError) -> Self {
-        redb::Error::from(error).into()
-    }
-}
-
-impl From<redb::CommitError> for Failure {
-    fn from(error: redb::CommitError) -> Self {
-        redb::Error::from(error).into()
     }
 }
 

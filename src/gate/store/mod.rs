@@ -1,74 +1,59 @@
 //! What outlives the process: copies of robots.txt with all that is known of them, and the pace that is owed
-//! (SEMANTICS §3 and §5, restart). Called by `rulebook` and `pacer`.
+//! (SEMANTICS §3 and §5, restart).
 //!
-//! Nothing waits for the disk but the first use of an authority: writes go through [`behind`], in batches. What has not
-//! been written yet is read from there, so that nobody sees an entry older than one already used.
+//! Nothing waits for the disk but the first use of an authority: writes go through [`write_behind`], in batches. What has
+//! not been written yet is read from there, so that nobody sees an entry older than one already used.
 
-mod behind;
+mod batch;
 mod disk;
-pub(super) mod parcel;
-mod record;
+pub(super) mod snapshot;
 mod tables;
+mod write_behind;
 
-pub(super) use disk::Owed;
-pub(super) use record::{Digest, digest};
+pub(super) use snapshot::{Digest, digest};
 
 use crate::config;
 use crate::policy::pace::Debt;
 use crate::policy::{Authority, Entry, PaceKey};
 use crate::robots::RobotsTxt;
-use behind::Behind;
-use disk::{Disk, Failure};
-use parking_lot::Mutex;
-use std::collections::HashMap;
+use batch::Owed;
+use disk::Location;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
+use write_behind::{Bounds, WriteBehind};
 
 /// The store; in memory only, it forgets at once.
 pub(super) struct Store {
-    behind: Option<Behind>,
-    /// What the last process left, until somebody asks.
-    debts: Mutex<HashMap<Box<str>, Owed>>,
-    has_debts: AtomicBool,
+    behind: Option<WriteBehind>,
 }
 
 impl Store {
     /// Nothing is kept.
     pub fn memory() -> Self {
-        Store { behind: None, debts: Mutex::default(), has_debts: AtomicBool::new(false) }
+        Store { behind: None }
     }
 
-    /// The store as configured. A store that cannot be had is no reason not to serve.
-    pub fn open(settings: &config::Store) -> Self {
+    /// The store as configured. `max_delay`: the longest gap that a host may be given.
+    pub fn open(settings: &config::Store, max_delay: Duration) -> Self {
         if settings.disk == 0 {
             return Self::memory();
         }
         let directory = settings.directory.clone().unwrap_or_else(config::state_directory);
-        let opened = Disk::open(&directory, settings.disk).and_then(|disk| Ok((disk.debts(SystemTime::now())?, disk)));
-        match opened {
-            Ok((debts, disk)) => {
-                tracing::debug!("{} authorities in {}", disk.authorities(), disk.path().display());
-                let has_debts = AtomicBool::new(!debts.is_empty());
-                Store { behind: Some(Behind::start(disk)), debts: Mutex::new(debts), has_debts }
-            }
-            Err(failure) => {
-                let hint = match failure {
-                    Failure::InUse => "give each instance its own `store.directory`",
-                    Failure::Io(_) | Failure::Unreadable(_) => "set `store.directory` to a place that can be written",
-                };
-                tracing::warn!(
-                    "the store in {} cannot be used: {failure}; copies and paces are kept in memory only; {hint}",
-                    directory.display()
-                );
-                Self::memory()
-            }
-        }
+        let queued = usize::try_from(settings.memory / QUEUED_PART).unwrap_or(usize::MAX);
+        let bounds = Bounds { queued, debt: max_delay.max(LONGEST_BACKOFF) };
+        let behind = WriteBehind::start(Location { directory, size: settings.disk }, bounds);
+        let behind = behind.inspect_err(|error| tracing::warn!(%error, "the store has no thread to write")).ok();
+        Store { behind }
     }
 
     /// Whether there is anything to ask.
     pub fn is_on_disk(&self) -> bool {
         self.behind.is_some()
+    }
+
+    /// Bytes in memory that wait to be written.
+    pub fn queued_bytes(&self) -> usize {
+        self.behind.as_ref().map_or(0, WriteBehind::queued_bytes)
     }
 
     /// What is kept of the authority. Blocks on the disk. `parse` reads a file, or finds it by its digest.
@@ -93,20 +78,14 @@ impl Store {
         let Some(debt) = debt() else { return };
         let rest = debt.until.duration_since(now);
         if rest >= LEAST_DEBT {
-            behind.owe(key.to_string().into(), Owed { until: SystemTime::now() + rest, backoff: debt.backoff });
+            let noted = SystemTime::now();
+            behind.owe(key.to_string().into(), Owed { noted, until: noted + rest, backoff: debt.backoff });
         }
     }
 
     /// What the key owes since before the start; told once.
     pub fn debt(&self, key: &PaceKey, now: Instant) -> Option<Debt> {
-        if !self.has_debts.load(Ordering::Relaxed) {
-            return None;
-        }
-        let mut debts = self.debts.lock();
-        let owed = debts.remove(&*key.to_string())?;
-        self.has_debts.store(!debts.is_empty(), Ordering::Relaxed);
-        let rest = owed.until.duration_since(SystemTime::now()).ok()?;
-        Some(Debt { until: now + rest, backoff: owed.backoff })
+        self.behind.as_ref()?.debt(|| key.to_string()).filter(|debt| debt.until > now)
     }
 
     /// Returns when all is written that was to be. Blocks.
@@ -131,6 +110,10 @@ impl Drop for Store {
 }
 
 const LEAST_DEBT: Duration = Duration::from_secs(1);
+/// As far as an origin's Retry-After is obeyed.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(3600);
+/// Of the memory that is given: what may wait for the disk.
+const QUEUED_PART: u64 = 4;
 
 #[cfg(test)]
 mod tests;

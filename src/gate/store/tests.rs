@@ -1,15 +1,31 @@
 //! The store as its callers see it: what survives, what is shared, what is dropped, what is set aside.
 
+use super::batch::Batch;
+use super::disk::Disk;
 use super::*;
 use crate::policy::freshness::Freshness;
 use crate::policy::{Access, Answer, KeyBy, Validators};
+use redb::ReadableTable;
 use std::fs;
 use std::path::Path;
 
 const MIB: u64 = 1 << 20;
 
 fn settings(directory: &Path, disk: u64) -> config::Store {
-    config::Store { directory: Some(directory.to_owned()), disk, memory: MIB }
+    config::Store { directory: Some(directory.to_owned()), disk, memory: 16 * MIB }
+}
+
+fn open(settings: &config::Store) -> Store {
+    Store::open(settings, Duration::from_secs(300))
+}
+
+fn is_open(store: &Store) -> bool {
+    store.behind.as_ref().is_some_and(WriteBehind::is_open)
+}
+
+/// The same file as a process that writes it by itself sees it.
+fn disk(directory: &Path) -> Disk {
+    Location { directory: directory.to_owned(), size: MIB }.open(false).unwrap()
 }
 
 fn authority(number: usize) -> Authority {
@@ -42,13 +58,13 @@ fn files(directory: &Path) -> Vec<String> {
 fn copies_survive_a_restart_and_can_be_read_before_they_are_written() {
     let directory = tempfile::tempdir().unwrap();
     let settings = settings(directory.path(), 64 * MIB);
-    let store = Store::open(&settings);
+    let store = open(&settings);
     for number in 0..100 {
         store.save(&authority(number), &entry(&format!("Disallow: /{}", number % 3)));
         assert_eq!(load(&store, number).unwrap(), format!("Disallow: /{}", number % 3));
     }
     drop(store);
-    let store = Store::open(&settings);
+    let store = open(&settings);
     for number in 0..100 {
         assert_eq!(load(&store, number).unwrap(), format!("Disallow: /{}", number % 3));
     }
@@ -60,25 +76,25 @@ fn the_newest_entry_wins_and_lets_go_of_the_old_file() {
     let directory = tempfile::tempdir().unwrap();
     let settings = settings(directory.path(), 64 * MIB);
     for round in 0..3 {
-        let store = Store::open(&settings);
+        let store = open(&settings);
         store.save(&authority(0), &entry(&format!("# {round}")));
         store.close();
-        assert_eq!(load(&Store::open(&settings), 0).unwrap(), format!("# {round}"));
+        assert_eq!(load(&open(&settings), 0).unwrap(), format!("# {round}"));
     }
-    let disk = Disk::open(directory.path(), MIB).unwrap();
+    let disk = disk(directory.path());
     assert_eq!((disk.authorities(), disk.bodies()), (1, 1));
 }
 
 #[test]
 fn identical_files_are_written_once() {
     let directory = tempfile::tempdir().unwrap();
-    let store = Store::open(&settings(directory.path(), 64 * MIB));
+    let store = open(&settings(directory.path(), 64 * MIB));
     let entry = entry("User-agent: *\nDisallow: /same\n");
     for number in 0..1000 {
         store.save(&authority(number), &entry);
     }
     drop(store);
-    let disk = Disk::open(directory.path(), MIB).unwrap();
+    let disk = disk(directory.path());
     assert_eq!((disk.authorities(), disk.bodies()), (1000, 1));
 }
 
@@ -86,32 +102,31 @@ fn identical_files_are_written_once() {
 fn what_was_used_least_recently_is_dropped_when_the_disk_is_full() {
     let directory = tempfile::tempdir().unwrap();
     let settings = settings(directory.path(), MIB);
-    let disk = Disk::open(directory.path(), MIB).unwrap();
+    let disk = disk(directory.path());
     let noise = |number: usize| (0..6000).map(|_| fastrand::alphanumeric()).collect::<String>() + &number.to_string();
-    let hour = |number: usize| SystemTime::now() + Duration::from_secs(3600 * number as u64);
-    for number in (0..400).step_by(8) {
-        let mut batch = disk::Batch::default();
+    for number in (0..2000).step_by(8) {
+        let mut batch = Batch::default();
         for number in number..number + 8 {
-            batch.entries.insert(authority(number).to_string().into(), entry(&noise(number)));
+            batch.save(authority(number).to_string().into(), entry(&noise(number)));
         }
         // The first one is used all the time.
-        batch.used.insert(authority(0).to_string().into());
-        disk.commit(&batch, hour(number)).unwrap();
+        batch.touch(authority(0).to_string().into());
+        disk.commit(&batch).unwrap();
     }
     drop(disk);
-    let store = Store::open(&settings);
-    let left: Vec<_> = (0..400).filter(|number| load(&store, *number).is_some()).collect();
+    let length = fs::metadata(directory.path().join("robots.redb")).unwrap().len();
+    assert!(length < 3 * MIB, "{length}");
+    let store = open(&settings);
+    let left: Vec<_> = (0..2000).filter(|number| load(&store, *number).is_some()).collect();
     assert!((50..350).contains(&left.len()), "{}", left.len());
     assert_eq!(left[0], 0);
-    assert!(left[1..].iter().all(|number| *number >= 400 - left.len() - 8), "the newest are left: {left:?}");
-    let length = fs::metadata(directory.path().join("robots.redb")).unwrap().len();
-    assert!(length < 4 * MIB, "{length}");
+    assert!(left[1..].iter().all(|number| *number >= 2000 - left.len() - 8), "the newest are left: {left:?}");
 }
 
 #[test]
 fn a_foreign_or_damaged_file_is_set_aside_and_a_new_one_begun() {
     let good = tempfile::tempdir().unwrap();
-    let store = Store::open(&settings(good.path(), 64 * MIB));
+    let store = open(&settings(good.path(), 64 * MIB));
     store.save(&authority(0), &entry("# kept"));
     drop(store);
     let whole = fs::read(good.path().join("robots.redb")).unwrap();
@@ -126,11 +141,11 @@ fn a_foreign_or_damaged_file_is_set_aside_and_a_new_one_begun() {
     for (number, octets) in cases.into_iter().enumerate() {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("robots.redb"), octets).unwrap();
-        let store = Store::open(&settings(directory.path(), 64 * MIB));
-        assert!(store.is_on_disk(), "case {number}");
+        let store = open(&settings(directory.path(), 64 * MIB));
+        assert!(is_open(&store), "case {number}");
         store.save(&authority(1), &entry("# new"));
         drop(store);
-        let store = Store::open(&settings(directory.path(), 64 * MIB));
+        let store = open(&settings(directory.path(), 64 * MIB));
         assert_eq!(load(&store, 1).as_deref(), Some("# new"), "case {number}");
         assert!(matches!(load(&store, 0).as_deref(), None | Some("# kept")), "case {number}");
         let set_aside = files(directory.path()).iter().any(|name| name.contains(".broken-"));
@@ -147,30 +162,192 @@ fn another_databases_file_is_not_ours_to_write_in() {
     transaction.open_table(redb::TableDefinition::<u64, u64>::new("theirs")).unwrap().insert(1, 2).unwrap();
     transaction.commit().unwrap();
     drop(database);
-    assert!(Store::open(&settings(directory.path(), MIB)).is_on_disk());
+    assert!(is_open(&open(&settings(directory.path(), MIB))));
     assert_eq!(files(directory.path()).len(), 2);
 }
 
 #[test]
-fn the_second_one_on_a_directory_runs_in_memory() {
+fn the_second_one_on_a_directory_runs_in_memory_until_the_first_has_ended() {
     let directory = tempfile::tempdir().unwrap();
     let settings = settings(directory.path(), 64 * MIB);
-    let first = Store::open(&settings);
-    let second = Store::open(&settings);
-    assert!(first.is_on_disk() && !second.is_on_disk());
-    second.save(&authority(0), &entry("# lost"));
-    drop((first, second));
-    let third = Store::open(&settings);
-    assert!(third.is_on_disk());
-    assert_eq!(load(&third, 0), None);
+    let first = open(&settings);
+    let second = open(&settings);
+    assert!(is_open(&first) && !is_open(&second));
+    second.save(&authority(0), &entry("# kept"));
+    assert_eq!(load(&second, 0).unwrap(), "# kept");
+    drop(first);
+    drop(second);
+    let third = open(&settings);
+    assert!(is_open(&third));
+    assert_eq!(load(&third, 0).unwrap(), "# kept");
     assert_eq!(files(directory.path()), ["robots.redb"], "nothing is set aside");
 }
 
 #[test]
 fn a_directory_that_cannot_be_had_is_no_reason_to_stop() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    assert!(!Store::open(&settings(&file.path().join("below"), MIB)).is_on_disk());
-    assert!(!Store::open(&settings(file.path(), 0)).is_on_disk());
+    let store = open(&settings(&file.path().join("below"), MIB));
+    store.save(&authority(0), &entry("# in memory"));
+    store.flush();
+    assert_eq!(load(&store, 0).unwrap(), "# in memory");
+    assert!(!is_open(&store));
+    assert!(!open(&settings(file.path(), 0)).is_on_disk());
+}
+
+#[test]
+fn what_waits_for_a_disk_that_cannot_be_had_is_counted_and_bounded() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let store = open(&settings(&file.path().join("below"), MIB));
+    let long = "#".repeat(10_000);
+    for number in 0..1000 {
+        store.save(&authority(number), &entry(&long));
+    }
+    let quarter = 4 * MIB as usize;
+    assert!((quarter..quarter + 20_000).contains(&store.queued_bytes()), "{}", store.queued_bytes());
+}
+
+#[test]
+fn what_another_version_has_written_is_as_good_as_absent() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = settings(directory.path(), MIB);
+    let store = open(&settings);
+    store.save(&authority(0), &entry("# old"));
+    store.save(&authority(1), &entry("# old"));
+    drop(store);
+    let change = |change: &dyn Fn(&redb::WriteTransaction)| {
+        let database = redb::Database::open(directory.path().join("robots.redb")).unwrap();
+        let transaction = database.begin_write().unwrap();
+        change(&transaction);
+        transaction.commit().unwrap();
+    };
+    // A record of another version leaves the others, and its file goes with it.
+    change(&|transaction| {
+        let mut table = transaction.open_table(tables::AUTHORITIES).unwrap();
+        let name = authority(0).to_string();
+        let (number, body) = table.get(&*name).unwrap().map(|row| (row.value().0, row.value().1)).unwrap();
+        table.insert(&*name, (number, body, &b"\x01another"[..])).unwrap();
+    });
+    let store = open(&settings);
+    assert_eq!((load(&store, 0), load(&store, 1).as_deref()), (None, Some("# old")));
+    for number in 0..2 {
+        store.save(&authority(number), &entry("# new"));
+    }
+    drop(store);
+    assert_eq!(disk(directory.path()).bodies(), 1);
+    // A store of another format is emptied.
+    change(&|transaction| {
+        transaction.open_table(tables::META).unwrap().insert(tables::FORMAT_KEY, 99).unwrap();
+        transaction.delete_table(tables::PACES).unwrap();
+        transaction.open_table(redb::TableDefinition::<&str, u8>::new("paces")).unwrap().insert("x", 1).unwrap();
+    });
+    let store = open(&settings);
+    assert_eq!((is_open(&store), load(&store, 0)), (true, None));
+    store.save(&authority(0), &entry("# newest"));
+    drop(store);
+    assert_eq!(load(&open(&settings), 0).unwrap(), "# newest");
+    assert_eq!(files(directory.path()), ["robots.redb"], "nothing is set aside");
+}
+
+/// What would be found after a power cut at this moment, by who would notice a walk through the whole file.
+fn is_found_at_once(directory: &Path) -> bool {
+    let copy = tempfile::NamedTempFile::new().unwrap();
+    fs::copy(directory.join("robots.redb"), copy.path()).unwrap();
+    redb::Database::builder().set_repair_callback(|repair| repair.abort()).open(copy.path()).is_ok()
+}
+
+#[test]
+fn after_a_power_cut_the_file_is_as_after_the_last_commit_and_nobody_walks_through_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = disk(directory.path());
+    assert!(is_found_at_once(directory.path()), "begun");
+    for number in 0..10 {
+        let mut batch = Batch::default();
+        batch.save(authority(number).to_string().into(), entry(&format!("# {number}")));
+        batch.owe("x".into(), Owed { noted: at(0), until: at(number as u64), backoff: Duration::ZERO });
+        disk.commit(&batch).unwrap();
+        assert!(is_found_at_once(directory.path()), "written");
+        disk.forget_paid(at(5)).unwrap();
+        assert!(is_found_at_once(directory.path()), "forgotten");
+    }
+}
+
+#[test]
+fn trouble_of_the_disk_says_nothing_about_the_file() {
+    let location = std::panic::Location::caller();
+    for error in [
+        redb::Error::PreviousIo,
+        redb::Error::DatabaseClosed,
+        redb::Error::LockPoisoned(location),
+        redb::Error::TransactionPoisoned,
+        redb::Error::Io(std::io::ErrorKind::StorageFull.into()),
+        redb::Error::Io(std::io::Error::from_raw_os_error(5)),
+    ] {
+        assert!(matches!(disk::Failure::from(error), disk::Failure::Io(_)));
+    }
+    assert!(matches!(disk::Failure::from(redb::Error::Corrupted("".into())), disk::Failure::Unreadable(_)));
+}
+
+fn at(seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000 + seconds)
+}
+
+const DAY: u64 = 86_400;
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Writes under one clock, and reads under another.
+fn read_by(written: u64, read: u64) -> Entry {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = disk(directory.path());
+    let access = Access::Rules(RobotsTxt::parse(b"Disallow: /"));
+    let freshness = Freshness::new(at(written), Duration::from_secs(DAY), 0.0);
+    let answer = Answer { access, status: 200, freshness, validators: Validators::default() };
+    let entry = Entry::answered(answer).failed(at(written), "status 503", Some(HOUR), 0.0);
+    let mut batch = Batch::default();
+    batch.save("x".into(), Arc::new(entry));
+    disk.commit(&batch).unwrap();
+    disk.read("x", at(read), |_, body| Some(RobotsTxt::parse(&body()?))).unwrap().unwrap()
+}
+
+#[test]
+fn what_a_clock_ahead_has_written_is_believed_no_further_than_it_can_be() {
+    for (written, read) in [(10 * DAY, 0), (DAY, 0), (3000, 0)] {
+        let entry = read_by(written, read);
+        let freshness = entry.answer.as_ref().unwrap().freshness;
+        assert_eq!(freshness.age(at(read)), 0);
+        assert!(freshness.validated_at() <= at(read) && freshness.expires_at() <= at(read));
+        // Not fresh until the clock has caught up: used, and confirmed as soon as the site can be asked.
+        assert_eq!(entry.usable(at(read)).unwrap().1, crate::policy::freshness::State::Refresh);
+        let trouble = entry.trouble.as_ref().unwrap();
+        assert!(trouble.since <= at(read) && trouble.retry_at <= at(read) + HOUR);
+        assert!(entry.may_fetch(at(read) + HOUR));
+    }
+    let right = read_by(0, 60);
+    assert_eq!(right.answer.unwrap().freshness.expires_at(), at(DAY));
+    assert_eq!(right.trouble.unwrap().retry_at, at(3600));
+}
+
+#[test]
+fn a_debt_is_owed_for_no_longer_than_it_was_whatever_the_clock_says_then() {
+    let rest = |noted: u64, until: u64, now: u64| {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = disk(directory.path());
+        let mut batch = Batch::default();
+        batch.owe("x".into(), Owed { noted: at(noted), until: at(until), backoff: Duration::from_secs(100 * DAY) });
+        disk.commit(&batch).unwrap();
+        let instant = Instant::now();
+        let debts = disk.debts((at(now), instant), HOUR).unwrap();
+        debts.get("x").map(|debt| {
+            assert!(debt.backoff <= HOUR);
+            (debt.until - instant).as_secs()
+        })
+    };
+    assert_eq!(rest(0, 30, 10), Some(20));
+    assert_eq!(rest(0, 30, 30), None);
+    assert_eq!(rest(10 * DAY, 10 * DAY + 30, 0), Some(30), "written ten days ahead");
+    assert_eq!(rest(DAY, DAY + 30, 0), Some(30), "read one day back");
+    assert_eq!(rest(0, 10 * DAY, 10), Some(3600), "nobody owes that much");
+    assert_eq!(rest(10 * DAY, 20 * DAY, 0), Some(3600));
+    assert_eq!(rest(30, 0, 10), None);
 }
 
 #[test]
@@ -179,14 +356,14 @@ fn a_debt_of_a_second_or_more_is_owed_after_a_restart_and_only_once() {
     let settings = settings(directory.path(), MIB);
     let key = |number| PaceKey::new(KeyBy::Host, &authority(number), None);
     let now = Instant::now();
-    let store = Store::open(&settings);
+    let store = open(&settings);
     let debt = |seconds| Some(Debt { until: now + Duration::from_secs_f32(seconds), backoff: Duration::from_secs(4) });
     store.owe(&key(0), now, || debt(30.0));
     store.owe(&key(0), now, || debt(60.0));
     store.owe(&key(1), now, || debt(0.5));
     store.owe(&key(2), now, || None);
     drop(store);
-    let store = Store::open(&settings);
+    let store = open(&settings);
     let owed = store.debt(&key(0), Instant::now()).unwrap();
     let rest = owed.until - now;
     assert!(rest > Duration::from_secs(55) && rest <= Duration::from_secs(61), "{rest:?}");

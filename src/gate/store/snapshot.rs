@@ -1,0 +1,288 @@
+//! An entry as bytes: a version, then what `postcard` makes of it. For the store, which keeps files apart, and for the
+//! fleet, which sends entry and file as one value with the sender's clock, which the receiver's need not agree with.
+//! What another version has written is as good as absent.
+
+use crate::policy::freshness::Freshness;
+use crate::policy::{Access, Answer, Entry, Trouble, Validators};
+use crate::robots::RobotsTxt;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::time::{Duration, SystemTime};
+
+/// Names a file: the first half of its SHA-256, as nobody must be able to pass one file off as another.
+pub(in crate::gate) type Digest = [u8; 16];
+
+pub(in crate::gate) fn digest(file: &[u8]) -> Digest {
+    let whole = ring::digest::digest(&ring::digest::SHA256, file);
+    *whole.as_ref().first_chunk().expect("32 bytes")
+}
+
+/// An entry with its file. `now`: the sender's clock. `None`: the file cannot be packed.
+pub(in crate::gate) fn pack(entry: &Entry, now: SystemTime) -> Option<Vec<u8>> {
+    let file = file_of(entry).map(|robots| Some((digest(robots.source()), compress(robots.source()).ok()?)));
+    let file = match &file {
+        Some(packed) => Some(packed.as_ref().map(|(name, packed)| (*name, &packed[..]))?),
+        None => None,
+    };
+    Some(with_version(&Snapshot { clock: millis(now), record: Record::of(entry), file }))
+}
+
+/// `sent`: when it was packed, by the receiver's clock, which says `now`. `parse` reads a file, or finds it by its
+/// digest. `None`: it is not one of ours.
+pub(in crate::gate) fn unpack(
+    bytes: &[u8],
+    sent: SystemTime,
+    now: SystemTime,
+    parse: impl FnOnce(Digest, &dyn Fn() -> Option<Vec<u8>>) -> Option<RobotsTxt>,
+) -> Option<Entry> {
+    let Snapshot { clock, mut record, file } = of_this_version(bytes)?;
+    let ours = millis(sent);
+    record.move_instants(|at| at.saturating_add(ours).saturating_sub(clock));
+    let robots =
+        file.and_then(|(name, packed)| parse(name, &|| decompress(packed).filter(|file| digest(file) == name)));
+    record.into_entry(robots, now)
+}
+
+/// An entry without its file.
+pub(super) fn encode(entry: &Entry) -> Vec<u8> {
+    with_version(&Record::of(entry))
+}
+
+/// `None` if these are not the bytes of one, or the file is missing.
+pub(super) fn decode(bytes: &[u8], robots: Option<RobotsTxt>, now: SystemTime) -> Option<Entry> {
+    of_this_version::<Record<'_>>(bytes)?.into_entry(robots, now)
+}
+
+pub(super) fn file_of(entry: &Entry) -> Option<&RobotsTxt> {
+    match &entry.answer.as_ref()?.access {
+        Access::Rules(robots) => Some(robots),
+        Access::AllowAll | Access::DisallowAll => None,
+    }
+}
+
+pub(super) fn compress(file: &[u8]) -> io::Result<Vec<u8>> {
+    let mut packed = u32::try_from(file.len()).unwrap_or(u32::MAX).to_le_bytes().to_vec();
+    packed.extend_from_slice(&zstd::bulk::compress(file, LEVEL)?);
+    Ok(packed)
+}
+
+pub(super) fn decompress(packed: &[u8]) -> Option<Vec<u8>> {
+    let (length, file) = packed.split_first_chunk()?;
+    let length = u32::from_le_bytes(*length) as usize;
+    zstd::bulk::decompress(file, length.min(LONGEST)).ok()
+}
+
+/// Milliseconds since 1970: the calendar's clock is all that outlives a process.
+pub(super) fn millis(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[derive(Serialize, Deserialize)]
+struct Snapshot<'a> {
+    clock: u64,
+    #[serde(borrow)]
+    record: Record<'a>,
+    file: Option<(Digest, &'a [u8])>,
+}
+
+/// Instants are milliseconds since 1970.
+#[derive(Serialize, Deserialize)]
+struct Record<'a> {
+    #[serde(borrow)]
+    answer: Option<AnswerRecord<'a>>,
+    #[serde(borrow)]
+    trouble: Option<TroubleRecord<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct AnswerRecord<'a> {
+    access: AccessRecord,
+    status: u16,
+    /// Validated, to be refreshed, expired.
+    freshness: [u64; 3],
+    etag: Option<&'a str>,
+    last_modified: Option<&'a str>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum AccessRecord {
+    Rules,
+    AllowAll,
+    DisallowAll,
+}
+
+#[derive(Serialize, Deserialize)]
+struct TroubleRecord<'a> {
+    since: u64,
+    failures: u32,
+    retry_at: u64,
+    why: &'a str,
+}
+
+impl<'a> Record<'a> {
+    fn of(entry: &'a Entry) -> Self {
+        let answer = entry.answer.as_ref().map(|answer| AnswerRecord {
+            access: match &answer.access {
+                Access::Rules(_) => AccessRecord::Rules,
+                Access::AllowAll => AccessRecord::AllowAll,
+                Access::DisallowAll => AccessRecord::DisallowAll,
+            },
+            status: answer.status,
+            freshness: answer.freshness.to_millis(),
+            etag: answer.validators.etag(),
+            last_modified: answer.validators.last_modified(),
+        });
+        let trouble = entry.trouble.as_ref().map(|trouble| TroubleRecord {
+            since: millis(trouble.since),
+            failures: trouble.failures,
+            retry_at: millis(trouble.retry_at),
+            why: &trouble.why,
+        });
+        Record { answer, trouble }
+    }
+
+    fn move_instants(&mut self, moved: impl Fn(u64) -> u64) {
+        if let Some(answer) = &mut self.answer {
+            answer.freshness = answer.freshness.map(&moved);
+        }
+        if let Some(trouble) = &mut self.trouble {
+            trouble.since = moved(trouble.since);
+            trouble.retry_at = moved(trouble.retry_at);
+        }
+    }
+
+    /// With its file read. `None` if that is missing.
+    fn into_entry(self, robots: Option<RobotsTxt>, now: SystemTime) -> Option<Entry> {
+        let answer = match self.answer {
+            None => None,
+            Some(answer) => Some(Answer {
+                access: match answer.access {
+                    AccessRecord::Rules => Access::Rules(robots?),
+                    AccessRecord::AllowAll => Access::AllowAll,
+                    AccessRecord::DisallowAll => Access::DisallowAll,
+                },
+                status: answer.status,
+                freshness: Freshness::from_millis(answer.freshness),
+                validators: Validators::new(answer.etag, answer.last_modified),
+            }),
+        };
+        let trouble = self.trouble.map(|trouble| {
+            let (since, retry_at) = (time(trouble.since), time(trouble.retry_at));
+            Box::new(Trouble { since, failures: trouble.failures, retry_at, why: trouble.why.into() })
+        });
+        Some(Entry { answer, trouble }.believed(now))
+    }
+}
+
+/// The year 10889 at the latest: every platform's clock can tell it.
+pub(super) fn time(millis: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(millis.min(1 << 48))
+}
+
+fn with_version(value: &impl Serialize) -> Vec<u8> {
+    postcard::to_extend(value, vec![VERSION]).expect("a vector takes all that there is")
+}
+
+fn of_this_version<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
+    let (&version, rest) = bytes.split_first()?;
+    let (value, rest) = postcard::take_from_bytes(rest).ok().filter(|_| version == VERSION)?;
+    rest.is_empty().then_some(value)
+}
+
+/// Raised with each change of the records above. 1 was written by hand.
+const VERSION: u8 = 2;
+/// Good enough at twice the speed of those above it.
+const LEVEL: i32 = 3;
+/// No file is kept that is longer, whatever `max_size` says.
+const LONGEST: usize = 1 << 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &[u8] = b"User-agent: *\nDisallow: /x\n";
+
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn entries() -> Vec<Entry> {
+        let failed = |entry: &Entry| entry.failed(at(1200), "status 503", Some(Duration::from_secs(50)), 0.0);
+        let mut entries = vec![Entry::default(), failed(&Entry::default())];
+        for access in [Access::Rules(RobotsTxt::parse(FILE)), Access::AllowAll, Access::DisallowAll] {
+            let freshness = Freshness::new(at(1000), Duration::from_secs(100), 0.0);
+            let validators = Validators::new(Some("\"é\""), None);
+            let answered = Entry::answered(Answer { access, status: 404, freshness, validators });
+            entries.extend([failed(&answered), answered]);
+        }
+        entries
+    }
+
+    fn read(_: Digest, file: &dyn Fn() -> Option<Vec<u8>>) -> Option<RobotsTxt> {
+        Some(RobotsTxt::parse(&file()?))
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for entry in entries() {
+            let bytes = encode(&entry);
+            let again = decode(&bytes, file_of(&entry).cloned(), at(1200)).unwrap();
+            assert_eq!(encode(&again), bytes);
+            assert_eq!(decode(&bytes, None, at(1200)).is_some(), file_of(&entry).is_none());
+        }
+    }
+
+    #[test]
+    fn what_is_packed_is_unpacked_by_the_receivers_clock() {
+        for entry in entries() {
+            let packed = pack(&entry, at(1200)).unwrap();
+            for ahead in [0, 4000] {
+                let now = at(1200 + ahead);
+                let got = unpack(&packed, now, now, read).unwrap();
+                assert_eq!(file_of(&got).map(RobotsTxt::source), file_of(&entry).map(RobotsTxt::source));
+                if let Some(answer) = got.answer {
+                    assert_eq!(answer.freshness.validated_at(), at(1000 + ahead));
+                    assert_eq!(answer.freshness.expires_at(), at(1100 + ahead));
+                    assert_eq!((answer.status, answer.validators.etag()), (404, Some("\"é\"")));
+                }
+                if let Some(trouble) = got.trouble {
+                    assert_eq!((trouble.since, trouble.retry_at), (now, at(1250 + ahead)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_another_version_wrote_is_absent() {
+        for version in [0, 1, VERSION + 1, 255] {
+            let mut bytes = encode(&Entry::default());
+            bytes[0] = version;
+            assert!(decode(&bytes, None, at(0)).is_none());
+            let mut bytes = pack(&Entry::default(), at(0)).unwrap();
+            bytes[0] = version;
+            assert!(unpack(&bytes, at(0), at(0), read).is_none());
+        }
+    }
+
+    #[test]
+    fn what_is_cut_or_changed_is_refused_or_at_least_no_fault() {
+        for entry in entries() {
+            for whole in [encode(&entry), pack(&entry, at(1200)).unwrap()] {
+                let read_all = |bytes: &[u8]| {
+                    let decoded = decode(bytes, file_of(&entry).cloned(), at(1200));
+                    decoded.or_else(|| unpack(bytes, at(1200), at(1200), read))
+                };
+                assert!((0..whole.len()).all(|length| unpack(&whole[..length], at(0), at(0), read).is_none()));
+                assert!(read_all(&[&whole[..], b"x"].concat()).is_none());
+                for place in 0..whole.len() {
+                    for byte in [0, 1, 0x7f, 0x80, 0xff] {
+                        let mut changed = whole.clone();
+                        changed[place] = byte;
+                        let _ = read_all(&changed);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Writes behind those who serve: a thread that commits whatever has gathered since its last commit. While the disk
+//! cannot be had or written, what has gathered stays in memory, within bounds, and is written as soon as it can be.
+
+use super::batch::{Batch, Owed};
+use super::disk::{Disk, Failure, Location};
+use super::snapshot::Digest;
+use crate::policy::Entry;
+use crate::policy::pace::Debt;
+use crate::robots::RobotsTxt;
+use parking_lot::{Condvar, Mutex, RwLock};
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
+
+/// The file and its writer.
+pub(super) struct WriteBehind {
+    shared: Arc<Shared>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// How much it takes on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// Bytes that wait to be written.
+    pub queued: usize,
+    /// The longest debt of an earlier process that is believed.
+    pub debt: Duration,
+}
+
+struct Shared {
+    location: Location,
+    bounds: Bounds,
+    /// `None` while it cannot be had.
+    disk: RwLock<Option<Disk>>,
+    queue: Mutex<Queue>,
+    more: Condvar,
+    written: Condvar,
+    /// What the last process left, until somebody asks. `None`: nobody has read it yet.
+    debts: Mutex<Option<HashMap<Box<str>, Debt>>>,
+    has_debts: AtomicBool,
+}
+
+#[derive(Default)]
+struct Queue {
+    next: Batch,
+    /// What the writer has in hand.
+    writing: Arc<Batch>,
+    closing: bool,
+    overflowed: bool,
+    /// The last attempt to write has failed.
+    stuck: bool,
+    /// What a reader has met with.
+    complaint: Option<Failure>,
+}
+
+impl WriteBehind {
+    /// With what an earlier process has left, if that can be had now.
+    pub fn start(location: Location, bounds: Bounds) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            location,
+            bounds,
+            disk: RwLock::new(None),
+            queue: Mutex::default(),
+            more: Condvar::new(),
+            written: Condvar::new(),
+            debts: Mutex::default(),
+            has_debts: AtomicBool::new(false),
+        });
+        let outage = shared.open(false).err().map(|failure| {
+            shared.queue.lock().stuck = true;
+            shared.tell(&failure);
+            Outage::default()
+        });
+        let writes = shared.clone();
+        let writer = thread::Builder::new().name("politely-store".into()).spawn(move || writes.run(outage))?;
+        Ok(WriteBehind { shared, writer: Mutex::new(Some(writer)) })
+    }
+
+    pub fn load(
+        &self,
+        authority: &str,
+        parse: impl FnOnce(Digest, &dyn Fn() -> Option<Vec<u8>>) -> Option<RobotsTxt>,
+    ) -> Option<Arc<Entry>> {
+        {
+            let queue = self.shared.queue.lock();
+            if let Some(entry) = queue.next.get(authority).or_else(|| queue.writing.get(authority)) {
+                return Some(entry.clone());
+            }
+        }
+        let read = self.shared.disk.read().as_ref()?.read(authority, SystemTime::now(), parse);
+        match read {
+            Ok(entry) => {
+                let entry = entry?;
+                self.shared.add(|batch| batch.touch(authority.into()));
+                Some(Arc::new(entry))
+            }
+            Err(failure) => {
+                self.shared.queue.lock().complaint = Some(failure);
+                self.shared.more.notify_one();
+                None
+            }
+        }
+    }
+
+    pub fn save(&self, authority: Box<str>, entry: Arc<Entry>) {
+        self.shared.add(|batch| batch.save(authority, entry));
+    }
+
+    pub fn owe(&self, key: Box<str>, owed: Owed) {
+        self.shared.add(|batch| batch.owe(key, owed));
+    }
+
+    /// What the key owes since before the start; told once.
+    pub fn debt(&self, key: impl FnOnce() -> String) -> Option<Debt> {
+        let Shared { debts, has_debts, .. } = &*self.shared;
+        if !has_debts.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut debts = debts.lock();
+        let debts = debts.as_mut()?;
+        let debt = debts.remove(&*key());
+        has_debts.store(!debts.is_empty(), Ordering::Relaxed);
+        debt
+    }
+
+    /// Bytes that wait to be written.
+    pub fn queued_bytes(&self) -> usize {
+        let queue = self.shared.queue.lock();
+        queue.next.bytes() + queue.writing.bytes()
+    }
+
+    #[cfg(test)]
+    pub fn is_open(&self) -> bool {
+        self.shared.disk.read().is_some()
+    }
+
+    /// Returns when all is written that was to be, or nothing can be.
+    pub fn flush(&self) {
+        let mut queue = self.shared.queue.lock();
+        while !queue.closing && !queue.stuck && (!queue.next.is_empty() || !queue.writing.is_empty()) {
+            self.shared.written.wait(&mut queue);
+        }
+    }
+
+    pub fn close(&self) {
+        self.shared.queue.lock().closing = true;
+        self.shared.more.notify_all();
+        if let Some(writer) = self.writer.lock().take() {
+            // Its panics are caught where they can happen; there is nobody to tell at the end.
+            let _ = writer.join();
+        }
+    }
+}
+
+impl Shared {
+    fn add(&self, add: impl FnOnce(&mut Batch)) {
+        let mut queue = self.queue.lock();
+        if queue.closing {
+            return;
+        }
+        if queue.next.len() < MOST_QUEUED && queue.next.bytes() < self.bounds.queued {
+            add(&mut queue.next);
+            self.more.notify_one();
+        } else if !std::mem::replace(&mut queue.overflowed, true) {
+            tracing::warn!("the store's disk does not keep up: some copies will be fetched again after a restart");
+        }
+    }
+
+    fn run(&self, mut outage: Option<Outage>) {
+        let (mut forgotten, mut checked) = (Instant::now(), None);
+        loop {
+            let closing = self.wait(outage.as_ref());
+            let began = Instant::now();
+            let done = self.attempt(&mut checked);
+            self.queue.lock().stuck = done.is_err();
+            self.written.notify_all();
+            match done {
+                Err(failure) => {
+                    if outage.is_none() {
+                        self.tell(&failure);
+                    }
+                    outage = Some(outage.unwrap_or_default().next());
+                }
+                Ok(()) => {
+                    if outage.take().is_some() {
+                        tracing::info!("the store {} is written again", self.location.file().display());
+                    }
+                    if forgotten.elapsed() > FORGET_EVERY {
+                        forgotten = Instant::now();
+                        // What fails here fails at the next commit too, and is told then.
+                        let _ = self.disk.read().as_ref().map(|disk| disk.forget_paid(SystemTime::now()));
+                    }
+                }
+            }
+            let mut queue = self.queue.lock();
+            queue.overflowed &= queue.next.len() > MOST_QUEUED / 2 || queue.next.bytes() > self.bounds.queued / 2;
+            if closing {
+                break;
+            }
+            // Gathers what comes at once after this, and spares the disk.
+            while !queue.closing && !self.more.wait_until(&mut queue, began + LEAST_BETWEEN).timed_out() {}
+        }
+        self.disk.write().take();
+    }
+
+    /// Until there is something to do. True: for the last time.
+    fn wait(&self, outage: Option<&Outage>) -> bool {
+        let mut queue = self.queue.lock();
+        match outage {
+            Some(outage) => while !queue.closing && !self.more.wait_until(&mut queue, outage.until).timed_out() {},
+            None => {
+                while queue.next.is_empty() && queue.complaint.is_none() && !queue.closing {
+                    self.more.wait(&mut queue);
+                }
+            }
+        }
+        queue.closing
+    }
+
+    /// Writes what there is, to a file that is opened anew if need be. What could not be written is kept. `checked`:
+    /// when every page was looked at last.
+    fn attempt(&self, checked: &mut Option<Instant>) -> Result<(), Failure> {
+        let mut reopen = |failure: &Failure| {
+            let is_due = checked.is_none_or(|checked: Instant| checked.elapsed() > CHECK_EVERY);
+            let suspect = matches!(failure, Failure::Unreadable(_)) && is_due;
+            if suspect {
+                *checked = Some(Instant::now());
+            }
+            self.open(suspect)
+        };
+        let complaint = self.queue.lock().complaint.take();
+        if let Some(failure) = complaint {
+            tracing::debug!("the store was read in vain: {failure}");
+            reopen(&failure)?;
+        } else if self.disk.read().is_none() {
+            self.open(false)?;
+        }
+        let batch = {
+            let mut queue = self.queue.lock();
+            queue.writing = Arc::new(std::mem::take(&mut queue.next));
+            queue.writing.clone()
+        };
+        let done = match self.disk.read().as_ref() {
+            Some(disk) if !batch.is_empty() => disk.commit(&batch),
+            Some(_) | None => Ok(()),
+        };
+        let mut queue = self.queue.lock();
+        queue.writing = Arc::default();
+        if let Err(failure) = &done {
+            queue.next.add_older(&batch);
+            drop(queue);
+            // A database that has failed can be read no more either; the next attempt tells if this one fails too.
+            let _ = reopen(failure);
+        }
+        done
+    }
+
+    /// Opens the file, in place of what is open.
+    fn open(&self, suspect: bool) -> Result<(), Failure> {
+        self.disk.write().take();
+        let disk = self.location.open(suspect)?;
+        let mut left = self.debts.lock();
+        if left.is_none() {
+            let debts = disk.debts((SystemTime::now(), Instant::now()), self.bounds.debt)?;
+            tracing::debug!("{} authorities in {}", disk.authorities(), self.location.file().display());
+            self.has_debts.store(!debts.is_empty(), Ordering::Relaxed);
+            *left = Some(debts);
+        }
+        *self.disk.write() = Some(disk);
+        Ok(())
+    }
+
+    /// A store that cannot be had is no reason not to serve.
+    fn tell(&self, failure: &Failure) {
+        let hint = match failure {
+            Failure::InUse => "give each instance its own `store.directory`",
+            Failure::Io(error) => match error.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                    "make room, or set `store.disk` lower"
+                }
+                _ => "set `store.directory` to a place that can be written",
+            },
+            Failure::Unreadable(_) => "if this lasts, delete the file",
+        };
+        tracing::warn!(
+            "the store {} cannot be written: {failure}; copies and paces are kept in memory only until it can; {hint}",
+            self.location.file().display()
+        );
+    }
+}
+
+/// A time in which the disk cannot be written.
+struct Outage {
+    /// When to try again.
+    until: Instant,
+    pause: Duration,
+}
+
+impl Default for Outage {
+    fn default() -> Self {
+        Self { until: Instant::now() + RETRY_FIRST, pause: RETRY_FIRST }
+    }
+}
+
+impl Outage {
+    fn next(self) -> Self {
+        let pause = (self.pause * 2).min(RETRY_MAX);
+        Self { until: Instant::now() + pause, pause }
+    }
+}
+
+/// Authorities and keys that wait to be written at most.
+const MOST_QUEUED: usize = 200_000;
+const LEAST_BETWEEN: Duration = Duration::from_millis(20);
+const FORGET_EVERY: Duration = Duration::from_secs(600);
+/// Looking at every page of a gigabyte takes a while.
+const CHECK_EVERY: Duration = Duration::from_secs(600);
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(60);

@@ -1,0 +1,65 @@
+//! A disk without room for the store: serving goes on, and what was learned meanwhile is written as soon as it can be.
+//! A limit on the size of files stands for the full disk: it can be set and lifted from outside, without root.
+
+use crate::support::{Binary, Client, Origin, Reply, eventually};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
+/// How long files may get for the process.
+fn limit(proxy: &Binary, bytes: Option<u64>) {
+    let pid = Pid::from_raw(i32::try_from(proxy.pid()).expect("a process id")).expect("it is not 0");
+    prlimit(Some(pid), Resource::Fsize, Rlimit { current: bytes, maximum: None }).expect("our own child");
+}
+
+async fn fetch(proxy: &Binary, origin: &Origin, hosts: std::ops::Range<usize>) {
+    let mut client = Client::open(proxy.address()).await;
+    for host in hosts {
+        let url = origin.url_at(&format!("h{host}.localhost"), "/private");
+        let authority = url.split('/').nth(2).expect("an absolute URL").to_owned();
+        assert_eq!(client.get(&url, &authority).await.status(), 403);
+    }
+}
+
+fn names(directory: &std::path::Path) -> Vec<String> {
+    let files = std::fs::read_dir(directory.join("store")).expect("it is there").flatten();
+    files.map(|file| file.file_name().to_string_lossy().into_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_is_full_for_a_moment_is_written_again_and_nothing_is_set_aside() {
+    let origin = crate::origin(|_| Reply::text(crate::KEEP_OUT)).await;
+    let mut proxy = Binary::serve("").await;
+    let mut next = 0;
+    for round in 1..3 {
+        fetch(&proxy, &origin, next..next + 10).await;
+        limit(&proxy, Some(4096));
+        fetch(&proxy, &origin, next + 10..next + 40).await;
+        eventually("the warning", || proxy.output().contains("cannot be written")).await;
+        assert_eq!(names(proxy.directory()), ["robots.redb"], "a full disk is no damage");
+        limit(&proxy, None);
+        eventually("the end of it", || proxy.output().contains("is written again")).await;
+        assert_eq!(proxy.output().matches("cannot be written").count(), 1, "{}", proxy.output());
+        next += 40;
+        proxy = Binary::serve_in(proxy.kill().await, "").await;
+        assert!(!proxy.output().contains("set aside"), "{}", proxy.output());
+        fetch(&proxy, &origin, 0..next).await;
+        assert_eq!(origin.log.count("/robots.txt"), next, "round {round}: all of them were kept");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_was_full_at_the_start_is_used_once_it_is_not() {
+    let origin = crate::origin(|_| Reply::text(crate::KEEP_OUT)).await;
+    let directory = Binary::serve("").await.stop().await;
+    // Begun without room: a file where the directory should be.
+    let store = directory.path().join("store");
+    std::fs::remove_dir_all(&store).expect("it is there");
+    std::fs::write(&store, "").expect("it is writable");
+    let proxy = Binary::serve_in(directory, "").await;
+    fetch(&proxy, &origin, 0..5).await;
+    assert!(proxy.output().contains("kept in memory"), "{}", proxy.output());
+    std::fs::remove_file(&store).expect("it is there");
+    eventually("the store", || proxy.output().contains("is written again")).await;
+    let proxy = Binary::serve_in(proxy.kill().await, "").await;
+    fetch(&proxy, &origin, 0..5).await;
+    assert_eq!(origin.log.count("/robots.txt"), 5);
+}
