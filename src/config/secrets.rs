@@ -80,18 +80,32 @@ pub(super) fn some_proxy_url<'de, D: Deserializer<'de>>(deserializer: D) -> Resu
 /// For `#[serde(deserialize_with)]`: a Redis or Valkey server.
 pub(super) fn some_fleet_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretUrl>, D::Error> {
     from_text(deserializer, "a URL", FLEET_FORMS, |text| {
-        let url = SecretUrl::parse(text, &["redis", "rediss"], FLEET_FORMS)?;
+        let url = SecretUrl::parse(text, FLEET_SCHEMES, FLEET_FORMS)?;
         let database = url.0.path().trim_start_matches('/');
         if !database.is_empty() && database.parse::<u32>().is_err() {
             return Err(Complaint::new("a server's databases are numbers", FLEET_FORMS));
         }
         // Such as `#insecure`, by which some clients leave out to verify the server.
-        if url.0.query().or(url.0.fragment()).is_some() {
+        let is_many = url.0.scheme().contains('+');
+        if url.0.fragment().is_some() || url.0.query().is_some() && !is_many {
             return Err(Complaint::new("nothing comes after the number of the database", FLEET_FORMS));
+        }
+        let is_sentinel = url.0.scheme().ends_with("+sentinel");
+        for (name, value) in url.0.query_pairs() {
+            let is_node = name == "node" && Url::parse(&format!("redis://{value}")).is_ok_and(|node| node.has_host());
+            if !is_node && !(is_sentinel && name == "master") {
+                return Err(Complaint::new(&format!("`{name}=` does not fit here"), FLEET_FORMS));
+            }
+        }
+        if is_sentinel && !url.0.query_pairs().any(|(name, value)| name == "master" && !value.is_empty()) {
+            return Err(Complaint::new("Sentinels are asked for a master by its name", FLEET_FORMS));
         }
         Ok(Some(url))
     })
 }
 
 const PROXY_FORMS: &str = "write `http://proxy.example:3128` or `https://user:password@proxy.example:3128`";
-const FLEET_FORMS: &str = "write `redis://host:6379/0`, or `rediss://…` for TLS";
+const FLEET_SCHEMES: &[&str] =
+    &["redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"];
+const FLEET_FORMS: &str = "write `redis://host:6379/0`, `redis+sentinel://host:26379/0?master=NAME&node=host2:26379` \
+                           or `redis+cluster://host:6379?node=host2:6379`, and `rediss…` for TLS";

@@ -230,10 +230,17 @@ impl Gate {
 
 /// Hands on what comes from the fleet.
 async fn listen(mut messages: UnboundedReceiver<Message>, book: RuleBook, pacer: Arc<Pacer>) {
+    let mut telling = JoinSet::new();
     while let Some(message) = messages.recv().await {
         match message {
-            Message::Joined | Message::Parted => pacer.reach_changed(),
-            Message::Turn { key, standing, at } => pacer.given(&key, standing, at),
+            Message::Joined | Message::Parted => {
+                // Nothing else waits while the fleet is told.
+                let pacer = pacer.clone();
+                telling.abort_all();
+                telling.spawn(async move { pacer.reach_changed().await });
+            }
+            Message::Free { key } => pacer.free(&key),
+            Message::Wanted { key } => pacer.wanted(&key),
             Message::Pace { key } => pacer.forget(&key),
             Message::Robots { authority } => book.published(&authority),
         }

@@ -2,15 +2,15 @@
 //!
 //! What finds the lanes is only read on a request to a known host, so that hosts do not wait for each other.
 
+mod lease;
 mod pace;
 mod permit;
-mod stake;
 
 pub(super) use pace::{Pace, Stand};
 pub use permit::Permit;
 pub(super) use permit::Waiting;
 
-use super::fleet::{Fleet, Standing};
+use super::fleet::Fleet;
 use super::store::Store;
 use super::watch::PaceFigures;
 use crate::policy::PaceKey;
@@ -22,6 +22,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
 
 /// All lanes.
 pub(super) struct Pacer {
@@ -85,19 +86,33 @@ impl Pacer {
         shard.beside.entry(key.clone()).or_insert_with(new).clone()
     }
 
-    /// The fleet can be asked, or cannot be any more.
-    pub fn reach_changed(&self) {
+    /// The fleet can be asked, perhaps by way of a server that has forgotten, or cannot be any more. It is told what is
+    /// owed by so many hosts at a time.
+    pub async fn reach_changed(&self) {
+        let places = Arc::new(Semaphore::new(TELLING));
         for shard in &self.shards {
             let lanes: Vec<_> = shard.read().lanes.values().cloned().collect();
-            lanes.iter().for_each(Pace::reach_changed);
+            for lane in lanes {
+                match lane.has_news() {
+                    true => lane.look(places.clone().acquire_owned().await.ok()),
+                    false => lane.look(None),
+                }
+            }
         }
     }
 
-    /// The fleet has given this key's next start to us.
-    pub fn given(&self, key: &str, standing: Standing, at: Instant) {
-        // Without a lane nobody waits here any more; the turn is free again soon.
+    /// The fleet's lease of this key is free, and this instance is next.
+    pub fn free(&self, key: &str) {
+        // Without a lane nobody waits here any more; others have it soon.
         if let Some(pace) = self.named(key) {
-            pace.given(standing, at);
+            pace.free();
+        }
+    }
+
+    /// Another instance waits for the lease of this key.
+    pub fn wanted(&self, key: &str) {
+        if let Some(pace) = self.named(key) {
+            pace.wanted();
         }
     }
 
@@ -147,4 +162,6 @@ pub(super) fn without_delay(terms: Terms) -> Terms {
 }
 
 const SHARDS: usize = 256;
+/// Hosts of which the fleet is told at a time what they owe.
+const TELLING: usize = 256;
 const MIN_SWEEP: usize = 64;

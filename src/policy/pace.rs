@@ -27,18 +27,18 @@
 //! go first ([`Terms::is_renewal`]).
 
 mod backoff;
-mod giver;
-mod line;
+mod source;
 mod terms;
+mod wait_queue;
 
 use std::time::{Duration, Instant};
 
 use backoff::Backoff;
-use giver::Tempo;
-pub use giver::{Giver, Share, Want};
-use line::Line;
+use source::EffectiveGap;
+pub use source::TurnSource;
 pub use terms::{Client, Debt, Next, Outcome, Refused, Slot, Terms, Ticket, Turn};
-use terms::{Demand, Start};
+use terms::{SlotRequest, Start};
+use wait_queue::WaitQueue;
 
 /// One key's slots and its waiting line. `W` is what the caller keeps for a waiter and gets back with its turn.
 ///
@@ -47,30 +47,32 @@ use terms::{Demand, Start};
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub struct Lane<W = ()> {
-    marks: Marks,
+    last: LastStarts,
     backoff: Backoff,
-    /// The newest start's own delay: what the key owes, and what backoff starts from.
+    /// The longest gap that is still owed, and until when: what the key owes, and what backoff starts from.
     delay: Duration,
+    delay_until: Option<Instant>,
     max_delay: Duration,
     /// Counts starts, so that a [`Slot`] can be told from those before and after it.
     starts: u64,
     tickets: u64,
     in_flight: u32,
-    giver: Giver,
-    line: Option<Box<Line<W>>>,
+    source: TurnSource,
+    line: Option<Box<WaitQueue<W>>>,
 }
 
 impl<W> Default for Lane<W> {
     fn default() -> Self {
         Self {
-            marks: Marks::default(),
+            last: LastStarts::default(),
             backoff: Backoff::default(),
             delay: Duration::ZERO,
+            delay_until: None,
             max_delay: backoff::MAX,
             starts: 0,
             tickets: 0,
             in_flight: 0,
-            giver: Giver::default(),
+            source: TurnSource::default(),
             line: None,
         }
     }
@@ -83,20 +85,21 @@ impl<W> Lane<W> {
     /// coming back then, it waits for one turn of each other client in the line at most.
     /// A full line takes one more from a client that has fewer in it than the greediest, at that client's cost.
     pub fn request(&mut self, now: Instant, client: Client, terms: &Terms, waiter: impl FnOnce() -> W) -> Turn {
-        let demand = Demand::from(terms);
+        let demand = SlotRequest::from(terms);
         self.max_delay = terms.max_crawl_delay;
+        self.clamp_hold(now);
         if self.line.is_none() && self.is_open(now, demand) {
             return Turn::Go(self.start(now, demand));
         }
         let at = self.forecast(now, client, terms);
         let wait = at.duration_since(now);
-        let retry_after = line::told(wait);
+        let retry_after = wait_queue::told(wait);
         // Who only asks the fleet, with nobody before it, does not wait yet.
         let asks = !self.may_turn(demand);
         if !terms.is_renewal && (wait > terms.max_wait || terms.max_wait.is_zero() && !asks) {
             return Turn::Refuse(Refused::TooLong { retry_after });
         }
-        let patience = terms.max_wait.min(terms::FAR).max(if asks { giver::ASKING } else { Duration::ZERO });
+        let patience = terms.max_wait.min(terms::FAR).max(if asks { source::ASKING } else { Duration::ZERO });
         let line = self.line.get_or_insert_default();
         let queue = terms.queue.max(usize::from(asks));
         if !terms.is_renewal && line.is_full(queue) && !line.make_room(client, retry_after) {
@@ -129,9 +132,9 @@ impl<W> Lane<W> {
             self.drop_empty_line();
             return Next::Start(waiter, self.start(now, head));
         }
-        let (due, tempo) = (self.due(head), self.giver.forecast(self.backoff()));
+        let (due, tempo) = (self.due(head), self.source.forecast(self.backoff()));
         let line = self.line.as_mut().expect("only `pop` above gives it up");
-        if line.sweep(now, self.marks, tempo)
+        if line.sweep(now, self.last, tempo)
             && let Some((waiter, why)) = line.turned_away()
         {
             self.drop_empty_line();
@@ -157,19 +160,19 @@ impl<W> Lane<W> {
             Outcome::Success => self.backoff.succeeded(slot.number),
             Outcome::Backoff { retry_after } => {
                 let hold = self.backoff.refused(slot.number, self.starts, retry_after, self.delay, self.max_delay);
-                self.marks.hold = self.marks.hold.max(hold.map(|hold| now() + hold));
+                self.last.hold = self.last.hold.max(hold.map(|hold| now() + hold));
                 self.pushed_back();
             }
             Outcome::Failure => {}
             // A start nobody made binds nobody, unless one has come after it.
-            Outcome::Unused if slot.number == self.starts => *self.marks.of(slot.start) = slot.before,
+            Outcome::Unused if slot.number == self.starts => *self.last.of(slot.start) = slot.before,
             Outcome::Unused => {}
         }
     }
 
     /// Corrects the time of a start to when it left, or arrived.
     pub fn left(&mut self, slot: &Slot, at: Instant) {
-        let mark = self.marks.of(slot.start);
+        let mark = self.last.of(slot.start);
         *mark = (*mark).max(Some(at));
         self.pushed_back();
     }
@@ -180,9 +183,9 @@ impl<W> Lane<W> {
         let at = self.forecast(now, client, terms);
         let wait = at.duration_since(now);
         if wait <= terms.max_wait {
-            self.delay = terms.gap();
+            self.owe_gap(at, terms.gap());
             self.starts += 1;
-            self.marks.last_start = self.marks.last_start.max(Some(at));
+            self.last.last_start = self.last.last_start.max(Some(at));
             self.pushed_back();
         }
         wait
@@ -191,14 +194,14 @@ impl<W> Lane<W> {
     /// When a request that came now would start, as far as gaps, backoff and the line tell. It may be later if those
     /// in flight take long or other clients come in between, and earlier if some ahead give up.
     pub fn forecast(&self, now: Instant, client: Client, terms: &Terms) -> Instant {
-        let (mut marks, tempo) = (self.marks, self.giver.forecast(self.backoff()));
+        let (mut marks, tempo) = (self.last, self.source.forecast(self.backoff()));
         // Who never waits has no turn to come: it starts when nobody waits.
         let client = (!terms.max_wait.is_zero()).then_some(client);
         let ahead = self.line.as_deref().map_or(now, |line| match terms.is_renewal {
             true => line.clear_renewals(now, &mut marks, tempo),
             false => line.clear_before(now, client, &mut marks, tempo),
         });
-        marks.due(Demand::from(terms), tempo).map_or(ahead, |due| due.max(ahead))
+        marks.due(SlotRequest::from(terms), tempo).map_or(ahead, |due| due.max(ahead))
     }
 
     /// What the key still owes, to be kept over a restart.
@@ -207,9 +210,10 @@ impl<W> Lane<W> {
         (until > now).then(|| Debt { until, backoff: self.backoff() })
     }
 
-    /// Takes up what an earlier process owed. A debt of over a day is a clock gone wrong and is cut to that.
+    /// Takes up what an earlier process owed. More than an hour, or `max_crawl_delay` if that is longer, is a clock gone
+    /// wrong, and is cut to that by the next request.
     pub fn restore(&mut self, now: Instant, debt: Debt) {
-        self.marks.hold = self.marks.hold.max(Some(debt.until.min(now + DEBT_MAX)));
+        self.last.hold = self.last.hold.max(Some(debt.until.min(now + terms::FAR)));
         self.backoff.restore(debt.backoff);
         self.pushed_back();
     }
@@ -217,7 +221,7 @@ impl<W> Lane<W> {
     /// Whether nothing is lost with the lane. A backoff is remembered for an hour after the last start.
     pub fn is_idle(&self, now: Instant) -> bool {
         let memory = if self.backoff().is_zero() { Duration::ZERO } else { backoff::MAX };
-        let fetched = self.marks.last_fetch.map(|at| at + self.delay);
+        let fetched = self.last.last_fetch.map(|at| at + self.delay);
         let owed = self.owed_until().max(fetched);
         self.in_flight == 0 && self.line.is_none() && owed.is_none_or(|until| until + memory <= now)
     }
@@ -237,71 +241,104 @@ impl<W> Lane<W> {
         self.backoff.delay().min(self.max_delay)
     }
 
-    /// Puts another in charge of the turns, or tells how that stands.
-    pub fn given_by(&mut self, giver: Giver) {
-        if self.giver != giver {
-            self.giver = giver;
+    /// Tells where its turns come from.
+    pub fn follow(&mut self, source: TurnSource) {
+        if self.source != source {
+            self.source = source;
             self.pushed_back();
         }
     }
 
-    /// The turn that the fleet has to be asked for.
-    pub fn wants_turn(&self) -> Option<Want> {
+    /// Somebody waits for the fleet's lease: the gap that is to be kept.
+    pub fn wants_lease(&self) -> Option<Duration> {
         let head = self.line.as_ref()?.head()?;
-        (!self.may_turn(head)).then(|| Want::new(head, self.limit(head), self.max_delay))
+        (!self.may_turn(head)).then(|| head.delay.min(self.max_delay))
     }
 
-    /// Takes up what the fleet keeps of the origin's refusals, in place of what this lane has gathered.
-    pub fn adopt(&mut self, now: Instant, hold: Duration, backoff: Duration) {
-        let held = (!hold.is_zero()).then(|| now + hold.min(DEBT_MAX));
-        if self.backoff.delay() != backoff || held > self.marks.hold {
-            self.backoff.adopt(backoff);
-            self.marks.hold = self.marks.hold.max(held);
+    /// When the next of those who wait is due.
+    pub fn head_due(&self) -> Option<Instant> {
+        self.due(self.line.as_ref()?.head()?)
+    }
+
+    /// What starts have to keep their distance from.
+    pub fn last_starts(&self) -> LastStarts {
+        self.last
+    }
+
+    /// The longest gap that is in force: of the last starts, of who waits, of the backoff.
+    pub fn longest_gap(&self) -> Duration {
+        let head = self.line.as_ref().and_then(|line| line.head()).map_or(Duration::ZERO, |head| head.delay);
+        self.delay.max(head).max(self.backoff())
+    }
+
+    /// Nobody owes more; what does is a clock gone wrong.
+    pub fn longest_debt(&self) -> Duration {
+        backoff::MAX.max(self.max_delay).min(terms::FAR)
+    }
+
+    /// Takes up what the fleet knows: starts that others have made, and the backoff in place of its own.
+    pub fn adopt(&mut self, others: LastStarts, backoff: Duration) {
+        let last = self.last.max(others);
+        if self.last != last || self.backoff.delay() != backoff {
+            self.last = last;
+            self.backoff.adopt(backoff, self.starts);
             self.pushed_back();
         }
     }
 
     #[inline]
-    fn is_open(&self, now: Instant, demand: Demand) -> bool {
+    fn is_open(&self, now: Instant, demand: SlotRequest) -> bool {
         self.may_turn(demand) && self.in_flight < self.limit(demand) && self.due(demand).is_none_or(|due| due <= now)
     }
 
     /// Unless it is the fleet's to give and not given.
     #[inline]
-    fn may_turn(&self, demand: Demand) -> bool {
-        self.giver.has_turn() || !self.giver.is_asked(demand, self.backoff())
+    fn may_turn(&self, demand: SlotRequest) -> bool {
+        self.source.is_leased() || !self.source.is_shared(demand, self.backoff())
     }
 
     #[inline]
-    fn due(&self, demand: Demand) -> Option<Instant> {
-        self.marks.due(demand, self.giver.tempo(self.backoff()))
+    fn due(&self, demand: SlotRequest) -> Option<Instant> {
+        self.last.due(demand, self.source.gap(self.backoff()))
     }
 
     /// A host that asks for time gets one request at a time.
     #[inline]
-    fn limit(&self, demand: Demand) -> u32 {
+    fn limit(&self, demand: SlotRequest) -> u32 {
         if self.backoff().is_zero() { demand.max_concurrent } else { 1 }
     }
 
-    fn start(&mut self, now: Instant, demand: Demand) -> Slot {
+    fn start(&mut self, now: Instant, demand: SlotRequest) -> Slot {
         self.starts += 1;
         self.in_flight += 1;
-        self.delay = demand.delay;
-        let mark = self.marks.of(demand.start);
+        self.owe_gap(now, demand.delay);
+        let mark = self.last.of(demand.start);
         let before = *mark;
         // Callers read the clock before they get hold of the lane: it may be a little behind.
         *mark = before.max(Some(now));
-        let shared = self.giver.is_asked(demand, self.backoff());
-        if shared {
-            self.giver.use_turn();
-        }
+        let shared = self.source.is_shared(demand, self.backoff());
         let exclusive = self.limit(demand) == 1;
         Slot { number: self.starts, start: demand.start, before, shared, exclusive }
     }
 
+    /// A shorter gap does not make a longer one forgotten.
+    fn owe_gap(&mut self, start: Instant, gap: Duration) {
+        if gap >= self.delay || self.delay_until.is_none_or(|until| until <= start) {
+            (self.delay, self.delay_until) = (gap, Some(start + gap));
+        }
+    }
+
+    /// Stored instants are not trusted beyond their sense: a longer hold is a clock gone wrong.
+    fn clamp_hold(&mut self, now: Instant) {
+        let most = self.longest_debt();
+        if let Some(hold) = &mut self.last.hold {
+            *hold = (*hold).min(now + most);
+        }
+    }
+
     fn owed_until(&self) -> Option<Instant> {
         let gap = self.delay.max(self.backoff());
-        self.marks.last_start.map(|start| start + gap).max(self.marks.hold)
+        self.last.last_start.map(|start| start + gap).max(self.last.hold)
     }
 
     /// Those who wait may wait in vain now.
@@ -317,28 +354,36 @@ impl<W> Lane<W> {
 }
 
 /// What a start has to keep its distance from.
-#[derive(Debug, Clone, Copy, Default)]
-struct Marks {
-    last_start: Option<Instant>,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LastStarts {
+    pub last_start: Option<Instant>,
     /// The newest start of a first fetch: other first fetches keep their distance from it, requests need not.
-    last_fetch: Option<Instant>,
+    pub last_fetch: Option<Instant>,
     /// Nothing starts before: the origin has said so, or an earlier process owed it.
-    hold: Option<Instant>,
+    pub hold: Option<Instant>,
 }
 
-impl Marks {
-    /// The earliest start; `None` is any time.
-    fn due(&self, demand: Demand, tempo: Tempo) -> Option<Instant> {
-        let gap = tempo.gap(demand);
-        let held = self.hold.max(tempo.not_before());
-        if gap.is_zero() {
-            return held;
+impl LastStarts {
+    /// The later of each.
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            last_start: self.last_start.max(other.last_start),
+            last_fetch: self.last_fetch.max(other.last_fetch),
+            hold: self.hold.max(other.hold),
         }
-        let last = match demand.start {
+    }
+
+    /// The earliest start; `None` is any time.
+    fn due(&self, request: SlotRequest, gap: EffectiveGap) -> Option<Instant> {
+        let gap = gap.of(request);
+        if gap.is_zero() {
+            return self.hold;
+        }
+        let last = match request.start {
             Start::Request => self.last_start,
             Start::FirstFetch => self.last_start.max(self.last_fetch),
         };
-        last.map(|last| last + gap).max(held)
+        last.map(|last| last + gap).max(self.hold)
     }
 
     fn of(&mut self, start: Start) -> &mut Option<Instant> {
@@ -348,8 +393,6 @@ impl Marks {
         }
     }
 }
-
-const DEBT_MAX: Duration = Duration::from_secs(24 * 3600);
 
 #[cfg(test)]
 mod simulation;

@@ -10,7 +10,6 @@ mod loss;
 mod one_pace;
 mod secure;
 mod server;
-mod table;
 
 use server::Redis;
 use std::time::{Duration, Instant};

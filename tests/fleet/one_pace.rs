@@ -1,7 +1,7 @@
 //! All instances keep one pace.
 
 use crate::server::Redis;
-use crate::support::{Client, Origin, Reply, Response};
+use crate::support::{Client, Origin, Reply, Response, eventually};
 use crate::{LATE, all, assert_apart, get, instances, pages, site, starts};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
@@ -10,7 +10,7 @@ use tokio::time::sleep;
 const NOISE: Duration = Duration::from_millis(700);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_instances_keep_one_pace_and_take_turns() {
+async fn three_instances_keep_one_pace() {
     let Some(redis) = Redis::start().await else { return };
     let origin = site("0.3").await;
     let fleet = instances(&redis, 3, "").await;
@@ -28,13 +28,30 @@ async fn three_instances_keep_one_pace_and_take_turns() {
     assert_eq!(starts.len(), 12);
     assert_apart(&starts, Duration::from_millis(300));
     assert!(starts[11] - starts[0] < Duration::from_millis(300) * 11 + NOISE * 3, "nobody sleeps over its turn");
-    // Once all have come, they go in turn.
-    let late: Vec<String> = origin.log.pages().iter().skip(3).take(6).map(|page| page[..7].to_owned()).collect();
-    for number in 0..3 {
-        let own = late.iter().filter(|page| page.ends_with(&number.to_string())).count();
-        assert!((1..=3).contains(&own), "{late:?}");
-    }
     assert_eq!(origin.log.count("/robots.txt"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_instance_lets_another_go_within_seconds() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = site("0.3").await;
+    let fleet = instances(&redis, 2, "").await;
+    let mut busy = tokio::task::JoinSet::new();
+    for page in 0..40 {
+        let (address, authority) = (fleet[0].address(), origin.authority("a.localhost"));
+        let url = origin.url(&format!("/busy-{page}"));
+        busy.spawn(async move { Client::open(address).await.get(&url, &authority).await });
+    }
+    eventually("the busy one is under way", || origin.log.pages().len() > 1).await;
+    let began = Instant::now();
+    assert_eq!(get(&fleet[1], &origin.url("/modest")).await.status(), 200);
+    // It goes on for 3 s while another waits.
+    assert!(began.elapsed() < Duration::from_secs(3) + Duration::from_millis(300) * 2 + NOISE, "{:?}", began.elapsed());
+    // And has its own turn again soon.
+    let before = origin.log.pages().len();
+    eventually("the busy one goes on", || origin.log.pages().len() > before).await;
+    let pages = origin.log.all().into_iter().filter(|seen| seen.path() != "/robots.txt").map(|seen| seen.at);
+    assert_apart(&pages.collect::<Vec<_>>(), Duration::from_millis(300));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

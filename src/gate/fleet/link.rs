@@ -1,53 +1,47 @@
-//! The connection to the fleet's server: made again for as long as it takes, given up at the first fault, so that no
-//! request waits for a server that does not answer. Called by the other modules here.
+//! The connection to the fleet's server: made again for as long as it takes. A connection that breaks is replaced, and
+//! calls wait for that; a server that does not answer for [`PATIENCE`] is out of reach, and nobody waits for it.
 
 use super::message::Message;
-use crate::config;
-use crate::tls::roots;
+use super::server::{Connection, Server, words};
+use crate::config::{SecretUrl, Settings};
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use redis::aio::MultiplexedConnection;
-use redis::io::tcp::TcpSettings;
-use redis::{
-    AsyncConnectionConfig, Client, ErrorKind, FromRedisValue, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind,
-    RedisError, Script, ScriptInvocation, TlsCertificates,
-};
-use std::path::Path;
+use redis::{ErrorKind, FromRedisValue, PushInfo, PushKind, RedisError, Script, ScriptInvocation};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::{Notify, watch};
-use tokio::time::{sleep, sleep_until, timeout};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{sleep, sleep_until, timeout, timeout_at};
 
 /// The server, as far as it can be asked.
 pub(super) struct Link {
-    client: Result<Client, String>,
-    /// The URL, for people: without its secrets.
-    shown: String,
+    settings: Arc<ArcSwap<Settings>>,
     /// This instance's name in the fleet.
     pub me: Box<str>,
-    live: Mutex<Option<Live>>,
-    /// Which connection there is, counted from 1; 0: none.
+    live: watch::Sender<Option<Live>>,
+    /// Which connection there is or was a moment ago, counted from 1; 0: the server is out of reach.
     current: AtomicU64,
     made: AtomicU64,
+    /// When all who lost their connections at the same time can be taken to have told what they know.
+    settled_at: Mutex<Option<Instant>>,
     /// How many the fleet had when last seen.
     instances: AtomicU32,
+    /// Bounds the calls at a time.
+    places: Semaphore,
     calls: AtomicU64,
     lost: AtomicU64,
-    /// The connection has been given up.
-    broken: Notify,
-    /// Whether there is one; `None` until the first attempt has ended.
+    /// Whether the server can be asked; `None` until the first attempt has ended.
     is_up: watch::Sender<Option<bool>>,
+    loss_told: AtomicBool,
 }
 
 #[derive(Clone)]
 struct Live {
     number: u64,
-    connection: MultiplexedConnection,
+    connection: Connection,
 }
-
-/// What the server sends unasked, and when it came.
-type Push = (PushInfo, Instant);
 
 /// The server cannot be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,27 +59,41 @@ pub struct FleetFigures {
     pub lost: u64,
 }
 
+/// Why a connection is given up.
+struct Broken {
+    why: String,
+    /// It could not be asked since then.
+    since: Instant,
+}
+
 impl Link {
-    /// `ca_file`: roots beside the system's, to verify the server by where the URL says TLS.
-    pub fn new(fleet: &config::Fleet, ca_file: Option<&Path>) -> Self {
+    pub fn new(settings: Arc<ArcSwap<Settings>>) -> Self {
         Link {
-            client: client(fleet, ca_file),
-            shown: fleet.url.to_string(),
+            settings,
             me: format!("{:016x}", fastrand::u64(..)).into(),
-            live: Mutex::default(),
+            live: watch::Sender::new(None),
             current: AtomicU64::new(0),
             made: AtomicU64::new(0),
+            settled_at: Mutex::default(),
             instances: AtomicU32::new(1),
+            places: Semaphore::new(CALLS),
             calls: AtomicU64::new(0),
             lost: AtomicU64::new(0),
-            broken: Notify::new(),
             is_up: watch::Sender::new(None),
+            loss_told: AtomicBool::new(false),
         }
     }
 
-    /// Which connection there is; 0: none.
-    pub fn current(&self) -> u64 {
-        self.current.load(Ordering::Acquire)
+    /// Which connection there is, and from when turns may be asked for over it; 0: none.
+    pub fn current(&self) -> (u64, Option<Instant>) {
+        match self.current.load(Ordering::Acquire) {
+            0 => (0, None),
+            number => (number, *self.settled_at.lock()),
+        }
+    }
+
+    pub fn is_lost(&self) -> bool {
+        self.current.load(Ordering::Acquire) == 0
     }
 
     pub fn instances(&self) -> u32 {
@@ -94,7 +102,7 @@ impl Link {
 
     pub fn figures(&self) -> FleetFigures {
         FleetFigures {
-            is_up: self.current() != 0,
+            is_up: !self.is_lost(),
             instances: self.instances(),
             calls: self.calls.load(Ordering::Relaxed),
             lost: self.lost.load(Ordering::Relaxed),
@@ -105,41 +113,72 @@ impl Link {
         self.is_up.subscribe()
     }
 
-    /// One round trip. Its failure is that of the connection: whoever asks next is told at once.
+    /// One answer, within [`PATIENCE`], over another connection if the first breaks. That an answer is late says nothing
+    /// about the connection.
     pub async fn call<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, Lost> {
-        let mut live = self.live.lock().clone().ok_or(Lost)?;
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        match timeout(PATIENCE, script.invoke_async(&mut live.connection)).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(self.give_up(live.number, &words(&error))),
-            Err(_) => Err(self.give_up(live.number, &format!("no answer within {PATIENCE:?}"))),
+        let _place = self.places.acquire().await.map_err(|_| Lost)?;
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        let mut connections = self.live.subscribe();
+        while !self.is_lost() {
+            let Some(Live { number, mut connection }) = connections.borrow_and_update().clone() else {
+                timeout_at(deadline, connections.changed()).await.map_err(|_| Lost)?.map_err(|_| Lost)?;
+                continue;
+            };
+            self.calls.fetch_add(1, Ordering::Relaxed);
+            match timeout_at(deadline, script.invoke_async(&mut connection)).await.map_err(|_| Lost)? {
+                Ok(answer) => return Ok(answer),
+                // Another version's answer.
+                Err(error) if error.kind() == ErrorKind::Parse => return Err(Lost),
+                Err(error) => {
+                    if connection.is_one() && is_gone(&error) {
+                        self.drop_connection(number);
+                    }
+                    timeout_at(deadline, sleep(AGAIN)).await.map_err(|_| Lost)?;
+                }
+            }
         }
+        Err(Lost)
     }
 
     /// Connects, hands on what the server sends, notes that this instance is there; for ever.
     pub async fn keep(self: Arc<Self>, messages: UnboundedSender<Message>) {
+        let mut server = None;
         let mut pause = FIRST_PAUSE;
-        let mut told = false;
+        let mut broken: Option<Broken> = None;
         loop {
-            let connected = match timeout(PATIENCE * 2, self.connect()).await {
-                Ok(connected) => connected,
-                Err(_) => Err(format!("no connection within {:?}", PATIENCE * 2)),
+            let mut attempt = std::pin::pin!(timeout(CONNECTING, self.connect(&mut server)));
+            let connected = match broken.take() {
+                None => attempt.await,
+                Some(Broken { why, since }) => tokio::select! {
+                    biased;
+                    () = sleep_until((since + PATIENCE).into()) => {
+                        self.part(&why);
+                        let _ = messages.send(Message::Parted);
+                        attempt.await
+                    }
+                    connected = &mut attempt => match connected {
+                        Ok(Err(_)) | Err(_) if since.elapsed() < PATIENCE => {
+                            broken = Some(Broken { why, since });
+                            connected
+                        }
+                        connected => connected,
+                    },
+                },
             };
-            match connected {
-                Ok((connection, pushes)) => {
-                    self.take_up(connection);
-                    (pause, told) = (FIRST_PAUSE, true);
+            match connected.unwrap_or_else(|_| Err(format!("no connection within {CONNECTING:?}"))) {
+                Ok((url, live, pushes)) => {
+                    self.take_up(&url, live.clone());
                     // The gate is gone with whoever receives them.
                     let _ = messages.send(Message::Joined);
-                    self.serve(pushes, &messages).await;
+                    broken = self.serve(&url, live, pushes, &messages).await;
+                    self.live.send_replace(None);
+                    pause = FIRST_PAUSE;
+                }
+                Err(why) if broken.is_none() => {
+                    self.part(&why);
                     let _ = messages.send(Message::Parted);
                 }
-                Err(why) => {
-                    if !std::mem::replace(&mut told, true) {
-                        tell_lost(&self.shown, &why);
-                    }
-                    self.is_up.send_replace(Some(false));
-                }
+                Err(_) => {}
             }
             sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -148,135 +187,146 @@ impl Link {
 
     /// Says goodbye.
     pub async fn leave(&self) {
-        // Lost is as good as gone.
-        let _ = self.register(0).await;
+        let live = self.live.borrow().clone();
+        if let Some(Live { mut connection, .. }) = live {
+            // Lost is as good as gone.
+            let _ = timeout(PATIENCE, self.register(&mut connection, 0)).await;
+        }
     }
 
-    async fn connect(&self) -> Result<(MultiplexedConnection, UnboundedReceiver<Push>), String> {
-        let client = self.client.as_ref().map_err(Clone::clone)?;
+    async fn connect(
+        &self,
+        server: &mut Option<(SecretUrl, Server)>,
+    ) -> Result<(SecretUrl, Live, UnboundedReceiver<PushInfo>), String> {
+        let settings = self.settings.load_full();
+        let Some(url) = settings.fleet.as_ref().map(|fleet| fleet.url.clone()) else {
+            return Err(String::from("`fleet` has gone from the configuration"));
+        };
+        if server.as_ref().is_none_or(|(known, _)| *known != url) {
+            *server = Some((url.clone(), Server::new(&url, settings.egress.ca_file.as_deref())?));
+        }
         let (sender, pushes) = unbounded_channel();
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(PATIENCE))
-            .set_response_timeout(Some(PATIENCE))
-            .set_push_sender(move |push| sender.send((push, Instant::now())));
-        let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-        let mut connection = connection.map_err(|error| words(&error))?;
-        let channels = [TO_ALL, &format!("{TO_ONE}{}", self.me)];
-        connection.subscribe(&channels).await.map_err(|error| words(&error))?;
+        let (_, to) = server.as_mut().expect("made above");
+        let mut connection = to.connect(sender, PATIENCE).await.map_err(|error| words(&error))?;
+        let own = format!("{TO_ONE}{}", self.me);
+        connection.subscribe(&[TO_ALL, &own]).await.map_err(|error| words(&error))?;
         // A server that only reads, or has no memory left, is found out here.
-        let instances = instances_script()
-            .key(INSTANCES)
-            .arg(&*self.me)
-            .arg(GONE_AFTER.as_millis() as u64)
-            .invoke_async(&mut connection)
-            .await
-            .map_err(|error| words(&error))?;
-        self.instances.store(instances, Ordering::Relaxed);
-        Ok((connection, pushes))
-    }
-
-    fn take_up(&self, connection: MultiplexedConnection) {
+        self.register(&mut connection, GONE_AFTER.as_millis() as u64).await.map_err(|error| words(&error))?;
         let number = self.made.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut live = self.live.lock();
-        *live = Some(Live { number, connection });
-        self.current.store(number, Ordering::Release);
-        self.is_up.send_replace(Some(true));
-        tracing::info!("joined the fleet at {}, {} instance(s)", self.shown, self.instances());
+        Ok((url, Live { number, connection }, pushes))
     }
 
-    /// Returns when the connection is given up.
-    async fn serve(&self, mut pushes: UnboundedReceiver<Push>, messages: &UnboundedSender<Message>) {
-        let number = self.current();
-        let mut register_at = Instant::now();
+    fn take_up(&self, url: &SecretUrl, live: Live) {
+        // Who starts anew has lost nothing, and need not wait for others who have.
+        let settled_at = (live.number > 1).then(|| Instant::now() + SETTLING);
+        *self.settled_at.lock() = settled_at;
+        self.current.store(live.number, Ordering::Release);
+        self.live.send_replace(Some(live));
+        self.is_up.send_replace(Some(true));
+        self.loss_told.store(false, Ordering::Relaxed);
+        tracing::info!("joined the fleet at {url}, {} instance(s)", self.instances());
+    }
+
+    /// Returns when the connection is given up. `None`: the configuration names another server.
+    async fn serve(
+        &self,
+        url: &SecretUrl,
+        mut live: Live,
+        mut pushes: UnboundedReceiver<PushInfo>,
+        messages: &UnboundedSender<Message>,
+    ) -> Option<Broken> {
+        let is_one = live.connection.is_one();
+        let mut connections = self.live.subscribe();
+        let mut beat = std::pin::pin!(self.beat(url, live.connection.clone()));
         loop {
             tokio::select! {
-                () = self.broken.notified() => {}
+                broken = &mut beat => return broken,
+                _ = connections.changed() => {
+                    if connections.borrow_and_update().is_none() {
+                        return Some(Broken { why: "the connection broke".into(), since: Instant::now() });
+                    }
+                }
                 push = pushes.recv() => match push {
-                    Some((PushInfo { kind: PushKind::Message, data }, at)) => {
-                        if let Some(message) = Message::parse(&data, &self.me, at) {
+                    Some(PushInfo { kind: PushKind::Message, data }) => {
+                        if let Some(message) = Message::parse(&data, &self.me) {
                             let _ = messages.send(message);
                         }
                     }
-                    Some((PushInfo { kind: PushKind::Disconnection, .. }, _)) | None => {
-                        self.give_up(number, "it closed the connection");
+                    // One of a cluster's: its client finds the new one, which may know less.
+                    Some(PushInfo { kind: PushKind::Disconnection, .. }) if !is_one => {
+                        live.number = self.made.fetch_add(1, Ordering::Relaxed) + 1;
+                        self.take_up(url, live.clone());
+                        let _ = messages.send(Message::Joined);
+                    }
+                    Some(PushInfo { kind: PushKind::Disconnection, .. }) | None => {
+                        return Some(Broken { why: "it closed the connection".into(), since: Instant::now() });
                     }
                     // What subscribing is answered with, and what we have not subscribed to.
                     Some(_) => {}
                 },
-                () = sleep_until(register_at.into()) => {
-                    register_at = Instant::now() + REGISTER_EVERY;
-                    if let Ok(instances) = self.register(GONE_AFTER.as_millis() as u64).await {
-                        self.instances.store(instances, Ordering::Relaxed);
-                    }
-                }
-            }
-            if self.current() != number {
-                return;
             }
         }
     }
 
-    async fn register(&self, millis: u64) -> Result<u32, Lost> {
-        self.call(instances_script().key(INSTANCES).arg(&*self.me).arg(millis)).await
+    /// Tells now and then that this instance is there, until that is not answered.
+    async fn beat(&self, url: &SecretUrl, mut connection: Connection) -> Option<Broken> {
+        loop {
+            sleep(REGISTER_EVERY).await;
+            if self.settings.load().fleet.as_ref().map(|fleet| &fleet.url) != Some(url) {
+                return None;
+            }
+            let since = Instant::now();
+            self.calls.fetch_add(1, Ordering::Relaxed);
+            let why = match timeout(PATIENCE, self.register(&mut connection, GONE_AFTER.as_millis() as u64)).await {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => words(&error),
+                Err(_) => format!("no answer within {PATIENCE:?}"),
+            };
+            return Some(Broken { why, since });
+        }
     }
 
-    fn give_up(&self, number: u64, why: &str) -> Lost {
-        let mut live = self.live.lock();
-        if live.take_if(|live| live.number == number).is_some() {
-            self.current.store(0, Ordering::Release);
+    async fn register(&self, connection: &mut Connection, millis: u64) -> Result<(), RedisError> {
+        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("instances.lua")));
+        let instances = SCRIPT.key(INSTANCES).arg(&*self.me).arg(millis).invoke_async(connection).await?;
+        self.instances.store(instances, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn drop_connection(&self, number: u64) {
+        self.live.send_if_modified(|live| live.take_if(|live| live.number == number).is_some());
+    }
+
+    fn part(&self, why: &str) {
+        if self.current.swap(0, Ordering::AcqRel) != 0 {
             self.lost.fetch_add(1, Ordering::Relaxed);
-            self.is_up.send_replace(Some(false));
-            tell_lost(&self.shown, why);
-            self.broken.notify_one();
         }
-        Lost
+        self.is_up.send_replace(Some(false));
+        if !self.loss_told.swap(true, Ordering::Relaxed) {
+            let url = self.settings.load().fleet.as_ref().map(|fleet| fleet.url.to_string()).unwrap_or_default();
+            tracing::warn!("the fleet's server {url} is out of reach: {why}; until it is back, `on_fleet_loss` holds");
+        }
+        // Calls that wait for another connection need wait no longer.
+        self.live.send_replace(None);
     }
 }
 
-fn tell_lost(shown: &str, why: &str) {
-    tracing::warn!("the fleet's server {shown} is out of reach: {why}; until it is back, `on_fleet_loss` holds");
+/// Another connection may do better.
+fn is_gone(error: &RedisError) -> bool {
+    error.is_io_error() || error.is_connection_dropped() || error.code() == Some("READONLY")
 }
 
-fn client(fleet: &config::Fleet, ca_file: Option<&Path>) -> Result<Client, String> {
-    let url = fleet.url.expose();
-    let said = |error: RedisError| words(&error);
-    let info = url.as_str().into_connection_info().map_err(said)?;
-    // Answers to SUBSCRIBE and to commands over one connection need the newer protocol: Redis 6, Valkey.
-    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-    let info = info.set_redis_settings(settings).set_tcp_settings(TcpSettings::default().set_nodelay(true));
-    if url.scheme() == "rediss" {
-        let roots = roots::bundle(ca_file).map_err(|error| error.to_string())?;
-        let certificates = TlsCertificates { client_tls: None, root_cert: Some(roots.pem.into()) };
-        return Client::build_with_tls(info, certificates).map_err(said);
-    }
-    Client::open(info).map_err(said)
-}
-
-/// An error, with what to do about it where that is known. The server does not repeat passwords.
-fn words(error: &RedisError) -> String {
-    let hint = match error.kind() {
-        ErrorKind::AuthenticationFailed => "; correct the user and the password in `fleet`",
-        ErrorKind::RESP3NotSupported => "; Redis 6 or Valkey is needed",
-        _ if error.code().is_some_and(|code| matches!(code, "NOAUTH" | "WRONGPASS" | "NOPERM")) => {
-            "; correct the user and the password in `fleet`"
-        }
-        _ => "",
-    };
-    format!("{error}{hint}")
-}
-
-fn instances_script() -> &'static Script {
-    static SCRIPT: std::sync::LazyLock<Script> =
-        std::sync::LazyLock::new(|| Script::new(include_str!("instances.lua")));
-    &SCRIPT
-}
-
-/// For one round trip in all.
-pub(super) const PATIENCE: Duration = Duration::from_millis(500);
+/// For one answer, connecting anew included. A slow server is not a lost one.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+const CONNECTING: Duration = Duration::from_secs(5);
+const AGAIN: Duration = Duration::from_millis(50);
+const CALLS: usize = 1024;
+/// All notice within this time that a server has been replaced, and tell it what they hold.
+const SETTLING: Duration = Duration::from_secs(1);
 pub(super) const TO_ALL: &str = "politely:all";
 pub(super) const TO_ONE: &str = "politely:to:";
 const INSTANCES: &str = "politely:instances";
 const REGISTER_EVERY: Duration = Duration::from_secs(1);
 const GONE_AFTER: Duration = Duration::from_secs(10);
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);

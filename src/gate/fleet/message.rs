@@ -1,18 +1,18 @@
-//! What the server sends unasked. Pure. Called by `link`; handed to `pacer` and `rulebook`.
+//! What the server sends unasked. Pure.
 
-use super::pace::Standing;
 use redis::{FromRedisValue, Value};
-use std::time::Instant;
 
-/// Something has happened in the fleet.
+/// Something has happened in the fleet. A message that is lost costs time, and nothing else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::gate) enum Message {
-    /// There is a connection.
+    /// There is a connection, perhaps to a server that has forgotten.
     Joined,
     /// There is none any more.
     Parted,
-    /// This instance has been given a turn, which was told at that instant.
-    Turn { key: Box<str>, standing: Standing, at: Instant },
+    /// Another instance waits for the lease that this one has.
+    Wanted { key: Box<str> },
+    /// The lease is free, and this instance is next.
+    Free { key: Box<str> },
     /// Another instance has been refused by an origin.
     Pace { key: Box<str> },
     /// Another instance has fetched a robots.txt.
@@ -20,17 +20,15 @@ pub(in crate::gate) enum Message {
 }
 
 impl Message {
-    /// `at`: when it came. `None`: it is our own, or none that this version knows.
-    pub fn parse(data: &[Value], me: &str, at: Instant) -> Option<Self> {
+    /// `None`: it is our own, or none that this version knows.
+    pub fn parse(data: &[Value], me: &str) -> Option<Self> {
         let [_channel, payload] = data else { return None };
         let text = String::from_redis_value(payload.clone()).ok()?;
         let (kind, rest) = text.split_once(' ')?;
-        if kind == "turn" {
-            let mut words = rest.splitn(6, ' ');
-            let mut number = || words.next()?.parse().ok();
-            let numbers = (number()?, number()?, number()?, number()?, number()?);
-            let standing = Standing::new(numbers)?;
-            return Some(Self::Turn { key: words.next()?.into(), standing, at });
+        match kind {
+            "wanted" => return Some(Self::Wanted { key: rest.into() }),
+            "free" => return Some(Self::Free { key: rest.into() }),
+            _ => {}
         }
         let (_, name) = rest.split_once(' ').filter(|(from, _)| *from != me)?;
         match kind {
@@ -44,21 +42,16 @@ impl Message {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gate::fleet::Place;
-    use std::time::Duration;
 
     fn parsed(payload: &str) -> Option<Message> {
         let channel = Value::BulkString(b"politely:all".to_vec());
-        Message::parse(&[channel, Value::BulkString(payload.into())], "me", Instant::now())
+        Message::parse(&[channel, Value::BulkString(payload.into())], "me")
     }
 
     #[test]
-    fn a_turn_is_read_with_its_numbers() {
-        let Some(Message::Turn { key, standing, .. }) = parsed("turn 3 1500 0 2000000 2 [::1]:8080") else {
-            panic!("it is a turn");
-        };
-        assert_eq!((&*key, standing.place), ("[::1]:8080", Place::Turn(Duration::from_micros(1500))));
-        assert_eq!((standing.hold, standing.backoff, standing.rivals), (Duration::ZERO, Duration::from_secs(2), 2));
+    fn wake_ups_name_their_key() {
+        assert_eq!(parsed("free [::1]:8080"), Some(Message::Free { key: "[::1]:8080".into() }));
+        assert_eq!(parsed("wanted a.example"), Some(Message::Wanted { key: "a.example".into() }));
     }
 
     #[test]
@@ -71,7 +64,7 @@ mod tests {
 
     #[test]
     fn what_it_does_not_know_it_leaves() {
-        for payload in ["", "pace", "pace other", "turn", "turn 3 1 2 3 a.example", "turn 9 1 1 1 1 a", "new other a"] {
+        for payload in ["", "pace", "pace other", "free", "new other a"] {
             assert_eq!(parsed(payload), None, "{payload}");
         }
     }

@@ -1,21 +1,23 @@
 //! The fleet: all instances that share one Redis or Valkey server, and through it paces, backoffs and copies of
 //! robots.txt (SEMANTICS §3 and §5). Called by `pacer` and `rulebook`; docs/fleet.md is its manual.
 //!
-//! - Where a gap is in force, each start is a turn that the server gives (`pace.lua`), asked for by the instance for
-//!   whoever is first in its own line. Where none is, nobody asks: a refusal by the origin is published to all.
+//! - Where a gap is in force, an instance starts nothing without the key's lease, which one instance has at a time
+//!   (`turn.lua`); while it has it, its own schedule keeps the pace. Where none is, nobody asks: a refusal by the origin
+//!   is published to all.
 //! - A robots.txt is fetched by whoever gets the right to (`copy.lua`), and published.
 //! - A server that does not answer in time is asked no more until it does (`link`); until then `on_fleet_loss` holds.
 
 mod copies;
 mod link;
 mod message;
-mod pace;
+mod server;
+mod turn;
 
 pub(super) use copies::{Claim, Parcel};
 pub use link::FleetFigures;
 pub(super) use link::Lost;
 pub(super) use message::Message;
-pub(super) use pace::{Event, KEPT, Place, Standing, Told};
+pub(super) use turn::{LEASE, LeaseOp, LeaseRequest, LeaseStatus, Place};
 
 use crate::config::{Mode, OnFleetLoss, Settings};
 use crate::policy::Refusal;
@@ -23,7 +25,8 @@ use arc_swap::ArcSwap;
 use copies::Arrivals;
 use link::Link;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::AbortHandle;
 
@@ -32,6 +35,8 @@ pub(super) struct Fleet {
     link: Arc<Link>,
     settings: Arc<ArcSwap<Settings>>,
     arrivals: Arrivals,
+    /// Counts leases asked for.
+    leases: AtomicU64,
     keeper: AbortHandle,
 }
 
@@ -39,7 +44,13 @@ pub(super) struct Fleet {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
     /// Over this connection, counted from 1.
-    Joined(u64),
+    Joined {
+        link: u64,
+        /// Leases are asked for from then on.
+        settled_at: Option<Instant>,
+        /// With a key whose server does not answer one goes on alone, one of so many instances. `None`: one waits.
+        alone: Option<u32>,
+    },
     Parted {
         instances: u32,
     },
@@ -48,10 +59,12 @@ pub(super) enum Reach {
 impl Fleet {
     /// Begins to connect. `None`: no fleet is configured. To be called within a runtime.
     pub fn open(settings: &Arc<ArcSwap<Settings>>) -> Option<(Self, UnboundedReceiver<Message>)> {
-        let link = Arc::new(Link::new(settings.load().fleet.as_ref()?, settings.load().egress.ca_file.as_deref()));
+        settings.load().fleet.as_ref()?;
+        let link = Arc::new(Link::new(settings.clone()));
         let (sender, messages) = unbounded_channel();
         let keeper = tokio::spawn(link.clone().keep(sender)).abort_handle();
-        Some((Self { link, settings: settings.clone(), arrivals: Arrivals::default(), keeper }, messages))
+        let (settings, arrivals, leases) = (settings.clone(), Arrivals::default(), AtomicU64::new(0));
+        Some((Self { link, settings, arrivals, leases, keeper }, messages))
     }
 
     /// Returns when the first attempt to connect has ended.
@@ -61,20 +74,24 @@ impl Fleet {
     }
 
     pub fn reach(&self) -> Reach {
+        let instances = if self.settings.load().fleet.is_some() { self.link.instances() } else { 1 };
         match self.link.current() {
-            0 => Reach::Parted { instances: self.link.instances() },
-            number => Reach::Joined(number),
+            (0, _) => Reach::Parted { instances },
+            (link, settled_at) => {
+                Reach::Joined { link, settled_at, alone: (!self.refuses_on_loss()).then_some(instances) }
+            }
         }
     }
 
     /// Why nothing goes now, if that is so.
     pub fn refusal(&self) -> Option<Refusal> {
-        let refuses = || {
-            let settings = self.settings.load();
-            let on_loss = settings.fleet.as_ref().map(|fleet| fleet.on_loss);
-            settings.mode == Mode::Enforce && on_loss == Some(OnFleetLoss::Refuse)
-        };
-        (self.link.current() == 0 && refuses()).then_some(Refusal::FleetLost { retry_after: COME_BACK })
+        (self.link.is_lost() && self.refuses_on_loss()).then_some(Refusal::FleetLost { retry_after: COME_BACK })
+    }
+
+    fn refuses_on_loss(&self) -> bool {
+        let settings = self.settings.load();
+        let on_loss = settings.fleet.as_ref().map(|fleet| fleet.on_loss);
+        settings.mode == Mode::Enforce && on_loss == Some(OnFleetLoss::Refuse)
     }
 
     /// Returns when nothing goes any more.
@@ -90,14 +107,15 @@ impl Fleet {
         }
     }
 
-    /// Tells what is new about a key, and learns how that stands.
-    pub async fn tell(&self, key: &str, told: &Told) -> Result<Standing, Lost> {
-        self.link.call(&pace::invocation(key, &self.link.me, told)).await
+    /// Asks for a key's lease, or renews or returns it, and tells what is new about the key.
+    pub async fn lease(&self, key: &str, request: &LeaseRequest) -> Result<LeaseStatus, Lost> {
+        let answer = self.link.call(&request.invocation(key, &self.link.me)).await?;
+        Ok(LeaseStatus::new(answer, Instant::now()))
     }
 
-    /// The connection, counted from 1; 0: there is none.
-    pub fn connection(&self) -> u64 {
-        self.link.current()
+    /// Each larger than the one before.
+    pub fn next_number(&self) -> u64 {
+        self.leases.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     pub fn figures(&self) -> FleetFigures {

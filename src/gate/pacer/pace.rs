@@ -1,19 +1,20 @@
 //! One key's lane, shared by those who are in it: the waiting around [`Lane`]'s arithmetic, and around the fleet's. At
 //! most one task a lane, the driver, sleeps until the next turn is due; it alone asks the fleet. Called by `pacer`.
 
+use super::lease::FleetLease;
 use super::permit::{Permit, Waiting, told};
-use super::stake::Stake;
-use crate::gate::fleet::{Fleet, Standing};
+use crate::gate::fleet::{Fleet, LeaseRequest, LeaseStatus, Lost};
 use crate::gate::reported::Reported;
 use crate::gate::store::Store;
 use crate::gate::watch::PaceFigures;
 use crate::policy::pace::{Client, Debt, Lane, Next, Outcome, Refused, Slot, Terms, Ticket, Turn};
 use crate::policy::{Authority, PaceKey, Refusal};
 use parking_lot::Mutex;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 
 /// A lane.
 pub(in crate::gate) struct Pace {
@@ -45,14 +46,21 @@ pub(super) type Waiters = Lane<oneshot::Sender<Result<Permit, Refused>>>;
 
 struct State {
     lane: Waiters,
-    stake: Stake,
+    lease: FleetLease,
     driven: bool,
+}
+
+/// A question to the fleet.
+struct Call {
+    request: LeaseRequest,
+    asked: Instant,
+    answer: Pin<Box<dyn Future<Output = Result<LeaseStatus, Lost>> + Send>>,
 }
 
 impl Pace {
     pub(super) fn new(lane: Waiters, key: PaceKey, page: Option<Arc<Pace>>, shared: Arc<Shared>) -> Self {
         Self {
-            state: Mutex::new(State { lane, stake: Stake::default(), driven: false }),
+            state: Mutex::new(State { lane, lease: FleetLease::default(), driven: false }),
             changed: Notify::new(),
             key,
             page,
@@ -87,8 +95,8 @@ impl Pace {
         match turn {
             Turn::Go(slot) => {
                 if slot.is_shared() {
-                    // It was given for somebody who has just left.
-                    state.stake.started(&slot);
+                    // The lease is looked after.
+                    state.lease.started(&slot, now);
                     self.wake(&mut state);
                 }
                 self.note_debt(&state, now);
@@ -145,16 +153,17 @@ impl Pace {
         &self.shared.waiting
     }
 
-    /// Hands out turns as they come due, and tells the fleet, until nobody waits and nothing is at stake.
-    async fn drive(self: Arc<Self>) {
+    /// Hands out turns as they come due, and looks after the fleet's lease, until nobody waits and nothing is at stake.
+    async fn drive(self: Arc<Self>, mut place: Option<OwnedSemaphorePermit>) {
+        let mut call: Option<Call> = None;
         loop {
-            let (until, call) = {
+            let until = {
                 let mut state = self.state.lock();
                 let now = Instant::now();
                 self.follow(&mut state, now);
                 let until = match state.lane.poll(now) {
                     Next::Start(waiter, slot) => {
-                        state.stake.started(&slot);
+                        state.lease.started(&slot, now);
                         self.note_debt(&state, now);
                         let permit = Permit::new(&self, Some(slot), Terms::default());
                         // If it has just left, the permit comes back here and is given back when the lock is free.
@@ -172,29 +181,52 @@ impl Pace {
                     Next::WaitUntil(until) => Some(until),
                     Next::Idle => None,
                 };
-                let State { lane, stake, .. } = &mut *state;
-                let call = stake.call(lane, now);
-                if until.is_none() && call.is_none() && !stake.is_at_stake() {
-                    state.driven = false;
-                    return;
+                let State { lane, lease, .. } = &mut *state;
+                if let (None, Some(fleet)) = (&call, self.fleet()) {
+                    call = lease.call(lane, now, || fleet.next_number()).map(|request| self.call(request, now));
                 }
-                ([until, stake.next(now)].into_iter().flatten().min(), call)
+                if call.is_none() {
+                    drop(place.take());
+                    if until.is_none() && !lease.is_at_stake() {
+                        state.driven = false;
+                        return;
+                    }
+                }
+                [until, lease.next(lane)].into_iter().flatten().min()
             };
-            if let (Some(call), Some(fleet)) = (call, self.fleet()) {
-                let (asked, connection) = (Instant::now(), fleet.connection());
-                let standing = fleet.tell(&self.key.to_string(), &call).await.ok();
-                let State { lane, stake, .. } = &mut *self.state.lock();
-                stake.answered(lane, connection, standing, asked);
-                continue;
-            }
-            match until {
-                Some(until) => tokio::select! {
-                    () = tokio::time::sleep_until(until.into()) => {}
-                    () = self.changed.notified() => {}
-                },
-                None => self.changed.notified().await,
+            let timer = async {
+                match until {
+                    Some(until) => tokio::time::sleep_until(until.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let answer = async {
+                match &mut call {
+                    Some(call) => call.answer.as_mut().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                answer = answer => {
+                    let Call { request, asked, .. } = call.take().expect("it has answered");
+                    let State { lane, lease, .. } = &mut *self.state.lock();
+                    lease.answered(lane, &request, answer.ok(), asked, Instant::now());
+                    drop(place.take());
+                }
+                () = timer => {}
+                () = self.changed.notified() => {}
             }
         }
+    }
+
+    /// The turns go on meanwhile.
+    fn call(self: &Arc<Self>, request: LeaseRequest, asked: Instant) -> Call {
+        let pace = self.clone();
+        let answer = async move {
+            let fleet = pace.fleet().ok_or(Lost)?;
+            fleet.lease(&pace.key.to_string(), &request).await
+        };
+        Call { request, asked, answer: Box::pin(answer) }
     }
 
     /// For the next process, should this one end before the debt is paid.
@@ -209,16 +241,17 @@ impl Pace {
         let mut state = self.state.lock();
         state.lane.left(slot, at);
         self.note_debt(&state, Instant::now());
-        if is_gone && state.stake.left(slot, at) {
+        if is_gone && state.lease.left(slot) {
             self.wake(&mut state);
         }
     }
 
-    pub(super) fn give_back(self: &Arc<Self>, slot: Slot, left: Option<Instant>, outcome: Outcome) {
+    /// `has_left`: [`left`](Self::left) has been told so.
+    pub(super) fn give_back(self: &Arc<Self>, slot: Slot, has_left: bool, outcome: Outcome) {
         let mut state = self.state.lock();
-        let is_news = state.stake.ended(&slot, left, outcome);
+        let frees = state.lease.ended(&slot, has_left);
         state.lane.finished(Instant::now, slot, outcome);
-        if is_news {
+        if frees || self.fleet().is_some() && matches!(outcome, Outcome::Backoff { .. }) {
             self.wake(&mut state);
         } else if state.driven {
             self.changed.notify_one();
@@ -247,35 +280,48 @@ impl Pace {
         let mut state = self.state.lock();
         state.lane.restore(now, debt);
         self.note_debt(&state, now);
-        state.stake.owes();
         if state.driven || self.fleet().is_some() {
             self.wake(&mut state);
         }
     }
 
-    /// The fleet can be asked, or cannot be any more. What is owed is told to whoever it is shared with.
-    pub(super) fn reach_changed(self: &Arc<Self>) {
+    /// Whether the fleet has to be told something, though nobody waits.
+    pub(super) fn has_news(&self) -> bool {
+        let State { lane, lease, .. } = &mut *self.state.lock();
+        let Some(fleet) = self.fleet() else { return false };
+        let now = Instant::now();
+        lease.follow(lane, fleet.reach(), now);
+        lease.is_at_stake() || lease.owes(lane, now)
+    }
+
+    /// The fleet can be asked, or cannot be any more; or has sent something. `place`: among those who tell it what they
+    /// owe, until that is told.
+    pub(super) fn look(self: &Arc<Self>, place: Option<OwnedSemaphorePermit>) {
         let mut state = self.state.lock();
-        if state.driven || state.stake.is_in_turn() || state.lane.debt(Instant::now()).is_some() {
-            self.wake(&mut state);
+        if state.driven {
+            self.changed.notify_one();
+        } else if place.is_some() {
+            state.driven = true;
+            tokio::spawn(self.clone().drive(place));
         }
     }
 
-    /// The fleet has given a turn.
-    pub(super) fn given(self: &Arc<Self>, standing: Standing, at: Instant) {
-        let mut state = self.state.lock();
-        let State { lane, stake, .. } = &mut *state;
-        stake.given(lane, standing, at);
-        self.wake(&mut state);
+    /// The fleet's lease is free, and this instance is next.
+    pub(super) fn free(self: &Arc<Self>) {
+        self.state.lock().lease.free();
+        self.look(None);
+    }
+
+    /// Another instance waits for the lease.
+    pub(super) fn wanted(self: &Arc<Self>) {
+        self.state.lock().lease.wanted();
+        self.look(None);
     }
 
     /// An origin has refused another instance.
-    pub(super) fn forget(&self) {
-        let mut state = self.state.lock();
-        state.stake.forget();
-        if state.driven {
-            self.changed.notify_one();
-        }
+    pub(super) fn forget(self: &Arc<Self>) {
+        self.state.lock().lease.forget(Instant::now());
+        self.look(None);
     }
 
     /// Makes the driver look, and makes it if there is none.
@@ -283,13 +329,13 @@ impl Pace {
         if std::mem::replace(&mut state.driven, true) {
             self.changed.notify_one();
         } else {
-            tokio::spawn(self.clone().drive());
+            tokio::spawn(self.clone().drive(None));
         }
     }
 
     fn follow(&self, state: &mut State, now: Instant) {
         if let Some(fleet) = self.fleet() {
-            state.stake.follow(&mut state.lane, fleet.reach(), now);
+            state.lease.follow(&mut state.lane, fleet.reach(), now);
         }
     }
 

@@ -14,8 +14,8 @@ pub struct Permit {
     slot: Option<Slot>,
     terms: Terms,
     leaving: bool,
-    /// When it left; that it arrives is a little later.
-    left: Option<Instant>,
+    /// Its head has left.
+    has_left: bool,
     /// Before its turn came; nothing: it could go at once.
     pub(in crate::gate) waited: Duration,
     /// How the request ended. Until it is set, the request was never sent.
@@ -27,14 +27,14 @@ impl Permit {
     #[inline]
     pub(super) fn new(pace: &Arc<Pace>, slot: Option<Slot>, terms: Terms) -> Self {
         let (pace, waited) = (pace.clone(), Duration::ZERO);
-        Self { pace, slot, terms, leaving: false, left: None, waited, outcome: Outcome::Unused }
+        Self { pace, slot, terms, leaving: false, has_left: false, waited, outcome: Outcome::Unused }
     }
 
     /// One more request to the host under the same permit, in its turn: a retry.
     pub async fn again(&mut self) -> Result<(), Refusal> {
         // In report mode there is none.
         let Some(slot) = self.slot.take() else { return Ok(()) };
-        self.pace.give_back(slot, self.left.take(), Outcome::Failure);
+        self.pace.give_back(slot, std::mem::take(&mut self.has_left), Outcome::Failure);
         // It has waited for its turn already and stands at the end of the line now.
         let mut next = self.pace.turn(RETRIES, self.terms.clone()).await?;
         self.slot = next.slot.take();
@@ -59,7 +59,7 @@ impl Permit {
     fn note_start(&mut self, is_gone: bool) {
         let Some(slot) = &self.slot else { return };
         let at = Instant::now() + if slot.is_shared() { ARRIVAL_IN_TURN } else { ARRIVAL };
-        self.left = Some(at);
+        self.has_left = is_gone;
         if slot.is_shared() || !self.terms.gap().is_zero() {
             self.pace.left(slot, at, is_gone);
         }
@@ -69,7 +69,7 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
-            self.pace.give_back(slot, self.left, self.outcome);
+            self.pace.give_back(slot, self.has_left, self.outcome);
         }
     }
 }

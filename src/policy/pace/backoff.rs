@@ -62,9 +62,14 @@ impl Backoff {
         Some(advice.unwrap_or(self.delay))
     }
 
-    /// Takes up the fleet's.
-    pub fn adopt(&mut self, delay: Duration) {
-        self.delay = delay.min(MAX);
+    /// Takes up the fleet's, `starts` being the newest. If it has been raised there, what has started here by now says
+    /// nothing about it.
+    pub fn adopt(&mut self, delay: Duration, starts: u64) {
+        let delay = delay.min(MAX);
+        if delay > self.delay {
+            self.raised_at = starts;
+        }
+        self.delay = delay;
     }
 
     /// Takes up the backoff of an earlier process.

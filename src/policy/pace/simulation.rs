@@ -206,7 +206,7 @@ impl World {
             return Ok(());
         }
         let gap = self.arrivals[i].terms.gap().max(self.lane.backoff());
-        let due = self.starts.last().map(|(last, _)| *last + gap).max(self.lane.marks.hold);
+        let due = self.starts.last().map(|(last, _)| *last + gap).max(self.lane.last.hold);
         prop_assert!(due > Some(self.now), "a free slot with a waiter");
         prop_assert!(self.timer <= due, "woken in time");
         Ok(())

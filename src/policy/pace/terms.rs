@@ -172,13 +172,13 @@ pub struct Debt {
 
 /// What of [`Terms`] is needed until the start.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Demand {
+pub(super) struct SlotRequest {
     pub delay: Duration,
     pub max_concurrent: u32,
     pub start: Start,
 }
 
-impl From<&Terms> for Demand {
+impl From<&Terms> for SlotRequest {
     fn from(terms: &Terms) -> Self {
         Self {
             delay: terms.gap().min(FAR),

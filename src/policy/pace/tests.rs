@@ -594,11 +594,33 @@ fn a_backoff_is_owed_too() {
 }
 
 #[test]
-fn a_debt_of_years_is_a_clock_gone_wrong() {
+fn a_debt_of_ten_days_is_a_clock_gone_wrong() {
+    let owed = |max_crawl_delay| {
+        let mut host = Host::new();
+        host.lane.restore(host.zero, Debt { until: host.at(864_000_000), backoff: ms(0) });
+        let terms = Terms { max_crawl_delay: ms(max_crawl_delay), max_wait: ms(0), ..Terms::default() };
+        let Turn::Refuse(Refused::TooLong { retry_after }) = host.ask(0, A, &terms, "") else { panic!("it is held") };
+        assert_eq!(host.lane.debt(host.zero).unwrap().until, host.zero + retry_after);
+        // It is cut once, and not put off by each who asks.
+        assert_eq!(
+            host.ask(1000, A, &terms, ""),
+            Turn::Refuse(Refused::TooLong { retry_after: retry_after - ms(1000) })
+        );
+        retry_after
+    };
+    assert_eq!(owed(300_000), ms(3_600_000));
+    assert_eq!(owed(7_200_000), ms(7_200_000), "a gap that long may be owed");
+}
+
+#[test]
+fn what_is_owed_goes_by_the_longest_gap_still_owed() {
     let mut host = Host::new();
-    let debt = Debt { until: host.at(1_000_000_000_000), backoff: ms(0) };
-    host.lane.restore(host.zero, debt);
-    assert_eq!(host.lane.debt(host.zero).unwrap().until, host.at(86_400_000));
+    host.visit(0, &delay(30_000), OK);
+    host.visit(5000, &delay(1000), OK);
+    assert_eq!(host.open_at(5000, &delay(30_000)), 35_000);
+    assert_eq!(host.lane.debt(host.at(5000)).unwrap().until, host.at(35_000));
+    host.visit(30_000, &delay(1000), OK);
+    assert_eq!(host.lane.debt(host.at(30_000)).unwrap().until, host.at(31_000), "nobody has asked for it since");
 }
 
 #[test]

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::Marks;
-use super::giver::Tempo;
-use super::terms::{Client, Demand, Refused, Ticket};
+use super::LastStarts;
+use super::source::EffectiveGap;
+use super::terms::{Client, Refused, SlotRequest, Ticket};
 
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
-pub(super) struct Line<W> {
+pub(super) struct WaitQueue<W> {
     /// Renewals of robots.txt, which go before all others.
     renewals: VecDeque<Waiter<W>>,
     /// Each client that waits, the next one to be served first; none is empty.
@@ -35,12 +35,12 @@ struct Queue<W> {
 #[cfg_attr(test, derive(Clone))]
 struct Waiter<W> {
     number: u64,
-    demand: Demand,
+    demand: SlotRequest,
     deadline: Instant,
     payload: W,
 }
 
-impl<W> Default for Line<W> {
+impl<W> Default for WaitQueue<W> {
     fn default() -> Self {
         Self {
             renewals: VecDeque::new(),
@@ -53,7 +53,7 @@ impl<W> Default for Line<W> {
     }
 }
 
-impl<W> Line<W> {
+impl<W> WaitQueue<W> {
     /// Everybody who waits.
     pub fn len(&self) -> usize {
         self.waiting + self.renewals.len()
@@ -69,7 +69,7 @@ impl<W> Line<W> {
         self.ring.is_empty() && self.renewals.is_empty() && self.turned_away.is_empty()
     }
 
-    pub fn head(&self) -> Option<Demand> {
+    pub fn head(&self) -> Option<SlotRequest> {
         let waiter = self.renewals.front().or_else(|| self.ring.front()?.waiters.front())?;
         Some(waiter.demand)
     }
@@ -87,7 +87,7 @@ impl<W> Line<W> {
         self.pushed_back = true;
     }
 
-    pub fn join(&mut self, Ticket { client, number }: Ticket, demand: Demand, deadline: Instant, payload: W) {
+    pub fn join(&mut self, Ticket { client, number }: Ticket, demand: SlotRequest, deadline: Instant, payload: W) {
         self.waiting += 1;
         self.next_deadline = Some(self.next_deadline.map_or(deadline, |next| next.min(deadline)));
         let waiter = Waiter { number, demand, deadline, payload };
@@ -100,7 +100,13 @@ impl<W> Line<W> {
     }
 
     /// A renewal waits however long, before everybody else.
-    pub fn join_as_renewal(&mut self, Ticket { number, .. }: Ticket, demand: Demand, deadline: Instant, payload: W) {
+    pub fn join_as_renewal(
+        &mut self,
+        Ticket { number, .. }: Ticket,
+        demand: SlotRequest,
+        deadline: Instant,
+        payload: W,
+    ) {
         self.next_deadline = Some(self.next_deadline.map_or(deadline, |next| next.min(deadline)));
         self.renewals.push_back(Waiter { number, demand, deadline, payload });
         self.pushed_back = true;
@@ -151,7 +157,13 @@ impl<W> Line<W> {
 
     /// Lets the line go by in thought up to the turn a newcomer of `client` would get, or to its end; `marks` are those
     /// it would find. Returns the instant of the last start before it.
-    pub fn clear_before(&self, now: Instant, client: Option<Client>, marks: &mut Marks, tempo: Tempo) -> Instant {
+    pub fn clear_before(
+        &self,
+        now: Instant,
+        client: Option<Client>,
+        marks: &mut LastStarts,
+        tempo: EffectiveGap,
+    ) -> Instant {
         let mut at = self.clear_renewals(now, marks, tempo);
         let own = match client {
             Some(client) => self.waiting_for(client),
@@ -171,7 +183,7 @@ impl<W> Line<W> {
     }
 
     /// The same for a renewal.
-    pub fn clear_renewals(&self, now: Instant, marks: &mut Marks, tempo: Tempo) -> Instant {
+    pub fn clear_renewals(&self, now: Instant, marks: &mut LastStarts, tempo: EffectiveGap) -> Instant {
         self.renewals.iter().fold(now, |at, waiter| started(marks, waiter.demand, at, tempo))
     }
 
@@ -181,7 +193,7 @@ impl<W> Line<W> {
 
     /// Turns away everyone whose turn comes too late, if that may have changed. To be called only when the head cannot
     /// start. True if somebody is turned away.
-    pub fn sweep(&mut self, now: Instant, mut marks: Marks, tempo: Tempo) -> bool {
+    pub fn sweep(&mut self, now: Instant, mut marks: LastStarts, tempo: EffectiveGap) -> bool {
         if !self.pushed_back && self.next_deadline.is_none_or(|deadline| deadline > now) {
             return false;
         }
@@ -227,7 +239,7 @@ impl<W> Line<W> {
 }
 
 /// When a start not before `at` is due; `marks` become those after it.
-fn started(marks: &mut Marks, demand: Demand, at: Instant, tempo: Tempo) -> Instant {
+fn started(marks: &mut LastStarts, demand: SlotRequest, at: Instant, tempo: EffectiveGap) -> Instant {
     let start = marks.due(demand, tempo).map_or(at, |due| due.max(at));
     *marks.of(demand.start) = Some(start);
     start

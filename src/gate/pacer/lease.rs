@@ -1,0 +1,268 @@
+//! An instance's part in one key's turns in its fleet: whether it has the lease, when to ask for it, renew it, give it
+//! up, and what there is to report. Pure. While it has the lease, the schedule keeps the pace on its own.
+
+use crate::gate::fleet::{LEASE, LeaseOp, LeaseRequest, LeaseStatus, Place, Reach};
+use crate::policy::pace::{Lane, LastStarts, Slot, TurnSource};
+use std::time::{Duration, Instant};
+
+/// One key's lease.
+#[derive(Debug, Default)]
+pub(super) struct FleetLease {
+    /// The connection over which it was got; 0: there is none.
+    link: u64,
+    state: LeaseState,
+    /// The fleet has said how the key stands, and no refusal has been published since.
+    known: bool,
+    rivals: u32,
+    /// Requests in flight that must be alone, and others that have yet to leave: no other instance may start.
+    busy: u32,
+    /// What the fleet knows of.
+    told: LastStarts,
+    told_backoff: Duration,
+    /// Nothing is asked before.
+    ask_at: Option<Instant>,
+    /// The call on its way: of what link it is, and the backoff when it left.
+    calling: Option<(u64, Duration)>,
+    /// A wake-up came while asking: who knows which of both was first.
+    nudged: bool,
+    /// This key's server does not answer.
+    fails: bool,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+enum LeaseState {
+    #[default]
+    None,
+    /// Another instance has it.
+    Line,
+    Held(Held),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    /// Of the request it came with. `None`: the server may have forgotten, and is asked anew.
+    number: Option<u64>,
+    ends: Instant,
+    renew_at: Instant,
+    first_start: Option<Instant>,
+    /// Others wait for it.
+    wanted: bool,
+}
+
+impl FleetLease {
+    /// Takes note of whether the fleet can be asked, and tells the lane.
+    pub fn follow<W>(&mut self, lane: &mut Lane<W>, reach: Reach, now: Instant) {
+        let (link, settled_at, alone) = match reach {
+            Reach::Parted { instances } => (0, None, Some(instances)),
+            Reach::Joined { link, settled_at, alone } => (link, settled_at, alone),
+        };
+        if self.link != link {
+            // Another server may know nothing of what this one has been told.
+            let state = match self.state {
+                LeaseState::Held(held) if link != 0 => LeaseState::Held(Held { number: None, ..held }),
+                _ => LeaseState::None,
+            };
+            let (busy, calling) = (self.busy, self.calling);
+            *self = Self { link, state, busy, calling, ask_at: settled_at, rivals: 1, ..Self::default() };
+        }
+        if let LeaseState::Held(held) = self.state
+            && held.ends <= now
+        {
+            // Whoever was stopped for a while has lost what was not renewed.
+            self.state = LeaseState::None;
+        }
+        let leased = self.held().is_some() && !self.yields(lane, now);
+        let parted = alone.filter(|_| link == 0 || self.fails && !leased);
+        lane.follow(match parted {
+            Some(instances) => TurnSource::Parted { instances },
+            None => TurnSource::Fleet { known: self.known, leased, rivals: self.rivals },
+        });
+    }
+
+    /// What there is to ask and to report now. `most`: nobody owes more.
+    pub fn call<W>(&mut self, lane: &Lane<W>, now: Instant, number: impl FnOnce() -> u64) -> Option<LeaseRequest> {
+        if self.link == 0 || self.calling.is_some() {
+            return None;
+        }
+        let wants = lane.wants_lease();
+        let may_ask = self.ask_at.is_none_or(|at| at <= now);
+        let backoff = lane.backoff();
+        let debt = lane.debt(now);
+        let raised = backoff > self.told_backoff || lane.last_starts().hold > self.told.hold && debt.is_some();
+        let op = match self.state {
+            LeaseState::Held(Held { number: None, .. }) => LeaseOp::Take,
+            LeaseState::Held(_) if self.busy == 0 && (lane.waiting() == 0 || self.yields(lane, now)) => LeaseOp::Give,
+            LeaseState::Held(held) if held.renew_at <= now || raised => LeaseOp::Keep,
+            LeaseState::Held(_) => return None,
+            LeaseState::None | LeaseState::Line if (wants.is_some() && may_ask) => LeaseOp::Take,
+            // It was lost, or the server has forgotten.
+            LeaseState::None | LeaseState::Line if self.busy > 0 && (may_ask || !self.known) => LeaseOp::Take,
+            LeaseState::Line if wants.is_none() && self.busy == 0 => LeaseOp::Give,
+            LeaseState::None | LeaseState::Line if raised || self.owes(lane, now) => LeaseOp::Give,
+            LeaseState::None | LeaseState::Line => return None,
+        };
+        let held = self.held().and_then(|held| held.number);
+        if op == LeaseOp::Give {
+            self.state = LeaseState::None;
+        }
+        (self.calling, self.nudged, self.ask_at) = (Some((self.link, backoff)), false, None);
+        let is_exact = held.is_some();
+        let remembered = if backoff.is_zero() { Duration::ZERO } else { HOUR };
+        Some(LeaseRequest {
+            op,
+            number: held.unwrap_or_else(number),
+            gap: wants.filter(|_| !is_exact).unwrap_or_else(|| lane.longest_gap()),
+            starts: newer(lane.last_starts(), self.told),
+            backoff: if is_exact || backoff > self.told_backoff { backoff } else { Duration::ZERO },
+            is_exact,
+            matters: debt.map_or(Duration::ZERO, |debt| debt.until - now + remembered),
+            most: lane.longest_debt(),
+        })
+    }
+
+    /// What the fleet has answered to what was asked at `asked`; `None`: nothing.
+    pub fn answered<W>(
+        &mut self,
+        lane: &mut Lane<W>,
+        request: &LeaseRequest,
+        status: Option<LeaseStatus>,
+        asked: Instant,
+        now: Instant,
+    ) {
+        let Some((link, backoff)) = self.calling.take() else { return };
+        if link != self.link {
+            // Asked of another server, perhaps: it says nothing of this one.
+            return;
+        }
+        let Some(status) = status else {
+            (self.fails, self.ask_at) = (true, Some(now + RETRY));
+            return;
+        };
+        (self.fails, self.known, self.rivals) = (false, true, status.rivals);
+        self.told = self.told.max(request.starts).max(status.starts);
+        let raised = lane.backoff() != backoff;
+        let adopted = if raised { lane.backoff().max(status.backoff) } else { status.backoff };
+        lane.adopt(status.starts, adopted);
+        self.told_backoff = if raised { backoff.max(status.backoff) } else { status.backoff };
+        match (request.op, status.place) {
+            (LeaseOp::Take | LeaseOp::Keep, Place::Leased) => {
+                let first_start = self.held().and_then(|held| held.first_start);
+                self.state = LeaseState::Held(Held {
+                    number: Some(request.number),
+                    ends: asked + LEASE,
+                    renew_at: asked + RENEW,
+                    first_start,
+                    wanted: status.rivals > 1,
+                });
+            }
+            (_, Place::Line) => {
+                self.state = LeaseState::Line;
+                // What wakes it may be lost.
+                self.ask_at = (!self.nudged).then_some(now + LOOK_AGAIN);
+            }
+            (LeaseOp::Take, Place::None) => (self.state, self.ask_at) = (LeaseState::None, Some(now + RETRY)),
+            (_, Place::Free | Place::None | Place::Leased) => self.state = LeaseState::None,
+        }
+    }
+
+    /// The lease is free, and this instance is next.
+    pub fn free(&mut self) {
+        (self.nudged, self.ask_at) = (true, None);
+    }
+
+    /// Another instance waits for the lease.
+    pub fn wanted(&mut self) {
+        if let LeaseState::Held(held) = &mut self.state {
+            held.wanted = true;
+        }
+    }
+
+    /// An origin has refused another instance: how the key stands is to be asked.
+    pub fn forget(&mut self, now: Instant) {
+        self.known = false;
+        if let LeaseState::Held(held) = &mut self.state {
+            held.renew_at = now;
+        }
+    }
+
+    /// A request starts.
+    pub fn started(&mut self, slot: &Slot, now: Instant) {
+        if slot.is_shared() {
+            self.busy += 1;
+            if let LeaseState::Held(held) = &mut self.state {
+                held.first_start.get_or_insert(now);
+            }
+        }
+    }
+
+    /// Its head has left. True: that frees the lease.
+    pub fn left(&mut self, slot: &Slot) -> bool {
+        let frees = slot.is_shared() && !slot.is_exclusive();
+        self.busy -= u32::from(frees);
+        frees
+    }
+
+    /// It has ended. True: that frees the lease.
+    pub fn ended(&mut self, slot: &Slot, has_left: bool) -> bool {
+        let frees = slot.is_shared() && (slot.is_exclusive() || !has_left);
+        self.busy -= u32::from(frees);
+        frees
+    }
+
+    /// When there is something to do again.
+    pub fn next<W>(&self, lane: &Lane<W>) -> Option<Instant> {
+        if self.link == 0 || self.calling.is_some() {
+            return None;
+        }
+        match self.state {
+            LeaseState::Held(held) => Some(held.renew_at),
+            LeaseState::None | LeaseState::Line => {
+                self.ask_at.filter(|_| self.busy > 0 || lane.wants_lease().is_some())
+            }
+        }
+    }
+
+    /// Whether something would be lost with nobody looking after it.
+    pub fn is_at_stake(&self) -> bool {
+        self.link != 0 && (self.busy > 0 || !matches!(self.state, LeaseState::None))
+    }
+
+    /// Whether the fleet has to hear of something that another server may not know.
+    pub fn owes<W>(&self, lane: &Lane<W>, now: Instant) -> bool {
+        self.link != 0 && lane.debt(now).is_some() && newer(lane.last_starts(), self.told) != LastStarts::default()
+    }
+
+    fn held(&self) -> Option<&Held> {
+        match &self.state {
+            LeaseState::Held(held) => Some(held),
+            LeaseState::None | LeaseState::Line => None,
+        }
+    }
+
+    /// Others wait, and this instance has had its share: a start, and more for a while. Passing the lease on costs a
+    /// round trip in which nothing starts, so it is not passed on after each.
+    fn yields<W>(&self, lane: &Lane<W>, now: Instant) -> bool {
+        let Some(Held { wanted: true, first_start: Some(first), .. }) = self.held() else { return false };
+        let end = *first + SHARE;
+        now >= end || lane.head_due().is_none_or(|due| due > end)
+    }
+}
+
+/// What the fleet does not know.
+fn newer(starts: LastStarts, told: LastStarts) -> LastStarts {
+    let newer = |start: Option<Instant>, told| start.filter(|_| start > told);
+    LastStarts {
+        last_start: newer(starts.last_start, told.last_start),
+        last_fetch: newer(starts.last_fetch, told.last_fetch),
+        hold: newer(starts.hold, told.hold),
+    }
+}
+
+/// Often enough that a lost call does no harm.
+const RENEW: Duration = Duration::from_millis(1500);
+const LOOK_AGAIN: Duration = Duration::from_millis(1500);
+const RETRY: Duration = Duration::from_millis(500);
+/// For how long an instance goes on while others wait.
+const SHARE: Duration = Duration::from_secs(3);
+/// A backoff is remembered so long after what is owed.
+const HOUR: Duration = Duration::from_secs(3600);

@@ -1,0 +1,188 @@
+//! Where a schedule's turns come from: itself, or the fleet of instances that share the key (SEMANTICS §5, fleet).
+
+use std::time::Duration;
+
+use super::terms::SlotRequest;
+
+/// Where turns come from. Whatever it is, the schedule's own last starts hold beside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TurnSource {
+    /// This schedule alone.
+    #[default]
+    Own,
+    /// The fleet: wherever a gap or a backoff is in force, nothing starts without its lease.
+    Fleet {
+        /// The fleet has said how the key stands, and that holds still. Until then every start needs the lease.
+        known: bool,
+        /// The lease is ours.
+        leased: bool,
+        /// Instances that want the key now, this one included.
+        rivals: u32,
+    },
+    /// This schedule, as the fleet cannot be asked: it keeps each gap once for each instance.
+    Parted { instances: u32 },
+}
+
+impl TurnSource {
+    /// Whether a start needs the fleet's lease.
+    pub(super) fn is_shared(&self, request: SlotRequest, backoff: Duration) -> bool {
+        match self {
+            Self::Own | Self::Parted { .. } => false,
+            Self::Fleet { known, .. } => !known || !request.delay.is_zero() || !backoff.is_zero(),
+        }
+    }
+
+    pub(super) fn is_leased(&self) -> bool {
+        matches!(self, Self::Fleet { leased: true, .. })
+    }
+
+    /// What starts have to keep.
+    pub(super) fn gap(&self, backoff: Duration) -> EffectiveGap {
+        let times = match self {
+            Self::Own | Self::Fleet { .. } => 1,
+            Self::Parted { instances } => *instances,
+        };
+        EffectiveGap { backoff, times }
+    }
+
+    /// What they are expected to find.
+    pub(super) fn forecast(&self, backoff: Duration) -> EffectiveGap {
+        let times = match self {
+            Self::Own => 1,
+            Self::Fleet { rivals: times, .. } | Self::Parted { instances: times } => *times,
+        };
+        EffectiveGap { backoff, times }
+    }
+}
+
+/// What the gaps of a schedule come to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EffectiveGap {
+    backoff: Duration,
+    times: u32,
+}
+
+impl EffectiveGap {
+    pub fn of(&self, request: SlotRequest) -> Duration {
+        let gap = request.delay.max(self.backoff);
+        if self.times > 1 { gap.saturating_mul(self.times) } else { gap }
+    }
+}
+
+/// The longest that asking the fleet takes.
+pub(super) const ASKING: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::pace::{Client, Lane, LastStarts, Next, Outcome, Refused, Terms, Turn};
+    use std::time::Instant;
+
+    const A: Client = Client(1);
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn delay(crawl_delay: u64) -> Terms {
+        Terms { crawl_delay: ms(crawl_delay), ..Terms::default() }
+    }
+
+    fn fleet(known: bool, leased: bool) -> TurnSource {
+        TurnSource::Fleet { known, leased, rivals: 1 }
+    }
+
+    fn lane(source: TurnSource) -> (Lane<&'static str>, Instant) {
+        let mut lane = Lane::default();
+        lane.follow(source);
+        (lane, Instant::now())
+    }
+
+    #[test]
+    fn where_a_gap_is_in_force_nothing_starts_without_the_lease() {
+        let (mut lane, now) = lane(fleet(true, false));
+        assert!(matches!(lane.request(now, A, &delay(1000), || "it"), Turn::Wait { .. }));
+        assert_eq!(lane.wants_lease(), Some(ms(1000)));
+        assert_eq!(lane.poll(now), Next::WaitUntil(now + Terms::default().max_wait), "the lease wakes the line");
+        lane.follow(fleet(true, true));
+        assert_eq!(lane.wants_lease(), None);
+        let Next::Start("it", slot) = lane.poll(now) else { panic!("it has its turn") };
+        assert!(slot.is_shared() && slot.is_exclusive());
+        lane.finished(|| now, slot, Outcome::Success);
+        // The lease is good for more than one start, at the schedule's own pace.
+        assert!(matches!(lane.request(now, A, &delay(1000), || "next"), Turn::Wait { .. }));
+        assert_eq!((lane.wants_lease(), lane.poll(now)), (None, Next::WaitUntil(now + ms(1000))));
+        assert!(matches!(lane.poll(now + ms(1000)), Next::Start("next", _)));
+    }
+
+    #[test]
+    fn the_starts_of_others_count() {
+        let (mut lane, now) = lane(fleet(true, true));
+        lane.adopt(LastStarts { last_start: Some(now), ..LastStarts::default() }, ms(0));
+        assert!(matches!(lane.request(now + ms(400), A, &delay(1000), || "it"), Turn::Wait { .. }));
+        assert_eq!(lane.poll(now + ms(400)), Next::WaitUntil(now + ms(1000)));
+    }
+
+    #[test]
+    fn without_a_gap_nobody_is_asked_once_the_key_is_known() {
+        let (mut lane, now) = lane(fleet(false, false));
+        assert!(matches!(lane.request(now, A, &delay(0), || "it"), Turn::Wait { .. }));
+        assert_eq!(lane.wants_lease(), Some(ms(0)));
+        lane.follow(fleet(true, false));
+        assert_eq!(lane.wants_lease(), None);
+        assert!(matches!(lane.poll(now), Next::Start("it", _)));
+        let Turn::Go(slot) = lane.request(now, A, &delay(0), || "") else { panic!("at once") };
+        assert!(!slot.is_shared());
+        // A backoff makes the turns the fleet's.
+        let held = LastStarts { hold: Some(now + ms(2000)), ..LastStarts::default() };
+        lane.adopt(held, ms(2000));
+        assert!(matches!(lane.request(now, A, &delay(0), || "it"), Turn::Wait { until: Some(_), .. }));
+        assert!(lane.wants_lease().is_some());
+        lane.adopt(LastStarts::default(), Duration::ZERO);
+        assert_eq!(lane.wants_lease(), None, "and its end makes them its own");
+    }
+
+    #[test]
+    fn a_refusal_from_before_a_backoff_was_adopted_does_not_double_it() {
+        let (mut lane, now) = lane(fleet(true, false));
+        let Turn::Go(slot) = lane.request(now, A, &delay(0), || "") else { panic!("at once") };
+        lane.adopt(LastStarts::default(), ms(1000));
+        lane.finished(|| now, slot, Outcome::Backoff { retry_after: None });
+        assert_eq!(lane.backoff(), ms(1000));
+    }
+
+    #[test]
+    fn who_may_not_wait_may_ask() {
+        let terms = Terms { max_wait: Duration::ZERO, queue: 0, ..delay(9000) };
+        let (mut lane, now) = lane(fleet(true, false));
+        assert!(matches!(lane.request(now, A, &terms, || "it"), Turn::Wait { .. }));
+        let told = now + ms(1);
+        lane.adopt(LastStarts { last_start: Some(told - ms(4000)), ..LastStarts::default() }, ms(0));
+        assert_eq!(lane.poll(told), Next::Refuse("it", Refused::TooLong { retry_after: ms(5000) }));
+        assert_eq!(
+            lane.request(told, A, &terms, || "it"),
+            Turn::Refuse(Refused::TooLong { retry_after: ms(5000) }),
+            "and no more once it is known to be in vain"
+        );
+    }
+
+    #[test]
+    fn a_line_moves_on_once_for_each_rival() {
+        let (mut lane, now) = lane(TurnSource::Fleet { known: true, leased: false, rivals: 3 });
+        for _ in 0..3 {
+            assert!(matches!(lane.request(now, A, &delay(1000), || ""), Turn::Wait { .. }));
+        }
+        assert_eq!(lane.forecast(now, A, &delay(1000)), now + ms(9000));
+    }
+
+    #[test]
+    fn parted_each_keeps_every_gap_once_for_each_instance() {
+        let (mut lane, now) = lane(TurnSource::Parted { instances: 3 });
+        let Turn::Go(slot) = lane.request(now, A, &delay(1000), || "") else { panic!("at once") };
+        lane.finished(|| now, slot, Outcome::Success);
+        assert_eq!(lane.forecast(now, A, &delay(1000)), now + ms(3000));
+        // Back in the fleet its own last start still counts.
+        lane.follow(fleet(true, true));
+        assert!(matches!(lane.request(now, A, &delay(1000), || "it"), Turn::Wait { until: Some(_), .. }));
+    }
+}
