@@ -8,6 +8,7 @@ use super::options::{ParseOptions, Precedence, UserAgentMatch};
 use super::product_token::{is_token_octet, leading_token};
 use super::ruleset::RuleSpan;
 use super::source::{Source, Span};
+use super::steps;
 use smallvec::SmallVec;
 
 /// The groups of a file.
@@ -17,8 +18,11 @@ use smallvec::SmallVec;
 /// not interfere).
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
-    /// Ordered by token for look-up, then as in the file.
-    names: Vec<Name>,
+    /// By token for look-up, then by section; each once, however often the file has it.
+    tokens: Vec<Name>,
+    /// Values that are compared as a whole. Where tokens are what names a crawler, those that are none, in order; in the
+    /// dialects that look into values all of them.
+    values: Vec<Name>,
     sections: Vec<Section>,
     /// The sections of `*`, as in the file.
     stars: Vec<u32>,
@@ -68,8 +72,9 @@ impl Groups {
         let section = index(self.sections.len() - 1);
         match text {
             // `* anything` is `*` to Google, and undefined to RFC 9309.
+            [b'*'] | [b'*', b' ' | b'\t', ..] if self.stars.last() == Some(&section) => {}
             [b'*'] | [b'*', b' ' | b'\t', ..] => self.stars.push(section),
-            _ => self.names.push(Name { value, section }),
+            _ => self.values.push(Name { value, section }),
         }
     }
 
@@ -113,42 +118,53 @@ impl Groups {
     }
 
     /// Makes names ready for look-up. To be called once, when all lines are read.
-    pub(crate) fn finish(&mut self, text: &[u8]) {
+    pub(crate) fn finish(&mut self, text: &[u8], options: &ParseOptions) {
         if self.rules.capacity() - self.rules.len() > self.rules.len() / 4 + 64 {
             self.rules.shrink_to_fit();
         }
-        self.names.sort_by(|a, b| {
-            let [a, b] = [a, b].map(|name| leading_token(slice(text, name.value)));
-            compare(a, b)
-        });
+        let value = |name: &Name| slice(text, name.value);
+        match options.user_agent_match {
+            UserAgentMatch::Exact | UserAgentMatch::Token => {
+                let has_token = |name: &&Name| !leading_token(value(name)).is_empty();
+                self.tokens = self.values.iter().filter(has_token).copied().collect();
+                sort_by(&mut self.tokens, |name| leading_token(value(name)));
+                self.values.retain(|name| !is_token(value(name)));
+                sort_by(&mut self.values, value);
+            }
+            UserAgentMatch::Prefix | UserAgentMatch::Substring => {}
+        }
     }
 
     /// The sections that a crawler of these names obeys, in the file's order: all that name it, else all of `*`.
     pub(crate) fn select<T: AsRef<str>>(&self, tokens: &[T], source: &Source, options: &ParseOptions) -> Chosen {
-        if self.names.is_empty() && self.stars.len() <= 1 {
+        if self.tokens.is_empty() && self.values.is_empty() && self.stars.len() <= 1 {
             return Chosen::from_slice(&self.stars);
         }
         let text = source.text();
+        let value = |name: &Name| slice(text, name.value);
         let mut chosen = Chosen::new();
         for token in tokens.iter().map(|token| token.as_ref().as_bytes()).filter(|token| !token.is_empty()) {
-            let named = match options.user_agent_match {
-                UserAgentMatch::Exact | UserAgentMatch::Token => self.named(token, text),
-                UserAgentMatch::Prefix | UserAgentMatch::Substring => &self.names,
-            };
-            let is_meant = |name: &&Name| {
-                let value = slice(text, name.value);
-                match options.user_agent_match {
-                    UserAgentMatch::Exact => is_token(token) || value.eq_ignore_ascii_case(token),
-                    UserAgentMatch::Token => is_token(token),
-                    UserAgentMatch::Prefix => is_prefix(value, token),
-                    UserAgentMatch::Substring => is_substring(value, token),
+            let section = |name: &Name| name.section;
+            match options.user_agent_match {
+                UserAgentMatch::Exact | UserAgentMatch::Token if is_token(token) => {
+                    chosen.extend(run(&self.tokens, token, |name| leading_token(value(name))).iter().map(section));
                 }
-            };
-            chosen.extend(named.iter().filter(is_meant).map(|name| name.section));
+                // A crawler whose name has other characters is meant where exactly that name is written (RFC 9309
+                // §2.2.1, crawler-commons: the token ends at the first other character).
+                UserAgentMatch::Exact => chosen.extend(run(&self.values, token, value).iter().map(section)),
+                UserAgentMatch::Token => {}
+                UserAgentMatch::Prefix => {
+                    chosen.extend(self.values.iter().filter(|name| is_prefix(value(name), token)).map(section));
+                }
+                UserAgentMatch::Substring => {
+                    chosen.extend(self.values.iter().filter(|name| is_substring(value(name), token)).map(section));
+                }
+            }
         }
         if chosen.is_empty() {
             chosen.extend_from_slice(&self.stars);
         }
+        steps::count(chosen.len());
         chosen.sort_unstable();
         chosen.dedup();
         match options.precedence {
@@ -184,7 +200,7 @@ impl Groups {
     }
 
     pub(crate) fn heap_size(&self) -> usize {
-        size_of::<Name>() * self.names.capacity()
+        size_of::<Name>() * (self.tokens.capacity() + self.values.capacity())
             + size_of::<Section>() * self.sections.capacity()
             + size_of::<u32>() * (self.stars.capacity() + self.rule_starts.capacity())
             + size_of::<RuleSpan>() * self.rules.capacity()
@@ -196,16 +212,20 @@ impl Groups {
         let end = self.rule_starts.get(group + 1).map_or(self.rules.len(), |&end| end as usize);
         self.rule_starts[group] as usize..end
     }
+}
 
-    /// The names that begin with the same token as `token` does. A crawler whose name has other characters is meant where
-    /// exactly that name is written (RFC 9309 §2.2.1, crawler-commons: the token ends at the first other character).
-    fn named(&self, token: &[u8], text: &[u8]) -> &[Name] {
-        let wanted = leading_token(token);
-        let order = |name: &Name| compare(leading_token(slice(text, name.value)), wanted);
-        let start = self.names.partition_point(|name| order(name).is_lt());
-        let count = self.names[start..].partition_point(|name| order(name).is_eq());
-        &self.names[start..start + count]
-    }
+/// Orders names by a key of theirs without regard to case, then as in the file; each key once in a section.
+fn sort_by<'a>(names: &mut Vec<Name>, key: impl Fn(&Name) -> &'a [u8]) {
+    names.sort_by(|a, b| compare(key(a), key(b)).then(a.section.cmp(&b.section)));
+    names.dedup_by(|a, b| a.section == b.section && compare(key(a), key(b)).is_eq());
+    names.shrink_to_fit();
+}
+
+/// Those of ordered names that have this key.
+fn run<'n, 'a>(names: &'n [Name], wanted: &[u8], key: impl Fn(&Name) -> &'a [u8]) -> &'n [Name] {
+    let start = names.partition_point(|name| compare(key(name), wanted).is_lt());
+    let count = names[start..].partition_point(|name| compare(key(name), wanted).is_eq());
+    &names[start..start + count]
 }
 
 fn is_token(name: &[u8]) -> bool {
@@ -234,6 +254,7 @@ fn is_substring(value: &[u8], token: &[u8]) -> bool {
 }
 
 fn compare(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+    steps::count(1 + a.len().min(b.len()));
     a.iter().map(u8::to_ascii_lowercase).cmp(b.iter().map(u8::to_ascii_lowercase))
 }
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::key;
 use super::rank::RuleKind;
 use super::source::Span;
+use super::steps;
 
 /// A line that is read is never longer, so that 16 bits hold its normalised length.
 pub(crate) const MAX_LINE: usize = 20_000;
@@ -18,6 +19,8 @@ pub(crate) struct Lines<'a> {
     first: usize,
     /// The last line ended where a NUL was, so that the next one has the same number.
     after_nul: bool,
+    /// There is a NUL, so that each line has to be searched for one: only up to its end, lest the search for a line's end
+    /// go on to that of the file for each NUL.
     has_nul: bool,
 }
 
@@ -37,22 +40,26 @@ pub(crate) struct Line {
 
 impl<'a> Lines<'a> {
     pub(crate) fn new(text: &'a [u8], start: usize) -> Self {
-        Self { text, next: start, number: 0, first: 0, after_nul: false, has_nul: memchr::memchr(0, text).is_some() }
+        let has_nul = memchr::memchr(0, &text[start..]).is_some();
+        Self { text, next: start, number: 0, first: 0, after_nul: false, has_nul }
     }
 
     /// Where the line that begins at `start` ends, and its content does.
     fn ends(&self, start: usize) -> (usize, usize) {
         let rest = &self.text[start..];
         let len = rest.len();
-        let mut content = memchr::memchr3(b'\n', b'\r', b'#', rest).unwrap_or(len);
-        let mut end = match rest.get(content) {
-            Some(b'#') => content + memchr::memchr2(b'\n', b'\r', &rest[content..]).unwrap_or(len - content),
-            Some(_) | None => content,
+        let (content, end) = if self.has_nul {
+            let end = memchr::memchr3(b'\n', b'\r', 0, rest).unwrap_or(len);
+            (memchr::memchr(b'#', &rest[..end]).unwrap_or(end), end)
+        } else {
+            let content = memchr::memchr3(b'\n', b'\r', b'#', rest).unwrap_or(len);
+            let end = match rest.get(content) {
+                Some(b'#') => content + memchr::memchr2(b'\n', b'\r', &rest[content..]).unwrap_or(len - content),
+                Some(_) | None => content,
+            };
+            (content, end)
         };
-        if self.has_nul {
-            end = memchr::memchr(0, &rest[..end]).unwrap_or(end);
-            content = content.min(end);
-        }
+        steps::count(end + 1);
         (start + content, start + end)
     }
 }
@@ -94,8 +101,32 @@ pub(crate) fn starts(text: &[u8]) -> Vec<usize> {
     starts
 }
 
+/// Counts the characters of a line up to places in it. Where NULs part a line into many pieces, each piece goes on from
+/// where the one before it began, as there may be as many as octets.
+#[derive(Debug, Default)]
+pub(crate) struct Columns {
+    /// The beginnings of the line and of the piece of it that was met last, and the characters between them.
+    at: (usize, usize),
+    before: u32,
+}
+
+impl Columns {
+    /// How many characters of the line are before this piece of it. Lines are met in their order.
+    pub(crate) fn before(&mut self, text: &[u8], line: &Line) -> u32 {
+        let (first, start) = self.at;
+        if first == line.first && start <= line.start {
+            self.before = self.before.saturating_add(chars(&text[start..line.start]));
+        } else {
+            self.before = chars(&text[line.first..line.start]);
+        }
+        self.at = (line.first, line.start);
+        self.before
+    }
+}
+
 /// How many characters these octets are; each fault in what is not UTF-8 is one.
 pub(crate) fn chars(octets: &[u8]) -> u32 {
+    steps::count(octets.len());
     let count =
         octets.utf8_chunks().map(|chunk| chunk.valid().chars().count() + usize::from(!chunk.invalid().is_empty()));
     u32::try_from(count.sum::<usize>()).unwrap_or(u32::MAX)
@@ -127,6 +158,7 @@ pub(crate) fn read(text: &[u8], line: &Line, grammar: Grammar) -> Content {
         return Content::Empty;
     }
     let octets = &text[content.clone()];
+    steps::count(octets.len());
     if let Some(colon) = octets.iter().position(|&octet| octet == b':') {
         let colon = content.start + colon;
         let key = content.start..grammar.trim_end(text, content.start, colon);
@@ -198,7 +230,9 @@ impl Grammar {
     #[inline]
     fn trim(self, text: &[u8], range: Range<usize>) -> Range<usize> {
         let start = self.trim_start(text, range.start, range.end);
-        start..self.trim_end(text, start, range.end)
+        let end = self.trim_end(text, start, range.end);
+        steps::count(range.len() - (end - start));
+        start..end
     }
 
     #[inline]

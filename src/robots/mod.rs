@@ -37,6 +37,7 @@ mod rules;
 mod ruleset;
 mod source;
 mod stars;
+mod steps;
 mod trie;
 mod usage;
 mod usages;
@@ -54,3 +55,7 @@ pub use ruleset::RuleSet;
 pub use usage::{Purpose, PurposeError};
 pub use verdict::{PreferenceRef, Reason, RuleRef, Verdict};
 pub use warnings::{Warning, WarningCode};
+
+/// What reading a file costs.
+#[cfg(fuzzing)]
+pub use steps::of as steps_of;

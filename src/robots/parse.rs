@@ -58,7 +58,7 @@ pub(crate) fn parse(bytes: &[u8], options: &ParseOptions) -> Parsed {
             parser.warnings.add(WarningCode::Nul, &line, line.end..line.end + 1);
         }
     }
-    parser.groups.finish(text);
+    parser.groups.finish(text, options);
     let source = Source::new(text.into(), marks, parser.repaired, options.grammar());
     Parsed { source, groups: parser.groups, file: parser.file, warnings: parser.warnings.into() }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::line::{self, Line};
+use super::line::{self, Columns, Line};
 
 /// One oddity of a file. None of them keeps the rest of the file from being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,11 +61,12 @@ pub(crate) struct Warnings<'a> {
     text: &'a [u8],
     list: Vec<Warning>,
     max: usize,
+    columns: Columns,
 }
 
 impl<'a> Warnings<'a> {
     pub(crate) fn new(text: &'a [u8], max: usize) -> Self {
-        Self { text, list: Vec::new(), max }
+        Self { text, list: Vec::new(), max, columns: Columns::default() }
     }
 
     /// Of the file as a whole; shown at its first line.
@@ -77,8 +78,8 @@ impl<'a> Warnings<'a> {
     #[cold]
     pub(crate) fn add(&mut self, code: WarningCode, line: &Line, at: Range<usize>) {
         if self.list.len() < self.max {
-            let before = line.first..at.start.min(line.first + FARTHEST);
-            let column = self.chars(before).saturating_add(1);
+            let before = self.columns.before(self.text, line);
+            let column = before.saturating_add(self.chars(line.start..at.start)).saturating_add(1);
             let len = self.chars(at).max(1);
             self.push(Warning { line: line.number, column, len, code });
         }
@@ -96,9 +97,6 @@ impl<'a> Warnings<'a> {
         line::chars(self.text.get(range).unwrap_or_default())
     }
 }
-
-/// Columns are counted up to here, lest a file of one long line be counted over and over.
-const FARTHEST: usize = 1 << 16;
 
 impl From<Warnings<'_>> for Vec<Warning> {
     fn from(warnings: Warnings<'_>) -> Self {

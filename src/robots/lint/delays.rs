@@ -9,7 +9,7 @@ use crate::robots::key::Key;
 
 pub(super) fn find(outline: &Outline<'_>, findings: &mut Findings<'_>) {
     for entry in &outline.records {
-        let (value, at) = (outline.value(entry), (&entry.line, &entry.value));
+        let (value, at) = (outline.value(entry), (entry, &entry.value));
         let gap = match entry.key {
             Key::CrawlDelay => delay::crawl_delay(value),
             Key::RequestRate => RequestRate::parse(value).map(|rate| rate.gap()),

@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::outline::Outline;
+use super::outline::{Entry, Outline};
 use crate::robots::WarningCode;
-use crate::robots::line::{self, Line};
 
 /// What is wrong or surprising, where, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,10 +69,10 @@ impl<'a> Findings<'a> {
     }
 
     pub(super) fn push(&mut self, finding: Finding) {
-        if self.list.len() < self.max {
-            self.list.push(finding);
-        } else {
+        if self.is_full() {
             self.cut = true;
+        } else {
+            self.list.push(finding);
         }
     }
 
@@ -81,13 +80,17 @@ impl<'a> Findings<'a> {
     pub(super) fn warn(
         &mut self,
         code: &'static str,
-        (line, at): (&Line, &Range<usize>),
+        (entry, at): (&Entry, &Range<usize>),
         message: impl Into<Cow<'static, str>>,
         hint: impl Into<Cow<'static, str>>,
-        related: Option<(&Line, &Range<usize>, &'static str)>,
+        related: Option<(&Entry, &Range<usize>, &'static str)>,
     ) {
-        let place = self.place(line, at);
-        let related = related.map(|(line, at, message)| Related { place: self.place(line, at), message });
+        if self.is_full() {
+            self.cut = true;
+            return;
+        }
+        let place = self.outline.place(entry, at);
+        let related = related.map(|(entry, at, message)| Related { place: self.outline.place(entry, at), message });
         let (message, hint) = (message.into(), hint.into());
         self.push(Finding { place, severity: Severity::Warning, code, message, hint, related });
     }
@@ -104,8 +107,7 @@ impl<'a> Findings<'a> {
         self.list
     }
 
-    fn place(&self, line: &Line, at: &Range<usize>) -> Place {
-        let chars = |range| line::chars(self.outline.text.get(range).unwrap_or_default());
-        Place { line: line.number, column: chars(line.first..at.start) + 1, len: chars(at.clone()).max(1) }
+    fn is_full(&self) -> bool {
+        self.list.len() >= self.max
     }
 }

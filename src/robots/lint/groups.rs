@@ -15,8 +15,8 @@ pub(super) fn find(outline: &Outline<'_>, findings: &mut Findings<'_>) {
                 known.insert(name(outline.value(agent)), (number, agent));
                 continue;
             };
-            let at = (&agent.line, &agent.value);
-            let related = Some((&first.line, &first.value, "named here first"));
+            let at = (agent, &agent.value);
+            let related = Some((first, &first.value, "named here first"));
             let shown = outline.shown(&agent.value);
             if earlier == number {
                 let message = format!("`{shown}` is named twice in one group");
@@ -42,20 +42,22 @@ fn name(value: &[u8]) -> Vec<u8> {
 
 /// Something between two user agents that looks as though it ended the first one's group.
 fn interrupted(group: &[Entry], findings: &mut Findings<'_>) {
+    let mut above: Option<&Entry> = None;
     for pair in group.windows(2) {
         let [before, agent] = pair else { continue };
+        if before.key == Key::UserAgent {
+            above = Some(before);
+        }
         let is_pace = matches!(
             before.key,
             Key::CrawlDelay | Key::RequestRate | Key::VisitTime | Key::ContentSignal | Key::ContentUsage
         );
         if agent.key == Key::UserAgent && is_pace {
-            let related = group.iter().take_while(|entry| entry.line.number < before.line.number);
-            let related = related.filter(|entry| entry.key == Key::UserAgent).last();
-            let related = related.map(|entry| (&entry.line, &entry.value, "these rules are for this one too"));
+            let related = above.map(|entry| (entry, &entry.value, "these rules are for this one too"));
             let hint =
                 "only rules end a group (RFC 9309 §2.2): put `Disallow:` above, or what is for all of them below";
             let message = "this user agent shares its rules with the one above";
-            findings.warn("agents-joined", (&agent.line, &agent.value), message, hint, related);
+            findings.warn("agents-joined", (agent, &agent.value), message, hint, related);
         }
     }
 }
@@ -69,7 +71,7 @@ fn without_rules(group: &[Entry], findings: &mut Findings<'_>) {
     if !group.iter().any(|entry| is_rule(entry) || said(entry)) {
         let hint = "write `Disallow:` without a path if that is meant, or the rules that are missing";
         let message = "the group has no rules, so everything is allowed";
-        findings.warn("no-rules", (&first.line, &first.value), message, hint, None);
+        findings.warn("no-rules", (first, &first.value), message, hint, None);
     }
 }
 
@@ -82,8 +84,8 @@ fn without_blank_line(outline: &Outline<'_>, findings: &mut Findings<'_>) {
         if is_rule && agent.key == Key::UserAgent && agent.line.number == rule.line.number + 1 {
             let hint = "put an empty line before it, as the drafts of 1994 and 1996 have it";
             let message = "a new group begins right after a rule";
-            let related = Some((&rule.line, &rule.name, "not for the user agent below"));
-            findings.warn("agent-after-rules", (&agent.line, &agent.name), message, hint, related);
+            let related = Some((rule, &rule.name, "not for the user agent below"));
+            findings.warn("agent-after-rules", (agent, &agent.name), message, hint, related);
         }
     }
 }

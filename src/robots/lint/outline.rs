@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
+use super::finding::Place;
 use crate::robots::ParseOptions;
 use crate::robots::key::Key;
-use crate::robots::line::{self, Content, Line, Lines, Record};
+use crate::robots::line::{self, Columns, Content, Line, Lines, Record};
 
 /// The records of a file that were understood.
 pub(super) struct Outline<'a> {
@@ -16,6 +17,8 @@ pub(super) struct Outline<'a> {
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) line: Line,
+    /// Characters of the line before this piece of it.
+    before: u32,
     pub(super) key: Key,
     pub(super) name: Range<usize>,
     pub(super) value: Range<usize>,
@@ -25,10 +28,12 @@ impl<'a> Outline<'a> {
     pub(super) fn new(text: &'a [u8], options: &ParseOptions) -> Self {
         let grammar = options.grammar();
         let lines = Lines::new(text, line::byte_order_mark(text));
+        let mut columns = Columns::default();
         let records = lines.filter_map(|line| match line::read(text, &line, grammar) {
             Content::Record(Record { key, value, colon }) if colon || options.missing_colon => {
                 let spelt = Key::recognise(&text[key.clone()], options)?;
-                Some(Entry { line, key: spelt.key, name: key, value })
+                let before = columns.before(text, &line);
+                Some(Entry { line, before, key: spelt.key, name: key, value })
             }
             Content::Record(_) | Content::Text(_) | Content::Empty => None,
         });
@@ -62,6 +67,13 @@ impl<'a> Outline<'a> {
         }
         groups.extend((start < self.records.len()).then(|| &self.records[start..]));
         groups
+    }
+
+    /// Where a piece of an entry's line is.
+    pub(super) fn place(&self, entry: &Entry, at: &Range<usize>) -> Place {
+        let chars = |range| line::chars(self.text.get(range).unwrap_or_default());
+        let column = entry.before.saturating_add(chars(entry.line.start..at.start)).saturating_add(1);
+        Place { line: entry.line.number, column, len: chars(at.clone()).max(1) }
     }
 
     pub(super) fn value(&self, entry: &Entry) -> &'a [u8] {

@@ -1,6 +1,7 @@
 //! Rules that never decide: wherever they match, another of their group does that goes before them (RFC 9309 §2.2.2). What
 //! is claimed here holds for every crawler and every path; that nothing is claimed proves nothing. Pure.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 
@@ -8,14 +9,14 @@ use super::finding::Findings;
 use super::outline::{Entry, Outline};
 use crate::robots::key::Key;
 use crate::robots::pattern::{Arena, Shape};
-use crate::robots::{ParseOptions, Precedence};
+use crate::robots::{ParseOptions, Precedence, steps};
 
 pub(super) fn find(outline: &Outline<'_>, options: &ParseOptions, findings: &mut Findings<'_>) {
     // In the order of 1996 the first rule decides, and to Google `index.html` is two patterns: of that nothing here knows.
     if options.precedence != Precedence::MostSpecific || options.index_html {
         return;
     }
-    let mut budget = MOST_COMPARISONS;
+    let mut budget = MOST_COMPARED.0 + MOST_COMPARED.1 * outline.text.len();
     for group in outline.groups() {
         let mut arena = Arena::new(options.percent_encoding, 0);
         let rules =
@@ -32,8 +33,9 @@ pub(super) fn find(outline: &Outline<'_>, options: &ParseOptions, findings: &mut
     }
 }
 
-/// Patterns of a group are compared with one another up to here, lest a file of 500 KiB take minutes.
-const MOST_COMPARISONS: usize = 2_000_000;
+/// Patterns of a group are compared with one another for so many octets in all and so many for each octet of the file, lest
+/// a file of 500 KiB take minutes.
+const MOST_COMPARED: (usize, usize) = (4 << 20, 24);
 
 struct Rule<'a> {
     entry: &'a Entry,
@@ -103,12 +105,21 @@ fn same(rules: &[Rule<'_>]) -> Vec<Dead> {
 
 /// Rules that a longer one covers. Only patterns with stars can be longer than what they cover.
 fn covered(rules: &[Rule<'_>], alive: &[bool], budget: &mut usize) -> Vec<Dead> {
-    let starred: Vec<usize> = (0..rules.len()).filter(|&rule| rules[rule].shape.text.contains(&Shape::STAR)).collect();
+    let mut starred: Vec<usize> =
+        (0..rules.len()).filter(|&rule| rules[rule].shape.text.contains(&Shape::STAR)).collect();
+    // The longest first; of equals, as in the file.
+    starred.sort_by_key(|&rule| Reverse(rules[rule].shape.octets));
     let mut dead = Vec::new();
     for (rule, weaker) in rules.iter().enumerate().filter(|(rule, _)| alive[*rule]) {
         let paths = weaker.shape.paths();
-        let longer = starred.iter().copied().filter(|&other| rules[other].shape.octets > weaker.shape.octets);
-        let stronger = longer.take(*budget).inspect(|_| *budget -= 1).find(|&other| rules[other].shape.covers(&paths));
+        let longer = starred.iter().copied().take_while(|&other| rules[other].shape.octets > weaker.shape.octets);
+        let affordable = longer.take_while(|&other| {
+            let cost = paths.len() + rules[other].shape.text.len();
+            steps::count(cost);
+            *budget = budget.saturating_sub(cost);
+            *budget > 0
+        });
+        let stronger = affordable.into_iter().find(|&other| rules[other].shape.covers(&paths));
         dead.extend(stronger.map(|because| Dead { rule, because, why: Why::Longer }));
     }
     dead
@@ -138,5 +149,5 @@ fn tell(rule: &Rule<'_>, because: &Rule<'_>, why: Why, outline: &Outline<'_>, fi
             "this one decides",
         ),
     };
-    findings.warn(code, (&dead.line, &dead.value), message, hint, Some((&alive.line, &alive.value, note)));
+    findings.warn(code, (dead, &dead.value), message, hint, Some((alive, &alive.value, note)));
 }

@@ -11,7 +11,7 @@ pub(super) fn find(robots: &RobotsTxt, host: Option<&str>, outline: &Outline<'_>
     let everybody: [&str; 0] = [];
     let rules = robots.rules_for(&everybody);
     for entry in outline.records.iter().filter(|entry| entry.key == Key::Sitemap) {
-        let at = (&entry.line, if entry.value.is_empty() { &entry.name } else { &entry.value });
+        let at = (entry, if entry.value.is_empty() { &entry.name } else { &entry.value });
         let url = str::from_utf8(outline.value(entry)).ok().and_then(|value| Url::parse(value).ok());
         let Some(url) = url.filter(|url| matches!(url.scheme(), "http" | "https")) else {
             let hint = "write the whole URL, such as `Sitemap: https://example.com/sitemap.xml`";
@@ -22,8 +22,9 @@ pub(super) fn find(robots: &RobotsTxt, host: Option<&str>, outline: &Outline<'_>
         let verdict = rules.check(url.as_str());
         let rule = verdict.rule().filter(|rule| rule.kind() == RuleKind::Disallow && !elsewhere);
         let Some(rule) = rule else { continue };
-        let shadow = outline.records.iter().find(|entry| entry.value.start == rule.offset());
-        let related = shadow.map(|entry| (&entry.line, &entry.value, "by this rule"));
+        let shadow = outline.records.binary_search_by_key(&rule.offset(), |entry| entry.value.start);
+        let shadow = shadow.ok().map(|record| &outline.records[record]);
+        let related = shadow.map(|entry| (entry, &entry.value, "by this rule"));
         let hint = match host {
             Some(_) => "allow it: crawlers that keep the rules do not fetch it",
             None => "allow it if it is on this file's host: crawlers that keep the rules do not fetch it",

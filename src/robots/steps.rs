@@ -1,0 +1,135 @@
+//! What reading a file costs, counted in bytes looked at and things compared, so that a test can hold that it grows with the
+//! file's length and not faster. Counts only for tests and fuzzing.
+
+/// So many bytes were looked at, or things compared.
+#[inline(always)]
+pub(crate) fn count(steps: usize) {
+    #[cfg(any(test, fuzzing))]
+    STEPS.with(|total| total.set(total.get() + steps as u64));
+    let _ = steps;
+}
+
+/// What a piece of work costs.
+#[cfg(any(test, fuzzing))]
+pub fn of(work: impl FnOnce()) -> u64 {
+    let before = STEPS.with(std::cell::Cell::get);
+    work();
+    STEPS.with(std::cell::Cell::get) - before
+}
+
+#[cfg(any(test, fuzzing))]
+thread_local! {
+    static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::robots::{ParseOptions, RobotsTxt, lint::Report};
+
+    /// How a file of its kind goes on: the next piece of it, by number.
+    type Piece = fn(usize) -> String;
+
+    /// Files that were made to be dear. Each goes on until it is as long as is wanted.
+    const WORST: &[(&str, &str, Piece)] = &[
+        ("NULs only", "", |_| "\0".into()),
+        ("text and NULs", "", |_| "x\0".into()),
+        ("comments and NULs", "", |_| "#\0".into()),
+        ("rules and NULs", STAR, |n| format!("Disallow: /{n}\0")),
+        ("faulty rules and NULs", STAR, |_| " disalow: x\0".into()),
+        ("a NUL, then comments", "\0\n", |_| "#\n".into()),
+        ("CRs", "", |_| "\r".into()),
+        ("CRs and LFs in turn", "", |_| "\n\r".into()),
+        ("LFs", "", |_| "\n".into()),
+        ("text and CRs", "", |_| "x\r".into()),
+        ("one line", "", |_| "x".into()),
+        ("one line of two words", "x ", |_| "x".into()),
+        ("one line of gaps", "x", |_| " x".into()),
+        ("one line of white space", "", |_| " ".into()),
+        ("a key and white space", "allow:", |_| " ".into()),
+        ("one line beyond ASCII", "", |_| "\u{fc}".into()),
+        ("colons", "", |_| ":".into()),
+        ("comments", "", |_| "#".into()),
+        ("byte order marks", "", |_| "\u{feff}".into()),
+        ("no colons", "", |_| "disallow\n".into()),
+        ("cut escapes", STAR, |_| "allow:%\n".into()),
+        ("agents of one group", "", |n| format!("user-agent:{}\n", letters(n))),
+        ("agents of one token", "", |n| format!("user-agent:a{n}\n")),
+        ("one agent", "", |_| "user-agent:a\n".into()),
+        ("one agent and delays", "", |_| "user-agent:a\ncrawl-delay:1\n".into()),
+        ("one agent and usages", "", |_| "user-agent:a\ncontent-usage:ai=n\n".into()),
+        ("agents and delays", "", |n| format!("user-agent:{}\ncrawl-delay:1\n", letters(n))),
+        ("groups of one agent", "", |_| "user-agent:a\nallow:/\n".into()),
+        ("groups of one agent, misspelt", "", |_| "useragent:a\nalow:/\n".into()),
+        ("groups of many agents", "", |n| format!("user-agent:{}\nallow:/{n}\n", letters(n))),
+        ("groups for all", "", |_| "user-agent:*\nallow:/\n".into()),
+        ("rules", STAR, |n| format!("allow:/{n}\n")),
+        ("one rule", STAR, |_| "allow:/\n".into()),
+        ("rules with a star", STAR, |n| format!("allow:*{n}\n")),
+        ("rules with two stars", STAR, |n| format!("allow:*aaa*{n}\n")),
+        ("longer and longer rules", STAR, |n| format!("allow:/{}\n", "a".repeat(n % 700))),
+        ("longer and longer rules with a star", STAR, |n| format!("allow:/{}*b\n", "a".repeat(n % 700))),
+        ("a hundred stars", STAR, |n| format!("allow:/{}{n}\n", "*a".repeat(100))),
+        ("thousands of stars", STAR, |_| format!("allow:/{}\n", "*a".repeat(6_000))),
+        ("anchored rules", STAR, |n| format!("allow:/*a{n}$\n")),
+        ("rules beyond ASCII", STAR, |n| format!("allow:/\u{fc}{n}\n")),
+        ("sitemaps", "user-agent:*\ndisallow:/\n", |_| "sitemap:http://a/\n".into()),
+        ("rules and sitemaps that they block", STAR, |n| match n % 2 {
+            0 => format!("disallow:/{n}\n"),
+            _ => format!("sitemap:http://a/{}\n", n - 1),
+        }),
+        ("usages", STAR, |n| format!("content-usage:/{n} ai=n\n")),
+    ];
+
+    const STAR: &str = "user-agent:*\n";
+
+    fn letters(n: usize) -> String {
+        n.to_string().bytes().map(|digit| char::from(digit + (b'a' - b'0'))).collect()
+    }
+
+    fn file(start: &str, piece: Piece, len: usize) -> Vec<u8> {
+        let mut text = start.to_owned();
+        for n in 0.. {
+            if text.len() >= len {
+                break;
+            }
+            text += &piece(n);
+        }
+        text.into_bytes()
+    }
+
+    /// Four times the file is at most five times the work, and no byte is looked at two hundred times; `beside` is work that
+    /// has a bound of its own.
+    fn grows_with_length(what: &str, beside: u64, work: fn(&[u8])) {
+        for &(name, start, piece) in WORST {
+            let [small, large] = [LEN, 4 * LEN].map(|len| file(start, piece, len));
+            let [once, fourfold] = [&small, &large].map(|text| of(|| work(text)));
+            assert!(fourfold <= 5 * once + 4_096 + beside, "{what}, {name}: {once} steps, then {fourfold}");
+            assert!(
+                fourfold <= 200 * large.len() as u64 + beside,
+                "{what}, {name}: {fourfold} steps for {}",
+                large.len()
+            );
+        }
+    }
+
+    /// Over the longest line that is read, so that both lengths have one that is too long.
+    const LEN: usize = 20_000;
+
+    #[test]
+    fn reading_takes_time_in_proportion_to_the_length() {
+        grows_with_length("parse", 0, |text| _ = RobotsTxt::parse(text));
+        grows_with_length("parse", 0, |text| _ = RobotsTxt::parse_with(text, &ParseOptions::google()));
+        grows_with_length("parse", 0, |text| _ = RobotsTxt::parse_with(text, &ParseOptions::original()));
+    }
+
+    #[test]
+    fn finding_the_rules_of_a_crawler_takes_time_in_proportion_to_the_length() {
+        grows_with_length("compile", 0, |text| _ = RobotsTxt::parse(text).rules_for(&["a", "b", "a1"]));
+    }
+
+    #[test]
+    fn linting_takes_time_in_proportion_to_the_length() {
+        grows_with_length("lint", 8 << 20, |text| _ = Report::new(&RobotsTxt::parse(text), None));
+    }
+}
