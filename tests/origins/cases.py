@@ -123,17 +123,17 @@ def difference(case, direct, through, ignore):
         return found
     if case.echo and direct.status == 200:
         found += received(direct.body, through.body)
-    elif direct.body != through.body and not multipart(direct, through):
+    elif direct.body != through.body and not direct.code and not made_for_one(direct, through):
         found.append(f"body {digest(direct.body)} directly, {digest(through.body)}")
     if direct.seconds > 2.5 and direct.first < 1.5 and through.first > 2.5:
         found.append(f"the first byte after {through.first:.1f} s, directly after {direct.first:.1f} s")
     return found
 
 
-def multipart(direct, through):
-    """Each answer has a boundary of its own."""
+def made_for_one(direct, through):
+    """Boundaries, and numbers in pages of errors, are each answer's own."""
     ranges = (direct.one("content-type") or "").startswith("multipart/byteranges")
-    return ranges and len(direct.body) == len(through.body)
+    return (ranges or direct.status >= 500) and len(direct.body) == len(through.body)
 
 
 def fields(kind, direct, through, own=frozenset()):

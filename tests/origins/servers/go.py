@@ -3,7 +3,7 @@
 import os
 
 PACKAGES = ["golang-go"]
-LACKS = {"file-gzip": "the application does not compress"}
+LACKS = {"file-gzip": "the application does not compress", "gzip": "the application has none"}
 
 
 def start(site):

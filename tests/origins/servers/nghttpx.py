@@ -5,7 +5,7 @@ LACKS = {"file-gzip": "the application does not compress", "limited": "it limits
 
 
 def start(site):
-    common = ["--workers=1", f"--backend=127.0.0.1,{site.backend}", "--errorlog-level=WARN", "--no-ocsp", "--conf=/dev/null",
+    common = ["--workers=1", f"--backend=127.0.0.1,{site.backend}", "--log-level=WARN", "--no-ocsp", "--conf=/dev/null",
               "--request-header-field-buffer=128K", "--max-request-header-fields=200", "--no-location-rewrite",
               "--response-header-field-buffer=128K", "--max-response-header-fields=200"]
     for kind, more in (
