@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::NamedTempFile;
+use time::OffsetDateTime;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -123,6 +124,9 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     let admin_address = admin_socket.as_ref().map(TcpListener::local_addr).transpose()?;
 
     let ca = Ca::configured(&settings.intercept.ca)?;
+    if let Some(warning) = ca.warning(OffsetDateTime::now_utc()) {
+        tracing::warn!("{warning}");
+    }
     let (ca_path, ca_pem) = (ca.path().to_owned(), ca.cert_pem().to_owned());
     let leaves = LeafCache::new(ca, settings.intercept.leaf_cache)?;
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;

@@ -1,8 +1,10 @@
-//! `politely ca`: the certificate authority that clients of https have to trust. Called by `cli`.
+//! `politely ca`: the certificate authority that clients of https have to trust.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use time::OffsetDateTime;
 
 use crate::config::{CaSource, Settings};
 use crate::tls::{Ca, ca, roots};
@@ -26,6 +28,8 @@ enum Action {
     Export(super::ConfigArg),
     /// Print shell exports that make common programs trust it: eval "$(politely ca env)"
     Env(super::ConfigArg),
+    /// Make another in its place; the old one stays beside it as ca.pem.old and ca.key.old
+    Rotate(super::ConfigArg),
     /// Make this machine's programs trust it
     Install(Places),
     /// Make this machine's programs forget it
@@ -47,6 +51,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
         Action::Path(config) => super::print(&format!("{}\n", open(config)?.1.path().display())),
         Action::Export(config) => super::print(open(config)?.1.cert_pem()),
         Action::Env(config) => env(config),
+        Action::Rotate(config) => rotate(config),
         Action::Install(places) => change(places, Machine::install),
         Action::Uninstall(places) => change(places, Machine::uninstall),
     }
@@ -55,20 +60,44 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
 /// The authority that the configuration names, made if need be.
 fn open(config: &super::ConfigArg) -> Result<(Settings, Ca), Failed> {
     let settings = Settings::load(config.path().as_deref(), std::env::vars_os())?;
-    let ca = Ca::configured(&settings.intercept.ca)?;
+    let ca = warned(Ca::configured(&settings.intercept.ca)?);
     Ok((settings, ca))
+}
+
+/// Tells what is wrong with its dates.
+fn warned(ca: Ca) -> Ca {
+    if let Some(warning) = ca.warning(OffsetDateTime::now_utc()) {
+        eprintln!("warning: {warning}");
+    }
+    ca
 }
 
 fn init(config: &super::ConfigArg) -> Result<ExitCode, Failed> {
     let settings = Settings::load(config.path().as_deref(), std::env::vars_os())?;
     let directory = directory(&settings);
     let was_there = directory.join(ca::CERTIFICATE).exists();
-    let ca = Ca::configured(&settings.intercept.ca)?;
+    let ca = warned(Ca::configured(&settings.intercept.ca)?);
     let what = match (&settings.intercept.ca, was_there) {
         (CaSource::Directory(_), false) => "made",
         (CaSource::Directory(_), true) => "there already:",
         (CaSource::Files { .. }, _) => "your own:",
     };
+    tell(what, &ca)
+}
+
+fn rotate(config: &super::ConfigArg) -> Result<ExitCode, Failed> {
+    let settings = Settings::load(config.path().as_deref(), std::env::vars_os())?;
+    if let CaSource::Files { certificate, .. } = &settings.intercept.ca {
+        let what = format!("{} is your own", certificate.display());
+        return Err(Failed::usage(&what, "replace it and its key, which `intercept.ca` names"));
+    }
+    let ca = Ca::rotate(&directory(&settings))?;
+    tell("made", &ca)?;
+    super::print("a proxy that runs takes it with its next start\n")
+}
+
+/// Where it is, and what to do with it.
+fn tell(what: &str, ca: &Ca) -> Result<ExitCode, Failed> {
     super::print(&format!(
         "{what} {}\n  \
          trust it on this machine:  politely ca install\n  \

@@ -1,5 +1,4 @@
 //! The certificate authority whose leaves clients are shown: made on first use, or the operator's own.
-//! Called by `server` and `cli`; `leaf` signs with it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,6 +9,7 @@ use rcgen::{
 };
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use time::macros::{datetime, format_description};
 use time::{Duration, OffsetDateTime};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
@@ -54,26 +54,53 @@ impl Ca {
     /// # Errors
     /// As [`Self::open`], and when nothing can be made there.
     pub fn open_or_create(directory: &Path) -> Result<Self, CaError> {
+        Self::open_or_create_at(directory, OffsetDateTime::now_utc())
+    }
+
+    fn open_or_create_at(directory: &Path, now: OffsetDateTime) -> Result<Self, CaError> {
         let (certificate, key) = (directory.join(CERTIFICATE), directory.join(KEY));
         if !is_there(&certificate)? {
             keep::directory(directory)?;
             let _lock = keep::lock(directory)?;
             if !is_there(&certificate)? {
-                create(&certificate, &key)?;
+                create(&certificate, &key, now)?;
             }
         }
         if !is_there(&key)? {
             return Err(CaError::KeyMissing { certificate, key });
         }
         keep::directory(directory)?;
-        Self::open(&certificate, &key)
+        Self::open_at(&certificate, &key, now)
+    }
+
+    /// Makes another in place of the one in this directory, whose files stay beside it as `ca.pem.old` and `ca.key.old`.
+    ///
+    /// # Errors
+    /// As [`Self::open_or_create`].
+    pub fn rotate(directory: &Path) -> Result<Self, CaError> {
+        keep::directory(directory)?;
+        let lock = keep::lock(directory)?;
+        // The certificate first: a key without its certificate is no fault, if we are cut off here.
+        for file in [CERTIFICATE, KEY].map(|name| directory.join(name)) {
+            if is_there(&file)? {
+                fs::rename(&file, file.with_added_extension("old")).map_err(fault(&file, "renamed"))?;
+            }
+        }
+        drop(lock);
+        Self::open_or_create(directory)
     }
 
     /// Opens a certificate, whose intermediates and root may follow it in the file, and its key (PKCS #8), both PEM.
     ///
     /// # Errors
-    /// Either cannot be read or used, others can read the key, or they do not belong together.
+    /// Either cannot be read or used, others can read the key, they do not belong together, or the certificate has
+    /// expired. One that is not yet valid can be used, with a [`warning`](Self::warning): the clock may be wrong for a
+    /// while after a boot, and what needs no authority works.
     pub fn open(certificate: &Path, key: &Path) -> Result<Self, CaError> {
+        Self::open_at(certificate, key, OffsetDateTime::now_utc())
+    }
+
+    fn open_at(certificate: &Path, key: &Path, now: OffsetDateTime) -> Result<Self, CaError> {
         let unusable = |why: &str| CaError::CertificateUnusable { path: certificate.to_owned(), why: why.to_owned() };
         let text = fs::read(certificate).map_err(fault(certificate, "read"))?;
         let mut all: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&text)
@@ -92,6 +119,9 @@ impl Ca {
         may_sign(&parsed[ours]).map_err(unusable)?;
         let validity = &parsed[ours].validity;
         let validity = (validity.not_before.to_datetime(), validity.not_after.to_datetime());
+        if validity.1 <= now {
+            return Err(CaError::Expired { path: certificate.to_owned(), until: validity.1, now });
+        }
         let is_root: Vec<bool> = parsed.iter().map(|x509| x509.subject() == x509.issuer()).collect();
         drop(parsed);
         let issuer = Issuer::from_ca_cert_der(&all[ours], key_pair);
@@ -131,6 +161,26 @@ impl Ca {
         self.validity
     }
 
+    /// What is wrong with its dates now, or will be soon, and what to do about it.
+    pub fn warning(&self, now: OffsetDateTime) -> Option<String> {
+        let ((from, until), path) = (self.validity, self.path.display());
+        if now < from {
+            Some(format!(
+                "{path} is valid from {}, and the clock says {}: until then no client accepts it; set the clock, or, if \
+                 it is right, make another with `politely ca rotate` and have clients trust that",
+                shown(from),
+                shown(now)
+            ))
+        } else if until - now < WARNED {
+            Some(format!(
+                "{path} expires on {}; make another with `politely ca rotate`, and have clients trust that",
+                shown(until)
+            ))
+        } else {
+            None
+        }
+    }
+
     pub(super) fn issuer(&self) -> &Issuer<'static, KeyPair> {
         &self.issuer
     }
@@ -162,7 +212,7 @@ fn is_there(path: &Path) -> Result<bool, CaError> {
 }
 
 /// The key first: a certificate without it would be of no use, a key without its certificate gets one the next time.
-fn create(certificate: &Path, key: &Path) -> Result<(), CaError> {
+fn create(certificate: &Path, key: &Path, now: OffsetDateTime) -> Result<(), CaError> {
     let key_pair = if is_there(key)? {
         load_key(key)?
     } else {
@@ -170,7 +220,7 @@ fn create(certificate: &Path, key: &Path) -> Result<(), CaError> {
         keep::write(key, &key_pair.serialize_pem(), 0o600)?;
         key_pair
     };
-    let made = parameters(OffsetDateTime::now_utc())?.self_signed(&key_pair)?;
+    let made = parameters(now)?.self_signed(&key_pair)?;
     keep::write(certificate, &made.pem(), 0o644)
 }
 
@@ -184,8 +234,9 @@ fn parameters(now: OffsetDateTime) -> Result<CertificateParams, CaError> {
     let name = format!("politely {} {} {mark}", host_name(), now.date());
     params.distinguished_name.push(DnType::CommonName, name);
     params.serial_number = Some(serial);
-    params.not_before = now - Duration::DAY;
-    params.not_after = now + YEARS;
+    // Whatever the clock says, it is later than this was written: one made before the clock was set is good after.
+    params.not_before = (now.min(WRITTEN) - Duration::DAY).max(OffsetDateTime::UNIX_EPOCH);
+    params.not_after = now.max(WRITTEN) + YEARS;
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     Ok(params)
@@ -229,13 +280,6 @@ fn may_sign(x509: &X509Certificate<'_>) -> Result<(), &'static str> {
     if usage.is_some_and(|usage| !usage.value.key_cert_sign()) {
         return Err("it may not sign certificates");
     }
-    let now = OffsetDateTime::now_utc();
-    if x509.validity().not_after.to_datetime() <= now {
-        return Err("it has expired");
-    }
-    if x509.validity().not_before.to_datetime() > now {
-        return Err("it is not yet valid");
-    }
     Ok(())
 }
 
@@ -246,4 +290,95 @@ fn host_name() -> String {
     if plain.is_empty() { String::from("localhost") } else { plain }
 }
 
+/// A date for people, to the minute.
+pub(super) fn shown(at: OffsetDateTime) -> String {
+    at.format(format_description!("[year]-[month]-[day] [hour]:[minute] UTC")).unwrap_or_else(|_| at.to_string())
+}
+
 const YEARS: Duration = Duration::days(3650);
+/// No clock that is right says anything earlier.
+const WRITTEN: OffsetDateTime = datetime!(2026-11-01 0:00 UTC);
+/// How long before its end one is told.
+const WARNED: Duration = Duration::days(30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Host;
+    use crate::tls::LeafCache;
+
+    const RIGHT: OffsetDateTime = datetime!(2027-03-01 12:00 UTC);
+
+    #[test]
+    fn one_made_under_a_wrong_clock_is_good_under_the_right_one() {
+        for wrong in [
+            OffsetDateTime::UNIX_EPOCH,
+            datetime!(2000-01-01 0:00 UTC),
+            RIGHT - Duration::DAY,
+            RIGHT + Duration::days(10),
+            datetime!(2040-01-01 0:00 UTC),
+        ] {
+            let home = tempfile::tempdir().unwrap();
+            let directory = home.path().join("ca");
+            let made = Ca::open_or_create_at(&directory, wrong).unwrap();
+            assert_eq!(made.warning(wrong), None, "{wrong}");
+            let again = Ca::open_or_create_at(&directory, RIGHT).unwrap();
+            assert_eq!((again.warning(RIGHT), again.cert_der()), (None, made.cert_der()), "{wrong}");
+            let until = again.validity().1;
+            assert!(until >= RIGHT + Duration::days(9 * 365), "{wrong}: {until}");
+        }
+    }
+
+    /// Of the years in which this one is valid.
+    fn dated(from: OffsetDateTime, until: OffsetDateTime) -> (tempfile::TempDir, PathBuf) {
+        let home = tempfile::tempdir().unwrap();
+        let directory = home.path().join("ca");
+        keep::directory(&directory).unwrap();
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+        keep::write(&directory.join(KEY), &key.serialize_pem(), 0o600).unwrap();
+        let mut made = parameters(RIGHT).unwrap();
+        (made.not_before, made.not_after) = (from, until);
+        keep::write(&directory.join(CERTIFICATE), &made.self_signed(&key).unwrap().pem(), 0o644).unwrap();
+        (home, directory)
+    }
+
+    #[test]
+    fn one_that_is_not_yet_valid_is_used_with_a_warning_that_names_the_clock() {
+        for ahead in [Duration::HOUR, Duration::days(10), Duration::days(5000)] {
+            let (_home, directory) = dated(RIGHT + ahead, RIGHT + ahead + YEARS);
+            let ca = Ca::open_or_create_at(&directory, RIGHT).unwrap();
+            let warning = ca.warning(RIGHT).unwrap();
+            assert!(warning.contains("and the clock says 2027-03-01 12:00 UTC"), "{warning}");
+            assert!(warning.contains(&format!("valid from {}", shown(RIGHT + ahead))), "{warning}");
+            assert_eq!(ca.warning(RIGHT + ahead), None);
+        }
+    }
+
+    #[test]
+    fn one_that_has_expired_is_refused_with_the_clock_and_the_command_that_makes_another() {
+        let (_home, directory) = dated(RIGHT - YEARS, RIGHT);
+        let error = Ca::open_or_create_at(&directory, RIGHT).unwrap_err();
+        let path = directory.join(CERTIFICATE);
+        assert_eq!(error.to_string(), format!("{} has expired on 2027-03-01 12:00 UTC", path.display()));
+        let hint = "the clock says 2027-03-01 12:00 UTC; if that is right, make another with `politely ca rotate` (or \
+                    replace your own), and have clients trust it";
+        assert_eq!(error.hint(), hint);
+        let ca = Ca::open_or_create_at(&directory, RIGHT - Duration::days(29)).unwrap();
+        let warning = ca.warning(RIGHT - Duration::days(29)).unwrap();
+        assert!(warning.contains("expires on 2027-03-01 12:00 UTC"), "{warning}");
+        assert_eq!(ca.warning(RIGHT - Duration::days(31)), None);
+    }
+
+    #[test]
+    fn another_takes_its_place_and_the_old_one_stays_beside_it() {
+        let (_home, directory) = dated(datetime!(2000-01-01 0:00 UTC), datetime!(2001-01-01 0:00 UTC));
+        let old = [CERTIFICATE, KEY].map(|name| fs::read(directory.join(name)).unwrap());
+        assert!(Ca::open_or_create(&directory).is_err());
+        let ca = Ca::rotate(&directory).unwrap();
+        assert_eq!(ca.warning(OffsetDateTime::now_utc()), None);
+        assert_eq!(Ca::open_or_create(&directory).unwrap().cert_der(), ca.cert_der());
+        assert_eq!(["ca.pem.old", "ca.key.old"].map(|name| fs::read(directory.join(name)).unwrap()), old);
+        assert_ne!(fs::read(directory.join(KEY)).unwrap(), old[1]);
+        LeafCache::new(ca, 4).unwrap().config_for(&Host::Name("example.com".into()));
+    }
+}

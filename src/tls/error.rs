@@ -3,6 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
+use time::OffsetDateTime;
+
+use super::ca::shown;
+
 /// Why there is no certificate authority. [`hint`](Self::hint) says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum CaError {
@@ -20,6 +24,8 @@ pub enum CaError {
     Mismatch { certificate: PathBuf, key: PathBuf },
     #[error("{} cannot be used: {why}", .path.display())]
     CertificateUnusable { path: PathBuf, why: String },
+    #[error("{} has expired on {}", .path.display(), shown(*.until))]
+    Expired { path: PathBuf, until: OffsetDateTime, now: OffsetDateTime },
     #[error("no certificate can be made: {0}")]
     Minting(#[from] rcgen::Error),
     #[error("TLS cannot be set up: {0}")]
@@ -58,6 +64,11 @@ impl CaError {
             Self::CertificateUnusable { .. } => {
                 String::from("a PEM file with a certificate that may sign others, which its intermediates may follow")
             }
+            Self::Expired { now, .. } => format!(
+                "the clock says {}; if that is right, make another with `politely ca rotate` (or replace your own), and \
+                 have clients trust it",
+                shown(*now)
+            ),
             Self::Minting(_) | Self::Tls(_) => String::from("is the system's source of randomness working?"),
         }
     }

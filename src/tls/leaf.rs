@@ -1,4 +1,4 @@
-//! Certificates for intercepted hosts, made as they are asked for and kept ready. Called by `proxy::intercept`.
+//! Certificates for intercepted hosts, made as they are asked for and kept ready.
 
 use std::sync::Arc;
 
@@ -114,7 +114,7 @@ impl LeafCache {
         }];
         params.serial_number = Some(serial()?);
         params.not_before = (now - BACKDATED).max(ca_from);
-        params.not_after = (now - BACKDATED + LIFE).min(ca_until);
+        params.not_after = (params.not_before + LIFE).min(ca_until);
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -124,7 +124,7 @@ impl LeafCache {
     }
 }
 
-/// For clients whose clock is slow.
+/// For clients whose clock is slow, or in another zone than it believes.
 const BACKDATED: Duration = Duration::DAY;
 const LIFE: Duration = Duration::WEEK;
 /// Leaves four days to connections that were opened with the old one, and to clients whose clock is fast.
@@ -157,5 +157,18 @@ mod tests {
         let der = cache.sign(&Host::Name("example.com".into()), until - Duration::HOUR).unwrap();
         let (_, x509) = x509_parser::parse_x509_certificate(&der).unwrap();
         assert_eq!(x509.validity().not_after.to_datetime(), until);
+    }
+
+    #[test]
+    fn a_leaf_is_within_its_authoritys_dates_whatever_the_clock_says() {
+        let home = tempfile::tempdir().unwrap();
+        let cache = LeafCache::new(Ca::open_or_create(&home.path().join("ca")).unwrap(), 4).unwrap();
+        let (from, until) = cache.ca.validity();
+        for now in [from - Duration::days(5000), from - Duration::DAY, from, until - Duration::HOUR] {
+            let der = cache.sign(&Host::Name("example.com".into()), now).unwrap();
+            let (_, x509) = x509_parser::parse_x509_certificate(&der).unwrap();
+            let leaf = (x509.validity().not_before.to_datetime(), x509.validity().not_after.to_datetime());
+            assert!(from <= leaf.0 && leaf.0 < leaf.1 && leaf.1 <= until, "{now}: {leaf:?}");
+        }
     }
 }

@@ -40,6 +40,47 @@ fn each_command_makes_the_authority_if_there_is_none() {
     assert_eq!(run(home.path(), &["init"]), done(&format!("there already: HOME/state/ca/ca.pem\n{next}")));
 }
 
+/// An authority of these years, as an earlier version or a wrong clock may have made it.
+fn dated(home: &Path, from: i32, until: i32) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.not_before = rcgen::date_time_ymd(from, 1, 1);
+    params.not_after = rcgen::date_time_ymd(until, 1, 1);
+    let directory = home.join("state/ca");
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(directory.join("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+    fs::write(directory.join("ca.key"), key.serialize_pem()).unwrap();
+    set_mode(&directory.join("ca.key"), 0o600);
+}
+
+#[test]
+fn one_that_has_expired_is_replaced_by_the_command_that_the_error_names() {
+    let home = TempDir::new().unwrap();
+    dated(home.path(), 1970, 1980);
+    let (code, _, told) = run(home.path(), &["path"]);
+    assert_eq!(code, Some(2));
+    assert!(told.starts_with("error: HOME/state/ca/ca.pem has expired on 1980-01-01 00:00 UTC\nhint: the clock says "));
+    assert!(told.contains("make another with `politely ca rotate`"), "{told}");
+    let (code, told, _) = run(home.path(), &["rotate"]);
+    assert_eq!(code, Some(0));
+    assert!(told.starts_with("made HOME/state/ca/ca.pem\n"), "{told}");
+    assert!(told.ends_with("a proxy that runs takes it with its next start\n"), "{told}");
+    assert_eq!(run(home.path(), &["path"]), done("HOME/state/ca/ca.pem\n"));
+    assert!(home.path().join("state/ca/ca.pem.old").exists() && home.path().join("state/ca/ca.key.old").exists());
+}
+
+#[test]
+fn one_that_is_not_yet_valid_is_used_with_a_warning() {
+    let home = TempDir::new().unwrap();
+    dated(home.path(), 2070, 2080);
+    let (code, told, warned) = run(home.path(), &["path"]);
+    assert_eq!((code, told.as_str()), (Some(0), "HOME/state/ca/ca.pem\n"));
+    assert!(
+        warned.starts_with("warning: HOME/state/ca/ca.pem is valid from 2070-01-01 00:00 UTC, and the clock says ")
+    );
+}
+
 #[test]
 fn processes_that_create_it_at_once_get_the_same_one() {
     let home = TempDir::new().unwrap();

@@ -63,8 +63,9 @@ fn the_authority_can_sign_leaves_and_nothing_else_for_ten_years() {
     assert!(usage.critical && usage.value.key_cert_sign() && usage.value.crl_sign());
     assert_eq!(usage.value.flags.count_ones(), 2);
     assert!(x509.verify_signature(None).is_ok());
-    let days = (x509.validity().not_after.timestamp() - x509.validity().not_before.timestamp()) / 86_400;
-    assert_eq!(days, 3651);
+    let now = time::OffsetDateTime::now_utc().unix_timestamp();
+    assert_eq!((x509.validity().not_after.timestamp() - now + 3600) / 86_400, 3650);
+    assert!(x509.validity().not_before.timestamp() <= now - 86_400);
     let name = x509.subject().to_string();
     let today = time::OffsetDateTime::now_utc().date().to_string();
     assert!(name.starts_with("O=politely, CN=politely ") && name.contains(&today), "{name}");
@@ -190,15 +191,8 @@ fn a_certificate_that_may_not_sign_is_refused() {
     };
     let plain = CertificateParams::default();
     assert_eq!(refused(plain.clone()), "it is no certificate of an authority");
-    let mut authority = plain;
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let mut signer = authority.clone();
+    let mut signer = plain;
+    signer.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     signer.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     assert_eq!(refused(signer), "it may not sign certificates");
-    let mut old = authority.clone();
-    old.not_after = time::OffsetDateTime::now_utc() - time::Duration::MINUTE;
-    assert_eq!(refused(old), "it has expired");
-    let mut young = authority;
-    young.not_before = time::OffsetDateTime::now_utc() + time::Duration::HOUR;
-    assert_eq!(refused(young), "it is not yet valid");
 }
