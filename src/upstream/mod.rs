@@ -6,6 +6,7 @@ mod dial_error;
 mod dialler;
 pub mod egress;
 mod endpoint;
+mod get;
 mod hop;
 mod http2;
 mod outgoing;
@@ -21,6 +22,7 @@ mod words;
 
 pub use connect::{Connection, Http1Link, Link, Want};
 pub use dial_error::{DialError, DialFault};
+pub use get::{BodyStream, GetError, Got};
 pub use http2::{Http2Link, is_unprocessed, wants_http1};
 pub use outgoing::{Fields, NotForHttp2, Outgoing};
 pub use peer::connector_conf;

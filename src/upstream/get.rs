@@ -1,0 +1,253 @@
+//! One file, got over the connections that pages are got over: for whoever needs one, robots.txt first of all. What bounds it
+//! in time is the caller's; in size, how far the caller reads.
+
+use super::connect::{Connection, Http1Link, Link, Want};
+use super::dial_error::DialError;
+use super::http2::{Http2Link, is_unprocessed, wants_http1};
+use super::outgoing::Outgoing;
+use super::route::Route;
+use crate::http1::{Body, BodyError, Framing, HeadError, Room, read_response};
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::task::Poll;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// A final answer.
+pub struct Got {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub body: BodyStream,
+    pub version: Version,
+    /// The connection had carried requests before.
+    pub reused: bool,
+}
+
+/// The body of an answer. Dropped early, it costs the connection.
+pub struct BodyStream {
+    carried: Carried,
+}
+
+/// Why there is no answer, or no more of it.
+#[derive(Debug, thiserror::Error)]
+pub enum GetError {
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    #[error("connection closed early: {0}")]
+    Ended(#[from] io::Error),
+    #[error("malformed answer: {0}")]
+    Head(#[from] HeadError),
+    #[error("malformed answer: {0}")]
+    Body(#[from] BodyError),
+    #[error("malformed answer: {0}")]
+    Malformed(&'static str),
+    #[error("HTTP/2: {0}")]
+    Http2(#[from] h2::Error),
+}
+
+impl GetError {
+    /// Nothing was asked of anybody.
+    pub fn is_unsent(&self) -> bool {
+        matches!(self, Self::Dial(_))
+    }
+}
+
+enum Carried {
+    Http1 { link: Option<Http1Link>, input: BytesMut, body: Body, close: bool },
+    Http2 { stream: h2::RecvStream, _link: Http2Link },
+    Ended,
+}
+
+impl Route {
+    /// Asks for a file. Where a connection that was kept turns out to be dead, or a shared one to be closing, it is asked for
+    /// again on a new one.
+    pub async fn get(&self, mut want: Want, request: &Outgoing<'_>) -> Result<Got, GetError> {
+        want.http1_only |= !request.fits_http2();
+        loop {
+            let Connection { reused, address, link } = self.connect(want).await?;
+            let got = match link {
+                Link::Http1(link) => self.get_http1(link, request).await,
+                Link::Http2(link) => self.get_http2(link, request).await,
+            };
+            want = match got {
+                Ok((status, headers, carried, version)) => {
+                    return Ok(Got { status, headers, body: BodyStream { carried }, version, reused });
+                }
+                Err(GetError::Http2(error)) if !want.http1_only && wants_http1(&error) => {
+                    Want { fresh: false, http1_only: true, first: Some(address) }
+                }
+                Err(GetError::Http2(error)) if !want.fresh && (reused || is_unprocessed(&error)) => {
+                    Want { fresh: true, first: Some(address), ..want }
+                }
+                Err(GetError::Ended(_)) if !want.fresh && reused => Want { fresh: true, first: Some(address), ..want },
+                Err(error) => return Err(error),
+            };
+        }
+    }
+
+    async fn get_http1(&self, mut link: Http1Link, request: &Outgoing<'_>) -> Result<Answer, GetError> {
+        let mut input = Vec::with_capacity(HEAD);
+        request.write_http1(self, &mut input);
+        link.write_all(&input).await?;
+        link.flush().await?;
+        input.clear();
+        let (mut scanned, mut interim) = (0, 0);
+        loop {
+            match head(&mut input, &mut scanned, self.0.head_size as usize, request.method)? {
+                Some(head) if head.is_interim => {
+                    interim += 1;
+                    if interim > MAX_INTERIM {
+                        return Err(GetError::Malformed("interim answers without end"));
+                    }
+                    input.drain(..head.len);
+                    scanned = 0;
+                }
+                Some(Head { status: 101, .. }) => return Err(GetError::Malformed("101 to no upgrade request")),
+                Some(Head { len, status, headers, framing, close, .. }) => {
+                    let input = BytesMut::from(&input[len..]);
+                    let mut body = Carried::Http1 { link: Some(link), input, body: Body::of_response(framing), close };
+                    body.keep_if_done();
+                    return Ok((status, headers, body, Version::HTTP_11));
+                }
+                None => {
+                    if link.read_buf(&mut input).await? == 0 {
+                        return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+                    }
+                }
+            }
+        }
+    }
+
+    async fn get_http2(&self, mut link: Http2Link, request: &Outgoing<'_>) -> Result<Answer, GetError> {
+        let request = request.to_http2(self).map_err(|_| GetError::Malformed("the request"))?;
+        let (mut response, _) = link.send_request(request, true)?;
+        let mut interim = 0;
+        let response = poll_fn(|cx| {
+            loop {
+                match response.poll_informational(cx) {
+                    Poll::Ready(Some(told)) => {
+                        told?;
+                        interim += 1;
+                        if interim > MAX_INTERIM {
+                            return Poll::Ready(Err(GetError::Malformed("interim answers without end")));
+                        }
+                    }
+                    Poll::Ready(None) | Poll::Pending => break,
+                }
+            }
+            Pin::new(&mut response).poll(cx).map_err(GetError::from)
+        });
+        let (head, stream) = response.await?.into_parts();
+        Ok((head.status.as_u16(), head.headers, Carried::Http2 { stream, _link: link }, Version::HTTP_2))
+    }
+}
+
+type Answer = (u16, HeaderMap, Carried, Version);
+
+impl BodyStream {
+    /// The next piece; `None`: it was the last one.
+    ///
+    /// # Errors
+    /// The body was cut short, or is not framed as it says.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, GetError> {
+        loop {
+            match &mut self.carried {
+                Carried::Ended => return Ok(None),
+                Carried::Http2 { stream, .. } => match stream.data().await.transpose()? {
+                    Some(piece) => {
+                        stream.flow_control().release_capacity(piece.len())?;
+                        return Ok(Some(piece));
+                    }
+                    None => self.carried = Carried::Ended,
+                },
+                Carried::Http1 { link: Some(link), input, body, .. } => {
+                    if input.is_empty() {
+                        match link.read_buf(input).await {
+                            Ok(0) => {
+                                body.on_end_of_stream()?;
+                                self.carried = Carried::Ended;
+                                continue;
+                            }
+                            // Over TLS, without close_notify: many servers never send one.
+                            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                                body.on_end_of_stream()?;
+                                self.carried = Carried::Ended;
+                                continue;
+                            }
+                            read => read?,
+                        };
+                    }
+                    let piece = body.decode(input)?;
+                    let mut consumed = input.split_to(piece.consumed);
+                    self.carried.keep_if_done();
+                    if !piece.data.is_empty() {
+                        return Ok(Some(consumed.split_off(piece.data.start).split_to(piece.data.len()).freeze()));
+                    }
+                }
+                Carried::Http1 { link: None, .. } => self.carried = Carried::Ended,
+            }
+        }
+    }
+
+    /// Reads what is left of a body that nobody wants, if it is no more than `limit`, so that the connection can be kept.
+    pub async fn discard(mut self, limit: usize) {
+        let mut left = limit;
+        while let Ok(Some(piece)) = self.chunk().await {
+            if piece.len() > left {
+                return;
+            }
+            left -= piece.len();
+        }
+    }
+}
+
+impl Carried {
+    /// The connection goes back as soon as the answer has been read.
+    fn keep_if_done(&mut self) {
+        if let Self::Http1 { link, input, body, close } = self
+            && body.is_done()
+        {
+            let link = link.take();
+            if !*close && input.is_empty() {
+                link.map(Http1Link::keep);
+            }
+            *self = Self::Ended;
+        }
+    }
+}
+
+struct Head {
+    len: usize,
+    status: u16,
+    is_interim: bool,
+    headers: HeaderMap,
+    framing: Framing,
+    close: bool,
+}
+
+/// In a function of its own, so that the fields' places are on no future.
+fn head(input: &mut [u8], scanned: &mut usize, limit: usize, method: &str) -> Result<Option<Head>, GetError> {
+    let mut room = Room::new();
+    let Some(head) = read_response(input, scanned, limit, method, &mut room)? else { return Ok(None) };
+    let mut headers = HeaderMap::with_capacity(head.fields.len());
+    for field in head.fields {
+        let (name, value) = (HeaderName::from_bytes(field.name), HeaderValue::from_bytes(field.value));
+        let (Ok(name), Ok(value)) = (name, value) else { return Err(GetError::Malformed("a header field")) };
+        headers.append(name, value);
+    }
+    StatusCode::from_u16(head.status).map_err(|_| GetError::Malformed("its status"))?;
+    Ok(Some(Head {
+        len: head.len,
+        status: head.status,
+        is_interim: head.is_interim(),
+        headers,
+        framing: head.framing,
+        close: head.close,
+    }))
+}
+
+/// Two are common (100 and 103).
+const MAX_INTERIM: u32 = 32;
+const HEAD: usize = 4 * 1024;
