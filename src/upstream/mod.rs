@@ -298,7 +298,7 @@ mod tests {
 
     const PUBLIC: &str = "198.41.0.4";
 
-    fn upstream(yaml: &str) -> Upstream {
+    pub fn upstream(yaml: &str) -> Upstream {
         let settings = Settings::parse("test.yaml", yaml).unwrap();
         let root = &webpki_root_certs::TLS_SERVER_ROOT_CERTS[0];
         let mut roots = RootCertStore::empty();

@@ -232,3 +232,6 @@ fn written<'a>(room: &'a mut [u8], text: std::fmt::Arguments<'_>) -> &'a [u8] {
 fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
     parts.iter().for_each(|part| out.extend_from_slice(part));
 }
+
+#[cfg(test)]
+mod tests;
