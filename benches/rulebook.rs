@@ -40,14 +40,14 @@ async fn run(count: usize) {
     tell("1,000 authorities, first request to a host", &few[0]);
     tell("1,000 authorities, later requests", &few[1]);
 
-    let (before, counted) = (resident(), gate.figures().book);
+    let (before, counted) = (resident(), gate.figures().robots);
     let start = Instant::now();
     for from in (1000..count).step_by(20_000) {
         fill(&gate, from..(from + 20_000).min(count), &bodies);
         // What is not written yet would be counted as well.
         gate.flush().await;
     }
-    let figures = gate.figures().book;
+    let figures = gate.figures().robots;
     println!("{count} authorities, {} files, learnt and stored in {:.1?}", figures.files, start.elapsed());
     assert_eq!(figures.authorities, count);
     let per = |bytes: usize| bytes as f64 / (count - 1000) as f64;
@@ -99,9 +99,9 @@ fn fill(gate: &Gate, numbers: std::ops::Range<usize>, bodies: &[Vec<u8>]) {
         match mixed % 6 {
             kind if kind < WITH_FILE => {
                 let headers = if kind < WITH_VALIDATORS { &validated } else { &plain };
-                gate.teach(&authority(number), 200, headers, &bodies[mixed / 6 % bodies.len()]);
+                gate.insert(&authority(number), 200, headers, &bodies[mixed / 6 % bodies.len()]);
             }
-            _ => gate.teach(&authority(number), 404, &plain, b""),
+            _ => gate.insert(&authority(number), 404, &plain, b""),
         }
     }
 }

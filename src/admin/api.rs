@@ -68,11 +68,11 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Response {
             "losses": fleet.lost,
         })),
         "robots": {
-            "authorities": figures.book.authorities,
-            "files": figures.book.files,
-            "memory": figures.book.authority_bytes + figures.book.file_bytes,
-            "fetched": figures.book.fetched,
-            "failed": figures.book.failed,
+            "authorities": figures.robots.authorities,
+            "files": figures.robots.files,
+            "memory": figures.robots.authority_bytes + figures.robots.file_bytes,
+            "fetched": figures.robots.fetched,
+            "failed": figures.robots.failed,
         },
         "authorities": hosts,
     }))
@@ -104,8 +104,10 @@ pub(super) async fn refresh(State(admin): State<Arc<Admin>>, Path(name): Path<St
     let Some(authority) = parse(&name) else {
         return no_authority(&name);
     };
-    let entry = admin.gate().refresh(&authority).await;
-    Json(json::authority_in_full(admin.gate(), &authority, &entry)).into_response()
+    match admin.gate().refresh(&authority).await {
+        Ok(entry) => Json(json::authority_in_full(admin.gate(), &authority, &entry)).into_response(),
+        Err(refusal) => problem(StatusCode::SERVICE_UNAVAILABLE, &refusal.to_string()),
+    }
 }
 
 pub(super) async fn explain(State(admin): State<Arc<Admin>>, Query(asked): Query<Vec<(String, String)>>) -> Response {

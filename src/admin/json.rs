@@ -2,7 +2,7 @@
 
 use crate::gate::{Gate, PaceFigures, Reported};
 use crate::policy::explain::Explanation;
-use crate::policy::{Access, Authority, Entry};
+use crate::policy::{Access, AskedAgain, Authority, Entry};
 use crate::proxy::{Decision, evidence};
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -27,6 +27,7 @@ pub fn explanation(explanation: &Explanation) -> Value {
         "robots": {
             "url": robots.url,
             "status": robots.status,
+            "asked_again": robots.asked_again.map(asked_again),
             "access": robots.access,
             "fetched_at": robots.fetched_at.and_then(rfc3339),
             "expires_at": robots.expires_at.and_then(rfc3339),
@@ -34,6 +35,11 @@ pub fn explanation(explanation: &Explanation) -> Value {
         "crawl_delay": explanation.crawl_delay.map(|delay| delay.as_secs_f64()),
         "sitemaps": explanation.sitemaps,
     })
+}
+
+/// The first answer found fault with our request; the one that counts is to the second, over HTTP/1.1.
+fn asked_again(again: AskedAgain) -> Value {
+    json!({ "first_status": again.first_status, "first_version": again.first_version.to_string() })
 }
 
 /// The line that decided.
@@ -53,14 +59,10 @@ pub(super) fn authority(gate: &Gate, authority: &Authority, entry: &Entry) -> Va
     json!({
         "authority": authority.to_string(),
         "robots_url": authority.robots_url(),
-        "access": match answer.map(|answer| &answer.access) {
-            None => "unknown",
-            Some(Access::Rules(_)) => "rules",
-            Some(Access::AllowAll) => "allow-all",
-            Some(Access::DisallowAll) => "disallow-all",
-        },
+        "access": answer.map_or("unknown", |answer| gate.access(answer)),
         "usable": entry.usable(now).is_some(),
         "status": answer.map(|answer| answer.status),
+        "asked_again": answer.and_then(|answer| answer.asked_again).map(asked_again),
         "age": answer.map(|answer| answer.freshness.age(now)),
         "fetched_at": answer.and_then(|answer| rfc3339(answer.freshness.validated_at())),
         "expires_at": answer.and_then(|answer| rfc3339(answer.freshness.expires_at())),

@@ -46,10 +46,10 @@ fn registry(admin: &Admin) -> Registry {
     unverified.inc_by(counts.unverified);
     let help = "Answers of origins whose certificate is not verified, as configured";
     registry.register("unverified_answers", help, unverified);
-    let fetches = [("answered", figures.book.fetched), ("failed", figures.book.failed)];
+    let fetches = [("answered", figures.robots.fetched), ("failed", figures.robots.failed)];
     counters(&mut registry, "robots_fetches", "Fetches of robots.txt, by result", "result", fetches);
 
-    let book = &figures.book;
+    let book = &figures.robots;
     gauge(&mut registry, "authorities", "Authorities in memory", book.authorities);
     gauge(&mut registry, "robots_files", "Different robots.txt files in memory", book.files);
     gauge(&mut registry, "waiting", "Requests that wait for their turn", figures.waiting);

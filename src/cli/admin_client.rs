@@ -84,4 +84,4 @@ fn exchange(address: SocketAddr, method: &str, target: &str, token: Option<&str>
 }
 
 const CONNECT: Duration = Duration::from_secs(5);
-const READ: Duration = Duration::from_secs(120);
+const READ: Duration = Duration::from_secs(600);

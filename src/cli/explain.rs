@@ -69,6 +69,7 @@ fn by_file(file: &PathBuf, asked: &Asked<'_, ProductToken>, settings: &Settings)
     let entry = Entry::answered(Answer {
         access: Access::Rules(RobotsTxt::parse_with(&bytes, &settings.robots.parse_options())),
         status: 200,
+        asked_again: None,
         freshness: Freshness::new(now, Duration::from_secs(1), 0.0),
         validators: Validators::default(),
     });
@@ -110,6 +111,10 @@ fn text(explanation: &Explanation) -> String {
         (None, Some(rule)) => shown(rule.line, if rule.allow { "Allow" } else { "Disallow" }, &rule.pattern),
         (None, None) => format!("  --> {} ({})\n", robots.url, robots.access),
     };
+    if let (Some(again), Some(status)) = (robots.asked_again, robots.status) {
+        let (first, version) = (again.first_status, again.first_version);
+        out += &format!("  note: status {first} over {version}, asked again over HTTP/1.1: status {status}\n");
+    }
     if let Some(delay) = explanation.crawl_delay {
         out += &format!("  crawl-delay: {} s\n", delay.as_secs_f64());
     }

@@ -62,12 +62,18 @@ fn by_network(url: &str, config: Option<std::path::PathBuf>) -> Result<(String, 
     settings.robots.max_size = ParseOptions::MIN_SIZE as u64;
     let entry = runtime()?.block_on(async {
         let gate = server::gate_alone(settings)?;
-        Ok::<_, Failed>(gate.refresh(&authority).await)
+        let refreshed = gate.refresh(&authority).await;
+        refreshed
+            .map_err(|why| Failed::usage(format!("cannot read {}: {why}", authority.robots_url()), "try again later"))
     })?;
+    if let Some(again) = entry.answer.as_ref().and_then(|answer| answer.asked_again) {
+        let (first, version) = (again.first_status, again.first_version);
+        eprintln!("note: the server answered {first} to the request over {version}; this is its answer over HTTP/1.1");
+    }
     let host = authority.host().to_string();
     match entry.answer.as_ref().map(|answer| &answer.access) {
         Some(Access::Rules(robots)) => Ok((authority.robots_url(), Report::new(robots, Some(&host)))),
-        Some(Access::AllowAll | Access::DisallowAll) | None => Err(no_file(&authority, &entry)),
+        Some(Access::Missing) | None => Err(no_file(&authority, &entry)),
     }
 }
 

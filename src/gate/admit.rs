@@ -1,24 +1,30 @@
-//! One request's way through the gate: what is said of it, then its host's turn. Called by `proxy`.
+//! One request's way through the gate: what is said of it, then its host's turn.
 
 use super::fleet::Fleet;
-use super::pacer::{Permit, Stand, Waiting, without_delay};
-use super::rulebook::HotHost;
-use super::terms::{client, terms};
-use super::verdict::reports;
+use super::pacer::{Pace, Permit, Stand, Waiting, without_delay};
+use super::robots::{FetchReason, Fetching, HostEntry, Order};
+use super::terms::{client, key, terms};
+use super::verdict::{Verdict, reports};
 use super::{Admitted, Ask, Gate, Reported};
 use crate::config::{HostPolicy, Mode, Settings, Subresources};
+use crate::policy::Refusal;
 use crate::policy::pace::Terms;
-use crate::policy::{Decision, Refusal};
-use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::time::timeout;
 
-/// What a request waits for.
-enum Pause {
-    /// Nothing can be said before robots.txt has come. The channel closes when the fetch is over, however it ended.
-    Learn(watch::Receiver<()>),
+/// How far a request has come.
+enum Step {
+    Go(Admitted),
+    /// Nothing can be said before robots.txt has come.
+    Fetch(Fetching),
     Wait(Waiting),
+}
+
+/// Where a request goes to, and what it goes by.
+struct Host {
+    entry: Arc<HostEntry>,
+    pace: Arc<Pace>,
 }
 
 impl Gate {
@@ -26,19 +32,21 @@ impl Gate {
     pub async fn admit(&self, ask: &Ask<'_>) -> Result<Admitted, Refusal> {
         self.may_go_on()?;
         if ask.reads_robots
-            && let Some(copy) = self.robots_copy(ask.authority).await
+            && let Some(copy) = self.robots_copy(ask).await?
         {
             return Ok(Admitted::Robots(copy));
         }
-        let (host, mut pause) = match self.first_step(ask)? {
-            Break(admitted) => return Ok(admitted),
-            Continue(on) => on,
-        };
+        let host = self.host(ask);
         let mut waited = Duration::ZERO;
         loop {
-            match pause {
-                Pause::Learn(mut fetch) => _ = fetch.changed().await,
-                Pause::Wait(waiting) => {
+            match self.step(&host, ask, waited)? {
+                Step::Go(admitted) => return Ok(admitted),
+                Step::Fetch(fetching) => {
+                    if let Err(why) = self.wait_for_robots(ask, fetching, waited).await {
+                        return self.instead_of_robots(&host, ask, why);
+                    }
+                }
+                Step::Wait(waiting) => {
                     let permit = waiting.turn().await?;
                     waited += permit.waited;
                     if let Some(admitted) = self.at_its_turn(&host, ask, permit)? {
@@ -46,82 +54,113 @@ impl Gate {
                     }
                 }
             }
-            pause = match self.step(&host, ask, &self.settings.load(), waited)? {
-                Break(admitted) => return Ok(admitted),
-                Continue(pause) => pause,
-            };
         }
     }
 
-    /// Nearly always the last.
-    #[inline]
-    fn first_step(&self, ask: &Ask<'_>) -> Result<ControlFlow<Admitted, (Arc<HotHost>, Pause)>, Refusal> {
+    /// Until a fetch is over, but no longer than a request may wait for its turn and a fetch may take then.
+    pub(super) async fn wait_for_robots(
+        &self,
+        ask: &Ask<'_>,
+        fetching: Fetching,
+        waited: Duration,
+    ) -> Result<(), Refusal> {
+        let (most, retry_after) = {
+            let settings = self.settings.load();
+            let terms = self.terms(ask, &settings, None, waited);
+            if self.pacer.waiting() >= settings.pace.max_waiting.max(1) {
+                return Err(Refusal::QueueFull { retry_after: AWHILE });
+            }
+            (terms.max_wait + settings.robots.timeout, terms.gap().max(AWHILE))
+        };
+        let _counted = self.pacer.one_waits();
+        timeout(most, fetching.end()).await.unwrap_or(Err(Refusal::CrawlDelay { retry_after }))
+    }
+
+    /// Nobody has asked for robots.txt, through no fault of the site's. In report mode it goes all the same.
+    fn instead_of_robots(&self, host: &Host, ask: &Ask<'_>, why: Refusal) -> Result<Admitted, Refusal> {
         let settings = self.settings.load();
-        let host = self.book.host(ask.authority, settings.pace.key, ask.address);
-        Ok(match self.step(&host, ask, &settings, Duration::ZERO)? {
-            Break(admitted) => Break(admitted),
-            Continue(pause) => Continue((host.keep(), pause)),
-        })
+        if settings.mode != Mode::Report {
+            return Err(why);
+        }
+        let terms = self.terms(ask, &settings, None, Duration::ZERO);
+        let (permit, _) = host.pace.rehearse(client(ask.client), terms, true);
+        Ok(Admitted::Go { permit, reported: Some(why.into()) })
     }
 
     fn may_go_on(&self) -> Result<(), Refusal> {
         self.fleet.as_deref().and_then(Fleet::refusal).map_or(Ok(()), Err)
     }
 
+    fn host(&self, ask: &Ask<'_>) -> Host {
+        let key = key(&self.settings.load(), ask.authority, ask.address);
+        Host { entry: self.robots.host(ask.authority), pace: self.pacer.pace(&key) }
+    }
+
     /// As far as it gets without waiting. `waited`: how long it has already.
-    #[inline]
-    fn step(
-        &self,
-        host: &HotHost,
-        ask: &Ask<'_>,
-        settings: &Settings,
-        waited: Duration,
-    ) -> Result<ControlFlow<Admitted, Pause>, Refusal> {
-        let policy = ask.policy(settings);
-        let (refresh, crawl_delay, refused) = match self.verdict(&host.slot, ask, policy, settings) {
-            Decision::Fetch => {
+    fn step(&self, host: &Host, ask: &Ask<'_>, waited: Duration) -> Result<Step, Refusal> {
+        let settings = self.settings.load();
+        let policy = ask.policy(&settings);
+        let Host { entry, pace } = host;
+        let (refused, crawl_delay, refresh) = match self.verdict(&entry.load(), ask, policy, &settings) {
+            Verdict::Fetch => {
                 self.may_go_on()?;
-                return Ok(Continue(Pause::Learn(self.book.fetch(&host.slot, None))));
+                let crawl_delay = self.crawl_delay(&entry.load(), ask, &settings);
+                return Ok(Step::Fetch(self.refresh_for(entry, ask, FetchReason::FirstUse, crawl_delay)));
             }
-            Decision::Allow(allowed) => (allowed.refresh, allowed.crawl_delay, None),
-            Decision::Refuse { why, refresh } => (refresh, None, Some(why)),
+            Verdict::Known { refused, crawl_delay, refresh } => (refused, crawl_delay, refresh),
         };
         if refresh {
-            drop(self.book.fetch(&host.slot, crawl_delay));
+            drop(self.refresh_for(entry, ask, FetchReason::Renewal, crawl_delay));
         }
         let reported = match refused {
-            Some(why) if !reports(policy, settings) => return Err(why),
+            Some(why) if !reports(policy, &settings) => return Err(why),
             refused => refused.map(Reported::from),
         };
-        let mut terms = self.terms(ask, settings, policy.crawl_delay.or(crawl_delay), waited);
+        let mut terms = self.terms(ask, &settings, crawl_delay, waited);
         if let Some(asked) = terms.clamped() {
-            host.pace.tell_clamp(ask.authority, asked, terms.gap());
+            pace.tell_clamp(ask.authority, asked, terms.gap());
         }
-        let in_burst =
-            ask.is_subresource && settings.pace.subresources == Subresources::Burst && !host.pace.is_held_back();
+        let in_burst = ask.is_subresource && settings.pace.subresources == Subresources::Burst && !pace.is_held_back();
         let beside;
         let pace = if in_burst {
             terms = without_delay(terms);
-            beside = self.pacer.beside(&host.key(), &host.pace);
+            beside = self.pacer.beside(&key(&settings, ask.authority, ask.address), pace);
             &beside
         } else {
-            &host.pace
+            pace
         };
         if settings.mode == Mode::Report {
             let (permit, held) = pace.rehearse(client(ask.client), terms, reported.is_some());
-            return Ok(Break(Admitted::Go { permit, reported: reported.or(held) }));
+            return Ok(Step::Go(Admitted::Go { permit, reported: reported.or(held) }));
         }
         Ok(match pace.stand(client(ask.client), terms)? {
-            Stand::Go(permit) => Break(Admitted::Go { permit, reported }),
-            Stand::Wait(waiting) => Continue(Pause::Wait(waiting)),
+            Stand::Go(permit) => Step::Go(Admitted::Go { permit, reported }),
+            Stand::Wait(waiting) => Step::Wait(waiting),
         })
+    }
+
+    /// Fetches robots.txt on account of this request.
+    pub(super) fn refresh_for(
+        &self,
+        entry: &Arc<HostEntry>,
+        ask: &Ask<'_>,
+        reason: FetchReason,
+        crawl_delay: Option<Duration>,
+    ) -> Fetching {
+        let order = match reason {
+            FetchReason::FirstUse => Order { reason, client: client(ask.client), crawl_delay },
+            FetchReason::Renewal | FetchReason::Anew | FetchReason::Published => {
+                Order { crawl_delay, ..Order::background(reason) }
+            }
+        };
+        self.robots.refresh(entry, order)
     }
 
     fn terms(&self, ask: &Ask<'_>, settings: &Settings, crawl_delay: Option<Duration>, waited: Duration) -> Terms {
         let mut terms = terms(settings, crawl_delay, false);
         let max_wait = ask.prefer_wait.map_or(terms.max_wait, |wait| wait.min(terms.max_wait));
         terms.max_wait = max_wait.saturating_sub(waited);
-        if !ask.may_wait || self.pacer.waiting() >= settings.pace.max_waiting {
+        if self.pacer.waiting() >= settings.pace.max_waiting {
             terms.queue = 0;
         }
         terms
@@ -129,14 +168,13 @@ impl Gate {
 
     /// The rules may have changed while it waited: those of its turn bind it. `None`: it has to ask anew, without the
     /// turn, which a fetch has to take itself.
-    fn at_its_turn(&self, host: &HotHost, ask: &Ask<'_>, permit: Permit) -> Result<Option<Admitted>, Refusal> {
+    fn at_its_turn(&self, host: &Host, ask: &Ask<'_>, permit: Permit) -> Result<Option<Admitted>, Refusal> {
         let settings = self.settings.load();
         let policy = ask.policy(&settings);
-        let reported = match self.verdict(&host.slot, ask, policy, &settings) {
-            Decision::Allow(_) => None,
-            Decision::Refuse { why, .. } if reports(policy, &settings) => Some(Reported::from(why)),
-            Decision::Refuse { why, .. } => return Err(why),
-            Decision::Fetch => return Ok(None),
+        let reported = match self.verdict(&host.entry.load(), ask, policy, &settings) {
+            Verdict::Fetch => return Ok(None),
+            Verdict::Known { refused: Some(why), .. } if !reports(policy, &settings) => return Err(why),
+            Verdict::Known { refused, .. } => refused.map(Reported::from),
         };
         Ok(Some(Admitted::Go { permit, reported }))
     }
@@ -144,7 +182,10 @@ impl Gate {
 
 impl<'a> Ask<'a> {
     /// What is configured for its host.
-    fn policy(&self, settings: &'a Settings) -> &'a HostPolicy {
+    pub(super) fn policy(&self, settings: &'a Settings) -> &'a HostPolicy {
         self.hosts.unwrap_or(&settings.hosts).get(self.authority.host())
     }
 }
+
+/// When nobody knows when.
+const AWHILE: Duration = Duration::from_secs(1);

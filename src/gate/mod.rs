@@ -2,12 +2,10 @@
 
 mod admit;
 mod decode;
-mod fetch;
 mod fleet;
 mod pacer;
-mod redirect;
 mod reported;
-mod rulebook;
+mod robots;
 mod store;
 mod terms;
 mod verdict;
@@ -17,22 +15,22 @@ pub use crate::policy::pace::Outcome;
 pub use fleet::FleetFigures;
 pub use pacer::Permit;
 pub use reported::Reported;
-pub use rulebook::BookFigures;
+pub use robots::CacheFigures;
 pub use watch::{Figures, PaceFigures};
 
 use crate::config::{Hosts, Mode, Settings};
 use crate::policy::explain::{Explanation, explain};
+use crate::policy::freshness::State;
 use crate::policy::{Access, Asked, Authority, Entry, Refusal};
 use crate::robots::ProductToken;
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use fetch::{Fetched, Fetcher};
 use fleet::{Fleet, Message};
 use http::HeaderMap;
 use pacer::Pacer;
 use pingora_core::server::configuration::ServerConf;
-use rulebook::RuleBook;
+use robots::{FetchReason, Fetched, Fetcher, HostEntry, Order, RobotsCache};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -42,10 +40,10 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 use verdict::{options, overridden};
 
-/// The rule book and the pacer, as one question.
+/// What robots.txt says and when it is a host's turn, as one question.
 pub struct Gate {
     settings: Arc<ArcSwap<Settings>>,
-    book: RuleBook,
+    robots: RobotsCache,
     pacer: Arc<Pacer>,
     store: Arc<Store>,
     fleet: Option<Arc<Fleet>>,
@@ -128,12 +126,12 @@ impl Gate {
         let (fleet, messages) = joined.map(|(fleet, messages)| (Arc::new(fleet), messages)).unzip();
         let pacer = Arc::new(Pacer::new(store.clone(), fleet.clone()));
         let fetcher = Fetcher::new(upstream, conf);
-        let book = RuleBook::new(fetcher, pacer.clone(), store.clone(), settings.clone(), fleet.clone());
+        let robots = RobotsCache::new(fetcher, pacer.clone(), store.clone(), settings.clone(), fleet.clone());
         let mut listens = JoinSet::new();
         if let Some(messages) = messages {
-            listens.spawn(listen(messages, book.clone(), pacer.clone()));
+            listens.spawn(listen(messages, robots.clone(), pacer.clone()));
         }
-        Gate { settings, book, pacer, store, fleet, _listens: listens }
+        Gate { settings, robots, pacer, store, fleet, _listens: listens }
     }
 
     /// Returns when it is in the fleet, or cannot be for now, or there is none.
@@ -151,9 +149,10 @@ impl Gate {
     }
 
     /// Takes a robots.txt that was had by other means as though it had been fetched just now.
-    pub fn teach(&self, authority: &Authority, status: u16, headers: &HeaderMap, body: &[u8]) {
-        let fetched = Fetched::Answer { status, headers: headers.clone(), body: body.to_vec() };
-        self.book.teach(authority, &fetched);
+    pub fn insert(&self, authority: &Authority, status: u16, headers: &HeaderMap, body: &[u8]) {
+        let (headers, body) = (headers.clone(), body.to_vec());
+        let fetched = Fetched::Answer { status, headers, body, is_redirected: false, asked_again: None };
+        self.robots.insert(authority, &fetched);
     }
 
     /// Returns when all that is known is in the store.
@@ -199,37 +198,55 @@ impl Gate {
         pace.turn(client(from), terms).await
     }
 
-    /// Our copy, fetched first if there is none. `None`: there is no file to serve; the origin may say so itself.
-    async fn robots_copy(&self, authority: &Authority) -> Option<RobotsCopy> {
-        let entry = self.known(authority).await;
-        let now = SystemTime::now();
-        let (answer, _) = entry.usable(now)?;
-        let body = match &answer.access {
-            Access::Rules(robots) => Bytes::copy_from_slice(robots.source()),
-            Access::AllowAll | Access::DisallowAll => Bytes::new(),
-        };
-        let validators = &answer.validators;
-        let (etag, last_modified) = (validators.etag().map(Box::from), validators.last_modified().map(Box::from));
-        Some(RobotsCopy { status: answer.status, body, etag, last_modified, age: answer.freshness.age(now) })
+    /// Our copy, if it is fresh; else as it is after a fetch. `None`: there is none to serve; the origin may say so itself.
+    async fn robots_copy(&self, ask: &Ask<'_>) -> Result<Option<RobotsCopy>, Refusal> {
+        let host = self.robots.host(ask.authority);
+        let (entry, now) = (host.load_full(), SystemTime::now());
+        let usable = entry.usable(now);
+        let is_fresh = usable.is_some_and(|(answer, _)| answer.freshness.is_fresh(now));
+        if !matches!(usable, Some((_, State::Fresh))) && entry.may_fetch(now) {
+            let crawl_delay = self.crawl_delay(&entry, ask, &self.settings.load());
+            let reason = if usable.is_some() { FetchReason::Renewal } else { FetchReason::FirstUse };
+            let fetching = self.refresh_for(&host, ask, reason, crawl_delay);
+            if !is_fresh
+                && let Err(why) = self.wait_for_robots(ask, fetching, Duration::ZERO).await
+                && usable.is_none()
+            {
+                return if self.settings.load().mode == Mode::Report { Ok(None) } else { Err(why) };
+            }
+        }
+        Ok(as_served(&host, SystemTime::now()))
     }
-}
 
-impl Gate {
     /// What is known of the authority, after a fetch if that is nothing usable.
     async fn known(&self, authority: &Authority) -> Arc<Entry> {
-        let slot = self.book.slot(authority);
-        let entry = slot.load_full();
-        let now = SystemTime::now();
+        let host = self.robots.host(authority);
+        let (entry, now) = (host.load_full(), SystemTime::now());
         if entry.usable(now).is_some() || !entry.may_fetch(now) {
             return entry;
         }
-        let _ = self.book.fetch(&slot, None).changed().await;
-        slot.load_full()
+        // If nobody could be asked, nothing is known.
+        let _ = self.robots.refresh(&host, Order::background(FetchReason::FirstUse)).end().await;
+        host.load_full()
     }
 }
 
+fn as_served(host: &HostEntry, now: SystemTime) -> Option<RobotsCopy> {
+    let entry = host.load();
+    let (answer, _) = entry.usable(now)?;
+    let (status, body) = match &answer.access {
+        Access::Rules(robots) => (answer.status, Bytes::copy_from_slice(robots.source())),
+        // Redirects that lead nowhere: there is no file, and no place to send anybody to.
+        Access::Missing if (300..400).contains(&answer.status) => (404, Bytes::new()),
+        Access::Missing => (answer.status, Bytes::new()),
+    };
+    let validators = &answer.validators;
+    let (etag, last_modified) = (validators.etag().map(Box::from), validators.last_modified().map(Box::from));
+    Some(RobotsCopy { status, body, etag, last_modified, age: answer.freshness.age(now) })
+}
+
 /// Hands on what comes from the fleet.
-async fn listen(mut messages: UnboundedReceiver<Message>, book: RuleBook, pacer: Arc<Pacer>) {
+async fn listen(mut messages: UnboundedReceiver<Message>, robots: RobotsCache, pacer: Arc<Pacer>) {
     let mut telling = JoinSet::new();
     while let Some(message) = messages.recv().await {
         match message {
@@ -242,7 +259,7 @@ async fn listen(mut messages: UnboundedReceiver<Message>, book: RuleBook, pacer:
             Message::Free { key } => pacer.free(&key),
             Message::Wanted { key } => pacer.wanted(&key),
             Message::Pace { key } => pacer.forget(&key),
-            Message::Robots { authority } => book.published(&authority),
+            Message::Robots { authority } => robots.published(&authority),
         }
     }
 }

@@ -52,6 +52,12 @@ impl Pacer {
         self.shared.waiting.load(Ordering::Relaxed)
     }
 
+    /// One more waits, for something else than its turn, until this is dropped.
+    pub fn one_waits(&self) -> OneWaits<'_> {
+        self.shared.waiting.fetch_add(1, Ordering::Relaxed);
+        OneWaits(&self.shared.waiting)
+    }
+
     /// How the key stands; `None`: it has no lane, as nobody has asked for it lately.
     pub fn figures(&self, key: &PaceKey) -> Option<PaceFigures> {
         Some(self.find(key)?.figures())
@@ -137,6 +143,15 @@ impl Pacer {
 
     fn new_pace(&self, lane: Waiters, key: &PaceKey, page: Option<Arc<Pace>>) -> Arc<Pace> {
         Arc::new(Pace::new(lane, key.clone(), page, self.shared.clone()))
+    }
+}
+
+/// A request that is counted among those who wait.
+pub(super) struct OneWaits<'a>(&'a AtomicUsize);
+
+impl Drop for OneWaits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -1,34 +1,68 @@
-//! What is decided about a request by what is known: the operator's own rules, and robots.txt. Called by `Gate::admit`.
+//! What is decided about a request by what is known: the operator's own rules, and robots.txt.
 
-use super::rulebook::Slot;
 use super::{Ask, Gate};
 use crate::config::{Fallback, HostPolicy, Mode, OnVisitTime, RobotsOverride, Settings};
 use crate::policy::explain::Explanation;
-use crate::policy::{Allowed, Asked, Decision, Options, OwnVerdict, decide};
+use crate::policy::{Access, Allowed, Asked, Decision, Entry, Options, OwnVerdict, Refusal, decide};
 use crate::robots::ProductToken;
 use std::borrow::Cow;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
+
+/// What is said of a request before its turn.
+pub(super) enum Verdict {
+    /// Nothing can be said before robots.txt is fetched.
+    Fetch,
+    Known {
+        refused: Option<Refusal>,
+        /// The gap that holds, whatever is said of this request.
+        crawl_delay: Option<Duration>,
+        /// robots.txt should be fetched anew, without anybody waiting for it.
+        refresh: bool,
+    },
+}
 
 impl Gate {
     /// By what is known now: the operator's own rules for the host go first, then its robots.txt.
-    pub(super) fn verdict(&self, slot: &Slot, ask: &Ask<'_>, host: &HostPolicy, settings: &Settings) -> Decision {
+    pub(super) fn verdict(&self, entry: &Entry, ask: &Ask<'_>, host: &HostPolicy, settings: &Settings) -> Verdict {
         let own = host.own_rules.as_ref().map(|rules| rules.judge(ask.target.as_bytes()));
+        let tokens = tokens(host, settings, ask);
+        // Lifting a verdict does not lift the pace.
+        let crawl_delay = || host.crawl_delay.or_else(|| crawl_delay(entry, &tokens));
         if let Some(OwnVerdict::Deny(why)) = own {
-            return Decision::Refuse { why, refresh: false };
+            return Verdict::Known { refused: Some(why), crawl_delay: crawl_delay(), refresh: false };
         }
         if host.robots == RobotsOverride::Ignore {
-            return Decision::Allow(Allowed::default());
+            return Verdict::Known { refused: None, crawl_delay: host.crawl_delay, refresh: false };
         }
-        let tokens = tokens(host, settings, ask);
         let (authority, target, purposes) = (ask.authority, ask.target.as_bytes(), &settings.identity.purpose);
         let asked = Asked { authority, target, product_tokens: &tokens, purposes };
-        match decide(Some(&slot.load()), &asked, options(settings), SystemTime::now()) {
-            // Allowed whatever robots.txt says; its crawl-delay is kept all the same.
-            Decision::Refuse { refresh, .. } if own == Some(OwnVerdict::Allow) => {
-                Decision::Allow(Allowed { crawl_delay: None, refresh })
+        match decide(Some(entry), &asked, options(settings), SystemTime::now()) {
+            Decision::Fetch => Verdict::Fetch,
+            // It is allowed without a look at the rules.
+            Decision::Allow(Allowed { refresh, .. }) if ask.target == "/robots.txt" => {
+                Verdict::Known { refused: None, crawl_delay: crawl_delay(), refresh }
             }
-            decision => decision,
+            Decision::Allow(Allowed { crawl_delay, refresh }) => {
+                Verdict::Known { refused: None, crawl_delay: host.crawl_delay.or(crawl_delay), refresh }
+            }
+            Decision::Refuse { why, refresh } => {
+                let refused = (own != Some(OwnVerdict::Allow)).then_some(why);
+                Verdict::Known { refused, crawl_delay: crawl_delay(), refresh }
+            }
         }
+    }
+
+    /// The gap that holds for this request, as far as it is known.
+    pub(super) fn crawl_delay(&self, entry: &Entry, ask: &Ask<'_>, settings: &Settings) -> Option<Duration> {
+        let host = ask.policy(settings);
+        host.crawl_delay.or_else(|| crawl_delay(entry, &tokens(host, settings, ask)))
+    }
+}
+
+fn crawl_delay(entry: &Entry, tokens: &[ProductToken]) -> Option<Duration> {
+    match &entry.answer.as_ref()?.access {
+        Access::Rules(robots) => robots.rules_kept_for(tokens).crawl_delay(),
+        Access::Missing => None,
     }
 }
 
@@ -45,9 +79,12 @@ fn tokens<'a>(host: &'a HostPolicy, settings: &'a Settings, ask: &Ask<'a>) -> Co
 }
 
 pub(super) fn options(settings: &Settings) -> Options {
+    let robots = &settings.robots;
     Options {
-        allow_long_unreachable: settings.robots.on_long_unreachable == Fallback::Allow,
-        enforce_visit_time: settings.robots.visit_time == OnVisitTime::Enforce,
+        allow_long_unreachable: robots.on_long_unreachable == Fallback::Allow,
+        enforce_visit_time: robots.visit_time == OnVisitTime::Enforce,
+        disallow_unavailable: robots.on_unavailable == Fallback::Disallow,
+        disallow_auth_error: robots.on_auth_error == Fallback::Disallow,
     }
 }
 

@@ -1,17 +1,18 @@
 //! What the gate knows, for those who watch and steer it. Called by `admin`.
 
-use super::rulebook::BookFigures;
+use super::robots::{CacheFigures, FetchReason, Order};
 use super::terms::key;
+use super::verdict::options;
 use super::{FleetFigures, Gate};
 use crate::config::Settings;
-use crate::policy::{Access, Authority, Entry};
+use crate::policy::{Answer, Authority, Entry, Refusal, explain};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Figures over all hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Figures {
-    pub book: BookFigures,
+    pub robots: CacheFigures,
     /// Requests that wait for their turn.
     pub waiting: usize,
     /// `None`: it is in no fleet.
@@ -32,43 +33,38 @@ pub struct PaceFigures {
 impl Gate {
     pub fn figures(&self) -> Figures {
         let fleet = self.fleet.as_ref().map(|fleet| fleet.figures());
-        Figures { book: self.book.figures(), waiting: self.pacer.waiting(), fleet }
+        Figures { robots: self.robots.figures(), waiting: self.pacer.waiting(), fleet }
     }
 
     /// The authorities asked for last, with what is known of each.
     pub fn latest(&self, most: usize) -> Vec<(Authority, Arc<Entry>)> {
-        let slots = self.book.latest(most).into_iter();
-        slots.map(|slot| (slot.authority.clone(), slot.load_full())).collect()
+        let hosts = self.robots.latest(most).into_iter();
+        hosts.map(|host| (host.authority.clone(), host.load_full())).collect()
     }
 
     /// What is known of the authority, in memory or in the store. `None`: nothing.
     pub async fn entry(&self, authority: &Authority) -> Option<Arc<Entry>> {
-        self.book.look_up(authority).await
+        self.robots.look_up(authority).await
     }
 
     /// To be called when the settings have been changed.
     pub fn reloaded(&self, before: &Settings) {
         if before.robots.parse_options() != self.settings.load().robots.parse_options() {
-            self.book.reread();
+            self.robots.reread();
         }
     }
 
-    /// Fetches robots.txt anew, now, and tells what is known then.
-    pub async fn refresh(&self, authority: &Authority) -> Arc<Entry> {
-        let slot = self.book.slot(authority);
-        let crawl_delay = self.crawl_delay(authority, &slot.load());
-        // The channel closes when the fetch is over, however it ended.
-        let _ = self.book.fetch_anew(&slot, crawl_delay).changed().await;
-        slot.load_full()
+    /// Fetches robots.txt anew, in the host's turn however long that takes, and tells what is known then. An error: nobody
+    /// was asked, for a reason that is not the site's.
+    pub async fn refresh(&self, authority: &Authority) -> Result<Arc<Entry>, Refusal> {
+        let host = self.robots.host(authority);
+        self.robots.refresh(&host, Order::background(FetchReason::Anew)).end().await?;
+        Ok(host.load_full())
     }
 
-    /// The gap that the host asks of the crawlers that are configured, or of all.
-    fn crawl_delay(&self, authority: &Authority, entry: &Entry) -> Option<Duration> {
-        let (settings, host) = (self.settings.load(), authority.host());
-        match &entry.answer.as_ref()?.access {
-            Access::Rules(robots) => robots.rules_for(settings.product_tokens(host)).crawl_delay(),
-            Access::AllowAll | Access::DisallowAll => None,
-        }
+    /// What may be crawled by this answer as things are set, in a word.
+    pub fn access(&self, answer: &Answer) -> &'static str {
+        explain::access(answer, options(&self.settings.load()))
     }
 
     /// `None`: nobody has asked for it lately; or paces are kept by address, and it has a name.

@@ -27,6 +27,18 @@ pub struct Options {
     pub allow_long_unreachable: bool,
     /// `visit_time: enforce`.
     pub enforce_visit_time: bool,
+    /// `on_unavailable: disallow`: where there is no file, nothing is allowed.
+    pub disallow_unavailable: bool,
+    /// `on_auth_error: disallow`: the same where it takes credentials to see (401 and 403).
+    pub disallow_auth_error: bool,
+}
+
+impl Options {
+    /// Whether a missing file allows everything, by the status that said so.
+    pub fn allows_missing(&self, status: u16) -> bool {
+        let disallows = if matches!(status, 401 | 403) { self.disallow_auth_error } else { self.disallow_unavailable };
+        !disallows
+    }
 }
 
 /// What to do with a request.
@@ -91,8 +103,8 @@ impl Decision {
 fn judge<T: AsRef<str>>(answer: &Answer, asked: &Asked<'_, T>, options: Options, now: SystemTime) -> Decision {
     match &answer.access {
         Access::Rules(robots) => judge_by_rules(robots, asked, options, now),
-        Access::AllowAll => Decision::Allow(Allowed::default()),
-        Access::DisallowAll => Decision::refuse(disallowed(asked, None)),
+        Access::Missing if options.allows_missing(answer.status) => Decision::Allow(Allowed::default()),
+        Access::Missing => Decision::refuse(disallowed(asked, None)),
     }
 }
 
@@ -121,7 +133,7 @@ fn judge_by_rules<T: AsRef<str>>(
 
 /// RFC 9309 §2.3.1.4: complete disallow; after reasonably long a time it may be taken for unavailable.
 fn unreachable<T>(trouble: &Trouble, asked: &Asked<'_, T>, options: Options, now: SystemTime) -> Decision {
-    let left_alone = trouble.retry_at.duration_since(now).ok().filter(|wait| !wait.is_zero());
+    let left_alone = trouble.left_alone_for(now);
     let long = now.duration_since(trouble.since).is_ok_and(|lasted| lasted >= LAST_GOOD_USE);
     if long && options.allow_long_unreachable {
         return Decision::Allow(Allowed { crawl_delay: None, refresh: left_alone.is_none() });

@@ -1,6 +1,7 @@
-//! What is known of one authority's robots.txt (RFC 9309 §2.3.1). Pure data: `gate::rulebook` swaps it whole,
+//! What is known of one authority's robots.txt (RFC 9309 §2.3.1). Pure data: `gate::robots` swaps it whole,
 //! `policy::decide` reads it.
 
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use super::freshness::{Freshness, RETRY_MAX, State, retry_in};
@@ -20,10 +21,9 @@ pub struct Entry {
 pub enum Access {
     /// A file, even if empty.
     Rules(RobotsTxt),
-    /// There is none: status 400 to 499, or redirects that lead nowhere.
-    AllowAll,
-    /// There is none, and the operator wants that to mean no.
-    DisallowAll,
+    /// There is none: status 400 to 499, or redirects that lead nowhere. What that means is settled when it is decided
+    /// by, so that a changed setting holds at once.
+    Missing,
 }
 
 /// A settling answer.
@@ -32,9 +32,36 @@ pub struct Answer {
     pub access: Access,
     /// HTTP status of the last response in the chain of redirects.
     pub status: u16,
+    /// It is the second answer, as the first one found fault with our message.
+    pub asked_again: Option<AskedAgain>,
     pub freshness: Freshness,
     /// Of a file: for the next conditional request.
     pub validators: Validators,
+}
+
+/// A first answer whose status says that our own message was at fault (400, 408, 421, 426, 431, 494, 505): robots.txt
+/// is asked for once more, over a fresh HTTP/1.1 connection. Known until the process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AskedAgain {
+    pub first_status: u16,
+    /// What the first one was asked over.
+    pub first_version: HttpVersion,
+}
+
+/// The version of HTTP in which something was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HttpVersion {
+    Http1,
+    Http2,
+}
+
+impl fmt::Display for HttpVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Http1 => "HTTP/1.1",
+            Self::Http2 => "HTTP/2",
+        })
+    }
 }
 
 /// The fields by which a copy is revalidated (RFC 9110 §8.8), as they came: both in one text, as a million of them are
@@ -101,9 +128,13 @@ impl Entry {
     pub fn failed(&self, now: SystemTime, why: &str, retry_after: Option<Duration>, random: f64) -> Self {
         let (since, before) = self.trouble.as_ref().map_or((now, 0), |trouble| (trouble.since, trouble.failures));
         let failures = before.saturating_add(1);
+        // A clock that was ahead may have dated what came before.
+        let since = since.min(now);
         let retry_at = now + retry_in(failures, retry_after, random);
         let trouble = Trouble { since, failures, retry_at, why: why.into() };
-        Self { answer: self.answer.clone(), trouble: Some(Box::new(trouble)) }
+        // From here on the copy's age counts, which must not begin in the future.
+        let answer = self.answer.clone().map(|answer| Answer { freshness: answer.freshness.believed(now), ..answer });
+        Self { answer, trouble: Some(Box::new(trouble)) }
     }
 
     /// As it is to be taken from where it was kept, maybe under a clock that was wrong: no age is negative, and the next
@@ -127,10 +158,8 @@ impl Entry {
         let state = match answer.access {
             Access::Rules(_) => answer.freshness.state(failing, now),
             // That there was no file once is no copy to go by while nobody can say whether there is one now.
-            Access::AllowAll | Access::DisallowAll if failing && now >= answer.freshness.expires_at() => {
-                State::Unusable
-            }
-            Access::AllowAll | Access::DisallowAll => answer.freshness.state(false, now),
+            Access::Missing if failing && now >= answer.freshness.expires_at() => State::Unusable,
+            Access::Missing => answer.freshness.state(false, now),
         };
         match state {
             State::Fresh | State::Refresh => Some((answer, state)),
@@ -140,6 +169,14 @@ impl Entry {
 
     /// Whether it may be fetched, if there is cause to: not while it is left alone after a failure.
     pub fn may_fetch(&self, now: SystemTime) -> bool {
-        self.trouble.as_ref().is_none_or(|trouble| trouble.retry_at <= now)
+        self.trouble.as_ref().is_none_or(|trouble| trouble.left_alone_for(now).is_none())
+    }
+}
+
+impl Trouble {
+    /// For how long the site is left alone still. What is further away than any failure leaves it alone was dated by a
+    /// clock that was ahead, and holds nobody back.
+    pub fn left_alone_for(&self, now: SystemTime) -> Option<Duration> {
+        self.retry_at.duration_since(now).ok().filter(|wait| !wait.is_zero() && *wait <= RETRY_MAX)
     }
 }

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{Access, Asked, Authority, Decision, Entry, Options, PreferenceEvidence, RuleEvidence, decide};
+use super::{
+    Access, Answer, Asked, AskedAgain, Authority, Decision, Entry, Options, PreferenceEvidence, RuleEvidence, decide,
+};
 use crate::robots::{Reason, RuleKind};
 
 /// One URL's verdict.
@@ -32,6 +34,8 @@ pub struct RobotsState {
     pub url: String,
     /// HTTP status of the answer; `None`: no answer, or none over HTTP.
     pub status: Option<u16>,
+    /// The first answer found fault with our message.
+    pub asked_again: Option<AskedAgain>,
     pub access: &'static str,
     pub fetched_at: Option<SystemTime>,
     pub expires_at: Option<SystemTime>,
@@ -42,7 +46,7 @@ pub fn explain<T: AsRef<str>>(entry: &Entry, asked: &Asked<'_, T>, options: Opti
     let answer = entry.usable(now).map(|(answer, _)| answer);
     let rules = answer.and_then(|answer| match &answer.access {
         Access::Rules(robots) => Some((robots, robots.rules_for(asked.product_tokens))),
-        Access::AllowAll | Access::DisallowAll => None,
+        Access::Missing => None,
     });
     let verdict = rules.as_ref().map(|(_, rules)| rules.check_octets_for(asked.target, asked.purposes));
     let rule = verdict.as_ref().and_then(|verdict| verdict.rule()).map(|rule| RuleEvidence {
@@ -70,9 +74,18 @@ pub fn explain<T: AsRef<str>>(entry: &Entry, asked: &Asked<'_, T>, options: Opti
         detail,
         rule,
         preference,
-        robots: state(entry, asked.authority, now),
+        robots: state(entry, asked.authority, options, now),
         crawl_delay: rules.as_ref().and_then(|(_, rules)| rules.crawl_delay()),
         sitemaps: rules.iter().flat_map(|(robots, _)| robots.sitemaps()).map(str::to_owned).collect(),
+    }
+}
+
+/// What an answer says may be crawled, in a word.
+pub fn access(answer: &Answer, options: Options) -> &'static str {
+    match answer.access {
+        Access::Rules(_) => "rules",
+        Access::Missing if options.allows_missing(answer.status) => "allow-all",
+        Access::Missing => "disallow-all",
     }
 }
 
@@ -87,16 +100,13 @@ fn why_allowed(target: &[u8], reason: Option<Reason>) -> (&'static str, &'static
     }
 }
 
-fn state(entry: &Entry, authority: &Authority, now: SystemTime) -> RobotsState {
+fn state(entry: &Entry, authority: &Authority, options: Options, now: SystemTime) -> RobotsState {
     let answer = entry.usable(now).map(|(answer, _)| answer);
     RobotsState {
         url: authority.robots_url(),
         status: answer.map(|answer| answer.status),
-        access: match answer.map(|answer| &answer.access) {
-            Some(Access::Rules(_)) => "rules",
-            Some(Access::AllowAll) => "allow-all",
-            Some(Access::DisallowAll) | None => "disallow-all",
-        },
+        asked_again: answer.and_then(|answer| answer.asked_again),
+        access: answer.map_or("disallow-all", |answer| access(answer, options)),
         fetched_at: answer.map(|answer| answer.freshness.validated_at()),
         expires_at: answer.map(|answer| answer.freshness.expires_at()),
     }

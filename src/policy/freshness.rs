@@ -1,5 +1,7 @@
 //! How long a copy of robots.txt is good (RFC 9309 §2.4, RFC 9111 §4.2), and when a failed fetch is tried again. Pure.
-//! Called by `gate::rulebook` for each answer, and by `policy::decide` for each request.
+//!
+//! Not `http-cache-semantics`: it keeps whole header maps for each copy, knows neither a least lifetime nor use without
+//! asking again for so long, and obeys `no-store`, with which a robots.txt could never be kept at all.
 
 use std::time::{Duration, SystemTime};
 
@@ -110,6 +112,11 @@ impl Freshness {
     /// When it was fetched, or last confirmed by 304.
     pub fn validated_at(&self) -> SystemTime {
         self.validated.into()
+    }
+
+    /// Whether it is as good as new for whoever asks for the file itself (RFC 9111 §4.2).
+    pub fn is_fresh(&self, now: SystemTime) -> bool {
+        (self.validated_at()..self.expires_at()).contains(&now)
     }
 
     /// From when on a request makes it to be fetched anew in the background.

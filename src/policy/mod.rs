@@ -16,7 +16,7 @@ pub mod retry_after;
 
 pub use authority::{Authority, AuthorityError, Scheme};
 pub use decide::{Allowed, Asked, Decision, Options, decide};
-pub use entry::{Access, Answer, Entry, Trouble, Validators};
+pub use entry::{Access, Answer, AskedAgain, Entry, HttpVersion, Trouble, Validators};
 pub use host::Host;
 pub use host_pattern::{HostPattern, HostPatternError};
 pub use own_rules::{OwnRules, OwnVerdict};

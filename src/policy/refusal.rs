@@ -73,6 +73,12 @@ pub enum Refusal {
     Draining { retry_after: Duration },
     /// The server that the fleet shares is out of reach, and nothing may go without it.
     FleetLost { retry_after: Duration },
+    /// This machine has nothing left to connect with: descriptors, memory. Says nothing about the host.
+    OwnLimit {
+        retry_after: Duration,
+        /// The system's own words.
+        why: Box<str>,
+    },
     /// A rule of the operator's own forbids the URL.
     OperatorDenied {
         /// The entry of `hosts` that holds the rule.
@@ -101,6 +107,7 @@ impl Refusal {
             Self::Loop => "loop",
             Self::Draining { .. } => "draining",
             Self::FleetLost { .. } => "fleet-lost",
+            Self::OwnLimit { .. } => "out-of-resources",
             Self::OperatorDenied { .. } => "operator-denied",
         }
     }
@@ -112,7 +119,8 @@ impl Refusal {
             | Self::CrawlDelay { retry_after }
             | Self::QueueFull { retry_after }
             | Self::Draining { retry_after }
-            | Self::FleetLost { retry_after } => Some(*retry_after),
+            | Self::FleetLost { retry_after }
+            | Self::OwnLimit { retry_after, .. } => Some(*retry_after),
             Self::Disallowed { .. }
             | Self::UsageDisallowed { .. }
             | Self::ConnectionLimit { .. }
@@ -219,6 +227,10 @@ impl fmt::Display for Refusal {
                      refuse`); come back in {}",
                     Seconds(*retry_after)
                 )
+            }
+            Self::OwnLimit { retry_after, why } => {
+                let wait = Seconds(*retry_after);
+                write!(f, "the proxy's own machine has nothing left to connect with ({why}); come back in {wait}")
             }
             Self::OperatorDenied { host, pattern } => {
                 write!(

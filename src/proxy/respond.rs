@@ -168,6 +168,7 @@ fn status(refusal: &Refusal, settings: &Settings) -> (StatusCode, &'static str) 
         Refusal::Loop => (StatusCode::LOOP_DETECTED, "proxy_loop_detected"),
         Refusal::Draining { .. } => (StatusCode::SERVICE_UNAVAILABLE, "destination_unavailable"),
         Refusal::FleetLost { .. } => (StatusCode::SERVICE_UNAVAILABLE, "proxy_internal_error"),
+        Refusal::OwnLimit { .. } => (StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached"),
     }
 }
 
@@ -207,7 +208,8 @@ pub(crate) fn evidence(refusal: &Refusal) -> Map<String, Value> {
         | Refusal::HeadTimeout { .. }
         | Refusal::Loop
         | Refusal::Draining { .. }
-        | Refusal::FleetLost { .. } => {}
+        | Refusal::FleetLost { .. }
+        | Refusal::OwnLimit { .. } => {}
     }
     members
 }
@@ -229,6 +231,7 @@ fn title(slug: &str) -> &str {
         "loop" => "The request came round to this proxy again",
         "draining" => "The proxy is shutting down",
         "fleet-lost" => "The fleet's server is out of reach",
+        "out-of-resources" => "The proxy has nothing left to connect with",
         "operator-denied" => "Denied by the operator",
         "dns_error" | "dns_timeout" => "The host name cannot be resolved",
         "tls_certificate_error" => "The origin's certificate is not trusted",

@@ -103,7 +103,7 @@ async fn explain_in_json_has_the_documented_shape() {
             "reason": reason,
             "detail": detail,
             "rule": rule,
-            "robots": { "url": file, "status": null, "access": "rules", "fetched_at": null, "expires_at": null },
+            "robots": { "url": file, "status": null, "asked_again": null, "access": "rules", "fetched_at": null, "expires_at": null },
             "crawl_delay": 2.5,
             "sitemaps": ["https://a.example/s.xml"],
         });

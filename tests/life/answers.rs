@@ -36,7 +36,8 @@ async fn each_class_of_status_means_what_the_rfc_says() {
     ] {
         let origin = origin(move |_| Reply::status(status).body(KEEP_OUT)).await;
         assert_eq!(meaning(&proxy, &origin).await, means, "status {status}");
-        assert_eq!(origin.log.count("/robots.txt"), 1, "status {status}");
+        // One that could be the fault of how it was asked is asked again.
+        assert_eq!(origin.log.count("/robots.txt"), if status == 400 { 2 } else { 1 }, "status {status}");
     }
 }
 

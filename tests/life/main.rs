@@ -9,6 +9,7 @@ mod admin;
 mod answers;
 mod bodies;
 mod copies;
+mod fetching;
 mod full_disk;
 mod hops;
 mod restart;

@@ -95,7 +95,7 @@ fn at_once<T>(what: &str, future: impl Future<Output = T>) -> T {
 async fn whole_copies_in_their_order_and_no_waiting() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (gate, authority, target) = (gate(directory.path()), authority(0), target());
-    gate.teach(&authority, 200, &HeaderMap::new(), robots(0).as_bytes());
+    gate.insert(&authority, 200, &HeaderMap::new(), robots(0).as_bytes());
     let (used, stop) = (AtomicU32::new(0), AtomicBool::new(false));
     let runtime = tokio::runtime::Handle::current();
     let decisions = thread::scope(|scope| {
@@ -122,7 +122,7 @@ async fn whole_copies_in_their_order_and_no_waiting() {
             .collect();
         let _runtime = runtime.enter();
         for version in 1..=SWAPS {
-            gate.teach(&authority, 200, &HeaderMap::new(), robots(version).as_bytes());
+            gate.insert(&authority, 200, &HeaderMap::new(), robots(version).as_bytes());
         }
         stop.store(true, Ordering::Relaxed);
         readers.into_iter().map(|reader| reader.join().expect("no reader failed")).sum::<u32>()
@@ -137,7 +137,7 @@ async fn who_waited_is_decided_by_the_rules_of_its_turn() {
     let (gate, authority) = (gate(directory.path()), authority(0));
     let teach = |rules: &str| {
         let text = format!("User-agent: *\nCrawl-delay: 0.5\n{rules}");
-        gate.teach(&authority, 200, &HeaderMap::new(), text.as_bytes());
+        gate.insert(&authority, 200, &HeaderMap::new(), text.as_bytes());
     };
     teach("Allow: /");
     let first = gate.admit(&ask(&authority, "/first")).await;
@@ -163,7 +163,7 @@ async fn what_left_memory_does_not_come_back_older() {
     let (gate, target) = (gate(directory.path()), Arc::new(target()));
     let taught: Arc<Vec<AtomicU32>> = Arc::new((0..HOSTS).map(|_| AtomicU32::new(0)).collect());
     for host in 0..HOSTS {
-        gate.teach(&authority(host), 200, &HeaderMap::new(), robots(0).as_bytes());
+        gate.insert(&authority(host), 200, &HeaderMap::new(), robots(0).as_bytes());
     }
     let stop = Arc::new(AtomicBool::new(false));
     let mut readers = tokio::task::JoinSet::new();
@@ -185,9 +185,9 @@ async fn what_left_memory_does_not_come_back_older() {
         let version = taught[host].load(Ordering::SeqCst) + 1;
         // Each host has a file of its own from its first change on.
         let text = format!("{}# {host} {}\n", robots(version), "filler ".repeat(100));
-        gate.teach(&authority(host), 200, &HeaderMap::new(), text.as_bytes());
+        gate.insert(&authority(host), 200, &HeaderMap::new(), text.as_bytes());
         taught[host].store(version, Ordering::SeqCst);
-        fewest = fewest.min(gate.figures().book.authorities);
+        fewest = fewest.min(gate.figures().robots.authorities);
         tokio::task::yield_now().await;
     }
     stop.store(true, Ordering::Relaxed);

@@ -56,7 +56,7 @@ pub(super) fn decode(bytes: &[u8], robots: Option<RobotsTxt>, now: SystemTime) -
 pub(super) fn file_of(entry: &Entry) -> Option<&RobotsTxt> {
     match &entry.answer.as_ref()?.access {
         Access::Rules(robots) => Some(robots),
-        Access::AllowAll | Access::DisallowAll => None,
+        Access::Missing => None,
     }
 }
 
@@ -108,8 +108,7 @@ struct AnswerRecord<'a> {
 #[derive(Serialize, Deserialize)]
 enum AccessRecord {
     Rules,
-    AllowAll,
-    DisallowAll,
+    Missing,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -125,8 +124,7 @@ impl<'a> Record<'a> {
         let answer = entry.answer.as_ref().map(|answer| AnswerRecord {
             access: match &answer.access {
                 Access::Rules(_) => AccessRecord::Rules,
-                Access::AllowAll => AccessRecord::AllowAll,
-                Access::DisallowAll => AccessRecord::DisallowAll,
+                Access::Missing => AccessRecord::Missing,
             },
             status: answer.status,
             freshness: answer.freshness.to_millis(),
@@ -159,10 +157,10 @@ impl<'a> Record<'a> {
             Some(answer) => Some(Answer {
                 access: match answer.access {
                     AccessRecord::Rules => Access::Rules(robots?),
-                    AccessRecord::AllowAll => Access::AllowAll,
-                    AccessRecord::DisallowAll => Access::DisallowAll,
+                    AccessRecord::Missing => Access::Missing,
                 },
                 status: answer.status,
+                asked_again: None,
                 freshness: Freshness::from_millis(answer.freshness),
                 validators: Validators::new(answer.etag, answer.last_modified),
             }),
@@ -210,10 +208,10 @@ mod tests {
     fn entries() -> Vec<Entry> {
         let failed = |entry: &Entry| entry.failed(at(1200), "status 503", Some(Duration::from_secs(50)), 0.0);
         let mut entries = vec![Entry::default(), failed(&Entry::default())];
-        for access in [Access::Rules(RobotsTxt::parse(FILE)), Access::AllowAll, Access::DisallowAll] {
+        for access in [Access::Rules(RobotsTxt::parse(FILE)), Access::Missing] {
             let freshness = Freshness::new(at(1000), Duration::from_secs(100), 0.0);
             let validators = Validators::new(Some("\"é\""), None);
-            let answered = Entry::answered(Answer { access, status: 404, freshness, validators });
+            let answered = Entry::answered(Answer { access, status: 404, asked_again: None, freshness, validators });
             entries.extend([failed(&answered), answered]);
         }
         entries

@@ -36,14 +36,14 @@ fn entry(body: &str) -> Arc<Entry> {
     let access = Access::Rules(RobotsTxt::parse(body.as_bytes()));
     let freshness = Freshness::new(SystemTime::now(), Duration::from_secs(3600), 0.5);
     let validators = Validators::new(Some("\"v1\""), None);
-    Arc::new(Entry::answered(Answer { access, status: 200, freshness, validators }))
+    Arc::new(Entry::answered(Answer { access, status: 200, asked_again: None, freshness, validators }))
 }
 
 fn load(store: &Store, number: usize) -> Option<String> {
     let entry = store.load(&authority(number), |_, body| Some(RobotsTxt::parse(&body()?)))?;
     match &entry.answer.as_ref()?.access {
         Access::Rules(robots) => Some(String::from_utf8_lossy(robots.source()).into_owned()),
-        Access::AllowAll | Access::DisallowAll => None,
+        Access::Missing => None,
     }
 }
 
@@ -300,7 +300,7 @@ fn read_by(written: u64, read: u64) -> Entry {
     let disk = disk(directory.path());
     let access = Access::Rules(RobotsTxt::parse(b"Disallow: /"));
     let freshness = Freshness::new(at(written), Duration::from_secs(DAY), 0.0);
-    let answer = Answer { access, status: 200, freshness, validators: Validators::default() };
+    let answer = Answer { access, status: 200, asked_again: None, freshness, validators: Validators::default() };
     let entry = Entry::answered(answer).failed(at(written), "status 503", Some(HOUR), 0.0);
     let mut batch = Batch::default();
     batch.save("x".into(), Arc::new(entry));

@@ -16,7 +16,7 @@ fn midnight() -> SystemTime {
 
 fn answer(access: Access, status: u16) -> Answer {
     let freshness = Freshness::new(midnight(), HOUR, 1.0);
-    Answer { access, status, freshness, validators: Validators::default() }
+    Answer { access, status, asked_again: None, freshness, validators: Validators::default() }
 }
 
 fn file() -> Entry {
@@ -24,11 +24,11 @@ fn file() -> Entry {
 }
 
 fn none() -> Entry {
-    Entry::answered(answer(Access::AllowAll, 404))
+    Entry::answered(answer(Access::Missing, 404))
 }
 
-fn no() -> Entry {
-    Entry::answered(answer(Access::DisallowAll, 403))
+fn locked() -> Entry {
+    Entry::answered(answer(Access::Missing, 403))
 }
 
 fn ask_with(entry: Option<&Entry>, target: &str, after: Duration, options: Options) -> Decision {
@@ -81,12 +81,11 @@ fn fresh_rules_decide_and_name_their_line() {
 #[test]
 fn unavailable_allows_everything_or_by_the_operators_will_nothing() {
     assert_eq!(ask(&none(), "/private", Duration::ZERO), allow(None, false));
-    assert_eq!(ask(&no(), "/public", Duration::ZERO), refuse(None, false));
 }
 
 #[test]
 fn robots_txt_itself_is_always_allowed() {
-    for entry in [None, Some(&file()), Some(&no()), Some(&fail(&Entry::default(), Duration::ZERO))] {
+    for entry in [None, Some(&file()), Some(&locked()), Some(&fail(&Entry::default(), Duration::ZERO))] {
         assert_eq!(ask_with(entry, "/robots.txt", Duration::ZERO, Options::default()), allow(None, false));
     }
 }
@@ -97,7 +96,63 @@ fn a_copy_about_to_expire_decides_and_is_refreshed_behind() {
     assert_eq!(ask(&file(), "/public", later), allow(Some(2), true));
     assert_eq!(ask(&file(), "/private", later), refuse(Some((2, "/private")), true));
     assert_eq!(ask(&none(), "/", later), allow(None, true));
-    assert_eq!(ask(&no(), "/", later), refuse(None, true));
+}
+
+/// The status is kept and the setting applied when it is decided, so that a changed one holds at once.
+#[test]
+fn what_a_missing_file_means_is_as_the_operator_says_now() {
+    let unavailable = Options { disallow_unavailable: true, ..Options::default() };
+    let auth_error = Options { disallow_auth_error: true, ..Options::default() };
+    let ask = |entry: &Entry, options| ask_with(Some(entry), "/", Duration::ZERO, options);
+    for (entry, allowing, disallowing) in [(none(), auth_error, unavailable), (locked(), unavailable, auth_error)] {
+        assert_eq!(ask(&entry, Options::default()), allow(None, false));
+        assert_eq!(ask(&entry, allowing), allow(None, false));
+        assert_eq!(ask(&entry, disallowing), refuse(None, false));
+    }
+}
+
+/// The clock was ten days ahead when it failed, and is right now.
+#[test]
+fn a_clock_that_was_ahead_leaves_no_site_alone_for_days() {
+    for before in [Entry::default(), file()] {
+        let ahead = fail(&before, DAY * 10);
+        assert!(ahead.may_fetch(midnight()), "it is no longer left alone than a failure leaves it alone");
+        let right = fail(&ahead, Duration::ZERO);
+        assert_eq!(right.trouble.as_ref().unwrap().since, midnight(), "and has not failed since the future");
+        assert!(!right.may_fetch(midnight() + Duration::from_secs(59)));
+        assert!(right.may_fetch(midnight() + Duration::from_secs(60)));
+    }
+    assert_eq!(ask(&fail(&Entry::default(), DAY * 10), "/", Duration::ZERO), Decision::Fetch);
+}
+
+/// The copy was dated by a clock ten days ahead: it is used, renewed at once, and good for thirty days from now if it
+/// cannot be.
+#[test]
+fn a_copy_from_the_future_is_renewed_at_once_and_no_longer_good_than_any() {
+    let mut entry = file();
+    entry.answer.as_mut().unwrap().freshness = Freshness::new(midnight() + DAY * 10, HOUR, 0.0);
+    assert_eq!(ask(&entry, "/public", Duration::ZERO), allow(Some(2), true));
+    assert!(!entry.answer.as_ref().unwrap().freshness.is_fresh(midnight()));
+    let failed = fail(&entry, Duration::ZERO);
+    assert_eq!(ask(&failed, "/public", DAY * 29), allow(Some(2), true));
+    assert_eq!(ask(&failed, "/public", DAY * 30), Decision::Fetch);
+}
+
+#[test]
+fn a_clock_set_back_a_day_renews_what_it_dates_in_the_future() {
+    let failed = fail(&file(), Duration::ZERO);
+    let back = midnight() - DAY;
+    assert!(failed.may_fetch(back));
+    let authority = Authority::new(Scheme::Https, "example.com", None).unwrap();
+    let asked = Asked { authority: &authority, target: b"/public", product_tokens: &["FooBot"], purposes: &[] };
+    assert_eq!(decide(Some(&failed), &asked, Options::default(), back), allow(Some(2), true));
+}
+
+#[test]
+fn a_night_s_sleep_makes_copies_old_and_failures_over() {
+    let night = HOUR * 9;
+    assert_eq!(ask(&file(), "/public", night), allow(Some(2), true));
+    assert_eq!(ask(&fail(&Entry::default(), Duration::ZERO), "/public", night), Decision::Fetch);
 }
 
 #[test]
@@ -128,7 +183,7 @@ fn rfc_unreachable_is_complete_disallow() {
 
 #[test]
 fn that_there_was_no_file_does_not_outlive_its_time_when_unreachable() {
-    for before in [none(), no()] {
+    for before in [none(), locked()] {
         let failed = fail(&before, HOUR - Duration::from_secs(1));
         assert_ne!(ask(&failed, "/", HOUR - Duration::from_secs(1)), unreachable_for(Duration::from_secs(60)));
         assert_eq!(ask(&failed, "/", HOUR), unreachable_for(Duration::from_secs(59)));

@@ -92,6 +92,11 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
         (Refusal::Loop, "loop", "the request would come back to this proxy, or is for the proxy itself"),
         (Refusal::Draining { retry_after: Duration::ZERO }, "draining", "the proxy is shutting down; come back in 0 s"),
         (
+            Refusal::OwnLimit { retry_after: Duration::from_secs(1), why: "Too many open files".into() },
+            "out-of-resources",
+            "the proxy's own machine has nothing left to connect with (Too many open files); come back in 1 s",
+        ),
+        (
             Refusal::FleetLost { retry_after: Duration::from_secs(2) },
             "fleet-lost",
             "the server that this fleet of proxies shares its paces through is out of reach (`on_fleet_loss: refuse`); \

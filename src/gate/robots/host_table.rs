@@ -1,4 +1,4 @@
-//! The authorities in memory: found fast, counted exactly, given up when there are too many. Called by `rulebook`.
+//! The authorities in memory: found fast, counted exactly, given up when there are too many.
 //!
 //! Sharded, so that hosts rarely meet at a lock, and then only to read. One allocation for a place and one for its
 //! entry: a million of them must fit.
@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// All places.
-pub(super) struct Shelf {
-    shards: Box<[RwLock<HashTable<Arc<Slot>>>]>,
+pub(super) struct HostTable {
+    shards: Box<[RwLock<HashTable<Arc<HostEntry>>>]>,
     hasher: RandomState,
     bytes: AtomicUsize,
     count: AtomicUsize,
@@ -22,14 +22,14 @@ pub(super) struct Shelf {
 }
 
 /// One authority's place, with the entry in force.
-pub(in crate::gate) struct Slot {
+pub(in crate::gate) struct HostEntry {
     pub authority: Authority,
     entry: ArcSwap<Entry>,
     /// The clock at the last use.
     used: AtomicU32,
 }
 
-impl Slot {
+impl HostEntry {
     /// The entry in force.
     pub fn load(&self) -> Guard<Arc<Entry>> {
         self.entry.load()
@@ -46,9 +46,9 @@ impl Slot {
     }
 }
 
-impl Shelf {
+impl HostTable {
     pub fn new() -> Self {
-        Shelf {
+        HostTable {
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
             hasher: RandomState::new(),
             bytes: AtomicUsize::new(0),
@@ -58,55 +58,55 @@ impl Shelf {
     }
 
     /// The authority's place, made if there is none.
-    pub fn slot(&self, authority: &Authority) -> Arc<Slot> {
+    pub fn host(&self, authority: &Authority) -> Arc<HostEntry> {
         let hash = self.hasher.hash_one(authority);
         // The table takes its bits from both ends of the hash.
         let shard = &self.shards[(hash >> 32) as usize % SHARDS];
-        let is_it = |slot: &Arc<Slot>| slot.authority == *authority;
-        if let Some(slot) = shard.read().find(hash, is_it) {
-            self.touch(slot);
-            return slot.clone();
+        let is_it = |host: &Arc<HostEntry>| host.authority == *authority;
+        if let Some(host) = shard.read().find(hash, is_it) {
+            self.touch(host);
+            return host.clone();
         }
         let mut table = shard.write();
-        let rehash = |slot: &Arc<Slot>| self.hasher.hash_one(&slot.authority);
+        let rehash = |host: &Arc<HostEntry>| self.hasher.hash_one(&host.authority);
         let new = || {
             let now = self.clock.fetch_add(1, Ordering::Relaxed);
             let entry = ArcSwap::from_pointee(Entry::default());
-            let slot = Slot { authority: authority.clone(), entry, used: AtomicU32::new(now) };
-            self.bytes.fetch_add(cost(&slot), Ordering::Relaxed);
+            let host = HostEntry { authority: authority.clone(), entry, used: AtomicU32::new(now) };
+            self.bytes.fetch_add(cost(&host), Ordering::Relaxed);
             self.count.fetch_add(1, Ordering::Relaxed);
-            Arc::new(slot)
+            Arc::new(host)
         };
         table.entry(hash, is_it, rehash).or_insert_with(new).get().clone()
     }
 
     /// The place is in use.
-    pub fn touch(&self, slot: &Slot) {
+    pub fn touch(&self, host: &HostEntry) {
         let now = self.clock.load(Ordering::Relaxed);
-        if slot.used.load(Ordering::Relaxed) != now {
-            slot.used.store(now, Ordering::Relaxed);
+        if host.used.load(Ordering::Relaxed) != now {
+            host.used.store(now, Ordering::Relaxed);
         }
     }
 
     /// The authority's place, if it is in memory.
-    pub fn find(&self, authority: &Authority) -> Option<Arc<Slot>> {
+    pub fn find(&self, authority: &Authority) -> Option<Arc<HostEntry>> {
         let hash = self.hasher.hash_one(authority);
         let shard = &self.shards[(hash >> 32) as usize % SHARDS];
-        shard.read().find(hash, |slot| slot.authority == *authority).cloned()
+        shard.read().find(hash, |host| host.authority == *authority).cloned()
     }
 
     /// Puts another entry in force.
-    pub fn put(&self, slot: &Slot, entry: Arc<Entry>) {
+    pub fn put(&self, host: &HostEntry, entry: Arc<Entry>) {
         let new = entry_cost(&entry);
-        let old = entry_cost(&slot.entry.swap(entry));
+        let old = entry_cost(&host.entry.swap(entry));
         self.bytes.fetch_add(new, Ordering::Relaxed);
         self.bytes.fetch_sub(old, Ordering::Relaxed);
     }
 
     /// The same, unless somebody has been faster than the one who loaded `old`. Tells what is in force then.
-    pub fn put_over(&self, slot: &Slot, old: &Arc<Entry>, entry: Arc<Entry>) -> Arc<Entry> {
+    pub fn put_over(&self, host: &HostEntry, old: &Arc<Entry>, entry: Arc<Entry>) -> Arc<Entry> {
         let new = entry_cost(&entry);
-        let found = slot.entry.compare_and_swap(old, entry.clone());
+        let found = host.entry.compare_and_swap(old, entry.clone());
         if !Arc::ptr_eq(&found, old) {
             return Guard::into_inner(found);
         }
@@ -130,7 +130,7 @@ impl Shelf {
         let now = self.clock.load(Ordering::Relaxed);
         let mut all: Vec<u32> = Vec::with_capacity(self.len());
         for shard in &self.shards {
-            all.extend(shard.read().iter().filter(|slot| is_free(slot)).map(|slot| slot.idle(now)));
+            all.extend(shard.read().iter().filter(|host| is_free(host)).map(|host| host.idle(now)));
         }
         if all.is_empty() {
             return false;
@@ -141,17 +141,17 @@ impl Shelf {
         let (least, mut given_up) = (*least, 0);
         for shard in &self.shards {
             let mut table = shard.write();
-            table.retain(|slot| {
-                let stays = quota == 0 || slot.idle(now) < least || !is_free(slot);
+            table.retain(|host| {
+                let stays = quota == 0 || host.idle(now) < least || !is_free(host);
                 if !stays {
                     quota -= 1;
                     given_up += 1;
-                    self.bytes.fetch_sub(cost(slot), Ordering::Relaxed);
+                    self.bytes.fetch_sub(cost(host), Ordering::Relaxed);
                 }
                 stays
             });
             if table.capacity() > 4 * table.len() {
-                table.shrink_to_fit(|slot| self.hasher.hash_one(&slot.authority));
+                table.shrink_to_fit(|host| self.hasher.hash_one(&host.authority));
             }
         }
         self.count.fetch_sub(given_up, Ordering::Relaxed);
@@ -159,11 +159,11 @@ impl Shelf {
     }
 
     /// Those used last, the newest first.
-    pub fn latest(&self, most: usize) -> Vec<Arc<Slot>> {
+    pub fn latest(&self, most: usize) -> Vec<Arc<HostEntry>> {
         let now = self.clock.load(Ordering::Relaxed);
         let mut all: Vec<u32> = Vec::with_capacity(self.len());
         for shard in &self.shards {
-            all.extend(shard.read().iter().map(|slot| slot.idle(now)));
+            all.extend(shard.read().iter().map(|host| host.idle(now)));
         }
         let Some(last) = all.len().min(most).checked_sub(1) else {
             return Vec::new();
@@ -174,29 +174,29 @@ impl Shelf {
             .iter()
             .flat_map(|shard| {
                 let shard = shard.read();
-                let latest: Vec<_> = shard.iter().filter(|slot| slot.idle(now) <= *longest).cloned().collect();
+                let latest: Vec<_> = shard.iter().filter(|host| host.idle(now) <= *longest).cloned().collect();
                 latest
             })
             .collect();
-        latest.sort_by_cached_key(|slot| (slot.idle(now), slot.authority.clone()));
+        latest.sort_by_cached_key(|host| (host.idle(now), host.authority.clone()));
         latest.truncate(most);
         latest
     }
 }
 
 /// Whoever has a place in hand would otherwise decide beside a second one for the same authority.
-fn is_free(slot: &Arc<Slot>) -> bool {
-    Arc::strong_count(slot) == 1
+fn is_free(host: &Arc<HostEntry>) -> bool {
+    Arc::strong_count(host) == 1
 }
 
 /// What a place costs, with its row in the table, which is two thirds full on average.
-fn cost(slot: &Slot) -> usize {
-    let name = match slot.authority.host() {
+fn cost(host: &HostEntry) -> usize {
+    let name = match host.authority.host() {
         Host::Name(name) => COUNTS + name.len(),
         Host::Ip(_) => 0,
     };
-    let row = (size_of::<Arc<Slot>>() + 1) * 3 / 2;
-    row + allocated(COUNTS + size_of::<Slot>()) + allocated(name) + entry_cost(&slot.entry.load())
+    let row = (size_of::<Arc<HostEntry>>() + 1) * 3 / 2;
+    row + allocated(COUNTS + size_of::<HostEntry>()) + allocated(name) + entry_cost(&host.entry.load())
 }
 
 fn entry_cost(entry: &Entry) -> usize {
@@ -225,60 +225,60 @@ mod tests {
 
     #[test]
     fn an_authority_has_one_place() {
-        let shelf = Shelf::new();
-        assert!(Arc::ptr_eq(&shelf.slot(&authority(1)), &shelf.slot(&authority(1))));
-        assert!(!Arc::ptr_eq(&shelf.slot(&authority(1)), &shelf.slot(&authority(2))));
-        assert_eq!(shelf.len(), 2);
-        assert!(shelf.find(&authority(3)).is_none());
+        let hosts = HostTable::new();
+        assert!(Arc::ptr_eq(&hosts.host(&authority(1)), &hosts.host(&authority(1))));
+        assert!(!Arc::ptr_eq(&hosts.host(&authority(1)), &hosts.host(&authority(2))));
+        assert_eq!(hosts.len(), 2);
+        assert!(hosts.find(&authority(3)).is_none());
     }
 
     #[test]
     fn those_used_least_recently_are_given_up_first() {
-        let shelf = Shelf::new();
+        let hosts = HostTable::new();
         for number in 0..1600 {
-            shelf.slot(&authority(number));
-            shelf.slot(&authority(0));
+            hosts.host(&authority(number));
+            hosts.host(&authority(0));
         }
-        assert!(shelf.shrink());
-        let gone: Vec<_> = (0..1600).filter(|number| shelf.find(&authority(*number)).is_none()).collect();
+        assert!(hosts.shrink());
+        let gone: Vec<_> = (0..1600).filter(|number| hosts.find(&authority(*number)).is_none()).collect();
         assert_eq!(gone, (1..=101).collect::<Vec<_>>());
-        assert_eq!(shelf.len(), 1600 - gone.len());
+        assert_eq!(hosts.len(), 1600 - gone.len());
     }
 
     #[test]
     fn the_latest_are_those_used_last() {
-        let shelf = Shelf::new();
+        let hosts = HostTable::new();
         for number in 0..100 {
-            shelf.slot(&authority(number));
+            hosts.host(&authority(number));
         }
-        shelf.slot(&authority(7));
-        let latest: Vec<_> = shelf.latest(3).iter().map(|slot| slot.authority.clone()).collect();
+        hosts.host(&authority(7));
+        let latest: Vec<_> = hosts.latest(3).iter().map(|host| host.authority.clone()).collect();
         assert_eq!(latest, [authority(7), authority(99), authority(98)]);
-        assert_eq!((shelf.latest(0).len(), shelf.latest(1000).len()), (0, 100));
-        assert!(Shelf::new().latest(5).is_empty());
+        assert_eq!((hosts.latest(0).len(), hosts.latest(1000).len()), (0, 100));
+        assert!(HostTable::new().latest(5).is_empty());
     }
 
     #[test]
     fn who_is_in_use_is_not_given_up() {
-        let shelf = Shelf::new();
-        let held = shelf.slot(&authority(0));
+        let hosts = HostTable::new();
+        let held = hosts.host(&authority(0));
         for number in 1..20 {
-            shelf.slot(&authority(number));
+            hosts.host(&authority(number));
         }
-        while shelf.shrink() {}
-        assert_eq!(shelf.len(), 1);
-        assert!(Arc::ptr_eq(&held, &shelf.slot(&authority(0))));
+        while hosts.shrink() {}
+        assert_eq!(hosts.len(), 1);
+        assert!(Arc::ptr_eq(&held, &hosts.host(&authority(0))));
     }
 
     #[test]
     fn what_is_counted_is_given_back() {
-        let shelf = Shelf::new();
+        let hosts = HostTable::new();
         for number in 0..100 {
-            let slot = shelf.slot(&authority(number));
-            shelf.put(&slot, Arc::new(Entry::default().failed(std::time::SystemTime::now(), "why", None, 0.0)));
+            let host = hosts.host(&authority(number));
+            hosts.put(&host, Arc::new(Entry::default().failed(std::time::SystemTime::now(), "why", None, 0.0)));
         }
-        assert!(shelf.bytes() > 100 * 200);
-        while shelf.shrink() {}
-        assert_eq!((shelf.len(), shelf.bytes()), (0, 0));
+        assert!(hosts.bytes() > 100 * 200);
+        while hosts.shrink() {}
+        assert_eq!((hosts.len(), hosts.bytes()), (0, 0));
     }
 }

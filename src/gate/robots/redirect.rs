@@ -1,10 +1,13 @@
-//! Where a redirect of robots.txt leads (RFC 9309 §2.3.1.2). Pure. Called by `fetch`.
+//! Where a redirect of robots.txt leads (RFC 9309 §2.3.1.2). Pure.
 
+use super::fetch::Reply;
+use crate::robots::access::{AccessKind, from_status};
+use http::header;
 use url::Url;
 
 /// One way that a redirect ends the search: the file is unavailable, which allows everything (§2.3.1.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DeadEnd {
+pub(in crate::gate) enum DeadEnd {
     /// No Location, or one that is no http(s) URL.
     Nowhere,
     /// To where it has been.
@@ -32,8 +35,17 @@ impl Trail {
         self.0.len() > 1
     }
 
+    /// Takes the hop that an answer asks for. `None`: it is no redirect.
+    pub fn after(&mut self, reply: &Reply) -> Option<Result<(), DeadEnd>> {
+        if from_status(reply.status) != AccessKind::Redirect {
+            return None;
+        }
+        let location = reply.headers.get(header::LOCATION);
+        Some(self.follow(location.and_then(|value| std::str::from_utf8(value.as_bytes()).ok())))
+    }
+
     /// Takes one hop. Credentials in the URL are not sent, a fragment is not part of a request.
-    pub fn follow(&mut self, location: Option<&str>) -> Result<(), DeadEnd> {
+    fn follow(&mut self, location: Option<&str>) -> Result<(), DeadEnd> {
         let mut next = location.and_then(|location| self.current().join(location).ok()).ok_or(DeadEnd::Nowhere)?;
         if !matches!(next.scheme(), "http" | "https") || next.host_str().is_none_or(str::is_empty) {
             return Err(DeadEnd::Nowhere);

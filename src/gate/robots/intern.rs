@@ -1,5 +1,4 @@
 //! Each robots.txt once in memory, however many authorities have it: most are one of a few that content systems write.
-//! Called by `rulebook`.
 
 use crate::gate::store::{Digest, digest};
 use crate::robots::{ParseOptions, RobotsTxt};
@@ -10,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The files in use, by content.
 #[derive(Default)]
-pub(super) struct Files {
+pub(super) struct Intern {
     held: Mutex<HashMap<Content, RobotsTxt>>,
     /// Octets of all of them, as of when each was read or last swept.
     bytes: AtomicUsize,
@@ -19,7 +18,7 @@ pub(super) struct Files {
 /// A file's octets, and how they were read.
 type Content = (Digest, u64);
 
-impl Files {
+impl Intern {
     /// The file of this body.
     pub fn intern(&self, body: &[u8], options: &ParseOptions) -> RobotsTxt {
         // What lies beyond the limit is not read, and makes no difference.
@@ -96,7 +95,7 @@ mod tests {
 
     #[test]
     fn identical_files_are_held_once_and_counted_once() {
-        let files = Files::default();
+        let files = Intern::default();
         let held: Vec<_> = (0..100).map(|_| files.intern(BODY, &ParseOptions::default())).collect();
         assert_eq!((files.len(), held[0].holders()), (1, 101));
         assert_eq!(files.bytes(), cost(&held[0]));
@@ -106,7 +105,7 @@ mod tests {
 
     #[test]
     fn those_that_nobody_has_are_swept() {
-        let files = Files::default();
+        let files = Intern::default();
         let kept = files.intern(BODY, &ParseOptions::default());
         drop(files.intern(b"# gone", &ParseOptions::default()));
         files.sweep();
@@ -118,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_file_read_in_another_dialect_is_another_file() {
-        let files = Files::default();
+        let files = Intern::default();
         let dialect = ParseOptions { precedence: Precedence::FirstMatch, ..ParseOptions::default() };
         let _both = (files.intern(BODY, &ParseOptions::default()), files.intern(BODY, &dialect));
         assert_eq!(files.len(), 2);
@@ -126,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_known_needs_no_body() {
-        let files = Files::default();
+        let files = Intern::default();
         let options = ParseOptions::default();
         assert!(files.named(digest(BODY), &options, || None).is_none());
         let _kept = files.intern(BODY, &options);

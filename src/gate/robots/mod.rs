@@ -1,0 +1,341 @@
+//! Each authority's robots.txt: fetched when first asked for, by one however many ask, renewed behind those who ask later.
+
+mod fetch;
+mod host_table;
+mod intern;
+mod places;
+mod redirect;
+mod refresh;
+mod response;
+
+pub(super) use fetch::Fetcher;
+pub(super) use host_table::HostEntry;
+pub(super) use response::Fetched;
+
+use super::fleet::Fleet;
+use super::pacer::Pacer;
+use super::store::Store;
+use crate::config::Settings;
+use crate::policy::freshness::State;
+use crate::policy::pace::Client;
+use crate::policy::{Access, Answer, Authority, Entry, Refusal};
+use arc_swap::ArcSwap;
+use host_table::HostTable;
+use intern::Intern;
+use parking_lot::Mutex;
+use places::FetchPlaces;
+use response::interpret_response;
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+use tokio::sync::watch;
+
+/// All authorities that are known of.
+#[derive(Clone)]
+pub(super) struct RobotsCache(Arc<Inner>);
+
+struct Inner {
+    hosts: HostTable,
+    files: Intern,
+    store: Arc<Store>,
+    fetcher: Fetcher,
+    places: FetchPlaces,
+    pacer: Arc<Pacer>,
+    settings: Arc<ArcSwap<Settings>>,
+    fleet: Option<Arc<Fleet>>,
+    fetches: Mutex<HashMap<Authority, Arc<Fetch>>>,
+    trimming: AtomicBool,
+    fetched: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// A fetch to be made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Order {
+    pub reason: FetchReason,
+    /// At whose cost.
+    pub client: Client,
+    /// The gap that holds for whoever causes it.
+    pub crawl_delay: Option<Duration>,
+}
+
+/// Why robots.txt is fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FetchReason {
+    /// Somebody waits for it, and has nothing to go by until then. Dropped when nobody does any more.
+    FirstUse,
+    /// The copy in use grows old. Waits its turn however long.
+    Renewal,
+    /// It is wanted from the origin, whatever is kept.
+    Anew,
+    /// Another instance has published a copy.
+    Published,
+}
+
+impl FetchReason {
+    /// Whether a copy that can be used will do, from wherever it can be had.
+    fn takes_any_copy(self) -> bool {
+        matches!(self, Self::FirstUse | Self::Renewal)
+    }
+}
+
+/// One fetch under way.
+struct Fetch {
+    /// `None` until it has ended; an error says that nobody was asked, and why not.
+    end: watch::Sender<Option<Result<(), Refusal>>>,
+    /// Whether or not anybody waits for it.
+    goes_on: AtomicBool,
+}
+
+/// Somebody's part in a fetch. It goes on without, but a first one only while others wait for it.
+pub(super) struct Fetching(watch::Receiver<Option<Result<(), Refusal>>>);
+
+/// Figures for people and machines that watch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CacheFigures {
+    /// Authorities in memory.
+    pub authorities: usize,
+    /// Different files in memory.
+    pub files: usize,
+    /// Bytes that they take.
+    pub authority_bytes: usize,
+    pub file_bytes: usize,
+    /// Fetches that were answered, and those that were not.
+    pub fetched: u64,
+    pub failed: u64,
+}
+
+impl RobotsCache {
+    pub fn new(
+        fetcher: Fetcher,
+        pacer: Arc<Pacer>,
+        store: Arc<Store>,
+        settings: Arc<ArcSwap<Settings>>,
+        fleet: Option<Arc<Fleet>>,
+    ) -> Self {
+        RobotsCache(Arc::new(Inner {
+            hosts: HostTable::new(),
+            files: Intern::default(),
+            store,
+            fetcher,
+            places: FetchPlaces::new(),
+            pacer,
+            settings,
+            fleet,
+            fetches: Mutex::default(),
+            trimming: AtomicBool::new(false),
+            fetched: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        }))
+    }
+
+    /// The authority's entry, made if there is none.
+    pub fn host(&self, authority: &Authority) -> Arc<HostEntry> {
+        self.0.hosts.host(authority)
+    }
+
+    /// Those asked for last.
+    pub fn latest(&self, most: usize) -> Vec<Arc<HostEntry>> {
+        self.0.hosts.latest(most)
+    }
+
+    pub fn figures(&self) -> CacheFigures {
+        let Inner { hosts, files, fetched, failed, .. } = &*self.0;
+        CacheFigures {
+            authorities: hosts.len(),
+            files: files.len(),
+            authority_bytes: hosts.bytes(),
+            file_bytes: files.bytes(),
+            fetched: fetched.load(Ordering::Relaxed),
+            failed: failed.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Takes an answer as though it had been fetched just now.
+    pub fn insert(&self, authority: &Authority, fetched: &Fetched) {
+        let host = self.host(authority);
+        let (old, settings) = (host.load_full(), self.0.settings.load());
+        let entry = interpret_response(&old, fetched, &self.0.files, &settings, SystemTime::now());
+        self.0.keep(&host, Arc::new(entry));
+        self.0.trim();
+    }
+
+    /// Learns about an authority as ordered; joins whoever is at it already.
+    pub fn refresh(&self, host: &Arc<HostEntry>, order: Order) -> Fetching {
+        let mut fetches = self.0.fetches.lock();
+        if let Some(fetch) = fetches.get(&host.authority) {
+            if order.reason != FetchReason::FirstUse {
+                fetch.goes_on();
+            }
+            return fetch.join();
+        }
+        let fetch = Arc::new(Fetch {
+            end: watch::Sender::new(None),
+            goes_on: AtomicBool::new(order.reason != FetchReason::FirstUse),
+        });
+        let fetching = fetch.join();
+        if order.reason.takes_any_copy() && !is_due(&host.load(), SystemTime::now()) {
+            // It was under way when the caller looked, and has just ended.
+            fetch.end.send_replace(Some(Ok(())));
+            return fetching;
+        }
+        fetches.insert(host.authority.clone(), fetch.clone());
+        let (inner, host) = (self.0.clone(), host.clone());
+        tokio::spawn(async move {
+            let underway = Underway { inner: &inner, authority: &host.authority, fetch: &fetch };
+            let end = underway.until_nobody_waits(inner.refresh(&host, &order, &fetch)).await;
+            drop(underway);
+            fetch.end.send_replace(end);
+            inner.trim();
+        });
+        fetching
+    }
+
+    /// Another instance has fetched this: whoever waits for it here goes on, and a copy that is in use is replaced.
+    pub fn published(&self, authority: &str) {
+        if self.0.fleet.as_ref().is_some_and(|fleet| fleet.arrived(authority)) {
+            return;
+        }
+        let known = Authority::from_url(authority).ok().and_then(|authority| self.0.hosts.find(&authority));
+        if let Some(host) = known.filter(|host| !is_unknown(&host.load())) {
+            drop(self.refresh(&host, Order::background(FetchReason::Published)));
+        }
+    }
+
+    /// What is known of the authority, here or in the store.
+    pub async fn look_up(&self, authority: &Authority) -> Option<Arc<Entry>> {
+        if let Some(host) = self.0.hosts.find(authority) {
+            return Some(host.load_full()).filter(|entry| !is_unknown(entry));
+        }
+        self.0.kept(authority).await
+    }
+
+    /// After a change of how files are read: reads those in memory anew, behind everybody's back.
+    pub fn reread(&self) {
+        let inner = self.0.clone();
+        tokio::task::spawn_blocking(move || {
+            let options = inner.settings.load().robots.parse_options();
+            for host in inner.hosts.latest(usize::MAX) {
+                let old = host.load_full();
+                let Some(Answer { access: Access::Rules(robots), .. }) = &old.answer else { continue };
+                let access = Access::Rules(inner.files.intern(robots.source(), &options));
+                let answer = old.answer.clone().map(|answer| Answer { access, ..answer });
+                // Whoever fetches it meanwhile reads it as is right now.
+                inner.hosts.put_over(&host, &old, Arc::new(Entry { answer, trouble: old.trouble.clone() }));
+            }
+            inner.files.sweep();
+        });
+    }
+}
+
+impl Order {
+    /// At nobody's cost.
+    pub fn background(reason: FetchReason) -> Self {
+        Order { reason, client: BACKGROUND, crawl_delay: None }
+    }
+}
+
+impl Fetch {
+    fn join(&self) -> Fetching {
+        Fetching(self.end.subscribe())
+    }
+
+    fn goes_on(&self) {
+        self.goes_on.store(true, Ordering::Relaxed);
+    }
+
+    fn is_going_on(&self) -> bool {
+        self.goes_on.load(Ordering::Relaxed)
+    }
+}
+
+impl Fetching {
+    /// Returns when it is over. An error: nobody was asked, for a reason that is not the site's.
+    pub async fn end(mut self) -> Result<(), Refusal> {
+        match self.0.wait_for(Option::is_some).await {
+            Ok(end) => end.clone().unwrap_or(Ok(())),
+            // Its task has failed.
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+/// Its place among the fetches under way.
+struct Underway<'a> {
+    inner: &'a Inner,
+    authority: &'a Authority,
+    fetch: &'a Arc<Fetch>,
+}
+
+impl Underway<'_> {
+    async fn until_nobody_waits<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return Some(done),
+                () = self.fetch.end.closed() => {}
+            }
+            let mut fetches = self.inner.fetches.lock();
+            if self.fetch.is_going_on() {
+                drop(fetches);
+                return Some(work.await);
+            }
+            // Whoever comes joins under this lock.
+            if self.fetch.end.receiver_count() == 0 {
+                fetches.remove(self.authority);
+                return None;
+            }
+        }
+    }
+}
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        let mut fetches = self.inner.fetches.lock();
+        if fetches.get(self.authority).is_some_and(|fetch| Arc::ptr_eq(fetch, self.fetch)) {
+            fetches.remove(self.authority);
+        }
+    }
+}
+
+impl Inner {
+    fn keep(&self, host: &HostEntry, entry: Arc<Entry>) {
+        // First, so that whoever finds the entry given up meanwhile does not go by an older copy.
+        self.store.save(&host.authority, &entry);
+        self.hosts.put(host, entry);
+    }
+
+    /// Gives up what was used least recently, behind everybody's back, when there is too much in memory.
+    fn trim(self: &Arc<Self>) {
+        let most = usize::try_from(self.settings.load().store.memory).unwrap_or(usize::MAX);
+        let bytes = |inner: &Self| inner.hosts.bytes() + inner.files.bytes() + inner.store.queued_bytes();
+        if bytes(self) <= most || self.trimming.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let inner = self.clone();
+        tokio::task::spawn_blocking(move || {
+            // A little more than has to be, so that this is rare.
+            let target = most / 16 * 15;
+            inner.files.sweep();
+            while bytes(&inner) > target && inner.hosts.shrink() {
+                inner.files.sweep();
+            }
+            inner.trimming.store(false, Ordering::Relaxed);
+        });
+    }
+}
+
+fn is_due(entry: &Entry, now: SystemTime) -> bool {
+    let is_fresh = matches!(entry.usable(now), Some((_, State::Fresh)));
+    !is_fresh && entry.may_fetch(now)
+}
+
+fn is_unknown(entry: &Entry) -> bool {
+    entry.answer.is_none() && entry.trouble.is_none()
+}
+
+/// Renewals and the operator's own share their bound as one client does.
+const BACKGROUND: Client = Client(u64::MAX - 1);

@@ -1,0 +1,241 @@
+//! How an authority's rules are learned: from the fleet, from the store, from the origin.
+
+use super::fetch::{FetchError, Reply, Request};
+use super::redirect::Trail;
+use super::response::{Fetched, asked_to_wait, interpret_response};
+use super::{Fetch, FetchReason, HostEntry, Inner, Order, is_unknown};
+use crate::config::Settings;
+use crate::gate::fleet::{Claim, Parcel};
+use crate::gate::store::snapshot;
+use crate::gate::terms;
+use crate::policy::pace::{Client, Outcome, Terms};
+use crate::policy::{Access, AskedAgain, Authority, Entry, KeyBy, Refusal};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
+use tokio::time::timeout;
+use url::Url;
+
+impl Inner {
+    /// From the fleet, where there is one that can be asked; else on our own. An error: nobody was asked.
+    pub(super) async fn refresh(
+        self: &Arc<Self>,
+        host: &HostEntry,
+        order: &Order,
+        fetch: &Fetch,
+    ) -> Result<(), Refusal> {
+        let (Some(fleet), authority) = (&self.fleet, &host.authority) else {
+            return self.refresh_alone(host, order, fetch).await;
+        };
+        if order.reason == FetchReason::Published {
+            let copy = fleet.take(authority).await;
+            let entry = copy.and_then(|copy| self.unpack(&copy));
+            entry.into_iter().for_each(|entry| self.keep(host, Arc::new(entry)));
+            return Ok(());
+        }
+        let (lease, old) = match fleet.claim(authority, order.reason == FetchReason::Anew).await {
+            Ok(Claim::Copy(copy)) => match self.unpack(&copy) {
+                Some(entry) => {
+                    self.keep(host, Arc::new(entry));
+                    return Ok(());
+                }
+                // Another version's.
+                None => return self.refresh_alone(host, order, fetch).await,
+            },
+            Ok(Claim::Fetch(lease, old)) => (lease, old),
+            Err(_) => return self.refresh_alone(host, order, fetch).await,
+        };
+        if let Some(old) = old.and_then(|old| self.unpack(&old)).filter(|old| is_newer(old, &host.load())) {
+            let is_enough =
+                order.reason.takes_any_copy() && is_unknown(&host.load()) && old.usable(SystemTime::now()).is_some();
+            self.keep(host, Arc::new(old));
+            if is_enough {
+                // Whoever uses it has it renewed, in the background; the lease is still ours then.
+                return Ok(());
+            }
+        }
+        let refreshed = lease.meanwhile(self.refresh_alone(host, order, fetch)).await;
+        lease.publish(&host.load_full()).await;
+        refreshed
+    }
+
+    fn unpack(&self, copy: &Parcel) -> Option<Entry> {
+        let options = self.settings.load().robots.parse_options();
+        snapshot::unpack(&copy.octets, copy.sent, SystemTime::now(), |name, body| {
+            self.files.named(name, &options, body)
+        })
+    }
+
+    /// From the store, else from the origin.
+    async fn refresh_alone(self: &Arc<Self>, host: &HostEntry, order: &Order, fetch: &Fetch) -> Result<(), Refusal> {
+        let mut old = host.load_full();
+        if is_unknown(&old)
+            && let Some(kept) = self.kept(&host.authority).await
+        {
+            let kept = self.hosts.put_over(host, &old, kept);
+            let now = SystemTime::now();
+            if order.reason.takes_any_copy() && (kept.usable(now).is_some() || !kept.may_fetch(now)) {
+                return Ok(());
+            }
+            old = kept;
+        }
+        let settings = self.settings.load_full();
+        let fetched = match self.ask(&settings, &host.authority, &old, order, fetch).await {
+            Ok(fetched) => fetched,
+            Err(FetchError::Unreachable(why)) => Fetched::Unreachable(why),
+            Err(FetchError::NotAsked(refusal)) => return Err(refusal),
+        };
+        // As they are by now: a reload may have come meanwhile.
+        let (settings, old) = (self.settings.load(), host.load_full());
+        let entry = Arc::new(interpret_response(&old, &fetched, &self.files, &settings, SystemTime::now()));
+        let count = if entry.trouble.is_some() { &self.failed } else { &self.fetched };
+        count.fetch_add(1, Ordering::Relaxed);
+        tell(&host.authority, &old, &entry);
+        self.keep(host, entry);
+        Ok(())
+    }
+
+    /// What an earlier process knew, or this one before memory ran short.
+    pub(super) async fn kept(self: &Arc<Self>, authority: &Authority) -> Option<Arc<Entry>> {
+        if !self.store.is_on_disk() {
+            return None;
+        }
+        let (inner, authority) = (self.clone(), authority.clone());
+        let load = move || {
+            let options = inner.settings.load().robots.parse_options();
+            inner.store.load(&authority, |name, body| inner.files.named(name, &options, body))
+        };
+        // It fails only when the runtime shuts down.
+        tokio::task::spawn_blocking(load).await.ok().flatten()
+    }
+
+    /// Follows redirects to the file, within `robots.timeout` in all, waiting for turns not counted.
+    async fn ask(
+        &self,
+        settings: &Settings,
+        authority: &Authority,
+        old: &Entry,
+        order: &Order,
+        fetch: &Fetch,
+    ) -> Result<Fetched, FetchError> {
+        let start = Url::parse(&authority.robots_url()).map_err(|error| error.to_string())?;
+        let mut trail = Trail::new(start);
+        let mut hop = Hop { settings, order, first: authority, is_first_fetch: old.answer.is_none(), fetch };
+        let mut left = settings.robots.timeout;
+        let mut asked_again = None;
+        loop {
+            let url = trail.current().clone();
+            let at = Authority::from_url(url.as_str()).map_err(|error| format!("redirected to {url}: {error}"))?;
+            // They are those of a file that was here; what is found elsewhere is kept without.
+            let validators = old.answer.as_ref().map(|answer| &answer.validators).filter(|_| !trail.is_redirected());
+            let mut request = Request { authority: &at, url: &url, validators, http1_only: false };
+            let mut reply = self.in_turn(&mut hop, &request, &mut left).await?;
+            if is_our_fault(reply.status) && asked_again.is_none() {
+                let (first_status, first_version) = (reply.status, reply.version);
+                asked_again = Some(AskedAgain { first_status, first_version });
+                request.http1_only = true;
+                reply = self.in_turn(&mut hop, &request, &mut left).await.map_err(|error| match error {
+                    FetchError::Unreachable(why) => {
+                        let first = format!("status {first_status} over {first_version}");
+                        FetchError::Unreachable(format!("{first}; asked again over HTTP/1.1: {why}"))
+                    }
+                    not_asked @ FetchError::NotAsked(_) => not_asked,
+                })?;
+                tracing::warn!(
+                    %authority, first_status, status = reply.status,
+                    "robots.txt: the answer over {first_version} says that our request is at fault; asked again over HTTP/1.1"
+                );
+            }
+            match trail.after(&reply) {
+                None => {
+                    let Reply { status, headers, body, version: _ } = reply;
+                    let is_redirected = trail.is_redirected();
+                    return Ok(Fetched::Answer { status, headers, body, is_redirected, asked_again });
+                }
+                Some(Ok(())) => {}
+                Some(Err(why)) => return Ok(Fetched::DeadEnd { status: reply.status, why }),
+            }
+        }
+    }
+
+    /// A fetch is a request to the host that it goes to, like any other, and takes its turn there.
+    async fn in_turn(
+        &self,
+        hop: &mut Hop<'_>,
+        request: &Request<'_>,
+        left: &mut Duration,
+    ) -> Result<Reply, FetchError> {
+        let settings = hop.settings;
+        let late = |_| format!("no complete answer within {:?}", settings.robots.timeout);
+        let dialled = match settings.pace.key {
+            KeyBy::Address => timeout(*left, self.fetcher.first_address(request.authority)).await.map_err(late)?,
+            KeyBy::Host | KeyBy::Site => None,
+        };
+        let pace = self.pacer.pace(&terms::key(settings, request.authority, dialled));
+        let mut permit = pace.turn(FETCHES, self.terms(hop, request.authority)).await.map_err(FetchError::NotAsked)?;
+        let _place = self.places.take(hop.order.client).await;
+        let began = Instant::now();
+        let answered = timeout(*left, self.fetcher.get(request, settings, &mut permit)).await;
+        *left = left.saturating_sub(began.elapsed());
+        let reply = answered.map_err(late)??;
+        permit.outcome = match reply.status {
+            429 | 503 => Outcome::Backoff { retry_after: asked_to_wait(&reply.headers, SystemTime::now()) },
+            _ => Outcome::Success,
+        };
+        hop.fetch.goes_on();
+        Ok(reply)
+    }
+
+    fn terms(&self, hop: &Hop<'_>, at: &Authority) -> Terms {
+        let Hop { settings, order, first, is_first_fetch, fetch } = *hop;
+        let by_operator = settings.hosts.get(at.host()).crawl_delay;
+        let known = || self.crawl_delay(settings, at, &self.hosts.find(at)?.load());
+        let asked = order.crawl_delay.filter(|_| at == first);
+        let crawl_delay = by_operator.or_else(known).max(asked);
+        // The page that it is fetched for goes right after it; there is none at another host.
+        let is_first_fetch = is_first_fetch && at.host() == first.host();
+        // Once the site has answered, the rest is not given up for want of a turn.
+        let is_renewal = order.reason != FetchReason::FirstUse || fetch.is_going_on();
+        Terms { is_renewal, ..terms::terms(settings, crawl_delay, is_first_fetch) }
+    }
+
+    /// The gap that the host asks of the crawlers that are configured, or of all.
+    pub(super) fn crawl_delay(&self, settings: &Settings, authority: &Authority, entry: &Entry) -> Option<Duration> {
+        match &entry.answer.as_ref()?.access {
+            Access::Rules(robots) => robots.rules_for(settings.product_tokens(authority.host())).crawl_delay(),
+            Access::Missing => None,
+        }
+    }
+}
+
+/// What is the same for each request of one fetch.
+struct Hop<'a> {
+    settings: &'a Settings,
+    order: &'a Order,
+    first: &'a Authority,
+    is_first_fetch: bool,
+    fetch: &'a Fetch,
+}
+
+/// Whether the status says that our own message was at fault, so that it is worth another try in the plainest form.
+fn is_our_fault(status: u16) -> bool {
+    matches!(status, 400 | 408 | 421 | 426 | 431 | 494 | 505)
+}
+
+fn is_newer(one: &Entry, other: &Entry) -> bool {
+    let validated = |entry: &Entry| entry.answer.as_ref().map(|answer| answer.freshness.validated_at());
+    is_unknown(other) || validated(one) > validated(other)
+}
+
+fn tell(authority: &Authority, old: &Entry, new: &Entry) {
+    match (&old.trouble, &new.trouble) {
+        (_, Some(trouble)) => tracing::warn!(%authority, failures = trouble.failures, "robots.txt: {}", trouble.why),
+        (Some(_), None) => tracing::info!(%authority, "robots.txt can be read again"),
+        (None, None) => {
+            tracing::debug!(%authority, status = new.answer.as_ref().map(|a| a.status), "robots.txt fetched")
+        }
+    }
+}
+
+/// Fetches stand in the line as one client of their own.
+const FETCHES: Client = Client(0);

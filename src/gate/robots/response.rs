@@ -1,0 +1,90 @@
+//! What an answer to robots.txt means for what is known (RFC 9309 §2.3.1, RFC 9111).
+
+use super::intern::Intern;
+use super::redirect::DeadEnd;
+use crate::config::Settings;
+use crate::policy::freshness::{CacheFields, Freshness, Limits};
+use crate::policy::{Access, Answer, AskedAgain, Entry, Validators, retry_after};
+use crate::robots::access::{AccessKind, from_status};
+use http::{HeaderMap, HeaderName, header};
+use std::time::{Duration, SystemTime};
+
+/// How a fetch ended.
+#[derive(Debug)]
+pub(in crate::gate) enum Fetched {
+    /// Any final answer; 3xx only if it is 304.
+    Answer {
+        status: u16,
+        headers: HeaderMap,
+        body: Vec<u8>,
+        /// It came from somewhere else than it was asked for.
+        is_redirected: bool,
+        asked_again: Option<AskedAgain>,
+    },
+    /// The redirects lead nowhere: unavailable (§2.3.1.2).
+    DeadEnd { status: u16, why: DeadEnd },
+    /// No answer: DNS, TCP, TLS, time, a body cut short.
+    Unreachable(String),
+}
+
+/// What is known after a fetch.
+pub(super) fn interpret_response(
+    old: &Entry,
+    fetched: &Fetched,
+    files: &Intern,
+    settings: &Settings,
+    now: SystemTime,
+) -> Entry {
+    let (status, headers, body, is_redirected, asked_again) = match fetched {
+        Fetched::Answer { status, headers, body, is_redirected, asked_again } => {
+            (*status, headers, body, *is_redirected, *asked_again)
+        }
+        Fetched::DeadEnd { status, why } => {
+            tracing::debug!(?why, "the redirects of robots.txt lead nowhere");
+            let freshness = freshness(&HeaderMap::new(), settings, now);
+            let (access, validators) = (Access::Missing, Validators::default());
+            return Entry::answered(Answer { access, status: *status, asked_again: None, freshness, validators });
+        }
+        Fetched::Unreachable(why) => return old.failed(now, why, None, fastrand::f64()),
+    };
+    let freshness = freshness(headers, settings, now);
+    // Whoever redirects could make nothing of what comes with a file of another's.
+    let validators = if is_redirected { Validators::default() } else { validators(headers) };
+    if status == 304
+        && !is_redirected
+        && let Some(entry) = old.confirmed(freshness, validators.clone())
+    {
+        return entry;
+    }
+    let access = match from_status(status) {
+        AccessKind::Rules => Access::Rules(files.intern(body, &settings.robots.parse_options())),
+        AccessKind::AllowAll => Access::Missing,
+        AccessKind::Redirect | AccessKind::DisallowAll => {
+            let wait = asked_to_wait(headers, now);
+            return old.failed(now, &format!("status {status}"), wait, fastrand::f64());
+        }
+    };
+    Entry::answered(Answer { access, status, asked_again, freshness, validators })
+}
+
+fn freshness(headers: &HeaderMap, settings: &Settings, now: SystemTime) -> Freshness {
+    let field = |name: HeaderName| headers.get(name).map(|value| value.as_bytes());
+    let control: Vec<_> = headers.get_all(header::CACHE_CONTROL).iter().map(|value| value.as_bytes()).collect();
+    let fields = CacheFields {
+        cache_control: &control,
+        expires: field(header::EXPIRES),
+        date: field(header::DATE),
+        age: field(header::AGE),
+    };
+    let limits = Limits { min_ttl: settings.robots.min_ttl, max_ttl: settings.robots.max_ttl };
+    Freshness::new(now, fields.lifetime(now, &limits), fastrand::f64())
+}
+
+fn validators(headers: &HeaderMap) -> Validators {
+    let field = |name: HeaderName| headers.get(name)?.to_str().ok();
+    Validators::new(field(header::ETAG), field(header::LAST_MODIFIED))
+}
+
+pub(super) fn asked_to_wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    retry_after(headers.get(header::RETRY_AFTER)?.as_bytes(), now)
+}
