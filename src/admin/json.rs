@@ -24,6 +24,7 @@ pub fn explanation(explanation: &Explanation) -> Value {
         "reason": explanation.reason,
         "detail": explanation.detail,
         "rule": rule(explanation),
+        "matched_path": explanation.matched_path(),
         "robots": {
             "url": robots.url,
             "status": robots.status,

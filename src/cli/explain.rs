@@ -73,7 +73,8 @@ fn by_file(file: &PathBuf, asked: &Asked<'_, ProductToken>, settings: &Settings)
         freshness: Freshness::new(now, Duration::from_secs(1), 0.0),
         validators: Validators::default(),
     });
-    let mut explanation = explain(&entry, asked, Options::default(), now);
+    let options = Options { paths: settings.robots.paths, ..Options::default() };
+    let mut explanation = explain(&entry, asked, options, now);
     let robots = &mut explanation.robots;
     robots.url = file.display().to_string();
     (robots.status, robots.fetched_at, robots.expires_at) = (None, None, None);

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
-use crate::policy::KeyBy;
+use crate::policy::{KeyBy, Paths};
 use crate::robots::{Precedence, UserAgentMatch};
 
 use super::file::{
@@ -57,6 +57,7 @@ impl Default for Robots {
             deny_status: 403,
             user_agent_match: UserAgentMatch::default(),
             precedence: Precedence::default(),
+            paths: Paths::default(),
             visit_time: OnVisitTime::default(),
         }
     }

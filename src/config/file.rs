@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::policy::KeyBy;
+use crate::policy::{KeyBy, Paths};
 use crate::robots::{ParseOptions, Precedence, ProductToken, Purpose, UserAgentMatch};
 
 use super::hosts::Table;
@@ -124,6 +124,9 @@ pub struct Robots {
     pub user_agent_match: UserAgentMatch,
     #[serde(with = "words::Precedence")]
     pub precedence: Precedence,
+    /// Which forms of a path are judged.
+    #[serde(with = "words::Paths")]
+    pub paths: Paths,
     pub visit_time: OnVisitTime,
 }
 

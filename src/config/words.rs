@@ -20,6 +20,13 @@ pub(super) enum Precedence {
 }
 
 #[derive(Deserialize)]
+#[serde(remote = "policy::Paths", rename_all = "kebab-case")]
+pub(super) enum Paths {
+    AsServed,
+    AsSent,
+}
+
+#[derive(Deserialize)]
 #[serde(remote = "policy::KeyBy", rename_all = "kebab-case")]
 pub(super) enum KeyBy {
     Host,

@@ -172,7 +172,7 @@ impl Gate {
         let settings = self.settings.load_full();
         let entry = self.known(asked.authority).await;
         let by_robots = explain(&entry, asked, options(&settings), SystemTime::now());
-        overridden(by_robots, asked, settings.hosts.get(asked.authority.host()))
+        overridden(by_robots, asked, &settings)
     }
 
     /// A tunnelled connection, whose requests cannot be seen: its pace is all that can be kept.

@@ -24,7 +24,7 @@ pub(super) enum Verdict {
 impl Gate {
     /// By what is known now: the operator's own rules for the host go first, then its robots.txt.
     pub(super) fn verdict(&self, entry: &Entry, ask: &Ask<'_>, host: &HostPolicy, settings: &Settings) -> Verdict {
-        let own = host.own_rules.as_ref().map(|rules| rules.judge(ask.target.as_bytes()));
+        let own = host.own_rules.as_ref().map(|rules| rules.judge(ask.target.as_bytes(), settings.robots.paths));
         let tokens = tokens(host, settings, ask);
         // Lifting a verdict does not lift the pace.
         let crawl_delay = || host.crawl_delay.or_else(|| crawl_delay(entry, &tokens));
@@ -85,16 +85,18 @@ pub(super) fn options(settings: &Settings) -> Options {
         enforce_visit_time: robots.visit_time == OnVisitTime::Enforce,
         disallow_unavailable: robots.on_unavailable == Fallback::Disallow,
         disallow_auth_error: robots.on_auth_error == Fallback::Disallow,
+        paths: robots.paths,
     }
 }
 
 /// What robots.txt says, and over it what is configured for the host.
-pub(super) fn overridden<T>(mut said: Explanation, asked: &Asked<'_, T>, host: &HostPolicy) -> Explanation {
+pub(super) fn overridden<T>(mut said: Explanation, asked: &Asked<'_, T>, settings: &Settings) -> Explanation {
+    let host = settings.hosts.get(asked.authority.host());
     let by_configuration = |said: &mut Explanation, allowed, reason, detail| {
         *said = Explanation { allowed, reason, detail, rule: None, preference: None, ..said.clone() };
     };
     said.crawl_delay = host.crawl_delay.or(said.crawl_delay);
-    match (host.own_rules.as_ref().map(|rules| rules.judge(asked.target)), host.robots) {
+    match (host.own_rules.as_ref().map(|rules| rules.judge(asked.target, settings.robots.paths)), host.robots) {
         (Some(OwnVerdict::Deny(why)), _) => by_configuration(&mut said, false, why.slug(), why.to_string()),
         (_, RobotsOverride::Ignore) => {
             let detail = "robots.txt is ignored for this host, as configured".to_owned();

@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use super::entry::{Access, Answer, Entry, Trouble};
 use super::freshness::{LAST_GOOD_USE, State};
-use super::{Authority, Refusal, RuleEvidence};
-use crate::robots::{PreferenceRef, Purpose, RobotsTxt, RuleKind, RuleRef, VisitTime};
+use super::served_paths::{Paths, first_refused};
+use super::{Authority, PreferenceEvidence, Refusal, RuleEvidence};
+use crate::robots::{PreferenceRef, Purpose, RobotsTxt, RuleSet, Verdict, VisitTime};
 
 /// The part of a request that robots.txt can speak of.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +32,8 @@ pub struct Options {
     pub disallow_unavailable: bool,
     /// `on_auth_error: disallow`: the same where it takes credentials to see (401 and 403).
     pub disallow_auth_error: bool,
+    /// `robots.paths`.
+    pub paths: Paths,
 }
 
 impl Options {
@@ -115,12 +118,13 @@ fn judge_by_rules<T: AsRef<str>>(
     now: SystemTime,
 ) -> Decision {
     let rules = robots.rules_kept_for(asked.product_tokens);
-    let verdict = rules.check_octets_for(asked.target, asked.purposes);
+    let (verdict, matched_path) = verdict(&rules, asked, options);
     if let Some(preference) = verdict.preference() {
-        return Decision::refuse(unwelcome(asked, preference));
+        return Decision::refuse(unwelcome(asked, preference, matched_path));
     }
     if !verdict.is_allowed() {
-        return Decision::refuse(disallowed(asked, verdict.rule()));
+        let rule = verdict.rule().map(|rule| RuleEvidence::new(rule, matched_path));
+        return Decision::refuse(disallowed(asked, rule));
     }
     if options.enforce_visit_time
         && let Some(retry_after) = rules.visit_time().and_then(|window| opens_in(window, now))
@@ -129,6 +133,25 @@ fn judge_by_rules<T: AsRef<str>>(
         return Decision::refuse(Refusal::CrawlDelay { retry_after });
     }
     Decision::Allow(Allowed { crawl_delay: rules.crawl_delay(), refresh: false })
+}
+
+/// What the rules say of the path as it is sent, or else of the first form that servers make of it which they disallow, with
+/// that form.
+pub(super) fn verdict<'r, T>(
+    rules: &'r RuleSet,
+    asked: &Asked<'_, T>,
+    options: Options,
+) -> (Verdict<'r>, Option<Box<str>>) {
+    let check = |path: &[u8]| rules.check_octets_for(path, asked.purposes);
+    let verdict = check(asked.target);
+    if !verdict.is_allowed() {
+        return (verdict, None);
+    }
+    let refuses = |form: &[u8]| Some(check(form)).filter(|verdict| !verdict.is_allowed());
+    match first_refused(asked.target, options.paths, refuses) {
+        Some((refused, form)) => (refused, Some(form)),
+        None => (verdict, None),
+    }
 }
 
 /// RFC 9309 §2.3.1.4: complete disallow; after reasonably long a time it may be taken for unavailable.
@@ -148,24 +171,20 @@ fn unreachable<T>(trouble: &Trouble, asked: &Asked<'_, T>, options: Options, now
     }
 }
 
-fn disallowed<T: AsRef<str>>(asked: &Asked<'_, T>, rule: Option<RuleRef<'_>>) -> Refusal {
-    Refusal::Disallowed {
-        robots_url: asked.authority.robots_url().into(),
-        product_tokens: names(asked),
-        rule: rule.map(|rule| RuleEvidence {
-            line: rule.line(),
-            allow: rule.kind() == RuleKind::Allow,
-            pattern: rule.pattern().into(),
-        }),
-    }
+fn disallowed<T: AsRef<str>>(asked: &Asked<'_, T>, rule: Option<RuleEvidence>) -> Refusal {
+    Refusal::Disallowed { robots_url: asked.authority.robots_url().into(), product_tokens: names(asked), rule }
 }
 
-fn unwelcome<T: AsRef<str>>(asked: &Asked<'_, T>, preference: PreferenceRef<'_>) -> Refusal {
+fn unwelcome<T: AsRef<str>>(
+    asked: &Asked<'_, T>,
+    preference: PreferenceRef<'_>,
+    matched_path: Option<Box<str>>,
+) -> Refusal {
     Refusal::UsageDisallowed {
         robots_url: asked.authority.robots_url().into(),
         product_tokens: names(asked),
         purpose: preference.purpose().into(),
-        preference: preference.into(),
+        preference: PreferenceEvidence::new(preference, matched_path),
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
+use super::decide::verdict;
 use super::{
     Access, Answer, Asked, AskedAgain, Authority, Decision, Entry, Options, PreferenceEvidence, RuleEvidence, decide,
 };
-use crate::robots::{Reason, RuleKind};
+use crate::robots::Reason;
 
 /// One URL's verdict.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,6 +42,14 @@ pub struct RobotsState {
     pub expires_at: Option<SystemTime>,
 }
 
+impl Explanation {
+    /// What was disallowed, where that is not the path as sent but one that servers take it for.
+    pub fn matched_path(&self) -> Option<&str> {
+        let preference = self.preference.as_ref().and_then(|preference| preference.matched_path.as_deref());
+        preference.or(self.rule.as_ref().and_then(|rule| rule.matched_path.as_deref()))
+    }
+}
+
 /// Explains by the entry as it is.
 pub fn explain<T: AsRef<str>>(entry: &Entry, asked: &Asked<'_, T>, options: Options, now: SystemTime) -> Explanation {
     let answer = entry.usable(now).map(|(answer, _)| answer);
@@ -48,13 +57,12 @@ pub fn explain<T: AsRef<str>>(entry: &Entry, asked: &Asked<'_, T>, options: Opti
         Access::Rules(robots) => Some((robots, robots.rules_for(asked.product_tokens))),
         Access::Missing => None,
     });
-    let verdict = rules.as_ref().map(|(_, rules)| rules.check_octets_for(asked.target, asked.purposes));
-    let rule = verdict.as_ref().and_then(|verdict| verdict.rule()).map(|rule| RuleEvidence {
-        line: rule.line(),
-        allow: rule.kind() == RuleKind::Allow,
-        pattern: rule.pattern().into(),
-    });
-    let preference = verdict.as_ref().and_then(|verdict| verdict.preference()).map(PreferenceEvidence::from);
+    let (verdict, matched_path) = rules.as_ref().map(|(_, rules)| verdict(rules, asked, options)).unzip();
+    let matched_path = matched_path.flatten();
+    let rule = verdict.as_ref().and_then(|verdict| verdict.rule());
+    let rule = rule.map(|rule| RuleEvidence::new(rule, matched_path.clone()));
+    let preference = verdict.as_ref().and_then(|verdict| verdict.preference());
+    let preference = preference.map(|preference| PreferenceEvidence::new(preference, matched_path.clone()));
     let (allowed, reason, detail) = match decide(Some(entry), asked, options, now) {
         Decision::Allow(_) => {
             let reason = verdict.map(|verdict| verdict.reason());

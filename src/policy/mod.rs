@@ -8,11 +8,13 @@ pub mod explain;
 pub mod freshness;
 pub mod host;
 pub mod host_pattern;
+pub mod override_fields;
 pub mod own_rules;
 pub mod pace;
 pub mod pace_key;
 pub mod refusal;
 pub mod retry_after;
+pub mod served_paths;
 
 pub use authority::{Authority, AuthorityError, Scheme};
 pub use decide::{Allowed, Asked, Decision, Options, decide};
@@ -23,3 +25,4 @@ pub use own_rules::{OwnRules, OwnVerdict};
 pub use pace_key::{KeyBy, PaceKey};
 pub use refusal::{EgressReason, PreferenceEvidence, Refusal, RuleEvidence};
 pub use retry_after::retry_after;
+pub use served_paths::Paths;

@@ -2,6 +2,7 @@
 //! its rules do. Pure. Compiled once from the configuration, called by `gate` once per request.
 
 use super::Refusal;
+use super::served_paths::{Paths, first_refused};
 use crate::robots::{Reason, RobotsTxt, RuleSet};
 
 /// The patterns of one entry of `hosts`, compiled.
@@ -38,8 +39,29 @@ impl OwnRules {
         Self { host: host.into(), rules: RobotsTxt::parse(text.as_bytes()).rules_for(&none) }
     }
 
-    /// `target` is path and query as sent.
-    pub fn judge(&self, target: &[u8]) -> OwnVerdict {
+    /// `target` is path and query as sent. A form that servers make of it is denied if it is one that is; it is allowed only
+    /// if all forms are.
+    pub fn judge(&self, target: &[u8], paths: Paths) -> OwnVerdict {
+        let verdict = self.judge_one(target);
+        if let OwnVerdict::Deny(_) = verdict {
+            return verdict;
+        }
+        let mut all_allowed = verdict == OwnVerdict::Allow;
+        let denied = first_refused(target, paths, |form| match self.judge_one(form) {
+            OwnVerdict::Deny(why) => Some(why),
+            other => {
+                all_allowed &= other == OwnVerdict::Allow;
+                None
+            }
+        });
+        match denied {
+            Some((why, _)) => OwnVerdict::Deny(why),
+            None if all_allowed => OwnVerdict::Allow,
+            None => OwnVerdict::Silent,
+        }
+    }
+
+    fn judge_one(&self, target: &[u8]) -> OwnVerdict {
         let verdict = self.rules.check_octets(target);
         match verdict.reason() {
             // The patterns hold no preference of use.
@@ -77,28 +99,37 @@ mod tests {
 
     #[test]
     fn the_longest_pattern_wins_as_in_robots_txt() {
-        assert_eq!(rules().judge(b"/open/1"), OwnVerdict::Allow);
-        assert_eq!(rules().judge(b"/1"), denied("/"));
-        assert_eq!(rules().judge(b"/open.pdf"), denied("/*.pdf$"));
-        assert_eq!(rules().judge(b"/open/../1"), denied("/"));
+        assert_eq!(rules().judge(b"/open/1", Paths::AsServed), OwnVerdict::Allow);
+        assert_eq!(rules().judge(b"/1", Paths::AsServed), denied("/"));
+        assert_eq!(rules().judge(b"/open.pdf", Paths::AsServed), denied("/*.pdf$"));
+        assert_eq!(rules().judge(b"/open/../1", Paths::AsServed), denied("/"));
     }
 
     #[test]
     fn no_pattern_says_nothing() {
         let empty: [&str; 0] = [];
-        assert_eq!(OwnRules::new("*", &empty, &empty).judge(b"/"), OwnVerdict::Silent);
-        assert_eq!(OwnRules::new("*", &["/a"], &["/b"]).judge(b"/c"), OwnVerdict::Silent);
+        assert_eq!(OwnRules::new("*", &empty, &empty).judge(b"/", Paths::AsServed), OwnVerdict::Silent);
+        assert_eq!(OwnRules::new("*", &["/a"], &["/b"]).judge(b"/c", Paths::AsServed), OwnVerdict::Silent);
+    }
+
+    #[test]
+    fn what_servers_make_of_a_path_is_denied_and_not_allowed_by_another_name() {
+        assert_eq!(rules().judge(b"/open/..%2f1", Paths::AsServed), denied("/"));
+        assert_eq!(rules().judge(b"/open/..%2f1", Paths::AsSent), OwnVerdict::Allow);
+        assert_eq!(rules().judge(b"/open//1", Paths::AsServed), OwnVerdict::Allow);
+        let rules = OwnRules::new("*", &["/open"], &["/secret"]);
+        assert_eq!(rules.judge(b"/open/..%2fother", Paths::AsServed), OwnVerdict::Silent);
     }
 
     #[test]
     fn robots_txt_itself_is_not_theirs_to_deny() {
-        assert_eq!(rules().judge(b"/robots.txt"), OwnVerdict::Silent);
+        assert_eq!(rules().judge(b"/robots.txt", Paths::AsServed), OwnVerdict::Silent);
     }
 
     #[test]
     fn a_pattern_cannot_bring_in_another() {
-        assert_eq!(rules().judge(b"/secret"), denied("/"));
-        assert_eq!(rules().judge(b"/a%20b"), OwnVerdict::Allow);
-        assert_eq!(rules().judge(b"/%23x"), denied("/%23"));
+        assert_eq!(rules().judge(b"/secret", Paths::AsServed), denied("/"));
+        assert_eq!(rules().judge(b"/a%20b", Paths::AsServed), OwnVerdict::Allow);
+        assert_eq!(rules().judge(b"/%23x", Paths::AsServed), denied("/%23"));
     }
 }

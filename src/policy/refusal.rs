@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::robots::PreferenceRef;
+use crate::robots::{PreferenceRef, RuleKind, RuleRef};
 
 /// A refusal. `Display` is one sentence for the person who reads the answer or the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -251,12 +251,29 @@ pub struct RuleEvidence {
     pub allow: bool,
     /// The path pattern as written.
     pub pattern: Box<str>,
+    /// What it matches, where that is not the path as sent but one that servers take it for.
+    pub matched_path: Option<Box<str>>,
+}
+
+impl RuleEvidence {
+    pub(super) fn new(rule: RuleRef<'_>, matched_path: Option<Box<str>>) -> Self {
+        let allow = rule.kind() == RuleKind::Allow;
+        Self { line: rule.line(), allow, pattern: rule.pattern().into(), matched_path }
+    }
 }
 
 impl fmt::Display for RuleEvidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.allow { "Allow" } else { "Disallow" };
-        write!(f, "line {}, `{kind}: {}`", self.line, self.pattern)
+        write!(f, "line {}, `{kind}: {}`", self.line, self.pattern)?;
+        served_as(f, &self.matched_path)
+    }
+}
+
+fn served_as(f: &mut fmt::Formatter<'_>, matched_path: &Option<Box<str>>) -> fmt::Result {
+    match matched_path {
+        Some(path) => write!(f, ", which matches `{path}`: servers may take this URL's path for that"),
+        None => Ok(()),
     }
 }
 
@@ -269,17 +286,20 @@ pub struct PreferenceEvidence {
     pub key: Box<str>,
     /// `/ train-ai=n`.
     pub value: Box<str>,
+    /// What it is about, where that is not the path as sent but one that servers take it for.
+    pub matched_path: Option<Box<str>>,
 }
 
-impl From<PreferenceRef<'_>> for PreferenceEvidence {
-    fn from(preference: PreferenceRef<'_>) -> Self {
-        Self { line: preference.line(), key: preference.key().into(), value: preference.value().into() }
+impl PreferenceEvidence {
+    pub(super) fn new(preference: PreferenceRef<'_>, matched_path: Option<Box<str>>) -> Self {
+        Self { line: preference.line(), key: preference.key().into(), value: preference.value().into(), matched_path }
     }
 }
 
 impl fmt::Display for PreferenceEvidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}, `{}: {}`", self.line, self.key, self.value)
+        write!(f, "line {}, `{}: {}`", self.line, self.key, self.value)?;
+        served_as(f, &self.matched_path)
     }
 }
 

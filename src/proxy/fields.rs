@@ -2,6 +2,7 @@
 
 use super::respond::Answer;
 use crate::gate::RobotsCopy;
+use crate::policy::override_fields::NAMES_ANOTHER_URL;
 use crate::policy::retry_after;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Version, header};
@@ -55,8 +56,8 @@ pub(super) fn join_cookies(request: &mut RequestHeader) -> Result<()> {
 
 /// What is left of the client's hop after `head::read` (HTTP/2 may carry it all the same).
 pub(super) fn strip_request(request: &mut RequestHeader) {
-    for name in ["proxy-authorization", "proxy-connection", "keep-alive"] {
-        request.remove_header(name);
+    for name in ["proxy-authorization", "proxy-connection", "keep-alive"].iter().chain(&NAMES_ANOTHER_URL) {
+        request.remove_header(*name);
     }
 }
 

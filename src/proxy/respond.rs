@@ -185,6 +185,7 @@ pub(crate) fn evidence(refusal: &Refusal) -> Map<String, Value> {
                 let kind = if rule.allow { "Allow" } else { "Disallow" };
                 put("rule", json!(format!("{kind}: {}", rule.pattern)));
                 put("line", json!(rule.line));
+                rule.matched_path.iter().for_each(|path| put("matched_path", json!(path)));
             }
         }
         Refusal::UsageDisallowed { robots_url, product_tokens, purpose, preference } => {
@@ -193,6 +194,7 @@ pub(crate) fn evidence(refusal: &Refusal) -> Map<String, Value> {
             put("purpose", json!(purpose));
             put("rule", json!(format!("{}: {}", preference.key, preference.value)));
             put("line", json!(preference.line));
+            preference.matched_path.iter().for_each(|path| put("matched_path", json!(path)));
         }
         Refusal::RobotsUnreachable { robots_url, .. } => put("robots_url", json!(robots_url)),
         Refusal::OperatorDenied { host, pattern } => put("rule", json!(format!("hosts.{host}.deny: {pattern}"))),

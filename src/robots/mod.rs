@@ -28,7 +28,7 @@ mod matcher;
 mod memo;
 mod options;
 mod parse;
-mod path;
+pub(crate) mod path;
 mod pattern;
 mod product_token;
 mod rank;

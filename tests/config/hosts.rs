@@ -1,6 +1,7 @@
 //! Hosts by name and pattern.
 
 use super::*;
+use politely::policy::Paths;
 
 #[test]
 fn the_most_specific_entry_that_has_a_key_counts() {
@@ -30,8 +31,8 @@ hosts:
     let www = policy(&settings, "www.shop.example.com");
     assert_eq!((www.robots, www.crawl_delay), (RobotsOverride::Ignore, Some(Duration::from_secs(3))));
     let own_rules = www.own_rules.as_ref().unwrap();
-    assert_eq!(own_rules.judge(b"/open/a"), OwnVerdict::Allow, "from the pattern");
-    assert!(matches!(own_rules.judge(b"/a.pdf"), OwnVerdict::Deny(_)));
+    assert_eq!(own_rules.judge(b"/open/a", Paths::AsServed), OwnVerdict::Allow, "from the pattern");
+    assert!(matches!(own_rules.judge(b"/a.pdf", Paths::AsServed), OwnVerdict::Deny(_)));
     assert!(policy(&settings, "example.com").own_rules.is_none());
     assert_eq!(www.product_tokens.as_ref().unwrap()[0].as_str(), "ShopBot");
     assert_eq!(policy(&settings, "a.shop.example.com").robots, RobotsOverride::Report);

@@ -33,6 +33,14 @@ const TARGETS: &[(&str, &str)] = &[
     ("out and in again", "/secret/../secret/x"),
     ("out of it, though it is named", "/secret/../public"),
     ("out of it, dots encoded", "/secret/%2e%2e/public"),
+    ("two slashes", "//secret/x"),
+    ("two slashes later", "/public/..//secret/x"),
+    ("an encoded slash", "/%2fsecret/x"),
+    ("an encoded slash after the name", "/secret%2fx?y"),
+    ("an encoded slash on the way up", "/public/..%2fsecret/x"),
+    ("dots and a slash encoded", "/public/%2e%2e%2Fsecret/x"),
+    ("after what may be a host", "//public/secret/x"),
+    ("parameters on the way up", "/public/..;a=b/secret/x"),
     ("with a fragment", "/secret/x#/public"),
     ("with a fragment that goes up", "/secret#/../public"),
     ("a slash in the query", "/secret?/../public"),
@@ -162,6 +170,21 @@ async fn no_field_gets_through() {
     }
     siege.withstood(22);
     assert_eq!(origin.log.pages(), Vec::<String>::new());
+}
+
+/// Some servers serve what these fields name. What names another method is passed on: rules hold for every method.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_field_names_another_url_to_the_origin() {
+    let origin = Origin::site(ROBOTS).await;
+    let proxy = Proxy::start("").await;
+    let mut client = proxy.client().await;
+    let (url, host) = (origin.url("/public"), origin.authority("a.localhost"));
+    let fields = "X-Original-URL: /secret\r\nX-Rewrite-URL: /secret\r\nX-HTTP-Method-Override: PUT\r\n";
+    client.send(format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n")).await;
+    assert_eq!(client.response_to("GET").await.status(), 200);
+    let seen = origin.log.one("/public");
+    assert_eq!((seen.field("x-original-url"), seen.field("x-rewrite-url")), (None, None));
+    assert_eq!(seen.field("x-http-method-override"), Some("PUT"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -47,7 +47,8 @@ fn allow(crawl_delay: Option<u64>, refresh: bool) -> Decision {
 }
 
 fn refuse(rule: Option<(u32, &str)>, refresh: bool) -> Decision {
-    let rule = rule.map(|(line, pattern)| RuleEvidence { line, allow: false, pattern: pattern.into() });
+    let rule =
+        rule.map(|(line, pattern)| RuleEvidence { line, allow: false, pattern: pattern.into(), matched_path: None });
     let why = Refusal::Disallowed {
         robots_url: "https://example.com/robots.txt".into(),
         product_tokens: ["FooBot".into()].into(),
@@ -262,7 +263,12 @@ fn a_preference_disallows_for_a_declared_purpose_only() {
         robots_url: "https://example.com/robots.txt".into(),
         product_tokens: ["FooBot".into()].into(),
         purpose: "ai-train".into(),
-        preference: PreferenceEvidence { line: 2, key: "Content-Usage".into(), value: "/art train-ai=n".into() },
+        preference: PreferenceEvidence {
+            line: 2,
+            key: "Content-Usage".into(),
+            value: "/art train-ai=n".into(),
+            matched_path: None,
+        },
     };
     assert_eq!(ask("/art/1", &purposes), Decision::refuse(unwelcome.clone()));
     assert_eq!(ask("/x/../art/1", &purposes), Decision::refuse(unwelcome));
@@ -282,4 +288,29 @@ fn without_product_tokens_the_rules_for_everyone_hold() {
     assert_eq!(allowed, allow(None, false));
     let refused = decide(Some(&entry), &asked(b"/all"), Options::default(), midnight());
     assert!(matches!(refused, Decision::Refuse { .. }));
+}
+
+#[test]
+fn what_servers_make_of_a_path_is_judged_too_and_named() {
+    let matched = |target: &str, options| match ask_with(Some(&file()), target, Duration::ZERO, options) {
+        Decision::Refuse { why: Refusal::Disallowed { rule: Some(rule), .. }, .. } => {
+            Some(rule.matched_path.map(String::from))
+        }
+        _ => None,
+    };
+    let (as_served, as_sent) = (Options::default(), Options { paths: Paths::AsSent, ..Options::default() });
+    assert_eq!(matched("/public/..%2Fprivate/x", as_served), Some(Some("/private/x".into())));
+    assert_eq!(matched("//private?x", as_served), Some(Some("/private?x".into())));
+    assert_eq!(matched("/private", as_served), Some(None), "the path as sent");
+    assert_eq!(matched("/public/..%2Fpublic", as_served), None);
+    assert_eq!(matched("//private", as_sent), None);
+}
+
+#[test]
+fn an_explanation_names_the_form_that_is_disallowed() {
+    let authority = Authority::new(Scheme::Https, "example.com", None).unwrap();
+    let asked = Asked { authority: &authority, target: b"//private", product_tokens: &["FooBot"], purposes: &[] };
+    let explained = crate::policy::explain::explain(&file(), &asked, Options::default(), midnight());
+    assert_eq!((explained.allowed, explained.matched_path()), (false, Some("/private")));
+    assert!(explained.detail.ends_with("servers may take this URL's path for that"), "{}", explained.detail);
 }

@@ -12,7 +12,7 @@ fn disallowed(rule: Option<RuleEvidence>) -> Refusal {
 
 #[test]
 fn each_refusal_is_one_sentence_with_its_evidence() {
-    let rule = RuleEvidence { line: 14, allow: false, pattern: "/private*".into() };
+    let rule = RuleEvidence { line: 14, allow: false, pattern: "/private*".into(), matched_path: None };
     let robots_url: Box<str> = "https://example.com/robots.txt".into();
     let second = Duration::from_millis(1001);
     for (refusal, slug, sentence) in [
@@ -31,7 +31,12 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
                 robots_url: robots_url.clone(),
                 product_tokens: [].into(),
                 purpose: "ai-train".into(),
-                preference: PreferenceEvidence { line: 3, key: "Content-Usage".into(), value: "/ train-ai=n".into() },
+                preference: PreferenceEvidence {
+                    line: 3,
+                    key: "Content-Usage".into(),
+                    value: "/ train-ai=n".into(),
+                    matched_path: None,
+                },
             },
             "usage-disallowed",
             "https://example.com/robots.txt says no to the purpose `ai-train` of this URL for every crawler: line 3, \

@@ -1,0 +1,283 @@
+//! What a path is to the servers that get it (SEMANTICS §1). RFC 9309 compares the path as it is sent; but servers merge
+//! slashes, decode `%2F`, then remove dot segments, and serve the file that a rule forbids for a path that no rule matches.
+//! Whoever may fetch `/public/` could fetch `/public/..%2Fprivate/` so. Hence each form that a common server makes of a path is
+//! judged too, and one that is disallowed refuses: that only ever adds refusals. Pure; called by `decide` and `own_rules`.
+
+use crate::robots::path;
+
+/// Which forms of a path are judged: `robots.paths`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Paths {
+    /// The path as it is sent, and the forms that common servers make of it.
+    #[default]
+    AsServed,
+    /// The path as it is sent, by RFC 9309 alone.
+    AsSent,
+}
+
+/// The first of the forms that servers make of a target, other than the target itself, for which `refuses` has something to
+/// say, with that form. Nothing is allocated for a path that all servers take as it is.
+pub fn first_refused<R>(
+    target: &[u8],
+    paths: Paths,
+    mut refuses: impl FnMut(&[u8]) -> Option<R>,
+) -> Option<(R, Box<str>)> {
+    match paths {
+        Paths::AsServed if !is_plain(target) => {}
+        Paths::AsServed | Paths::AsSent => return None,
+    }
+    let mut forms = Forms { query: &target[path_of(target).len()..], seen: Vec::new() };
+    forms.add_all(target);
+    forms.seen.iter().find_map(|form| Some((refuses(form)?, String::from_utf8_lossy(form).into())))
+}
+
+/// Whether all servers take a path as it is, dot segments apart, which the rules themselves resolve.
+fn is_plain(target: &[u8]) -> bool {
+    let path = path_of(target);
+    let (mut before, mut kinds) = (0, 0);
+    for &byte in path {
+        kinds |= KINDS[usize::from(byte)] | u8::from(byte == b'/' && before == b'/');
+        before = byte;
+    }
+    match kinds {
+        0 => true,
+        ESCAPE => memchr::memchr_iter(b'%', path).all(|at| served(&path[at..]).is_none_or(|byte| is_unreserved(byte))),
+        _ => !matches!(target.first(), Some(b'/' | b'\\')),
+    }
+}
+
+/// The path of a target that servers may take in several ways.
+struct Forms<'a> {
+    query: &'a [u8],
+    seen: Vec<Vec<u8>>,
+}
+
+impl Forms<'_> {
+    fn add_all(&mut self, target: &[u8]) {
+        let path = path_of(target);
+        // Browsers and Node take `\` for `/`.
+        let slashed: Vec<u8> = path.iter().map(|&byte| if byte == b'\\' { b'/' } else { byte }).collect();
+        // Go has no fragments in requests, others cut them off.
+        if let Some(hash) = memchr::memchr(b'#', &slashed) {
+            self.add_hosted(&slashed[..hash]);
+        }
+        self.add_hosted(&replace(&slashed, b'#', b"%23"));
+    }
+
+    /// To a URL parser (`new URL(target, base)` in Node) what follows two slashes is a host.
+    fn add_hosted(&mut self, path: &[u8]) {
+        self.add_with_parameters(path);
+        if let Some(rest) = path.strip_prefix(b"//") {
+            let host = rest.iter().position(|&byte| byte != b'/').unwrap_or(rest.len());
+            let end = memchr::memchr(b'/', &rest[host..]).map_or(rest.len(), |slash| host + slash);
+            self.add_with_parameters(if end < rest.len() { &rest[end..] } else { b"/" });
+        }
+    }
+
+    /// Tomcat and Jetty leave out of each segment what follows a `;`, before they look at anything else.
+    fn add_with_parameters(&mut self, path: &[u8]) {
+        self.add_resolved(path);
+        if memchr::memchr(b';', path).is_some() {
+            let bare = |segment: &[u8]| segment.split(|&byte| byte == b';').next().unwrap_or_default().to_vec();
+            self.add_resolved(&path.split(|&byte| byte == b'/').map(bare).collect::<Vec<_>>().join(&b'/'));
+        }
+    }
+
+    /// Dot segments go before escapes are decoded, or after; and then before slashes are merged, or after.
+    fn add_resolved(&mut self, path: &[u8]) {
+        let mut normal = Vec::with_capacity(path.len());
+        path::normalise(path, &mut normal);
+        for path in [without_dots(&normal), normal] {
+            let decoded = decoded(&path);
+            self.add(merged(&without_dots(&decoded)));
+            self.add(without_dots(&merged(&decoded)));
+        }
+    }
+
+    fn add(&mut self, mut form: Vec<u8>) {
+        form.extend_from_slice(self.query);
+        if !self.seen.contains(&form) {
+            self.seen.push(form);
+        }
+    }
+}
+
+const ESCAPE: u8 = 2;
+
+/// Bytes on which servers differ.
+const KINDS: [u8; 256] = {
+    let mut kinds = [0; 256];
+    kinds[b'%' as usize] = ESCAPE;
+    kinds[b';' as usize] = 4;
+    kinds[b'\\' as usize] = 4;
+    kinds[b'#' as usize] = 4;
+    kinds
+};
+
+fn path_of(target: &[u8]) -> &[u8] {
+    &target[..memchr::memchr(b'?', target).unwrap_or(target.len())]
+}
+
+/// What servers take the escape for that a text begins with; `None` if they leave it, or it is none. Decoding `%25`, `%3F`
+/// and `%23` would make an escape, a query or a fragment of what is none, and what no path holds is compared escaped.
+fn served(text: &[u8]) -> Option<u8> {
+    let &[b'%', high, low, ..] = text else { return None };
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    match (digit(high)? << 4 | digit(low)?) as u8 {
+        b'%' | b'?' | b'#' | b'"' | b'<' | b'>' | b'`' => None,
+        // Servers on Windows.
+        b'\\' => Some(b'/'),
+        byte => byte.is_ascii_graphic().then_some(byte),
+    }
+}
+
+/// The rules themselves take these for what they stand for.
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'*' | b'$')
+}
+
+fn decoded(path: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let [first, after @ ..] = rest {
+        (rest, _) = match served(rest) {
+            Some(byte) => (&rest[3..], out.push(byte)),
+            None => (after, out.push(*first)),
+        };
+    }
+    out
+}
+
+fn merged(path: &[u8]) -> Vec<u8> {
+    let mut out = path.to_vec();
+    out.dedup_by(|a, b| (*a, *b) == (b'/', b'/'));
+    out
+}
+
+fn without_dots(path: &[u8]) -> Vec<u8> {
+    path::without_dot_segments(path).unwrap_or_else(|| path.to_vec())
+}
+
+fn replace(text: &[u8], what: u8, with: &[u8]) -> Vec<u8> {
+    text.split(|&byte| byte == what).collect::<Vec<_>>().join(with)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::robots::RobotsTxt;
+
+    /// One a line; the tests against real servers send the same.
+    const SPELLINGS: &str = include_str!("../../tests/support/path_spellings.txt");
+
+    /// What some servers beside those take for `/private/x`.
+    const MORE: &[&str] = &[
+        // Node: `new URL(target, base)`.
+        "//host/private/x",
+        "///host/private/x",
+        "/\\host/private/x",
+        "/private\\x",
+        "/public\\..\\private\\x",
+        // Windows.
+        "/public/..%5Cprivate%5cx",
+        // Tomcat, Jetty.
+        "/private;a=b/x",
+        "/;/private/x",
+        "/public/..;/private/x",
+        "/public/..;a=b/private;c/x;d",
+        // Caddy: no fragment is known there.
+        "/public/#/../../private/x",
+        "/private%2fx#y",
+        // Slashes are merged before dot segments go, or after; segments above the root are none.
+        "/public//../../private/x",
+        "/public%2f..%2f%2f..%2fprivate/x",
+        "/x/..//private/x",
+        "/x//../..//private/x",
+        "/%2f../private/x",
+        "/private%2fz/../x",
+        "/q%2fw%2fe/../..%2fprivate/x",
+    ];
+
+    fn refused(rules: &str, target: &str) -> Option<String> {
+        let everyone: [&str; 0] = [];
+        let rules = RobotsTxt::parse(format!("User-agent: *\n{rules}").as_bytes()).rules_for(&everyone);
+        if !rules.check(target).is_allowed() {
+            return Some(target.to_owned());
+        }
+        let refuses = |form: &[u8]| (!rules.check_octets(form).is_allowed()).then_some(());
+        first_refused(target.as_bytes(), Paths::AsServed, refuses).map(|((), form)| form.into())
+    }
+
+    #[test]
+    fn no_spelling_of_a_disallowed_path_is_let_through() {
+        let spellings: Vec<&str> =
+            SPELLINGS.lines().filter(|line| line.starts_with('/')).chain(MORE.iter().copied()).collect();
+        assert!(spellings.len() >= 60);
+        for target in spellings {
+            for rule in ["/private/x", "/private/", "/private"] {
+                assert!(refused(&format!("Disallow: {rule}"), target).is_some(), "{target} by {rule}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_form_that_was_meant_is_named() {
+        for (target, form) in [
+            ("//private/x?q", "/private/x?q"),
+            ("/a%2F..//private%2fx", "/private/x"),
+            ("/a/..;b=c/private;d/x", "/private/x"),
+            ("//host/private/x", "/private/x"),
+            ("/private%2Fa%3Fb", "/private/a%3Fb"),
+        ] {
+            assert_eq!(refused("Disallow: /private/", target).as_deref(), Some(form), "{target}");
+        }
+        assert_eq!(refused("Disallow: /wiki/Special:", "/wiki/Special%3Aa").as_deref(), Some("/wiki/Special:a"));
+    }
+
+    #[test]
+    fn what_no_server_takes_for_a_disallowed_path_is_let_through() {
+        for target in [
+            "/",
+            "/privately/x",
+            "/public/private/x",
+            "/public//private/x",
+            "/public%2fprivate/x",
+            "/public;/private/x",
+            "/public?/../private/x",
+            "/public?a=//private/x",
+            "/%2570rivate/x",
+            "/public/..%252fprivate/x",
+            "/private%3fx",
+            "/PRIVATE/x",
+        ] {
+            assert_eq!(refused("Disallow: /private/", target), None, "{target}");
+        }
+    }
+
+    #[test]
+    fn paths_that_all_servers_take_as_they_are_have_one_form() {
+        for target in [
+            "/",
+            "/a/b.html?c=//d;e",
+            "/a/../b",
+            "/%7Ejoe/%61",
+            "/%E4%BD%A0%20%C3%BC",
+            "/100%",
+            "/a%zz%2",
+            "/%3Fa%23%25",
+            "",
+            "*",
+            "?a;b",
+        ] {
+            assert!(is_plain(target.as_bytes()), "{target}");
+        }
+        for target in ["//a", "/a//b", "/a;b", "/a%2fb", "/a%5Cb", "/a\\b", "/a#b", "/a%3Bb", "/a%2e%2f"] {
+            assert!(!is_plain(target.as_bytes()), "{target}");
+        }
+    }
+
+    #[test]
+    fn as_sent_judges_no_other_form() {
+        assert_eq!(first_refused(b"//private/x", Paths::AsSent, |_| Some(())), None);
+    }
+}
