@@ -2,7 +2,7 @@
 //! The only place here that knows of connections; where redirects lead, and when it is a host's turn, is `refresh`'s.
 
 use crate::config::Settings;
-use crate::gate::decode::decode;
+use crate::gate::decode::decode_apart;
 use crate::gate::pacer::Permit;
 use crate::policy::{Authority, HttpVersion, Refusal, Validators};
 use crate::robots::access::{AccessKind, from_status};
@@ -226,8 +226,9 @@ async fn exchange(
         session.shutdown().await;
     }
     let codings = headers.get_all(header::CONTENT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    let codings = codings.collect::<Vec<_>>().join(",");
     let body = if wanted {
-        decode(body, &codings.collect::<Vec<_>>().join(","), limit, cut).map_err(|error| error.to_string())?
+        decode_apart(body, codings, limit, cut).await.map_err(|error| error.to_string())?
     } else {
         Vec::new()
     };

@@ -86,13 +86,25 @@ impl Inner {
             Err(FetchError::NotAsked(refusal)) => return Err(refusal),
         };
         // As they are by now: a reload may have come meanwhile.
-        let (settings, old) = (self.settings.load(), host.load_full());
-        let entry = Arc::new(interpret_response(&old, &fetched, &self.files, &settings, SystemTime::now()));
+        let (settings, old) = (self.settings.load_full(), host.load_full());
+        let Some(entry) = self.read(old.clone(), fetched, settings).await else { return Ok(()) };
+        let entry = Arc::new(entry);
         let count = if entry.trouble.is_some() { &self.failed } else { &self.fetched };
         count.fetch_add(1, Ordering::Relaxed);
         tell(&host.authority, &old, &entry);
         self.keep(host, entry);
         Ok(())
+    }
+
+    /// What an answer says, read away from the threads that serve requests if it is long. `None`: the proxy is stopping.
+    async fn read(self: &Arc<Self>, old: Arc<Entry>, fetched: Fetched, settings: Arc<Settings>) -> Option<Entry> {
+        let is_long = matches!(&fetched, Fetched::Answer { body, .. } if body.len() > LONG);
+        let inner = self.clone();
+        let read = move || interpret_response(&old, &fetched, &inner.files, &settings, SystemTime::now());
+        match is_long {
+            true => tokio::task::spawn_blocking(read).await.ok(),
+            false => Some(read()),
+        }
     }
 
     /// What an earlier process knew, or this one before memory ran short.
@@ -239,3 +251,6 @@ fn tell(authority: &Authority, old: &Entry, new: &Entry) {
 
 /// Fetches stand in the line as one client of their own.
 const FETCHES: Client = Client(0);
+
+/// Octets that take about 100 µs to read.
+const LONG: usize = 16 << 10;
