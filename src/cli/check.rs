@@ -24,6 +24,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
         None => String::from("there is no configuration file; the defaults hold\n"),
     };
     describe(&settings, &mut told);
+    for warning in settings.warnings() {
+        writeln!(told, "  warning: {}\n    hint: {}", warning.what, warning.hint).expect("a string takes all");
+    }
     told += &authority(&settings)?;
     told += &trusted(&settings)?;
     super::print(&told)

@@ -27,6 +27,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
 }
 
 async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) -> Result<(), Failed> {
+    for warning in settings.warnings() {
+        tracing::warn!(hint = warning.hint, "configuration: {}", warning.what);
+    }
     // Before anything listens, so that no early signal is missed.
     let mut signals = Signals::watch()?;
     let running = server::start(settings).await?;

@@ -30,6 +30,19 @@ pub(super) fn variables(all: impl IntoIterator<Item = (OsString, OsString)>) -> 
     variables
 }
 
+/// A warning of each variable that has our prefix and sets no key, because Kubernetes made it.
+pub(super) fn service_links(all: &[(OsString, OsString)]) -> Vec<Complaint> {
+    let names = all.iter().filter_map(|(name, _)| name.to_str());
+    let links = names.filter(|name| name.strip_prefix(PREFIX).is_some_and(is_service_link));
+    let warning = |name: &str| {
+        let what = format!("the environment variable `{name}` is not read");
+        let hint =
+            "Kubernetes makes it for a service named `politely`; `enableServiceLinks: false` in the pod keeps it away";
+        Complaint::new(what, hint)
+    };
+    links.map(warning).collect()
+}
+
 /// Lays the variables over the file.
 pub(super) fn overlay(root: &mut Node, variables: &[Variable], faults: &mut Vec<(At, Complaint)>) {
     for (number, variable) in (0..).zip(variables) {
@@ -99,6 +112,14 @@ mod tests {
             ("POLITELY_FLEET", ""),
         ];
         assert_eq!(names(&all), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_variables_of_a_kubernetes_service_are_warned_of() {
+        let all = [("POLITELY_PORT", "tcp://10.0.0.7:3128"), ("POLITELY_MODE", "report"), ("PORT", "1")];
+        let warnings = service_links(&all.map(|(name, value)| (name.into(), value.into())));
+        assert_eq!(warnings.len(), 1);
+        assert_eq!(warnings[0].what, "the environment variable `POLITELY_PORT` is not read");
     }
 
     #[test]

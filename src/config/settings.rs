@@ -41,6 +41,7 @@ pub struct Settings {
     pub limits: Limits,
     pub log: Log,
     shown: serde_json::Value,
+    warnings: Vec<Complaint>,
 }
 
 /// What happens to `CONNECT`, for hosts without a word of their own.
@@ -115,13 +116,19 @@ impl Settings {
         path: Option<&Path>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigErrors> {
+        let environment: Vec<_> = environment.into_iter().collect();
+        let strange = environment::service_links(&environment);
         let variables = environment::variables(environment);
-        let Some(path) = path else {
-            return Self::build("", "", &variables);
+        let mut settings = match path {
+            None => Self::build("", "", &variables)?,
+            Some(path) => {
+                let name = path.display().to_string();
+                let text = read_text(path).map_err(|fault| ConfigErrors::new(&name, "", vec![fault]))?;
+                Self::build(&name, &text, &variables)?
+            }
         };
-        let name = path.display().to_string();
-        let text = read_text(path).map_err(|fault| ConfigErrors::new(&name, "", vec![fault]))?;
-        Self::build(&name, &text, &variables)
+        settings.warnings.extend(strange);
+        Ok(settings)
     }
 
     /// Reads a text as the file `name`, without any environment.
@@ -167,8 +174,9 @@ impl Settings {
         // What depends on several keys is judged only when each of them is right.
         let settings = if faults.is_empty() {
             let mut check = validate::Check::new(&root, &mut faults);
-            let settings = Self::from_file(file, shown(&root), &mut check);
+            let mut settings = Self::from_file(file, shown(&root), &mut check);
             validate::check(&settings, &mut check);
+            settings.warnings = validate::warnings(&settings);
             Some(settings)
         } else {
             None
@@ -234,7 +242,13 @@ impl Settings {
             limits: file.limits,
             log: file.log,
             shown,
+            warnings: Vec::new(),
         }
+    }
+
+    /// What is no fault but may not be meant.
+    pub fn warnings(&self) -> &[Complaint] {
+        &self.warnings
     }
 
     /// All of it as JSON in the form of the file, without its secrets.

@@ -97,6 +97,22 @@ fn robots_and_pace(settings: &Settings, check: &mut Check<'_>) {
     }
 }
 
+/// What is right but has consequences that may not be wanted.
+pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
+    let Settings { pace, hosts, .. } = settings;
+    let own = hosts.all().filter_map(|policy| policy.crawl_delay).max().unwrap_or_default();
+    let delays = [("pace.min_delay", pace.min_delay), ("a host's `crawl_delay`", own.min(pace.max_crawl_delay))];
+    let longer = delays.into_iter().filter(|(_, delay)| *delay > pace.max_wait);
+    let warning = |(key, delay): (&str, _)| {
+        let (delay, wait) = (show_duration(delay), show_duration(pace.max_wait));
+        let what = format!("{key} ({delay}) is longer than `pace.max_wait` ({wait})");
+        let hint = "a request that comes too soon is answered 429 with Retry-After at once: the crawler has to come back by \
+            itself; raise `pace.max_wait` to have it wait here";
+        Complaint::new(what, hint)
+    };
+    longer.map(warning).collect()
+}
+
 fn egress(settings: &Settings, check: &mut Check<'_>) {
     let Settings { egress, .. } = settings;
     if egress.ports.is_empty() {
@@ -166,7 +182,7 @@ pub(super) fn users(users: &[User], check: &mut Check<'_>) {
 }
 
 fn limits(settings: &Settings, check: &mut Check<'_>) {
-    let Settings { limits, robots, store, .. } = settings;
+    let Settings { limits, robots, store, pace, intercept, .. } = settings;
     let waits = [
         (["robots", "timeout"], robots.timeout),
         (["robots", "max_ttl"], robots.max_ttl),
@@ -184,6 +200,23 @@ fn limits(settings: &Settings, check: &mut Check<'_>) {
     if !(LEAST_HEADER_SIZE..=MOST_HEADER_SIZE).contains(&limits.max_header_size) {
         let what = "the bound on a header block is from 4 KiB to 1 MiB";
         check.fault(&["limits", "max_header_size"], what, "write `64KiB`");
+    }
+    let most = [
+        (&["robots", "max_size"][..], robots.max_size, 64 << 20),
+        (&["pace", "max_concurrent"], pace.max_concurrent.get().into(), 100_000),
+        (&["pace", "queue"], pace.queue as u64, 10_000_000),
+        (&["pace", "max_waiting"], pace.max_waiting as u64, 10_000_000),
+        (&["intercept", "leaf_cache"], intercept.leaf_cache as u64, 10_000_000),
+        (&["store", "memory"], store.memory, 1 << 50),
+        (&["store", "disk"], store.disk, 1 << 50),
+        (&["limits", "min_rate"], limits.min_rate, 1 << 40),
+        (&["limits", "max_connections"], limits.max_connections.get() as u64, 10_000_000),
+        (&["limits", "max_connections_per_client"], limits.max_connections_per_client.get() as u64, 10_000_000),
+    ];
+    for (key, number, most) in most {
+        if number > most {
+            check.fault(key, "this is more than can be meant", format!("write {most} or less"));
+        }
     }
     if store.memory < LEAST_STORE {
         check.fault(&["store", "memory"], "less than 1 MiB holds no rules", "write `64MiB`");

@@ -186,6 +186,14 @@ impl AsRef<str> for PathPattern {
 }
 
 fn parse_product_token(text: &str) -> Result<ProductToken, Complaint> {
+    if let Some(end) = text.trim().find(['/', ' ', ',', ';', '(']) {
+        let what = format!("`{text}` is no product token: files give the name alone");
+        let hint = match text.trim()[..end].trim() {
+            "" => String::from("write the name before `/` in your User-Agent: ExampleBot"),
+            name => format!("write `{name}`"),
+        };
+        return Err(Complaint::new(what, hint));
+    }
     let token = ProductToken::parse(&parse_printable(text)?);
     token.map_err(|error| Complaint::new(error.to_string(), "write the name before `/` in your User-Agent: ExampleBot"))
 }

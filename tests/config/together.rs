@@ -26,6 +26,8 @@ fn keys_that_do_not_fit_each_other_are_told_where_they_are_written() {
             "robots: { max_size: 100KiB }",
             "1:21 at least 500 KiB of a robots.txt have to be read (RFC 9309 §2.5) | write `500KiB` or more",
         ),
+        ("robots: { max_size: 18446744073709551615 }", "1:21 this is more than can be meant | write 67108864 or less"),
+        ("pace: { queue: 18446744073709551615 }", "1:16 this is more than can be meant | write 10000000 or less"),
         (
             "robots: { unreachable_status: 500 }",
             "1:31 this status does not fit an unreachable robots.txt | write 503 or 403",
@@ -95,4 +97,33 @@ fn a_password_has_to_be_hashed_and_is_not_repeated() {
         assert!(told[0].contains("this is no Argon2 hash of a password"), "{told:?}");
         assert!(!told[0].contains("hunter2"), "{told:?}");
     }
+}
+
+#[test]
+fn a_name_that_no_file_can_give_is_no_product_token() {
+    for (name, hint) in [
+        ("ExampleBot/1.0", "write `ExampleBot`"),
+        ("'Example Bot'", "write `Example`"),
+        ("/1.0", "write the name before `/` in your User-Agent: ExampleBot"),
+    ] {
+        let name_read = name.trim_matches('\'');
+        let fault = format!("1:30 `{name_read}` is no product token: files give the name alone | {hint}");
+        assert_eq!(short(&format!("identity: {{ product_tokens: [{name}] }}")), [fault]);
+    }
+    good("identity: { product_tokens: [360Spider, Mail.Ru, 'Go!Zilla', archive.org_bot] }");
+}
+
+#[test]
+fn a_delay_longer_than_requests_wait_is_warned_of() {
+    let warned = |yaml: &str| good(yaml).warnings().iter().map(|warning| warning.what.clone()).collect::<Vec<_>>();
+    assert_eq!(warned(""), Vec::<String>::new());
+    assert_eq!(
+        warned("pace: { min_delay: 2m, max_wait: 1m }"),
+        ["pace.min_delay (2m) is longer than `pace.max_wait` (1m)"]
+    );
+    assert_eq!(
+        warned("hosts: { a.example: { crawl_delay: 90s } }"),
+        ["a host's `crawl_delay` (90s) is longer than `pace.max_wait` (1m)"]
+    );
+    assert_eq!(warned("pace: { min_delay: 1m }"), Vec::<String>::new());
 }
