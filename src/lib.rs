@@ -1,8 +1,8 @@
 //! politely: a forward proxy that makes any crawler keep robots.txt.
 //!
-//! One request's way: `proxy::listener` accepts, `proxy::connection` reads the head, `proxy::connect` opens CONNECT,
-//! `proxy::forward` asks [`gate::Gate::admit`], which loads the authority's entry, lets [`policy`] decide by the rules
-//! of [`robots`] and keeps the host's pace; then [`upstream`] says where to connect, or `proxy::respond` answers.
+//! One request's way: `proxy::client` accepts, reads the head and opens CONNECT; `proxy::exchange` asks
+//! [`gate::Gate::admit`], which loads the authority's entry, lets [`policy`] decide by the rules of [`robots`] and keeps the
+//! host's pace; then [`upstream`] connects and `proxy::exchange::carry` hands both bodies on, or `proxy::respond` answers.
 //!
 //! Imports go down only: main → cli → server → admin → proxy → gate → {upstream, tls} → http1 → config → policy → robots.
 //! Without the feature `proxy` only what is pure builds, [`robots`], [`policy`] and [`http1`], with no I/O dependency.

@@ -140,7 +140,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     let gate = Arc::new(Gate::open(settings.clone(), upstream.clone(), &conf));
     gate.join().await;
     let (stop, shutdown) = watch::channel(false);
-    let proxy = Arc::new(Proxy::new(settings, gate, upstream, leaves, shutdown, conf));
+    let proxy = Arc::new(Proxy::new(settings, gate, upstream, leaves, shutdown));
 
     let mut listeners = JoinSet::new();
     for (socket, tls) in sockets.into_iter().zip(tls) {

@@ -109,6 +109,7 @@ impl Default for Limits {
             idle_timeout: Duration::from_secs(75),
             connect_timeout: Duration::from_secs(10),
             read_timeout: Duration::from_secs(300),
+            tunnel_idle_timeout: Duration::from_secs(3600),
             min_rate: 1,
             max_header_size: 64 << 10,
             max_connections: const { NonZeroUsize::new(10_000).expect("not zero") },

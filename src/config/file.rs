@@ -325,6 +325,9 @@ pub struct Limits {
     /// Between two reads of a body or an answer.
     #[serde(deserialize_with = "units::duration")]
     pub read_timeout: Duration,
+    /// A tunnel or a WebSocket through which nothing comes.
+    #[serde(deserialize_with = "units::duration")]
+    pub tunnel_idle_timeout: Duration,
     /// Octets a second that a body has to come at, on the average of `read_timeout`.
     #[serde(deserialize_with = "units::size")]
     pub min_rate: u64,

@@ -4,6 +4,7 @@
 //! asked with is no matter of robots.txt, so fields that name another method (`X-HTTP-Method-Override`) pass.
 
 /// Whether a server may take its value for the URL that is asked for (IIS, Symfony, Zend); in any case of letters.
+#[inline]
 pub fn names_another_url(name: &str) -> bool {
     NAMES_ANOTHER_URL.iter().any(|known| name.eq_ignore_ascii_case(known))
 }

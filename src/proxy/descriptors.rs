@@ -1,4 +1,4 @@
-//! Room for connections: each takes a file descriptor, one towards the origin a second. Called by `server` at start.
+//! Room for connections: each takes a file descriptor, one towards the origin a second.
 
 /// Raises this process's soft limit on open files to its hard limit, as far as that goes. The soft limit is 1,024 on
 /// most systems, for the sake of programs that use select(2).

@@ -1,38 +1,17 @@
 //! HTTP in and out. Built and started by `server`; usable from another program through [`Proxy`].
 
-mod access;
-mod arrival;
-mod chunked;
-mod clients;
-mod connect;
-mod connection;
-mod counters;
-mod decide;
-mod decisions;
+mod client;
 pub(crate) mod descriptors;
-mod downstream;
-mod failure;
-mod fields;
-mod forward;
+mod exchange;
 #[cfg(fuzzing)]
 pub mod fuzzing;
-mod head;
-mod leaving;
-pub(crate) mod listener;
-mod meter;
-mod mints;
-mod origin_head;
-mod passage;
-mod passing;
-mod record;
+mod io;
+mod limits;
 mod respond;
-mod room;
-mod tunnel;
-mod upgrade;
-mod wire;
 
-pub use counters::{Counters, Counts};
-pub use decisions::{Decision, Decisions};
+pub(crate) use client::listener;
+pub use exchange::counters::{Counters, Counts};
+pub use exchange::recent::{Decision, Decisions};
 pub(crate) use respond::evidence;
 
 use crate::config::Settings;
@@ -41,22 +20,12 @@ use crate::policy::Refusal;
 use crate::tls::LeafCache;
 use crate::upstream::{TrustError, Upstream};
 use arc_swap::ArcSwap;
-use pingora::proxy::HttpProxy;
-use pingora_core::apps::HttpServerOptions;
-use pingora_core::server::configuration::ServerConf;
 use std::net::IpAddr;
-use std::ops::Deref;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// The forward proxy: what connections share, and pingora's engine that requests go through.
+/// The forward proxy: what all connections and requests share.
 pub struct Proxy {
-    shared: Arc<Shared>,
-    http: Arc<HttpProxy<forward::Forward>>,
-}
-
-/// What every request reads.
-pub struct Shared {
     pub settings: Arc<ArcSwap<Settings>>,
     pub gate: Arc<Gate>,
     pub upstream: Arc<Upstream>,
@@ -65,14 +34,14 @@ pub struct Shared {
     pub counters: Counters,
     pub decisions: Decisions,
     /// Connections, by address and by user.
-    clients: clients::Clients<IpAddr>,
-    users: clients::Clients<String>,
+    clients: limits::per_client::Clients<IpAddr>,
+    users: limits::per_client::Clients<String>,
     /// Requests that wait, by user.
-    waiting: clients::Clients<String>,
-    passwords: access::Passwords,
-    mints: mints::Mints,
-    room: room::Room,
-    via: fields::Via,
+    waiting: limits::per_client::Clients<String>,
+    passwords: client::auth::Passwords,
+    mints: limits::leaf_rate::Mints,
+    room: limits::total::Room,
+    via: exchange::via::Via,
 }
 
 impl Proxy {
@@ -83,11 +52,9 @@ impl Proxy {
         upstream: Arc<Upstream>,
         leaves: LeafCache,
         shutdown: watch::Receiver<bool>,
-        conf: ServerConf,
     ) -> Self {
-        let limits = settings.load().limits.clone();
-        let via = fields::Via::new(upstream.name());
-        let shared = Arc::new(Shared {
+        let via = exchange::via::Via::new(upstream.name());
+        Proxy {
             settings,
             gate,
             upstream,
@@ -95,34 +62,16 @@ impl Proxy {
             shutdown,
             counters: Counters::default(),
             decisions: Decisions::default(),
-            clients: clients::Clients::default(),
-            users: clients::Clients::default(),
-            waiting: clients::Clients::default(),
-            passwords: access::Passwords::new(),
-            mints: mints::Mints::new(),
-            room: room::Room::default(),
+            clients: limits::per_client::Clients::default(),
+            users: limits::per_client::Clients::default(),
+            waiting: limits::per_client::Clients::default(),
+            passwords: client::auth::Passwords::new(),
+            mints: limits::leaf_rate::Mints::new(),
+            room: limits::total::Room::default(),
             via,
-        });
-        let mut http = pingora::proxy::http_proxy(&Arc::new(conf), forward::Forward(shared.clone()));
-        let mut options = HttpServerOptions::default();
-        options.h2_idle_timeout = Some(limits.idle_timeout);
-        http.server_options = Some(options);
-        let mut h2 = pingora_core::protocols::http::v2::server::default_h2_options();
-        h2.max_header_list_size(limits.max_header_size as u32).max_concurrent_streams(MAX_STREAMS);
-        http.h2_options = Some(h2);
-        Proxy { shared, http: Arc::new(http) }
+        }
     }
-}
 
-impl Shared {
-    /// Resolves when the proxy is told to stop.
-    async fn stopped(&self) {
-        // A sender that is gone has stopped too.
-        let _ = self.shutdown.clone().wait_for(|down| *down).await;
-    }
-}
-
-impl Shared {
     /// Takes up changed settings without dropping a request.
     ///
     /// # Errors
@@ -132,6 +81,17 @@ impl Shared {
         let before = self.settings.swap(Arc::new(settings));
         self.gate.reloaded(&before);
         Ok(())
+    }
+
+    /// Resolves when the proxy is told to stop.
+    async fn stopped(&self) {
+        // A sender that is gone has stopped too.
+        let _ = self.shutdown.clone().wait_for(|down| *down).await;
+    }
+
+    fn is_stopping(&self) -> bool {
+        // It changes once.
+        self.shutdown.has_changed().unwrap_or(true)
     }
 
     /// For those who watch: a request is refused.
@@ -146,14 +106,3 @@ impl Shared {
         self.decisions.add(client, Some(url), reported.clone(), false);
     }
 }
-
-impl Deref for Proxy {
-    type Target = Shared;
-
-    fn deref(&self) -> &Shared {
-        &self.shared
-    }
-}
-
-/// Requests at a time on one h2 connection.
-const MAX_STREAMS: u32 = 100;

@@ -4,6 +4,7 @@
 use super::hop::is_tls;
 use super::route::Route;
 use crate::http1::{Field, FieldKind, Framing, RequestHead, list, put_field, put_number};
+use crate::policy::override_fields::names_another_url;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
 use std::io::Write;
@@ -44,8 +45,10 @@ impl Outgoing<'_> {
     /// Appends the head as it is sent over HTTP/1.1. Nothing is allocated but room in `out`.
     pub fn write_http1(&self, route: &Route, out: &mut Vec<u8>) {
         let (before, target) = self.target();
+        // What may become another protocol goes through the upstream proxy, not to it.
+        let asked = route.asks().filter(|_| self.upgrade.is_none());
         put(out, &[self.method.as_bytes(), b" "]);
-        match route.asks() {
+        match asked {
             // RFC 9112 §3.2.2; §3.2.4: to a proxy, the server itself is a URL without a path.
             Some(_) => {
                 let target = if target == b"*" { &b""[..] } else { target };
@@ -81,7 +84,7 @@ impl Outgoing<'_> {
             put_field(out, b"Connection", b"upgrade");
             put_field(out, b"Upgrade", protocol);
         }
-        if let Some(credentials) = route.asks().and_then(|parent| parent.credentials()) {
+        if let Some(credentials) = asked.and_then(|parent| parent.credentials()) {
             put_field(out, b"Proxy-Authorization", credentials.as_bytes());
         }
         out.extend_from_slice(b"\r\n");
@@ -148,6 +151,7 @@ impl Outgoing<'_> {
                 is_renamed = true;
             }
             FieldKind::Cookie if crumbs => {}
+            FieldKind::Other if str::from_utf8(field.name).is_ok_and(names_another_url) => {}
             FieldKind::MaxForwards if counts => {
                 let left = str::from_utf8(field.value).ok().and_then(|value| value.trim().parse::<u32>().ok());
                 let mut digits = [0; 10];

@@ -1,5 +1,5 @@
-//! Trailer sections (RFC 9110 §6.5): those of responses pass on h2. The others end here, as §6.5.1 allows: pingora hands
-//! them to nobody.
+//! Trailer sections (RFC 9110 §6.5) pass in both directions, from each version of HTTP to each, as far as the client's can
+//! carry them.
 
 use crate::support::h2_client::request;
 use crate::support::{Alpn, Origin, Protocol, Proxy, Reply, Seen};
@@ -23,17 +23,20 @@ async fn trailers_of_responses_pass_on_h2() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn trailers_of_requests_on_h2_end_here() {
-    let origin = Origin::https(Alpn::Both, with_trailers).await;
-    let proxy = Proxy::start("").await;
-    let client = proxy.h2(&origin, "a.localhost").await;
-    let mut pending = client.send(request("POST", &origin.url("/x")), false).await;
-    pending.body(b"ping").await.unwrap();
-    pending.trailers([("x-request-sum".parse().unwrap(), "7".parse().unwrap())].into_iter().collect()).unwrap();
-    assert_eq!(pending.response().await.unwrap().status(), 200);
-    let seen = origin.log.one("/x");
-    assert_eq!((seen.protocol, seen.body.kept.as_slice()), (Protocol::Http2, &b"ping"[..]));
-    assert!(seen.body.trailers.is_empty() && seen.body.complete);
+async fn trailers_of_requests_pass_from_h2() {
+    for (alpn, protocol) in [(Alpn::Both, Protocol::Http2), (Alpn::H1, Protocol::Http1)] {
+        let origin = Origin::https(alpn, with_trailers).await;
+        let proxy = Proxy::start("").await;
+        let client = proxy.h2(&origin, "a.localhost").await;
+        let mut pending = client.send(request("POST", &origin.url("/x")), false).await;
+        pending.body(b"ping").await.unwrap();
+        pending.trailers([("x-request-sum".parse().unwrap(), "7".parse().unwrap())].into_iter().collect()).unwrap();
+        let response = pending.response().await.unwrap();
+        assert_eq!((response.status(), response.trailers), (200, vec![("x-sum".to_owned(), "9".to_owned())]));
+        let seen = origin.log.one("/x");
+        assert_eq!((seen.protocol, seen.body.kept.as_slice(), seen.body.complete), (protocol, &b"ping"[..], true));
+        assert_eq!(seen.body.trailers, [("x-request-sum".to_owned(), "7".to_owned())]);
+    }
 }
 
 /// A chunked request with a trailer section.
@@ -56,21 +59,34 @@ async fn trailers_on_http_1_leave_bodies_and_connections_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn trailers_of_responses_on_http_1_end_here() {
-    let origin = Origin::http(with_trailers).await;
+async fn trailers_pass_from_http_1() {
+    let (plain, tls) = (Origin::http(with_trailers).await, Origin::https(Alpn::Both, with_trailers).await);
     let proxy = Proxy::start("").await;
-    let mut client = proxy.client().await;
-    client.send(chunked(&origin.url("/x"), &origin.authority("a.localhost"))).await;
-    let response = client.response().await;
-    assert_eq!((response.text().as_str(), response.trailers.len()), ("body", 0));
+    for (origin, mut client, target) in [
+        (&plain, proxy.client().await, plain.url("/x")),
+        (&tls, proxy.tls(&tls, "a.localhost", &[b"http/1.1"]).await, "/x".to_owned()),
+    ] {
+        client.send(chunked(&target, &origin.authority("a.localhost"))).await;
+        let response = client.response().await;
+        let lower =
+            |fields: &[(String, String)]| fields.iter().map(|(n, v)| (n.to_lowercase(), v.clone())).collect::<Vec<_>>();
+        let seen = origin.log.one("/x");
+        if response.head.lists("transfer-encoding", "chunked") {
+            assert_eq!(lower(&response.trailers), [("x-sum".to_owned(), "9".to_owned())]);
+        }
+        assert_eq!(
+            (response.text().as_str(), lower(&seen.body.trailers)),
+            ("body", vec![("x-in".to_owned(), "7".to_owned())])
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn trailers_of_requests_on_http_1_end_here() {
+async fn http_1_0_knows_no_trailers() {
     let origin = Origin::http(with_trailers).await;
     let proxy = Proxy::start("").await;
     let mut client = proxy.client().await;
-    client.send(chunked(&origin.url("/x"), &origin.authority("a.localhost"))).await;
-    assert_eq!(client.response().await.text(), "body");
-    assert!(origin.log.one("/x").body.trailers.is_empty());
+    client.send(format!("GET {} HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", origin.url("/x"))).await;
+    let all = String::from_utf8(client.rest().await).unwrap();
+    assert!(all.ends_with("\r\n\r\nbody") && all.contains("Connection: close\r\n"), "{all}");
 }

@@ -90,7 +90,7 @@ async fn a_request_on_h2_that_never_ends_is_ended() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tunnel_in_which_nothing_moves_is_ended() {
     let origin = Origin::http(|_| Reply::silence()).await;
-    let proxy = Proxy::start("intercept: { default: tunnel }\nlimits: { read_timeout: 1s }").await;
+    let proxy = Proxy::start("intercept: { default: tunnel }\nlimits: { tunnel_idle_timeout: 1s }").await;
     let mut silent = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
     let mut busy = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Answers of the proxy's own as a page, for browsers. Pure. Called by `respond`.
+//! Answers of the proxy's own as a page, for browsers. Pure.
 
 use http::StatusCode;
 

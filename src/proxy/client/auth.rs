@@ -1,0 +1,234 @@
+//! Who may use the proxy, by address and by password (RFC 7617). Asked for each request that comes from outside a tunnel; a
+//! tunnel is its opener's.
+
+use super::super::limits::per_client;
+use crate::config::{Access, User};
+use crate::policy::Refusal;
+use argon2::{Argon2, PasswordVerifier};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use quick_cache::sync::Cache;
+use ring::{hmac, rand};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+/// Whether a client at this address may ask anything. No rules: anybody, for then only loopback is listened on.
+pub fn admit(access: &Access, client: IpAddr) -> Result<(), Refusal> {
+    let client = client.to_canonical();
+    if access.clients.is_empty() || access.clients.iter().any(|network| network.0.contains(&client)) {
+        return Ok(());
+    }
+    Err(Refusal::ClientDenied { credentials: false, why: format!("{client} is not in access.clients").into() })
+}
+
+/// Verifies passwords. A right one costs its hash once; wrong ones are counted for each client.
+pub struct Passwords {
+    /// Of this process alone, so that what is kept of a password is worth nothing elsewhere.
+    key: hmac::Key,
+    known: Cache<[u8; 32], ()>,
+    tries: Cache<IpAddr, Tries>,
+    /// A hash takes up a thread and 19 MiB or more while it is computed.
+    hashing: Semaphore,
+}
+
+#[derive(Clone, Copy)]
+struct Tries {
+    since: Instant,
+    count: u32,
+}
+
+impl Passwords {
+    pub fn new() -> Self {
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new());
+        Passwords {
+            key: key.expect("the system has random numbers, or TLS would have failed before"),
+            known: Cache::new(KNOWN),
+            tries: Cache::new(CLIENTS),
+            hashing: Semaphore::new(AT_A_TIME),
+        }
+    }
+
+    /// The user that the value of Proxy-Authorization names. `None`: there are no users, anybody may ask.
+    pub async fn identify(
+        &self,
+        users: &[Arc<User>],
+        client: IpAddr,
+        sent: Option<&[u8]>,
+    ) -> Result<Option<Arc<User>>, Refusal> {
+        if users.is_empty() {
+            return Ok(None);
+        }
+        let sent = sent.ok_or_else(|| denied("no credentials were sent"))?;
+        let (name, password) = basic(sent).ok_or_else(|| denied("the credentials are not of the Basic scheme"))?;
+        let named = users.iter().find(|user| user.name.as_ref().as_bytes() == name);
+        // A name that nobody has costs as much time as a wrong password.
+        let user = named.unwrap_or(&users[0]);
+        let tag = self.tag(user, &password);
+        let known = || named.filter(|_| self.known.get(&tag).is_some()).cloned();
+        if let Some(known) = known() {
+            return Ok(Some(known));
+        }
+        let client = per_client::client(client);
+        let _turn = self.hashing.acquire().await.expect("the semaphore is never closed");
+        // A crawler opens many connections at once, and all of them show the same password.
+        if let Some(known) = known() {
+            return Ok(Some(known));
+        }
+        self.try_one(client)?;
+        let hash = user.password.clone();
+        let verify = move || Argon2::default().verify_password(&password, hash.expose()).is_ok();
+        let right = tokio::task::spawn_blocking(verify).await.unwrap_or(false);
+        match named {
+            Some(user) if right => {
+                self.tries.remove(&client);
+                self.known.insert(tag, ());
+                Ok(Some(user.clone()))
+            }
+            Some(_) | None => Err(denied("the name or the password is wrong")),
+        }
+    }
+
+    /// Counts the try before it is made: many at once are many.
+    fn try_one(&self, client: IpAddr) -> Result<(), Refusal> {
+        let now = Instant::now();
+        let fresh = Tries { since: now, count: 0 };
+        let mut tries = self.tries.get(&client).filter(|tries| tries.since + FORGET > now).unwrap_or(fresh);
+        if tries.count >= TRIES {
+            return Err(denied("too many wrong passwords came from this address; wait a minute"));
+        }
+        tries.count += 1;
+        self.tries.insert(client, tries);
+        Ok(())
+    }
+
+    fn tag(&self, user: &User, password: &[u8]) -> [u8; 32] {
+        let mut context = hmac::Context::with_key(&self.key);
+        for part in [user.name.as_ref().as_bytes(), user.password.expose().as_bytes(), password] {
+            context.update(&(part.len() as u64).to_be_bytes());
+            context.update(part);
+        }
+        context.sign().as_ref().try_into().expect("SHA-256 has 32 octets")
+    }
+}
+
+/// Name and password (RFC 7617 §2).
+fn basic(sent: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (scheme, coded) = sent.split_at_checked(6)?;
+    if !scheme.eq_ignore_ascii_case(b"basic ") {
+        return None;
+    }
+    let mut name = BASE64_STANDARD.decode(coded.trim_ascii()).ok()?;
+    let colon = memchr::memchr(b':', &name)?;
+    let password = name.split_off(colon + 1);
+    name.pop();
+    Some((name, password))
+}
+
+fn denied(why: &str) -> Refusal {
+    Refusal::ClientDenied { credentials: true, why: why.into() }
+}
+
+/// Of right passwords.
+const KNOWN: usize = 10_000;
+/// Of those who sent wrong ones.
+const CLIENTS: usize = 10_000;
+const AT_A_TIME: usize = 2;
+const TRIES: u32 = 10;
+const FORGET: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+    use argon2::{Params, PasswordHasher};
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    /// Two with one password, hashed at the least cost that there is.
+    fn users() -> Vec<Arc<User>> {
+        let cheap = Params::new(8, 1, 1, None).unwrap();
+        let hash = Argon2::from(cheap).hash_password(b"correct horse").unwrap().to_string();
+        let yaml = format!(
+            "access: {{ users: [{{ name: alice, password: '{hash}' }}, {{ name: bob, password: '{hash}' }}] }}"
+        );
+        Settings::parse("test.yaml", &yaml).unwrap().access.users
+    }
+
+    fn sent(credentials: &str) -> Vec<u8> {
+        format!("Basic {}", BASE64_STANDARD.encode(credentials)).into_bytes()
+    }
+
+    async fn name(passwords: &Passwords, users: &[Arc<User>], client: IpAddr, credentials: &str) -> Option<String> {
+        let user = passwords.identify(users, client, Some(&sent(credentials))).await.ok()??;
+        Some(user.name.as_ref().to_owned())
+    }
+
+    #[tokio::test]
+    async fn a_user_is_known_by_name_and_password() {
+        let (passwords, users) = (Passwords::new(), users());
+        for _ in 0..2 {
+            assert_eq!(name(&passwords, &users, HERE, "alice:correct horse").await.as_deref(), Some("alice"));
+            assert_eq!(name(&passwords, &users, HERE, "bob:correct horse").await.as_deref(), Some("bob"));
+        }
+        for wrong in ["alice:correct", "alice:", "carol:correct horse", ":correct horse", "alice"] {
+            assert_eq!(name(&passwords, &users, HERE, wrong).await, None, "{wrong}");
+        }
+    }
+
+    #[tokio::test]
+    async fn other_schemes_and_no_credentials_are_refused() {
+        let (passwords, users) = (Passwords::new(), users());
+        for value in [&b"Bearer x"[..], b"Basic", b"Basic ", b"Basic !!!", b"", b"Digest username=\"alice\""] {
+            assert!(passwords.identify(&users, HERE, Some(value)).await.is_err(), "{}", value.escape_ascii());
+        }
+        assert!(passwords.identify(&users, HERE, None).await.is_err());
+        assert!(passwords.identify(&[], HERE, None).await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn tries_are_limited_for_each_client() {
+        let (passwords, users) = (Passwords::new(), users());
+        for _ in 0..TRIES {
+            assert_eq!(name(&passwords, &users, HERE, "alice:wrong").await, None);
+        }
+        assert_eq!(name(&passwords, &users, HERE, "alice:correct horse").await, None, "not even the right one now");
+        let elsewhere = "192.0.2.7".parse().unwrap();
+        assert!(name(&passwords, &users, elsewhere, "alice:correct horse").await.is_some());
+        assert!(name(&passwords, &users, HERE, "alice:correct horse").await.is_some(), "it is known by now");
+    }
+
+    #[tokio::test]
+    async fn many_who_come_at_once_with_the_right_password_are_let_in() {
+        let (passwords, users) = (Passwords::new(), users());
+        let all = (0..TRIES * 5).map(|_| name(&passwords, &users, HERE, "alice:correct horse"));
+        assert!(futures_join(all).await.iter().all(Option::is_some));
+    }
+
+    async fn futures_join<F: Future>(all: impl Iterator<Item = F>) -> Vec<F::Output> {
+        let mut all: Vec<_> = all.map(Box::pin).collect();
+        let mut done = Vec::new();
+        std::future::poll_fn(|cx| {
+            all.retain_mut(|one| match one.as_mut().poll(cx) {
+                std::task::Poll::Ready(output) => {
+                    done.push(output);
+                    false
+                }
+                std::task::Poll::Pending => true,
+            });
+            if all.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
+        done
+    }
+
+    #[tokio::test]
+    async fn a_refusal_repeats_no_secret() {
+        let (passwords, users) = (Passwords::new(), users());
+        let refusal = passwords.identify(&users, HERE, Some(&sent("alice:hunter2"))).await.unwrap_err();
+        assert!(!format!("{refusal} {refusal:?} {users:?}").contains("hunter2"));
+        assert!(!format!("{users:?}").contains("argon2"));
+    }
+}

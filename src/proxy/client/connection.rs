@@ -1,0 +1,282 @@
+//! One connection of a client's: each head is read here, then the request is carried, or a CONNECT opened.
+
+use super::super::Proxy;
+use super::super::exchange::carry::{Client, Http1, Http1Client, Side};
+use super::super::exchange::request::{Request, Unread};
+use super::super::exchange::{Exchange, Outcome, refuse_unread};
+use super::super::io::{Buffer, Timer};
+use super::super::limits::per_client::Place;
+use super::wire::Wire;
+use super::{Who, auth, connect, http2};
+use crate::config::User;
+use crate::http1::{self, Framing, HeadError, Room};
+use crate::policy::{Authority, Refusal};
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::time::Instant;
+
+/// A connection between two requests, or inside of one.
+pub struct Connection {
+    pub wire: Wire,
+    /// Read from the client, not yet taken.
+    pub input: Buffer,
+    pub who: Who,
+    pub timer: Timer,
+    /// Among the connections of the client's user.
+    seat: Option<Place<String>>,
+    /// The authority of the request before, and its spelling.
+    last: Option<(Vec<u8>, Authority)>,
+}
+
+/// What follows a request.
+enum Then {
+    Another,
+    /// Another protocol, or the inside of a CONNECT.
+    Opened(Authority, Option<String>),
+    /// Nothing: the client is told so.
+    Close,
+    /// Nothing, and the last answer is not whole.
+    Cut,
+}
+
+impl Connection {
+    pub fn new(wire: Wire, input: Buffer, who: Who, timer: Timer) -> Self {
+        Connection { wire, input, who, timer, seat: None, last: None }
+    }
+
+    /// Until one side ends it.
+    pub async fn serve(mut self, proxy: &Arc<Proxy>) {
+        if self.wire.is_h2() {
+            return http2::serve(proxy, self).await;
+        }
+        let mut stop = Stop { stopped: Box::pin(proxy.stopped()), is_set: false };
+        let mut head = Buffer::new();
+        loop {
+            match self.next_head(proxy, &mut head, &mut stop).await {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(refusal) => {
+                    let raw = std::mem::take(&mut self.input);
+                    let unread = Unread { refusal, accept: http1::find_field(raw.bytes(), "accept") };
+                    let mut client = Http1Client::new(Http1::new(&mut self.wire, &mut self.input), Framing::None);
+                    refuse_unread(proxy, &unread, &self.who, &mut client, &mut self.timer).await;
+                    break;
+                }
+            }
+            let then = self.answer(proxy, &head).await;
+            head.release();
+            match then {
+                Then::Another => {}
+                Then::Opened(authority, via) => {
+                    // What most connections are not takes no room in them.
+                    match Box::pin(connect::connect(proxy, self, authority, via.as_deref())).await {
+                        Some(refused) => self = refused,
+                        None => return,
+                    }
+                }
+                Then::Close => break,
+                Then::Cut => return,
+            }
+        }
+        self.linger().await;
+    }
+
+    /// Reads until a whole head is there and moves it to `head`. `false`: the client has left, was idle too long, or the proxy
+    /// stops.
+    async fn next_head(&mut self, proxy: &Proxy, head: &mut Buffer, stop: &mut Stop<'_>) -> Result<bool, Refusal> {
+        let Connection { wire, input, timer, .. } = self;
+        let limits = proxy.settings.load();
+        let limits = &limits.limits;
+        let (idle, header, size) = (limits.idle_timeout, limits.header_timeout, limits.max_header_size);
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        let mut deadline = None;
+        let idle_at = Instant::now() + idle;
+        let mut scanned = 0;
+        loop {
+            // RFC 9112 §2.2: an empty line before the request line is ignored.
+            while input.bytes().starts_with(b"\r\n") {
+                input.consume(2);
+                scanned = 0;
+            }
+            if let Some(end) = whole(input.bytes(), &mut scanned, size)? {
+                head.release();
+                std::mem::swap(head, input);
+                input.put_rest(head, end);
+                return Ok(true);
+            }
+            if !input.is_empty() && deadline.is_none() {
+                deadline = Some(Instant::now() + header);
+            }
+            let at = deadline.unwrap_or(idle_at);
+            let read = poll_fn(|cx| {
+                if let Poll::Ready(read) = input.poll_fill(cx, wire) {
+                    return Poll::Ready(Some(read));
+                }
+                if stop.poll(cx, proxy).is_ready() {
+                    return Poll::Ready(Some(Ok(0)));
+                }
+                timer.poll(cx, at).map(|()| None)
+            });
+            match read.await {
+                Some(Ok(0) | Err(_)) => return Ok(false),
+                Some(Ok(_)) => {}
+                None if deadline.is_none() => return Ok(false),
+                None => return Err(Refusal::HeadTimeout { limit: header }),
+            }
+        }
+    }
+
+    /// One request.
+    async fn answer(&mut self, proxy: &Arc<Proxy>, head: &Buffer) -> Then {
+        let began = Instant::now();
+        let Connection { wire, input, who, timer, seat, last } = self;
+        let inside = who.tunnel.as_ref().map(|tunnel| &tunnel.authority);
+        let read = Request::read_http1(head.bytes(), usize::MAX, inside, &proxy.via, last);
+        let side = Http1::new(wire, input);
+        let request = match read {
+            Ok(request) => request,
+            Err(unread) => {
+                let mut client = Http1Client::new(side, Framing::None);
+                refuse_unread(proxy, &unread, who, &mut client, timer).await;
+                return Then::Close;
+            }
+        };
+        let mut client = Http1Client::new(side, request.framing);
+        client.is_old = request.version == http::Version::HTTP_10;
+        client.is_head = request.method == "HEAD";
+        client.expects_continue = request.expects_continue;
+        client.persists = request.persists || request.is_connect();
+        match identify(proxy, who, seat, &request).await {
+            Err(refusal) => {
+                Exchange::new(proxy, &request, who, began).finish(Outcome::Refused(refusal), &mut client, timer).await;
+            }
+            Ok(()) if request.is_connect() => return Then::Opened(request.authority, request.via),
+            Ok(()) => Exchange::new(proxy, &request, who, began).run(&mut client, timer).await,
+        }
+        if client.is_cut {
+            return Then::Cut;
+        }
+        if client.is_last || !drain(&mut client, timer).await { Then::Close } else { Then::Another }
+    }
+
+    /// Says goodbye and reads on for a moment: closing with unread bytes would reset the connection and take the answer away
+    /// with it.
+    async fn linger(mut self) {
+        let at = Instant::now() + LINGER;
+        let Connection { wire, input, timer, .. } = &mut self;
+        let drained = async {
+            wire.shutdown().await?;
+            let mut left = LINGER_BYTES;
+            input.release();
+            while left > 0 {
+                match poll_fn(|cx| input.poll_fill(cx, wire)).await? {
+                    0 => break,
+                    n => left = left.saturating_sub(n),
+                }
+                input.release();
+            }
+            Ok::<_, io::Error>(())
+        };
+        let _ = timer.limit(at, drained).await;
+    }
+}
+
+/// Where the head ends. What is no head at all is told by its reader; here only that more need not be waited for.
+fn whole(input: &[u8], scanned: &mut usize, limit: usize) -> Result<Option<usize>, Refusal> {
+    if *scanned == 0
+        && let Some(at) = memchr::memmem::find(input, b"\r\n\r\n")
+        && at + 4 <= limit
+    {
+        return Ok(Some(at + 4));
+    }
+    if input.is_empty() {
+        return Ok(None);
+    }
+    match http1::read_request(input, scanned, limit, &mut Room::new()) {
+        Ok(head) => Ok(head.map(|head| head.len)),
+        Err(HeadError::TooLarge { limit }) => Err(Refusal::HeadTooLarge { limit }),
+        Err(error) => Err(Refusal::BadRequest { detail: error.to_string().into() }),
+    }
+}
+
+/// Takes the rest of a body that nobody wants, for the sake of the next request. `false`: it does not come.
+async fn drain(client: &mut Http1Client<'_>, timer: &mut Timer) -> bool {
+    if client.is_received() {
+        return true;
+    }
+    let at = Instant::now() + DRAIN_BODY;
+    let drained = poll_fn(|cx| {
+        loop {
+            let n = client.side.bytes().len();
+            client.side.consume(n);
+            match client.side.poll_more(cx) {
+                Poll::Ready(Ok(true)) => {}
+                Poll::Ready(Ok(false)) => return Poll::Ready(true),
+                Poll::Ready(Err(_)) => return Poll::Ready(false),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    });
+    timer.limit(at, drained).await.unwrap_or(false)
+}
+
+/// Finds out whose request it is. What comes through a tunnel is from who opened it.
+async fn identify(
+    proxy: &Proxy,
+    who: &mut Who,
+    seat: &mut Option<Place<String>>,
+    request: &Request<'_>,
+) -> Result<(), Refusal> {
+    let settings = proxy.settings.load();
+    auth::admit(&settings.access, who.address.ip())?;
+    if who.tunnel.is_some() || settings.access.users.is_empty() {
+        return Ok(());
+    }
+    drop(settings);
+    let settings = proxy.settings.load_full();
+    let users = &settings.access.users;
+    let user = proxy.passwords.identify(users, who.address.ip(), request.credentials).await?;
+    *seat = self::seat(proxy, user.as_deref(), seat.take())?;
+    who.user = user;
+    Ok(())
+}
+
+/// A place among the user's connections: the one that this connection has, if it is of the same user.
+fn seat(proxy: &Proxy, user: Option<&User>, has: Option<Place<String>>) -> Result<Option<Place<String>>, Refusal> {
+    let Some((user, limit)) = user.and_then(|user| Some((user, user.max_connections?.get()))) else { return Ok(None) };
+    let name = user.name.as_ref();
+    match has.filter(|place| place.client() == name) {
+        Some(place) => Ok(Some(place)),
+        None => proxy.users.enter(name.to_owned(), limit).map(Some).ok_or(Refusal::ConnectionLimit { limit }),
+    }
+}
+
+/// That the proxy stops, for one connection.
+struct Stop<'a> {
+    stopped: Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
+    /// The connection's task is woken.
+    is_set: bool,
+}
+
+impl Stop<'_> {
+    fn poll(&mut self, cx: &mut Context<'_>, proxy: &Proxy) -> Poll<()> {
+        if proxy.is_stopping() {
+            return Poll::Ready(());
+        }
+        if self.is_set {
+            return Poll::Pending;
+        }
+        self.is_set = true;
+        self.stopped.as_mut().poll(cx)
+    }
+}
+
+const LINGER: Duration = Duration::from_secs(2);
+const LINGER_BYTES: usize = 1 << 20;
+/// For the rest of a body that nobody wants.
+const DRAIN_BODY: Duration = Duration::from_secs(10);

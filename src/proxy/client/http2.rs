@@ -1,0 +1,99 @@
+//! A client's connection in HTTP/2 (RFC 9113), inside an intercepted CONNECT: each stream is an exchange of its own, in a task
+//! of its own. What one stream is sent and does not read takes no other's room.
+
+use super::super::Proxy;
+use super::super::exchange::Exchange;
+use super::super::exchange::carry::{Http2, Http2Client};
+use super::super::exchange::request::Request;
+use super::super::io::Timer;
+use super::super::respond::{Answer, Asked};
+use super::Who;
+use super::connection::Connection;
+use super::wire::Ahead;
+use bytes::Bytes;
+use h2::server::{Builder, SendResponse};
+use h2::{Reason, RecvStream};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+/// Until one side ends it.
+pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
+    let Connection { wire, mut input, who, .. } = connection;
+    let (idle, preface, head) = {
+        let limits = &proxy.settings.load().limits;
+        (limits.idle_timeout, limits.header_timeout, limits.max_header_size)
+    };
+    let ahead = Ahead { wire, input: std::mem::take(&mut input) };
+    let shaken = Builder::new()
+        .max_header_list_size(u32::try_from(head).unwrap_or(u32::MAX))
+        .max_concurrent_streams(MAX_STREAMS)
+        .initial_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW * MAX_STREAMS)
+        .max_send_buffer_size(SEND_BUFFER)
+        .handshake::<_, Bytes>(ahead);
+    let Ok(Ok(mut streams)) = timeout_at(Instant::now() + preface, shaken).await else { return };
+    let who = Arc::new(who);
+    let mut exchanges = JoinSet::new();
+    let mut is_stopping = false;
+    let mut idle_at = Instant::now() + idle;
+    loop {
+        tokio::select! {
+            stream = streams.accept() => match stream {
+                Some(Ok((request, respond))) => {
+                    exchanges.spawn(exchange(proxy.clone(), who.clone(), request, respond));
+                }
+                Some(Err(error)) => return tracing::debug!(%error, "an HTTP/2 connection of a client's has ended"),
+                None => break,
+            },
+            Some(ended) = exchanges.join_next() => {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "a stream's task failed");
+                }
+                idle_at = Instant::now() + idle;
+            }
+            () = proxy.stopped(), if !is_stopping => {
+                is_stopping = true;
+                streams.graceful_shutdown();
+            }
+            () = tokio::time::sleep_until(idle_at), if exchanges.is_empty() => {
+                streams.abrupt_shutdown(Reason::NO_ERROR);
+                // What was said last goes out, if somebody reads it.
+                let _ = timeout_at(Instant::now() + GOODBYE, std::future::poll_fn(|cx| streams.poll_closed(cx))).await;
+                return;
+            }
+        }
+    }
+}
+
+/// One stream.
+async fn exchange(proxy: Arc<Proxy>, who: Arc<Who>, request: http::Request<RecvStream>, respond: SendResponse<Bytes>) {
+    let began = Instant::now();
+    let (parts, body) = request.into_parts();
+    let mut timer = Timer::new();
+    let ends = body.is_end_stream();
+    let mut side = Http2::default();
+    side.receiving = (!ends).then_some(body);
+    let mut client = Http2Client::new(side, respond, parts.method == http::Method::HEAD);
+    let Some(tunnel) = &who.tunnel else { return };
+    match Request::read_http2(&parts, ends, &tunnel.authority, &proxy.via) {
+        Ok(request) => Exchange::new(&proxy, &request, &who, began).run(&mut client, &mut timer).await,
+        Err(refusal) => {
+            tracing::info!(client = %who.address, refusal = refusal.slug(), "{refusal}");
+            let url = format!("{}{}", tunnel.authority, parts.uri.path_and_query().map_or("", |path| path.as_str()));
+            proxy.tell_refused(Some(who.address.ip()), Some(&url), &refusal);
+            let accept = parts.headers.get(http::header::ACCEPT).map(|accept| accept.as_bytes());
+            let answer = Answer::refusal(&refusal, &Asked { url: Some(&url), accept }, &proxy.settings.load());
+            use super::super::exchange::carry::Client;
+            client.answer_locally(&answer, false);
+        }
+    }
+}
+
+/// Requests at a time on one connection.
+const MAX_STREAMS: u32 = 100;
+/// What a client may send on one stream before it is taken on; the connection has room for that of all streams.
+const WINDOW: u32 = 64 * 1024;
+const SEND_BUFFER: usize = 64 * 1024;
+const GOODBYE: Duration = Duration::from_secs(1);

@@ -1,0 +1,113 @@
+//! Accepts connections and serves each; ends them when the proxy stops.
+
+use super::super::Proxy;
+use super::super::io::{Buffer, Timer};
+use super::super::limits::per_client::{Place, client};
+use super::super::limits::total::Seat;
+use super::Who;
+use super::connection::Connection;
+use super::wire::{Ahead, Wire};
+use rustls::ServerConfig;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+/// Serves one listening socket until the proxy stops. Then requests under way get `drain_timeout` to finish; what is
+/// left after it is cut off. `tls`: clients speak TLS to the proxy itself.
+pub async fn serve(proxy: Arc<Proxy>, listener: TcpListener, tls: Option<Arc<ServerConfig>>) {
+    let mut connections = JoinSet::new();
+    // A connection that is accepted, but for which there is no room yet.
+    let mut arrived = None;
+    loop {
+        let limit = proxy.settings.load().limits.max_connections.get();
+        tokio::select! {
+            tcp = accept(&listener), if arrived.is_none() => {
+                arrived = tcp.and_then(|(tcp, address)| admit(&proxy, tcp, address));
+            }
+            seat = proxy.room.seat(limit), if arrived.is_some() => {
+                let (tcp, address, place) = arrived.take().expect("looked at one line above");
+                connections.spawn(served(proxy.clone(), tcp, address, tls.clone(), (place, seat)));
+            }
+            Some(ended) = connections.join_next() => {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "a connection's task failed");
+                }
+            }
+            () = proxy.stopped() => break,
+        }
+    }
+    drop(listener);
+    let drain = proxy.settings.load().limits.drain_timeout;
+    let drained = timeout(drain, async { while connections.join_next().await.is_some() {} }).await;
+    if drained.is_err() {
+        tracing::warn!(left = connections.len(), "cut off the connections still open after {drain:?}");
+    }
+}
+
+/// A connection is served unless its client has too many already.
+fn admit(proxy: &Proxy, tcp: TcpStream, address: SocketAddr) -> Option<(TcpStream, SocketAddr, Place<IpAddr>)> {
+    let limit = proxy.settings.load().limits.max_connections_per_client.get();
+    match proxy.clients.enter(client(address.ip()), limit) {
+        Some(place) => Some((tcp, address, place)),
+        None => {
+            // An answer would need a reader; a client with so many connections may not be one.
+            tracing::info!(client = %address, limit, "one connection too many of this client: closed");
+            None
+        }
+    }
+}
+
+async fn served(
+    proxy: Arc<Proxy>,
+    tcp: TcpStream,
+    address: SocketAddr,
+    tls: Option<Arc<ServerConfig>>,
+    _held: (Place<IpAddr>, Seat),
+) {
+    let who = Who { address, tunnel: None, user: None };
+    let wire = match tls {
+        None => Wire::Tcp(tcp),
+        Some(config) => match Box::pin(decrypt(&proxy, tcp, config)).await {
+            Ok(wire) => wire,
+            Err(error) => return tracing::debug!(client = %address, %error, "no TLS with this client"),
+        },
+    };
+    Connection::new(wire, Buffer::new(), who, Timer::new()).serve(&proxy).await;
+}
+
+async fn decrypt(proxy: &Proxy, tcp: TcpStream, config: Arc<ServerConfig>) -> io::Result<Wire> {
+    let limit = proxy.settings.load().limits.header_timeout;
+    let ahead = Ahead { wire: Wire::Tcp(tcp), input: Buffer::new() };
+    let tls = timeout(limit, TlsAcceptor::from(config).accept(ahead)).await;
+    Ok(Wire::Tls(Box::new(tls.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??)))
+}
+
+/// The next connection. `None`: there was none after all.
+async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
+    match listener.accept().await {
+        Ok((tcp, address)) => {
+            // Nagle's algorithm would hold back the second small write of an answer.
+            let _ = tcp.set_nodelay(true);
+            Some((tcp, address))
+        }
+        Err(error) => {
+            if !is_the_clients_fault(&error) {
+                tracing::error!(%error, "cannot accept connections; trying again");
+                sleep(ACCEPT_RETRY).await;
+            }
+            None
+        }
+    }
+}
+
+fn is_the_clients_fault(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    matches!(error.kind(), Kind::ConnectionAborted | Kind::ConnectionReset | Kind::ConnectionRefused)
+}
+
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);

@@ -1,0 +1,32 @@
+//! The client's side: connections as they are accepted, who may use them, what is inside of them.
+
+pub mod auth;
+mod connect;
+mod connection;
+mod http2;
+pub mod listener;
+mod wire;
+
+pub use wire::Wire;
+
+use crate::config::User;
+use crate::policy::Authority;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Who is at the other end of a connection, and through which CONNECT it came.
+#[derive(Debug, Clone)]
+pub struct Who {
+    pub address: SocketAddr,
+    pub tunnel: Option<Tunnel>,
+    /// Who asked for the tunnel, by the credentials of its CONNECT; else, who asked last.
+    pub user: Option<Arc<User>>,
+}
+
+/// An accepted CONNECT whose inside is served here.
+#[derive(Debug, Clone)]
+pub struct Tunnel {
+    pub authority: Authority,
+    /// The name in the ClientHello, where it is not the one in CONNECT: every request inside is answered 421.
+    pub other_name: Option<String>,
+}

@@ -1,0 +1,93 @@
+//! The bytes of a client's connection: TCP, or TLS inside of it as often as it takes.
+
+use super::super::io::Buffer;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+
+/// A client's connection, or the decrypted inside of one.
+pub enum Wire {
+    Tcp(TcpStream),
+    Tls(Box<TlsStream<Ahead>>),
+}
+
+/// A connection of which some has been read already.
+pub struct Ahead {
+    pub wire: Wire,
+    pub input: Buffer,
+}
+
+impl Wire {
+    /// Whether HTTP/2 was agreed on.
+    pub fn is_h2(&self) -> bool {
+        match self {
+            Wire::Tls(tls) => tls.get_ref().1.alpn_protocol() == Some(b"h2"),
+            Wire::Tcp(_) => false,
+        }
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Wire::Tcp(tcp) => Pin::new(tcp).poll_read(cx, buf),
+            Wire::Tls(tls) => match Pin::new(tls).poll_read(cx, buf) {
+                // Peers that close TCP without close_notify are common: what a request is says itself where it ends.
+                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
+                read => read,
+            },
+        }
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Wire::Tcp(tcp) => Pin::new(tcp).poll_write(cx, bytes),
+            Wire::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Wire::Tcp(_) => Poll::Ready(Ok(())),
+            Wire::Tls(tls) => Pin::new(tls).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Wire::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Wire::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+        }
+    }
+}
+
+impl AsyncRead for Ahead {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.input.is_empty() {
+            return Pin::new(&mut self.wire).poll_read(cx, buf);
+        }
+        let n = self.input.len().min(buf.remaining());
+        buf.put_slice(&self.input.bytes()[..n]);
+        self.input.consume(n);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Ahead {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.wire).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.wire).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.wire).poll_shutdown(cx)
+    }
+}

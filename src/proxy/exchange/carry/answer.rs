@@ -1,0 +1,206 @@
+//! The head of an origin's answer, whichever version it came in, as the client is to see it (RFC 9110 §7.6).
+
+use crate::http1::{FieldKind, Framing, ResponseHead, put_field, put_number, put_status_line};
+use crate::proxy::respond::PROXY_STATUS;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
+use std::borrow::Cow;
+
+/// A head as it came.
+pub struct AnswerHead<'a> {
+    pub status: u16,
+    pub version: Version,
+    pub framing: Framing,
+    /// The protocol that the origin would switch to.
+    pub upgrade: Option<&'a [u8]>,
+    /// It is not written as the standard has it.
+    pub is_irregular: bool,
+    fields: Fields<'a>,
+}
+
+enum Fields<'a> {
+    Http1(&'a ResponseHead<'a>),
+    Http2(&'a HeaderMap),
+}
+
+/// What the proxy adds.
+#[derive(Default)]
+pub struct Added<'a> {
+    pub via: &'a str,
+    pub proxy_status: Option<&'a str>,
+}
+
+impl<'a> AnswerHead<'a> {
+    pub fn of_http1(head: &'a ResponseHead<'a>) -> Self {
+        AnswerHead {
+            status: head.status,
+            version: if head.minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 },
+            framing: head.framing,
+            upgrade: head.upgrade,
+            is_irregular: head.is_irregular,
+            fields: Fields::Http1(head),
+        }
+    }
+
+    /// `framing`: as its fields and its end have it.
+    pub fn of_http2(status: StatusCode, fields: &'a HeaderMap, framing: Framing) -> Self {
+        AnswerHead {
+            status: status.as_u16(),
+            version: Version::HTTP_2,
+            framing,
+            upgrade: None,
+            is_irregular: false,
+            fields: Fields::Http2(fields),
+        }
+    }
+
+    pub fn is_interim(&self) -> bool {
+        (100..200).contains(&self.status) && self.status != 101
+    }
+
+    /// Its fields but those of the origin's hop, and but what it says in our name. Framing is among them.
+    #[inline]
+    fn each(&self, mut pass: impl FnMut(FieldKind, &[u8], &[u8])) {
+        let mut pass = |kind: FieldKind, name: &[u8], value: &[u8]| {
+            if kind != FieldKind::ProxyStatus {
+                return pass(kind, name, value);
+            }
+            let others = others(value);
+            if !others.is_empty() {
+                pass(kind, name, others.as_bytes());
+            }
+        };
+        match self.fields {
+            Fields::Http1(head) => {
+                head.fields
+                    .iter()
+                    .filter(|field| !head.ends_here(field))
+                    .for_each(|it| pass(it.kind, it.name, it.value));
+            }
+            Fields::Http2(fields) => {
+                for (name, value) in fields {
+                    let name = name.as_str().as_bytes();
+                    let kind = FieldKind::of(name);
+                    if !kind.is_hop_by_hop() {
+                        pass(kind, name, value.as_bytes());
+                    }
+                }
+            }
+        }
+    }
+
+    /// The first field of this kind.
+    pub fn value(&self, kind: FieldKind) -> Option<Vec<u8>> {
+        let mut found = None;
+        self.each(|it, _, value| {
+            if it == kind && found.is_none() {
+                found = Some(value.to_vec());
+            }
+        });
+        found
+    }
+
+    /// Writes it in HTTP/1.1. `framing`: how the body goes out. `connection`: what is said of the connection.
+    #[inline]
+    pub fn write(&self, out: &mut Vec<u8>, framing: Framing, connection: Option<&str>, added: &Added<'_>) {
+        match self.fields {
+            Fields::Http1(head) => put_status_line(out, self.status, head.reason),
+            Fields::Http2(_) => {
+                let reason = StatusCode::from_u16(self.status).ok().and_then(|status| status.canonical_reason());
+                put_status_line(out, self.status, reason.unwrap_or_default().as_bytes());
+            }
+        }
+        let is_http1 = matches!(self.fields, Fields::Http1(_));
+        let has_length = framing == Framing::None || (is_http1 && matches!(framing, Framing::Length(_)));
+        self.each(|kind, name, value| match kind {
+            FieldKind::TransferEncoding => {}
+            FieldKind::ContentLength if !has_length => {}
+            FieldKind::Trailer if framing != Framing::Chunked => {}
+            _ => put_field(out, name, value),
+        });
+        if framing == Framing::Chunked {
+            out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+        }
+        if let (Framing::Length(length), false) = (framing, is_http1) {
+            out.extend_from_slice(b"Content-Length: ");
+            put_number(out, length);
+            out.extend_from_slice(b"\r\n");
+        }
+        if !added.via.is_empty() {
+            put_field(out, b"Via", added.via.as_bytes());
+        }
+        if let Some(status) = added.proxy_status {
+            put_field(out, b"Proxy-Status", status.as_bytes());
+        }
+        if let Some(connection) = connection {
+            put_field(out, b"Connection", connection.as_bytes());
+        }
+        if connection == Some("upgrade") {
+            out.extend_from_slice(b"Upgrade: websocket\r\n");
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// The same in HTTP/2.
+    pub fn to_http2(&self, added: &Added<'_>) -> http::Response<()> {
+        let mut head = http::Response::new(());
+        *head.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_GATEWAY);
+        let fields = head.headers_mut();
+        let mut append = |name: &[u8], value: &[u8]| {
+            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+                fields.append(name, value);
+            }
+        };
+        self.each(|kind, name, value| {
+            if kind != FieldKind::TransferEncoding {
+                append(name, value);
+            }
+        });
+        if !added.via.is_empty() {
+            append(b"via", added.via.as_bytes());
+        }
+        if let Some(status) = added.proxy_status {
+            append(PROXY_STATUS.as_str().as_bytes(), status.as_bytes());
+        }
+        head
+    }
+}
+
+/// The members of Proxy-Status that are not in our name.
+fn others(value: &[u8]) -> Cow<'_, str> {
+    let value = String::from_utf8_lossy(value);
+    if !members(&value).any(is_ours) {
+        return value;
+    }
+    members(&value).filter(|member| !is_ours(member)).collect::<Vec<_>>().join(", ").into()
+}
+
+/// The members of a list (RFC 9651 §3.1); commas within strings part nothing.
+fn members(list: &str) -> impl Iterator<Item = &str> {
+    let (mut quoted, mut escaped) = (false, false);
+    let parts = list.split(move |c| {
+        let quote = c == '"' && !escaped;
+        quoted ^= quote;
+        escaped = quoted && c == '\\' && !escaped;
+        c == ',' && !quoted
+    });
+    parts.map(str::trim).filter(|member| !member.is_empty())
+}
+
+fn is_ours(member: &str) -> bool {
+    let name = member.split(';').next().unwrap_or_default().trim();
+    name.trim_matches('"').eq_ignore_ascii_case("politely")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_parted_at_commas_outside_strings() {
+        let list = r#"politely; details="a, \"b, c", other; x="\\", "politely""#;
+        let found: Vec<_> = members(list).collect();
+        assert_eq!(found, [r#"politely; details="a, \"b, c""#, r#"other; x="\\""#, r#""politely""#]);
+        assert_eq!(found.iter().filter(|member| is_ours(member)).count(), 2);
+        assert_eq!(others(list.as_bytes()), r#"other; x="\\""#);
+    }
+}

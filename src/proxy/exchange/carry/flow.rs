@@ -1,0 +1,86 @@
+//! One direction of an exchange: content goes from one side to the other as it comes.
+
+use super::side::{Fault, Side};
+use crate::proxy::limits::body_rate::{Least, Meter};
+use std::task::{Context, Poll, ready};
+use tokio::time::Instant;
+
+/// How far one body has got.
+pub struct Flow {
+    pub is_done: bool,
+    /// Until then something has to move.
+    pub at: Instant,
+    meter: Option<Meter>,
+    ended: bool,
+    fault: Option<Fault>,
+    /// It waits for the side that it goes to.
+    pub is_held_up: bool,
+}
+
+/// Why it goes no further.
+#[derive(Debug)]
+pub enum Stopped {
+    /// What it comes from.
+    From(Fault),
+    /// What it goes to.
+    To(Fault),
+    /// It comes too slowly.
+    Slow,
+}
+
+impl Flow {
+    pub fn new(at: Instant) -> Self {
+        Flow { is_done: false, at, meter: None, ended: false, fault: None, is_held_up: false }
+    }
+
+    #[inline]
+    pub fn poll<A: Side, B: Side>(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut A,
+        to: &mut B,
+        least: Least,
+    ) -> Poll<Result<(), Stopped>> {
+        loop {
+            self.is_held_up = true;
+            if !from.bytes().is_empty() {
+                ready!(to.poll_send(cx, from)).map_err(Stopped::To)?;
+                // Timed where it comes, too: a reader that goes on reading is not cut.
+                if !from.bytes().is_empty() {
+                    self.at = Instant::now() + least.over;
+                }
+                continue;
+            }
+            if self.ended || self.fault.is_some() {
+                let flushed = ready!(to.poll_flush(cx));
+                if let Some(fault) = self.fault.take() {
+                    return Poll::Ready(Err(Stopped::From(fault)));
+                }
+                flushed.map_err(Stopped::To)?;
+                self.is_done = true;
+                return Poll::Ready(Ok(()));
+            }
+            match from.poll_more(cx) {
+                Poll::Ready(Ok(true)) => {
+                    let now = Instant::now();
+                    self.at = now + least.over;
+                    let meter = self.meter.get_or_insert_with(|| Meter::begin(now));
+                    if !meter.moved(now, from.bytes().len(), least) {
+                        return Poll::Ready(Err(Stopped::Slow));
+                    }
+                }
+                Poll::Ready(Ok(false)) => {
+                    to.end(from.trailers());
+                    self.ended = true;
+                }
+                Poll::Ready(Err(fault)) => self.fault = Some(fault),
+                // The other end pauses: what has come is passed on.
+                Poll::Pending => {
+                    ready!(to.poll_flush(cx)).map_err(Stopped::To)?;
+                    self.is_held_up = false;
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+}

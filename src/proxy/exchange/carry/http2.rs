@@ -1,0 +1,155 @@
+//! A side that speaks HTTP/2: one stream.
+
+use super::side::{Fault, Side};
+use bytes::Bytes;
+use h2::{Reason, RecvStream, SendStream};
+use http::HeaderMap;
+use std::collections::VecDeque;
+use std::task::{Context, Poll, ready};
+
+/// A stream's two directions, as far as they are open.
+#[derive(Default)]
+pub struct Http2 {
+    pub receiving: Option<RecvStream>,
+    pub sending: Option<SendStream<Bytes>>,
+    /// At hand.
+    current: Bytes,
+    /// It was at hand before: its window is given back already.
+    again: bool,
+    trailers: Option<HeaderMap>,
+    /// What has been taken of the body, as long as all of it may have to be taken once more.
+    kept: Option<Vec<Bytes>>,
+    unread: VecDeque<Bytes>,
+    fault: Option<h2::Error>,
+}
+
+impl Http2 {
+    pub fn keep(&mut self) {
+        self.kept = Some(Vec::new());
+    }
+
+    pub fn keep_no_more(&mut self) {
+        self.kept = None;
+    }
+
+    /// Puts back what was taken of the body. `false`: not all of it is there.
+    pub fn unread(&mut self) -> bool {
+        let Some(kept) = self.kept.take() else { return false };
+        let rest = std::mem::take(&mut self.current);
+        // What is left of a piece has not been given back to the window yet.
+        if !rest.is_empty() && !self.again {
+            self.release(rest.len());
+        }
+        self.unread.extend(kept);
+        self.unread.extend((!rest.is_empty()).then_some(rest));
+        self.again = true;
+        true
+    }
+
+    pub fn reset(&mut self, reason: Reason) {
+        if let Some(sending) = &mut self.sending {
+            sending.send_reset(reason);
+        }
+    }
+
+    fn release(&mut self, n: usize) {
+        if let Some(receiving) = &mut self.receiving {
+            // It fails where the stream has ended, which is told elsewhere.
+            let _ = receiving.flow_control().release_capacity(n);
+        }
+    }
+}
+
+impl Side for Http2 {
+    fn bytes(&self) -> &[u8] {
+        &self.current
+    }
+
+    fn consume(&mut self, n: usize) {
+        if n > 0 {
+            drop(self.take(n));
+        }
+    }
+
+    fn take(&mut self, n: usize) -> Bytes {
+        let taken = self.current.split_to(n);
+        if !self.again {
+            self.release(n);
+        }
+        if let Some(kept) = &mut self.kept {
+            if kept.iter().map(Bytes::len).sum::<usize>() + n <= KEPT {
+                kept.push(taken.clone());
+            } else {
+                self.kept = None;
+            }
+        }
+        taken
+    }
+
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Fault>> {
+        if let Some(next) = self.unread.pop_front() {
+            self.current = next;
+            return Poll::Ready(Ok(true));
+        }
+        self.again = false;
+        let Some(receiving) = &mut self.receiving else { return Poll::Ready(Ok(false)) };
+        loop {
+            match ready!(receiving.poll_data(cx)) {
+                Some(Ok(next)) if next.is_empty() => {}
+                Some(Ok(next)) => {
+                    self.current = next;
+                    return Poll::Ready(Ok(true));
+                }
+                Some(Err(error)) => return Poll::Ready(Err(error.into())),
+                None => {
+                    let trailers = ready!(receiving.poll_trailers(cx))?;
+                    self.trailers = trailers;
+                    return Poll::Ready(Ok(false));
+                }
+            }
+        }
+    }
+
+    fn trailers(&mut self) -> Option<HeaderMap> {
+        self.trailers.clone()
+    }
+
+    fn poll_send<S: Side>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), Fault>> {
+        let wanted = from.bytes().len().min(PIECE);
+        let Some(sending) = &mut self.sending else {
+            // Nobody wants it any more.
+            from.consume(from.bytes().len());
+            return Poll::Ready(Ok(()));
+        };
+        sending.reserve_capacity(wanted);
+        while sending.capacity() == 0 {
+            match ready!(sending.poll_capacity(cx)) {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Poll::Ready(Err(error.into())),
+                None => return Poll::Ready(Err(Fault::Ended)),
+            }
+        }
+        let n = wanted.min(sending.capacity());
+        let sent = sending.send_data(from.take(n), false);
+        Poll::Ready(sent.map_err(Fault::from))
+    }
+
+    fn end(&mut self, trailers: Option<HeaderMap>) {
+        let Some(sending) = &mut self.sending else { return };
+        let ended = match trailers {
+            Some(trailers) => sending.send_trailers(trailers),
+            None => sending.send_data(Bytes::new(), true),
+        };
+        self.fault = ended.err();
+    }
+
+    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        // The connection's task sends.
+        Poll::Ready(self.fault.take().map_or(Ok(()), |error| Err(error.into())))
+    }
+}
+
+/// Of a request's body, for another try.
+const KEPT: usize = 64 * 1024;
+/// At most this much of one stream waits to be written.
+const PIECE: usize = 32 * 1024;

@@ -1,0 +1,188 @@
+//! The origin's side: it is asked, and answers once.
+
+use super::answer::AnswerHead;
+use super::http1::Http1;
+use super::http2::Http2;
+use super::side::{Fault, Side};
+use crate::http1::{Body, Framing, HeadError, Room, read_response};
+use h2::client::ResponseFuture;
+use http::{HeaderMap, header};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// Whoever answers the request under way.
+pub trait Origin {
+    type Side: Side;
+
+    fn side(&mut self) -> &mut Self::Side;
+
+    /// The next head of an answer to this method, interim ones too, as `read` sees it. `limit`: of its size.
+    fn poll_head<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        method: &str,
+        limit: usize,
+        read: impl FnOnce(&AnswerHead<'_>) -> R,
+    ) -> Poll<Result<R, Fault>>;
+
+    /// The body of the head read last comes next. `raw`: with its framing.
+    fn begin_body(&mut self, raw: bool);
+
+    /// Nothing of an answer has come.
+    fn is_untouched(&self) -> bool;
+
+    /// The head of the request is on its way.
+    fn has_head_left(&mut self) -> bool;
+}
+
+/// An origin that speaks HTTP/1.
+pub struct Http1Origin<'a, T> {
+    pub side: Http1<'a, T>,
+    scanned: usize,
+    framing: Framing,
+    /// The connection ends with this answer.
+    pub closes: bool,
+    touched: bool,
+}
+
+impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1Origin<'a, T> {
+    pub fn new(side: Http1<'a, T>) -> Self {
+        Http1Origin { side, scanned: 0, framing: Framing::None, closes: true, touched: false }
+    }
+
+    /// Whether another request can follow: the answer is whole, and nothing stands behind it.
+    pub fn is_kept(&self) -> bool {
+        !self.closes && self.side.is_received() && self.side.input.is_empty() && self.side.out.is_empty()
+    }
+}
+
+impl<'a, T: AsyncRead + AsyncWrite + Unpin> Origin for Http1Origin<'a, T> {
+    type Side = Http1<'a, T>;
+
+    fn side(&mut self) -> &mut Self::Side {
+        &mut self.side
+    }
+
+    #[inline]
+    fn poll_head<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        method: &str,
+        limit: usize,
+        read: impl FnOnce(&AnswerHead<'_>) -> R,
+    ) -> Poll<Result<R, Fault>> {
+        loop {
+            if !self.side.input.is_empty() {
+                let mut room = Room::new();
+                let read_so_far =
+                    read_response(self.side.input.bytes_mut(), &mut self.scanned, limit, method, &mut room);
+                let head = read_so_far.map_err(|error| match error {
+                    HeadError::TooLarge { limit } => Fault::TooLarge(limit),
+                    HeadError::TooManyFields | HeadError::Malformed(_) => Fault::Malformed(error.to_string()),
+                })?;
+                if let Some(head) = head {
+                    (self.framing, self.closes) = (head.framing, head.close);
+                    let (len, done) = (head.len, read(&AnswerHead::of_http1(&head)));
+                    drop(room);
+                    self.side.input.consume(len);
+                    self.scanned = 0;
+                    return Poll::Ready(Ok(done));
+                }
+            }
+            if ready!(self.side.poll_fill(cx))? == 0 {
+                return Poll::Ready(Err(Fault::Ended));
+            }
+            self.touched = true;
+        }
+    }
+
+    fn begin_body(&mut self, raw: bool) {
+        self.side.receive(Body::of_response(self.framing), raw);
+    }
+
+    fn is_untouched(&self) -> bool {
+        !self.touched
+    }
+
+    fn has_head_left(&mut self) -> bool {
+        self.side.out.is_empty()
+    }
+}
+
+/// An origin's stream in HTTP/2.
+pub struct Http2Origin {
+    pub side: Http2,
+    response: ResponseFuture,
+    /// Interim answers may come.
+    interim: bool,
+    touched: bool,
+}
+
+impl Http2Origin {
+    pub fn new(side: Http2, response: ResponseFuture) -> Self {
+        Http2Origin { side, response, interim: true, touched: false }
+    }
+}
+
+impl Origin for Http2Origin {
+    type Side = Http2;
+
+    fn side(&mut self) -> &mut Http2 {
+        &mut self.side
+    }
+
+    fn poll_head<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        method: &str,
+        _: usize,
+        read: impl FnOnce(&AnswerHead<'_>) -> R,
+    ) -> Poll<Result<R, Fault>> {
+        if self.interim {
+            match ready!(self.response.poll_informational(cx)) {
+                Some(Ok(head)) => {
+                    self.touched = true;
+                    let done = read(&AnswerHead::of_http2(head.status(), head.headers(), Framing::None));
+                    return Poll::Ready(Ok(done));
+                }
+                Some(Err(error)) => return Poll::Ready(Err(error.into())),
+                None => self.interim = false,
+            }
+        }
+        let (parts, body) = ready!(Pin::new(&mut self.response).poll(cx))?.into_parts();
+        self.touched = true;
+        let framing = framing(method, parts.status.as_u16(), &parts.headers, body.is_end_stream())?;
+        self.side.receiving = Some(body);
+        Poll::Ready(Ok(read(&AnswerHead::of_http2(parts.status, &parts.headers, framing))))
+    }
+
+    fn begin_body(&mut self, _: bool) {}
+
+    fn is_untouched(&self) -> bool {
+        !self.touched
+    }
+
+    fn has_head_left(&mut self) -> bool {
+        true
+    }
+}
+
+/// RFC 9113 §8.1.1: a length is there once, and true.
+fn framing(method: &str, status: u16, fields: &HeaderMap, ends: bool) -> Result<Framing, Fault> {
+    let mut length = None;
+    for field in fields.get_all(header::CONTENT_LENGTH) {
+        let digits = field.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        let told = digits.and_then(|digits| digits.parse::<u64>().ok());
+        let told = told.ok_or_else(|| Fault::Malformed("its Content-Length is not a number".into()))?;
+        if length.replace(told).is_some_and(|before| before != told) {
+            return Err(Fault::Malformed("its Content-Length fields differ".into()));
+        }
+    }
+    Ok(match (method, status, length) {
+        ("HEAD", ..) | (_, 204 | 304, _) => Framing::None,
+        _ if ends => Framing::Length(0),
+        (.., Some(length)) => Framing::Length(length),
+        (.., None) => Framing::Chunked,
+    })
+}

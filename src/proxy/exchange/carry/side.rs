@@ -1,0 +1,71 @@
+//! A side of an exchange: bodies come out of it and go into it, whatever the version of HTTP.
+
+use bytes::Bytes;
+use http::HeaderMap;
+use std::io;
+use std::task::{Context, Poll};
+
+/// The client or the origin. Content is taken out in pieces: [`bytes`](Self::bytes) shows the one at hand,
+/// [`poll_more`](Self::poll_more) gets the next.
+pub trait Side {
+    /// Content that has come and is not consumed yet. Between two HTTP/1 sides of one framing that framing is part of it.
+    fn bytes(&self) -> &[u8];
+
+    fn consume(&mut self, n: usize);
+
+    /// The first `n` of what is at hand.
+    fn take(&mut self, n: usize) -> Bytes;
+
+    /// The next piece, once the one at hand is consumed. `false`: there is none.
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Fault>>;
+
+    /// Those behind the content.
+    fn trailers(&mut self) -> Option<HeaderMap>;
+
+    /// Sends what is held, and content that `from` has at hand: some of it at least.
+    fn poll_send<S: Side>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), Fault>>;
+
+    /// There is no more content.
+    fn end(&mut self, trailers: Option<HeaderMap>);
+
+    /// Resolves when all that was sent is on its way.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>>;
+}
+
+/// Why a side cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    #[error("it ended early")]
+    Ended,
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("{0}")]
+    Malformed(String),
+    #[error("the head is larger than {0} bytes")]
+    TooLarge(usize),
+    #[error("{0}")]
+    Http2(#[from] h2::Error),
+}
+
+impl Fault {
+    /// The other end has sent nothing of sense, for it is gone.
+    pub fn is_end(&self) -> bool {
+        match self {
+            Fault::Ended | Fault::Io(_) => true,
+            Fault::Http2(error) => error.is_io() || error.is_go_away(),
+            Fault::Malformed(_) | Fault::TooLarge(_) => false,
+        }
+    }
+
+    /// It says itself that it has done nothing about the request (RFC 9113 §8.7).
+    pub fn is_unprocessed(&self) -> bool {
+        let Fault::Http2(error) = self else { return false };
+        (error.is_go_away() && error.is_remote())
+            || (error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM))
+    }
+
+    /// It would rather be asked in HTTP/1.1.
+    pub fn wants_http1(&self) -> bool {
+        matches!(self, Fault::Http2(error) if error.reason() == Some(h2::Reason::HTTP_1_1_REQUIRED))
+    }
+}

@@ -1,0 +1,62 @@
+//! What has been answered since the start.
+
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts of answers, by where they came from.
+#[derive(Default)]
+pub struct Counters {
+    forwarded: AtomicU64,
+    failed: AtomicU64,
+    unverified: AtomicU64,
+    refused: Mutex<BTreeMap<&'static str, u64>>,
+    reported: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+/// A reading of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counts {
+    /// Answered by the origin.
+    pub forwarded: u64,
+    /// The origin could not be reached, or broke off.
+    pub failed: u64,
+    /// Answered by whoever took the place of an origin whose certificate is not verified.
+    pub unverified: u64,
+    /// Refused, by the refusal's slug.
+    pub refused: BTreeMap<&'static str, u64>,
+    /// Let through in report mode: what would have been.
+    pub reported: BTreeMap<&'static str, u64>,
+}
+
+impl Counters {
+    pub(in crate::proxy) fn forwarded(&self) {
+        self.forwarded.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(in crate::proxy) fn failed(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(in crate::proxy) fn unverified(&self) {
+        self.unverified.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(in crate::proxy) fn refused(&self, slug: &'static str) {
+        *self.refused.lock().entry(slug).or_default() += 1;
+    }
+
+    pub(in crate::proxy) fn reported(&self, slug: &'static str) {
+        *self.reported.lock().entry(slug).or_default() += 1;
+    }
+
+    pub fn read(&self) -> Counts {
+        Counts {
+            forwarded: self.forwarded.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+            unverified: self.unverified.load(Ordering::Relaxed),
+            refused: self.refused.lock().clone(),
+            reported: self.reported.lock().clone(),
+        }
+    }
+}

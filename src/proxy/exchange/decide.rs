@@ -1,0 +1,100 @@
+//! Whether a request may go, and where to: egress, then the gate.
+
+use super::request::Request;
+use crate::config::{Hosts, InterceptMode, User};
+use crate::gate::{Admitted, Ask, Permit, Reported, RobotsCopy};
+use crate::policy::{Authority, Refusal};
+use crate::proxy::Proxy;
+use crate::proxy::client::Who;
+use crate::proxy::limits::per_client::Place;
+use crate::upstream::{ReachError, Route};
+use std::time::Duration;
+
+/// It is not refused.
+pub enum Decided {
+    Go(Go),
+    /// It is answered with our copy of robots.txt.
+    Robots(RobotsCopy),
+}
+
+/// It goes now.
+pub struct Go {
+    pub permit: Permit,
+    /// In report mode, what would have been.
+    pub reported: Option<Reported>,
+    /// `None`: the host has no address.
+    pub route: Option<Route>,
+}
+
+impl Proxy {
+    /// Resolves when it may go, or may not.
+    pub(super) async fn decide(&self, request: &Request<'_>, who: &Who) -> Result<Decided, Refusal> {
+        if request.is_looped {
+            return Err(Refusal::Loop);
+        }
+        let authority = &request.authority;
+        let user = who.user.as_deref();
+        if who.tunnel.is_some() && self.intercept_mode(authority, user) == InterceptMode::Deny {
+            let host = authority.host().to_string().into();
+            return Err(Refusal::OperatorDenied { host, pattern: "intercept: deny".into() });
+        }
+        let route = match self.upstream.reach(authority).await {
+            Ok(route) => Some(route),
+            Err(ReachError::Denied(denied)) => return Err(denied.into()),
+            // A host without an address has no readable robots.txt either: the gate says so.
+            Err(ReachError::Resolve(_)) => None,
+        };
+        let (waiting, may_wait) = self.place_in_line(user);
+        let target = String::from_utf8_lossy(&request.target);
+        let ask = Ask {
+            authority,
+            target: &target,
+            user_agent: request.user_agent,
+            client: who.address.ip(),
+            address: route.as_ref().and_then(Route::origin),
+            is_subresource: request.is_subresource,
+            product_tokens: user.map_or(&[], |user| &user.product_tokens),
+            hosts: hosts(user),
+            may_wait,
+            prefer_wait: request.prefer_wait,
+            reads_robots: request.reads_robots(),
+        };
+        let admitted = tokio::select! {
+            biased;
+            admitted = self.gate.admit(&ask) => admitted?,
+            () = self.stopped() => return Err(Refusal::Draining { retry_after: DRAINING }),
+        };
+        drop(waiting);
+        Ok(match admitted {
+            Admitted::Go { permit, reported } => {
+                if let Some(reported) = &reported {
+                    self.tell_reported(Some(who.address.ip()), &request.url(), reported);
+                }
+                Decided::Go(Go { permit, reported, route })
+            }
+            Admitted::Robots(copy) => Decided::Robots(copy),
+        })
+    }
+
+    /// What is done with CONNECT to this host.
+    pub(in crate::proxy) fn intercept_mode(&self, authority: &Authority, user: Option<&User>) -> InterceptMode {
+        let settings = self.settings.load();
+        hosts(user).unwrap_or(&settings.hosts).get(authority.host()).intercept
+    }
+
+    /// A place among the user's that wait, and whether there was one.
+    fn place_in_line(&self, user: Option<&User>) -> (Option<Place<String>>, bool) {
+        let Some((user, limit)) = user.and_then(|user| Some((user, user.max_waiting?))) else { return (None, true) };
+        let place = self.waiting.enter(user.name.as_ref().to_owned(), limit);
+        let may_wait = place.is_some();
+        (place, may_wait)
+    }
+}
+
+/// The overrides of a user who has some.
+pub fn hosts(user: Option<&User>) -> Option<&Hosts> {
+    user.and_then(|user| user.hosts.as_ref())
+}
+
+/// By then another instance may serve.
+const DRAINING: Duration = Duration::from_secs(5);

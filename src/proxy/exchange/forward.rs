@@ -1,0 +1,349 @@
+//! A request on its way to its origin, tried again where that is safe.
+
+use super::carry::{
+    self, Added, AnswerHead, Broken, Carried, Client, Event, Fault, Http1, Http1Origin, Http2, Http2Origin, Limits,
+    Next, Origin, Sending,
+};
+use super::request::Head;
+use super::{Exchange, Outcome, tunnel};
+use crate::gate::Outcome as Learnt;
+use crate::http1::{FieldKind, Framing, Room, list, read_request};
+use crate::policy::retry_after;
+use crate::proxy::io::{Buffer, Timer};
+use crate::proxy::limits::body_rate::Least;
+use crate::proxy::respond::{Failure, proxy_status};
+use crate::upstream::{Connection, Fields, Http1Link, Http2Link, Link, Outgoing, ReachError, Route, Want};
+use std::time::SystemTime;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// How one try ended.
+enum Tried {
+    Over(Outcome),
+    /// Another connection may do better.
+    Again(Want, Failure),
+}
+
+impl Exchange<'_> {
+    pub(super) async fn forward<C: Client>(
+        &mut self,
+        client: &mut C,
+        timer: &mut Timer,
+        route: Option<Route>,
+    ) -> Outcome {
+        let route = match route {
+            Some(route) => route,
+            // It had no address a moment ago.
+            None => match client.wait(timer, self.proxy.upstream.reach(&self.request.authority)).await {
+                Some(Ok(route)) => route,
+                Some(Err(ReachError::Denied(denied))) => return Outcome::Refused(denied.into()),
+                Some(Err(ReachError::Resolve(error))) => return Outcome::Failed(Failure::from_resolve(&error)),
+                None => return Outcome::Gone,
+            },
+        };
+        let mut want = Want::default();
+        if self.request.is_upgrade {
+            return match client.wait(timer, route.open()).await {
+                Some(Ok(stream)) => match self.over_http1(client, timer, &route, stream, drop, false, want).await {
+                    Tried::Over(outcome) => outcome,
+                    Tried::Again(_, failure) => Outcome::Failed(failure),
+                },
+                Some(Err(error)) => Outcome::Failed(Failure::from_dial(&error)),
+                None => Outcome::Gone,
+            };
+        }
+        for tries in 1.. {
+            let connection = match client.wait(timer, route.connect(want)).await {
+                Some(Ok(connection)) => connection,
+                Some(Err(error)) => return Outcome::Failed(Failure::from_dial(&error)),
+                None => return Outcome::Gone,
+            };
+            let Connection { reused, address, link } = connection;
+            // What comes next goes to the same place.
+            want.first = Some(address);
+            let tried = match link {
+                Link::Http1(link) => self.over_http1(client, timer, &route, link, Http1Link::keep, reused, want).await,
+                Link::Http2(link) => self.over_http2(client, timer, &route, link, reused, want).await,
+            };
+            let (again, failure) = match tried {
+                Tried::Over(outcome) => return outcome,
+                Tried::Again(again, failure) => (again, failure),
+            };
+            if tries == MAX_TRIES {
+                return Outcome::Failed(failure);
+            }
+            want = again;
+            // One more request to the host.
+            if let Some(permit) = &mut self.permit {
+                match client.wait(timer, permit.again()).await {
+                    Some(Ok(())) => {}
+                    Some(Err(refusal)) => return Outcome::Refused(refusal),
+                    None => return Outcome::Gone,
+                }
+            }
+        }
+        unreachable!("the last try has returned")
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    async fn over_http1<C: Client, L: AsyncRead + AsyncWrite + Unpin>(
+        &mut self,
+        client: &mut C,
+        timer: &mut Timer,
+        route: &Route,
+        mut link: L,
+        keep: impl FnOnce(L),
+        reused: bool,
+        want: Want,
+    ) -> Tried {
+        let mut input = Buffer::new();
+        let mut origin = Http1Origin::new(Http1::new(&mut link, &mut input));
+        let raw = client.is_http1();
+        if !client.begin_body(raw, self.may_replay(reused)) {
+            return Tried::Over(Outcome::Failed(Failure::ended("the request cannot be sent again")));
+        }
+        self.outgoing(|outgoing| origin.side.out.put_with(|out| outgoing.write_http1(route, out)));
+        let chunked = self.request.framing == Framing::Chunked && !raw;
+        origin.side.send(if chunked { Sending::Chunked } else { Sending::Plain });
+        let carried = self.carry(client, &mut origin, timer, route).await;
+        match carried {
+            Ok(carried) if carried.is_switched => {
+                // What follows are no requests, and may go on for hours: the turn is over.
+                self.permit = None;
+                client.open();
+                origin.side.open();
+                tunnel::run(
+                    client.side(),
+                    &mut origin.side,
+                    self.proxy.settings.load().limits.tunnel_idle_timeout,
+                    timer,
+                )
+                .await;
+                Tried::Over(Outcome::Forwarded)
+            }
+            Ok(carried) => {
+                let is_kept = carried.is_sent && origin.is_kept();
+                drop(origin);
+                if is_kept {
+                    keep(link);
+                }
+                Tried::Over(Outcome::Forwarded)
+            }
+            Err(broken) => self.after(broken, reused, origin.is_untouched(), want),
+        }
+    }
+
+    async fn over_http2<C: Client>(
+        &mut self,
+        client: &mut C,
+        timer: &mut Timer,
+        route: &Route,
+        mut link: Http2Link,
+        reused: bool,
+        want: Want,
+    ) -> Tried {
+        if !client.begin_body(false, self.may_replay(true)) {
+            return Tried::Over(Outcome::Failed(Failure::ended("the request cannot be sent again")));
+        }
+        let Some(Ok(request)) = self.outgoing(|outgoing| outgoing.to_http2(route)) else {
+            return Tried::Again(
+                Want { http1_only: true, ..want },
+                Failure::malformed("HTTP/2 cannot carry the request"),
+            );
+        };
+        let ends = self.request.framing == Framing::None || self.request.framing == Framing::Length(0);
+        let (response, sending) = match link.send_request(request, ends) {
+            Ok(sent) => sent,
+            // The connection takes no more streams: nothing has been sent.
+            Err(error) => return Tried::Again(want, Failure::ended(error)),
+        };
+        let mut side = Http2::default();
+        side.sending = (!ends).then_some(sending);
+        let mut origin = Http2Origin::new(side, response);
+        match self.carry(client, &mut origin, timer, route).await {
+            Ok(carried) => {
+                if !carried.is_sent {
+                    origin.side.reset(h2::Reason::CANCEL);
+                }
+                Tried::Over(Outcome::Forwarded)
+            }
+            Err(broken) => {
+                let untouched = origin.is_untouched();
+                origin.side.reset(h2::Reason::CANCEL);
+                self.after(broken, reused, untouched, want)
+            }
+        }
+    }
+
+    /// The head of the request as it goes out, read anew from the one that came. `None`: never, for it was read before.
+    #[inline]
+    fn outgoing<R>(&self, write: impl FnOnce(&Outgoing<'_>) -> R) -> Option<R> {
+        let settings = self.proxy.settings.load();
+        let request = self.request;
+        let mut room = Room::new();
+        let head;
+        let (fields, upgrade) = match request.head {
+            Head::Http1(raw) => {
+                head = read_request(raw, &mut 0, usize::MAX, &mut room).ok()??;
+                (Fields::Http1(&head), head.upgrade.filter(|_| request.is_upgrade))
+            }
+            Head::Http2(fields) => (Fields::Http2(fields), None),
+        };
+        let outgoing = Outgoing {
+            method: request.method,
+            target: &request.target,
+            fields,
+            framing: request.framing,
+            received: Some(request.version),
+            user_agent: settings.identity.user_agent.as_deref(),
+            upgrade,
+        };
+        Some(write(&outgoing))
+    }
+
+    async fn carry<C: Client, O: Origin>(
+        &mut self,
+        client: &mut C,
+        origin: &mut O,
+        timer: &mut Timer,
+        route: &Route,
+    ) -> Result<Carried, Broken<Failure>> {
+        let limits = &self.proxy.settings.load().limits;
+        let limits = Limits {
+            least: Least { rate: limits.min_rate, over: limits.read_timeout },
+            head: usize::try_from(limits.max_header_size).unwrap_or(usize::MAX),
+        };
+        let method = self.request.method;
+        if let Some(permit) = &mut self.permit {
+            permit.leaves();
+        }
+        let mut interim = 0;
+        let on_event = |event: Event<'_>, client: &mut C| match event {
+            Event::Left => {
+                if let Some(permit) = &mut self.permit {
+                    permit.has_left();
+                }
+                Ok(Next::Interim)
+            }
+            Event::Head(head) if head.is_interim() => {
+                interim += 1;
+                if interim > MAX_INTERIM {
+                    return Err(Failure::malformed("interim answers without end"));
+                }
+                client.interim(head);
+                Ok(Next::Interim)
+            }
+            Event::Head(head) => self.on_answer(head, client, route),
+        };
+        carry::carry(client, origin, method, limits, timer, on_event).await
+    }
+
+    /// A final answer begins; the pace learns from it.
+    #[inline]
+    fn on_answer<C: Client>(&mut self, head: &AnswerHead<'_>, client: &mut C, route: &Route) -> Result<Next, Failure> {
+        if let Some(parent) = route.asks().filter(|_| head.status == 407) {
+            return Err(Failure::from_dial(&parent.wants_credentials()));
+        }
+        let is_switched = head.status == 101;
+        if is_switched && !self.request.is_upgrade {
+            return Err(Failure::malformed("101 to no upgrade request"));
+        }
+        let agrees = || head.upgrade.is_some_and(|to| list(to).any(|to| to.eq_ignore_ascii_case(b"websocket")));
+        if is_switched && !agrees() {
+            return Err(Failure::malformed("it switches to another protocol than was asked for"));
+        }
+        if self.request.is_upgrade && head.is_irregular {
+            return Err(Failure::malformed("its head is not written as it has to be"));
+        }
+        self.learn(head);
+        self.status = head.status;
+        let told = self.told(route);
+        let added = Added { via: self.proxy.via.line(head.version), proxy_status: told.as_deref() };
+        if is_switched {
+            client.switch(head, &added);
+            return Ok(Next::Switched);
+        }
+        let is_last = self.request.is_upgrade || self.proxy.is_stopping();
+        Ok(Next::Body { raw: client.answer(head, &added, is_last) })
+    }
+
+    fn learn(&mut self, head: &AnswerHead<'_>) {
+        if let Some(permit) = &mut self.permit {
+            permit.outcome = Learnt::Success;
+        }
+        if matches!(head.status, 429 | 503)
+            && let Some(mut permit) = self.permit.take()
+        {
+            // The host is left alone from now on, not from when the answer has been read.
+            let asked = head.value(FieldKind::RetryAfter);
+            let asked = asked.and_then(|value| retry_after(&value, SystemTime::now()));
+            permit.outcome = Learnt::Backoff { retry_after: asked };
+        }
+    }
+
+    /// What the client is told of the way, in Proxy-Status.
+    fn told(&self, route: &Route) -> Option<String> {
+        let unverified = route.is_unverified().then(|| {
+            self.proxy.counters.unverified();
+            UNVERIFIED.to_owned()
+        });
+        if unverified.is_none() && self.reported.is_none() {
+            return None;
+        }
+        let reported = self.reported.as_ref().map(ToString::to_string);
+        let details: Vec<String> = unverified.into_iter().chain(reported).collect();
+        Some(proxy_status(None, Some(&details.join("; "))))
+    }
+
+    /// What becomes of a try that broke off.
+    #[cold]
+    fn after(&mut self, broken: Broken<Failure>, reused: bool, untouched: bool, want: Want) -> Tried {
+        let limits = &self.proxy.settings.load().limits;
+        let limit = limits.read_timeout;
+        let over = match broken {
+            Broken::Gone => Outcome::Gone,
+            Broken::Cut(why) => Outcome::Cut(why),
+            Broken::BadRequest(why) => Outcome::Failed(Failure::bad_request(why)),
+            Broken::SlowRequest => Outcome::Failed(Failure::slow_request()),
+            Broken::NotTaken => Outcome::Failed(Failure::not_taken(limit)),
+            Broken::NoAnswer => Outcome::Failed(Failure::no_answer(limit)),
+            Broken::Head(failure) => Outcome::Failed(failure),
+            Broken::Origin(fault) => {
+                let again = match &fault {
+                    _ if !untouched => None,
+                    fault if fault.wants_http1() => Some(Want { http1_only: true, ..want }),
+                    fault if fault.is_unprocessed() => Some(want),
+                    // It was closed while it was kept.
+                    fault if reused && fault.is_end() && self.request.is_idempotent() => {
+                        Some(Want { fresh: true, ..want })
+                    }
+                    _ => None,
+                };
+                let failure = match fault {
+                    Fault::Malformed(why) => Failure::malformed(why),
+                    Fault::TooLarge(limit) => Failure::too_large(limit),
+                    Fault::Ended => Failure::ended("it closed the connection before its answer was complete"),
+                    Fault::Http2(error) if !(error.is_io() || error.is_go_away() || error.is_reset()) => {
+                        Failure::malformed(error)
+                    }
+                    fault @ (Fault::Io(_) | Fault::Http2(_)) => Failure::ended(fault),
+                };
+                if let Some(want) = again {
+                    return Tried::Again(want, failure);
+                }
+                Outcome::Failed(failure)
+            }
+        };
+        Tried::Over(over)
+    }
+
+    /// Whether the body may have to be sent once more.
+    fn may_replay(&self, reused: bool) -> bool {
+        reused && !self.request.expects_continue
+    }
+}
+
+/// Two are common (100 and 103); each starts the wait for the final one anew.
+const MAX_INTERIM: u32 = 32;
+/// A connection that was kept may be dead; one that takes no more streams may be followed by another such.
+const MAX_TRIES: u32 = 4;
+const UNVERIFIED: &str = "the origin's certificate was not verified, as configured";

@@ -1,0 +1,221 @@
+//! One request, from its head to the line in the log: decided, carried to its origin, answered. What ends here ends in
+//! `finish`, which alone counts, records, logs and answers.
+
+mod access_log;
+pub mod carry;
+pub mod counters;
+mod decide;
+mod forward;
+pub mod recent;
+pub mod request;
+mod target;
+pub mod tunnel;
+pub mod via;
+
+pub use decide::hosts;
+
+use super::Proxy;
+use super::client::Who;
+use super::io::Timer;
+use super::respond::{Answer, Asked, Failure, robots_copy};
+use crate::gate::{Permit, Reported};
+use crate::policy::Refusal;
+use access_log::Record;
+use carry::{Client, Side};
+use decide::Decided;
+use http::header;
+use request::{Request, Unread};
+use std::future::poll_fn;
+use std::task::Poll;
+use tokio::time::Instant;
+
+/// What is known of the request under way.
+pub struct Exchange<'a> {
+    pub proxy: &'a Proxy,
+    pub request: &'a Request<'a>,
+    pub who: &'a Who,
+    pub began: Instant,
+    /// Its turn at the host.
+    permit: Option<Permit>,
+    /// In report mode, what would have been.
+    reported: Option<Reported>,
+    /// That the client was answered with by the origin; 0: none.
+    status: u16,
+}
+
+/// How it ended.
+pub enum Outcome {
+    /// The origin's answer was handed on, or the connection is another protocol's from now on.
+    Forwarded,
+    /// Answered from here, with what was asked for.
+    Answered(Answer),
+    Refused(Refusal),
+    Failed(Failure),
+    /// The origin's answer broke off.
+    Cut(String),
+    /// The client has left.
+    Gone,
+}
+
+impl<'a> Exchange<'a> {
+    pub fn new(proxy: &'a Proxy, request: &'a Request<'a>, who: &'a Who, began: Instant) -> Self {
+        Exchange { proxy, request, who, began, permit: None, reported: None, status: 0 }
+    }
+
+    /// From the decision to the end of the answer.
+    pub async fn run<C: Client>(mut self, client: &mut C, timer: &mut Timer) {
+        let outcome = self.outcome(client, timer).await;
+        self.finish(outcome, client, timer).await;
+    }
+
+    async fn outcome<C: Client>(&mut self, client: &mut C, timer: &mut Timer) -> Outcome {
+        if let Err(refusal) = self.agree() {
+            return Outcome::Refused(refusal);
+        }
+        if self.request.max_forwards == Some(0) && !self.request.is_looped {
+            return Outcome::Answered(Answer::last_forward(self.request.method));
+        }
+        let decided = match client.wait(timer, self.proxy.decide(self.request, self.who)).await {
+            Some(Ok(decided)) => decided,
+            Some(Err(refusal)) => return Outcome::Refused(refusal),
+            None => return Outcome::Gone,
+        };
+        match decided {
+            Decided::Go(go) => {
+                (self.permit, self.reported) = (Some(go.permit), go.reported);
+                self.forward(client, timer, go.route).await
+            }
+            Decided::Robots(copy) => {
+                let conditions = self.request.head.fields_named(&[header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE]);
+                Outcome::Answered(robots_copy(&copy, &conditions))
+            }
+        }
+    }
+
+    /// A CONNECT is granted: told, counted if its inside is not served here, logged. `false`: the client does not hear it.
+    pub async fn established<C: Client>(mut self, is_tunnel: bool, client: &mut C, timer: &mut Timer) -> bool {
+        self.status = 200;
+        if is_tunnel {
+            self.conclude(Outcome::Forwarded);
+        }
+        flush(self.proxy, client, timer).await
+    }
+
+    /// The name in the TLS handshake has to be that of the CONNECT around it.
+    fn agree(&self) -> Result<(), Refusal> {
+        match self.who.tunnel.as_ref().and_then(|tunnel| Some((tunnel, tunnel.other_name.as_ref()?))) {
+            Some((tunnel, name)) => Err(Refusal::AuthorityMismatch {
+                connection: tunnel.authority.to_string().into(),
+                request: format!("{name} (the name in the TLS handshake)").into(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// The only end. The turn is given back before anything is written.
+    pub async fn finish<C: Client>(mut self, outcome: Outcome, client: &mut C, timer: &mut Timer) {
+        self.permit = None;
+        // Where the body has stopped nobody waits for its rest.
+        let is_last = matches!(outcome, Outcome::Failed(_)) && !client.is_received();
+        match self.conclude(outcome) {
+            Some(Some(answer)) => answer_locally(self.proxy, &answer, client, timer, is_last).await,
+            Some(None) => client.cut(),
+            None => {}
+        }
+    }
+
+    /// Counts, records and logs. What is left to be said: nothing, an answer, or that there is none (`Some(None)`).
+    fn conclude(&mut self, outcome: Outcome) -> Option<Option<Answer>> {
+        let Exchange { proxy, request, .. } = *self;
+        let (mut refused, mut error) = (None, None);
+        let address = self.who.address.ip();
+        let answer = match outcome {
+            Outcome::Forwarded => {
+                proxy.counters.forwarded();
+                None
+            }
+            Outcome::Answered(answer) => {
+                proxy.counters.forwarded();
+                Some(Some(answer))
+            }
+            Outcome::Refused(refusal) => {
+                refused = Some(refusal.slug());
+                let url = request.url();
+                proxy.tell_refused(Some(address), Some(&url), &refusal);
+                let asked = Asked { url: Some(&url), accept: request.accept };
+                Some(Some(Answer::refusal(&refusal, &asked, &proxy.settings.load())))
+            }
+            Outcome::Failed(failure) => {
+                proxy.counters.failed();
+                (refused, error) = (Some(failure.error), Some(failure.detail.clone()));
+                let url = request.url();
+                Some(Some(Answer::failure(&failure, &Asked { url: Some(&url), accept: request.accept })))
+            }
+            Outcome::Cut(why) => {
+                proxy.counters.failed();
+                error = Some(why);
+                Some(None)
+            }
+            Outcome::Gone => {
+                proxy.counters.failed();
+                error = Some("the client has left".into());
+                Some(None)
+            }
+        };
+        if tracing::enabled!(target: "access", tracing::Level::INFO) {
+            let status = match &answer {
+                Some(Some(answer)) => answer.status.as_u16(),
+                Some(None) | None => self.status,
+            };
+            let record = Record {
+                client: Some(address),
+                method: request.method,
+                url: &request.url(),
+                status,
+                began: self.began,
+                refused,
+                reported: self.reported.as_ref(),
+                error,
+            };
+            record.write();
+        }
+        answer
+    }
+}
+
+/// Answers a head that is no request, and keeps nothing of the connection.
+pub async fn refuse_unread<C: Client>(
+    proxy: &Proxy,
+    unread: &Unread<'_>,
+    who: &Who,
+    client: &mut C,
+    timer: &mut Timer,
+) {
+    let refusal = &unread.refusal;
+    tracing::info!(client = %who.address, refusal = refusal.slug(), "{refusal}");
+    proxy.tell_refused(Some(who.address.ip()), None, refusal);
+    let answer = Answer::refusal(refusal, &Asked { url: None, accept: unread.accept }, &proxy.settings.load());
+    client.answer_locally(&answer, true);
+    flush(proxy, client, timer).await;
+}
+
+/// One buffer, one write. The connection stays usable unless the rest of the request cannot be told from the next.
+async fn answer_locally<C: Client>(proxy: &Proxy, answer: &Answer, client: &mut C, timer: &mut Timer, is_last: bool) {
+    let is_last = is_last || proxy.is_stopping() || !client.may_skip_body();
+    client.answer_locally(answer, is_last);
+    flush(proxy, client, timer).await;
+}
+
+/// A client that does not read loses its connection.
+async fn flush<C: Client>(proxy: &Proxy, client: &mut C, timer: &mut Timer) -> bool {
+    let at = Instant::now() + proxy.settings.load().limits.read_timeout;
+    let flushed = poll_fn(|cx| match client.side().poll_flush(cx) {
+        Poll::Ready(flushed) => Poll::Ready(flushed.is_ok()),
+        Poll::Pending => timer.poll(cx, at).map(|()| false),
+    });
+    let flushed = flushed.await;
+    if !flushed {
+        client.cut();
+    }
+    flushed
+}

@@ -1,0 +1,115 @@
+//! The refusals of late, and those that report mode let through, for people who watch.
+
+use crate::gate::Reported;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::SystemTime;
+use tokio::sync::broadcast;
+
+/// The last of them, and a way to hear of each as it comes.
+pub struct Decisions {
+    kept: Mutex<Kept>,
+    live: broadcast::Sender<Arc<Decision>>,
+}
+
+#[derive(Default)]
+struct Kept {
+    last: VecDeque<Arc<Decision>>,
+    made: u64,
+}
+
+/// A request that did not go as it came.
+#[derive(Debug, Clone)]
+pub struct Decision {
+    /// Counts from 1 since the start.
+    pub number: u64,
+    pub at: SystemTime,
+    /// `None`: it is not known whose connection it was.
+    pub client: Option<IpAddr>,
+    /// `None`: the request could not be read so far.
+    pub url: Option<Box<str>>,
+    pub what: Reported,
+    /// Not so in report mode: it would have been.
+    pub enforced: bool,
+}
+
+impl Default for Decisions {
+    fn default() -> Self {
+        Decisions { kept: Mutex::default(), live: broadcast::Sender::new(KEPT) }
+    }
+}
+
+impl Decisions {
+    pub(in crate::proxy) fn add(&self, client: Option<IpAddr>, url: Option<&str>, what: Reported, enforced: bool) {
+        let mut kept = self.kept.lock();
+        kept.made += 1;
+        let (number, url) = (kept.made, url.map(Box::from));
+        let decision = Arc::new(Decision { number, at: SystemTime::now(), client, url, what, enforced });
+        if kept.last.len() == KEPT {
+            kept.last.pop_front();
+        }
+        kept.last.push_back(decision.clone());
+        // It fails where nobody listens.
+        let _ = self.live.send(decision);
+    }
+
+    /// Those kept whose number is greater than `after`, in their order.
+    pub fn after(&self, after: u64) -> Vec<Arc<Decision>> {
+        self.kept.lock().after(after)
+    }
+
+    /// The same, and each that comes from then on: none is missed between.
+    pub fn follow(&self, after: u64) -> (Vec<Arc<Decision>>, broadcast::Receiver<Arc<Decision>>) {
+        let kept = self.kept.lock();
+        (kept.after(after), self.live.subscribe())
+    }
+}
+
+impl Kept {
+    fn after(&self, after: u64) -> Vec<Arc<Decision>> {
+        let first = self.last.partition_point(|decision| decision.number <= after);
+        self.last.iter().skip(first).cloned().collect()
+    }
+}
+
+/// So many are remembered.
+const KEPT: usize = 500;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Refusal;
+    use std::net::Ipv4Addr;
+
+    fn add(decisions: &Decisions, url: &str) {
+        decisions.add(Some(Ipv4Addr::LOCALHOST.into()), Some(url), Reported::from(Refusal::Loop), true);
+    }
+
+    fn numbers(decisions: &[Arc<Decision>]) -> Vec<u64> {
+        decisions.iter().map(|decision| decision.number).collect()
+    }
+
+    #[test]
+    fn the_last_ones_are_kept_in_their_order() {
+        let decisions = Decisions::default();
+        for number in 1..=KEPT + 3 {
+            add(&decisions, &number.to_string());
+        }
+        let (kept, most) = (decisions.after(0), KEPT as u64);
+        assert_eq!((kept.len(), kept[0].number, kept[0].url.as_deref()), (KEPT, 4, Some("4")));
+        assert_eq!(numbers(&decisions.after(most + 1)), [most + 2, most + 3]);
+        assert_eq!(decisions.after(most + 3).len(), 0);
+    }
+
+    #[test]
+    fn a_follower_misses_none() {
+        let decisions = Decisions::default();
+        add(&decisions, "a");
+        let (before, mut live) = decisions.follow(0);
+        add(&decisions, "b");
+        assert_eq!(numbers(&before), [1]);
+        assert_eq!(live.try_recv().map(|decision| decision.number), Ok(2));
+    }
+}

@@ -1,0 +1,302 @@
+//! What a client asks: read once from its head, whatever the version, and read by everybody after that.
+
+use super::target::{self, Located};
+use super::via::Via;
+use crate::http1::{self, FieldKind, Framing, HeadError, RequestHead, Room};
+use crate::policy::{Authority, Refusal};
+use http::{HeaderMap, Version, header};
+use std::borrow::Cow;
+use std::time::Duration;
+
+/// One request, as far as it decides anything. All of it is the client's, byte for byte.
+pub struct Request<'a> {
+    pub version: Version,
+    pub method: &'a str,
+    pub authority: Authority,
+    /// Path and query as they go out.
+    pub target: Cow<'a, [u8]>,
+    pub framing: Framing,
+    pub expects_continue: bool,
+    /// It asks for a WebSocket (RFC 6455 §4.1).
+    pub is_upgrade: bool,
+    /// The client keeps the connection.
+    pub persists: bool,
+    pub is_looped: bool,
+    pub user_agent: Option<&'a [u8]>,
+    pub accept: Option<&'a [u8]>,
+    pub credentials: Option<&'a [u8]>,
+    pub is_subresource: bool,
+    pub prefer_wait: Option<Duration>,
+    /// How many more proxies may forward it (RFC 9110 §7.6.2).
+    pub max_forwards: Option<u32>,
+    /// All of its Via, in one line: CONNECT alone has it.
+    pub via: Option<String>,
+    pub head: Head<'a>,
+}
+
+/// The head that it was read from.
+#[derive(Clone, Copy)]
+pub enum Head<'a> {
+    Http1(&'a [u8]),
+    Http2(&'a HeaderMap),
+}
+
+/// A head that was no request, with what it says of how to answer.
+pub struct Unread<'a> {
+    pub refusal: Refusal,
+    pub accept: Option<&'a [u8]>,
+}
+
+impl<'a> Request<'a> {
+    /// `inside`: the authority of the CONNECT around the connection. `last`: that of the request before, and its spelling.
+    pub fn read_http1(
+        raw: &'a [u8],
+        limit: usize,
+        inside: Option<&Authority>,
+        via: &Via,
+        last: &mut Option<(Vec<u8>, Authority)>,
+    ) -> Result<Self, Unread<'a>> {
+        let mut room = Room::new();
+        let unread = |refusal| Unread { refusal, accept: http1::find_field(raw, "accept") };
+        let head = match http1::read_request(raw, &mut 0, limit, &mut room) {
+            Ok(Some(head)) => head,
+            Ok(None) => return Err(unread(bad("the head ends early"))),
+            Err(error) => return Err(unread(refusal(error))),
+        };
+        Self::of_http1(raw, &head, inside, via, last).map_err(unread)
+    }
+
+    fn of_http1(
+        raw: &'a [u8],
+        head: &RequestHead<'_>,
+        inside: Option<&Authority>,
+        via: &Via,
+        last: &mut Option<(Vec<u8>, Authority)>,
+    ) -> Result<Self, Refusal> {
+        // What the reader lends lives as long as its room; the bytes themselves live on.
+        let own = |part: &[u8]| within(raw, part);
+        let method = std::str::from_utf8(own(head.method.as_bytes())).unwrap_or_default();
+        let Located { authority, path } = target::locate(method, own(head.target), head, inside, last)?;
+        let mut request = Request {
+            version: if head.minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 },
+            method,
+            authority,
+            target: outgoing_target(method, path),
+            framing: head.framing,
+            expects_continue: head.expects_continue && !matches!(head.framing, Framing::None | Framing::Length(0)),
+            is_upgrade: method == "GET"
+                && head.framing == Framing::None
+                && head.upgrade.is_some_and(|to| to.eq_ignore_ascii_case(b"websocket")),
+            persists: head.persists(),
+            is_looped: false,
+            user_agent: None,
+            accept: None,
+            credentials: None,
+            is_subresource: false,
+            prefer_wait: None,
+            max_forwards: None,
+            via: None,
+            head: Head::Http1(raw),
+        };
+        for field in head.fields {
+            let value = own(field.value);
+            request.note(field.kind, value, via)?;
+        }
+        Ok(request)
+    }
+
+    /// A stream's. Only what is inside CONNECT speaks HTTP/2.
+    pub fn read_http2(
+        parts: &'a http::request::Parts,
+        ends: bool,
+        inside: &Authority,
+        via: &Via,
+    ) -> Result<Self, Refusal> {
+        let method = parts.method.as_str();
+        let fields = &parts.headers;
+        let (authority, path) = target::locate_http2(parts, inside)?;
+        let length = length(fields)?;
+        let mut request = Request {
+            version: Version::HTTP_2,
+            method,
+            authority,
+            target: outgoing_target(method, path),
+            framing: match (ends, length) {
+                (true, None | Some(0)) => length.map_or(Framing::None, Framing::Length),
+                (true, Some(_)) => return Err(bad("a Content-Length on a request without a body")),
+                (false, Some(length)) => Framing::Length(length),
+                (false, None) => Framing::Chunked,
+            },
+            expects_continue: !ends && fields.get(header::EXPECT).is_some_and(|it| it.as_bytes() == b"100-continue"),
+            is_upgrade: false,
+            persists: true,
+            is_looped: false,
+            user_agent: None,
+            accept: None,
+            credentials: None,
+            is_subresource: false,
+            prefer_wait: None,
+            max_forwards: None,
+            via: None,
+            head: Head::Http2(fields),
+        };
+        for (name, value) in fields {
+            request.note(FieldKind::of(name.as_str().as_bytes()), value.as_bytes(), via)?;
+        }
+        Ok(request)
+    }
+
+    #[inline]
+    fn note(&mut self, kind: FieldKind, value: &'a [u8], via: &Via) -> Result<(), Refusal> {
+        match kind {
+            FieldKind::UserAgent => {
+                // All of them would go out, and an origin may go by another one than we do.
+                if self.user_agent.replace(value).is_some() {
+                    return Err(bad("more than one User-Agent field"));
+                }
+            }
+            FieldKind::Accept => self.accept = self.accept.or(Some(value)),
+            FieldKind::ProxyAuthorization => self.credentials = self.credentials.or(Some(value)),
+            FieldKind::Via => {
+                self.is_looped |= via.is_in(value);
+                if self.method == "CONNECT" {
+                    let line = String::from_utf8_lossy(value);
+                    self.via =
+                        Some(self.via.take().map_or_else(|| line.to_string(), |before| format!("{before}, {line}")));
+                }
+            }
+            FieldKind::SecFetchDest => self.is_subresource = is_subresource(value),
+            FieldKind::Prefer => self.prefer_wait = self.prefer_wait.or_else(|| prefer_wait(value)),
+            FieldKind::MaxForwards if matches!(self.method, "OPTIONS" | "TRACE") => {
+                self.max_forwards = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    pub fn is_connect(&self) -> bool {
+        self.method == "CONNECT"
+    }
+
+    /// Whether the same request twice is as good as once (RFC 9110 §9.2.2).
+    pub fn is_idempotent(&self) -> bool {
+        matches!(self.method, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE")
+    }
+
+    /// Whether this asks for the very file that we keep a copy of.
+    pub fn reads_robots(&self) -> bool {
+        *self.target == *b"/robots.txt" && matches!(self.method, "GET" | "HEAD")
+    }
+
+    pub fn url(&self) -> String {
+        let path = String::from_utf8_lossy(&self.target);
+        if self.is_connect() { self.authority.to_string() } else { format!("{}{path}", self.authority) }
+    }
+}
+
+impl<'a> Head<'a> {
+    /// The fields of these names.
+    pub fn fields_named(&self, names: &[http::HeaderName]) -> HeaderMap {
+        let mut found = HeaderMap::new();
+        let mut note = |name: &[u8], value: &[u8]| {
+            let named = names.iter().find(|it| it.as_str().as_bytes().eq_ignore_ascii_case(name));
+            if let Some((name, value)) = named.zip(http::HeaderValue::from_bytes(value).ok()) {
+                found.append(name, value);
+            }
+        };
+        match self {
+            Head::Http1(raw) => {
+                let mut room = Room::new();
+                if let Ok(Some(head)) = http1::read_request(raw, &mut 0, usize::MAX, &mut room) {
+                    head.fields.iter().for_each(|field| note(field.name, field.value));
+                }
+            }
+            Head::Http2(fields) => {
+                fields.iter().for_each(|(name, value)| note(name.as_str().as_bytes(), value.as_bytes()))
+            }
+        }
+        found
+    }
+}
+
+/// RFC 9112 §3.2.1 and §3.2.4: an empty path is `/`, except that OPTIONS means the server itself. A fragment stays here.
+fn outgoing_target<'a>(method: &str, path: &'a [u8]) -> Cow<'a, [u8]> {
+    let end = memchr::memchr(b'#', path).unwrap_or(path.len());
+    match &path[..end] {
+        b"" if method == "OPTIONS" => Cow::Borrowed(b"*"),
+        path @ [b'/' | b'*', ..] => Cow::Borrowed(path),
+        path => Cow::Owned([b"/", path].concat()),
+    }
+}
+
+/// Content-Length in HTTP/2 (RFC 9113 §8.1.1).
+fn length(fields: &HeaderMap) -> Result<Option<u64>, Refusal> {
+    let mut lengths = fields.get_all(header::CONTENT_LENGTH).iter();
+    match (lengths.next(), lengths.next()) {
+        (None, _) => Ok(None),
+        (Some(_), Some(_)) => Err(bad("more than one Content-Length field")),
+        (Some(length), None) => {
+            let digits = length.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+            let length = digits.and_then(|digits| digits.parse().ok());
+            length.map(Some).ok_or_else(|| bad("Content-Length is not a number"))
+        }
+    }
+}
+
+/// The same bytes, as part of `whole`.
+fn within<'a>(whole: &'a [u8], part: &[u8]) -> &'a [u8] {
+    let start = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
+    whole.get(start..start.wrapping_add(part.len())).unwrap_or_default()
+}
+
+fn refusal(error: HeadError) -> Refusal {
+    match error {
+        HeadError::TooLarge { limit } => Refusal::HeadTooLarge { limit },
+        HeadError::TooManyFields | HeadError::Malformed(_) => bad(error.to_string()),
+    }
+}
+
+pub(super) fn bad(detail: impl Into<Box<str>>) -> Refusal {
+    Refusal::BadRequest { detail: detail.into() }
+}
+
+/// `Prefer: wait=N` (RFC 7240 §4.3).
+fn prefer_wait(value: &[u8]) -> Option<Duration> {
+    let preferences = std::str::from_utf8(value).ok()?.split(',');
+    preferences
+        .filter_map(|preference| {
+            let (name, value) = preference.split(';').next()?.split_once('=')?;
+            let seconds =
+                name.trim().eq_ignore_ascii_case("wait").then(|| value.trim().trim_matches('"').parse().ok())?;
+            seconds.map(Duration::from_secs)
+        })
+        .next()
+}
+
+/// Whether this is for a part of a page by Sec-Fetch-Dest (Fetch Metadata §2.1), rather than for something that is or
+/// may be a page itself. What does not say is a page.
+fn is_subresource(dest: &[u8]) -> bool {
+    !PAGES.iter().any(|page| dest.eq_ignore_ascii_case(page.as_bytes()))
+}
+
+/// `empty` is `fetch()` and the like: what a script crawls with.
+const PAGES: [&str; 8] = ["", "document", "iframe", "frame", "fencedframe", "embed", "object", "empty"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_page_are_told_by_sec_fetch_dest() {
+        assert!(["image", "script", "style", "font", "Video"].into_iter().all(|dest| is_subresource(dest.as_bytes())));
+        let pages = ["document", "iframe", "frame", "embed", "empty", "Document", ""];
+        assert!(!pages.into_iter().any(|dest| is_subresource(dest.as_bytes())));
+    }
+
+    #[test]
+    fn prefer_wait_is_found_among_others() {
+        assert_eq!(prefer_wait(b"respond-async, Wait=10; foo"), Some(Duration::from_secs(10)));
+        assert_eq!(prefer_wait(b"wait=soon"), None);
+    }
+}

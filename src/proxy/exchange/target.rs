@@ -1,0 +1,140 @@
+//! Which authority a request is for, and what it asks of it (RFC 9112 §3.2, RFC 9113 §8.3.1): CONNECT, the URL and Host have
+//! to agree.
+
+use super::request::bad;
+use crate::http1::{Framing, RequestHead};
+use crate::policy::{Authority, Refusal, Scheme};
+
+/// Where a request goes.
+pub struct Located<'a> {
+    pub authority: Authority,
+    /// Path and query as sent, a fragment too. CONNECT has none.
+    pub path: &'a [u8],
+}
+
+/// `inside`: the authority of the CONNECT around this connection, if there is one: then requests come in origin-form and must
+/// name that authority. `last`: what was located before, and how it was spelt.
+pub fn locate<'a>(
+    method: &str,
+    target: &'a [u8],
+    head: &RequestHead<'_>,
+    inside: Option<&Authority>,
+    last: &mut Option<(Vec<u8>, Authority)>,
+) -> Result<Located<'a>, Refusal> {
+    if method == "CONNECT" {
+        return connect(target, head, inside).map(|authority| Located { authority, path: b"" });
+    }
+    if head.host.is_none() && head.minor == 1 {
+        return Err(bad("no Host field in an HTTP/1.1 request"));
+    }
+    let named = |scheme| {
+        head.host.map(|host| Authority::parse(scheme, host)).transpose().map_err(|error| bad(error.to_string()))
+    };
+    if target.starts_with(b"/") || target == b"*" {
+        asterisk(method, target)?;
+        let Some(inside) = inside else { return Err(Refusal::NotAProxyRequest) };
+        if let Some((spelt, authority)) = &*last
+            && head.host == Some(spelt)
+        {
+            return Ok(Located { authority: authority.clone(), path: target });
+        }
+        return match named(inside.scheme())? {
+            Some(host) if host != *inside => Err(mismatch(inside, &host)),
+            _ => {
+                *last = head.host.map(|host| (host.to_vec(), inside.clone()));
+                Ok(Located { authority: inside.clone(), path: target })
+            }
+        };
+    }
+    let colon = memchr::memmem::find(target, b"://").ok_or_else(|| bad("the request target is not a URL"))?;
+    let rest = &target[colon + 3..];
+    let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#' | b'\\')).unwrap_or(rest.len());
+    let (url, path) = target.split_at(colon + 3 + end);
+    if let Some((spelt, authority)) = &*last
+        && inside.is_none()
+        && url == spelt
+        && head.host == Some(&rest[..end])
+        && !path.starts_with(b"\\")
+    {
+        return Ok(Located { authority: authority.clone(), path });
+    }
+    let scheme = String::from_utf8_lossy(&target[..colon]);
+    let scheme = Scheme::parse(&scheme).ok_or_else(|| bad(format!("scheme {scheme:?} is not http or https")))?;
+    let authority = Authority::parse(scheme, &rest[..end]).map_err(|error| bad(error.to_string()))?;
+    if path.starts_with(b"\\") {
+        return Err(bad("a backslash after the authority"));
+    }
+    if let Some(host) = named(scheme)?.filter(|host| *host != authority) {
+        return Err(bad(format!("the Host field names {host}, the request target {authority}")));
+    }
+    match inside {
+        Some(inside) if *inside != authority => return Err(mismatch(inside, &authority)),
+        Some(_) => {}
+        None => *last = Some((url.to_vec(), authority.clone())),
+    }
+    Ok(Located { authority, path })
+}
+
+/// `:authority` names the target; it has to be the connection's.
+pub fn locate_http2<'a>(parts: &'a http::request::Parts, inside: &Authority) -> Result<(Authority, &'a [u8]), Refusal> {
+    if parts.method == http::Method::CONNECT {
+        return Err(bad("CONNECT inside a CONNECT tunnel"));
+    }
+    let path = parts.uri.path_and_query().map_or(&b""[..], |path| path.as_str().as_bytes());
+    asterisk(parts.method.as_str(), path)?;
+    if !path.starts_with(b"/") && path != b"*" {
+        return Err(bad(":path does not begin with a slash"));
+    }
+    let mut hosts = parts.headers.get_all(http::header::HOST).iter().map(|host| host.as_bytes());
+    let host = hosts.next();
+    if hosts.next().is_some() {
+        return Err(bad("more than one Host field"));
+    }
+    let named = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
+    let written = named.or(host).ok_or_else(|| bad("no :authority"))?;
+    let parse = |written| Authority::parse(inside.scheme(), written).map_err(|error| bad(error.to_string()));
+    let authority = parse(written)?;
+    let scheme = parts.uri.scheme_str().unwrap_or(inside.scheme().as_str());
+    if authority != *inside || !scheme.eq_ignore_ascii_case(inside.scheme().as_str()) {
+        let named = format!("{scheme}://{}", authority.host_header());
+        return Err(Refusal::AuthorityMismatch { connection: inside.to_string().into(), request: named.into() });
+    }
+    if let Some(host) = host
+        && host != written
+        && parse(host)? != authority
+    {
+        return Err(bad("the Host field names another host than :authority"));
+    }
+    Ok((authority, path))
+}
+
+fn connect(target: &[u8], head: &RequestHead<'_>, inside: Option<&Authority>) -> Result<Authority, Refusal> {
+    if inside.is_some() {
+        return Err(bad("CONNECT inside a CONNECT tunnel"));
+    }
+    if head.framing != Framing::None {
+        return Err(bad("CONNECT with a body"));
+    }
+    let authority = Authority::parse_connect(Scheme::Https, target)
+        .map_err(|error| bad(format!("CONNECT wants host:port: {error}")))?;
+    // RFC 9112 §3.2.3: Host repeats the target; some clients leave the port out.
+    if let Some(host) = head.host {
+        let named = Authority::parse(Scheme::Https, host).map_err(|error| bad(error.to_string()))?;
+        if named.host() != authority.host() || (host.contains(&b':') && named.port() != authority.port()) {
+            return Err(bad("the Host field names another host than CONNECT"));
+        }
+    }
+    Ok(authority)
+}
+
+/// RFC 9112 §3.2.4: `*` is the whole server, and only OPTIONS can ask about that. No rule of robots.txt names it.
+fn asterisk(method: &str, target: &[u8]) -> Result<(), Refusal> {
+    if target.starts_with(b"*") && method != "OPTIONS" {
+        return Err(bad("`*` as the target of another method than OPTIONS"));
+    }
+    Ok(())
+}
+
+fn mismatch(inside: &Authority, named: &Authority) -> Refusal {
+    Refusal::AuthorityMismatch { connection: inside.to_string().into(), request: named.to_string().into() }
+}

@@ -1,0 +1,93 @@
+//! Bytes that pass unread, both ways: an upgraded protocol, or a host whose policy is `tunnel`.
+
+use super::carry::{Flow, Side};
+use crate::proxy::io::Timer;
+use crate::proxy::limits::body_rate::Least;
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Hands on until both directions have ended, one has failed, or nothing has come for `idle`.
+pub async fn run<A: Side, B: Side>(client: &mut A, origin: &mut B, idle: Duration, timer: &mut Timer) {
+    let at = Instant::now() + idle;
+    let (mut up, mut down) = (Flow::new(at), Flow::new(at));
+    let any = Least { rate: 0, over: idle };
+    poll_fn(|cx| {
+        loop {
+            let (mut over, before) = (true, (up.at, down.at));
+            if !up.is_done {
+                match up.poll(cx, client, origin, any) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(_)) => return Poll::Ready(()),
+                    Poll::Pending => over = false,
+                }
+            }
+            if !down.is_done {
+                match down.poll(cx, origin, client, any) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(_)) => return Poll::Ready(()),
+                    Poll::Pending => over = false,
+                }
+            }
+            if over || timer.poll(cx, up.at.max(down.at)).is_pending() {
+                return if over { Poll::Ready(()) } else { Poll::Pending };
+            }
+            if before == (up.at, down.at) {
+                tracing::debug!("nothing came through the tunnel for {idle:?}: ended");
+                return Poll::Ready(());
+            }
+        }
+    })
+    .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::carry::Http1;
+    use super::*;
+    use crate::proxy::io::Buffer;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::time::sleep;
+
+    async fn tunnel(mut client: DuplexStream, mut origin: DuplexStream, idle: Duration) {
+        let (mut one, mut other) = (Buffer::new(), Buffer::new());
+        one.put(b"ahead ");
+        let (mut client, mut origin) = (Http1::new(&mut client, &mut one), Http1::new(&mut origin, &mut other));
+        client.open();
+        origin.open();
+        run(&mut client, &mut origin, idle, &mut Timer::new()).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_end_is_passed_on_and_the_other_direction_goes_on() {
+        let ((mut client, ours), (mut origin, theirs)) = (duplex(16), duplex(16));
+        let running = tokio::spawn(tunnel(ours, theirs, Duration::from_secs(60)));
+        client.write_all(b"up").await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut got = String::new();
+        origin.read_to_string(&mut got).await.unwrap();
+        assert_eq!(got, "ahead up");
+        let long = "down ".repeat(1000);
+        let sent = long.clone();
+        tokio::spawn(async move { origin.write_all(sent.as_bytes()).await });
+        got.clear();
+        client.read_to_string(&mut got).await.unwrap();
+        assert_eq!(got, long);
+        running.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_lasts_as_long_as_something_comes() {
+        let ((mut client, ours), (origin, theirs)) = (duplex(64), duplex(64));
+        let began = Instant::now();
+        let running = tokio::spawn(tunnel(ours, theirs, Duration::from_secs(60)));
+        for _ in 0..10 {
+            sleep(Duration::from_secs(50)).await;
+            client.write_all(b"x").await.unwrap();
+        }
+        running.await.unwrap();
+        assert!((560..562).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+        drop(origin);
+    }
+}

@@ -1,0 +1,239 @@
+//! Bytes on their way from one side to the other. A buffer holds memory only while there are bytes in it; the memory
+//! goes from exchange to exchange within a thread, so that an idle connection costs none.
+
+use std::cell::RefCell;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Bytes that were read or are to be written, in their order.
+#[derive(Debug, Default)]
+pub struct Buffer {
+    memory: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// What was read last filled it: a long body is coming.
+    long: bool,
+}
+
+impl Buffer {
+    pub const fn new() -> Self {
+        Buffer { memory: Vec::new(), start: 0, end: 0, long: false }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.memory[self.start..self.end]
+    }
+
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..self.end]
+    }
+
+    pub fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// Takes the first `n` away.
+    pub fn consume(&mut self, n: usize) {
+        debug_assert!(n <= self.len());
+        self.start += n;
+        if self.start >= self.end {
+            self.release();
+        }
+    }
+
+    /// Whether more can be read without more memory.
+    pub fn has_room(&self) -> bool {
+        self.memory.is_empty() || self.end < self.memory.len()
+    }
+
+    /// Appends.
+    pub fn put(&mut self, bytes: &[u8]) {
+        self.room(bytes.len());
+        self.memory[self.end..self.end + bytes.len()].copy_from_slice(bytes);
+        self.end += bytes.len();
+    }
+
+    /// Appends as many as there is room for in memory that is held already. How many that were.
+    pub fn put_some(&mut self, bytes: &[u8]) -> usize {
+        let n = bytes.len().min(self.memory.len() - self.end);
+        self.memory[self.end..self.end + n].copy_from_slice(&bytes[..n]);
+        self.end += n;
+        n
+    }
+
+    /// Lets `write` append what it likes.
+    pub fn put_with<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+        if self.memory.is_empty() {
+            self.memory = take(SMALL);
+        }
+        let size = self.memory.len();
+        self.memory.truncate(self.end);
+        let done = write(&mut self.memory);
+        self.end = self.memory.len();
+        self.memory.resize(size.max(self.end), 0);
+        done
+    }
+
+    /// Puts these in front of what is there.
+    pub fn unread(&mut self, bytes: &[u8]) {
+        let mut all = Buffer::new();
+        all.put(bytes);
+        all.put(self.bytes());
+        self.release();
+        *self = all;
+    }
+
+    /// Takes what `other` holds behind its first `end`.
+    pub fn put_rest(&mut self, other: &mut Buffer, end: usize) {
+        let rest = other.start + end;
+        if rest < other.end {
+            self.put(&other.memory[rest..other.end]);
+            other.end = rest;
+        }
+    }
+
+    /// Reads once; 0 is the end. More memory is taken where it is full.
+    pub fn poll_fill<S: AsyncRead + Unpin>(&mut self, cx: &mut Context<'_>, io: &mut S) -> Poll<io::Result<usize>> {
+        if self.memory.is_empty() {
+            self.memory = take(if self.long { LONG } else { SMALL });
+        } else if self.end == self.memory.len() {
+            self.room(self.memory.len() / 2);
+        }
+        let mut space = ReadBuf::new(&mut self.memory[self.end..]);
+        let polled = Pin::new(io).poll_read(cx, &mut space);
+        let (n, room) = (space.filled().len(), space.remaining());
+        if !matches!(polled, Poll::Ready(Ok(()))) || n == 0 {
+            if self.is_empty() {
+                self.release();
+            }
+            ready!(polled)?;
+            return Poll::Ready(Ok(0));
+        }
+        self.end += n;
+        self.long = room == 0;
+        Poll::Ready(Ok(n))
+    }
+
+    /// Writes until it is empty.
+    pub fn poll_drain<S: AsyncWrite + Unpin>(&mut self, cx: &mut Context<'_>, io: &mut S) -> Poll<io::Result<()>> {
+        while !self.is_empty() {
+            match ready!(Pin::new(&mut *io).poll_write(cx, self.bytes()))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                n => self.consume(n),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Gives the memory back, and what is in it up.
+    pub fn release(&mut self) {
+        (self.start, self.end) = (0, 0);
+        if !self.memory.is_empty() {
+            give(std::mem::take(&mut self.memory));
+        }
+    }
+
+    fn room(&mut self, more: usize) {
+        if self.memory.is_empty() {
+            self.memory = take(SMALL);
+        }
+        if self.end + more > self.memory.len() && self.start > 0 {
+            self.memory.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        if self.end + more > self.memory.len() {
+            let size = (self.end + more).next_power_of_two();
+            self.memory.resize(size, 0);
+        }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+thread_local! {
+    static FREE: RefCell<[Vec<Vec<u8>>; 2]> = const { RefCell::new([Vec::new(), Vec::new()]) };
+}
+
+fn take(size: usize) -> Vec<u8> {
+    let class = usize::from(size == LONG);
+    let kept = FREE.try_with(|free| free.borrow_mut()[class].pop()).ok().flatten();
+    kept.unwrap_or_else(|| vec![0; size])
+}
+
+fn give(memory: Vec<u8>) {
+    let class = match memory.len() {
+        SMALL => 0,
+        LONG => 1,
+        // A head of many kilobytes: rare.
+        _ => return,
+    };
+    // It fails while the thread ends.
+    let _ = FREE.try_with(|free| {
+        let free = &mut free.borrow_mut()[class];
+        if free.len() < KEPT[class] {
+            free.push(memory);
+        }
+    });
+}
+
+const SMALL: usize = 8 * 1024;
+const LONG: usize = 64 * 1024;
+/// Of each size, by thread.
+const KEPT: [usize; 2] = [128, 16];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+
+    #[tokio::test]
+    async fn what_is_read_is_there_until_it_is_consumed_and_memory_only_as_long() {
+        let mut buffer = Buffer::new();
+        let mut source: &[u8] = &[b'x'; 20_000];
+        let mut seen = 0;
+        loop {
+            match poll_fn(|cx| buffer.poll_fill(cx, &mut source)).await.unwrap() {
+                0 => break,
+                n => {
+                    assert_eq!(buffer.bytes(), vec![b'x'; n]);
+                    buffer.consume(n);
+                    seen += n;
+                }
+            }
+        }
+        assert_eq!((seen, buffer.memory.capacity()), (20_000, 0));
+    }
+
+    #[tokio::test]
+    async fn it_grows_where_nothing_is_consumed() {
+        let mut buffer = Buffer::new();
+        let whole: Vec<u8> = (0..30_000).map(|n| n as u8).collect();
+        let mut source: &[u8] = &whole;
+        while poll_fn(|cx| buffer.poll_fill(cx, &mut source)).await.unwrap() > 0 {}
+        assert_eq!(buffer.bytes(), whole);
+        buffer.consume(10);
+        buffer.unread(b"abc");
+        assert_eq!((buffer.len(), &buffer.bytes()[..4]), (29_993, &b"abc\x0a"[..]));
+    }
+
+    #[test]
+    fn what_is_put_follows_what_is_there() {
+        let mut buffer = Buffer::new();
+        buffer.put(b"a");
+        buffer.put_with(|out| out.extend_from_slice(b"bc"));
+        assert_eq!(buffer.put_some(b"d"), 1);
+        buffer.consume(1);
+        assert_eq!(buffer.bytes(), b"bcd");
+        assert_eq!(buffer.put_some(&[0; 9000]), SMALL - 4);
+    }
+}

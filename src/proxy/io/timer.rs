@@ -1,0 +1,97 @@
+//! When a wait is over. One timer serves all the waits of a connection: it is moved only where it went off too early or
+//! would go off too late.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use tokio::task::unconstrained;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// A deadline that moves with each step of its owner, always the same task.
+pub struct Timer {
+    sleep: Pin<Box<Sleep>>,
+    /// It will wake the task.
+    set: bool,
+}
+
+impl Timer {
+    pub fn new() -> Self {
+        Timer { sleep: Box::pin(sleep_until(Instant::now())), set: false }
+    }
+
+    /// Ready when `at` has passed; else the task is woken then, or before.
+    #[inline]
+    pub fn poll(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
+        if self.set && self.sleep.deadline() <= at && !self.sleep.is_elapsed() {
+            return Poll::Pending;
+        }
+        self.poll_anew(cx, at)
+    }
+
+    #[cold]
+    fn poll_anew(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
+        loop {
+            if self.sleep.is_elapsed() || self.sleep.deadline() > at || !self.set {
+                if Instant::now() >= at {
+                    return Poll::Ready(());
+                }
+                self.sleep.as_mut().reset(at);
+            }
+            // A task that has used up its budget would be told to wait, and the timer not be set.
+            self.set = pin!(unconstrained(self.sleep.as_mut())).poll(cx).is_pending();
+            if self.set {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// The output, unless `at` passes before.
+    pub async fn limit<F: Future>(&mut self, at: Instant, future: F) -> Option<F::Output> {
+        let mut future = pin!(future);
+        poll_fn(|cx| match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => self.poll(cx, at).map(|()| None),
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tokio::time::sleep;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_holds_whether_it_was_moved_forward_or_back() {
+        let mut timer = Timer::new();
+        for seconds in [60, 1, 300, 5, 5, 0] {
+            let began = Instant::now();
+            let at = began + Duration::from_secs(seconds);
+            assert!(timer.limit(at, std::future::pending::<()>()).await.is_none());
+            assert!(began.elapsed() >= at - began && began.elapsed() < at - began + Duration::from_millis(10));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_has_used_up_its_budget_is_woken_too() {
+        let mut timer = Timer::new();
+        let at = Instant::now() + Duration::from_secs(1);
+        let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+        (0..1000).for_each(|number| sender.send(number).unwrap());
+        let busy = poll_fn(|cx| {
+            while receiver.poll_recv(cx).is_ready() {}
+            Poll::<()>::Pending
+        });
+        assert!(timer.limit(at, busy).await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_done_in_time_is_not_cut() {
+        let mut timer = Timer::new();
+        for _ in 0..100 {
+            let at = Instant::now() + Duration::from_secs(10);
+            assert!(timer.limit(at, sleep(Duration::from_secs(9))).await.is_some());
+        }
+    }
+}

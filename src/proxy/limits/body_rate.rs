@@ -1,0 +1,83 @@
+//! How fast a body comes (`limits.min_rate`): one that drips would hold its connections and its turn for as long as it
+//! likes. Pure.
+
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What has come of a body since a while.
+#[derive(Debug, Clone, Copy)]
+pub struct Meter {
+    since: Instant,
+    octets: u64,
+}
+
+/// The least that has to come.
+#[derive(Debug, Clone, Copy)]
+pub struct Least {
+    /// Octets a second, on the average of `over`.
+    pub rate: u64,
+    pub over: Duration,
+}
+
+impl Meter {
+    /// Of a body that begins now.
+    pub fn begin(now: Instant) -> Self {
+        Meter { since: now, octets: 0 }
+    }
+
+    /// A piece has come. `false`: less than the least has, since a while as long as that.
+    pub fn moved(&mut self, now: Instant, octets: usize, least: Least) -> bool {
+        self.octets += octets as u64;
+        let passed = now - self.since;
+        if passed < least.over {
+            return true;
+        }
+        let enough = u128::from(self.octets) * 1000 >= u128::from(least.rate) * passed.as_millis();
+        *self = Self::begin(now);
+        enough
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEAST: Least = Least { rate: 10, over: Duration::from_secs(60) };
+
+    /// Pieces of so many octets, one after each pause, until one is too slow.
+    fn cut_after(octets: usize, pause: Duration) -> Option<Duration> {
+        let began = Instant::now();
+        let mut meter = Meter::begin(began);
+        let times = (1..1000).map(|number| pause * number);
+        times.into_iter().find(|&passed| !meter.moved(began + passed, octets, LEAST))
+    }
+
+    #[test]
+    fn a_body_that_drips_is_cut_at_the_end_of_its_time() {
+        assert_eq!(cut_after(1, Duration::from_secs(1)), Some(Duration::from_secs(60)));
+        assert_eq!(cut_after(599, Duration::from_secs(60)), Some(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn a_slow_one_is_not() {
+        assert_eq!(cut_after(10, Duration::from_secs(1)), None);
+        assert_eq!(cut_after(600, Duration::from_secs(59)), None);
+        assert_eq!(cut_after(1000, Duration::from_secs(90)), None);
+    }
+
+    #[test]
+    fn what_came_fast_at_first_does_not_count_for_ever() {
+        let began = Instant::now();
+        let mut meter = Meter::begin(began);
+        assert!(meter.moved(began, 1 << 20, LEAST));
+        assert!(meter.moved(began + Duration::from_secs(60), 1, LEAST));
+        assert!(!meter.moved(began + Duration::from_secs(120), 1, LEAST));
+    }
+
+    #[test]
+    fn at_a_rate_of_zero_nothing_is_too_slow() {
+        let began = Instant::now();
+        let least = Least { rate: 0, ..LEAST };
+        assert!(Meter::begin(began).moved(began + Duration::from_secs(3600), 0, least));
+    }
+}

@@ -1,0 +1,6 @@
+//! Bounds that no client can stretch: connections, certificates, how slowly a body may come.
+
+pub mod body_rate;
+pub mod leaf_rate;
+pub mod per_client;
+pub mod total;

@@ -1,0 +1,97 @@
+//! How many of something each client has at a time: connections by address and by user, waiting requests by user.
+
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+/// Those who have some now.
+pub struct Clients<K: Hash + Eq>(Arc<Mutex<HashMap<K, usize>>>);
+
+/// One of a client's. Given back when it is dropped.
+pub struct Place<K: Hash + Eq> {
+    client: K,
+    clients: Arc<Mutex<HashMap<K, usize>>>,
+}
+
+impl<K: Hash + Eq> Default for Clients<K> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<K: Hash + Eq + Clone> Clients<K> {
+    /// `None`: this client has `limit` already.
+    pub fn enter(&self, client: K, limit: usize) -> Option<Place<K>> {
+        let mut clients = self.0.lock();
+        match clients.get_mut(&client) {
+            Some(open) if *open >= limit => return None,
+            Some(open) => *open += 1,
+            None if limit == 0 => return None,
+            None => drop(clients.insert(client.clone(), 1)),
+        }
+        Some(Place { client, clients: self.0.clone() })
+    }
+}
+
+impl<K: Hash + Eq> Place<K> {
+    /// Whose it is.
+    pub fn client(&self) -> &K {
+        &self.client
+    }
+}
+
+impl<K: Hash + Eq> Drop for Place<K> {
+    fn drop(&mut self) {
+        let mut clients = self.clients.lock();
+        if let Some(open) = clients.get_mut(&self.client) {
+            *open -= 1;
+            if *open == 0 {
+                clients.remove(&self.client);
+            }
+        }
+    }
+}
+
+/// Whom an address stands for: in IPv6 every host has a network of /64 to itself.
+pub fn client(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_given_back() {
+        let clients = Clients::default();
+        let first = clients.enter("alice", 2).unwrap();
+        let _second = clients.enter("alice", 2).unwrap();
+        assert!(clients.enter("alice", 2).is_none());
+        assert!(clients.enter("bob", 2).is_some());
+        drop(first);
+        assert!(clients.enter("alice", 2).is_some());
+        assert!(clients.enter("carol", 0).is_none());
+    }
+
+    #[test]
+    fn addresses_of_one_network_of_64_bits_are_one_client() {
+        let client = |address: &str| client(address.parse().unwrap());
+        assert_eq!(client("2001:db8::1"), client("2001:db8::2"));
+        assert_ne!(client("2001:db8::1"), client("2001:db8:0:1::1"));
+        assert_ne!(client("192.0.2.1"), client("192.0.2.2"));
+        assert_eq!(client("192.0.2.1"), client("::ffff:192.0.2.1"));
+    }
+
+    #[test]
+    fn a_client_that_has_left_takes_up_no_memory() {
+        let clients = Clients::default();
+        drop(clients.enter("alice", 1));
+        assert!(clients.enter("bob", 0).is_none());
+        assert!(clients.0.lock().is_empty());
+    }
+}

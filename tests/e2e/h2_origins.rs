@@ -1,0 +1,204 @@
+//! Origins that speak HTTP/2 and have their own ideas of how many streams a connection takes (RFC 9113 §5.1.2, §6.8, §8.7).
+
+use crate::support::client::get;
+use crate::support::h2_client::request;
+use crate::support::{Alpn, Origin, Proxy, Reply, test_ca, within};
+use bytes::Bytes;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+/// What such an origin does about the streams of one connection.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// GOAWAY behind so many.
+    GoAway(usize),
+    /// One at a time.
+    One,
+    /// The first of each connection is refused.
+    Refuse,
+    /// It asks for HTTP/1.1, and speaks that too.
+    Http1,
+}
+
+struct Odd {
+    port: u16,
+    asked: Arc<AtomicUsize>,
+    _tasks: JoinSet<()>,
+}
+
+impl Odd {
+    async fn start(way: Way) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let protocols: &[&[u8]] = &[b"h2", b"http/1.1"];
+        let acceptor = tokio_rustls::TlsAcceptor::from(test_ca().server_config(&["a.localhost"], protocols));
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = asked.clone();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let (acceptor, count) = (acceptor.clone(), count.clone());
+                connections.spawn(async move {
+                    let Ok(stream) = acceptor.accept(stream).await else { return };
+                    match stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+                        true => serve(stream, way, &count).await,
+                        false => serve_http1(stream).await,
+                    }
+                });
+            }
+        });
+        Odd { port, asked, _tasks: tasks }
+    }
+
+    fn authority(&self) -> String {
+        format!("a.localhost:{}", self.port)
+    }
+}
+
+type Stream = tokio_rustls::server::TlsStream<tokio::net::TcpStream>;
+
+async fn serve(stream: Stream, way: Way, asked: &AtomicUsize) {
+    let mut builder = h2::server::Builder::new();
+    if let Way::One = way {
+        builder.max_concurrent_streams(1);
+    }
+    let Ok(mut connection) = builder.handshake::<_, Bytes>(stream).await else { return };
+    let mut number = 0;
+    while let Some(Ok((request, mut respond))) = connection.accept().await {
+        number += 1;
+        match way {
+            Way::GoAway(most) if number == most => connection.graceful_shutdown(),
+            Way::Refuse if number == 1 => {
+                respond.send_reset(h2::Reason::REFUSED_STREAM);
+                continue;
+            }
+            Way::Http1 => {
+                respond.send_reset(h2::Reason::HTTP_1_1_REQUIRED);
+                continue;
+            }
+            Way::GoAway(_) | Way::One | Way::Refuse => {}
+        }
+        asked.fetch_add(1, Ordering::Relaxed);
+        tokio::spawn(async move {
+            let mut body = request.into_body();
+            let mut kept = Vec::new();
+            while let Some(Ok(piece)) = body.data().await {
+                body.flow_control().release_capacity(piece.len()).ok();
+                kept.extend_from_slice(&piece);
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            let Ok(mut stream) = respond.send_response(http::Response::new(()), false) else { return };
+            stream.send_data(kept.into(), true).ok();
+        });
+    }
+}
+
+async fn serve_http1(stream: Stream) {
+    use crate::support::message::Source;
+    use tokio::io::AsyncWriteExt;
+    let mut client = Source::new(stream);
+    while let Some(head) = client.until(b"\r\n\r\n").await {
+        let head = String::from_utf8_lossy(&head).to_lowercase();
+        let length = head.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next()?.parse().ok());
+        let length: usize = length.unwrap_or(0);
+        while client.ahead.len() < length {
+            if !client.fill().await {
+                return;
+            }
+        }
+        let body = client.take(length);
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+        client.inner.write_all(&[head.as_bytes(), &body].concat()).await.ok();
+        client.inner.flush().await.ok();
+    }
+}
+
+const FREE: &str = "hosts: { '*': { robots: ignore } }\npace: { max_concurrent: 50 }";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_not_processed_is_sent_again_posts_too() {
+    for way in [Way::GoAway(3), Way::One, Way::Refuse, Way::Http1] {
+        let origin = Odd::start(way).await;
+        let proxy = Arc::new(Proxy::start(FREE).await);
+        let host = origin.authority();
+        let mut clients = JoinSet::new();
+        for number in 0..20 {
+            let (proxy, host) = (proxy.clone(), host.clone());
+            clients.spawn(async move {
+                let client = crate::support::Client::connect(proxy.address(), &host).await;
+                let body = format!("body {number}");
+                let (status, text) = if number % 2 == 0 {
+                    let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
+                    let length = body.len();
+                    client
+                        .send(format!("POST /x HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\n\r\n{body}"))
+                        .await;
+                    let response = client.response().await;
+                    (response.status(), response.text())
+                } else {
+                    let client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"h2"]).await;
+                    let client = crate::support::H2Client::over(client).await;
+                    let mut posted = request("POST", &format!("https://{host}/x"));
+                    posted.headers_mut().insert("content-length", body.len().into());
+                    let response = client.exchange(posted, body.as_bytes()).await.unwrap();
+                    (response.status(), response.text())
+                };
+                assert_eq!((status, text), (200, body), "{way:?}");
+            });
+        }
+        within("twenty answers", async {
+            while let Some(ended) = clients.join_next().await {
+                ended.unwrap()
+            }
+        })
+        .await;
+        if let Way::GoAway(_) | Way::One | Way::Refuse = way {
+            assert_eq!(origin.asked.load(Ordering::Relaxed), 20, "{way:?}: each was processed once");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_retry_that_would_wait_too_long_is_told_when_its_turn_is() {
+    let origin = Odd::start(Way::Refuse).await;
+    let proxy = Proxy::start("hosts: { '*': { robots: ignore, crawl_delay: 30s } }\npace: { max_wait: 1s }").await;
+    let host = origin.authority();
+    let client = crate::support::Client::connect(proxy.address(), &host).await;
+    let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
+    let refused = client.get("/x", &host).await;
+    assert_eq!(refused.status(), 429, "{}", refused.text());
+    assert!(refused.field("retry-after").is_some());
+}
+
+/// Those that stop reading take no other's window: neither at the origin nor at the client.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_that_stop_freeze_nobody_else() {
+    let origin = Origin::https(Alpn::H2, |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        "/huge" => Reply::pattern(1 << 30),
+        _ => Reply::pattern(2_000_000),
+    })
+    .await;
+    let proxy = Proxy::start("pace: { max_concurrent: 100 }").await;
+    let host = origin.authority("a.localhost");
+    let shared = proxy.h2(&origin, "a.localhost").await;
+    let mut stalled = Vec::new();
+    for _ in 0..20 {
+        let mut client = proxy.tls(&origin, "a.localhost", &[b"http/1.1"]).await;
+        client.send(get("/huge", &host)).await;
+        stalled.push(client);
+    }
+    let mut streams = Vec::new();
+    for _ in 0..10 {
+        streams.push(shared.send(request("GET", &origin.url("/huge")), true).await);
+    }
+    crate::support::eventually("them all", || origin.log.count("/huge") == 30).await;
+    for _ in 0..3 {
+        let mut client = proxy.tls(&origin, "a.localhost", &[b"http/1.1"]).await;
+        assert_eq!(client.get("/x", &host).await.body.len(), 2_000_000);
+    }
+    drop((stalled, streams));
+}
