@@ -19,7 +19,7 @@ use guard::Token;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 
 /// Loads the configuration anew; the error is the diagnostics.
@@ -54,12 +54,24 @@ impl Admin {
 
     /// Serves until the proxy stops.
     pub async fn serve(self: Arc<Self>, socket: TcpListener) {
-        let mut shutdown = self.proxy.shutdown.clone();
-        // A sender that is gone means the same.
-        let stopped = async move { _ = shutdown.wait_for(|stop| *stop).await };
-        let served = axum::serve(socket, router(self)).with_graceful_shutdown(stopped).await;
-        if let Err(error) = served {
-            tracing::error!(%error, "the admin address is not served any more");
+        let stopped = || {
+            let mut shutdown = self.proxy.shutdown.clone();
+            // A sender that is gone means the same.
+            async move { _ = shutdown.wait_for(|stop| *stop).await }
+        };
+        let drained = async {
+            stopped().await;
+            tokio::time::sleep(self.proxy.settings.load().limits.drain_timeout.min(GOODBYE)).await;
+        };
+        let serving = axum::serve(socket, router(self.clone())).with_graceful_shutdown(stopped());
+        tokio::select! {
+            served = serving.into_future() => {
+                if let Err(error) = served {
+                    tracing::error!(%error, "the admin address is not served any more");
+                }
+            }
+            // Half a request holds nothing up.
+            () = drained => {}
         }
     }
 
@@ -67,6 +79,9 @@ impl Admin {
         &self.proxy.gate
     }
 }
+
+/// What is under way when the proxy stops gets so long.
+const GOODBYE: Duration = Duration::from_secs(5);
 
 fn router(admin: Arc<Admin>) -> Router {
     let guarded = Router::new()

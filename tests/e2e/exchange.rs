@@ -108,6 +108,24 @@ async fn a_refused_request_that_waits_for_100_swallows_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_does_one_that_the_origin_refuses() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        _ => Reply::status(417).body("no").before_the_body(),
+    })
+    .await;
+    let proxy = Proxy::start("").await;
+    let (host, url) = (origin.authority("a.localhost"), origin.url("/x"));
+    let mut client = proxy.client().await;
+    client
+        .send(format!("POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n"))
+        .await;
+    let refused = client.response().await;
+    assert!(refused.status() == 417 && refused.head.lists("connection", "close"), "{:?}", refused.head);
+    client.rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_has_said_all_and_closes_its_half_is_answered() {
     let proxy = Proxy::start("").await;
     for origin in origins().await {

@@ -110,6 +110,16 @@ async fn nobody_is_admitted_after_the_signal() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn half_a_request_to_the_admin_address_holds_nothing_up() {
+    let proxy = Proxy::start("admin: { address: '127.0.0.1:0' }").await;
+    let mut half = Client::open(proxy.admin_address()).await;
+    half.send("GET /healthz HTTP/1.1\r\nHo").await;
+    let start = Instant::now();
+    proxy.shutdown().await;
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ctrl_c_ends_it_as_well() {
     let mut binary = Binary::serve("").await;
     binary.signal(libc::SIGINT);

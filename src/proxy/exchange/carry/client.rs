@@ -231,7 +231,7 @@ impl<'a> Client for Http1Client<'a> {
             Framing::UntilClose if !self.is_old => Framing::Chunked,
             framing => framing,
         };
-        let connection = self.connection(is_last || framing == Framing::UntilClose);
+        let connection = self.connection(is_last || framing == Framing::UntilClose || !self.may_skip_body());
         let is_http1 = head.version != http::Version::HTTP_2;
         self.side.out.put_with(|out| head.write(out, framing, connection, added));
         let raw = is_http1 && framing == head.framing;
@@ -312,7 +312,6 @@ pub struct Http2Client {
     pub respond: SendResponse<Bytes>,
     pub is_head: bool,
     began: bool,
-    /// All of the request has come.
     answered: bool,
 }
 
