@@ -6,10 +6,14 @@ mod support;
 
 mod copies;
 mod crash;
+mod faults;
 mod loss;
+mod many_servers;
 mod one_pace;
+mod relay;
 mod secure;
 mod server;
+mod turn_script;
 
 use server::Redis;
 use std::time::{Duration, Instant};

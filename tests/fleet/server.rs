@@ -62,6 +62,34 @@ impl Redis {
         Self::with(options, "rediss", PASSWORD_IN_URL, directory).await
     }
 
+    /// A node of a cluster yet to be made.
+    pub async fn cluster_node() -> Option<Self> {
+        let directory = tempdir();
+        let at = directory.path().to_str().expect("UTF-8").to_owned();
+        let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--dir", &at];
+        Self::with(options.map(str::to_owned).to_vec(), "redis", "", directory).await
+    }
+
+    pub async fn replica_of(master: &Self) -> Option<Self> {
+        let port = master.port.to_string();
+        let options = ["--replicaof", "127.0.0.1", &port].map(str::to_owned);
+        Self::with(options.to_vec(), "redis", "", tempdir()).await
+    }
+
+    /// Watches over a master called `main`.
+    pub async fn sentinel_of(master: &Self) -> Option<Self> {
+        let directory = tempdir();
+        let file = directory.path().join("sentinel.conf");
+        let text = format!(
+            "sentinel monitor main 127.0.0.1 {} 1\nsentinel down-after-milliseconds main 1000\n\
+             sentinel failover-timeout main 5000\n",
+            master.port
+        );
+        std::fs::write(&file, text).expect("the directory is writable");
+        let file = file.to_str().expect("UTF-8").to_owned();
+        Self::with(vec![file, "--sentinel".to_owned()], "redis", "", directory).await
+    }
+
     async fn with(
         options: Vec<String>,
         scheme: &'static str,
@@ -101,6 +129,10 @@ impl Redis {
             password => format!(":{password}@"),
         };
         format!("{}://{password}localhost:{}/0", self.scheme, self.port)
+    }
+
+    pub fn address(&self) -> std::net::SocketAddr {
+        ([127, 0, 0, 1], self.port).into()
     }
 
     /// A connection to look around by.
@@ -162,7 +194,15 @@ fn spawn(program: &str, port: u16, scheme: &str, options: &[String]) -> Child {
         if scheme == "rediss" { ["--port", "0", "--tls-port", &port] } else { ["--port", &port, "--tls-port", "0"] };
     let mut command = Command::new(program);
     // Nothing is kept: a restart forgets everything.
-    command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]).args(ports).args(options);
+    // A configuration file comes first; a sentinel takes nothing of what servers do.
+    let (file, options) = match options.first() {
+        Some(first) if !first.starts_with("--") => options.split_at(1),
+        _ => options.split_at(0),
+    };
+    command.args(file).args(["--bind", "127.0.0.1"]).args(ports).args(options);
+    if file.is_empty() {
+        command.args(["--save", "", "--appendonly", "no"]);
+    }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     command.spawn().expect("it was found")
 }

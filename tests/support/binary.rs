@@ -114,6 +114,13 @@ impl Binary {
         assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "the child can be signalled");
     }
 
+    /// Gives it another configuration, and tells it so.
+    pub fn reconfigure(&self, yaml: &str) {
+        let file = self.directory.path().join("politely.yaml");
+        std::fs::write(file, configuration(self.directory.path(), yaml)).expect("the directory is writable");
+        self.signal(libc::SIGHUP);
+    }
+
     /// Waits for its end.
     pub async fn ended(&mut self) -> ExitStatus {
         super::within("the end of serve", self.child.wait()).await.expect("our child")

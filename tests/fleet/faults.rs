@@ -1,0 +1,162 @@
+//! Slow links, lost and late answers, cut connections: no start is early, and no two are in flight.
+
+use crate::relay::Relay;
+use crate::server::Redis;
+use crate::support::{Binary, Client, Origin, Reply, eventually};
+use crate::{assert_apart, get, says, starts};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+/// Instances, each with a relay of its own before the server.
+async fn behind_relays(redis: &Redis, count: usize, yaml: &str) -> Vec<(Relay, Binary)> {
+    let mut fleet = Vec::new();
+    for _ in 0..count {
+        let relay = Relay::to(redis.address()).await;
+        let instance = Binary::serve(&format!("fleet: 'redis://{}/0'\n{yaml}", relay.address)).await;
+        fleet.push((relay, instance));
+    }
+    fleet
+}
+
+/// One at a time, each in flight for longer than the delay asks for.
+async fn slow_site(in_flight: Duration) -> Origin {
+    Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 0.1\n"),
+        _ => Reply::text("page").after(in_flight),
+    })
+    .await
+}
+
+/// Through a link that breaks in every way every second or so. Returns when the origin has seen so many starts.
+async fn keeps_apart(count: usize) {
+    const IN_FLIGHT: Duration = Duration::from_millis(250);
+    let Some(redis) = Redis::start().await else { return };
+    let origin = slow_site(IN_FLIGHT).await;
+    let fleet = behind_relays(&redis, 3, "on_fleet_loss: refuse").await;
+    for (number, (relay, _)) in fleet.iter().enumerate() {
+        // One far away, one with a slow way back, one near.
+        let ms = Duration::from_millis;
+        let (there, back) = [(ms(250), ms(250)), (ms(5), ms(200)), (ms(1), ms(1))][number];
+        relay.delay(there, back);
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut clients = JoinSet::new();
+    for (number, (_, instance)) in fleet.iter().enumerate() {
+        for _ in 0..2 {
+            let (address, stop) = (instance.address(), stop.clone());
+            let (url, authority) = (origin.url(&format!("/page-{number}")), origin.authority("a.localhost"));
+            clients.spawn(async move {
+                while !stop.load(Ordering::SeqCst) {
+                    // 503 while it takes the server for lost.
+                    let status = Client::open(address).await.get(&url, &authority).await.status();
+                    assert!(matches!(status, 200 | 429 | 503), "{status}");
+                    if status != 200 {
+                        sleep(Duration::from_millis(50)).await;
+                    }
+                }
+            });
+        }
+    }
+    let faults = async {
+        loop {
+            let (relay, _) = &fleet[fastrand::usize(..fleet.len())];
+            let time = Duration::from_millis(fastrand::u64(50..1200));
+            match fastrand::u8(..3) {
+                0 => relay.cut(),
+                1 => relay.hold(time).await,
+                _ => relay.lose_answers(time).await,
+            }
+            sleep(Duration::from_millis(fastrand::u64(200..1500))).await;
+        }
+    };
+    let enough = async {
+        while origin.log.pages().len() < count {
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let began = Instant::now();
+    tokio::select! { () = faults => {}, () = enough => {} }
+    stop.store(true, Ordering::SeqCst);
+    let starts = starts(&origin, "/page");
+    println!("{} starts in {:?}", starts.len(), began.elapsed());
+    assert_apart(&starts, IN_FLIGHT);
+    for number in 0..fleet.len() {
+        let own = origin.log.pages().iter().filter(|page| page.ends_with(&number.to_string())).count();
+        assert!(own * 10 > count / fleet.len(), "instance {number} has been let in {own} times of {count}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_start_is_early_when_links_break() {
+    keeps_apart(60).await;
+}
+
+/// Ten minutes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes ten minutes: cargo test --test fleet -- --ignored"]
+async fn no_start_of_two_thousand_is_early_when_links_break() {
+    keeps_apart(2000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_a_quarter_of_a_second_away_is_not_lost() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = slow_site(Duration::ZERO).await;
+    let fleet = behind_relays(&redis, 2, "").await;
+    let far = Duration::from_millis(250);
+    fleet.iter().for_each(|(relay, _)| relay.delay(far, far));
+    for _ in 0..3 {
+        for (_, instance) in &fleet {
+            assert_eq!(get(instance, &origin.url("/page")).await.status(), 200);
+        }
+    }
+    assert!(fleet.iter().all(|(_, instance)| !says(instance, "out of reach")));
+    assert_apart(&starts(&origin, "/page"), Duration::from_millis(100));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cut_connection_is_made_anew_and_loses_nobody() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = slow_site(Duration::ZERO).await;
+    let fleet = behind_relays(&redis, 1, "on_fleet_loss: refuse").await;
+    let (relay, instance) = &fleet[0];
+    for _ in 0..4 {
+        assert_eq!(get(instance, &origin.url("/page")).await.status(), 200);
+        relay.cut();
+    }
+    assert!(!says(instance, "out of reach"), "{}", instance.output());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_comes_late_is_no_new_turn() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = slow_site(Duration::from_millis(250)).await;
+    let fleet = behind_relays(&redis, 2, "on_fleet_loss: refuse").await;
+    let authority = origin.authority("a.localhost");
+    for _ in 0..10 {
+        let (relay, late) = &fleet[0];
+        relay.delay(Duration::from_millis(1), Duration::from_millis(60));
+        // It has gone by the time its turn comes.
+        let mut gone = Client::open(late.address()).await;
+        gone.send(crate::support::client::get(&origin.url("/page-gone"), &authority)).await;
+        sleep(Duration::from_millis(30)).await;
+        drop(gone);
+        let url = origin.url("/page");
+        let (one, other) = tokio::join!(get(late, &url), get(&fleet[1].1, &url));
+        assert_eq!((one.status(), other.status()), (200, 200));
+    }
+    assert_apart(&starts(&origin, "/page"), Duration::from_millis(250));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_url_is_taken_by_reload() {
+    let (Some(one), Some(other)) = (Redis::start().await, Redis::start().await) else { return };
+    let instance = Binary::serve(&format!("fleet: '{}'", one.url())).await;
+    eventually("the first", || says(&instance, &format!("joined the fleet at {}", one.url()))).await;
+    instance.reconfigure(&format!("fleet: '{}'", other.url()));
+    eventually("the other", || says(&instance, &format!("joined the fleet at {}", other.url()))).await;
+    assert!(!says(&instance, "out of reach"), "{}", instance.output());
+}

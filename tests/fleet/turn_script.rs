@@ -1,0 +1,132 @@
+//! What the server's script promises on its own: what comes late frees nothing, and no instant is trusted beyond sense.
+
+use crate::server::Redis;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncCommands, Script};
+use std::time::Duration;
+use tokio::time::sleep;
+
+const KEY: &str = "politely:{a.example}:turn";
+const LEASE: u64 = 400;
+const HOUR: i64 = 3_600_000;
+/// What it answers first.
+const NONE: i64 = 0;
+const LINE: i64 = 2;
+const LEASED: i64 = 3;
+
+struct Call<'a> {
+    op: &'a str,
+    me: &'a str,
+    number: u64,
+    gap: u64,
+    /// Milliseconds since its last start.
+    last: &'a str,
+    hold: u64,
+    backoff: u64,
+}
+
+impl<'a> Call<'a> {
+    fn new(op: &'a str, me: &'a str, number: u64) -> Self {
+        Self { op, me, number, gap: 100, last: "", hold: 0, backoff: 0 }
+    }
+
+    /// Place, how long ago the last start and first fetch were, hold, backoff, rivals.
+    async fn run(self, redis: &mut MultiplexedConnection) -> Vec<i64> {
+        let script = Script::new(include_str!("../../src/gate/fleet/turn.lua"));
+        let mut call = script.key(KEY);
+        call.arg(self.op).arg(self.me).arg(self.number).arg(LEASE).arg(self.gap).arg(self.last).arg("");
+        call.arg(self.hold).arg(self.backoff).arg("").arg(self.gap).arg(HOUR);
+        call.invoke_async(redis).await.expect("it runs")
+    }
+}
+
+async fn take(me: &str, number: u64, redis: &mut MultiplexedConnection) -> i64 {
+    Call::new("take", me, number).run(redis).await[0]
+}
+
+async fn give(me: &str, number: u64, redis: &mut MultiplexedConnection) {
+    Call { last: "0", ..Call::new("give", me, number) }.run(redis).await;
+}
+
+#[tokio::test]
+async fn one_has_the_lease_and_the_next_in_line_gets_it() {
+    let Some(redis) = Redis::start().await else { return };
+    let redis = &mut redis.connection().await;
+    assert_eq!(take("a", 1, redis).await, LEASED);
+    assert_eq!((take("b", 1, redis).await, take("c", 1, redis).await), (LINE, LINE));
+    give("a", 1, redis).await;
+    // It would like to go on, but others have waited for longer.
+    assert_eq!((take("c", 2, redis).await, take("a", 2, redis).await), (LINE, LINE));
+    let told = Call::new("take", "b", 2).run(redis).await;
+    assert!(told[0] == LEASED && (0..100).contains(&told[1]), "and learns of the last start: {told:?}");
+}
+
+#[tokio::test]
+async fn what_comes_late_neither_frees_nor_takes() {
+    let Some(redis) = Redis::start().await else { return };
+    let redis = &mut redis.connection().await;
+    assert_eq!(take("a", 1, redis).await, LEASED);
+    assert_eq!(take("a", 2, redis).await, LEASED, "its first answer was lost");
+    give("a", 1, redis).await;
+    assert_eq!(take("b", 1, redis).await, LINE, "it was the first lease that was given up");
+    assert_eq!(Call::new("keep", "a", 1).run(redis).await[0], NONE);
+    assert_eq!(take("a", 1, redis).await, NONE);
+    assert_eq!(Call::new("keep", "a", 2).run(redis).await[0], LEASED);
+    give("a", 2, redis).await;
+    assert_eq!(Call::new("keep", "a", 2).run(redis).await[0], NONE, "it is gone, and does not come back by being kept");
+    assert_eq!(take("b", 2, redis).await, LEASED);
+}
+
+#[tokio::test]
+async fn an_instance_that_died_counts_as_having_started_until_its_lease_ended() {
+    let Some(redis) = Redis::start().await else { return };
+    let redis = &mut redis.connection().await;
+    assert_eq!(take("a", 1, redis).await, LEASED);
+    sleep(Duration::from_millis(LEASE + 50)).await;
+    let told = Call { gap: 2000, ..Call::new("take", "b", 1) }.run(redis).await;
+    assert!(told[0] == LEASED && (0..1000).contains(&told[1]), "{told:?}");
+    // Which cannot be if it had to wait for longer.
+    sleep(Duration::from_millis(LEASE + 50)).await;
+    let later = Call::new("take", "c", 1).run(redis).await;
+    assert!(later[0] == LEASED && later[1] > told[1] + LEASE as i64, "{told:?} {later:?}");
+}
+
+#[tokio::test]
+async fn after_a_clock_that_was_a_day_ahead_nothing_is_owed_for_a_day() {
+    let Some(redis) = Redis::start().await else { return };
+    let redis = &mut redis.connection().await;
+    assert_eq!(take("a", 1, redis).await, LEASED);
+    Call { last: "0", hold: 500, ..Call::new("keep", "a", 1) }.run(redis).await;
+    for field in ["last", "fetch", "hold", "ends", "from", "reserved"] {
+        let at: i64 = redis.hget(KEY, field).await.expect("a number");
+        let () = redis.hset(KEY, field, at + 24 * HOUR).await.expect("a hash");
+    }
+    let told = Call::new("take", "b", 1).run(redis).await;
+    assert!(told[0] == LINE && (0..=100).contains(&told[1]) && (0..=HOUR).contains(&told[3]), "{told:?}");
+    sleep(Duration::from_millis(LEASE + 50)).await;
+    assert_eq!(take("b", 1, redis).await, LEASED, "the lease has not become longer");
+}
+
+#[tokio::test]
+async fn a_key_is_kept_for_the_longest_gap_that_is_owed() {
+    let Some(redis) = Redis::start().await else { return };
+    let redis = &mut redis.connection().await;
+    for (number, gap) in [(1, 300_000), (2, 100)] {
+        Call { gap, ..Call::new("take", "a", number) }.run(redis).await;
+        Call { gap, last: "0", ..Call::new("give", "a", number) }.run(redis).await;
+    }
+    let left: i64 = redis.pttl(KEY).await.expect("milliseconds");
+    assert!((200_000..=301_000).contains(&left), "{left}");
+}
+
+#[tokio::test]
+async fn a_backoff_is_raised_by_all_and_lowered_under_the_lease() {
+    let Some(redis) = Redis::start().await else { return };
+    let redis = &mut redis.connection().await;
+    for (me, backoff, told) in [("a", 2000, 2000), ("b", 1000, 2000), ("b", 4000, 4000)] {
+        let answer = Call { backoff, hold: backoff, ..Call::new("give", me, 1) }.run(redis).await;
+        assert_eq!(answer[4], told);
+        assert!(answer[3] <= told && answer[3] > told - 1000, "{answer:?}");
+    }
+    assert_eq!(Call { gap: 0, ..Call::new("take", "c", 1) }.run(redis).await[0], LEASED, "it needs the lease now");
+}
