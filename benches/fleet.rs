@@ -1,6 +1,10 @@
-//! What a fleet makes of a delay: three instances (the built binary), one redis-server, one host with a delay of 0.2 s,
-//! one minute of more requests than that lets through. Prints how many starts the origin saw of those that the delay
-//! allows, and the smallest gap; run with `cargo bench --bench fleet` (`--profile dev` spares the optimised build).
+//! What a fleet makes of a delay: three instances (the built binary), one redis-server that is 30 ms away each way, one
+//! host with a delay of 0.2 s, one minute of more requests than that lets through. Prints how many starts the origin saw
+//! of those that the delay allows, and the smallest gap; run with `cargo bench --bench fleet` (`--profile dev` spares
+//! the optimised build).
+
+#[path = "../tests/fleet/relay.rs"]
+mod relay;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -35,9 +39,11 @@ async fn minute() {
             .expect("redis-server is installed"),
     );
     listening(redis_at).await;
+    let relay = relay::Relay::to(redis_at).await;
+    relay.delay(AWAY, AWAY);
     let mut fleet = Vec::new();
     for number in 0..INSTANCES {
-        fleet.push(start_proxy(&directory.path().join(number.to_string()), redis_at).await);
+        fleet.push(start_proxy(&directory.path().join(number.to_string()), relay.address).await);
     }
     for (number, (_, address)) in fleet.iter().enumerate() {
         for _ in 0..CLIENTS_EACH {
@@ -165,6 +171,8 @@ impl Drop for Ends {
     }
 }
 
+/// One way to the server.
+const AWAY: Duration = Duration::from_millis(30);
 const INSTANCES: usize = 3;
 const CLIENTS_EACH: usize = 3;
 const DELAY: Duration = Duration::from_millis(200);

@@ -152,6 +152,29 @@ async fn an_answer_that_comes_late_is_no_new_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_behind_a_link_that_is_lost_does_not_start_on_its_own() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = slow_site(Duration::from_secs(6)).await;
+    let fleet = behind_relays(&redis, 2, "on_fleet_loss: refuse").await;
+    // Both have the copy.
+    for (_, instance) in &fleet {
+        assert_eq!(get(instance, &origin.url("/robots.txt")).await.status(), 200);
+    }
+    let url = origin.url("/page");
+    let in_flight = get(&fleet[0].1, &url);
+    let waits = async {
+        eventually("the first start", || origin.log.count("/page") == 1).await;
+        let (refused, ()) = tokio::join!(get(&fleet[1].1, &url), async {
+            sleep(Duration::from_millis(500)).await;
+            fleet[1].0.hold(Duration::from_secs(8)).await;
+        });
+        refused
+    };
+    let (served, refused) = tokio::join!(in_flight, waits);
+    assert_eq!((served.status(), refused.status(), origin.log.count("/page")), (200, 503, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_url_is_taken_by_reload() {
     let (Some(one), Some(other)) = (Redis::start().await, Redis::start().await) else { return };
     let instance = Binary::serve(&format!("fleet: '{}'", one.url())).await;

@@ -45,8 +45,8 @@ async fn a_busy_instance_lets_another_go_within_seconds() {
     eventually("the busy one is under way", || origin.log.pages().len() > 1).await;
     let began = Instant::now();
     assert_eq!(get(&fleet[1], &origin.url("/modest")).await.status(), 200);
-    // It goes on for 3 s while another waits.
-    assert!(began.elapsed() < Duration::from_secs(3) + Duration::from_millis(300) * 2 + NOISE, "{:?}", began.elapsed());
+    // It goes on for 4 s while another waits.
+    assert!(began.elapsed() < Duration::from_secs(4) + Duration::from_millis(300) * 2 + NOISE, "{:?}", began.elapsed());
     // And has its own turn again soon.
     let before = origin.log.pages().len();
     eventually("the busy one goes on", || origin.log.pages().len() > before).await;

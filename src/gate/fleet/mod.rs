@@ -42,18 +42,13 @@ pub(super) struct Fleet {
 
 /// Whether the fleet can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reach {
-    /// Over this connection, counted from 1.
-    Joined {
-        link: u64,
-        /// Leases are asked for from then on.
-        settled_at: Option<Instant>,
-        /// With a key whose server does not answer one goes on alone, one of so many instances. `None`: one waits.
-        alone: Option<u32>,
-    },
-    Parted {
-        instances: u32,
-    },
+pub(super) struct Reach {
+    /// Over this connection, counted from 1; 0: there is none.
+    pub link: u64,
+    /// Leases are asked for from then on.
+    pub settled_at: Option<Instant>,
+    /// Where the fleet does not answer one goes on alone, one of so many instances. `None`: nothing starts.
+    pub alone: Option<u32>,
 }
 
 impl Fleet {
@@ -74,13 +69,9 @@ impl Fleet {
     }
 
     pub fn reach(&self) -> Reach {
+        let (link, settled_at) = self.link.current();
         let instances = if self.settings.load().fleet.is_some() { self.link.instances() } else { 1 };
-        match self.link.current() {
-            (0, _) => Reach::Parted { instances },
-            (link, settled_at) => {
-                Reach::Joined { link, settled_at, alone: (!self.refuses_on_loss()).then_some(instances) }
-            }
-        }
+        Reach { link, settled_at, alone: (!self.refuses_on_loss()).then_some(instances) }
     }
 
     /// Why nothing goes now, if that is so.

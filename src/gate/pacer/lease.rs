@@ -52,10 +52,7 @@ struct Held {
 impl FleetLease {
     /// Takes note of whether the fleet can be asked, and tells the lane.
     pub fn follow<W>(&mut self, lane: &mut Lane<W>, reach: Reach, now: Instant) {
-        let (link, settled_at, alone) = match reach {
-            Reach::Parted { instances } => (0, None, Some(instances)),
-            Reach::Joined { link, settled_at, alone } => (link, settled_at, alone),
-        };
+        let Reach { link, settled_at, alone } = reach;
         if self.link != link {
             // Another server may know nothing of what this one has been told.
             let state = match self.state {
@@ -263,6 +260,6 @@ const RENEW: Duration = Duration::from_millis(1500);
 const LOOK_AGAIN: Duration = Duration::from_millis(1500);
 const RETRY: Duration = Duration::from_millis(500);
 /// For how long an instance goes on while others wait.
-const SHARE: Duration = Duration::from_secs(3);
+const SHARE: Duration = Duration::from_secs(4);
 /// A backoff is remembered so long after what is owed.
 const HOUR: Duration = Duration::from_secs(3600);
