@@ -77,6 +77,7 @@ fn ask(authority: &Authority) -> Ask<'_> {
         target: "/a/page?of=some&length=more",
         user_agent: Some(b"ExampleBot/1.0"),
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        user: None,
         address: None,
         is_subresource: false,
         product_tokens: &[],

@@ -130,6 +130,7 @@ async fn latencies(gate: &Gate, count: usize, hosts: usize, turns: usize) -> Vec
             target: "/blog/2024/05/a-day-at-the-seaside",
             user_agent: Some(b"ExampleBot/1.0"),
             client: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            user: None,
             address: None,
             is_subresource: false,
             product_tokens: &[],

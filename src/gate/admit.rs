@@ -8,7 +8,7 @@ use super::verdict::{Verdict, reports};
 use super::{Admitted, Ask, Gate, Reported};
 use crate::config::{HostPolicy, Mode, Settings, Subresources};
 use crate::policy::Refusal;
-use crate::policy::pace::Terms;
+use crate::policy::pace::{Client, Terms};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -64,16 +64,18 @@ impl Gate {
         fetching: Fetching,
         waited: Duration,
     ) -> Result<(), Refusal> {
-        let (most, retry_after) = {
+        let (most, retry_after, max_waiting) = {
             let settings = self.settings.load();
             let terms = self.terms(ask, &settings, None, waited);
-            if self.pacer.waiting() >= settings.pace.max_waiting.max(1) {
-                return Err(Refusal::QueueFull { retry_after: AWHILE });
-            }
-            (terms.max_wait + settings.robots.timeout, terms.gap().max(AWHILE))
+            // One may wait, or nothing would ever be fetched.
+            (terms.max_wait + settings.robots.timeout, terms.gap().max(AWHILE), terms.max_waiting.max(1))
         };
-        let _counted = self.pacer.one_waits();
-        timeout(most, fetching.end()).await.unwrap_or(Err(Refusal::CrawlDelay { retry_after }))
+        let mut place = self.pacer.wait_place(ask.fairness(), max_waiting);
+        tokio::select! {
+            biased;
+            fetched = timeout(most, fetching.end()) => fetched.unwrap_or(Err(Refusal::CrawlDelay { retry_after })),
+            refusal = place.crowded_out() => Err(refusal),
+        }
     }
 
     /// Nobody has asked for robots.txt, through no fault of the site's. In report mode it goes all the same.
@@ -83,7 +85,7 @@ impl Gate {
             return Err(why);
         }
         let terms = self.terms(ask, &settings, None, Duration::ZERO);
-        let (permit, _) = host.pace.rehearse(client(ask.client), terms, true);
+        let (permit, _) = host.pace.rehearse(ask.fairness(), terms, true);
         Ok(Admitted::Go { permit, reported: Some(why.into()) })
     }
 
@@ -130,10 +132,10 @@ impl Gate {
             pace
         };
         if settings.mode == Mode::Report {
-            let (permit, held) = pace.rehearse(client(ask.client), terms, reported.is_some());
+            let (permit, held) = pace.rehearse(ask.fairness(), terms, reported.is_some());
             return Ok(Step::Go(Admitted::Go { permit, reported: reported.or(held) }));
         }
-        Ok(match pace.stand(client(ask.client), terms)? {
+        Ok(match pace.stand(ask.fairness(), terms)? {
             Stand::Go(permit) => Step::Go(Admitted::Go { permit, reported }),
             Stand::Wait(waiting) => Step::Wait(waiting),
         })
@@ -148,7 +150,7 @@ impl Gate {
         crawl_delay: Option<Duration>,
     ) -> Fetching {
         let order = match reason {
-            FetchReason::FirstUse => Order { reason, client: client(ask.client), crawl_delay },
+            FetchReason::FirstUse => Order { reason, client: ask.fairness(), crawl_delay },
             FetchReason::Renewal | FetchReason::Anew | FetchReason::Published => {
                 Order { crawl_delay, ..Order::background(reason) }
             }
@@ -160,7 +162,7 @@ impl Gate {
         let mut terms = terms(settings, crawl_delay, false);
         let max_wait = ask.prefer_wait.map_or(terms.max_wait, |wait| wait.min(terms.max_wait));
         terms.max_wait = max_wait.saturating_sub(waited);
-        if self.pacer.waiting() >= settings.pace.max_waiting {
+        if !ask.may_wait {
             terms.queue = 0;
         }
         terms
@@ -181,6 +183,11 @@ impl Gate {
 }
 
 impl<'a> Ask<'a> {
+    /// Among whom it takes turns.
+    fn fairness(&self) -> Client {
+        client(self.user, self.client)
+    }
+
     /// What is configured for its host.
     pub(super) fn policy(&self, settings: &'a Settings) -> &'a HostPolicy {
         self.hosts.unwrap_or(&settings.hosts).get(self.authority.host())

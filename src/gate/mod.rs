@@ -60,6 +60,8 @@ pub struct Ask<'a> {
     pub user_agent: Option<&'a [u8]>,
     /// For fairness among those who wait.
     pub client: IpAddr,
+    /// Its name, if clients have names here: then fairness goes by that.
+    pub user: Option<&'a str>,
     /// Where it will be sent, for `pace.key: address`; `None` where that is not known.
     pub address: Option<IpAddr>,
     /// It is for a part of a page, which `subresources: burst` lets follow the page.
@@ -182,6 +184,7 @@ impl Gate {
         authority: &Authority,
         to: Option<IpAddr>,
         from: IpAddr,
+        user: Option<&str>,
         hosts: Option<&Hosts>,
     ) -> Result<Permit, Refusal> {
         let settings = self.settings.load_full();
@@ -189,13 +192,13 @@ impl Gate {
         let terms = terms(&settings, host.crawl_delay, false);
         let pace = self.pacer.pace(&key(&settings, authority, to));
         if settings.mode == Mode::Report {
-            let (permit, held) = pace.rehearse(client(from), terms, false);
+            let (permit, held) = pace.rehearse(client(user, from), terms, false);
             if let Some(held) = held {
                 tracing::info!(%authority, client = %from, "a tunnel in report mode: {held}");
             }
             return Ok(permit);
         }
-        pace.turn(client(from), terms).await
+        pace.turn(client(user, from), terms).await
     }
 
     /// Our copy, if it is fresh; else as it is after a fetch. `None`: there is none to serve; the origin may say so itself.

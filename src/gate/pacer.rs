@@ -5,22 +5,23 @@
 mod lease;
 mod pace;
 mod permit;
+mod waiters;
 
 pub(super) use pace::{Pace, Stand};
 pub use permit::Permit;
 pub(super) use permit::Waiting;
+pub(super) use waiters::WaitPlace;
 
 use super::fleet::Fleet;
 use super::store::Store;
 use super::watch::PaceFigures;
 use crate::policy::PaceKey;
-use crate::policy::pace::{Lane, Terms};
-use pace::{Shared, Waiters};
+use crate::policy::pace::{Client, Lane, Terms};
+use pace::{Shared, Turns};
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
@@ -43,19 +44,18 @@ struct Shard {
 impl Pacer {
     pub fn new(store: Arc<Store>, fleet: Option<Arc<Fleet>>) -> Self {
         let shards = (0..SHARDS).map(|_| RwLock::new(Shard { sweep_at: MIN_SWEEP, ..Shard::default() }));
-        let shared = Arc::new(Shared { waiting: AtomicUsize::new(0), store, fleet });
+        let shared = Arc::new(Shared { waiters: Arc::default(), store, fleet });
         Pacer { shards: shards.collect(), hasher: RandomState::new(), shared }
     }
 
     /// How many requests wait, over all hosts.
     pub fn waiting(&self) -> usize {
-        self.shared.waiting.load(Ordering::Relaxed)
+        self.shared.waiters.count()
     }
 
-    /// One more waits, for something else than its turn, until this is dropped.
-    pub fn one_waits(&self) -> OneWaits<'_> {
-        self.shared.waiting.fetch_add(1, Ordering::Relaxed);
-        OneWaits(&self.shared.waiting)
+    /// A place among those who wait, for one that waits for something else than its turn.
+    pub fn wait_place(&self, client: Client, max_waiting: usize) -> WaitPlace {
+        self.shared.waiters.enter(client, max_waiting)
     }
 
     /// How the key stands; `None`: it has no lane, as nobody has asked for it lately.
@@ -141,17 +141,8 @@ impl Pacer {
         &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
     }
 
-    fn new_pace(&self, lane: Waiters, key: &PaceKey, page: Option<Arc<Pace>>) -> Arc<Pace> {
+    fn new_pace(&self, lane: Turns, key: &PaceKey, page: Option<Arc<Pace>>) -> Arc<Pace> {
         Arc::new(Pace::new(lane, key.clone(), page, self.shared.clone()))
-    }
-}
-
-/// A request that is counted among those who wait.
-pub(super) struct OneWaits<'a>(&'a AtomicUsize);
-
-impl Drop for OneWaits<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

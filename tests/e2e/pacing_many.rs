@@ -71,3 +71,51 @@ async fn a_greedy_client_delays_another_by_one_gap_at_most() {
     assert!(place <= before + 1, "{place}, not {before} or the next: {:?}", origin.log.pages());
     greedy.abort();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_fills_all_places_takes_none_from_another_client_elsewhere() {
+    let origin = Origin::site(&delay("10")).await;
+    let proxy = Arc::new(Proxy::start("pace: { max_waiting: 3 }").await);
+    for host in ["a.localhost", "b.localhost"] {
+        assert_eq!(proxy.get(&origin.url_at(host, "/page")).await.status(), 200);
+    }
+    let mut greedy = Vec::new();
+    for _ in 0..3 {
+        let mut client = proxy.client().await;
+        client.send(get(&origin.url("/greedy"), &origin.authority("a.localhost"))).await;
+        greedy.push(client);
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    // Nobody waits on this host.
+    let mut modest = from("127.0.0.2", &proxy).await;
+    modest.send(get(&origin.url_at("b.localhost", "/modest"), &origin.authority("b.localhost"))).await;
+    assert!(modest.glance(Duration::from_millis(500)).await.is_empty(), "it waits");
+    // The last of the greedy ones has made room.
+    let last = greedy.pop().expect("three").response().await;
+    crate::support::assert_refused(&last, 503, "connection_limit_reached", "queue-full");
+    for client in &mut greedy {
+        assert!(client.glance(Duration::from_millis(50)).await.is_empty(), "the others wait");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn those_who_wait_for_robots_txt_take_places_too() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text("").after(Duration::from_secs(5)),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let proxy = Arc::new(Proxy::start("pace: { max_waiting: 2 }").await);
+    let mut first = Vec::new();
+    for host in ["a.localhost", "b.localhost"] {
+        let mut client = proxy.client().await;
+        client.send(get(&origin.url_at(host, "/page"), &origin.authority(host))).await;
+        assert!(client.glance(Duration::from_millis(300)).await.is_empty(), "it waits");
+        first.push(client);
+    }
+    let refused = proxy.get(&origin.url_at("c.localhost", "/page")).await;
+    crate::support::assert_refused(&refused, 503, "connection_limit_reached", "queue-full");
+    for client in &mut first {
+        assert_eq!(client.response().await.status(), 200);
+    }
+}

@@ -56,6 +56,7 @@ fn ask<'a>(authority: &'a Authority, target: &'a str) -> Ask<'a> {
         target,
         user_agent: None,
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        user: None,
         prefer_wait: None,
         reads_robots: false,
         is_subresource: false,

@@ -3,6 +3,7 @@
 
 use super::lease::FleetLease;
 use super::permit::{Permit, Waiting, told};
+use super::waiters::Waiters;
 use crate::gate::fleet::{Fleet, LeaseRequest, LeaseStatus, Lost};
 use crate::gate::reported::Reported;
 use crate::gate::store::Store;
@@ -12,7 +13,7 @@ use crate::policy::{Authority, PaceKey, Refusal};
 use parking_lot::Mutex;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 
@@ -37,15 +38,15 @@ pub(in crate::gate) enum Stand {
 
 /// What all lanes share.
 pub(super) struct Shared {
-    pub waiting: AtomicUsize,
+    pub waiters: Arc<Waiters>,
     pub store: Arc<Store>,
     pub fleet: Option<Arc<Fleet>>,
 }
 
-pub(super) type Waiters = Lane<oneshot::Sender<Result<Permit, Refused>>>;
+pub(super) type Turns = Lane<oneshot::Sender<Result<Permit, Refused>>>;
 
 struct State {
-    lane: Waiters,
+    lane: Turns,
     lease: FleetLease,
     driven: bool,
 }
@@ -58,7 +59,7 @@ struct Call {
 }
 
 impl Pace {
-    pub(super) fn new(lane: Waiters, key: PaceKey, page: Option<Arc<Pace>>, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(lane: Turns, key: PaceKey, page: Option<Arc<Pace>>, shared: Arc<Shared>) -> Self {
         Self {
             state: Mutex::new(State { lane, lease: FleetLease::default(), driven: false }),
             changed: Notify::new(),
@@ -106,7 +107,10 @@ impl Pace {
             Turn::Wait { ticket, .. } => {
                 self.wake(&mut state);
                 let answer = answer.expect("a waiter was made for the line");
-                Ok(Stand::Wait(Waiting::new(self, ticket, answer, terms, now)))
+                drop(state);
+                let waiters = &self.shared.waiters;
+                let place = (!terms.is_renewal).then(|| waiters.enter(client, terms.max_waiting));
+                Ok(Stand::Wait(Waiting::new(self, ticket, answer, terms, now, place)))
             }
         }
     }
@@ -147,10 +151,6 @@ impl Pace {
 
     pub(super) fn is_idle(&self, now: Instant) -> bool {
         self.state.lock().lane.is_idle(now)
-    }
-
-    pub(super) fn waiting(&self) -> &AtomicUsize {
-        &self.shared.waiting
     }
 
     /// Hands out turns as they come due, and looks after the fleet's lease, until nobody waits and nothing is at stake.

@@ -1,10 +1,10 @@
 //! The right to one request in flight, and a place in the line for it. Made by `pace`, held by `proxy`.
 
 use super::pace::Pace;
+use super::waiters::WaitPlace;
 use crate::policy::Refusal;
 use crate::policy::pace::{Client, Outcome, Refused, Slot, Terms, Ticket};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
@@ -13,6 +13,8 @@ pub struct Permit {
     pace: Arc<Pace>,
     slot: Option<Slot>,
     terms: Terms,
+    /// It has begun to leave.
+    begun: bool,
     leaving: bool,
     /// Its head has left.
     has_left: bool,
@@ -27,11 +29,16 @@ impl Permit {
     #[inline]
     pub(super) fn new(pace: &Arc<Pace>, slot: Option<Slot>, terms: Terms) -> Self {
         let (pace, waited) = (pace.clone(), Duration::ZERO);
-        Self { pace, slot, terms, leaving: false, has_left: false, waited, outcome: Outcome::Unused }
+        Self { pace, slot, terms, begun: false, leaving: false, has_left: false, waited, outcome: Outcome::Unused }
     }
 
-    /// One more request to the host under the same permit, in its turn: a retry.
+    /// One more request to the host under the same permit, in its turn: a retry. If the first has never left, it has not
+    /// been a request, and the turn is still there.
     pub async fn again(&mut self) -> Result<(), Refusal> {
+        if !std::mem::take(&mut self.begun) {
+            self.outcome = Outcome::Unused;
+            return Ok(());
+        }
         // In report mode there is none.
         let Some(slot) = self.slot.take() else { return Ok(()) };
         self.pace.give_back(slot, std::mem::take(&mut self.has_left), Outcome::Failure);
@@ -45,7 +52,7 @@ impl Permit {
     pub fn leaves(&mut self) {
         // Until an answer says otherwise.
         self.outcome = Outcome::Failure;
-        self.leaving = true;
+        (self.begun, self.leaving) = (true, true);
         self.note_start(false);
     }
 
@@ -58,7 +65,7 @@ impl Permit {
 
     fn note_start(&mut self, is_gone: bool) {
         let Some(slot) = &self.slot else { return };
-        let at = Instant::now() + if slot.is_shared() { ARRIVAL_IN_TURN } else { ARRIVAL };
+        let at = Instant::now() + ARRIVAL;
         self.has_left = is_gone;
         if slot.is_shared() || !self.terms.gap().is_zero() {
             self.pace.left(slot, at, is_gone);
@@ -69,7 +76,9 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
-            self.pace.give_back(slot, self.has_left, self.outcome);
+            // An attempt to connect that failed is no request.
+            let outcome = if self.begun { self.outcome } else { Outcome::Unused };
+            self.pace.give_back(slot, self.has_left, outcome);
         }
     }
 }
@@ -81,6 +90,8 @@ pub(in crate::gate) struct Waiting {
     answer: oneshot::Receiver<Result<Permit, Refused>>,
     terms: Terms,
     since: Instant,
+    /// `None`: it takes none from others.
+    place: Option<WaitPlace>,
 }
 
 impl Waiting {
@@ -90,17 +101,25 @@ impl Waiting {
         answer: oneshot::Receiver<Result<Permit, Refused>>,
         terms: Terms,
         since: Instant,
+        place: Option<WaitPlace>,
     ) -> Self {
-        pace.waiting().fetch_add(usize::from(!terms.is_renewal), Ordering::Relaxed);
-        Waiting { pace: pace.clone(), ticket, answer, terms, since }
+        Waiting { pace: pace.clone(), ticket, answer, terms, since, place }
     }
 
     /// Until its turn has come.
     pub async fn turn(mut self) -> Result<Permit, Refusal> {
+        let place = self.place.as_mut();
+        let crowded_out = async {
+            match place {
+                Some(place) => place.crowded_out().await,
+                None => std::future::pending().await,
+            }
+        };
         let answer = tokio::select! {
             biased;
             answer = &mut self.answer => answer,
             refusal = self.pace.refused_meanwhile() => return Err(refusal),
+            refusal = crowded_out => return Err(refusal),
         };
         match answer {
             Ok(Ok(mut permit)) => {
@@ -116,7 +135,6 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.pace.waiting().fetch_sub(usize::from(!self.terms.is_renewal), Ordering::Relaxed);
         self.pace.cancel(self.ticket);
     }
 }
@@ -133,8 +151,57 @@ pub(super) fn told(refused: Refused) -> Refusal {
 
 /// What one request may take longer to arrive than the next: the gap is promised to the origin, which sees arrivals.
 const ARRIVAL: Duration = Duration::from_millis(2);
-/// The same where the fleet gives the turns: what its server is told and tells comes late by a round trip, never early.
-const ARRIVAL_IN_TURN: Duration = Duration::from_millis(1);
 /// Retries share their turns as one client does.
 const RETRIES: Client = Client(u64::MAX);
 const DRAINING: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::pacer::{Pacer, Stand};
+    use crate::gate::store::Store;
+    use crate::policy::PaceKey;
+    use futures_util::FutureExt;
+
+    fn host() -> Arc<Pace> {
+        let key = PaceKey::from_text("a.example").expect("a key");
+        Pacer::new(Arc::new(Store::memory()), None).pace(&key)
+    }
+
+    fn stand(host: &Arc<Pace>) -> Stand {
+        let terms = Terms { crawl_delay: Duration::from_secs(100), max_wait: Duration::MAX, ..Terms::default() };
+        host.stand(Client(1), terms).expect("it may wait")
+    }
+
+    fn go(host: &Arc<Pace>) -> Permit {
+        match stand(host) {
+            Stand::Go(permit) => permit,
+            Stand::Wait(_) => panic!("nobody has been there"),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_attempt_that_never_left_keeps_its_turn() {
+        let host = host();
+        let mut permit = go(&host);
+        for _ in 0..2 {
+            permit.outcome = Outcome::Failure;
+            assert!(permit.again().now_or_never().is_some_and(|turn| turn.is_ok()), "another address, at once");
+        }
+        permit.leaves();
+        permit.has_left();
+        assert!(permit.again().now_or_never().is_none(), "a request that has left is one, and the next waits the gap");
+    }
+
+    #[tokio::test]
+    async fn and_costs_no_gap_when_it_is_given_up() {
+        let host = host();
+        let mut permit = go(&host);
+        permit.outcome = Outcome::Failure;
+        drop(permit);
+        let mut permit = go(&host);
+        permit.leaves();
+        drop(permit);
+        assert!(matches!(stand(&host), Stand::Wait(_)));
+    }
+}

@@ -269,8 +269,7 @@ fn terms() -> impl Strategy<Value = Terms> {
             max_concurrent,
             max_wait: Duration::from_millis(max_wait),
             queue,
-            first_fetch: false,
-            is_renewal: false,
+            ..Terms::default()
         })
 }
 

@@ -17,8 +17,10 @@ pub struct Terms {
     pub max_concurrent: u32,
     /// How long the request may wait.
     pub max_wait: Duration,
-    /// How many may wait for the key. A caller with a limit over all keys sets 0 once it is reached.
+    /// How many may wait for the key.
     pub queue: usize,
+    /// How many may wait over all keys: for the caller to see to.
+    pub max_waiting: usize,
     /// The fetch of a robots.txt not known before: it leaves the turn to the request it is made for.
     pub first_fetch: bool,
     /// A later fetch of robots.txt: it waits however long (`max_wait` and `queue` do not bind it, and it takes no place
@@ -35,6 +37,7 @@ impl Default for Terms {
             max_concurrent: 8,
             max_wait: Duration::from_secs(60),
             queue: 1000,
+            max_waiting: 10_000,
             first_fetch: false,
             is_renewal: false,
         }

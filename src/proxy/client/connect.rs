@@ -86,7 +86,8 @@ async fn open(proxy: &Proxy, authority: &Authority, who: &Who, via: Option<&str>
         Err(ReachError::Resolve(error)) => return Err(Outcome::Failed(Failure::from_resolve(&error))),
     };
     let hosts = hosts(who.user.as_deref());
-    let admitted = proxy.gate.admit_connection(authority, route.origin(), who.address.ip(), hosts).await;
+    let user = who.user.as_ref().map(|user| user.name.as_ref());
+    let admitted = proxy.gate.admit_connection(authority, route.origin(), who.address.ip(), user, hosts).await;
     let mut permit = admitted.map_err(Outcome::Refused)?;
     let origin = route.tunnel(via).await.map_err(|error| Outcome::Failed(Failure::from_dial(&error)))?;
     permit.leaves();

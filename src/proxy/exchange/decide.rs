@@ -51,6 +51,7 @@ impl Proxy {
             target: &target,
             user_agent: request.user_agent,
             client: who.address.ip(),
+            user: user.map(|user| user.name.as_ref()),
             address: route.as_ref().and_then(Route::origin),
             is_subresource: request.is_subresource,
             product_tokens: user.map_or(&[], |user| &user.product_tokens),

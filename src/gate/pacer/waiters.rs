@@ -1,0 +1,117 @@
+//! Everybody who waits, over all hosts: bounded by `pace.max_waiting`, and shared fairly. When there is room for no more,
+//! whoever came last of the client that has most gives way.
+
+use crate::policy::Refusal;
+use crate::policy::pace::Client;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Those who wait, by client, in the order in which they came.
+#[derive(Default)]
+pub(super) struct Waiters {
+    by_client: Mutex<HashMap<Client, Vec<Waiter>>>,
+    count: AtomicUsize,
+    numbers: AtomicUsize,
+}
+
+struct Waiter {
+    number: usize,
+    _gives_way: oneshot::Sender<()>,
+}
+
+/// A place among them, given back when dropped.
+pub(in crate::gate) struct WaitPlace {
+    waiters: Arc<Waiters>,
+    client: Client,
+    number: usize,
+    gone: oneshot::Receiver<()>,
+}
+
+impl Waiters {
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// One more, if need be in the place of another: perhaps its own.
+    pub fn enter(self: &Arc<Self>, client: Client, most: usize) -> WaitPlace {
+        let (sender, gone) = oneshot::channel();
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let mut by_client = self.by_client.lock();
+        by_client.entry(client).or_default().push(Waiter { number, _gives_way: sender });
+        if self.count.fetch_add(1, Ordering::Relaxed) >= most {
+            let most_of_all = by_client.iter().max_by_key(|(each, waiters)| (waiters.len(), **each == client));
+            if let Some(greediest) = most_of_all.map(|(greediest, _)| *greediest) {
+                self.remove(&mut by_client, greediest, None);
+            }
+        }
+        WaitPlace { waiters: self.clone(), client, number, gone }
+    }
+
+    /// `number`: the newest if none is given.
+    fn remove(&self, by_client: &mut HashMap<Client, Vec<Waiter>>, client: Client, number: Option<usize>) {
+        let Some(waiters) = by_client.get_mut(&client) else { return };
+        let place = match number {
+            Some(number) => waiters.binary_search_by_key(&number, |waiter| waiter.number).ok(),
+            None => waiters.len().checked_sub(1),
+        };
+        if let Some(place) = place {
+            waiters.remove(place);
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
+        if waiters.is_empty() {
+            by_client.remove(&client);
+        }
+    }
+}
+
+impl WaitPlace {
+    /// Returns when another has taken the place.
+    pub async fn crowded_out(&mut self) -> Refusal {
+        // The sender is dropped with the place, and never used.
+        let _ = (&mut self.gone).await;
+        Refusal::QueueFull { retry_after: COME_BACK }
+    }
+}
+
+impl Drop for WaitPlace {
+    fn drop(&mut self) {
+        let mut by_client = self.waiters.by_client.lock();
+        self.waiters.remove(&mut by_client, self.client, Some(self.number));
+    }
+}
+
+/// Nobody knows when there will be room.
+const COME_BACK: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GREEDY: Client = Client(1);
+    const MODEST: Client = Client(2);
+
+    fn is_out(place: &mut WaitPlace) -> bool {
+        !matches!(place.gone.try_recv(), Err(oneshot::error::TryRecvError::Empty))
+    }
+
+    #[test]
+    fn whoever_fills_it_makes_room_for_others() {
+        let waiters = Arc::new(Waiters::default());
+        let mut greedy: Vec<_> = (0..3).map(|_| waiters.enter(GREEDY, 3)).collect();
+        let mut modest = waiters.enter(MODEST, 3);
+        assert_eq!(greedy.iter_mut().map(is_out).collect::<Vec<_>>(), [false, false, true], "the last goes");
+        assert!(!is_out(&mut modest));
+        assert_eq!(waiters.count(), 3);
+        assert!(is_out(&mut waiters.enter(GREEDY, 3)), "and does not come back");
+        // With two of each there is none who has more, and who comes has to stand back.
+        let mut second = waiters.enter(MODEST, 4);
+        assert!(!is_out(&mut second));
+        assert!(is_out(&mut waiters.enter(MODEST, 4)));
+        drop((greedy, modest, second));
+        assert_eq!((waiters.count(), waiters.by_client.lock().len()), (0, 0));
+    }
+}
