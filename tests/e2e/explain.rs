@@ -2,7 +2,7 @@
 
 use super::commands::{ROBOTS, open};
 use crate::support::binary::{politely, politely_with};
-use crate::support::{Alpn, Origin, Reply};
+use crate::support::{Alpn, Origin, Protocol, Reply};
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -134,5 +134,29 @@ async fn explain_tells_how_the_file_was_had() {
         // RFC 3339, to the second; the same form compares as text.
         let [Some(fetched), Some(expires)] = times else { panic!("{robots}") };
         assert!(fetched.len() == 20 && fetched.ends_with('Z') && fetched < expires, "{robots}");
+    }
+}
+
+/// An answer that blames the request is asked again over HTTP/1.1: what came of it is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_and_lint_tell_that_it_was_asked_again() {
+    for (second, code) in [(200, 1), (400, 0)] {
+        let origin = Origin::https(Alpn::Both, move |seen| match (seen.protocol, second) {
+            (Protocol::Http2, _) => Reply::status(400),
+            (Protocol::Http1, 200) => Reply::text(ROBOTS),
+            (Protocol::Http1, status) => Reply::status(status),
+        })
+        .await;
+        let url = origin.url("/private");
+        let ended = politely_with(&["explain", &url, "--format", "json"], &open()).await;
+        let answer: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+        assert_eq!((ended.code, &answer["robots"]["status"]), (code, &json!(second)));
+        let first = json!({ "first_status": 400, "first_version": "HTTP/2" });
+        assert_eq!(answer["robots"]["asked_again"], first);
+        let text = politely_with(&["explain", &url], &open()).await;
+        let note = format!("status 400 over HTTP/2, asked again over HTTP/1.1: status {second}");
+        assert!(text.stdout.contains(&note), "{}", text.stdout);
+        let lint = politely_with(&["lint", &url], &open()).await;
+        assert!(lint.stderr.contains("answered 400 to the request over HTTP/2"), "{}", lint.stderr);
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::support::client::get;
 use crate::support::reply::Then;
-use crate::support::{Alpn, Origin, Protocol, Proxy, Reply, Seen, eventually, within};
+use crate::support::{Alpn, Binary, Client, Origin, Protocol, Proxy, Reply, Seen, assert_refused, eventually, within};
 use crate::{KEEP_OUT, Means, meaning, origin, site};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -300,5 +300,45 @@ async fn a_turn_not_had_is_no_failure_of_the_site() {
     })
     .await;
     assert!(start.elapsed() < Duration::from_secs(20), "not as late as after a failure");
+    assert_eq!(origin.log.count("/robots.txt"), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_robots_txt_counts_among_those_who_wait() {
+    let origin = origin(|_| Reply::silence()).await;
+    let proxy = Proxy::start("pace: { max_waiting: 1 }\nrobots: { timeout: 15s }").await;
+    let mut waiting = proxy.client().await;
+    waiting.send(get(&origin.url("/open"), &origin.authority("a.localhost"))).await;
+    eventually("one that waits", || proxy.waiting() == 1).await;
+    let refused = proxy.get(&origin.url("/other")).await;
+    assert_refused(&refused, 503, "connection_limit_reached", "queue-full");
+    drop(waiting);
+    eventually("its end", || proxy.waiting() == 0).await;
+}
+
+/// What this machine has run out of is no fault of the site's, which is asked as soon as there is enough again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_descriptor_left_the_site_is_not_blamed() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(KEEP_OUT).then_close(),
+        _ => Reply::text("page").then_close(),
+    })
+    .await;
+    let proxy = Binary::serve("").await;
+    let mut client = Client::open(proxy.address()).await;
+    // After this its connection is there, and needs none any more.
+    let (other, host) = (origin.url_at("b.localhost", "/open"), origin.authority("b.localhost"));
+    assert_eq!(client.get(&other, &host).await.status(), 200);
+    let limit = |most: &str| {
+        let (pid, most) = (proxy.pid().to_string(), format!("--nofile={most}:"));
+        let done = std::process::Command::new("prlimit").args(["--pid", &pid, &most]).status();
+        assert!(done.expect("prlimit of util-linux").success());
+    };
+    let (url, host) = (origin.url("/open"), origin.authority("a.localhost"));
+    limit("3");
+    let refused = client.get(&url, &host).await;
+    limit("1024");
+    assert_refused(&refused, 503, "connection_limit_reached", "out-of-resources");
+    assert_eq!(client.get(&url, &host).await.status(), 200);
     assert_eq!(origin.log.count("/robots.txt"), 2);
 }
