@@ -39,7 +39,7 @@ impl Store {
             return Self::memory();
         }
         let directory = settings.directory.clone().unwrap_or_else(config::state_directory);
-        let queued = usize::try_from(settings.memory / QUEUED_PART).unwrap_or(usize::MAX);
+        let queued = usize::try_from(settings.memory / QUEUED_PART).unwrap_or(usize::MAX).max(LEAST_QUEUED);
         let bounds = Bounds { queued, debt: max_delay.max(LONGEST_BACKOFF) };
         let behind = WriteBehind::start(Location { directory, size: settings.disk }, bounds);
         let behind = behind.inspect_err(|error| tracing::warn!(%error, "the store has no thread to write")).ok();
@@ -114,6 +114,8 @@ const LEAST_DEBT: Duration = Duration::from_secs(1);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(3600);
 /// Of the memory that is given: what may wait for the disk.
 const QUEUED_PART: u64 = 4;
+/// However little that is: what is not taken on may come back from the disk as it was before.
+const LEAST_QUEUED: usize = 8 << 20;
 
 #[cfg(test)]
 mod tests;
