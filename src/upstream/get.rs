@@ -60,38 +60,82 @@ enum Carried {
     Ended,
 }
 
+/// A try without an answer.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Unanswered {
+    pub error: GetError,
+    /// It is safe to ask again, and this connection may do better.
+    pub again: Option<Want>,
+}
+
+/// How far a request has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    Begins,
+    Whole,
+}
+
 impl Route {
     /// Asks for a file. Where a connection that was kept turns out to be dead, or a shared one to be closing, it is asked for
     /// again on a new one.
     pub async fn get(&self, mut want: Want, request: &Outgoing<'_>) -> Result<Got, GetError> {
-        want.http1_only |= !request.fits_http2();
         loop {
-            let Connection { reused, address, link } = self.connect(want).await?;
-            let got = match link {
-                Link::Http1(link) => self.get_http1(link, request).await,
-                Link::Http2(link) => self.get_http2(link, request).await,
-            };
-            want = match got {
-                Ok((status, headers, carried, version)) => {
-                    return Ok(Got { status, headers, body: BodyStream { carried }, version, reused });
-                }
-                Err(GetError::Http2(error)) if !want.http1_only && wants_http1(&error) => {
-                    Want { fresh: false, http1_only: true, first: Some(address) }
-                }
-                Err(GetError::Http2(error)) if !want.fresh && (reused || is_unprocessed(&error)) => {
-                    Want { fresh: true, first: Some(address), ..want }
-                }
-                Err(GetError::Ended(_)) if !want.fresh && reused => Want { fresh: true, first: Some(address), ..want },
-                Err(error) => return Err(error),
-            };
+            match self.ask(want, request, |_| {}).await {
+                Ok(got) => return Ok(got),
+                Err(Unanswered { again: Some(again), .. }) => want = again,
+                Err(Unanswered { error, again: None }) => return Err(error),
+            }
         }
     }
 
-    async fn get_http1(&self, mut link: Http1Link, request: &Outgoing<'_>) -> Result<Answer, GetError> {
+    /// The same in one try, for whoever has to count requests. `told`: when it leaves.
+    pub async fn ask(
+        &self,
+        mut want: Want,
+        request: &Outgoing<'_>,
+        mut told: impl FnMut(Sent),
+    ) -> Result<Got, Unanswered> {
+        want.http1_only |= !request.fits_http2();
+        let connected = self.connect(want).await;
+        let Connection { reused, address, link } =
+            connected.map_err(|error| Unanswered { error: error.into(), again: None })?;
+        let answered = match link {
+            Link::Http1(link) => self.get_http1(link, request, &mut told).await,
+            Link::Http2(link) => self.get_http2(link, request, &mut told).await,
+        };
+        let error = match answered {
+            Ok((status, headers, carried, version)) => {
+                return Ok(Got { status, headers, body: BodyStream { carried }, version, reused });
+            }
+            Err(error) => error,
+        };
+        let first = Some(address);
+        let again = match &error {
+            GetError::Http2(error) if !want.http1_only && wants_http1(error) => {
+                Some(Want { fresh: false, http1_only: true, first })
+            }
+            GetError::Http2(error) if !want.fresh && (reused || is_unprocessed(error)) => {
+                Some(Want { fresh: true, first, ..want })
+            }
+            GetError::Ended(_) if !want.fresh && reused => Some(Want { fresh: true, first, ..want }),
+            _ => None,
+        };
+        Err(Unanswered { error, again })
+    }
+
+    async fn get_http1(
+        &self,
+        mut link: Http1Link,
+        request: &Outgoing<'_>,
+        told: &mut impl FnMut(Sent),
+    ) -> Result<Answer, GetError> {
         let mut input = Vec::with_capacity(HEAD);
         request.write_http1(self, &mut input);
+        told(Sent::Begins);
         link.write_all(&input).await?;
         link.flush().await?;
+        told(Sent::Whole);
         input.clear();
         let (mut scanned, mut interim) = (0, 0);
         loop {
@@ -120,9 +164,16 @@ impl Route {
         }
     }
 
-    async fn get_http2(&self, mut link: Http2Link, request: &Outgoing<'_>) -> Result<Answer, GetError> {
+    async fn get_http2(
+        &self,
+        mut link: Http2Link,
+        request: &Outgoing<'_>,
+        told: &mut impl FnMut(Sent),
+    ) -> Result<Answer, GetError> {
         let request = request.to_http2(self).map_err(|_| GetError::Malformed("the request"))?;
+        told(Sent::Begins);
         let (mut response, _) = link.send_request(request, true)?;
+        told(Sent::Whole);
         let mut interim = 0;
         let response = poll_fn(|cx| {
             loop {

@@ -22,7 +22,7 @@ mod words;
 
 pub use connect::{Connection, Http1Link, Link, Want};
 pub use dial_error::{DialError, DialFault};
-pub use get::{BodyStream, GetError, Got};
+pub use get::{BodyStream, GetError, Got, Sent, Unanswered};
 pub use http2::{Http2Link, is_unprocessed, wants_http1};
 pub use outgoing::{Fields, NotForHttp2, Outgoing};
 pub use peer::connector_conf;
@@ -42,7 +42,7 @@ use parent::Parent;
 use pingora_core::server::configuration::ServerConf;
 use pool::Keep;
 use quick_cache::sync::Cache;
-use resolve::Resolver;
+use resolve::{Client, Resolver};
 use route::Way;
 use rustls::RootCertStore;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -141,6 +141,11 @@ impl Upstream {
 
     /// The way to the authority. A denied address is left out; if none is left, the authority is denied.
     pub async fn reach(&self, authority: &Authority) -> Result<Route, ReachError> {
+        self.reach_for(authority, None).await
+    }
+
+    /// The same for a client, by its address: names of one that do not answer hold up nobody else.
+    pub async fn reach_for(&self, authority: &Authority, client: Option<IpAddr>) -> Result<Route, ReachError> {
         let generation = self.reach.load().generation;
         let known = self.routes.get(authority).filter(|known| known.generation == generation);
         if let Some(known) = &known
@@ -152,9 +157,9 @@ impl Upstream {
         let reach = self.reach.load_full();
         reach.guard.screen_host(authority.host(), authority.port())?;
         let (found, addresses) = match &reach.parent {
-            None => self.origin(&reach.guard, authority).await?,
+            None => self.origin(&reach.guard, authority, client).await?,
             Some(parent) => {
-                self.screen_what_is_known(&reach.guard, authority).await?;
+                self.screen_what_is_known(&reach.guard, authority, client).await?;
                 self.proxy(parent).await?
             }
         };
@@ -189,8 +194,9 @@ impl Upstream {
         &self,
         guard: &Guard,
         authority: &Authority,
+        client: Client,
     ) -> Result<(Arc<[IpAddr]>, Arc<[SocketAddr]>), ReachError> {
-        let found = self.resolver.lookup(authority.host()).await?;
+        let found = self.resolver.lookup(authority.host(), client).await?;
         let sockets = found.iter().map(|&address| SocketAddr::new(address, authority.port()));
         let mut denied = None;
         let mut vetted = Vec::with_capacity(found.len());
@@ -210,15 +216,20 @@ impl Upstream {
 
     /// The upstream proxy resolves names by itself, and may know ones that cannot be resolved here. Those that can be
     /// must have open addresses only, for it may take any of them.
-    async fn screen_what_is_known(&self, guard: &Guard, authority: &Authority) -> Result<(), ReachError> {
-        let Ok(found) = self.resolver.lookup_within(authority.host(), LOOK).await else { return Ok(()) };
+    async fn screen_what_is_known(
+        &self,
+        guard: &Guard,
+        authority: &Authority,
+        client: Client,
+    ) -> Result<(), ReachError> {
+        let Ok(found) = self.resolver.lookup_within(authority.host(), client, LOOK).await else { return Ok(()) };
         let mut sockets = found.iter().map(|&address| SocketAddr::new(address, authority.port()));
         sockets.try_for_each(|socket| self.screen(guard, socket)).map_err(ReachError::from)
     }
 
     /// Where the upstream proxy is. It is the operator's own, and may be on any address but ours.
     async fn proxy(&self, parent: &Parent) -> Result<(Arc<[IpAddr]>, Arc<[SocketAddr]>), ReachError> {
-        let found = self.resolver.lookup(parent.host()).await?;
+        let found = self.resolver.lookup(parent.host(), None).await?;
         let sockets: Arc<[SocketAddr]> = found.iter().map(|&it| SocketAddr::new(it, parent.port())).collect();
         match sockets.iter().find(|&&socket| self.is_own(socket)) {
             Some(&own) => Err(Denied::OwnListener(own).into()),

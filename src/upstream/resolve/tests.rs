@@ -1,0 +1,141 @@
+use super::*;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+const A: Client = Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)));
+const B: Client = Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)));
+
+/// A resolver whose names are `what-number` and answer as `what` says; how often it was asked.
+fn resolver() -> (Resolver, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let resolver = Resolver::asking(Box::new(move |name| {
+        let number = count.fetch_add(1, Relaxed);
+        Box::pin(async move {
+            let what = name.split('-').next().unwrap_or_default();
+            sleep(Duration::from_millis(if what == "dead" { 20_000 } else { 10 })).await;
+            match what {
+                "live" => Ok(vec![IpAddr::from([198, 41, 0, number as u8])]),
+                "once" if number == 0 => Ok(vec![IpAddr::from([198, 41, 0, 0])]),
+                "limit" => Err(std::io::Error::from_raw_os_error(libc::EMFILE)),
+                _ => Err(std::io::Error::other("no such name")),
+            }
+        })
+    }));
+    (resolver, asked)
+}
+
+fn host(name: &str) -> Host {
+    Host::parse(name).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_look_up_serves_all_who_ask_at_once() {
+    let (resolver, asked) = resolver();
+    let mut all = JoinSet::new();
+    for client in [A, B, None].repeat(10) {
+        let resolver = resolver.clone();
+        all.spawn(async move { resolver.lookup(&host("live-1"), client).await.unwrap() });
+    }
+    let found = all.join_all().await;
+    assert!(found.iter().all(|addresses| **addresses == [IpAddr::from([198, 41, 0, 0])]));
+    assert_eq!(asked.load(Relaxed), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_old_is_used_while_it_is_looked_up_again() {
+    let (resolver, asked) = resolver();
+    let first = resolver.lookup(&host("live-1"), A).await.unwrap();
+    sleep(KEEP).await;
+    assert!(!resolver.is_current(&host("live-1"), &first));
+    let began = Instant::now();
+    assert_eq!(resolver.lookup(&host("live-1"), A).await.unwrap(), first);
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    sleep(Duration::from_millis(20)).await;
+    assert_ne!(resolver.lookup(&host("live-1"), A).await.unwrap(), first);
+    assert_eq!(asked.load(Relaxed), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resolver_in_trouble_leaves_what_was_known_for_ten_minutes() {
+    let (resolver, _) = resolver();
+    let first = resolver.lookup(&host("once-1"), A).await.unwrap();
+    for _ in 0..19 {
+        sleep(KEEP).await;
+        assert_eq!(resolver.lookup(&host("once-1"), A).await.unwrap(), first);
+    }
+    sleep(KEEP).await;
+    assert!(resolver.lookup(&host("once-1"), A).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_names_are_remembered_briefly() {
+    let (resolver, asked) = resolver();
+    for _ in 0..3 {
+        assert!(matches!(resolver.lookup(&host("none-1"), A).await, Err(ResolveError::Failed { .. })));
+    }
+    assert_eq!(asked.load(Relaxed), 1);
+    sleep(KEEP_FAILURE).await;
+    assert!(resolver.lookup(&host("none-1"), A).await.is_err());
+    assert_eq!(asked.load(Relaxed), 2);
+    // One that does not answer at all is waited for once.
+    let began = Instant::now();
+    for _ in 0..3 {
+        assert!(matches!(resolver.lookup(&host("dead-1"), A).await, Err(ResolveError::TimedOut { .. })));
+    }
+    assert_eq!(began.elapsed(), LOOKUP_TIME);
+    assert_eq!(asked.load(Relaxed), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_this_machine_cannot_do_says_nothing_of_the_name() {
+    let (resolver, asked) = resolver();
+    for _ in 0..2 {
+        assert!(matches!(resolver.lookup(&host("limit-1"), A).await, Err(ResolveError::OwnLimit { .. })));
+    }
+    assert_eq!(asked.load(Relaxed), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_client_s_dead_names_hold_up_nobody_else() {
+    let (resolver, _) = resolver();
+    let mut all = JoinSet::new();
+    for number in 0..300 {
+        let resolver = resolver.clone();
+        all.spawn(async move { resolver.lookup(&host(&format!("dead-{number}")), A).await.unwrap_err() });
+    }
+    sleep(Duration::from_millis(1)).await;
+    let began = Instant::now();
+    resolver.lookup(&host("live-1"), B).await.unwrap();
+    assert_eq!(began.elapsed(), Duration::from_millis(10));
+    sleep(Duration::from_secs(5)).await;
+    let began = Instant::now();
+    resolver.lookup(&host("live-2"), B).await.unwrap();
+    assert_eq!(began.elapsed(), Duration::from_millis(10));
+    assert_eq!(all.join_all().await.len(), 300);
+}
+
+/// Those that take long stand aside, so that a crawler's own live names come through.
+#[tokio::test(start_paused = true)]
+async fn a_hundred_dead_names_hold_up_their_own_client_for_some_seconds_only() {
+    let (resolver, _) = resolver();
+    for number in 0..100 {
+        let resolver = resolver.clone();
+        tokio::spawn(async move { resolver.lookup(&host(&format!("dead-{number}")), A).await });
+    }
+    sleep(Duration::from_millis(1)).await;
+    let began = Instant::now();
+    resolver.lookup(&host("live-1"), A).await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    sleep(Duration::from_secs(60)).await;
+    assert!(resolver.0.shares.lock().is_empty() && resolver.0.flights.lock().is_empty());
+}
+
+#[test]
+fn an_ipv6_network_is_one_client() {
+    let of = |text: &str| of_one_client(text.parse().unwrap());
+    assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:2"));
+    assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+    assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+}
