@@ -82,7 +82,7 @@ fn open(directory: &Path) -> Gate {
     let roots = politely::tls::roots::bundle(None).unwrap().store;
     let conf = connector_conf(ca.path(), 1);
     let upstream = Arc::new(Upstream::new(&settings, roots, &conf, Vec::new()).unwrap());
-    Gate::open(Arc::new(ArcSwap::from_pointee(settings)), upstream, &conf)
+    Gate::open(Arc::new(ArcSwap::from_pointee(settings)), upstream)
 }
 
 fn authority(number: usize) -> Authority {

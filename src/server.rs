@@ -137,7 +137,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     let upstream = Arc::new(Upstream::new(&settings, roots.store, &conf, own)?);
     let admin_settings = settings.admin.clone();
     let settings = Arc::new(ArcSwap::from_pointee(settings));
-    let gate = Arc::new(Gate::open(settings.clone(), upstream.clone(), &conf));
+    let gate = Arc::new(Gate::open(settings.clone(), upstream.clone()));
     gate.join().await;
     let (stop, shutdown) = watch::channel(false);
     let proxy = Arc::new(Proxy::new(settings, gate, upstream, leaves, shutdown));
@@ -169,7 +169,7 @@ pub fn gate_alone(settings: Settings) -> Result<Gate, StartError> {
     let file = roots_file(&roots)?;
     let conf = conf(&file);
     let upstream = Arc::new(Upstream::new(&settings, roots.store, &conf, Vec::new())?);
-    Ok(Gate::new(Arc::new(ArcSwap::from_pointee(settings)), upstream, &conf))
+    Ok(Gate::new(Arc::new(ArcSwap::from_pointee(settings)), upstream))
 }
 
 impl Running {

@@ -29,7 +29,6 @@ use bytes::Bytes;
 use fleet::{Fleet, Message};
 use http::HeaderMap;
 use pacer::Pacer;
-use pingora_core::server::configuration::ServerConf;
 use robots::{FetchReason, Fetched, Fetcher, HostEntry, Order, RobotsCache};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -103,31 +102,30 @@ pub struct RobotsCopy {
 
 impl Gate {
     /// In memory only, and in no fleet.
-    pub fn new(settings: Arc<ArcSwap<Settings>>, upstream: Arc<Upstream>, conf: &ServerConf) -> Self {
-        Self::with(settings, upstream, conf, Store::memory(), None)
+    pub fn new(settings: Arc<ArcSwap<Settings>>, upstream: Arc<Upstream>) -> Self {
+        Self::with(settings, upstream, Store::memory(), None)
     }
 
     /// With what an earlier process left in the store, and in the fleet, as configured.
-    pub fn open(settings: Arc<ArcSwap<Settings>>, upstream: Arc<Upstream>, conf: &ServerConf) -> Self {
+    pub fn open(settings: Arc<ArcSwap<Settings>>, upstream: Arc<Upstream>) -> Self {
         let store = {
             let settings = settings.load();
             Store::open(&settings.store, settings.pace.max_crawl_delay)
         };
         let joined = Fleet::open(&settings);
-        Self::with(settings, upstream, conf, store, joined)
+        Self::with(settings, upstream, store, joined)
     }
 
     fn with(
         settings: Arc<ArcSwap<Settings>>,
         upstream: Arc<Upstream>,
-        conf: &ServerConf,
         store: Store,
         joined: Option<(Fleet, UnboundedReceiver<Message>)>,
     ) -> Self {
         let store = Arc::new(store);
         let (fleet, messages) = joined.map(|(fleet, messages)| (Arc::new(fleet), messages)).unzip();
         let pacer = Arc::new(Pacer::new(store.clone(), fleet.clone()));
-        let fetcher = Fetcher::new(upstream, conf);
+        let fetcher = Fetcher::new(upstream);
         let robots = RobotsCache::new(fetcher, pacer.clone(), store.clone(), settings.clone(), fleet.clone());
         let mut listens = JoinSet::new();
         if let Some(messages) = messages {

@@ -2,7 +2,6 @@
 
 use super::support::{Alpn, Origin, Reply};
 use super::{get, get_with, page, route, upstream};
-use politely::config::Settings;
 use politely::upstream::{DialFault, GetError, Want};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -178,8 +177,7 @@ async fn with_few_descriptors() {
         page(&route(&upstream, &at(number)).await, "/").await;
     }
     // Nothing is idle, and nothing is left.
-    let settings = Settings::parse("test.yaml", &super::configuration("/nonexistent".as_ref(), ""));
-    upstream.reload(&settings.unwrap()).unwrap();
+    upstream.reload(&super::settings("")).unwrap();
     let held: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
     match get(&route(&upstream, &at(100)).await, "/").await {
         Err(GetError::Dial(error)) => assert_eq!(error.kind, DialFault::OwnLimit, "{error}"),

@@ -103,12 +103,7 @@ async fn changed_settings_close_what_is_idle() {
     let before = upstream("");
     let origin = Origin::site("").await;
     page(&route(&before, &origin.url("")).await, "/").await;
-    before
-        .reload(
-            &politely::config::Settings::parse("test.yaml", "egress: { allow: [127.0.0.0/8], ports: ['1-65535'] }")
-                .unwrap(),
-        )
-        .unwrap();
+    before.reload(&super::settings("")).unwrap();
     eventually("it is closed", || origin.open_connections() == 0).await;
     assert!(!page(&route(&before, &origin.url("")).await, "/").await);
 }

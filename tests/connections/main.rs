@@ -6,6 +6,7 @@ mod support;
 
 mod broken;
 mod kept;
+mod robots;
 mod servers;
 mod shared;
 
@@ -18,9 +19,13 @@ use support::test_ca;
 
 /// The way to origins with the settings of the end-to-end tests and `yaml` laid over them.
 fn upstream(yaml: &str) -> Upstream {
-    let settings = Settings::parse("test.yaml", &configuration("/nonexistent".as_ref(), yaml)).unwrap();
+    let settings = settings(yaml);
     let roots = politely::tls::roots::bundle(Some(test_ca().pem_file())).unwrap().store;
     Upstream::new(&settings, roots, &connector_conf(test_ca().pem_file(), 1), Vec::new()).unwrap()
+}
+
+fn settings(yaml: &str) -> Settings {
+    Settings::parse("test.yaml", &configuration("/nonexistent".as_ref(), yaml)).unwrap()
 }
 
 async fn route(upstream: &Upstream, url: &str) -> Route {

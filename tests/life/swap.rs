@@ -28,7 +28,7 @@ fn gate(directory: &Path) -> Arc<Gate> {
     let roots = politely::tls::roots::bundle(None).unwrap().store;
     let conf = connector_conf(test_ca().pem_file(), 1);
     let upstream = Arc::new(Upstream::new(&settings, roots, &conf, Vec::new()).unwrap());
-    Arc::new(Gate::open(Arc::new(ArcSwap::from_pointee(settings)), upstream, &conf))
+    Arc::new(Gate::open(Arc::new(ArcSwap::from_pointee(settings)), upstream))
 }
 
 fn authority(number: usize) -> Authority {

@@ -4,25 +4,22 @@
 use crate::config::Settings;
 use crate::gate::decode::decode_apart;
 use crate::gate::pacer::Permit;
+use crate::http1::Framing;
 use crate::policy::{Authority, HttpVersion, Refusal, Validators};
 use crate::robots::access::{AccessKind, from_status};
-use crate::upstream::{ReachError, Route, Upstream, words};
-use http::{HeaderMap, Uri, Version, header};
-use pingora::http::RequestHeader;
-use pingora_core::connectors::ConnectorOptions;
-use pingora_core::connectors::http::Connector;
-use pingora_core::protocols::http::client::HttpSession;
-use pingora_core::server::configuration::ServerConf;
-use std::error::Error;
-use std::io;
+use crate::upstream::{
+    BodyStream, DialError, DialFault, Fields, GetError, Got, Outgoing, ReachError, ResolveError, Sent, Unanswered,
+    Upstream, Want,
+};
+use http::{HeaderMap, Version, header};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::timeout;
 use url::Url;
 
-/// Asks over connections of its own: each host is asked rarely.
+/// Asks over the connections that pages are asked for over: the first page goes where its robots.txt came from.
 pub(in crate::gate) struct Fetcher {
-    connector: Connector,
     upstream: Arc<Upstream>,
 }
 
@@ -32,8 +29,7 @@ pub(super) struct Request<'a> {
     pub url: &'a Url,
     /// Of our copy, to ask whether it still holds.
     pub validators: Option<&'a Validators>,
-    /// Over a fresh HTTP/1.1 connection.
-    pub http1_only: bool,
+    pub want: Want,
 }
 
 /// A final answer.
@@ -52,6 +48,8 @@ pub(super) enum FetchError {
     Unreachable(String),
     /// Nobody was asked, for reasons of our own: a turn not had, no descriptor left.
     NotAsked(Refusal),
+    /// A connection that was kept has turned out to be dead, or a shared one to be closing: worth another try, in its turn.
+    Again(Want, String),
 }
 
 impl From<String> for FetchError {
@@ -61,8 +59,8 @@ impl From<String> for FetchError {
 }
 
 impl Fetcher {
-    pub fn new(upstream: Arc<Upstream>, conf: &ServerConf) -> Self {
-        Fetcher { connector: Connector::new(Some(ConnectorOptions::from_server_conf(conf))), upstream }
+    pub fn new(upstream: Arc<Upstream>) -> Self {
+        Fetcher { upstream }
     }
 
     /// Where a request will go first, if that can be found out.
@@ -77,68 +75,86 @@ impl Fetcher {
         settings: &Settings,
         permit: &mut Permit,
     ) -> Result<Reply, FetchError> {
-        let (mut session, route) = self.connect(request).await?;
-        let mut head = head(request, settings).map_err(|error| error.to_string())?;
-        route.address(&mut head).map_err(|error| error.to_string())?;
-        let reply = match exchange(&mut session, head, settings.robots.max_size as usize, permit).await {
-            Ok(reply) => reply,
-            Err(error) => {
-                session.shutdown().await;
-                return Err(error.into());
-            }
+        let route = self.upstream.reach(request.authority).await.map_err(|error| match error {
+            ReachError::Resolve(error @ ResolveError::OwnLimit { .. }) => own_limit(&error),
+            error => FetchError::Unreachable(error.to_string()),
+        })?;
+        let (target, agent) = (target(request.url), user_agent(settings));
+        let validators = request.validators;
+        let fields = [
+            Some((header::USER_AGENT, agent.as_bytes())),
+            Some((header::ACCEPT, b"text/plain, */*;q=0.5")),
+            Some((header::ACCEPT_ENCODING, b"gzip, br, zstd")),
+            validators.and_then(|kept| kept.etag()).map(|etag| (header::IF_NONE_MATCH, etag.as_bytes())),
+            validators.and_then(|kept| kept.last_modified()).map(|date| (header::IF_MODIFIED_SINCE, date.as_bytes())),
+        ];
+        let fields: Vec<_> = fields.iter().flatten().map(|(name, value)| (name.as_str(), *value)).collect();
+        let outgoing = Outgoing {
+            method: "GET",
+            target: target.as_bytes(),
+            fields: Fields::Own(&fields),
+            framing: Framing::None,
+            received: None,
+            user_agent: None,
+            upgrade: None,
         };
+        let told = |sent| match sent {
+            Sent::Begins => permit.leaves(),
+            Sent::Whole => permit.has_left(),
+        };
+        let answered = route.ask(request.want, &outgoing, told).await;
+        let Got { status, headers, body, version, .. } =
+            answered.map_err(|Unanswered { error, again }| match again {
+                Some(want) => FetchError::Again(want, error.to_string()),
+                None => error.into(),
+            })?;
         if let Some(parent) = route.asks()
-            && (reply.status == 407 || says_a_proxy(&reply.headers))
+            && (status == 407 || says_a_proxy(&headers))
         {
-            session.shutdown().await;
             // It is no word of the site's, so it neither allows nor forbids anything.
-            return Err(FetchError::Unreachable(match reply.status {
+            return Err(FetchError::Unreachable(match status {
                 407 => parent.wants_credentials().to_string(),
                 status => format!("{parent} answers with status {status} of its own"),
             }));
         }
-        Ok(reply)
-    }
-
-    async fn connect(&self, request: &Request<'_>) -> Result<(HttpSession, Route), FetchError> {
-        let route = self.upstream.reach(request.authority).await.map_err(|error: ReachError| error.to_string())?;
-        let mut failure = None;
-        for attempt in 0..route.len() {
-            let mut peer = route.peer(attempt);
-            if request.http1_only {
-                peer.options.set_http_version(1, 1);
+        let body = match from_status(status) {
+            AccessKind::Rules => rules(body, &headers, settings.robots.max_size as usize).await?,
+            _ => {
+                // So that the connection can be kept; whoever lets us wait for it loses it.
+                let _ = timeout(DISCARD_TIME, body.discard(DISCARD)).await;
+                Vec::new()
             }
-            match self.connector.get_http_session(&peer).await {
-                Ok((session, _)) => return Ok((session, route)),
-                Err(error) if is_own_limit(&error) => return Err(own_limit(&error)),
-                // The first address is the preferred one: its failure says most.
-                Err(error) => failure = failure.or(Some(words(&error))),
-            }
-        }
-        Err(FetchError::Unreachable(failure.unwrap_or_else(|| String::from("it has no address"))))
+        };
+        let version = if version == Version::HTTP_2 { HttpVersion::Http2 } else { HttpVersion::Http1 };
+        Ok(Reply { status, headers, body, version })
     }
 }
 
-/// Whether it is this machine that has nothing left for another connection, which is no fault of the site's.
-fn is_own_limit(error: &pingora::Error) -> bool {
-    const LIMITS: [i32; 4] = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS];
-    let Some(cause) = &error.cause else { return false };
-    if let Some(below) = cause.downcast_ref::<Box<pingora::Error>>() {
-        return is_own_limit(below);
-    }
-    let mut cause: Option<&(dyn Error + 'static)> = Some(&**cause);
-    while let Some(error) = cause {
-        let code = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
-        if code.is_some_and(|code| LIMITS.contains(&code)) {
-            return true;
+impl From<GetError> for FetchError {
+    fn from(error: GetError) -> Self {
+        match error {
+            GetError::Dial(error @ DialError { kind: DialFault::OwnLimit, .. }) => own_limit(&error),
+            error => Self::Unreachable(error.to_string()),
         }
-        cause = error.source();
     }
-    false
 }
 
-fn own_limit(error: &pingora::Error) -> FetchError {
-    FetchError::NotAsked(Refusal::OwnLimit { retry_after: COME_BACK, why: words(error).into() })
+/// What the rules are read from: no more than it takes to see that there is more than `limit`.
+async fn rules(mut body: BodyStream, headers: &HeaderMap, limit: usize) -> Result<Vec<u8>, FetchError> {
+    let mut read = Vec::new();
+    while read.len() <= limit
+        && let Some(piece) = body.chunk().await?
+    {
+        read.extend_from_slice(&piece);
+    }
+    let cut = read.len() > limit;
+    let codings = headers.get_all(header::CONTENT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    let codings = codings.collect::<Vec<_>>().join(",");
+    decode_apart(read, codings, limit, cut).await.map_err(|error| FetchError::Unreachable(error.to_string()))
+}
+
+fn own_limit(error: &dyn std::error::Error) -> FetchError {
+    FetchError::NotAsked(Refusal::OwnLimit { retry_after: COME_BACK, why: error.to_string().into() })
 }
 
 /// Whether an answer was made on the way (RFC 9209 §2.1.1).
@@ -147,24 +163,11 @@ fn says_a_proxy(headers: &HeaderMap) -> bool {
     lines.any(|line| line.replace(' ', "").contains(";error="))
 }
 
-fn head(request: &Request<'_>, settings: &Settings) -> pingora::Result<Box<RequestHeader>> {
-    let (url, validators) = (request.url, request.validators);
-    let target = match url.query() {
+fn target(url: &Url) -> String {
+    match url.query() {
         Some(query) => format!("{}?{query}", url.path()),
         None => url.path().to_owned(),
-    };
-    let mut head = RequestHeader::build("GET", target.as_bytes(), Some(8))?;
-    head.insert_header(header::HOST, request.authority.host_header())?;
-    head.insert_header(header::USER_AGENT, user_agent(settings))?;
-    head.insert_header(header::ACCEPT, "text/plain, */*;q=0.5")?;
-    head.insert_header(header::ACCEPT_ENCODING, "gzip, br, zstd")?;
-    if let Some(etag) = validators.and_then(|kept| kept.etag()) {
-        head.insert_header(header::IF_NONE_MATCH, etag)?;
     }
-    if let Some(modified) = validators.and_then(|kept| kept.last_modified()) {
-        head.insert_header(header::IF_MODIFIED_SINCE, modified)?;
-    }
-    Ok(Box::new(head))
 }
 
 /// Names the crawler, so that the site's owner knows for whom it is read and whom to ask.
@@ -181,74 +184,8 @@ fn user_agent(settings: &Settings) -> String {
     format!("{tokens}politely/{}{contact}", env!("CARGO_PKG_VERSION"))
 }
 
-/// RFC 9113 §8.3.1: `:authority` takes the place of Host. With both of them nginx answers 400, which would read as "no
-/// robots.txt".
-fn for_http2(head: &mut RequestHeader) -> Result<(), String> {
-    let host = head.remove_header(&header::HOST).ok_or("a request without Host")?;
-    let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
-    let uri = Uri::builder().scheme("https").authority(host.as_bytes()).path_and_query(path).build();
-    head.set_uri(uri.map_err(|error| error.to_string())?);
-    head.set_version(Version::HTTP_2);
-    Ok(())
-}
-
-async fn exchange(
-    session: &mut HttpSession,
-    mut head: Box<RequestHeader>,
-    limit: usize,
-    permit: &mut Permit,
-) -> Result<Reply, String> {
-    let words = |error: Box<pingora::Error>| words(&error);
-    let version = match session {
-        HttpSession::H2(_) => {
-            for_http2(&mut head)?;
-            head.set_send_end_stream(true);
-            HttpVersion::Http2
-        }
-        _ => HttpVersion::Http1,
-    };
-    permit.leaves();
-    session.write_request_header(head).await.map_err(words)?;
-    session.finish_request_body().await.map_err(words)?;
-    permit.has_left();
-    let (status, headers) = final_head(session).await?;
-    let wanted = from_status(status) == AccessKind::Rules;
-    let mut body = Vec::new();
-    let mut cut = !wanted;
-    while wanted && body.len() <= limit {
-        match session.read_response_body().await.map_err(words)? {
-            Some(part) => body.extend_from_slice(&part),
-            None => break,
-        }
-    }
-    cut |= body.len() > limit;
-    if cut || !session.response_done() {
-        session.shutdown().await;
-    }
-    let codings = headers.get_all(header::CONTENT_ENCODING).iter().filter_map(|value| value.to_str().ok());
-    let codings = codings.collect::<Vec<_>>().join(",");
-    let body = if wanted {
-        decode_apart(body, codings, limit, cut).await.map_err(|error| error.to_string())?
-    } else {
-        Vec::new()
-    };
-    Ok(Reply { status, headers, body, version })
-}
-
-/// RFC 9110 §15.2: interim answers announce the final one. A site that sends nothing else would keep us busy until the
-/// deadline.
-async fn final_head(session: &mut HttpSession) -> Result<(u16, HeaderMap), String> {
-    for _ in 0..=MAX_INTERIM {
-        session.read_response_header().await.map_err(|error| words(&error))?;
-        let head = session.response_header().ok_or("no answer")?;
-        let status = head.status.as_u16();
-        if !(100..200).contains(&status) || status == 101 {
-            return Ok((status, head.headers.clone()));
-        }
-    }
-    Err(format!("more than {MAX_INTERIM} interim answers"))
-}
-
-const MAX_INTERIM: usize = 32;
+/// Of a body that nobody reads.
+const DISCARD: usize = 64 * 1024;
+const DISCARD_TIME: Duration = Duration::from_millis(200);
 /// Descriptors come and go.
 const COME_BACK: Duration = Duration::from_secs(1);

@@ -10,6 +10,7 @@ use crate::gate::store::snapshot;
 use crate::gate::terms;
 use crate::policy::pace::{Client, Outcome, Terms};
 use crate::policy::{Access, AskedAgain, Authority, Entry, KeyBy, Refusal};
+use crate::upstream::Want;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
@@ -82,7 +83,7 @@ impl Inner {
         let settings = self.settings.load_full();
         let fetched = match self.ask(&settings, &host.authority, &old, order, fetch).await {
             Ok(fetched) => fetched,
-            Err(FetchError::Unreachable(why)) => Fetched::Unreachable(why),
+            Err(FetchError::Unreachable(why) | FetchError::Again(_, why)) => Fetched::Unreachable(why),
             Err(FetchError::NotAsked(refusal)) => return Err(refusal),
         };
         // As they are by now: a reload may have come meanwhile.
@@ -140,18 +141,18 @@ impl Inner {
             let at = Authority::from_url(url.as_str()).map_err(|error| format!("redirected to {url}: {error}"))?;
             // They are those of a file that was here; what is found elsewhere is kept without.
             let validators = old.answer.as_ref().map(|answer| &answer.validators).filter(|_| !trail.is_redirected());
-            let mut request = Request { authority: &at, url: &url, validators, http1_only: false };
-            let mut reply = self.in_turn(&mut hop, &request, &mut left).await?;
+            let mut request = Request { authority: &at, url: &url, validators, want: Want::default() };
+            let mut reply = self.in_turn(&mut hop, &mut request, &mut left).await?;
             if is_our_fault(reply.status) && asked_again.is_none() {
                 let (first_status, first_version) = (reply.status, reply.version);
                 asked_again = Some(AskedAgain { first_status, first_version });
-                request.http1_only = true;
-                reply = self.in_turn(&mut hop, &request, &mut left).await.map_err(|error| match error {
+                request.want = Want { fresh: true, http1_only: true, first: None };
+                reply = self.in_turn(&mut hop, &mut request, &mut left).await.map_err(|error| match error {
                     FetchError::Unreachable(why) => {
                         let first = format!("status {first_status} over {first_version}");
                         FetchError::Unreachable(format!("{first}; asked again over HTTP/1.1: {why}"))
                     }
-                    not_asked @ FetchError::NotAsked(_) => not_asked,
+                    other @ (FetchError::NotAsked(_) | FetchError::Again(..)) => other,
                 })?;
                 tracing::warn!(
                     %authority, first_status, status = reply.status,
@@ -172,6 +173,21 @@ impl Inner {
 
     /// A fetch is a request to the host that it goes to, like any other, and takes its turn there.
     async fn in_turn(
+        &self,
+        hop: &mut Hop<'_>,
+        request: &mut Request<'_>,
+        left: &mut Duration,
+    ) -> Result<Reply, FetchError> {
+        for _ in 0..RETRIES {
+            match self.once_in_turn(hop, request, left).await {
+                Err(FetchError::Again(want, _)) => request.want = want,
+                answered => return answered,
+            }
+        }
+        self.once_in_turn(hop, request, left).await
+    }
+
+    async fn once_in_turn(
         &self,
         hop: &mut Hop<'_>,
         request: &Request<'_>,
@@ -249,6 +265,8 @@ fn tell(authority: &Authority, old: &Entry, new: &Entry) {
     }
 }
 
+/// Of a request whose connection was at fault.
+const RETRIES: usize = 2;
 /// Fetches stand in the line as one client of their own.
 const FETCHES: Client = Client(0);
 
