@@ -26,8 +26,12 @@ pub fn first_refused<R>(
         Paths::AsServed if !is_plain(target) => {}
         Paths::AsServed | Paths::AsSent => return None,
     }
-    let mut forms = Forms { query: &target[path_of(target).len()..], seen: Vec::new() };
-    forms.add_all(target);
+    let mut forms = Forms { query: &target[path_of(target).len()..], seen: Vec::new(), escaped_backslash: b'\\' };
+    // Node takes `\` for `/`, servers on Windows `%5C` too, others neither.
+    for (raw, escaped) in [(b'/', b'/'), (b'/', b'\\'), (b'\\', b'\\')] {
+        forms.escaped_backslash = escaped;
+        forms.add_all(target, raw);
+    }
     forms.seen.iter().find_map(|form| Some((refuses(form)?, String::from_utf8_lossy(form).into())))
 }
 
@@ -50,13 +54,14 @@ fn is_plain(target: &[u8]) -> bool {
 struct Forms<'a> {
     query: &'a [u8],
     seen: Vec<Vec<u8>>,
+    /// What `%5C` stands for.
+    escaped_backslash: u8,
 }
 
 impl Forms<'_> {
-    fn add_all(&mut self, target: &[u8]) {
+    fn add_all(&mut self, target: &[u8], backslash: u8) {
         let path = path_of(target);
-        // Browsers and Node take `\` for `/`.
-        let slashed: Vec<u8> = path.iter().map(|&byte| if byte == b'\\' { b'/' } else { byte }).collect();
+        let slashed: Vec<u8> = path.iter().map(|&byte| if byte == b'\\' { backslash } else { byte }).collect();
         // Go has no fragments in requests, others cut them off.
         if let Some(hash) = memchr::memchr(b'#', &slashed) {
             self.add_hosted(&slashed[..hash]);
@@ -88,7 +93,7 @@ impl Forms<'_> {
         let mut normal = Vec::with_capacity(path.len());
         path::normalise(path, &mut normal);
         for path in [without_dots(&normal), normal] {
-            let decoded = decoded(&path);
+            let decoded = decoded(&path, self.escaped_backslash);
             self.add(merged(&without_dots(&decoded)));
             self.add(without_dots(&merged(&decoded)));
         }
@@ -125,8 +130,6 @@ fn served(text: &[u8]) -> Option<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     match (digit(high)? << 4 | digit(low)?) as u8 {
         b'%' | b'?' | b'#' | b'"' | b'<' | b'>' | b'`' => None,
-        // Servers on Windows.
-        b'\\' => Some(b'/'),
         byte => byte.is_ascii_graphic().then_some(byte),
     }
 }
@@ -136,11 +139,12 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'*' | b'$')
 }
 
-fn decoded(path: &[u8]) -> Vec<u8> {
+fn decoded(path: &[u8], backslash: u8) -> Vec<u8> {
     let mut out = Vec::with_capacity(path.len());
     let mut rest = path;
     while let [first, after @ ..] = rest {
         (rest, _) = match served(rest) {
+            Some(b'\\') => (&rest[3..], out.push(backslash)),
             Some(byte) => (&rest[3..], out.push(byte)),
             None => (after, out.push(*first)),
         };
@@ -180,6 +184,9 @@ mod tests {
         "/public\\..\\private\\x",
         // Windows.
         "/public/..%5Cprivate%5cx",
+        // Elsewhere a backslash is a letter like others.
+        "/public;x%5cpublic%2F..%2Fprivate/x",
+        "/.%2e/./public\\public/.%2e/private%2Fx",
         // Tomcat, Jetty.
         "/private;a=b/x",
         "/;/private/x",
