@@ -102,6 +102,7 @@ async fn explain_in_json_has_the_documented_shape() {
             "allowed": allowed,
             "reason": reason,
             "detail": detail,
+            "matched_path": null,
             "rule": rule,
             "robots": { "url": file, "status": null, "asked_again": null, "access": "rules", "fetched_at": null, "expires_at": null },
             "crawl_delay": 2.5,
