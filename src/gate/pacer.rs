@@ -1,4 +1,4 @@
-//! Keeps every host's pace: finds the lanes, here and for the fleet's messages. Called by `Gate::admit` and `rulebook`.
+//! Keeps every host's pace: finds the lanes, here and for the fleet's messages.
 //!
 //! What finds the lanes is only read on a request to a known host, so that hosts do not wait for each other.
 

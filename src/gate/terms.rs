@@ -1,4 +1,4 @@
-//! On what terms a request takes its turn, as configured, and among whom. Called by `Gate::admit` and `rulebook`.
+//! On what terms a request takes its turn, as configured, and among whom.
 
 use crate::config::Settings;
 use crate::policy::pace::{Client, Terms};

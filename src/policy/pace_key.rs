@@ -1,4 +1,4 @@
-//! What shares one pace (SEMANTICS §5). Pure. Called by `gate` once per request.
+//! What shares one pace (SEMANTICS §5). Pure.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -1,5 +1,5 @@
 //! One key's lane, shared by those who are in it: the waiting around [`Lane`]'s arithmetic, and around the fleet's. At
-//! most one task a lane, the driver, sleeps until the next turn is due; it alone asks the fleet. Called by `pacer`.
+//! most one task a lane, the driver, sleeps until the next turn is due; it alone asks the fleet.
 
 use super::lease::FleetLease;
 use super::permit::{Permit, Waiting, told};
