@@ -2,7 +2,7 @@
 //! by `hop`; `proxy::failure` gives it a status.
 
 use super::words::words;
-use pingora::{Error, ErrorType};
+use pingora_core::{Error, ErrorType};
 use std::io;
 
 /// What went wrong on the way to an origin.

@@ -16,6 +16,7 @@ use pingora_core::server::configuration::ServerConf;
 use pingora_core::upstreams::peer::{Peer, PeerOptions};
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
@@ -72,7 +73,7 @@ impl Dialler {
     ) -> Result<(Stream, SocketAddr), DialError> {
         let mut addresses = self.failed.order(&way.addresses, first);
         let mut failure = None;
-        let deadline = Instant::now() + way.dial.connect;
+        let deadline = Instant::now() + way.limit;
         loop {
             let reached = Arc::new(OnceLock::new());
             let hop = way.hop(may_be_http2);
@@ -152,7 +153,7 @@ struct Approach {
 #[async_trait]
 impl L4Connect for Approach {
     /// To the best of our addresses: the one that pingora knows is the first of them.
-    async fn connect(&self, _: &PingoraAddress) -> pingora::Result<PingoraStream> {
+    async fn connect(&self, _: &PingoraAddress) -> pingora_core::Result<PingoraStream> {
         Ok(self.hop.dial(&self.addresses, &self.failed, &self.reached).await?.into())
     }
 }
@@ -199,6 +200,11 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
     }
+}
+
+/// pingora's own configuration: the roots to verify origins against.
+pub fn connector_conf(roots: &Path, threads: usize) -> ServerConf {
+    ServerConf { threads, ca_file: Some(roots.display().to_string()), ..ServerConf::default() }
 }
 
 /// Idle connections that are closed at least where there is no descriptor left.

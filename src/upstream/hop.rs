@@ -6,12 +6,8 @@ use super::parent::Parent;
 use super::race::{Failed, race};
 use super::stream::Stream;
 use crate::policy::{Authority, Host, Scheme};
-use async_trait::async_trait;
-use pingora_core::connectors::L4Connect;
 use pingora_core::protocols::TcpKeepalive;
 use pingora_core::protocols::l4::ext::set_tcp_keepalive;
-use pingora_core::protocols::l4::socket::SocketAddr as PingoraAddress;
-use pingora_core::protocols::l4::stream::Stream as PingoraStream;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use std::fmt;
@@ -104,14 +100,6 @@ async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(tcp)
 }
 
-#[async_trait]
-impl L4Connect for Hop {
-    async fn connect(&self, address: &PingoraAddress) -> pingora::Result<PingoraStream> {
-        let address = address.as_inet().expect("`Route::peer` has given it an IP address");
-        Ok(self.dial(&[*address], &Failed::new(), &OnceLock::new()).await?.into())
-    }
-}
-
 impl fmt::Debug for Hop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parent = self.parent.as_ref().map(|through| &through.parent);
@@ -133,7 +121,7 @@ async fn encrypt(stream: Stream, tls: &Arc<ClientConfig>, host: &Host) -> io::Re
 }
 
 /// So that a peer that is gone is known by and by.
-pub(super) const KEEPALIVE: TcpKeepalive = TcpKeepalive {
+const KEEPALIVE: TcpKeepalive = TcpKeepalive {
     idle: Duration::from_secs(60),
     interval: Duration::from_secs(10),
     count: 3,

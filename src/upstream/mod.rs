@@ -11,7 +11,6 @@ mod hop;
 mod http2;
 mod outgoing;
 mod parent;
-mod peer;
 mod pool;
 mod race;
 mod resolve;
@@ -22,15 +21,14 @@ mod words;
 
 pub use connect::{Connection, Http1Link, Link, Want};
 pub use dial_error::{DialError, DialFault};
+pub use dialler::connector_conf;
 pub use get::{BodyStream, GetError, Got, Sent, Unanswered};
 pub use http2::{Http2Link, is_unprocessed, wants_http1};
 pub use outgoing::{Fields, NotForHttp2, Outgoing};
-pub use peer::connector_conf;
 pub use resolve::ResolveError;
 pub use route::Route;
 pub use stream::Stream;
 pub use trust::TrustError;
-pub use words::words;
 
 use crate::config::{Closed, Hosts, PortRange, Settings};
 use crate::policy::{Authority, HostPattern};
@@ -81,7 +79,7 @@ struct Reach {
     /// Which settings these are.
     generation: u64,
     guard: Guard,
-    dial: peer::Dial,
+    limit: Duration,
     parent: Option<Arc<Parent>>,
     hosts: Hosts,
     trust: Trust,
@@ -173,7 +171,7 @@ impl Upstream {
             own_tls: own.map(|terms| reach.trust.of(terms).clone()),
             unverified: own.is_some_and(|terms| !terms.verify),
             plain_tls: reach.trust.plain.clone(),
-            dial: reach.dial,
+            limit: reach.limit,
             keep: reach.keep,
             head_size: reach.head_size,
             name: self.name.clone(),
@@ -270,9 +268,9 @@ impl Reach {
         static GENERATIONS: AtomicU64 = AtomicU64::new(0);
         let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
         let limits = &settings.limits;
-        let (dial, keep) = (peer::Dial::new(limits), Keep::new(limits));
+        let (limit, keep) = (limits.connect_timeout, Keep::new(limits));
         let head_size = u32::try_from(limits.max_header_size).unwrap_or(u32::MAX);
-        Ok(Reach { generation, guard, dial, parent, hosts, trust, keep, head_size })
+        Ok(Reach { generation, guard, limit, parent, hosts, trust, keep, head_size })
     }
 }
 

@@ -5,17 +5,14 @@ use super::dialler::Dialler;
 use super::endpoint::Endpoint;
 use super::hop::{Hop, Through, is_tls};
 use super::parent::Parent;
-use super::peer::Dial;
 use super::pool::Keep;
 use super::stream::Stream;
 use super::trust::Terms;
 use crate::policy::{Authority, Host, Scheme};
-use http::header;
-use pingora::http::RequestHeader;
-use pingora::prelude::HttpPeer;
 use rustls::ClientConfig;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Where to connect for an authority, and how. Cheap to clone.
 #[derive(Clone)]
@@ -31,7 +28,8 @@ pub(super) struct Way {
     /// The origin's certificate is not looked at (`verify: off`).
     pub unverified: bool,
     pub plain_tls: Terms,
-    pub dial: Dial,
+    /// For all that it takes to connect.
+    pub limit: Duration,
     pub keep: Keep,
     /// Of an answer's head.
     pub head_size: u32,
@@ -46,16 +44,6 @@ pub(super) struct Way {
 }
 
 impl Route {
-    /// How many addresses there are to try.
-    pub fn len(&self) -> usize {
-        self.0.addresses.len()
-    }
-
-    /// Never: there would be no route.
-    pub fn is_empty(&self) -> bool {
-        self.0.addresses.is_empty()
-    }
-
     /// The origin's address that is tried first. `None`: the upstream proxy alone knows it.
     pub fn origin(&self) -> Option<IpAddr> {
         self.0.addresses.first().filter(|_| self.0.parent.is_none()).map(|address| address.ip())
@@ -66,30 +54,9 @@ impl Route {
         self.0.unverified
     }
 
-    /// How pingora is to connect, the `attempt`th time.
-    pub fn peer(&self, attempt: usize) -> HttpPeer {
-        let address = self.0.addresses[attempt % self.0.addresses.len()];
-        let own = self.0.parent.is_some() || self.0.own_tls.is_some();
-        let hop = own.then(|| self.0.hop(false));
-        self.0.dial.peer(&self.0.authority, address, hop)
-    }
-
     /// The upstream proxy that requests themselves go to, rather than through it: it has to be told the whole URL.
     pub fn asks(&self) -> Option<&Parent> {
         self.0.parent.as_deref().filter(|_| self.0.authority.scheme() == Scheme::Http)
-    }
-
-    /// Puts the request as whoever is to read it wants it (RFC 9112 §3.2.2).
-    pub fn address(&self, request: &mut RequestHeader) -> pingora::Result<()> {
-        let Some(parent) = self.asks() else { return Ok(()) };
-        let path = String::from_utf8_lossy(request.raw_path()).into_owned();
-        // RFC 9112 §3.2.4: to a proxy, the server itself is a URL without a path.
-        let path = if path == "*" { "" } else { &path };
-        request.set_raw_path(format!("{}{path}", self.0.authority).as_bytes())?;
-        if let Some(credentials) = parent.credentials() {
-            request.insert_header(header::PROXY_AUTHORIZATION, credentials.clone())?;
-        }
-        Ok(())
     }
 
     /// A connection of its own on which HTTP/1.1 is spoken with the origin itself, TLS included: for what may become another
@@ -132,6 +99,6 @@ impl Way {
             via: self.via.clone(),
         };
         let parent = self.parent.as_ref().map(through);
-        Hop { authority: self.authority.clone(), parent, tls, limit: self.dial.connect }
+        Hop { authority: self.authority.clone(), parent, tls, limit: self.limit }
     }
 }

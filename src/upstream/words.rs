@@ -1,10 +1,10 @@
-//! An error of pingora's in a few words: its own display repeats itself at each level. Called by `gate` and `proxy`.
+//! An error of pingora's in a few words: its own display repeats itself at each level.
 
 use super::DialError;
-use pingora::{Error, ErrorType};
+use pingora_core::{Error, ErrorType};
 
 /// What happened, and the reason at the bottom of it.
-pub fn words(error: &Error) -> String {
+pub(super) fn words(error: &Error) -> String {
     if let Some(dial) = DialError::within(error) {
         return dial.to_string();
     }
