@@ -84,7 +84,7 @@ impl Exchange<'_> {
         unreachable!("the last try has returned")
     }
 
-    #[allow(clippy::too_many_arguments)]
+    #[expect(clippy::too_many_arguments, reason = "one call for each kind of connection")]
     async fn over_http1<C: Client, L: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
         client: &mut C,

@@ -55,9 +55,9 @@ impl<'a> Request<'a> {
         inside: Option<&Authority>,
         via: &Via,
         last: &mut Option<(Vec<u8>, Authority)>,
-    ) -> Result<Self, Unread<'a>> {
+    ) -> Result<Self, Box<Unread<'a>>> {
         let mut room = Room::new();
-        let unread = |refusal| Unread { refusal, accept: http1::find_field(raw, "accept") };
+        let unread = |refusal| Box::new(Unread { refusal, accept: http1::find_field(raw, "accept") });
         let head = match http1::read_request(raw, &mut 0, limit, &mut room) {
             Ok(Some(head)) => head,
             Ok(None) => return Err(unread(bad("the head ends early"))),
@@ -149,11 +149,9 @@ impl<'a> Request<'a> {
     #[inline]
     fn note(&mut self, kind: FieldKind, value: &'a [u8], via: &Via) -> Result<(), Refusal> {
         match kind {
-            FieldKind::UserAgent => {
-                // All of them would go out, and an origin may go by another one than we do.
-                if self.user_agent.replace(value).is_some() {
-                    return Err(bad("more than one User-Agent field"));
-                }
+            // All of them would go out, and an origin may go by another one than we do.
+            FieldKind::UserAgent if self.user_agent.replace(value).is_some() => {
+                return Err(bad("more than one User-Agent field"));
             }
             FieldKind::Accept => self.accept = self.accept.or(Some(value)),
             FieldKind::ProxyAuthorization => self.credentials = self.credentials.or(Some(value)),
