@@ -1,0 +1,116 @@
+//! Ten minutes at full speed against 2,000 authorities, half of them over a strict HTTP/2, whose robots.txt change,
+//! break, hang and come back, with the proxy killed and started again ten times, its clock set forth and back, and the
+//! Redis that it uses hung and emptied. The origins judge every request that reaches them by the rules then in force.
+//! Ends with counts, and with a failure if a disallowed URL got through, a message was one that strict servers refuse,
+//! or somebody was told to wait for more than an hour.
+//!
+//! `cargo bench --bench soak -- [SECONDS]`
+
+mod client;
+mod faults;
+mod origin;
+mod site;
+#[allow(dead_code, unused_imports, reason = "of the tests' harness only the certificates are used")]
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+use client::{Ports, crawl};
+use faults::{Clock, Redis};
+use site::Site;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+
+const CLIENTS: usize = 40;
+const KILLS: u32 = 10;
+
+fn main() {
+    let seconds = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(600);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads");
+    runtime.block_on(soak(Duration::from_secs(seconds)));
+}
+
+async fn soak(length: Duration) {
+    let (plain, tls) = (listener().await, listener().await);
+    let port = |listener: &TcpListener| listener.local_addr().expect("bound").port();
+    let ports = Ports { http: port(&plain), https: port(&tls) };
+    let site = Arc::new(Site::new());
+    tokio::spawn(origin::serve_http(plain, site.clone()));
+    let names = support::test_ca().server_config(&["*.soak.localhost"], &[b"h2"]);
+    tokio::spawn(origin::serve_h2(tls, names.into(), site.clone()));
+
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let clock = Clock::new(directory.path());
+    let mut redis = Redis::start();
+    let fleet = redis.as_ref().map_or_else(|| "~".to_owned(), Redis::url);
+    let target = Arc::new(Mutex::new(None));
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut clients = tokio::task::JoinSet::new();
+    for _ in 0..CLIENTS {
+        clients.spawn(crawl(target.clone(), ports, site.clone(), stop.clone()));
+    }
+    let start = Instant::now();
+    for round in 0..=KILLS {
+        // One step at the start and one in the middle, so that some are seen across a kill and some while it runs.
+        let step = 2 * round as usize;
+        let mut told = vec![clock.set(step)];
+        let (mut child, address) = start_proxy(directory.path(), &fleet, &clock).await;
+        *target.lock().expect("held briefly") = Some(address);
+        sleep_until(start + length * (3 * round + 1) / (3 * (KILLS + 1))).await;
+        if let Some(redis) = &mut redis {
+            told.push(redis.fault(round).await);
+        }
+        sleep_until(start + length * (3 * round + 2) / (3 * (KILLS + 1))).await;
+        told.push(clock.set(step + 1));
+        sleep_until(start + length * (round + 1) / (KILLS + 1)).await;
+        *target.lock().expect("held briefly") = None;
+        // SIGKILL, in the middle of whatever it does.
+        child.kill().expect("it runs");
+        child.wait().expect("our child");
+        site.kill(Instant::now());
+        site.tally.add("kills");
+        println!("{:>4} s ({}): {}", start.elapsed().as_secs(), told.join(", "), site.tally.line());
+    }
+    stop.store(true, Ordering::Relaxed);
+    clients.join_all().await;
+    let set_aside = std::fs::read_dir(directory.path().join("store")).expect("the store").count() - 1;
+    let longest = site.longest_without_verdict();
+    println!("stores set aside: {set_aside}; longest without a verdict after a site's last failure: {longest:.1?}");
+    assert_eq!((site.tally.violations(), set_aside), (0, 0));
+    assert!(longest < Duration::from_secs(3600));
+    assert!(site.tally.get("pages that came") > 0 && site.tally.get("told 403") > 0);
+}
+
+async fn listener() -> TcpListener {
+    TcpListener::bind("127.0.0.1:0").await.expect("a free port")
+}
+
+async fn sleep_until(then: Instant) {
+    tokio::time::sleep_until(then.into()).await;
+}
+
+async fn start_proxy(directory: &Path, fleet: &str, clock: &Clock) -> (Child, SocketAddr) {
+    let file = directory.join("politely.yaml");
+    let (at, roots) = (directory.display(), support::test_ca().pem_file().display());
+    let yaml = format!(
+        "listen: [{{ address: '127.0.0.1:0' }}]\nadmin: {{ address: 'off' }}\n\
+         intercept: {{ ca: {{ directory: '{at}/ca' }} }}\nstore: {{ directory: '{at}/store', memory: 1MiB }}\n\
+         egress: {{ allow: [127.0.0.0/8], ports: ['1-65535'], ca_file: '{roots}' }}\nlog: {{ access: 'off', level: error }}\n\
+         robots: {{ min_ttl: 1s, max_ttl: 3s, timeout: 1s }}\npace: {{ max_concurrent: 64 }}\nfleet: {fleet}\n"
+    );
+    std::fs::write(&file, yaml).expect("the directory is writable");
+    // A port that is free now, and free a moment later.
+    let address = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_politely"));
+    command.args(["serve", "--listen", &address.to_string(), "--config"]).arg(&file);
+    let mut child = clock.over(&mut command).stdin(Stdio::null()).spawn().expect("the binary is built");
+    while TcpStream::connect(address).await.is_err() {
+        assert!(child.try_wait().is_ok_and(|status| status.is_none()), "it ended at the start");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    (child, address)
+}

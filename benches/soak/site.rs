@@ -1,0 +1,148 @@
+//! The sites: their robots.txt as it changes, and the judge of every page that is asked for.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+pub const HOSTS: usize = 2000;
+/// Of 16 sections, each version disallows those whose bit it has.
+pub const SECTIONS: u32 = 16;
+/// From when a copy was sent until no request decided by the one before is on its way any more.
+const ON_ITS_WAY: Duration = Duration::from_secs(2);
+/// Within this time a copy is in the store. It is written behind, so that a kill may take what came just before.
+const WRITTEN: Duration = Duration::from_secs(1);
+const NEVER: Duration = Duration::from_secs(24 * 3600);
+
+pub const VIOLATION: &str = "VIOLATIONS: disallowed, and yet it came";
+pub const BAD_MESSAGE: &str = "VIOLATIONS: a message that strict servers refuse";
+pub const LONG_WAIT: &str = "VIOLATIONS: told to wait for more than an hour";
+pub const NO_ANSWER: &str = "VIOLATIONS: no answer in 70 s";
+
+/// All authorities.
+pub struct Site {
+    hosts: Vec<Mutex<Host>>,
+    pub tally: Tally,
+}
+
+impl Site {
+    pub fn new() -> Self {
+        Self { hosts: (0..HOSTS).map(|_| Mutex::default()).collect(), tally: Tally::default() }
+    }
+
+    /// The proxy is killed.
+    pub fn kill(&self, now: Instant) {
+        self.hosts.iter().for_each(|host| host.lock().expect("held briefly").kill(now));
+    }
+
+    /// A page of this target has been asked for.
+    pub fn page(&self, host: usize, target: &str) {
+        let section = target[2..].split('/').next().and_then(|section| section.parse().ok()).expect("a target of ours");
+        self.tally.add("pages that came");
+        if self.host(host).forbids(section, Instant::now()) {
+            self.tally.add(VIOLATION);
+        }
+    }
+
+    /// This version is being sent; to be said before its first byte is.
+    pub fn sending(&self, host: usize, version: Version) {
+        self.host(host).under_way.push(version);
+    }
+
+    /// It was, or broke off: the other side may have had all of it.
+    pub fn sent(&self, host: usize, version: Version, began: Instant) {
+        self.host(host).sent(version, began);
+    }
+
+    /// What a client was told: without a verdict, or with one.
+    pub fn told(&self, host: usize, verdict: bool) {
+        self.host(host).told(verdict, Instant::now());
+    }
+
+    /// Of all sites, the longest time for which clients had no verdict though they asked, and how long that site had
+    /// not been failing by its end.
+    pub fn longest_without_verdict(&self) -> Duration {
+        (0..HOSTS).map(|host| self.host(host).longest).max().unwrap_or_default()
+    }
+
+    /// This host's robots.txt fails now.
+    pub fn failed(&self, host: usize) {
+        self.host(host).failed = Some(Instant::now());
+    }
+
+    fn host(&self, host: usize) -> std::sync::MutexGuard<'_, Host> {
+        self.hosts[host].lock().expect("held briefly")
+    }
+}
+
+/// The sections that a robots.txt disallows; `None` allows all.
+pub type Version = Option<u32>;
+
+/// One authority: its robots.txt, and which of its versions may be in force with the proxy.
+#[derive(Default)]
+struct Host {
+    /// Of the last ones sent, what they disallow, with the time when each was sent.
+    sent: Vec<(Version, Instant)>,
+    /// Being sent.
+    under_way: Vec<Version>,
+    killed: Option<Instant>,
+    /// When its robots.txt failed last.
+    failed: Option<Instant>,
+    /// The longest time after its last failure at which a client was told that there is no verdict.
+    longest: Duration,
+}
+
+impl Host {
+    /// The proxy is killed: what it has got just now may not be in its store yet, and the copy before it be in force.
+    fn kill(&mut self, now: Instant) {
+        self.killed = Some(now);
+        for (_, at) in self.sent.iter_mut().filter(|(_, at)| now.duration_since(*at) < WRITTEN) {
+            *at = now + NEVER;
+        }
+    }
+
+    fn sent(&mut self, version: Version, began: Instant) {
+        let at = self.under_way.iter().position(|under_way| *under_way == version).expect("it was under way");
+        self.under_way.remove(at);
+        let lost = self.killed.is_some_and(|killed| killed >= began);
+        self.sent.push((version, Instant::now() + if lost { NEVER } else { Duration::ZERO }));
+    }
+
+    fn told(&mut self, verdict: bool, now: Instant) {
+        if let Some(failed) = self.failed.filter(|_| !verdict) {
+            self.longest = self.longest.max(now.duration_since(failed));
+        }
+    }
+
+    /// Whether no copy that could be in force allows it.
+    fn forbids(&mut self, section: u32, now: Instant) -> bool {
+        // A copy is out of force once its successor has been there for a while.
+        if let Some(last) = self.sent.iter().rposition(|(_, at)| now.duration_since(*at) > ON_ITS_WAY) {
+            self.sent.drain(..last);
+        }
+        let allows = |version: &Version| version.is_none_or(|bits| bits >> section & 1 == 0);
+        !self.sent.iter().any(|(version, _)| allows(version)) && !self.under_way.iter().any(allows)
+    }
+}
+
+/// What happened, counted.
+#[derive(Default)]
+pub struct Tally(Mutex<BTreeMap<String, u64>>);
+
+impl Tally {
+    pub fn add(&self, what: &str) {
+        *self.0.lock().expect("held briefly").entry(what.to_owned()).or_default() += 1;
+    }
+
+    pub fn get(&self, what: &str) -> u64 {
+        self.0.lock().expect("held briefly").get(what).copied().unwrap_or_default()
+    }
+
+    pub fn violations(&self) -> u64 {
+        [VIOLATION, BAD_MESSAGE, LONG_WAIT, NO_ANSWER].iter().map(|what| self.get(what)).sum()
+    }
+
+    pub fn line(&self) -> String {
+        let tally = self.0.lock().expect("held briefly");
+        tally.iter().map(|(what, count)| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
+    }
+}
