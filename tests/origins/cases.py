@@ -161,7 +161,7 @@ def received(direct, through):
 # What takes more than one request. Each returns what went wrong, in words.
 
 
-def disallowed(ask, _):
+def disallowed(ask, _, more=()):
     """robots.txt is honoured: no spelling of a disallowed path gets at the file."""
     found = []
     answer = ask("/robots.txt")
@@ -170,7 +170,7 @@ def disallowed(ask, _):
     answer = ask("/private/x.txt")
     if answer.status != 403 or not answer.refused():
         found.append(f"a disallowed page: {answer.status}")
-    for target in spellings():
+    for target in [*spellings(), *more]:
         answer = ask(target)
         if SECRET.encode() in answer.body:
             found.append(f"read through {target}")

@@ -94,7 +94,7 @@ class Site:
         self.processes.append(process)
         return process.stdout.readline() if first_line else process
 
-    def ready(self, seconds=10):
+    def ready(self, seconds=30):
         """Waits until every port is listened on."""
         end = time.monotonic() + seconds
         for kind, port in self.ports.items():

@@ -5,6 +5,8 @@ LACKS = {
     "trailers": "it passes none on",
     "request-trailers": "it passes none on",
     "hints": "it passes none on",
+    "file-ranges": "it fails by itself",
+    "cut": "it fails or passes on what came, by chance",
     "file-gzip": "the application does not compress",
 }
 
