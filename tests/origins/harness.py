@@ -139,6 +139,7 @@ identity: {{ product_tokens: [OriginsBot], contact: 'https://example.org/bot' }}
 intercept: {{ ca: {{ directory: '{at}/authority' }} }}
 store: {{ directory: '{at}/store' }}
 egress: {{ allow: [127.0.0.0/8, '::1/128'], ports: ['1-65535'], ca_file: '{site.ca}' }}
+robots: {{ timeout: 30s }}
 pace: {{ max_concurrent: 32 }}
 """)
         environment = {key: value for key, value in os.environ.items()
@@ -189,7 +190,7 @@ def scratch(site):
         return site.path(f"scratch{COUNT[0]}")
 
 
-def curl(site, arguments, stdin=None, limit=20):
+def curl(site, arguments, stdin=None, limit=40):
     """curl with no configuration but these arguments; the last answer it saw."""
     file = scratch(site)
     command = ["curl", "-q", "-sS", "-g", "--path-as-is", "--suppress-connect-headers", "--max-time", str(limit),
