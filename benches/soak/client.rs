@@ -35,8 +35,9 @@ async fn session(proxy: SocketAddr, ports: Ports, site: &Site, stop: &AtomicBool
         let number = (fastrand::f64() * fastrand::f64() * HOSTS as f64) as usize;
         let (scheme, port) = if number % 2 == 0 { ("http", ports.http) } else { ("https", ports.https) };
         let (host, section) = (format!("h{number}.soak.localhost:{port}"), fastrand::u32(..SECTIONS));
+        let target = site.target(section);
         let request =
-            format!("GET {scheme}://{host}/s{section}/x HTTP/1.1\r\nHost: {host}\r\nUser-Agent: SoakBot/1.0\r\n\r\n");
+            format!("GET {scheme}://{host}{target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: SoakBot/1.0\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
         let Ok(answer) = timeout(Duration::from_secs(70), response(&mut stream)).await else {
             site.tally.add(NO_ANSWER);

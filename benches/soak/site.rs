@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 pub const HOSTS: usize = 2000;
 /// Of 16 sections, each version disallows those whose bit it has.
 pub const SECTIONS: u32 = 16;
-/// From when a copy was sent until no request decided by the one before is on its way any more.
-const ON_ITS_WAY: Duration = Duration::from_secs(2);
+/// From when a copy was sent until every request that is new is decided by it.
+const TAKEN_UP: Duration = Duration::from_secs(2);
+/// No client waits for longer, so no request that is older is on its way.
+const LONGEST: Duration = Duration::from_secs(70);
 /// Within this time a copy is in the store. It is written behind, so that a kill may take what came just before.
 const WRITTEN: Duration = Duration::from_secs(1);
 const NEVER: Duration = Duration::from_secs(24 * 3600);
@@ -22,11 +24,12 @@ pub const NO_ANSWER: &str = "VIOLATIONS: no answer in 70 s";
 pub struct Site {
     hosts: Vec<Mutex<Host>>,
     pub tally: Tally,
+    start: Instant,
 }
 
 impl Site {
     pub fn new() -> Self {
-        Self { hosts: (0..HOSTS).map(|_| Mutex::default()).collect(), tally: Tally::default() }
+        Self { hosts: (0..HOSTS).map(|_| Mutex::default()).collect(), tally: Tally::default(), start: Instant::now() }
     }
 
     /// The proxy is killed.
@@ -34,12 +37,21 @@ impl Site {
         self.hosts.iter().for_each(|host| host.lock().expect("held briefly").kill(now));
     }
 
-    /// A page of this target has been asked for.
+    /// The target by which a client asks for a page of this section now.
+    pub fn target(&self, section: u32) -> String {
+        format!("/s{section}/{}", self.start.elapsed().as_millis())
+    }
+
+    /// A page of this target has come.
     pub fn page(&self, host: usize, target: &str) {
-        let section = target[2..].split('/').next().and_then(|section| section.parse().ok()).expect("a target of ours");
+        let (section, asked) = target[2..].split_once('/').expect("a target of ours");
+        let section = section.parse().expect("a number");
+        let asked = self.start + Duration::from_millis(asked.parse().expect("milliseconds"));
         self.tally.add("pages that came");
-        if self.host(host).forbids(section, Instant::now()) {
+        if self.host(host).forbids(section, asked) {
             self.tally.add(VIOLATION);
+            let (under_way, ago) = (asked.elapsed(), self.host(host).ages());
+            println!("h{host} {target}, on its way for {under_way:.1?}: {ago}");
         }
     }
 
@@ -113,14 +125,25 @@ impl Host {
         }
     }
 
-    /// Whether no copy that could be in force allows it.
-    fn forbids(&mut self, section: u32, now: Instant) -> bool {
+    /// Whether no copy that could be in force for a request of this time allows it.
+    fn forbids(&mut self, section: u32, asked: Instant) -> bool {
         // A copy is out of force once its successor has been there for a while.
-        if let Some(last) = self.sent.iter().rposition(|(_, at)| now.duration_since(*at) > ON_ITS_WAY) {
-            self.sent.drain(..last);
-        }
+        let last = |before: Duration, asked: Instant| {
+            let old = |(_, at): &(Version, Instant)| asked.saturating_duration_since(*at) > before;
+            self.sent.iter().rposition(old).unwrap_or(0)
+        };
+        let (gone, first) = (last(LONGEST + TAKEN_UP, Instant::now()), last(TAKEN_UP, asked));
         let allows = |version: &Version| version.is_none_or(|bits| bits >> section & 1 == 0);
-        !self.sent.iter().any(|(version, _)| allows(version)) && !self.under_way.iter().any(allows)
+        let allowed =
+            self.sent[first..].iter().any(|(version, _)| allows(version)) || self.under_way.iter().any(allows);
+        self.sent.drain(..gone);
+        !allowed
+    }
+
+    /// The last copies, for people.
+    fn ages(&self) -> String {
+        let age = |(version, at): &(Version, Instant)| format!("{version:04x?} {:.1?} ago", at.elapsed());
+        self.sent.iter().map(age).collect::<Vec<_>>().join(", ")
     }
 }
 
