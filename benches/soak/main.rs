@@ -4,7 +4,7 @@
 //! Ends with counts, and with a failure if a disallowed URL got through, a message was one that strict servers refuse,
 //! or somebody was told to wait for more than an hour.
 //!
-//! `cargo bench --bench soak -- [SECONDS]`
+//! `cargo bench --bench soak -- [SECONDS] [without-clock] [without-redis]`: the faults of either can be left out.
 
 mod client;
 mod faults;
@@ -31,10 +31,11 @@ const KILLS: u32 = 10;
 fn main() {
     let seconds = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(600);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads");
-    runtime.block_on(soak(Duration::from_secs(seconds)));
+    let with = |fault: &str| !std::env::args().any(|argument| argument == format!("without-{fault}"));
+    runtime.block_on(soak(Duration::from_secs(seconds), with("clock"), with("redis")));
 }
 
-async fn soak(length: Duration) {
+async fn soak(length: Duration, with_clock: bool, with_redis: bool) {
     let (plain, tls) = (listener().await, listener().await);
     let port = |listener: &TcpListener| listener.local_addr().expect("bound").port();
     let ports = Ports { http: port(&plain), https: port(&tls) };
@@ -44,8 +45,8 @@ async fn soak(length: Duration) {
     tokio::spawn(origin::serve_h2(tls, names.into(), site.clone()));
 
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let clock = Clock::new(directory.path());
-    let mut redis = Redis::start();
+    let clock = Clock::new(directory.path(), with_clock);
+    let mut redis = if with_redis { Redis::start() } else { None };
     let fleet = redis.as_ref().map_or_else(|| "~".to_owned(), Redis::url);
     let target = Arc::new(Mutex::new(None));
     let stop = Arc::new(AtomicBool::new(false));

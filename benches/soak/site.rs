@@ -8,7 +8,7 @@ pub const HOSTS: usize = 2000;
 /// Of 16 sections, each version disallows those whose bit it has.
 pub const SECTIONS: u32 = 16;
 /// From when a copy was sent until every request that is new is decided by it.
-const TAKEN_UP: Duration = Duration::from_secs(2);
+const TAKEN_UP: Duration = Duration::from_secs(5);
 /// No client waits for longer, so no request that is older is on its way.
 const LONGEST: Duration = Duration::from_secs(70);
 /// Within this time a copy is in the store. It is written behind, so that a kill may take what came just before.
