@@ -12,7 +12,7 @@ use std::path::Path;
 const MIB: u64 = 1 << 20;
 
 fn settings(directory: &Path, disk: u64) -> config::Store {
-    config::Store { directory: Some(directory.to_owned()), disk, memory: 16 * MIB }
+    config::Store { directory: Some(directory.to_owned()), disk, memory: 64 * MIB }
 }
 
 fn open(settings: &config::Store) -> Store {
@@ -199,10 +199,10 @@ fn what_waits_for_a_disk_that_cannot_be_had_is_counted_and_bounded() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let store = open(&settings(&file.path().join("below"), MIB));
     let long = "#".repeat(10_000);
-    for number in 0..1000 {
+    for number in 0..2000 {
         store.save(&authority(number), &entry(&long));
     }
-    let quarter = 4 * MIB as usize;
+    let quarter = 16 * MIB as usize;
     assert!((quarter..quarter + 20_000).contains(&store.queued_bytes()), "{}", store.queued_bytes());
 }
 
