@@ -1,0 +1,53 @@
+//! Any bytes as an answer's head: however it comes, it reads the same, and what is written from it has one framing, the one
+//! that was read.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use politely::http1::{FieldKind, Framing, ResponseHead, Room, put_field, put_status_line, read_response};
+
+fuzz_target!(|bytes: &[u8]| {
+    let [kind, cut, bytes @ ..] = bytes else { return };
+    let method = ["GET", "HEAD", "CONNECT"][usize::from(*kind) % 3];
+    let (mut input, mut room) = (bytes.to_vec(), Room::new());
+    let whole = read_response(&mut input, &mut 0, LIMIT, method, &mut room);
+    let seen = whole.map(|head| head.map(|head| look(&head)));
+
+    let cut = usize::from(*cut).min(bytes.len());
+    let (mut pieces, mut scanned, mut other) = (bytes.to_vec(), 0, Room::new());
+    let early = read_response(&mut pieces[..cut], &mut scanned, LIMIT, method, &mut other);
+    let early = early.map(|head| head.map(|head| look(&head)));
+    if early == Ok(None) {
+        let mut other = Room::new();
+        let late = read_response(&mut pieces, &mut scanned, LIMIT, method, &mut other);
+        assert_eq!(late.map(|head| head.map(|head| look(&head))), seen);
+    } else {
+        assert_eq!(early.is_ok(), seen.is_ok());
+    }
+
+    let Ok(Some(head)) = whole else { return };
+    assert!(head.len <= bytes.len() && (100..1000).contains(&head.status));
+    let mut out = Vec::new();
+    put_status_line(&mut out, head.status, head.reason);
+    head.fields
+        .iter()
+        .filter(|field| !head.ends_here(field))
+        .for_each(|field| put_field(&mut out, field.name, field.value));
+    out.extend_from_slice(b"\r\n");
+    assert_eq!(out.windows(4).position(|four| four == b"\r\n\r\n"), Some(out.len() - 4), "one head");
+    assert!(out.split_inclusive(|&byte| byte == b'\n').all(|line| line.ends_with(b"\r\n")));
+    let lengths = head.values(FieldKind::ContentLength).count() + head.values(FieldKind::TransferEncoding).count();
+    assert!(lengths <= 1);
+    let (len, mut again) = (out.len(), Room::new());
+    let again = read_response(&mut out, &mut 0, len, method, &mut again).expect("our own").expect("it is whole");
+    assert_eq!((again.status, again.reason, again.framing), (head.status, head.reason, head.framing));
+    assert_eq!((again.len, again.is_irregular), (len, false));
+});
+
+type Seen = (usize, u16, Framing, bool, bool, String);
+
+fn look(head: &ResponseHead<'_>) -> Seen {
+    let text = format!("{:?}", (head.reason, head.fields));
+    (head.len, head.status, head.framing, head.close, head.is_irregular, text)
+}
+
+const LIMIT: usize = 4096;
