@@ -94,11 +94,12 @@ fn end_of_head(input: &mut [u8], scanned: &mut usize) -> Result<Option<usize>, H
     Ok(None)
 }
 
-/// Makes one line of two (§5.2). Nothing can go on with the status line (§2.2).
+/// Makes one line of two (§5.2). Only a field's value can go on in the next line; the status line cannot (§2.2).
 #[cold]
 fn unfold(input: &mut [u8], at: usize) -> Result<(), HeadError> {
-    if !input[..at].contains(&b'\n') {
-        return Err(HeadError::Malformed("a folded status line"));
+    let folded = memchr::memrchr(b'\n', &input[..at]).map(|before| &input[before + 1..at]);
+    if folded.is_none_or(|line| !line.contains(&b':')) {
+        return Err(HeadError::Malformed("a folded line that is no header field"));
     }
     input[at] = b' ';
     if input[at - 1] == b'\r' {

@@ -81,6 +81,7 @@ fn a_status_line_is_a_version_a_status_and_perhaps_a_reason() {
         assert_refused(format!("{line}\r\n\r\nHTTP/1.1 200 OK\r\n\r\n").as_bytes(), "GET");
     }
     assert_refused(b"HTTP/1.1 200 OK\r\n folded\r\n\r\n", "GET");
+    assert_refused(b"HTTP/1.1 200 OK\r\n X: folded\r\n\r\n", "GET");
     assert_refused(b"<html>hello</html>", "GET");
     assert_refused(b"\n", "GET");
 }
@@ -113,6 +114,8 @@ fn what_can_be_read_in_two_ways_is_an_error() {
         " : z",
         "X",
         "\rX: y",
+        "X\r\n : y",
+        "X\r\n : y",
     ] {
         assert_refused(format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\nbody").as_bytes(), "GET");
     }
