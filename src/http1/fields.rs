@@ -134,7 +134,7 @@ impl FieldKind {
 /// Where the fields of a head are put while it is used: on the stack, unless there are many.
 #[derive(Default)]
 pub struct Room<'a> {
-    pub(super) fields: SmallVec<[Field<'a>; 40]>,
+    pub(super) fields: SmallVec<[Field<'a>; 32]>,
     /// What Connection lists, other than `close` and `keep-alive`.
     pub(super) named: SmallVec<[&'a [u8]; 4]>,
 }

@@ -47,11 +47,8 @@ pub(super) fn target_end(bytes: &[u8], from: usize) -> usize {
 /// The position of the first byte that is not one of a token's (RFC 9110 §5.6.2).
 #[inline]
 pub(super) fn token_end(bytes: &[u8], from: usize) -> usize {
-    let mut at = from;
-    while at < bytes.len() && TOKEN[bytes[at] as usize] {
-        at += 1;
-    }
-    at
+    let rest = &bytes[from..];
+    from + rest.iter().position(|&byte| !is_token(byte)).unwrap_or(rest.len())
 }
 
 /// Whether a byte may stand in a token.

@@ -5,20 +5,32 @@ use super::Field;
 /// `GET /x HTTP/1.1`
 #[inline]
 pub fn put_request_line(out: &mut Vec<u8>, method: &str, target: &[u8]) {
-    put(out, [method.as_bytes(), b" ", target, b" HTTP/1.1\r\n"]);
+    out.reserve(method.len() + target.len() + 12);
+    out.extend_from_slice(method.as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(target);
+    out.extend_from_slice(b" HTTP/1.1\r\n");
 }
 
 /// `HTTP/1.1 200 OK`
 #[inline]
 pub fn put_status_line(out: &mut Vec<u8>, status: u16, reason: &[u8]) {
     let digit = |divisor: u16| b'0' + (status / divisor % 10) as u8;
-    put(out, [b"HTTP/1.1 ", &[digit(100), digit(10), digit(1), b' '], reason, b"\r\n"]);
+    out.reserve(reason.len() + 15);
+    out.extend_from_slice(b"HTTP/1.1 ");
+    out.extend_from_slice(&[digit(100), digit(10), digit(1), b' ']);
+    out.extend_from_slice(reason);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// One field line.
 #[inline]
 pub fn put_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    put(out, [name, b": ", value, b"\r\n"]);
+    out.reserve(name.len() + value.len() + 4);
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// A number in decimal.
@@ -52,12 +64,4 @@ pub fn put_last_chunk<'a>(out: &mut Vec<u8>, trailers: impl IntoIterator<Item = 
         put_field(out, field.name, field.value);
     }
     out.extend_from_slice(b"\r\n");
-}
-
-#[inline]
-fn put<const N: usize>(out: &mut Vec<u8>, parts: [&[u8]; N]) {
-    out.reserve(parts.iter().map(|part| part.len()).sum());
-    for part in parts {
-        out.extend_from_slice(part);
-    }
 }
