@@ -1,7 +1,8 @@
 //! `politely ca`: the certificate authority that clients of https have to trust.
 
+use std::ffi::OsStr;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use time::OffsetDateTime;
@@ -10,7 +11,7 @@ use crate::config::{CaSource, Settings};
 use crate::tls::{Ca, ca, roots};
 
 use super::Failed;
-use super::trust::{Kind, Machine, Outcome, Step};
+use super::trust::{Kind, Machine, Outcome, Step, variables};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -110,10 +111,8 @@ fn tell(what: &str, ca: &Ca) -> Result<ExitCode, Failed> {
 fn env(config: &super::ConfigArg) -> Result<ExitCode, Failed> {
     let (settings, ca) = open(config)?;
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
-    let bundle = directory(&settings).join("bundle.pem");
-    roots::write_bundle(&bundle, &roots, &ca)?;
-    let quoted = quote(&bundle);
-    let exports: String = TRUST.iter().map(|name| format!("export {name}={quoted}\n")).collect();
+    let all = variables(&directory(&settings), &roots, &ca, |name| std::env::var_os(name))?;
+    let exports: String = all.iter().map(|(name, value)| format!("export {name}={}\n", quote(value))).collect();
     super::print(&exports)
 }
 
@@ -141,19 +140,6 @@ fn change(places: &Places, act: fn(&Machine, &Ca, &[Kind]) -> io::Result<Vec<Ste
 }
 
 /// For a POSIX shell.
-fn quote(path: &Path) -> String {
-    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+fn quote(value: &OsStr) -> String {
+    format!("'{}'", value.display().to_string().replace('\'', r"'\''"))
 }
-
-/// The variables by which common programs take a bundle of roots.
-pub(super) const TRUST: [&str; 9] = [
-    "SSL_CERT_FILE",
-    "CURL_CA_BUNDLE",
-    "REQUESTS_CA_BUNDLE",
-    "NODE_EXTRA_CA_CERTS",
-    "AWS_CA_BUNDLE",
-    "GIT_SSL_CAINFO",
-    "CARGO_HTTP_CAINFO",
-    "PIP_CERT",
-    "DENO_CERT",
-];

@@ -2,11 +2,12 @@
 //! by `cli`.
 
 use super::Failed;
+use super::trust::{BUNDLE, variables};
 use crate::config::{self, AccessLog, LogLevel, Settings};
 use crate::proxy::Counts;
 use crate::server::{self, Running};
 use crate::telemetry;
-use crate::tls::{Ca, CaError, roots};
+use crate::tls::{Ca, roots};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use std::ffi::OsString;
@@ -15,7 +16,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempDir};
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -53,13 +54,13 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
 }
 
 async fn behind(settings: Settings, command: &[OsString]) -> Result<ExitCode, Failed> {
-    let bundle = bundle(&settings)?;
-    let wgetrc = wgetrc(bundle.path())?;
+    let (directory, trust) = trust(&settings)?;
+    let wgetrc = wgetrc(&directory.path().join(BUNDLE))?;
     let running = server::start(settings).await?;
     let url = format!("http://{}", running.addresses()[0]);
     let (program, arguments) = command.split_first().expect("clap requires one");
     let mut child = Command::new(program);
-    child.args(arguments).envs(environment(&url, bundle.path())).env("WGETRC", wgetrc.path());
+    child.args(arguments).envs(environment(&url)).envs(trust).env("WGETRC", wgetrc.path());
     let status = match child.spawn() {
         Ok(mut child) => {
             // A Ctrl-C goes to the command too, as it is in our process group; it decides, and we tell its end.
@@ -92,13 +93,13 @@ async fn finish(running: Running) -> Counts {
     counts
 }
 
-/// The system's roots and our CA: what clients behind us trust.
-fn bundle(settings: &Settings) -> Result<NamedTempFile, Failed> {
+/// The system's roots and our CA, and the variables that make clients behind us trust them.
+fn trust(settings: &Settings) -> Result<(TempDir, Vec<(&'static str, OsString)>), Failed> {
     let ca = Ca::configured(&settings.intercept.ca).map_err(server::StartError::from)?;
     let roots = roots::bundle(settings.egress.ca_file.as_deref()).map_err(server::StartError::from)?;
-    let file = tempfile::Builder::new().prefix("politely-trust-").suffix(".pem").tempfile()?;
-    roots::write_bundle(file.path(), &roots, &ca).map_err(|error: CaError| server::StartError::from(error))?;
-    Ok(file)
+    let directory = tempfile::Builder::new().prefix("politely-trust-").tempdir()?;
+    let all = variables(directory.path(), &roots, &ca, |name| std::env::var_os(name));
+    Ok((directory, all.map_err(server::StartError::from)?))
 }
 
 /// wget built on GnuTLS takes its roots from no variable: what the user has set up for it, and our bundle.
@@ -114,13 +115,12 @@ fn wgetrc(bundle: &Path) -> io::Result<NamedTempFile> {
     Ok(file)
 }
 
-/// What makes common clients use the proxy, and trust it.
-fn environment(url: &str, bundle: &Path) -> Vec<(&'static str, OsString)> {
+/// What makes common clients use the proxy.
+fn environment(url: &str) -> Vec<(&'static str, OsString)> {
     const PROXY: [&str; 6] = ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
     let proxy = PROXY.iter().map(|name| (*name, OsString::from(url)));
-    let trust = super::ca::TRUST.iter().map(|name| (*name, OsString::from(bundle)));
-    let rest = [("NO_PROXY", OsString::new()), ("no_proxy", OsString::new()), ("NODE_USE_ENV_PROXY", "1".into())];
-    proxy.chain(trust).chain(rest).collect()
+    let rest = [("NO_PROXY", ""), ("no_proxy", ""), ("NODE_USE_ENV_PROXY", "1"), ("PERL_LWP_ENV_PROXY", "1")];
+    proxy.chain(rest.map(|(name, value)| (name, value.into()))).collect()
 }
 
 fn summarize(counts: &Counts) {

@@ -1,5 +1,5 @@
 //! Where a machine's programs look for authorities to trust: the system's store, the databases of browsers, Java's.
-//! Each step says what was done, or what is missing. Called by `ca`.
+//! Each step says what was done, or what is missing.
 
 use std::env;
 use std::ffi::OsString;
@@ -17,6 +17,9 @@ mod nss;
 mod system;
 #[cfg(test)]
 mod tests;
+mod variables;
+
+pub(super) use variables::{BUNDLE, variables};
 
 /// A kind of place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -74,6 +77,8 @@ enum Change {
 pub(super) struct Machine {
     root: PathBuf,
     home: Option<PathBuf>,
+    /// `XDG_DATA_HOME`, where it is set.
+    data: Option<PathBuf>,
     java_home: Option<PathBuf>,
     /// Where tools are looked for.
     path: Vec<PathBuf>,
@@ -87,7 +92,13 @@ impl Machine {
             env::var_os("PATH").map(|all| env::split_paths(&all).collect()).unwrap_or_default();
         // Debian leaves these out for users, who are then to be told what root may do, not that a tool is missing.
         path.extend(["/usr/sbin", "/sbin"].map(PathBuf::from));
-        Self { root: PathBuf::from("/"), home: set("HOME"), java_home: set("JAVA_HOME"), path }
+        Self {
+            root: PathBuf::from("/"),
+            home: set("HOME"),
+            data: set("XDG_DATA_HOME"),
+            java_home: set("JAVA_HOME"),
+            path,
+        }
     }
 
     /// Makes the programs in all these places (none given: everywhere) trust the authority.

@@ -217,11 +217,11 @@ fn create(certificate: &Path, key: &Path, now: OffsetDateTime) -> Result<(), CaE
         load_key(key)?
     } else {
         let key_pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-        keep::write(key, &key_pair.serialize_pem(), 0o600)?;
+        keep::write(key, key_pair.serialize_pem(), 0o600)?;
         key_pair
     };
     let made = parameters(now)?.self_signed(&key_pair)?;
-    keep::write(certificate, &made.pem(), 0o644)
+    keep::write(certificate, made.pem(), 0o644)
 }
 
 fn parameters(now: OffsetDateTime) -> Result<CertificateParams, CaError> {
@@ -335,10 +335,10 @@ mod tests {
         let directory = home.path().join("ca");
         keep::directory(&directory).unwrap();
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
-        keep::write(&directory.join(KEY), &key.serialize_pem(), 0o600).unwrap();
+        keep::write(&directory.join(KEY), key.serialize_pem(), 0o600).unwrap();
         let mut made = parameters(RIGHT).unwrap();
         (made.not_before, made.not_after) = (from, until);
-        keep::write(&directory.join(CERTIFICATE), &made.self_signed(&key).unwrap().pem(), 0o644).unwrap();
+        keep::write(&directory.join(CERTIFICATE), made.self_signed(&key).unwrap().pem(), 0o644).unwrap();
         (home, directory)
     }
 

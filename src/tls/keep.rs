@@ -1,5 +1,5 @@
 //! Files that hold secrets: the directory is the owner's, a key is never readable by others, not even while it is being
-//! written, and several processes may begin at once. Called by `ca`.
+//! written, and several processes may begin at once.
 
 use std::env;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -27,7 +27,7 @@ pub(super) fn lock(directory: &Path) -> Result<File, CaError> {
 }
 
 /// Puts the whole content there at once, under [`lock`] where others could do the same.
-pub(super) fn write(path: &Path, content: &str, mode: u32) -> Result<(), CaError> {
+pub(super) fn write(path: &Path, content: impl AsRef<[u8]>, mode: u32) -> Result<(), CaError> {
     let new = path.with_added_extension("new");
     // Left over by a process that was killed here.
     match fs::remove_file(&new) {
@@ -36,7 +36,7 @@ pub(super) fn write(path: &Path, content: &str, mode: u32) -> Result<(), CaError
     }
     let mut file =
         OpenOptions::new().create_new(true).write(true).mode(mode).open(&new).map_err(fault(&new, "made"))?;
-    let written = file.write_all(content.as_bytes()).and_then(|()| file.sync_all());
+    let written = file.write_all(content.as_ref()).and_then(|()| file.sync_all());
     written.map_err(fault(&new, "written"))?;
     fs::rename(&new, path).map_err(fault(path, "written"))?;
     // Without this a power cut may forget the name.

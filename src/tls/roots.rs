@@ -46,10 +46,50 @@ pub fn bundle(ca_file: Option<&Path>) -> Result<Roots, RootsError> {
 /// # Errors
 /// The file cannot be written.
 pub fn write_bundle(path: &Path, roots: &Roots, ca: &Ca) -> Result<(), CaError> {
-    // Ours is among the system's already where it is installed, or where SSL_CERT_FILE names such a bundle.
-    let ours = if roots.pem.contains(ca.cert_pem()) { "" } else { ca.cert_pem() };
-    keep::write(path, &format!("{}{ours}", roots.pem), 0o644)
+    keep::write(path, together(roots, ca), 0o644)
 }
+
+/// The same as a key store of Java's in the form JKS, which every version reads, without a password.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_java(path: &Path, roots: &Roots, ca: &Ca) -> Result<(), CaError> {
+    let pem = together(roots, ca);
+    let all: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes()).flatten().collect();
+    let mut out = JKS_TRUSTED.to_vec();
+    let length = |length: usize| u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
+    let text = |out: &mut Vec<u8>, text: &str| {
+        out.extend(u16::try_from(text.len()).unwrap_or_default().to_be_bytes());
+        out.extend(text.as_bytes());
+    };
+    out.extend(length(all.len()));
+    for (number, certificate) in all.iter().enumerate() {
+        out.extend(2u32.to_be_bytes());
+        text(&mut out, &number.to_string());
+        // The date: 1970.
+        out.extend([0; 8]);
+        text(&mut out, "X.509");
+        out.extend(length(certificate.len()));
+        out.extend(certificate.iter());
+    }
+    let mut seal = ring::digest::Context::new(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY);
+    seal.update(&JAVA_PASSWORD.iter().flat_map(|&byte| [0, byte]).collect::<Vec<u8>>());
+    seal.update(b"Mighty Aphrodite");
+    seal.update(&out);
+    out.extend(seal.finish().as_ref());
+    keep::write(path, out, 0o644)
+}
+
+/// Ours is among the system's already where it is installed, or where SSL_CERT_FILE names such a bundle.
+fn together(roots: &Roots, ca: &Ca) -> String {
+    let ours = if roots.pem.contains(ca.cert_pem()) { "" } else { ca.cert_pem() };
+    format!("{}{ours}", roots.pem)
+}
+
+/// The magic number, and version 2.
+const JKS_TRUSTED: [u8; 8] = [0xfe, 0xed, 0xfe, 0xed, 0, 0, 0, 2];
+/// That of every key store that Java comes with.
+const JAVA_PASSWORD: &[u8] = b"changeit";
 
 fn collect(system: Vec<CertificateDer<'static>>, ca_file: Option<&Path>) -> Result<Roots, RootsError> {
     let mut store = RootCertStore::empty();

@@ -114,7 +114,23 @@ fn env_makes_a_shell_trust_the_systems_roots_and_ours() {
     let spaced = home.path().join("it's a home");
     fs::create_dir(&spaced).unwrap();
     let exports = String::from_utf8(command(&spaced, &["env"]).output().unwrap().stdout).unwrap();
-    for name in ["SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "AWS_CA_BUNDLE"] {
+    for name in [
+        "SSL_CERT_FILE",
+        "CURL_CA_BUNDLE",
+        "REQUESTS_CA_BUNDLE",
+        "NODE_EXTRA_CA_CERTS",
+        "AWS_CA_BUNDLE",
+        "GIT_SSL_CAINFO",
+        "CARGO_HTTP_CAINFO",
+        "PIP_CERT",
+        "DENO_CERT",
+        "HTTPLIB2_CA_CERTS",
+        "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+        "PERL_LWP_SSL_CA_FILE",
+        "APT_CONFIG",
+        "PHP_INI_SCAN_DIR",
+        "JAVA_TOOL_OPTIONS",
+    ] {
         assert!(exports.contains(&format!("export {name}='")), "{exports}");
     }
     let script = format!("{exports}\nopenssl verify -CAfile \"$SSL_CERT_FILE\" \"$1\"");

@@ -1,13 +1,15 @@
 //! The databases of Mozilla's NSS: one for Chromium, one for each profile of Firefox.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::{Change, Entry, Machine, Outcome, run};
 
 pub(super) fn change(machine: &Machine, change: Change, entry: &Entry<'_>) -> Vec<Outcome> {
-    let databases = databases(machine);
+    let mut databases = databases(machine);
+    databases.extend(missing(machine).filter(|_| change == Change::Install));
     if databases.is_empty() {
         return vec![Outcome::Nothing(String::from("no database of Chromium's or Firefox's was found"))];
     }
@@ -30,6 +32,10 @@ fn change_one(certutil: &Path, database: &Path, change: Change, entry: &Entry<'_
         run(certutil, &[before.as_slice(), &common, after].concat())
     };
     let shown = database.display();
+    let new = !database.join(DATABASE).is_file();
+    if new && let Err(said) = make(certutil, database, &sql) {
+        return Outcome::failed(format!("{shown} cannot be made: {said}"), "start Chromium once, which makes its own");
+    }
     let is_there = call(&["-L"], &[]).is_ok();
     let done = match (change, is_there) {
         (Change::Install, true) => return Outcome::Nothing(format!("it was in {shown} already")),
@@ -39,6 +45,7 @@ fn change_one(certutil: &Path, database: &Path, change: Change, entry: &Entry<'_
         (Change::Uninstall, true) => call(&["-D"], &[]),
     };
     match (done, change) {
+        (Ok(()), Change::Install) if new => Outcome::Done(format!("made {shown} and added to it; restart the browser")),
         (Ok(()), Change::Install) => Outcome::Done(format!("added to {shown}; restart the browser")),
         (Ok(()), Change::Uninstall) => Outcome::Done(format!("removed from {shown}; restart the browser")),
         (Err(said), _) => {
@@ -50,16 +57,44 @@ fn change_one(certutil: &Path, database: &Path, change: Change, entry: &Entry<'_
 /// A directory is a database if this file is in it.
 const DATABASE: &str = "cert9.db";
 
+fn make(certutil: &Path, database: &Path, sql: &OsStr) -> Result<(), String> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(database);
+    made.map_err(|error| error.to_string())?;
+    run(certutil, &["-N".as_ref(), "--empty-password".as_ref(), "-d".as_ref(), sql])
+}
+
+/// Where a Chromium that has no database yet will look for one: every version looks into `~/.pki/nssdb` if it is there.
+fn missing(machine: &Machine) -> Option<PathBuf> {
+    let home = machine.home.as_ref()?;
+    let has_one = chromium(machine, home).any(|directory| directory.join(DATABASE).is_file());
+    (!has_one && BROWSERS.iter().any(|name| machine.tool(name).is_some())).then(|| home.join(CHROMIUM[0]))
+}
+
+fn chromium(machine: &Machine, home: &Path) -> impl Iterator<Item = PathBuf> {
+    let data = machine.data.clone().unwrap_or_else(|| home.join(".local/share"));
+    CHROMIUM.map(|directory| home.join(directory)).into_iter().chain([data.join("pki/nssdb")])
+}
+
 fn databases(machine: &Machine) -> Vec<PathBuf> {
     let Some(home) = &machine.home else { return Vec::new() };
-    let chromium = CHROMIUM.iter().map(|directory| home.join(directory));
     let profiles = FIREFOX.iter().flat_map(|directory| fs::read_dir(home.join(directory)).into_iter().flatten());
     let mut firefox: Vec<PathBuf> = profiles.flatten().map(|entry| entry.path()).collect();
     firefox.sort();
-    chromium.chain(firefox).filter(|directory| directory.join(DATABASE).is_file()).collect()
+    chromium(machine, home).chain(firefox).filter(|directory| directory.join(DATABASE).is_file()).collect()
 }
 
+/// Beside the place that it has used since version 156.
 const CHROMIUM: [&str; 2] = [".pki/nssdb", "snap/chromium/current/.pki/nssdb"];
+/// Programs that are Chromium inside.
+const BROWSERS: [&str; 7] = [
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "brave-browser",
+    "microsoft-edge",
+    "vivaldi",
+];
 const FIREFOX: [&str; 4] = [
     ".mozilla/firefox",
     ".config/mozilla/firefox",

@@ -25,7 +25,8 @@ impl Fake {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         fs::create_dir_all(at("bin")).unwrap();
-        let machine = Machine { root: at("root"), home: Some(at("home")), java_home: None, path: vec![at("bin")] };
+        let machine =
+            Machine { root: at("root"), home: Some(at("home")), data: None, java_home: None, path: vec![at("bin")] };
         let ca = Ca::open_or_create(&at("ca")).unwrap();
         Self { _turn: turn, directory, machine, ca }
     }
@@ -148,6 +149,32 @@ fn every_profile_of_a_browser_gets_it() {
     let calls = fake.calls();
     assert!(calls.contains("certutil -A -t C,, -d sql:/home/.pki/nssdb -n politely-MARK -i PEM\n"), "{calls}");
     assert_eq!(calls.lines().count(), 6);
+}
+
+#[test]
+fn chromiums_places_are_the_old_one_and_that_of_the_users_data() {
+    let mut fake = Fake::new();
+    fake.file("home/.local/share/pki/nssdb/cert9.db");
+    fake.tool("certutil", "test \"$1\" != -L");
+    let added = "browsers: added to /home/.local/share/pki/nssdb; restart the browser";
+    assert_eq!(fake.install(Kind::Browsers), [added]);
+    fake.file("home/.pki/nssdb/cert9.db");
+    assert_eq!(fake.install(Kind::Browsers), ["browsers: added to /home/.pki/nssdb; restart the browser", added]);
+    fake.file("data/pki/nssdb/cert9.db");
+    fake.machine.data = Some(fake.at("data"));
+    assert_eq!(fake.install(Kind::Browsers)[1], "browsers: added to /data/pki/nssdb; restart the browser");
+}
+
+#[test]
+fn a_chromium_that_has_no_database_yet_gets_one() {
+    let fake = Fake::new();
+    fake.tool("chromium", "");
+    fake.tool("certutil", "test \"$1\" != -L");
+    assert_eq!(fake.uninstall(Kind::Browsers), ["browsers: no database of Chromium's or Firefox's was found"]);
+    assert_eq!(fake.install(Kind::Browsers), ["browsers: made /home/.pki/nssdb and added to it; restart the browser"]);
+    assert!(fake.calls().starts_with("certutil -N --empty-password -d sql:/home/.pki/nssdb\n"));
+    fake.tool("certutil", "echo no room >&2; exit 1");
+    assert!(fake.install(Kind::Browsers)[0].starts_with("error: browsers: /home/.pki/nssdb cannot be made: no room"));
 }
 
 #[test]

@@ -104,9 +104,9 @@ fn what_was_used_least_recently_is_dropped_when_the_disk_is_full() {
     let settings = settings(directory.path(), MIB);
     let disk = disk(directory.path());
     let noise = |number: usize| (0..6000).map(|_| fastrand::alphanumeric()).collect::<String>() + &number.to_string();
-    for number in (0..2000).step_by(8) {
+    for number in (0..2000).step_by(40) {
         let mut batch = Batch::default();
-        for number in number..number + 8 {
+        for number in number..number + 40 {
             batch.save(authority(number).to_string().into(), entry(&noise(number)));
         }
         // The first one is used all the time.
@@ -120,7 +120,7 @@ fn what_was_used_least_recently_is_dropped_when_the_disk_is_full() {
     let left: Vec<_> = (0..2000).filter(|number| load(&store, *number).is_some()).collect();
     assert!((50..350).contains(&left.len()), "{}", left.len());
     assert_eq!(left[0], 0);
-    assert!(left[1..].iter().all(|number| *number >= 2000 - left.len() - 8), "the newest are left: {left:?}");
+    assert!(left[1..].iter().all(|number| *number >= 2000 - left.len() - 40), "the newest are left: {left:?}");
 }
 
 #[test]
