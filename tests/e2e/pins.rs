@@ -27,7 +27,7 @@ async fn the_right_key_is_let_through_and_another_is_not() {
         assert_eq!(get(&proxy, &origin, host, "/x").await.text(), "page /x");
         assert_eq!(get(&proxy, &origin, host, "/no").await.status(), 403);
     }
-    assert_eq!(origin.connections() - before, 4, "robots.txt and a page of each");
+    assert_eq!(origin.connections() - before, 2, "one for robots.txt and the pages of each");
     // Not even robots.txt is read from who shows another key.
     let problem = assert_refused(
         &get(&proxy, &origin, "c.localhost", "/x").await,

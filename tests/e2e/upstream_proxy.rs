@@ -80,8 +80,8 @@ async fn no_connection_to_the_parent_serves_two_origins() {
             assert_eq!(proxy.get(&other.url_at(host, "/no")).await.text(), "page /no");
         }
     }
-    // Six authorities, each with its robots.txt and its pages.
-    assert_eq!(parent.connections(), 12);
+    // Six authorities, each with one for its robots.txt and its pages.
+    assert_eq!(parent.connections(), 6);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
