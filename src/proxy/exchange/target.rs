@@ -138,3 +138,86 @@ fn asterisk(method: &str, target: &[u8]) -> Result<(), Refusal> {
 fn mismatch(inside: &Authority, named: &Authority) -> Refusal {
     Refusal::AuthorityMismatch { connection: inside.to_string().into(), request: named.to_string().into() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::request::Request;
+    use super::super::via::Via;
+    use super::*;
+
+    /// Authority and target of what this head asks.
+    fn asked(raw: &str, inside: Option<&Authority>) -> Result<(String, String), Refusal> {
+        let via = Via::new(&"politely-0".into());
+        let read = Request::read_http1(raw.as_bytes(), 64 * 1024, inside, &via, &mut None);
+        let request = read.map_err(|unread| unread.refusal)?;
+        Ok((request.authority.to_string(), String::from_utf8_lossy(&request.target).into_owned()))
+    }
+
+    #[test]
+    fn absolute_form_becomes_origin_form() {
+        for (target, path) in [
+            ("GET http://A.Example:80/a%2f/../b?c", "/a%2f/../b?c"),
+            ("GET http://a.example?q", "/?q"),
+            ("OPTIONS http://a.example", "*"),
+            ("GET http://a.example/x#y", "/x"),
+            ("GET http://a.example/<`x>?\"", "/<`x>?\""),
+        ] {
+            let raw = format!("{target} HTTP/1.1\r\nHost: a.example\r\n\r\n");
+            assert_eq!(asked(&raw, None).unwrap(), ("http://a.example".to_owned(), path.to_owned()), "{target}");
+        }
+    }
+
+    #[test]
+    fn inside_a_tunnel_the_authority_is_the_tunnels() {
+        let tunnel = Authority::new(Scheme::Https, "a.example", None).unwrap();
+        let ok = asked("GET /x HTTP/1.1\r\nHost: A.example:443\r\n\r\n", Some(&tunnel)).unwrap();
+        assert_eq!(ok, ("https://a.example".to_owned(), "/x".to_owned()));
+        for other in [
+            "GET / HTTP/1.1\r\nHost: b.example\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a.example:8443\r\n\r\n",
+            "GET https://b.example/ HTTP/1.1\r\nHost: b.example\r\n\r\n",
+            "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n",
+        ] {
+            let refusal = asked(other, Some(&tunnel)).unwrap_err();
+            assert!(matches!(refusal, Refusal::AuthorityMismatch { .. }), "{other:?}: {refusal}");
+        }
+        assert!(asked("OPTIONS * HTTP/1.1\r\nHost: a.example\r\n\r\n", Some(&tunnel)).is_ok());
+        let refusal = asked("GET * HTTP/1.1\r\nHost: a.example\r\n\r\n", Some(&tunnel)).unwrap_err();
+        assert!(matches!(refusal, Refusal::BadRequest { .. }), "{refusal}");
+    }
+
+    #[test]
+    fn connect_wants_a_host_and_a_port() {
+        for good in ["a.example:443", "[::1]:9", "A.Example:8443"] {
+            assert!(asked(&format!("CONNECT {good} HTTP/1.1\r\nHost: {good}\r\n\r\n"), None).is_ok(), "{good}");
+        }
+        assert!(asked("CONNECT a.example:8445 HTTP/1.1\r\nHost: a.example\r\n\r\n", None).is_ok());
+        for bad in [
+            "CONNECT a.example HTTP/1.1\r\nHost: a.example\r\n\r\n",
+            "CONNECT a.example:443 HTTP/1.1\r\nHost: b.example:443\r\n\r\n",
+            "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:1\r\n\r\n",
+            "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\nContent-Length: 3\r\n\r\n",
+            "CONNECT /x HTTP/1.1\r\nHost: h\r\n\r\n",
+            "CONNECT u@a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n",
+            "CONNECT a.example:99999 HTTP/1.1\r\nHost: a.example:99999\r\n\r\n",
+        ] {
+            assert!(matches!(asked(bad, None), Err(Refusal::BadRequest { .. })), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn an_authority_that_is_unclear_is_refused() {
+        for raw in [
+            "GET http://u:p@a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n",
+            "GET http://a.example/ HTTP/1.1\r\nHost: b.example\r\n\r\n",
+            "GET http://a.example\\@b.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n",
+            "GET ftp://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n",
+            "GET a.example HTTP/1.1\r\nHost: a.example\r\n\r\n",
+            "GET http://a.example/ HTTP/1.1\r\n\r\n",
+        ] {
+            assert!(matches!(asked(raw, None), Err(Refusal::BadRequest { .. })), "{raw:?}");
+        }
+        let refusal = asked("GET / HTTP/1.1\r\nHost: 127.0.0.1:3128\r\n\r\n", None).unwrap_err();
+        assert!(matches!(refusal, Refusal::NotAProxyRequest));
+    }
+}
