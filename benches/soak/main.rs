@@ -101,7 +101,7 @@ async fn start_proxy(directory: &Path, fleet: &str, clock: &Clock) -> (Child, So
         "listen: [{{ address: '127.0.0.1:0' }}]\nadmin: {{ address: 'off' }}\n\
          intercept: {{ ca: {{ directory: '{at}/ca' }} }}\nstore: {{ directory: '{at}/store', memory: 1MiB }}\n\
          egress: {{ allow: [127.0.0.0/8], ports: ['1-65535'], ca_file: '{roots}' }}\nlog: {{ access: 'off', level: error }}\n\
-         robots: {{ min_ttl: 1s, max_ttl: 3s, timeout: 1s }}\npace: {{ max_concurrent: 64 }}\nfleet: {fleet}\n"
+         robots: {{ min_ttl: 1s, max_ttl: 3s, timeout: 4s }}\npace: {{ max_concurrent: 64 }}\nfleet: {fleet}\n"
     );
     std::fs::write(&file, yaml).expect("the directory is writable");
     // A port that is free now, and free a moment later.
