@@ -33,7 +33,7 @@ async fn session(proxy: SocketAddr, ports: Ports, site: &Site, stop: &AtomicBool
     while !stop.load(Ordering::Relaxed) {
         // Some hosts are asked far more often than others, as in a real crawl.
         let number = (fastrand::f64() * fastrand::f64() * HOSTS as f64) as usize;
-        let (scheme, port) = if number % 2 == 0 { ("http", ports.http) } else { ("https", ports.https) };
+        let (scheme, port) = if number.is_multiple_of(2) { ("http", ports.http) } else { ("https", ports.https) };
         let (host, section) = (format!("h{number}.soak.localhost:{port}"), fastrand::u32(..SECTIONS));
         let target = site.target(section);
         let request =

@@ -93,8 +93,11 @@ async fn finish(running: Running) -> Counts {
     counts
 }
 
+/// For the command's environment.
+type Variables = Vec<(&'static str, OsString)>;
+
 /// The system's roots and our CA, and the variables that make clients behind us trust them.
-fn trust(settings: &Settings) -> Result<(TempDir, Vec<(&'static str, OsString)>), Failed> {
+fn trust(settings: &Settings) -> Result<(TempDir, Variables), Failed> {
     let ca = Ca::configured(&settings.intercept.ca).map_err(server::StartError::from)?;
     let roots = roots::bundle(settings.egress.ca_file.as_deref()).map_err(server::StartError::from)?;
     let directory = tempfile::Builder::new().prefix("politely-trust-").tempdir()?;
@@ -116,7 +119,7 @@ fn wgetrc(bundle: &Path) -> io::Result<NamedTempFile> {
 }
 
 /// What makes common clients use the proxy.
-fn environment(url: &str) -> Vec<(&'static str, OsString)> {
+fn environment(url: &str) -> Variables {
     const PROXY: [&str; 6] = ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
     let proxy = PROXY.iter().map(|name| (*name, OsString::from(url)));
     let rest = [("NO_PROXY", ""), ("no_proxy", ""), ("NODE_USE_ENV_PROXY", "1"), ("PERL_LWP_ENV_PROXY", "1")];

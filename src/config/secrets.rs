@@ -93,8 +93,9 @@ pub(super) fn some_fleet_url<'de, D: Deserializer<'de>>(deserializer: D) -> Resu
         let is_sentinel = url.0.scheme().ends_with("+sentinel");
         for (name, value) in url.0.query_pairs() {
             let is_node = name == "node" && Url::parse(&format!("redis://{value}")).is_ok_and(|node| node.has_host());
-            if !is_node && !(is_sentinel && name == "master") {
-                return Err(Complaint::new(&format!("`{name}=` does not fit here"), FLEET_FORMS));
+            let fits = is_node || is_sentinel && name == "master";
+            if !fits {
+                return Err(Complaint::new(format!("`{name}=` does not fit here"), FLEET_FORMS));
             }
         }
         if is_sentinel && !url.0.query_pairs().any(|(name, value)| name == "master" && !value.is_empty()) {

@@ -11,6 +11,8 @@ pub(super) enum DecodeError {
     Damaged(&'static str),
     #[error("the {0} body asks for too large a window")]
     Window(&'static str),
+    #[error("the content coding {0} cannot be undone here")]
+    Unsupported(&'static str),
     #[error("more than {MAX_CODINGS} content codings")]
     TooMany,
     #[error("the proxy is shutting down")]
@@ -61,8 +63,19 @@ fn one(body: Vec<u8>, coding: &str, limit: usize, cut: bool) -> Result<Vec<u8>, 
             decoder.window_log_max(23).map_err(|_| DecodeError::Damaged("zstd"))?;
             ("zstd", decoder.take(all).read_to_end(&mut out))
         }
-        // `identity`, and what is no coding at all: some servers write a charset here.
-        _ => return Ok(body),
+        // RFC 9110 §8.4.1.2 means zlib; some servers leave its header out.
+        "deflate" => match flate2::bufread::ZlibDecoder::new(input).take(all).read_to_end(&mut out) {
+            Err(_) if out.is_empty() => {
+                ("deflate", flate2::bufread::DeflateDecoder::new(input).take(all).read_to_end(&mut out))
+            }
+            read => ("deflate", read),
+        },
+        // Read as they are, these would be files without a rule, which allow everything.
+        other => match UNSUPPORTED.iter().find(|name| **name == other) {
+            Some(name) => return Err(DecodeError::Unsupported(name)),
+            // `identity`, and what is no coding at all: some servers write a charset here.
+            None => return Ok(body),
+        },
     };
     match read {
         Ok(_) => Ok(out),
@@ -89,6 +102,8 @@ fn asks_for_large_window(body: &[u8]) -> bool {
     body.first().is_some_and(|first| first & 0x7F == 0b001_0001)
 }
 
+/// The rest of IANA's registry of content codings.
+const UNSUPPORTED: [&str; 7] = ["aes128gcm", "compress", "dcb", "dcz", "exi", "pack200-gzip", "x-compress"];
 const MAX_CODINGS: usize = 4;
 /// Each member costs the setting up of a decoder.
 const MAX_MEMBERS: usize = 256;
@@ -130,10 +145,29 @@ mod tests {
 
     #[test]
     fn what_names_no_coding_is_read_as_it_is() {
-        for codings in ["utf-8", "UTF-8, identity", "none", "compress", "text/plain"] {
+        for codings in ["utf-8", "UTF-8, identity", "none", "text/plain"] {
             assert_eq!(decode(TEXT.to_vec(), codings, 1000, false).unwrap(), TEXT, "{codings}");
         }
         assert_eq!(decode(gzip_of(TEXT), "utf-8, gzip", 1000, false).unwrap(), TEXT);
+    }
+
+    #[test]
+    fn a_coding_that_cannot_be_undone_is_no_file_without_rules() {
+        for coding in UNSUPPORTED {
+            assert_eq!(decode(TEXT.to_vec(), coding, 1000, false), Err(DecodeError::Unsupported(coding)));
+        }
+    }
+
+    #[test]
+    fn deflate_is_zlib_or_bare() {
+        let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        zlib.write_all(TEXT).unwrap();
+        let mut bare = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
+        bare.write_all(TEXT).unwrap();
+        for body in [zlib.finish().unwrap(), bare.finish().unwrap()] {
+            assert_eq!(decode(body, "deflate", 1000, false).unwrap(), TEXT);
+        }
+        assert_eq!(decode(vec![0xff; 100], "deflate", 1000, false), Err(DecodeError::Damaged("deflate")));
     }
 
     #[test]

@@ -45,7 +45,7 @@ fn is_plain(target: &[u8]) -> bool {
     }
     match kinds {
         0 => true,
-        ESCAPE => memchr::memchr_iter(b'%', path).all(|at| served(&path[at..]).is_none_or(|byte| is_unreserved(byte))),
+        ESCAPE => memchr::memchr_iter(b'%', path).all(|at| served(&path[at..]).is_none_or(is_unreserved)),
         _ => !matches!(target.first(), Some(b'/' | b'\\')),
     }
 }

@@ -176,16 +176,11 @@ impl Route {
         told(Sent::Whole);
         let mut interim = 0;
         let response = poll_fn(|cx| {
-            loop {
-                match response.poll_informational(cx) {
-                    Poll::Ready(Some(told)) => {
-                        told?;
-                        interim += 1;
-                        if interim > MAX_INTERIM {
-                            return Poll::Ready(Err(GetError::Malformed("interim answers without end")));
-                        }
-                    }
-                    Poll::Ready(None) | Poll::Pending => break,
+            while let Poll::Ready(Some(told)) = response.poll_informational(cx) {
+                told?;
+                interim += 1;
+                if interim > MAX_INTERIM {
+                    return Poll::Ready(Err(GetError::Malformed("interim answers without end")));
                 }
             }
             Pin::new(&mut response).poll(cx).map_err(GetError::from)
@@ -260,9 +255,11 @@ impl Carried {
         if let Self::Http1 { link, input, body, close } = self
             && body.is_done()
         {
-            let link = link.take();
-            if !*close && input.is_empty() {
-                link.map(Http1Link::keep);
+            if let Some(link) = link.take()
+                && !*close
+                && input.is_empty()
+            {
+                link.keep();
             }
             *self = Self::Ended;
         }

@@ -2,7 +2,7 @@
 
 use crate::support::{TestCa, eventually, test_ca, within};
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use tokio::process::{Child, Command};
@@ -14,7 +14,7 @@ pub struct Redis {
     options: Vec<String>,
     scheme: &'static str,
     credentials: &'static str,
-    _directory: Arc<tempfile::TempDir>,
+    directory: Arc<tempfile::TempDir>,
 }
 
 /// Who may come in, for [`Redis::with_password`].
@@ -106,9 +106,9 @@ impl Redis {
         };
         for _ in 0..20 {
             let port = free_port();
-            let child = spawn(&program, port, scheme, &options);
+            let child = spawn(&program, port, scheme, &options, directory.path());
             let mut redis =
-                Self { child, port, options: options.clone(), scheme, credentials, _directory: directory.clone() };
+                Self { child, port, options: options.clone(), scheme, credentials, directory: directory.clone() };
             if redis.is_up().await {
                 return Some(redis);
             }
@@ -164,7 +164,7 @@ impl Redis {
     /// Another one in its place, which knows nothing.
     pub async fn restart(&mut self) {
         let program = program().expect("it was there before");
-        self.child = spawn(&program, self.port, self.scheme, &self.options);
+        self.child = spawn(&program, self.port, self.scheme, &self.options, self.directory.path());
         assert!(self.is_up().await, "its port is free again");
     }
 
@@ -188,7 +188,8 @@ fn free_port() -> u16 {
     std::iter::repeat_with(|| fastrand::u16(20_000..32_000)).find(is_free).expect("they cannot all be taken")
 }
 
-fn spawn(program: &str, port: u16, scheme: &str, options: &[String]) -> Child {
+/// `at`: where it writes what a replica is sent.
+fn spawn(program: &str, port: u16, scheme: &str, options: &[String], at: &Path) -> Child {
     let port = port.to_string();
     let ports =
         if scheme == "rediss" { ["--port", "0", "--tls-port", &port] } else { ["--port", &port, "--tls-port", "0"] };
@@ -203,7 +204,7 @@ fn spawn(program: &str, port: u16, scheme: &str, options: &[String]) -> Child {
     if file.is_empty() {
         command.args(["--save", "", "--appendonly", "no"]);
     }
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    command.current_dir(at).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     command.spawn().expect("it was found")
 }
 

@@ -32,9 +32,8 @@ pub fn request(raw: &[u8], most: usize) -> Option<Head> {
     let mut ascii = raw.to_vec();
     let lines = raw.iter().take_while(|byte| b"\r\n".contains(byte)).count();
     let (first, space) = (raw[lines..].split(|&byte| byte == b'\r').next()?, |byte: &u8| *byte == b' ');
-    for at in lines + first.iter().position(space)?..lines + first.len() {
-        ascii[at] = if ascii[at] < 0x80 { ascii[at] } else { b'x' };
-    }
+    let target = lines + first.iter().position(space)?..lines + first.len();
+    ascii[target].iter_mut().filter(|byte| !byte.is_ascii()).for_each(|byte| *byte = b'x');
     let mut slots = vec![httparse::EMPTY_HEADER; most];
     let mut request = httparse::Request::new(&mut slots);
     let Ok(Status::Complete(len)) = request.parse(&ascii) else { return None };
