@@ -14,6 +14,8 @@ use tokio::task::JoinSet;
 enum Way {
     /// GOAWAY behind so many.
     GoAway(usize),
+    /// The same with three, and the other streams are passed over.
+    Leave,
     /// One at a time.
     One,
     /// The first of each connection is refused.
@@ -61,6 +63,9 @@ impl Odd {
 type Stream = tokio_rustls::server::TlsStream<tokio::net::TcpStream>;
 
 async fn serve(stream: Stream, way: Way, asked: &AtomicUsize) {
+    if let Way::Leave = way {
+        return serve_three(stream, asked).await;
+    }
     let mut builder = h2::server::Builder::new();
     if let Way::One = way {
         builder.max_concurrent_streams(1);
@@ -79,7 +84,7 @@ async fn serve(stream: Stream, way: Way, asked: &AtomicUsize) {
                 respond.send_reset(h2::Reason::HTTP_1_1_REQUIRED);
                 continue;
             }
-            Way::GoAway(_) | Way::One | Way::Refuse => {}
+            Way::GoAway(_) | Way::Leave | Way::One | Way::Refuse => {}
         }
         asked.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
@@ -113,6 +118,43 @@ async fn serve_http1(stream: Stream) {
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
         client.inner.write_all(&[head.as_bytes(), &body].concat()).await.ok();
         client.inner.flush().await.ok();
+    }
+}
+
+/// Answers three streams of each connection, and passes over the others, as its GOAWAY says; all of it at once.
+async fn serve_three(mut stream: Stream, asked: &AtomicUsize) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let frame = |kind: u8, flags: u8, stream: u32, payload: &[u8]| {
+        let length = (payload.len() as u32).to_be_bytes();
+        [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+    };
+    let mut preface = [0; 24];
+    stream.read_exact(&mut preface).await.ok();
+    stream.write_all(&frame(4, 0, 0, b"")).await.ok();
+    let mut number = 0;
+    let mut head = [0; 9];
+    while stream.read_exact(&mut head).await.is_ok() {
+        let id = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        if stream.read_exact(&mut payload).await.is_err() {
+            return;
+        }
+        let mut out = match (head[3], head[4]) {
+            (4, 0) => frame(4, 1, 0, b""),
+            (6, 0) => frame(6, 1, 0, &payload),
+            // `:status: 200` and the end.
+            (1, _) if number < 3 => {
+                number += 1;
+                asked.fetch_add(1, Ordering::Relaxed);
+                frame(1, 5, id, &[0x88])
+            }
+            _ => continue,
+        };
+        if head[3] == 1 && number == 3 {
+            out.extend(frame(7, 0, 0, &[&id.to_be_bytes()[..], &[0; 4]].concat()));
+        }
+        stream.write_all(&out).await.ok();
+        stream.flush().await.ok();
     }
 }
 
@@ -159,6 +201,31 @@ async fn what_was_not_processed_is_sent_again_posts_too() {
             assert_eq!(origin.asked.load(Ordering::Relaxed), 20, "{way:?}: each was processed once");
         }
     }
+}
+
+/// However many connections it takes: a request that was not processed is none, neither a try nor a turn.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_connection_leaves_goes_to_the_next_until_it_is_served() {
+    let origin = Odd::start(Way::Leave).await;
+    let proxy = Arc::new(Proxy::start(FREE).await);
+    let host = origin.authority();
+    let mut clients = JoinSet::new();
+    for _ in 0..30 {
+        let (proxy, host) = (proxy.clone(), host.clone());
+        clients.spawn(async move {
+            let client = crate::support::Client::connect(proxy.address(), &host).await;
+            let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
+            let response = client.get("/x", &host).await;
+            assert_eq!(response.status(), 200, "{}", response.text());
+        });
+    }
+    within("thirty answers", async {
+        while let Some(ended) = clients.join_next().await {
+            ended.unwrap()
+        }
+    })
+    .await;
+    assert_eq!(origin.asked.load(Ordering::Relaxed), 30, "each was processed once");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -48,6 +48,11 @@ impl Permit {
         Ok(())
     }
 
+    /// The origin has done nothing about the request, and another connection takes it at once: the turn is still there.
+    pub fn take_back(&mut self) {
+        (self.begun, self.leaving, self.outcome) = (false, false, Outcome::Unused);
+    }
+
     /// The request leaves now: the gap to the next is counted from here, not from before the connection was made.
     pub fn leaves(&mut self) {
         // Until an answer says otherwise.
@@ -66,9 +71,11 @@ impl Permit {
     fn note_start(&mut self, is_gone: bool) {
         let Some(slot) = &self.slot else { return };
         let at = Instant::now() + ARRIVAL;
-        self.has_left = is_gone;
+        // One that was taken back has freed its place in the fleet already.
+        let frees = is_gone && !self.has_left;
+        self.has_left |= is_gone;
         if slot.is_shared() || !self.terms.gap().is_zero() {
-            self.pace.left(slot, at, is_gone);
+            self.pace.left(slot, at, frees);
         }
     }
 }
@@ -191,6 +198,21 @@ mod tests {
         permit.leaves();
         permit.has_left();
         assert!(permit.again().now_or_never().is_none(), "a request that has left is one, and the next waits the gap");
+    }
+
+    #[tokio::test]
+    async fn nor_does_one_lose_it_that_the_origin_has_done_nothing_about() {
+        let host = host();
+        let mut permit = go(&host);
+        for _ in 0..2 {
+            permit.leaves();
+            permit.has_left();
+            permit.take_back();
+            assert!(permit.again().now_or_never().is_some_and(|turn| turn.is_ok()), "another connection, at once");
+        }
+        permit.leaves();
+        drop(permit);
+        assert!(matches!(stand(&host), Stand::Wait(_)), "the gap is owed once it has");
     }
 
     #[tokio::test]

@@ -21,6 +21,8 @@ enum Tried {
     Over(Outcome),
     /// Another connection may do better.
     Again(Want, Failure),
+    /// The same, and the origin has done nothing about the request: this was no try.
+    Untried(Want, Failure),
 }
 
 impl Exchange<'_> {
@@ -45,13 +47,14 @@ impl Exchange<'_> {
             return match client.wait(timer, route.open()).await {
                 Some(Ok(stream)) => match self.over_http1(client, timer, &route, stream, drop, false, want).await {
                     Tried::Over(outcome) => outcome,
-                    Tried::Again(_, failure) => Outcome::Failed(failure),
+                    Tried::Again(_, failure) | Tried::Untried(_, failure) => Outcome::Failed(failure),
                 },
                 Some(Err(error)) => Outcome::Failed(Failure::from_dial(&error)),
                 None => Outcome::Gone,
             };
         }
-        for tries in 1.. {
+        let (mut tries, mut untried) = (0, 0);
+        loop {
             let connection = match client.wait(timer, route.connect(want)).await {
                 Some(Ok(connection)) => connection,
                 Some(Err(error)) => return Outcome::Failed(Failure::from_dial(&error)),
@@ -64,14 +67,24 @@ impl Exchange<'_> {
                 Link::Http1(link) => self.over_http1(client, timer, &route, link, Http1Link::keep, reused, want).await,
                 Link::Http2(link) => self.over_http2(client, timer, &route, link, reused, want).await,
             };
-            let (again, failure) = match tried {
+            let failure;
+            (want, failure) = match tried {
                 Tried::Over(outcome) => return outcome,
-                Tried::Again(again, failure) => (again, failure),
+                Tried::Untried(again, failure) => {
+                    untried += 1;
+                    if let Some(permit) = &mut self.permit {
+                        permit.take_back();
+                    }
+                    (again, failure)
+                }
+                Tried::Again(again, failure) => {
+                    tries += 1;
+                    (again, failure)
+                }
             };
-            if tries == MAX_TRIES {
+            if tries == MAX_TRIES || untried == MAX_UNTRIED {
                 return Outcome::Failed(failure);
             }
-            want = again;
             // One more request to the host.
             if let Some(permit) = &mut self.permit {
                 match client.wait(timer, permit.again()).await {
@@ -81,7 +94,6 @@ impl Exchange<'_> {
                 }
             }
         }
-        unreachable!("the last try has returned")
     }
 
     #[expect(clippy::too_many_arguments, reason = "one call for each kind of connection")]
@@ -154,6 +166,7 @@ impl Exchange<'_> {
         let (response, sending) = match link.send_request(request, ends) {
             Ok(sent) => sent,
             // The connection takes no more streams: nothing has been sent.
+            Err(error) if error.is_go_away() || error.is_io() => return Tried::Untried(want, Failure::ended(error)),
             Err(error) => return Tried::Again(want, Failure::ended(error)),
         };
         let mut side = Http2::default();
@@ -308,6 +321,7 @@ impl Exchange<'_> {
             Broken::NoAnswer => Outcome::Failed(Failure::no_answer(limit)),
             Broken::Head(failure) => Outcome::Failed(failure),
             Broken::Origin(fault) => {
+                let goes_away = fault.goes_away();
                 let again = match &fault {
                     _ if !untouched => None,
                     fault if fault.wants_http1() => Some(Want { http1_only: true, ..want }),
@@ -328,7 +342,7 @@ impl Exchange<'_> {
                     fault @ (Fault::Io(_) | Fault::Http2(_)) => Failure::ended(fault),
                 };
                 if let Some(want) = again {
-                    return Tried::Again(want, failure);
+                    return if goes_away { Tried::Untried(want, failure) } else { Tried::Again(want, failure) };
                 }
                 Outcome::Failed(failure)
             }
@@ -346,4 +360,6 @@ impl Exchange<'_> {
 const MAX_INTERIM: u32 = 32;
 /// A connection that was kept may be dead; one that takes no more streams may be followed by another such.
 const MAX_TRIES: u32 = 4;
+/// Origins that end each connection after a few requests: of many at once, the last wait for that many connections.
+const MAX_UNTRIED: u32 = 32;
 const UNVERIFIED: &str = "the origin's certificate was not verified, as configured";

@@ -59,9 +59,13 @@ impl Fault {
 
     /// It says itself that it has done nothing about the request (RFC 9113 §8.7).
     pub fn is_unprocessed(&self) -> bool {
-        let Fault::Http2(error) = self else { return false };
-        (error.is_go_away() && error.is_remote())
-            || (error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM))
+        let refused = |error: &h2::Error| error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
+        self.goes_away() || matches!(self, Fault::Http2(error) if refused(error))
+    }
+
+    /// The connection takes no more, and has done nothing about this request.
+    pub fn goes_away(&self) -> bool {
+        matches!(self, Fault::Http2(error) if error.is_go_away() && error.is_remote())
     }
 
     /// It would rather be asked in HTTP/1.1.
