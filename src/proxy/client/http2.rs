@@ -89,6 +89,7 @@ async fn exchange(proxy: Arc<Proxy>, who: Arc<Who>, request: http::Request<RecvS
             client.answer_locally(&answer, false);
         }
     }
+    client.finish().await;
 }
 
 /// Requests at a time on one connection.

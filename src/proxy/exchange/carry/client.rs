@@ -12,11 +12,9 @@ use bytes::Bytes;
 use h2::Reason;
 use h2::server::SendResponse;
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::AsyncWrite;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 /// Whoever sent the request under way.
 pub trait Client {
@@ -161,23 +159,19 @@ impl<'a> Http1Client<'a> {
     /// Looks by sending. Ready: it has gone.
     fn poll_probe(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Leaving::Silent { probes, next } = &mut self.leaving else { return Poll::Pending };
-        if self.is_old
-            || self.answered
-            || *probes == PROBES.len()
-            || Instant::now() < *next
-            || !self.side.out.is_empty()
-        {
+        if self.is_old || self.answered {
             return Poll::Pending;
         }
-        *next = Instant::now() + PROBES[*probes];
-        *probes += 1;
-        let sent = Pin::new(&mut *self.side.io).poll_write(cx, b"HTTP/1.1 102 Processing\r\n\r\n");
-        let flushed = match sent {
-            Poll::Ready(Ok(_)) => Pin::new(&mut *self.side.io).poll_flush(cx),
-            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            Poll::Pending => Poll::Pending,
-        };
-        match flushed {
+        if self.side.out.is_empty() {
+            if *probes == PROBES.len() || Instant::now() < *next {
+                return Poll::Pending;
+            }
+            *next = Instant::now() + PROBES[*probes];
+            *probes += 1;
+            self.side.out.put(b"HTTP/1.1 102 Processing\r\n\r\n");
+        }
+        // What is not taken yet stays before whatever follows.
+        match self.side.poll_flush(cx) {
             Poll::Ready(Err(_)) => Poll::Ready(()),
             Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
         }
@@ -313,13 +307,50 @@ pub struct Http2Client {
     pub is_head: bool,
     began: bool,
     answered: bool,
+    is_cut: bool,
 }
 
 impl Http2Client {
     pub fn new(side: Http2, respond: SendResponse<Bytes>, is_head: bool) -> Self {
-        Http2Client { side, respond, is_head, began: false, answered: false }
+        Http2Client { side, respond, is_head, began: false, answered: false, is_cut: false }
+    }
+
+    /// The end of the stream, behind the exchange.
+    pub async fn finish(&mut self) {
+        match (self.answered, self.is_cut) {
+            // A reset overtakes what has not gone out.
+            (true, true) => {
+                let _ = timeout(SENT_TIME, self.side.sent()).await;
+                self.side.reset(Reason::INTERNAL_ERROR);
+            }
+            (true, false) => self.pass_over_rest().await,
+            (false, _) => {}
+        }
+    }
+
+    /// What still comes of the request behind its whole answer, within bounds. With the stream's last handle a reset goes
+    /// out (RFC 9113 §8.1), and clients lose an answer that they have not read by then.
+    async fn pass_over_rest(&mut self) {
+        self.side.consume(self.side.bytes().len());
+        let Some(receiving) = &mut self.side.receiving else { return };
+        let rest = async {
+            let mut room = REST;
+            while let Some(Ok(piece)) = receiving.data().await {
+                let Some(left) = room.checked_sub(piece.len()) else { return };
+                room = left;
+                // It fails where the stream has ended.
+                let _ = receiving.flow_control().release_capacity(piece.len());
+            }
+        };
+        let _ = timeout(REST_TIME, rest).await;
     }
 }
+
+/// Of an upload that has been answered already, so much is passed over, for so long.
+const REST: usize = 16 * 1024 * 1024;
+const REST_TIME: Duration = Duration::from_secs(5);
+/// So long is waited for what is there of an answer to go out before it is cut.
+const SENT_TIME: Duration = Duration::from_secs(1);
 
 impl Client for Http2Client {
     type Side = Http2;
@@ -388,7 +419,7 @@ impl Client for Http2Client {
     }
 
     fn cut(&mut self) {
-        self.side.reset(Reason::INTERNAL_ERROR);
+        self.is_cut = true;
         if !self.answered {
             self.respond.send_reset(Reason::INTERNAL_ERROR);
         }

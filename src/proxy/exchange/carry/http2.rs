@@ -6,6 +6,7 @@ use h2::{Reason, RecvStream, SendStream};
 use http::HeaderMap;
 use std::collections::VecDeque;
 use std::task::{Context, Poll, ready};
+use tokio::sync::oneshot;
 
 /// A stream's two directions, as far as they are open.
 #[derive(Default)]
@@ -49,6 +50,15 @@ impl Http2 {
     pub fn reset(&mut self, reason: Reason) {
         if let Some(sending) = &mut self.sending {
             sending.send_reset(reason);
+        }
+    }
+
+    /// Resolves when all that was sent has gone out, or never will.
+    pub async fn sent(&mut self) {
+        let Some(sending) = &mut self.sending else { return };
+        let (mark, gone) = oneshot::channel();
+        if sending.send_data(Bytes::from_owner(Mark { _gone: mark }), false).is_ok() {
+            let _ = gone.await;
         }
     }
 
@@ -146,6 +156,17 @@ impl Side for Http2 {
     fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Fault>> {
         // The connection's task sends.
         Poll::Ready(self.fault.take().map_or(Ok(()), |error| Err(error.into())))
+    }
+}
+
+/// No content, behind other content: let go of once it has been written.
+struct Mark {
+    _gone: oneshot::Sender<()>,
+}
+
+impl AsRef<[u8]> for Mark {
+    fn as_ref(&self) -> &[u8] {
+        &[]
     }
 }
 
