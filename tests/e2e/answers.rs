@@ -1,8 +1,9 @@
 //! Answers of origins that are cut short or cannot be read (RFC 9112 §6.3, §8).
 
+use crate::support::h2_client::request;
 use crate::support::message::Body;
 use crate::support::reply::Delimit;
-use crate::support::{Origin, Proxy, Reply};
+use crate::support::{Alpn, Origin, Proxy, Reply};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cut_answer_is_cut_for_the_client_too() {
@@ -26,6 +27,36 @@ async fn a_cut_answer_is_cut_for_the_client_too() {
         client.read_body(&head, "GET", &mut body).await;
         assert!(!body.complete, "{target}: {head:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_http_2_what_came_before_the_cut_comes_first() {
+    let origin = Origin::https(Alpn::H1, |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        _ => Reply::text("half").framed(Delimit::Short(4)),
+    })
+    .await;
+    let proxy = Proxy::start("pace: { max_concurrent: 20 }").await;
+    let client = proxy.h2(&origin, "a.localhost").await;
+    for _ in 0..10 {
+        let (status, body, error) = client.send(request("GET", &origin.url("/x")), true).await.begun().await;
+        assert_eq!((status, body), (200, b"half".to_vec()));
+        assert_eq!(error.and_then(|error| error.reason()), Some(h2::Reason::INTERNAL_ERROR));
+    }
+}
+
+/// The stream is not reset in the middle of it: clients lose the answer then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_http_2_an_answer_during_an_upload_leaves_the_upload_its_end() {
+    let origin = Origin::https(Alpn::H1, |_| Reply::text("User-agent: *\nDisallow: /private")).await;
+    let proxy = Proxy::start("").await;
+    let client = proxy.h2(&origin, "a.localhost").await;
+    let mut upload = client.send(request("POST", &origin.url("/private")), false).await;
+    for _ in 0..40 {
+        upload.body(&[b'x'; 100_000]).await.expect("it is taken");
+    }
+    upload.end().expect("the stream is open");
+    assert_eq!(upload.response().await.expect("the refusal").status(), 403);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -72,6 +72,20 @@ impl Pending {
         self.stream.send_trailers(trailers)
     }
 
+    /// An answer that may break off: its status, what there is of its body, and why there is no more.
+    pub async fn begun(self) -> (u16, Vec<u8>, Option<h2::Error>) {
+        let response = within("an h2 response", self.response).await.expect("a head");
+        let (status, mut body) = (response.status().as_u16(), response.into_body());
+        let mut octets = Vec::new();
+        while let Some(piece) = within("h2 data", body.data()).await {
+            match piece {
+                Ok(piece) => octets.extend_from_slice(&piece),
+                Err(error) => return (status, octets, Some(error)),
+            }
+        }
+        (status, octets, None)
+    }
+
     pub async fn response(self) -> Result<Response, h2::Error> {
         let response = within("an h2 response", self.response).await?;
         let (head, mut body) = response.into_parts();
