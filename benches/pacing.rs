@@ -74,7 +74,7 @@ async fn waiters() {
 fn ask(authority: &Authority) -> Ask<'_> {
     Ask {
         authority,
-        target: "/a/page?of=some&length=more",
+        target: b"/a/page?of=some&length=more",
         user_agent: Some(b"ExampleBot/1.0"),
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),
         user: None,

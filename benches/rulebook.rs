@@ -127,7 +127,7 @@ async fn latencies(gate: &Gate, count: usize, hosts: usize, turns: usize) -> Vec
         let authority = authority(host.wrapping_mul(7_919_777) % count);
         let ask = Ask {
             authority: &authority,
-            target: "/blog/2024/05/a-day-at-the-seaside",
+            target: b"/blog/2024/05/a-day-at-the-seaside",
             user_agent: Some(b"ExampleBot/1.0"),
             client: IpAddr::V4(Ipv4Addr::LOCALHOST),
             user: None,

@@ -55,7 +55,7 @@ pub struct Gate {
 pub struct Ask<'a> {
     pub authority: &'a Authority,
     /// Path and query as sent.
-    pub target: &'a str,
+    pub target: &'a [u8],
     pub user_agent: Option<&'a [u8]>,
     /// For fairness among those who wait.
     pub client: IpAddr,

@@ -24,7 +24,7 @@ pub(super) enum Verdict {
 impl Gate {
     /// By what is known now: the operator's own rules for the host go first, then its robots.txt.
     pub(super) fn verdict(&self, entry: &Entry, ask: &Ask<'_>, host: &HostPolicy, settings: &Settings) -> Verdict {
-        let own = host.own_rules.as_ref().map(|rules| rules.judge(ask.target.as_bytes(), settings.robots.paths));
+        let own = host.own_rules.as_ref().map(|rules| rules.judge(ask.target, settings.robots.paths));
         let tokens = tokens(host, settings, ask);
         // Lifting a verdict does not lift the pace.
         let crawl_delay = || host.crawl_delay.or_else(|| crawl_delay(entry, &tokens));
@@ -34,12 +34,12 @@ impl Gate {
         if host.robots == RobotsOverride::Ignore {
             return Verdict::Known { refused: None, crawl_delay: host.crawl_delay, refresh: false };
         }
-        let (authority, target, purposes) = (ask.authority, ask.target.as_bytes(), &settings.identity.purpose);
+        let (authority, target, purposes) = (ask.authority, ask.target, &settings.identity.purpose);
         let asked = Asked { authority, target, product_tokens: &tokens, purposes };
         match decide(Some(entry), &asked, options(settings), SystemTime::now()) {
             Decision::Fetch => Verdict::Fetch,
             // It is allowed without a look at the rules.
-            Decision::Allow(Allowed { refresh, .. }) if ask.target == "/robots.txt" => {
+            Decision::Allow(Allowed { refresh, .. }) if ask.target == b"/robots.txt" => {
                 Verdict::Known { refused: None, crawl_delay: crawl_delay(), refresh }
             }
             Decision::Allow(Allowed { crawl_delay, refresh }) => {

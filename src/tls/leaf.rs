@@ -96,7 +96,7 @@ impl LeafCache {
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec(), b"http/1.0".to_vec()];
         // Tickets alone resume; a store would be one more thing per host.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.ticketer = Arc::clone(&self.ticketer);

@@ -50,7 +50,7 @@ pub fn listener_config(tls: &ListenerTls) -> Result<Arc<ServerConfig>, ListenerT
         }
     };
     let mut config = builder.with_single_cert(chain, key).map_err(pair)?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()];
     Ok(Arc::new(config))
 }
 

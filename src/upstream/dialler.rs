@@ -43,7 +43,7 @@ impl Dialler {
         first: Option<SocketAddr>,
     ) -> Result<(Stream, SocketAddr), DialError> {
         match self.by_any_address(way, may_be_http2, first).await {
-            Err(error) if error.kind == DialFault::OwnLimit && self.pool.idle() > 0 => {
+            Err(error) if error.kind == DialFault::OwnLimit => {
                 self.pool.close_oldest((self.pool.idle() / 4).max(MAKE_ROOM));
                 yield_now().await;
                 self.by_any_address(way, may_be_http2, first).await
@@ -56,7 +56,7 @@ impl Dialler {
     pub async fn open_raw(&self, hop: &Hop, addresses: &[SocketAddr]) -> Result<Stream, DialError> {
         let addresses = self.failed.order(addresses, None);
         match hop.dial(&addresses, &self.failed, &OnceLock::new()).await {
-            Err(error) if error.kind == DialFault::OwnLimit && self.pool.idle() > 0 => {
+            Err(error) if error.kind == DialFault::OwnLimit => {
                 self.pool.close_oldest((self.pool.idle() / 4).max(MAKE_ROOM));
                 yield_now().await;
                 hop.dial(&addresses, &self.failed, &OnceLock::new()).await

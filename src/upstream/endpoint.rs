@@ -110,7 +110,10 @@ impl Drop for Endpoint {
 /// Whether there is neither an end nor a byte to read. Whoever goes on to read takes over the wake-up that this leaves.
 async fn is_quiet(stream: &mut Stream) -> bool {
     let mut byte = [0; 1];
-    poll_fn(|cx| Poll::Ready(Pin::new(&mut *stream).poll_read(cx, &mut ReadBuf::new(&mut byte)).is_pending())).await
+    let read =
+        poll_fn(|cx| Poll::Ready(Pin::new(&mut *stream).poll_read(cx, &mut ReadBuf::new(&mut byte)).is_pending()));
+    // A task whose turn is over would find everything quiet.
+    tokio::task::unconstrained(read).await
 }
 
 /// The number of this thread, counted from the first that asked.

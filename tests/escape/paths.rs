@@ -1,7 +1,7 @@
 //! A disallowed URL by another spelling, method, field or identity.
 
 use crate::siege::{Siege, WAYS, Way, refused, shoot};
-use crate::support::{Alpn, Origin, Proxy, h2_client};
+use crate::support::{Alpn, Origin, Proxy, Reply, h2_client};
 
 const ROBOTS: &str = "User-agent: *\nDisallow: /secret\nDisallow: /*.pdf$\nDisallow: /caf\u{e9}\nDisallow: /*?token=\n\
     \nUser-agent: GoodBot\nAllow: /\n";
@@ -97,6 +97,27 @@ async fn no_spelling_of_a_disallowed_path_gets_through() {
     }
     siege.withstood(170);
     assert_eq!((plain.log.pages(), tls.log.pages()), (vec![], vec![]));
+}
+
+/// No other way than HTTP/1 can carry them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_bytes_that_are_not_utf8_get_through() {
+    let latin = b"User-agent: *\nDisallow: /\xe9tudes/\nDisallow: /%FF/\n";
+    let origin = Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(latin),
+        _ => Reply::text("page"),
+    });
+    let (origin, proxy) = (origin.await, Proxy::start("").await);
+    let host = origin.authority("a.localhost");
+    for path in [&b"/\xe9tudes/x"[..], b"/%E9tudes/x", b"/%e9tudes/x", b"/\xff/x", b"/a/../\xe9tudes/x"] {
+        let mut client = Way::Plain.open(&proxy, &origin).await;
+        let target = [origin.url("").trim_end_matches('/').as_bytes(), path].concat();
+        let request =
+            [b"GET ", &target[..], b" HTTP/1.1\r\nHost: ", host.as_bytes(), b"\r\nUser-Agent: TestBot\r\n\r\n"];
+        client.send(request.concat()).await;
+        assert_eq!(client.response().await.status(), 403, "{}", path.escape_ascii());
+    }
+    assert!(origin.log.pages().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

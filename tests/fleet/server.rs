@@ -138,7 +138,15 @@ impl Redis {
     /// A connection to look around by.
     pub async fn connection(&self) -> redis::aio::MultiplexedConnection {
         let client = redis::Client::open(self.url()).expect("a good URL");
-        within("a connection to redis-server", client.get_multiplexed_async_connection()).await.expect("it is there")
+        let connected = async {
+            loop {
+                match client.get_multiplexed_async_connection().await {
+                    Ok(connection) => return connection,
+                    Err(_) => tokio::time::sleep(std::time::Duration::from_millis(20)).await,
+                }
+            }
+        };
+        within("a connection to redis-server", connected).await
     }
 
     /// How often scripts have been run so far.

@@ -53,7 +53,7 @@ fn version_of(pattern: &str) -> u32 {
 fn ask<'a>(authority: &'a Authority, target: &'a str) -> Ask<'a> {
     Ask {
         authority,
-        target,
+        target: target.as_bytes(),
         user_agent: None,
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),
         user: None,

@@ -39,8 +39,9 @@ impl Waiters {
     /// One more, if need be in the place of another: perhaps its own.
     pub fn enter(self: &Arc<Self>, client: Client, most: usize) -> WaitPlace {
         let (sender, gone) = oneshot::channel();
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let mut by_client = self.by_client.lock();
+        // Under the lock, so that each client's are in order.
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         by_client.entry(client).or_default().push(Waiter { number, _gives_way: sender });
         if self.count.fetch_add(1, Ordering::Relaxed) >= most {
             let most_of_all = by_client.iter().max_by_key(|(each, waiters)| (waiters.len(), **each == client));

@@ -45,10 +45,9 @@ impl Proxy {
             Err(ReachError::Resolve(_)) => None,
         };
         let (waiting, may_wait) = self.place_in_line(user);
-        let target = String::from_utf8_lossy(&request.target);
         let ask = Ask {
             authority,
-            target: &target,
+            target: &request.target,
             user_agent: request.user_agent,
             client: who.address.ip(),
             user: user.map(|user| user.name.as_ref()),

@@ -110,7 +110,7 @@ impl Exchange<'_> {
         let mut input = Buffer::new();
         let mut origin = Http1Origin::new(Http1::new(&mut link, &mut input));
         let raw = client.is_http1();
-        if !client.begin_body(raw, self.may_replay(reused)) {
+        if !client.begin_body(raw, reused) {
             return Tried::Over(Outcome::Failed(Failure::ended("the request cannot be sent again")));
         }
         self.outgoing(|outgoing| origin.side.out.put_with(|out| outgoing.write_http1(route, out)));
@@ -153,7 +153,7 @@ impl Exchange<'_> {
         reused: bool,
         want: Want,
     ) -> Tried {
-        if !client.begin_body(false, self.may_replay(true)) {
+        if !client.begin_body(false, true) {
             return Tried::Over(Outcome::Failed(Failure::ended("the request cannot be sent again")));
         }
         let Some(Ok(request)) = self.outgoing(|outgoing| outgoing.to_http2(route)) else {
@@ -348,11 +348,6 @@ impl Exchange<'_> {
             }
         };
         Tried::Over(over)
-    }
-
-    /// Whether the body may have to be sent once more.
-    fn may_replay(&self, reused: bool) -> bool {
-        reused && !self.request.expects_continue
     }
 }
 

@@ -41,8 +41,9 @@ impl Http2 {
         if !rest.is_empty() && !self.again {
             self.release(rest.len());
         }
-        self.unread.extend(kept);
-        self.unread.extend((!rest.is_empty()).then_some(rest));
+        // Before what an earlier try has left.
+        let later = std::mem::take(&mut self.unread);
+        self.unread = kept.into_iter().chain((!rest.is_empty()).then_some(rest)).chain(later).collect();
         self.again = true;
         true
     }
@@ -113,7 +114,8 @@ impl Side for Http2 {
                 Some(Err(error)) => return Poll::Ready(Err(error.into())),
                 None => {
                     let trailers = ready!(receiving.poll_trailers(cx))?;
-                    self.trailers = trailers;
+                    // On another try they have been taken already.
+                    self.trailers = trailers.or(self.trailers.take());
                     return Poll::Ready(Ok(false));
                 }
             }
