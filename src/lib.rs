@@ -1,8 +1,8 @@
 //! politely: a forward proxy that makes any crawler keep robots.txt.
 //!
-//! One request's way: `proxy::client` accepts, reads the head and opens CONNECT; `proxy::exchange` asks
+//! One request's way: `proxy::client` accepts, reads the head ([`http1`]) and opens CONNECT; `proxy::exchange` asks
 //! [`gate::Gate::admit`], which loads the authority's entry, lets [`policy`] decide by the rules of [`robots`] and keeps the
-//! host's pace; then [`upstream`] connects and `proxy::exchange::carry` hands both bodies on, or `proxy::respond` answers.
+//! host's pace; then [`upstream`] gives a connection and `exchange::carry` moves both bodies, or `proxy::respond` answers.
 //!
 //! Imports go down only: main → cli → server → admin → proxy → gate → {upstream, tls} → http1 → config → policy → robots.
 //! Without the feature `proxy` only what is pure builds, [`robots`], [`policy`] and [`http1`], with no I/O dependency.
