@@ -45,6 +45,11 @@ impl Http2Link {
     pub fn is_alive(&self) -> bool {
         self.connection.is_alive()
     }
+
+    /// Whether others have had streams on the connection, so that its end may be of their making.
+    pub fn is_shared(&self) -> bool {
+        self.connection.vitals.is_shared.load(Relaxed)
+    }
 }
 
 impl Drop for Http2Link {
@@ -91,6 +96,8 @@ pub(super) struct Connection {
 /// What its requests and its carrier tell each other.
 struct Vitals {
     streams: AtomicUsize,
+    /// It has had more than the stream it was opened for.
+    is_shared: AtomicBool,
     /// The origin's settings have come.
     is_known: AtomicBool,
     is_over: AtomicBool,
@@ -139,6 +146,7 @@ impl Connection {
     ) -> Result<Http2Link, DialError> {
         let vitals = Arc::new(Vitals {
             streams: AtomicUsize::new(1),
+            is_shared: AtomicBool::new(false),
             is_known: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             known: Notify::new(),
@@ -186,6 +194,9 @@ impl Connection {
         let before = self.vitals.streams.fetch_update(Relaxed, Relaxed, add);
         if before == Ok(0) {
             self.vitals.turned.notify_one();
+        }
+        if before.is_ok() {
+            self.vitals.is_shared.store(true, Relaxed);
         }
         before.is_ok()
     }

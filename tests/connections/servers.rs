@@ -61,7 +61,7 @@ async fn nginx_with_http2_that_closes_after_three_requests() {
     for streams in [128, 1] {
         let port = free_port();
         let conf = format!(
-            "daemon off; pid nginx.pid; error_log error.log; events {{}}\n\
+            "daemon off; master_process off; pid nginx.pid; error_log error.log; events {{}}\n\
              http {{ access_log off; client_body_temp_path t; proxy_temp_path t; fastcgi_temp_path t; uwsgi_temp_path t; \
              scgi_temp_path t; server {{ listen 127.0.0.1:{port} ssl http2; keepalive_requests 3; \
              http2_max_concurrent_streams {streams}; ssl_certificate cert.pem; ssl_certificate_key key.pem; \

@@ -22,6 +22,8 @@ enum Way {
     Refuse,
     /// It asks for HTTP/1.1, and speaks that too.
     Http1,
+    /// The first connection is hung up on as soon as `/fatal` is asked for on it, whoever else waits there.
+    HangUp,
 }
 
 struct Odd {
@@ -66,6 +68,11 @@ async fn serve(stream: Stream, way: Way, asked: &AtomicUsize) {
     if let Way::Leave = way {
         return serve_three(stream, asked).await;
     }
+    if let Way::HangUp = way
+        && asked.load(Ordering::Relaxed) == 0
+    {
+        return hang_up(stream, asked).await;
+    }
     let mut builder = h2::server::Builder::new();
     if let Way::One = way {
         builder.max_concurrent_streams(1);
@@ -84,7 +91,7 @@ async fn serve(stream: Stream, way: Way, asked: &AtomicUsize) {
                 respond.send_reset(h2::Reason::HTTP_1_1_REQUIRED);
                 continue;
             }
-            Way::GoAway(_) | Way::Leave | Way::One | Way::Refuse => {}
+            Way::GoAway(_) | Way::Leave | Way::One | Way::Refuse | Way::HangUp => {}
         }
         asked.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
@@ -122,16 +129,50 @@ async fn serve_http1(stream: Stream) {
 }
 
 /// Answers three streams of each connection, and passes over the others, as its GOAWAY says; all of it at once.
-async fn serve_three(mut stream: Stream, asked: &AtomicUsize) {
+async fn serve_three(stream: Stream, asked: &AtomicUsize) {
+    let mut number = 0;
+    on_heads(stream, |id| {
+        number += 1;
+        if number > 3 {
+            return Vec::new();
+        }
+        asked.fetch_add(1, Ordering::Relaxed);
+        // `:status: 200` and the end.
+        let mut out = frame(1, 5, id, &[0x88]);
+        if number == 3 {
+            out.extend(go_away(id, h2::Reason::NO_ERROR));
+        }
+        out
+    })
+    .await;
+}
+
+/// Two requests wait for their answers; the third is fatal to all, as HAProxy's `http-request reject` makes it.
+async fn hang_up(stream: Stream, asked: &AtomicUsize) {
+    let mut waiting = Vec::new();
+    on_heads(stream, |id| {
+        asked.fetch_add(1, Ordering::Relaxed);
+        waiting.push(id);
+        match waiting[..] {
+            [first, second, fatal] => [
+                reset(fatal, h2::Reason::ENHANCE_YOUR_CALM),
+                go_away(fatal, h2::Reason::ENHANCE_YOUR_CALM),
+                reset(first, h2::Reason::NO_ERROR),
+                reset(second, h2::Reason::NO_ERROR),
+            ]
+            .concat(),
+            _ => Vec::new(),
+        }
+    })
+    .await;
+}
+
+/// An origin by hand: what it says to the head of each stream.
+async fn on_heads(mut stream: Stream, mut answer: impl FnMut(u32) -> Vec<u8>) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let frame = |kind: u8, flags: u8, stream: u32, payload: &[u8]| {
-        let length = (payload.len() as u32).to_be_bytes();
-        [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
-    };
     let mut preface = [0; 24];
     stream.read_exact(&mut preface).await.ok();
     stream.write_all(&frame(4, 0, 0, b"")).await.ok();
-    let mut number = 0;
     let mut head = [0; 9];
     while stream.read_exact(&mut head).await.is_ok() {
         let id = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
@@ -139,23 +180,28 @@ async fn serve_three(mut stream: Stream, asked: &AtomicUsize) {
         if stream.read_exact(&mut payload).await.is_err() {
             return;
         }
-        let mut out = match (head[3], head[4]) {
+        let out = match (head[3], head[4]) {
             (4, 0) => frame(4, 1, 0, b""),
             (6, 0) => frame(6, 1, 0, &payload),
-            // `:status: 200` and the end.
-            (1, _) if number < 3 => {
-                number += 1;
-                asked.fetch_add(1, Ordering::Relaxed);
-                frame(1, 5, id, &[0x88])
-            }
+            (1, _) => answer(id),
             _ => continue,
         };
-        if head[3] == 1 && number == 3 {
-            out.extend(frame(7, 0, 0, &[&id.to_be_bytes()[..], &[0; 4]].concat()));
-        }
         stream.write_all(&out).await.ok();
         stream.flush().await.ok();
     }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+fn reset(stream: u32, reason: h2::Reason) -> Vec<u8> {
+    frame(3, 0, stream, &u32::from(reason).to_be_bytes())
+}
+
+fn go_away(last: u32, reason: h2::Reason) -> Vec<u8> {
+    frame(7, 0, 0, &[last.to_be_bytes(), u32::from(reason).to_be_bytes()].concat())
 }
 
 const FREE: &str = "hosts: { '*': { robots: ignore } }\npace: { max_concurrent: 50 }";
@@ -226,6 +272,31 @@ async fn what_a_connection_leaves_goes_to_the_next_until_it_is_served() {
     })
     .await;
     assert_eq!(origin.asked.load(Ordering::Relaxed), 30, "each was processed once");
+}
+
+/// What one client asks for must not cost the others theirs: a GET without an answer goes to a connection of its own. A POST
+/// may have been acted upon.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_shares_a_connection_that_is_hung_up_on_asks_again() {
+    let origin = Odd::start(Way::HangUp).await;
+    let proxy = Arc::new(Proxy::start(FREE).await);
+    let host = origin.authority();
+    let mut clients = Vec::new();
+    for (number, method) in ["GET", "POST", "GET"].into_iter().enumerate() {
+        let (proxy, host) = (proxy.clone(), host.clone());
+        clients.push(tokio::spawn(async move {
+            let client = crate::support::Client::connect(proxy.address(), &host).await;
+            let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
+            client.send(format!("{method} /x HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n")).await;
+            client.response().await.status()
+        }));
+        crate::support::eventually("the request", || origin.asked.load(Ordering::Relaxed) > number).await;
+    }
+    let mut statuses = Vec::new();
+    for client in clients {
+        statuses.push(within("an answer", client).await.unwrap());
+    }
+    assert_eq!(statuses, [200, 502, 200]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

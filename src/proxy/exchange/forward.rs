@@ -65,7 +65,7 @@ impl Exchange<'_> {
             want.first = Some(address);
             let tried = match link {
                 Link::Http1(link) => self.over_http1(client, timer, &route, link, Http1Link::keep, reused, want).await,
-                Link::Http2(link) => self.over_http2(client, timer, &route, link, reused, want).await,
+                Link::Http2(link) => self.over_http2(client, timer, &route, link, want).await,
             };
             let failure;
             (want, failure) = match tried {
@@ -140,7 +140,7 @@ impl Exchange<'_> {
                 }
                 Tried::Over(Outcome::Forwarded)
             }
-            Err(broken) => self.after(broken, reused, origin.is_untouched(), want),
+            Err(broken) => self.after(broken, reused, false, origin.is_untouched(), want),
         }
     }
 
@@ -150,7 +150,6 @@ impl Exchange<'_> {
         timer: &mut Timer,
         route: &Route,
         mut link: Http2Link,
-        reused: bool,
         want: Want,
     ) -> Tried {
         if !client.begin_body(false, true) {
@@ -182,7 +181,7 @@ impl Exchange<'_> {
             Err(broken) => {
                 let untouched = origin.is_untouched();
                 origin.side.reset(h2::Reason::CANCEL);
-                self.after(broken, reused, untouched, want)
+                self.after(broken, link.is_shared(), !link.is_alive(), untouched, want)
             }
         }
     }
@@ -307,9 +306,9 @@ impl Exchange<'_> {
         Some(proxy_status(None, Some(&details.join("; "))))
     }
 
-    /// What becomes of a try that broke off.
+    /// What becomes of a try that broke off. `shared`: with requests before or beside it; `over`: the connection is.
     #[cold]
-    fn after(&mut self, broken: Broken<Failure>, reused: bool, untouched: bool, want: Want) -> Tried {
+    fn after(&mut self, broken: Broken<Failure>, shared: bool, over: bool, untouched: bool, want: Want) -> Tried {
         let limits = &self.proxy.settings.load().limits;
         let limit = limits.read_timeout;
         let over = match broken {
@@ -326,8 +325,8 @@ impl Exchange<'_> {
                     _ if !untouched => None,
                     fault if fault.wants_http1() => Some(Want { http1_only: true, ..want }),
                     fault if fault.is_unprocessed() => Some(want),
-                    // It was closed while it was kept.
-                    fault if reused && fault.is_end() && self.request.is_idempotent() => {
+                    // It was closed while it was kept, or for what somebody else asked.
+                    fault if shared && (over || fault.is_end()) && self.request.is_idempotent() => {
                         Some(Want { fresh: true, ..want })
                     }
                     _ => None,
