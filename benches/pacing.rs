@@ -2,9 +2,8 @@
 //! `cargo bench --bench pacing`.
 
 use politely::config::Settings;
-use politely::gate::{Admitted, Ask, Gate, Outcome};
-use politely::policy::Authority;
-use std::net::{IpAddr, Ipv4Addr};
+use politely::gate::{Admitted, Gate, Outcome};
+use politely::policy::{Authority, Request};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -71,25 +70,12 @@ async fn waiters() {
     );
 }
 
-fn ask(authority: &Authority) -> Ask<'_> {
-    Ask {
-        authority,
-        target: b"/a/page?of=some&length=more",
-        user_agent: Some(b"ExampleBot/1.0"),
-        client: IpAddr::V4(Ipv4Addr::LOCALHOST),
-        user: None,
-        address: None,
-        is_subresource: false,
-        product_tokens: &[],
-        hosts: None,
-        may_wait: true,
-        prefer_wait: None,
-        reads_robots: false,
-    }
+fn ask(authority: &Authority) -> Request<'_> {
+    Request { user_agent: Some(b"ExampleBot/1.0"), ..Request::new(authority, b"/a/page?of=some&length=more") }
 }
 
-async fn go(gate: &Gate, ask: &Ask<'_>) {
-    match gate.admit(ask).await {
+async fn go(gate: &Gate, ask: &Request<'_>) {
+    match gate.admit(ask, None).await {
         Ok(Admitted::Go { mut permit, .. }) => permit.outcome = Outcome::Success,
         Ok(Admitted::Robots(_)) => panic!("nobody asked for it"),
         Err(refusal) => panic!("{refusal}"),

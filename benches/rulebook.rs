@@ -6,11 +6,10 @@
 use arc_swap::ArcSwap;
 use http::{HeaderMap, header};
 use politely::config::Settings;
-use politely::gate::{Admitted, Ask, Gate};
-use politely::policy::{Authority, Scheme};
+use politely::gate::{Admitted, Gate};
+use politely::policy::{Authority, Request, Scheme};
 use politely::tls::Ca;
 use politely::upstream::{Upstream, connector_conf};
-use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -125,22 +124,10 @@ async fn latencies(gate: &Gate, count: usize, hosts: usize, turns: usize) -> Vec
     let mut latencies = Vec::with_capacity(hosts * turns);
     for host in (0..turns).flat_map(|_| 0..hosts) {
         let authority = authority(host.wrapping_mul(7_919_777) % count);
-        let ask = Ask {
-            authority: &authority,
-            target: b"/blog/2024/05/a-day-at-the-seaside",
-            user_agent: Some(b"ExampleBot/1.0"),
-            client: IpAddr::V4(Ipv4Addr::LOCALHOST),
-            user: None,
-            address: None,
-            is_subresource: false,
-            product_tokens: &[],
-            hosts: None,
-            may_wait: true,
-            prefer_wait: None,
-            reads_robots: false,
-        };
+        let target = b"/blog/2024/05/a-day-at-the-seaside";
+        let request = Request { user_agent: Some(b"ExampleBot/1.0"), ..Request::new(&authority, target) };
         let start = Instant::now();
-        let admitted = gate.admit(&ask).await;
+        let admitted = gate.admit(&request, None).await;
         latencies.push(start.elapsed());
         assert!(matches!(admitted, Ok(Admitted::Go { .. })));
     }

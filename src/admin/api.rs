@@ -3,7 +3,7 @@
 use super::guard::without_port;
 use super::json::{self, problem};
 use super::{Admin, Reload};
-use crate::policy::{Asked, Authority, Scheme};
+use crate::policy::{Authority, Request, Scheme};
 use crate::robots::{ProductToken, Purpose};
 use axum::Json;
 use axum::extract::{Path, Query, State};
@@ -120,23 +120,17 @@ pub(super) async fn explain(State(admin): State<Arc<Admin>>, Query(asked): Query
         Err(error) => return problem(StatusCode::BAD_REQUEST, &format!("`{url}`: {error}")),
     };
     let tokens = named("product_token").map(ProductToken::parse).collect::<Result<Vec<_>, _>>();
-    let mut tokens = match tokens {
+    let tokens = match tokens {
         Ok(tokens) => tokens,
         Err(error) => return problem(StatusCode::BAD_REQUEST, &format!("`product_token`: {error}")),
     };
-    if tokens.is_empty() {
-        tokens = admin.proxy.settings.load().product_tokens(authority.host()).to_vec();
-    }
-    let mut purposes = match named("purpose").map(Purpose::parse).collect::<Result<Vec<_>, _>>() {
+    let purposes = match named("purpose").map(Purpose::parse).collect::<Result<Vec<_>, _>>() {
         Ok(purposes) => purposes,
         Err(error) => return problem(StatusCode::BAD_REQUEST, &format!("`purpose`: {error}")),
     };
-    if purposes.is_empty() {
-        purposes = admin.proxy.settings.load().identity.purpose.clone();
-    }
-    let target = target(url).as_bytes();
-    let asked = Asked { authority: &authority, target, product_tokens: &tokens, purposes: &purposes };
-    Json(json::explanation(&admin.gate().explain(&asked).await)).into_response()
+    let rules = admin.proxy.settings.load().hosts.get(authority.host()).rules.clone().asked_for(&tokens, &purposes);
+    let request = Request::new(&authority, target(url).as_bytes());
+    Json(json::explanation(&admin.gate().explain(&request, &rules).await)).into_response()
 }
 
 /// What is in force, secrets left out.

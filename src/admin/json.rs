@@ -60,7 +60,7 @@ pub(super) fn authority(gate: &Gate, authority: &Authority, entry: &Entry) -> Va
     json!({
         "authority": authority.to_string(),
         "robots_url": authority.robots_url(),
-        "access": answer.map_or("unknown", |answer| gate.access(answer)),
+        "access": answer.map_or("unknown", |answer| gate.access(authority, answer)),
         "usable": entry.usable(now).is_some(),
         "status": answer.map(|answer| answer.status),
         "asked_again": answer.and_then(|answer| answer.asked_again).map(asked_again),

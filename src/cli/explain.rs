@@ -1,4 +1,4 @@
-//! `politely explain URL`: would it be fetched, and which line of which file says so. Called by `cli`.
+//! `politely explain URL`: would it be fetched, and which line of which file says so.
 
 use super::{ConfigArg, Failed, Format, NO};
 use crate::admin;
@@ -6,7 +6,7 @@ use crate::config::Settings;
 use crate::gate::Gate;
 use crate::policy::explain::{Explanation, explain};
 use crate::policy::freshness::Freshness;
-use crate::policy::{Access, Answer, Asked, Authority, Entry, Options, Validators};
+use crate::policy::{Access, Answer, Authority, Entry, HostRules, Request, Validators};
 use crate::robots::{ProductToken, Purpose, RobotsTxt};
 use crate::server;
 use std::io::Read;
@@ -38,15 +38,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
         Failed::usage(format!("`{}`: {error}", args.url), "write a whole URL, such as https://example.com/page")
     })?;
     let settings = Settings::load(args.config.path().as_deref(), std::env::vars_os())?;
-    let tokens = match args.product_tokens.as_slice() {
-        [] => settings.product_tokens(authority.host()),
-        given => given,
-    };
-    let purposes = if args.purposes.is_empty() { &settings.identity.purpose } else { &args.purposes };
-    let asked = Asked { authority: &authority, target: target(&args.url).as_bytes(), product_tokens: tokens, purposes };
+    let rules = settings.hosts.get(authority.host()).rules.clone().asked_for(&args.product_tokens, &args.purposes);
+    let request = Request::new(&authority, target(&args.url).as_bytes());
     let explanation = match &args.robots {
-        Some(file) => by_file(file, &asked, &settings)?,
-        None => super::runtime()?.block_on(by_network(&asked, &settings))?,
+        Some(file) => by_file(file, &request, &rules, &settings)?,
+        None => super::runtime()?.block_on(by_network(&request, &rules, &settings))?,
     };
     match args.format {
         Format::Text => print!("{}", text(&explanation)),
@@ -55,7 +51,12 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
     Ok(if explanation.allowed { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
-fn by_file(file: &PathBuf, asked: &Asked<'_, ProductToken>, settings: &Settings) -> Result<Explanation, Failed> {
+fn by_file(
+    file: &PathBuf,
+    request: &Request<'_>,
+    rules: &HostRules,
+    settings: &Settings,
+) -> Result<Explanation, Failed> {
     let bytes = if file.as_os_str() == "-" {
         let mut bytes = Vec::new();
         std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
@@ -73,17 +74,16 @@ fn by_file(file: &PathBuf, asked: &Asked<'_, ProductToken>, settings: &Settings)
         freshness: Freshness::new(now, Duration::from_secs(1), 0.0),
         validators: Validators::default(),
     });
-    let options = Options { paths: settings.robots.paths, ..Options::default() };
-    let mut explanation = explain(&entry, asked, options, now);
+    let mut explanation = explain(&entry, rules, request, now);
     let robots = &mut explanation.robots;
     robots.url = file.display().to_string();
     (robots.status, robots.fetched_at, robots.expires_at) = (None, None, None);
     Ok(explanation)
 }
 
-async fn by_network(asked: &Asked<'_, ProductToken>, settings: &Settings) -> Result<Explanation, Failed> {
+async fn by_network(request: &Request<'_>, rules: &HostRules, settings: &Settings) -> Result<Explanation, Failed> {
     let gate: Gate = server::gate_alone(settings.clone())?;
-    Ok(gate.explain(asked).await)
+    Ok(gate.explain(request, rules).await)
 }
 
 /// Path and query as written.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::policy::{KeyBy, Paths};
+use crate::policy::{KeyBy, Options, Paths, RobotsOverride};
 use crate::robots::{ParseOptions, Precedence, ProductToken, Purpose, UserAgentMatch};
 
 use super::hosts::Table;
@@ -150,6 +150,24 @@ impl Robots {
     }
 }
 
+impl File {
+    /// What decides about requests to every host.
+    pub fn options(&self) -> Options {
+        let File { mode, identity, robots, .. } = self;
+        Options {
+            report_only: *mode == Mode::Report,
+            product_tokens: identity.product_tokens.clone(),
+            user_agent: identity.user_agent.clone(),
+            purposes: identity.purpose.clone(),
+            allow_long_unreachable: robots.on_long_unreachable == Fallback::Allow,
+            enforce_visit_time: robots.visit_time == OnVisitTime::Enforce,
+            disallow_unavailable: robots.on_unavailable == Fallback::Disallow,
+            disallow_auth_error: robots.on_auth_error == Fallback::Disallow,
+            paths: robots.paths,
+        }
+    }
+}
+
 /// What is done about `Visit-time`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -284,6 +302,7 @@ pub enum OnFleetLoss {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Override {
+    #[serde(deserialize_with = "words::some_robots_override")]
     pub robots: Option<RobotsOverride>,
     #[serde(deserialize_with = "units::some_duration")]
     pub crawl_delay: Option<Duration>,
@@ -299,14 +318,6 @@ pub struct Override {
     pub client_certificate: Option<CertificatePair>,
     /// Whether the origin's certificate is looked at.
     pub verify: Option<Switch>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RobotsOverride {
-    Enforce,
-    Ignore,
-    Report,
 }
 
 /// Bounds on every wait and on what a peer may take up.

@@ -6,16 +6,14 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use crate::policy::own_rules::OwnRules;
-use crate::policy::{Host, HostPattern};
-use crate::robots::ProductToken;
+use crate::policy::{Host, HostPattern, HostRules, Options};
 
 use super::error::Complaint;
-use super::file::{InterceptMode, Override, RobotsOverride};
+use super::file::{InterceptMode, Override};
 use super::origin_tls::{OriginTls, Switch};
 use super::validate::Check;
 use super::values::{PathPattern, from_text};
@@ -23,17 +21,12 @@ use super::values::{PathPattern, from_text};
 /// What holds for one host, with nothing left open.
 #[derive(Clone, Debug)]
 pub struct HostPolicy {
-    pub robots: RobotsOverride,
-    /// In place of what robots.txt says.
-    pub crawl_delay: Option<Duration>,
+    /// By which requests are decided.
+    pub rules: HostRules,
     pub intercept: InterceptMode,
-    /// In place of `identity.product_tokens`; empty: taken from the request's `User-Agent`.
-    pub product_tokens: Option<Arc<[ProductToken]>>,
-    /// The operator's own rules, which go before those of robots.txt.
-    pub own_rules: Option<OwnRules>,
     /// `None`: as with all origins.
     pub tls: Option<Arc<OriginTls>>,
-    /// What `own_rules` were made of.
+    /// What `rules.own_rules` were made of.
     allow: Arc<[PathPattern]>,
     deny: Arc<[PathPattern]>,
 }
@@ -57,6 +50,7 @@ impl Hosts {
 
     /// From the less specific to the more specific; of two that set the same key, the more specific one counts.
     pub(super) fn build(
+        options: Options,
         default: InterceptMode,
         entries: Table<Override>,
         intercept: Table<InterceptMode>,
@@ -81,11 +75,8 @@ impl Hosts {
         let mut all: Vec<(HostPattern, Override)> = all.into_iter().collect();
         all.sort_by_key(|(pattern, _)| pattern.rank());
         let any = HostPolicy {
-            robots: RobotsOverride::Enforce,
-            crawl_delay: None,
+            rules: HostRules::new(Arc::new(options)),
             intercept: default,
-            product_tokens: None,
-            own_rules: None,
             tls: None,
             allow: Arc::default(),
             deny: Arc::default(),
@@ -172,11 +163,11 @@ impl Hosts {
 
 impl PartialEq for HostPolicy {
     fn eq(&self, other: &Self) -> bool {
-        let parts = |policy: &Self| (policy.robots, policy.crawl_delay, policy.intercept);
         // `own_rules` follow from `allow` and `deny`.
-        parts(self) == parts(other)
-            && self.product_tokens == other.product_tokens
-            && self.tls == other.tls
+        let HostRules { robots, crawl_delay, product_tokens, own_rules: _, options } = &self.rules;
+        (*robots, *crawl_delay) == (other.rules.robots, other.rules.crawl_delay)
+            && (product_tokens, options) == (&other.rules.product_tokens, &other.rules.options)
+            && (self.intercept, &self.tls) == (other.intercept, &other.tls)
             && (&self.allow, &self.deny) == (&other.allow, &other.deny)
     }
 }
@@ -184,22 +175,22 @@ impl PartialEq for HostPolicy {
 impl HostPolicy {
     /// With what the entry for `pattern` says.
     fn overlaid(&self, pattern: &HostPattern, own: &Override) -> Self {
-        let rules = own.allow.is_some() || own.deny.is_some();
         let allow = own.allow.as_ref().map_or_else(|| Arc::clone(&self.allow), |allow| allow[..].into());
         let deny = own.deny.as_ref().map_or_else(|| Arc::clone(&self.deny), |deny| deny[..].into());
-        let own_rules = match rules {
-            true => Some(OwnRules::new(&pattern.to_string(), &allow, &deny)),
-            false => self.own_rules.clone(),
+        let before = &self.rules;
+        let rules = HostRules {
+            robots: own.robots.unwrap_or(before.robots),
+            crawl_delay: own.crawl_delay.or(before.crawl_delay),
+            product_tokens: own.product_tokens.as_deref().map(Arc::from).or_else(|| before.product_tokens.clone()),
+            own_rules: match own.allow.is_some() || own.deny.is_some() {
+                true => Some(OwnRules::new(&pattern.to_string(), &allow, &deny)),
+                false => before.own_rules.clone(),
+            },
+            options: Arc::clone(&before.options),
         };
         Self {
-            robots: own.robots.unwrap_or(self.robots),
-            crawl_delay: own.crawl_delay.or(self.crawl_delay),
+            rules,
             intercept: own.intercept.unwrap_or(self.intercept),
-            product_tokens: match &own.product_tokens {
-                Some(tokens) => Some(tokens[..].into()),
-                None => self.product_tokens.clone(),
-            },
-            own_rules,
             tls: OriginTls::overlaid(self.tls.as_ref(), own),
             allow,
             deny,

@@ -22,7 +22,7 @@ mod words;
 pub use error::{Complaint, ConfigErrors, Fault, Place};
 pub use file::{
     Admin, Egress, Fallback, Identity, InterceptMode, Limits, Listener, ListenerTls, Log, LogFormat, LogLevel, Mode,
-    OnFleetLoss, OnVisitTime, Pace, Robots, RobotsOverride, Store, Subresources,
+    OnFleetLoss, OnVisitTime, Pace, Robots, Store, Subresources,
 };
 pub use hosts::{HostPolicy, Hosts};
 pub use origin_tls::{CertificatePair, OriginTls, Pin};

@@ -141,7 +141,7 @@ impl Settings {
 
     /// The crawlers whose rules hold at this host, as configured. None: those that the request's `User-Agent` names.
     pub fn product_tokens(&self, host: &Host) -> &[ProductToken] {
-        self.hosts.get(host).product_tokens.as_deref().unwrap_or(&self.identity.product_tokens)
+        self.hosts.get(host).rules.product_tokens.as_deref().unwrap_or(&self.identity.product_tokens)
     }
 
     fn build(name: &str, text: &str, variables: &[Variable]) -> Result<Self, ConfigErrors> {
@@ -192,6 +192,7 @@ impl Settings {
     }
 
     fn from_file(file: File, shown: serde_json::Value, check: &mut validate::Check<'_>) -> Self {
+        let options = file.options();
         let CaFiles { directory, certificate, key } = file.intercept.ca;
         let ca = match (certificate, key) {
             (Some(certificate), Some(key)) if directory.is_none() => CaSource::Files { certificate, key },
@@ -223,7 +224,7 @@ impl Settings {
             }
         };
         validate::users(&file.access.users, check);
-        let hosts = Hosts::build(file.intercept.default, file.hosts, file.intercept.hosts, check);
+        let hosts = Hosts::build(options, file.intercept.default, file.hosts, file.intercept.hosts, check);
         let users = file.access.users.into_iter().map(|user| Arc::new(User::of(user, &hosts)));
         let access = Access { clients: file.access.clients, users: users.collect() };
         Self {

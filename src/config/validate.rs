@@ -100,7 +100,7 @@ fn robots_and_pace(settings: &Settings, check: &mut Check<'_>) {
 /// What is right but has consequences that may not be wanted.
 pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
     let Settings { pace, hosts, .. } = settings;
-    let own = hosts.all().filter_map(|policy| policy.crawl_delay).max().unwrap_or_default();
+    let own = hosts.all().filter_map(|policy| policy.rules.crawl_delay).max().unwrap_or_default();
     let delays = [("pace.min_delay", pace.min_delay), ("a host's `crawl_delay`", own.min(pace.max_crawl_delay))];
     let longer = delays.into_iter().filter(|(_, delay)| *delay > pace.max_wait);
     let warning = |(key, delay): (&str, _)| {

@@ -1,6 +1,6 @@
 //! The words for choices whose types live in the layers below, which know nothing of configurations. Called by `file`.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::{policy, robots};
 
@@ -32,4 +32,19 @@ pub(super) enum KeyBy {
     Host,
     Site,
     Address,
+}
+
+#[derive(Deserialize)]
+#[serde(remote = "policy::RobotsOverride", rename_all = "kebab-case")]
+enum RobotsOverride {
+    Enforce,
+    Ignore,
+    Report,
+}
+
+/// For `#[serde(deserialize_with)]` on what is `None` where it is not written.
+pub(super) fn some_robots_override<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<policy::RobotsOverride>, D::Error> {
+    RobotsOverride::deserialize(deserializer).map(Some)
 }

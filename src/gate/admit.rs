@@ -3,14 +3,13 @@
 use super::fleet::Fleet;
 use super::pacer::{Pace, Permit, Stand, Waiting, without_delay};
 use super::robots::{FetchReason, Fetching, HostEntry, Order};
-use super::terms::{client, key, terms};
-use super::verdict::{Verdict, reports};
-use super::{Admitted, Ask, Gate, Reported};
-use crate::config::{HostPolicy, Mode, Settings, Subresources};
-use crate::policy::Refusal;
-use crate::policy::pace::{Client, Terms};
+use super::terms::{key, terms};
+use super::{Admitted, Gate, Reported, rules};
+use crate::config::{Hosts, Mode, Settings, Subresources};
+use crate::policy::pace::Terms;
+use crate::policy::{Decision, Refusal, Request, Ruling, decide};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
 
 /// How far a request has come.
@@ -22,34 +21,37 @@ enum Step {
 }
 
 /// Where a request goes to, and what it goes by.
-struct Host {
+struct Host<'a> {
     entry: Arc<HostEntry>,
     pace: Arc<Pace>,
+    /// The client's own, in place of `Settings::hosts`.
+    hosts: Option<&'a Hosts>,
 }
 
 impl Gate {
     /// Decides, fetching robots.txt first where it must, and waits for the host's turn.
-    pub async fn admit(&self, ask: &Ask<'_>) -> Result<Admitted, Refusal> {
+    /// `hosts`: the client's own, in place of `Settings::hosts`.
+    pub async fn admit(&self, request: &Request<'_>, hosts: Option<&Hosts>) -> Result<Admitted, Refusal> {
         self.may_go_on()?;
-        if ask.reads_robots
-            && let Some(copy) = self.robots_copy(ask).await?
+        if request.reads_robots
+            && let Some(copy) = self.robots_copy(request, hosts).await?
         {
             return Ok(Admitted::Robots(copy));
         }
-        let host = self.host(ask);
+        let host = self.host(request, hosts);
         let mut waited = Duration::ZERO;
         loop {
-            match self.step(&host, ask, waited)? {
+            match self.step(&host, request, waited)? {
                 Step::Go(admitted) => return Ok(admitted),
                 Step::Fetch(fetching) => {
-                    if let Err(why) = self.wait_for_robots(ask, fetching, waited).await {
-                        return self.instead_of_robots(&host, ask, why);
+                    if let Err(why) = self.wait_for_robots(request, fetching, waited).await {
+                        return self.instead_of_robots(&host, request, why);
                     }
                 }
                 Step::Wait(waiting) => {
                     let permit = waiting.turn().await?;
                     waited += permit.waited;
-                    if let Some(admitted) = self.at_its_turn(&host, ask, permit)? {
+                    if let Some(admitted) = self.at_its_turn(&host, request, permit)? {
                         return Ok(admitted);
                     }
                 }
@@ -60,17 +62,17 @@ impl Gate {
     /// Until a fetch is over, but no longer than a request may wait for its turn and a fetch may take then.
     pub(super) async fn wait_for_robots(
         &self,
-        ask: &Ask<'_>,
+        request: &Request<'_>,
         fetching: Fetching,
         waited: Duration,
     ) -> Result<(), Refusal> {
         let (most, retry_after, max_waiting) = {
             let settings = self.settings.load();
-            let terms = self.terms(ask, &settings, None, waited);
+            let terms = self.terms(request, &settings, None, waited);
             // One may wait, or nothing would ever be fetched.
             (terms.max_wait + settings.robots.timeout, terms.gap().max(AWHILE), terms.max_waiting.max(1))
         };
-        let mut place = self.pacer.wait_place(ask.fairness(), max_waiting);
+        let mut place = self.pacer.wait_place(request.client, max_waiting);
         tokio::select! {
             biased;
             fetched = timeout(most, fetching.end()) => fetched.unwrap_or(Err(Refusal::CrawlDelay { retry_after })),
@@ -79,13 +81,13 @@ impl Gate {
     }
 
     /// Nobody has asked for robots.txt, through no fault of the site's. In report mode it goes all the same.
-    fn instead_of_robots(&self, host: &Host, ask: &Ask<'_>, why: Refusal) -> Result<Admitted, Refusal> {
+    fn instead_of_robots(&self, host: &Host<'_>, request: &Request<'_>, why: Refusal) -> Result<Admitted, Refusal> {
         let settings = self.settings.load();
         if settings.mode != Mode::Report {
             return Err(why);
         }
-        let terms = self.terms(ask, &settings, None, Duration::ZERO);
-        let (permit, _) = host.pace.rehearse(ask.fairness(), terms, true);
+        let terms = self.terms(request, &settings, None, Duration::ZERO);
+        let (permit, _) = host.pace.rehearse(request.client, terms, true);
         Ok(Admitted::Go { permit, reported: Some(why.into()) })
     }
 
@@ -93,49 +95,52 @@ impl Gate {
         self.fleet.as_deref().and_then(Fleet::refusal).map_or(Ok(()), Err)
     }
 
-    fn host(&self, ask: &Ask<'_>) -> Host {
-        let key = key(&self.settings.load(), ask.authority, ask.address);
-        Host { entry: self.robots.host(ask.authority), pace: self.pacer.pace(&key) }
+    fn host<'a>(&self, request: &Request<'_>, hosts: Option<&'a Hosts>) -> Host<'a> {
+        let key = key(&self.settings.load(), request.authority, request.address);
+        Host { entry: self.robots.host(request.authority), pace: self.pacer.pace(&key), hosts }
+    }
+
+    /// By what is known now.
+    fn decide(&self, host: &Host<'_>, request: &Request<'_>, settings: &Settings) -> Decision {
+        decide(&host.entry.load(), rules(request, host.hosts, settings), request, SystemTime::now())
     }
 
     /// As far as it gets without waiting. `waited`: how long it has already.
-    fn step(&self, host: &Host, ask: &Ask<'_>, waited: Duration) -> Result<Step, Refusal> {
+    fn step(&self, host: &Host<'_>, request: &Request<'_>, waited: Duration) -> Result<Step, Refusal> {
         let settings = self.settings.load();
-        let policy = ask.policy(&settings);
-        let Host { entry, pace } = host;
-        let (refused, crawl_delay, refresh) = match self.verdict(&entry.load(), ask, policy, &settings) {
-            Verdict::Fetch => {
-                self.may_go_on()?;
-                let crawl_delay = self.crawl_delay(&entry.load(), ask, &settings);
-                return Ok(Step::Fetch(self.refresh_for(entry, ask, FetchReason::FirstUse, crawl_delay)));
-            }
-            Verdict::Known { refused, crawl_delay, refresh } => (refused, crawl_delay, refresh),
-        };
+        let Host { entry, pace, .. } = host;
+        let Decision { ruling, crawl_delay, refresh } = self.decide(host, request, &settings);
         if refresh {
-            drop(self.refresh_for(entry, ask, FetchReason::Renewal, crawl_delay));
+            drop(self.refresh_for(entry, request, FetchReason::Renewal, crawl_delay));
         }
-        let reported = match refused {
-            Some(why) if !reports(policy, &settings) => return Err(why),
-            refused => refused.map(Reported::from),
+        let reported = match ruling {
+            Ruling::Fetch => {
+                self.may_go_on()?;
+                return Ok(Step::Fetch(self.refresh_for(entry, request, FetchReason::FirstUse, crawl_delay)));
+            }
+            Ruling::Refuse(why) => return Err(why),
+            Ruling::Report(why) => Some(Reported::from(why)),
+            Ruling::Allow(_) => None,
         };
-        let mut terms = self.terms(ask, &settings, crawl_delay, waited);
+        let mut terms = self.terms(request, &settings, crawl_delay, waited);
         if let Some(asked) = terms.clamped() {
-            pace.tell_clamp(ask.authority, asked, terms.gap());
+            pace.tell_clamp(request.authority, asked, terms.gap());
         }
-        let in_burst = ask.is_subresource && settings.pace.subresources == Subresources::Burst && !pace.is_held_back();
+        let in_burst =
+            request.is_subresource && settings.pace.subresources == Subresources::Burst && !pace.is_held_back();
         let beside;
         let pace = if in_burst {
             terms = without_delay(terms);
-            beside = self.pacer.beside(&key(&settings, ask.authority, ask.address), pace);
+            beside = self.pacer.beside(&key(&settings, request.authority, request.address), pace);
             &beside
         } else {
             pace
         };
         if settings.mode == Mode::Report {
-            let (permit, held) = pace.rehearse(ask.fairness(), terms, reported.is_some());
+            let (permit, held) = pace.rehearse(request.client, terms, reported.is_some());
             return Ok(Step::Go(Admitted::Go { permit, reported: reported.or(held) }));
         }
-        Ok(match pace.stand(ask.fairness(), terms)? {
+        Ok(match pace.stand(request.client, terms)? {
             Stand::Go(permit) => Step::Go(Admitted::Go { permit, reported }),
             Stand::Wait(waiting) => Step::Wait(waiting),
         })
@@ -145,12 +150,12 @@ impl Gate {
     pub(super) fn refresh_for(
         &self,
         entry: &Arc<HostEntry>,
-        ask: &Ask<'_>,
+        request: &Request<'_>,
         reason: FetchReason,
         crawl_delay: Option<Duration>,
     ) -> Fetching {
         let order = match reason {
-            FetchReason::FirstUse => Order { reason, client: ask.fairness(), crawl_delay },
+            FetchReason::FirstUse => Order { reason, client: request.client, crawl_delay },
             FetchReason::Renewal | FetchReason::Anew | FetchReason::Published => {
                 Order { crawl_delay, ..Order::background(reason) }
             }
@@ -158,11 +163,17 @@ impl Gate {
         self.robots.refresh(entry, order)
     }
 
-    fn terms(&self, ask: &Ask<'_>, settings: &Settings, crawl_delay: Option<Duration>, waited: Duration) -> Terms {
+    fn terms(
+        &self,
+        request: &Request<'_>,
+        settings: &Settings,
+        crawl_delay: Option<Duration>,
+        waited: Duration,
+    ) -> Terms {
         let mut terms = terms(settings, crawl_delay, false);
-        let max_wait = ask.prefer_wait.map_or(terms.max_wait, |wait| wait.min(terms.max_wait));
+        let max_wait = request.prefer_wait.map_or(terms.max_wait, |wait| wait.min(terms.max_wait));
         terms.max_wait = max_wait.saturating_sub(waited);
-        if !ask.may_wait {
+        if !request.may_wait {
             terms.queue = 0;
         }
         terms
@@ -170,27 +181,15 @@ impl Gate {
 
     /// The rules may have changed while it waited: those of its turn bind it. `None`: it has to ask anew, without the
     /// turn, which a fetch has to take itself.
-    fn at_its_turn(&self, host: &Host, ask: &Ask<'_>, permit: Permit) -> Result<Option<Admitted>, Refusal> {
+    fn at_its_turn(&self, host: &Host<'_>, request: &Request<'_>, permit: Permit) -> Result<Option<Admitted>, Refusal> {
         let settings = self.settings.load();
-        let policy = ask.policy(&settings);
-        let reported = match self.verdict(&host.entry.load(), ask, policy, &settings) {
-            Verdict::Fetch => return Ok(None),
-            Verdict::Known { refused: Some(why), .. } if !reports(policy, &settings) => return Err(why),
-            Verdict::Known { refused, .. } => refused.map(Reported::from),
+        let reported = match self.decide(host, request, &settings).ruling {
+            Ruling::Fetch => return Ok(None),
+            Ruling::Refuse(why) => return Err(why),
+            Ruling::Report(why) => Some(Reported::from(why)),
+            Ruling::Allow(_) => None,
         };
         Ok(Some(Admitted::Go { permit, reported }))
-    }
-}
-
-impl<'a> Ask<'a> {
-    /// Among whom it takes turns.
-    fn fairness(&self) -> Client {
-        client(self.user, self.client)
-    }
-
-    /// What is configured for its host.
-    pub(super) fn policy(&self, settings: &'a Settings) -> &'a HostPolicy {
-        self.hosts.unwrap_or(&settings.hosts).get(self.authority.host())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whether and when a request may go: owns all shared state and is the only reader of the clock. Called by `proxy`.
+//! Whether and when a request may go: owns all shared state and is the only reader of the clock.
 
 mod admit;
 mod decode;
@@ -8,7 +8,6 @@ mod reported;
 mod robots;
 mod store;
 mod terms;
-mod verdict;
 mod watch;
 
 pub use crate::policy::pace::Outcome;
@@ -21,8 +20,7 @@ pub use watch::{Figures, PaceFigures};
 use crate::config::{Hosts, Mode, Settings};
 use crate::policy::explain::{Explanation, explain};
 use crate::policy::freshness::State;
-use crate::policy::{Access, Asked, Authority, Entry, Refusal};
-use crate::robots::ProductToken;
+use crate::policy::{Access, Authority, Entry, HostRules, Refusal, Request};
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -30,14 +28,12 @@ use fleet::{Fleet, Message};
 use http::HeaderMap;
 use pacer::Pacer;
 use robots::{FetchReason, Fetched, Fetcher, HostEntry, Order, RobotsCache};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use store::Store;
-use terms::{client, key, terms};
+use terms::{key, terms};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
-use verdict::{options, overridden};
 
 /// What robots.txt says and when it is a host's turn, as one question.
 pub struct Gate {
@@ -48,33 +44,6 @@ pub struct Gate {
     fleet: Option<Arc<Fleet>>,
     /// Ends with the gate.
     _listens: JoinSet<()>,
-}
-
-/// A request that wants to go.
-#[derive(Debug)]
-pub struct Ask<'a> {
-    pub authority: &'a Authority,
-    /// Path and query as sent.
-    pub target: &'a [u8],
-    pub user_agent: Option<&'a [u8]>,
-    /// For fairness among those who wait.
-    pub client: IpAddr,
-    /// Its name, if clients have names here: then fairness goes by that.
-    pub user: Option<&'a str>,
-    /// Where it will be sent, for `pace.key: address`; `None` where that is not known.
-    pub address: Option<IpAddr>,
-    /// It is for a part of a page, which `subresources: burst` lets follow the page.
-    pub is_subresource: bool,
-    /// The client's own, in place of `identity.product_tokens`. Empty: it has none.
-    pub product_tokens: &'a [ProductToken],
-    /// The client's own, in place of `Settings::hosts`.
-    pub hosts: Option<&'a Hosts>,
-    /// The client has not too many requests waiting already.
-    pub may_wait: bool,
-    /// `Prefer: wait`, which lowers `pace.max_wait`.
-    pub prefer_wait: Option<Duration>,
-    /// It asks for robots.txt itself.
-    pub reads_robots: bool,
 }
 
 /// The answer to one that may.
@@ -168,49 +137,40 @@ impl Gate {
     }
 
     /// Why a URL may or may not be fetched. Fetches robots.txt if it is not known yet.
-    pub async fn explain(&self, asked: &Asked<'_, ProductToken>) -> Explanation {
-        let settings = self.settings.load_full();
-        let entry = self.known(asked.authority).await;
-        let by_robots = explain(&entry, asked, options(&settings), SystemTime::now());
-        overridden(by_robots, asked, &settings)
+    pub async fn explain(&self, request: &Request<'_>, rules: &HostRules) -> Explanation {
+        let entry = self.known(request.authority).await;
+        explain(&entry, rules, request, SystemTime::now())
     }
 
     /// A tunnelled connection, whose requests cannot be seen: its pace is all that can be kept.
-    /// `to`: the address it goes to first. `hosts`: the client's own.
+    /// `hosts`: the client's own, in place of `Settings::hosts`.
     pub async fn admit_connection(
         &self,
-        authority: &Authority,
-        to: Option<IpAddr>,
-        from: IpAddr,
-        user: Option<&str>,
+        request: &Request<'_>,
         hosts: Option<&Hosts>,
-    ) -> Result<Permit, Refusal> {
+    ) -> Result<(Permit, Option<Reported>), Refusal> {
         let settings = self.settings.load_full();
-        let host = hosts.unwrap_or(&settings.hosts).get(authority.host());
-        let terms = terms(&settings, host.crawl_delay, false);
-        let pace = self.pacer.pace(&key(&settings, authority, to));
+        let rules = rules(request, hosts, &settings);
+        let terms = terms(&settings, rules.crawl_delay, false);
+        let pace = self.pacer.pace(&key(&settings, request.authority, request.address));
         if settings.mode == Mode::Report {
-            let (permit, held) = pace.rehearse(client(user, from), terms, false);
-            if let Some(held) = held {
-                tracing::info!(%authority, client = %from, "a tunnel in report mode: {held}");
-            }
-            return Ok(permit);
+            return Ok(pace.rehearse(request.client, terms, false));
         }
-        pace.turn(client(user, from), terms).await
+        Ok((pace.turn(request.client, terms).await?, None))
     }
 
     /// Our copy, if it is fresh; else as it is after a fetch. `None`: there is none to serve; the origin may say so itself.
-    async fn robots_copy(&self, ask: &Ask<'_>) -> Result<Option<RobotsCopy>, Refusal> {
-        let host = self.robots.host(ask.authority);
+    async fn robots_copy(&self, request: &Request<'_>, hosts: Option<&Hosts>) -> Result<Option<RobotsCopy>, Refusal> {
+        let host = self.robots.host(request.authority);
         let (entry, now) = (host.load_full(), SystemTime::now());
         let usable = entry.usable(now);
         let is_fresh = usable.is_some_and(|(answer, _)| answer.freshness.is_fresh(now));
         if !matches!(usable, Some((_, State::Fresh))) && entry.may_fetch(now) {
-            let crawl_delay = self.crawl_delay(&entry, ask, &self.settings.load());
+            let crawl_delay = rules(request, hosts, &self.settings.load()).crawl_delay(&entry, request);
             let reason = if usable.is_some() { FetchReason::Renewal } else { FetchReason::FirstUse };
-            let fetching = self.refresh_for(&host, ask, reason, crawl_delay);
+            let fetching = self.refresh_for(&host, request, reason, crawl_delay);
             if !is_fresh
-                && let Err(why) = self.wait_for_robots(ask, fetching, Duration::ZERO).await
+                && let Err(why) = self.wait_for_robots(request, fetching, Duration::ZERO).await
                 && usable.is_none()
             {
                 return if self.settings.load().mode == Mode::Report { Ok(None) } else { Err(why) };
@@ -230,6 +190,11 @@ impl Gate {
         let _ = self.robots.refresh(&host, Order::background(FetchReason::FirstUse)).end().await;
         host.load_full()
     }
+}
+
+/// What is configured for the request's host. `hosts`: the client's own, in place of `Settings::hosts`.
+fn rules<'a>(request: &Request<'_>, hosts: Option<&'a Hosts>, settings: &'a Settings) -> &'a HostRules {
+    &hosts.unwrap_or(&settings.hosts).get(request.authority.host()).rules
 }
 
 fn as_served(host: &HostEntry, now: SystemTime) -> Option<RobotsCopy> {

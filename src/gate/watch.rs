@@ -2,7 +2,6 @@
 
 use super::robots::{CacheFigures, FetchReason, Order};
 use super::terms::key;
-use super::verdict::options;
 use super::{FleetFigures, Gate};
 use crate::config::Settings;
 use crate::policy::{Answer, Authority, Entry, Refusal, explain};
@@ -63,8 +62,8 @@ impl Gate {
     }
 
     /// What may be crawled by this answer as things are set, in a word.
-    pub fn access(&self, answer: &Answer) -> &'static str {
-        explain::access(answer, options(&self.settings.load()))
+    pub fn access(&self, authority: &Authority, answer: &Answer) -> &'static str {
+        explain::access(answer, &self.settings.load().hosts.get(authority.host()).rules.options)
     }
 
     /// `None`: nobody has asked for it lately; or paces are kept by address, and it has a name.

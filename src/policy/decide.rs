@@ -1,195 +1,187 @@
-//! May this request go, by what is known of its authority's robots.txt? (SEMANTICS §3 and §4.) Pure. Called by `gate`,
-//! which fetches on [`Decision::Fetch`] and asks again.
+//! May this request go, by what is configured and what is known of its authority's robots.txt? (SEMANTICS §3 and §4.) The
+//! only place that decides; a decision carries its evidence, which `explain`, the refusal and the logs render. Pure.
 
 use std::time::{Duration, SystemTime};
 
-use super::entry::{Access, Answer, Entry, Trouble};
+use super::entry::{Entry, Trouble};
 use super::freshness::{LAST_GOOD_USE, State};
-use super::served_paths::{Paths, first_refused};
-use super::{Authority, PreferenceEvidence, Refusal, RuleEvidence};
-use crate::robots::{PreferenceRef, Purpose, RobotsTxt, RuleSet, Verdict, VisitTime};
-
-/// The part of a request that robots.txt can speak of.
-#[derive(Debug, Clone, Copy)]
-pub struct Asked<'a, T> {
-    pub authority: &'a Authority,
-    /// Path and query as sent.
-    pub target: &'a [u8],
-    /// For whom: a group matches if any of them does. None: the rules for everyone.
-    pub product_tokens: &'a [T],
-    /// What for: a preference that says no to one of them disallows. None: preferences disallow nothing.
-    pub purposes: &'a [Purpose],
-}
-
-/// What the operator has settled for cases that the standard leaves open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Options {
-    /// `on_long_unreachable: allow`: after 30 days without an answer and without a copy everything is allowed.
-    pub allow_long_unreachable: bool,
-    /// `visit_time: enforce`.
-    pub enforce_visit_time: bool,
-    /// `on_unavailable: disallow`: where there is no file, nothing is allowed.
-    pub disallow_unavailable: bool,
-    /// `on_auth_error: disallow`: the same where it takes credentials to see (401 and 403).
-    pub disallow_auth_error: bool,
-    /// `robots.paths`.
-    pub paths: Paths,
-}
-
-impl Options {
-    /// Whether a missing file allows everything, by the status that said so.
-    pub fn allows_missing(&self, status: u16) -> bool {
-        let disallows = if matches!(status, 401 | 403) { self.disallow_auth_error } else { self.disallow_unavailable };
-        !disallows
-    }
-}
+use super::host_rules::{HostRules, RobotsOverride};
+use super::own_rules::OwnVerdict;
+use super::served_paths::first_refused;
+use super::{PreferenceEvidence, Refusal, Request, RuleEvidence};
+use crate::robots::{PreferenceRef, ProductToken, Reason, RuleSet, Verdict, VisitTime};
 
 /// What to do with a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision {
-    /// It may go, in its turn.
-    Allow(Allowed),
-    /// Nothing can be said before robots.txt is fetched.
-    Fetch,
-    /// It may not.
-    Refuse { why: Refusal, refresh: bool },
-}
-
-/// With what it may go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Allowed {
-    /// What robots.txt asks for between two starts.
+pub struct Decision {
+    pub ruling: Ruling,
+    /// The gap that holds between two starts, whatever is said of this request, as far as it is known.
     pub crawl_delay: Option<Duration>,
     /// robots.txt should be fetched anew, without anybody waiting for it.
     pub refresh: bool,
 }
 
-/// Decides by the entry as it is; `None` is an authority not heard of.
-pub fn decide<T: AsRef<str>>(
-    entry: Option<&Entry>,
-    asked: &Asked<'_, T>,
-    options: Options,
-    now: SystemTime,
-) -> Decision {
-    // RFC 9309 §2.2.2: implicitly allowed, even where nothing is known or everything disallowed.
-    if asked.target == b"/robots.txt" {
-        return Decision::Allow(Allowed::default());
-    }
-    let Some(entry) = entry else { return Decision::Fetch };
-    if let Some((answer, state)) = entry.usable(now) {
-        let refresh = match state {
-            State::Refresh => entry.may_fetch(now),
-            State::Fresh | State::Unusable => false,
-        };
-        return judge(answer, asked, options, now).with_refresh(refresh);
-    }
-    match &entry.trouble {
-        None => Decision::Fetch,
-        Some(trouble) => unreachable(trouble, asked, options, now),
-    }
+/// Whether it may go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ruling {
+    /// Nothing can be said before robots.txt is fetched.
+    Fetch,
+    /// It may, in its turn.
+    Allow(Allowance),
+    /// It would not, but is only told of: `report` is configured.
+    Report(Refusal),
+    Refuse(Refusal),
 }
 
-impl Decision {
-    fn with_refresh(mut self, due: bool) -> Self {
-        match &mut self {
-            Self::Allow(Allowed { refresh, .. }) | Self::Refuse { refresh, .. } => *refresh = due,
-            Self::Fetch => {}
+/// Why it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Allowance {
+    /// robots.txt itself is implicitly allowed (RFC 9309 §2.2.2).
+    RobotsTxt,
+    /// An `allow` of the operator's.
+    Operator,
+    /// `robots: ignore`.
+    Ignored,
+    /// A rule; where its value begins in the file.
+    Rule {
+        offset: usize,
+    },
+    NoRule,
+    /// There is no robots.txt.
+    Missing,
+    /// robots.txt has not been readable for 30 days, and `on_long_unreachable: allow`.
+    LongUnreachable,
+}
+
+/// Decides by the entry as it is.
+pub fn decide(entry: &Entry, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> Decision {
+    let case = Case { rules, request, tokens: &rules.product_tokens(request), now };
+    let file = entry.robots_txt().map(|robots| robots.rules_kept_for(case.tokens));
+    // Lifting a verdict does not lift the pace.
+    let crawl_delay = rules.crawl_delay.or_else(|| file.as_ref()?.crawl_delay());
+    let own = rules.own_rules.as_ref().map(|own| own.judge(request.target, rules.options.paths));
+    if let Some(OwnVerdict::Deny(why)) = own {
+        let ruling = if rules.options.report_only { Ruling::Report(why) } else { Ruling::Refuse(why) };
+        return Decision { ruling, crawl_delay, refresh: false };
+    }
+    if rules.robots == RobotsOverride::Ignore {
+        let ruling = Ruling::Allow(Allowance::Ignored);
+        return Decision { ruling, crawl_delay: rules.crawl_delay, refresh: false };
+    }
+    let (said, refresh) = case.by_entry(entry, file.as_deref());
+    let ruling = match (said, own) {
+        (Ruling::Allow(_) | Ruling::Refuse(_), Some(OwnVerdict::Allow)) => Ruling::Allow(Allowance::Operator),
+        (Ruling::Refuse(why), _) if rules.options.report_only || rules.robots == RobotsOverride::Report => {
+            Ruling::Report(why)
         }
-        self
-    }
-
-    fn refuse(why: Refusal) -> Self {
-        Self::Refuse { why, refresh: false }
-    }
+        (said, _) => said,
+    };
+    Decision { ruling, crawl_delay, refresh }
 }
 
-fn judge<T: AsRef<str>>(answer: &Answer, asked: &Asked<'_, T>, options: Options, now: SystemTime) -> Decision {
-    match &answer.access {
-        Access::Rules(robots) => judge_by_rules(robots, asked, options, now),
-        Access::Missing if options.allows_missing(answer.status) => Decision::Allow(Allowed::default()),
-        Access::Missing => Decision::refuse(disallowed(asked, None)),
-    }
-}
-
-fn judge_by_rules<T: AsRef<str>>(
-    robots: &RobotsTxt,
-    asked: &Asked<'_, T>,
-    options: Options,
+/// What all steps of a decision go by.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    rules: &'a HostRules,
+    request: &'a Request<'a>,
+    tokens: &'a [ProductToken],
     now: SystemTime,
-) -> Decision {
-    let rules = robots.rules_kept_for(asked.product_tokens);
-    let (verdict, matched_path) = verdict(&rules, asked, options);
-    if let Some(preference) = verdict.preference() {
-        return Decision::refuse(unwelcome(asked, preference, matched_path));
-    }
-    if !verdict.is_allowed() {
-        let rule = verdict.rule().map(|rule| RuleEvidence::new(rule, matched_path));
-        return Decision::refuse(disallowed(asked, rule));
-    }
-    if options.enforce_visit_time
-        && let Some(retry_after) = rules.visit_time().and_then(|window| opens_in(window, now))
-    {
-        // As for a turn that comes too late: the site is open again then.
-        return Decision::refuse(Refusal::CrawlDelay { retry_after });
-    }
-    Decision::Allow(Allowed { crawl_delay: rules.crawl_delay(), refresh: false })
 }
 
-/// What the rules say of the path as it is sent, or else of the first form that servers make of it which they disallow, with
-/// that form.
-pub(super) fn verdict<'r, T>(
-    rules: &'r RuleSet,
-    asked: &Asked<'_, T>,
-    options: Options,
-) -> (Verdict<'r>, Option<Box<str>>) {
-    let check = |path: &[u8]| rules.check_octets_for(path, asked.purposes);
-    let verdict = check(asked.target);
-    if !verdict.is_allowed() {
-        return (verdict, None);
+impl Case<'_> {
+    /// What robots.txt says, and whether it should be fetched anew. `file`: the rules that hold, if there is a file.
+    fn by_entry(self, entry: &Entry, file: Option<&RuleSet>) -> (Ruling, bool) {
+        // RFC 9309 §2.2.2: implicitly allowed, even where nothing is known or everything disallowed.
+        if self.request.target == b"/robots.txt" {
+            return (Ruling::Allow(Allowance::RobotsTxt), false);
+        }
+        if let Some((answer, state)) = entry.usable(self.now) {
+            let refresh = match state {
+                State::Refresh => entry.may_fetch(self.now),
+                State::Fresh | State::Unusable => false,
+            };
+            let ruling = match file {
+                Some(file) => self.by_rules(file),
+                None if self.rules.options.allows_missing(answer.status) => Ruling::Allow(Allowance::Missing),
+                None => Ruling::Refuse(self.disallowed(None)),
+            };
+            return (ruling, refresh);
+        }
+        match &entry.trouble {
+            None => (Ruling::Fetch, false),
+            Some(trouble) => self.unreachable(trouble),
+        }
     }
-    let refuses = |form: &[u8]| Some(check(form)).filter(|verdict| !verdict.is_allowed());
-    match first_refused(asked.target, options.paths, refuses) {
-        Some((refused, form)) => (refused, Some(form)),
-        None => (verdict, None),
-    }
-}
 
-/// RFC 9309 §2.3.1.4: complete disallow; after reasonably long a time it may be taken for unavailable.
-fn unreachable<T>(trouble: &Trouble, asked: &Asked<'_, T>, options: Options, now: SystemTime) -> Decision {
-    let left_alone = trouble.left_alone_for(now);
-    let long = now.duration_since(trouble.since).is_ok_and(|lasted| lasted >= LAST_GOOD_USE);
-    if long && options.allow_long_unreachable {
-        return Decision::Allow(Allowed { crawl_delay: None, refresh: left_alone.is_none() });
+    fn by_rules(self, file: &RuleSet) -> Ruling {
+        let (verdict, matched_path) = self.verdict(file);
+        if let Some(preference) = verdict.preference() {
+            return Ruling::Refuse(self.unwelcome(preference, matched_path));
+        }
+        if !verdict.is_allowed() {
+            let rule = verdict.rule().map(|rule| RuleEvidence::new(rule, matched_path));
+            return Ruling::Refuse(self.disallowed(rule));
+        }
+        if self.rules.options.enforce_visit_time
+            && let Some(retry_after) = file.visit_time().and_then(|window| opens_in(window, self.now))
+        {
+            // As for a turn that comes too late: the site is open again then.
+            return Ruling::Refuse(Refusal::CrawlDelay { retry_after });
+        }
+        Ruling::Allow(match verdict.rule() {
+            Some(rule) => Allowance::Rule { offset: rule.offset() },
+            None if verdict.reason() == Reason::RobotsTxt => Allowance::RobotsTxt,
+            None => Allowance::NoRule,
+        })
     }
-    match left_alone {
-        None => Decision::Fetch,
-        Some(retry_after) => Decision::refuse(Refusal::RobotsUnreachable {
-            retry_after,
-            robots_url: asked.authority.robots_url().into(),
-            why: trouble.why.clone(),
-        }),
+
+    /// What the rules say of the path as it is sent, or else of the first form that servers make of it which they disallow,
+    /// with that form.
+    fn verdict(self, file: &RuleSet) -> (Verdict<'_>, Option<Box<str>>) {
+        let check = |path: &[u8]| file.check_octets_for(path, &self.rules.options.purposes);
+        let verdict = check(self.request.target);
+        if !verdict.is_allowed() {
+            return (verdict, None);
+        }
+        let refuses = |form: &[u8]| Some(check(form)).filter(|verdict| !verdict.is_allowed());
+        match first_refused(self.request.target, self.rules.options.paths, refuses) {
+            Some((refused, form)) => (refused, Some(form)),
+            None => (verdict, None),
+        }
     }
-}
 
-fn disallowed<T: AsRef<str>>(asked: &Asked<'_, T>, rule: Option<RuleEvidence>) -> Refusal {
-    Refusal::Disallowed { robots_url: asked.authority.robots_url().into(), product_tokens: names(asked), rule }
-}
-
-fn unwelcome<T: AsRef<str>>(
-    asked: &Asked<'_, T>,
-    preference: PreferenceRef<'_>,
-    matched_path: Option<Box<str>>,
-) -> Refusal {
-    Refusal::UsageDisallowed {
-        robots_url: asked.authority.robots_url().into(),
-        product_tokens: names(asked),
-        purpose: preference.purpose().into(),
-        preference: PreferenceEvidence::new(preference, matched_path),
+    /// RFC 9309 §2.3.1.4: complete disallow; after reasonably long a time it may be taken for unavailable.
+    fn unreachable(self, trouble: &Trouble) -> (Ruling, bool) {
+        let left_alone = trouble.left_alone_for(self.now);
+        let long = self.now.duration_since(trouble.since).is_ok_and(|lasted| lasted >= LAST_GOOD_USE);
+        if long && self.rules.options.allow_long_unreachable {
+            return (Ruling::Allow(Allowance::LongUnreachable), left_alone.is_none());
+        }
+        let Some(retry_after) = left_alone else { return (Ruling::Fetch, false) };
+        let why = Refusal::RobotsUnreachable { retry_after, robots_url: self.robots_url(), why: trouble.why.clone() };
+        (Ruling::Refuse(why), false)
     }
-}
 
-fn names<T: AsRef<str>>(asked: &Asked<'_, T>) -> Box<[Box<str>]> {
-    asked.product_tokens.iter().map(|token| token.as_ref().into()).collect()
+    fn disallowed(self, rule: Option<RuleEvidence>) -> Refusal {
+        Refusal::Disallowed { robots_url: self.robots_url(), product_tokens: self.names(), rule }
+    }
+
+    fn unwelcome(self, preference: PreferenceRef<'_>, matched_path: Option<Box<str>>) -> Refusal {
+        Refusal::UsageDisallowed {
+            robots_url: self.robots_url(),
+            product_tokens: self.names(),
+            purpose: preference.purpose().into(),
+            preference: PreferenceEvidence::new(preference, matched_path),
+        }
+    }
+
+    fn robots_url(self) -> Box<str> {
+        self.request.authority.robots_url().into()
+    }
+
+    fn names(self) -> Box<[Box<str>]> {
+        self.tokens.iter().map(|token| token.as_str().into()).collect()
+    }
 }
 
 /// The time until a site that is closed now opens; `None` if it is open.

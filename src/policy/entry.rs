@@ -167,6 +167,14 @@ impl Entry {
         }
     }
 
+    /// The file of the last answer, usable or not.
+    pub fn robots_txt(&self) -> Option<&RobotsTxt> {
+        match &self.answer.as_ref()?.access {
+            Access::Rules(robots) => Some(robots),
+            Access::Missing => None,
+        }
+    }
+
     /// Whether it may be fetched, if there is cause to: not while it is left alone after a failure.
     pub fn may_fetch(&self, now: SystemTime) -> bool {
         self.trouble.as_ref().is_none_or(|trouble| trouble.left_alone_for(now).is_none())

@@ -1,12 +1,12 @@
-//! Why a URL may or may not be fetched, with all that led to it. Pure. Called by `gate` and `cli::explain`.
+//! Why a URL may or may not be fetched, with all that led to it. Renders a decision's evidence; judges nothing itself. Pure.
 
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use super::decide::verdict;
 use super::{
-    Access, Answer, Asked, AskedAgain, Authority, Decision, Entry, Options, PreferenceEvidence, RuleEvidence, decide,
+    Access, Allowance, Answer, AskedAgain, Authority, Entry, HostRules, Options, PreferenceEvidence, Request,
+    RuleEvidence, Ruling, decide,
 };
-use crate::robots::Reason;
 
 /// One URL's verdict.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,46 +50,73 @@ impl Explanation {
     }
 }
 
-/// Explains by the entry as it is.
-pub fn explain<T: AsRef<str>>(entry: &Entry, asked: &Asked<'_, T>, options: Options, now: SystemTime) -> Explanation {
-    let answer = entry.usable(now).map(|(answer, _)| answer);
-    let rules = answer.and_then(|answer| match &answer.access {
-        Access::Rules(robots) => Some((robots, robots.rules_for(asked.product_tokens))),
-        Access::Missing => None,
-    });
-    let (verdict, matched_path) = rules.as_ref().map(|(_, rules)| verdict(rules, asked, options)).unzip();
-    let matched_path = matched_path.flatten();
-    let rule = verdict.as_ref().and_then(|verdict| verdict.rule());
-    let rule = rule.map(|rule| RuleEvidence::new(rule, matched_path.clone()));
-    let preference = verdict.as_ref().and_then(|verdict| verdict.preference());
-    let preference = preference.map(|preference| PreferenceEvidence::new(preference, matched_path.clone()));
-    let (allowed, reason, detail) = match decide(Some(entry), asked, options, now) {
-        Decision::Allow(_) => {
-            let reason = verdict.map(|verdict| verdict.reason());
-            let (reason, detail) = why_allowed(asked.target, reason);
-            (true, reason, detail.to_owned())
+/// Decides by the entry as it is, and renders the decision.
+pub fn explain(entry: &Entry, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> Explanation {
+    let decision = decide(entry, rules, request, now);
+    let tokens = rules.product_tokens(request);
+    let file = entry.usable(now).and_then(|_| entry.robots_txt());
+    let (allowed, reason, detail) = match &decision.ruling {
+        Ruling::Allow(allowance) => (true, allowance.slug(), allowance.to_string()),
+        Ruling::Report(why) => (true, why.slug(), format!("let through, as configured; else: {why}")),
+        Ruling::Refuse(why) => (false, why.slug(), why.to_string()),
+        Ruling::Fetch => (false, UNKNOWN, "nothing is known of its robots.txt yet".to_owned()),
+    };
+    let (rule, preference) = match &decision.ruling {
+        Ruling::Report(why) | Ruling::Refuse(why) => (why.rule(), why.preference()),
+        Ruling::Allow(Allowance::Rule { offset }) => {
+            (file.map(|file| RuleEvidence::new(file.allow_at(*offset), None)), None)
         }
-        Decision::Refuse { why, .. } => (false, why.slug(), why.to_string()),
-        Decision::Fetch => (false, UNKNOWN, "nothing is known of its robots.txt yet".to_owned()),
+        Ruling::Allow(_) | Ruling::Fetch => (None, None),
     };
     Explanation {
-        url: format!("{}{}", asked.authority, String::from_utf8_lossy(asked.target)),
-        authority: asked.authority.to_string(),
-        product_tokens: asked.product_tokens.iter().map(|token| token.as_ref().to_owned()).collect(),
-        purposes: asked.purposes.iter().map(|purpose| purpose.to_string()).collect(),
+        url: format!("{}{}", request.authority, String::from_utf8_lossy(request.target)),
+        authority: request.authority.to_string(),
+        product_tokens: tokens.iter().map(|token| token.as_str().to_owned()).collect(),
+        purposes: rules.options.purposes.iter().map(ToString::to_string).collect(),
         allowed,
         reason,
         detail,
         rule,
         preference,
-        robots: state(entry, asked.authority, options, now),
-        crawl_delay: rules.as_ref().and_then(|(_, rules)| rules.crawl_delay()),
-        sitemaps: rules.iter().flat_map(|(robots, _)| robots.sitemaps()).map(str::to_owned).collect(),
+        robots: state(entry, request.authority, &rules.options, now),
+        crawl_delay: decision.crawl_delay,
+        sitemaps: file.iter().flat_map(|file| file.sitemaps()).map(str::to_owned).collect(),
+    }
+}
+
+impl Allowance {
+    /// The reason in answers of the API. Stable.
+    pub fn slug(self) -> &'static str {
+        match self {
+            Self::RobotsTxt => "robots-txt",
+            Self::Operator => "allowed-by-operator",
+            Self::Ignored => "robots-ignored",
+            Self::Rule { .. } => "allowed-by-rule",
+            Self::NoRule => "no-matching-rule",
+            Self::Missing => "no-robots-txt",
+            Self::LongUnreachable => "long-unreachable",
+        }
+    }
+}
+
+impl fmt::Display for Allowance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::RobotsTxt => "robots.txt itself may always be fetched",
+            Self::Operator => "an `allow` of this host's in the configuration allows it",
+            Self::Ignored => "robots.txt is ignored for this host, as configured",
+            Self::Rule { .. } => "a rule allows it",
+            Self::NoRule => "no rule matches it",
+            Self::Missing => "the host has no robots.txt, which allows everything",
+            Self::LongUnreachable => {
+                "robots.txt has not been readable for 30 days, which allows everything, as configured"
+            }
+        })
     }
 }
 
 /// What an answer says may be crawled, in a word.
-pub fn access(answer: &Answer, options: Options) -> &'static str {
+pub fn access(answer: &Answer, options: &Options) -> &'static str {
     match answer.access {
         Access::Rules(_) => "rules",
         Access::Missing if options.allows_missing(answer.status) => "allow-all",
@@ -97,18 +124,7 @@ pub fn access(answer: &Answer, options: Options) -> &'static str {
     }
 }
 
-fn why_allowed(target: &[u8], reason: Option<Reason>) -> (&'static str, &'static str) {
-    match reason {
-        _ if target == b"/robots.txt" => ("robots-txt", "robots.txt itself may always be fetched"),
-        Some(Reason::Allowed) => ("allowed-by-rule", "a rule allows it"),
-        Some(Reason::NoRule | Reason::RobotsTxt | Reason::Disallowed | Reason::Usage) => {
-            ("no-matching-rule", "no rule matches it")
-        }
-        None => ("no-robots-txt", "the host has no robots.txt, which allows everything"),
-    }
-}
-
-fn state(entry: &Entry, authority: &Authority, options: Options, now: SystemTime) -> RobotsState {
+fn state(entry: &Entry, authority: &Authority, options: &Options, now: SystemTime) -> RobotsState {
     let answer = entry.usable(now).map(|(answer, _)| answer);
     RobotsState {
         url: authority.robots_url(),

@@ -112,6 +112,18 @@ impl Refusal {
         }
     }
 
+    /// The rule of robots.txt that decided.
+    pub fn rule(&self) -> Option<RuleEvidence> {
+        let Self::Disallowed { rule, .. } = self else { return None };
+        rule.clone()
+    }
+
+    /// The preference that decided.
+    pub fn preference(&self) -> Option<PreferenceEvidence> {
+        let Self::UsageDisallowed { preference, .. } = self else { return None };
+        Some(preference.clone())
+    }
+
     /// When to come back, where time alone helps.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

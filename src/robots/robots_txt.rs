@@ -11,6 +11,7 @@ use super::options::ParseOptions;
 use super::parse;
 use super::ruleset::{RuleSet, RuleSpan};
 use super::source::{Source, Span};
+use super::verdict::RuleRef;
 use super::warnings::Warning;
 
 /// A robots.txt that was read. Immutable; a clone is one reference more.
@@ -69,6 +70,11 @@ impl RobotsTxt {
             let usages = groups.usages_of(&sections);
             RuleSet::compile(Arc::clone(source), &rules, usages, self.pace(&sections), options)
         })
+    }
+
+    /// The `Allow` rule that a verdict by this file named.
+    pub(crate) fn allow_at(&self, offset: usize) -> RuleRef<'_> {
+        RuleRef::allow_at(&self.0.source, offset)
     }
 
     /// The values of the `Sitemap` lines, wherever they stand (RFC 9309 §2.2.4).

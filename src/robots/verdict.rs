@@ -106,6 +106,11 @@ pub struct RuleRef<'a> {
 }
 
 impl<'a> RuleRef<'a> {
+    /// The `Allow` rule whose value begins there.
+    pub(crate) fn allow_at(source: &'a Source, offset: usize) -> Self {
+        RuleRef { source, offset, kind: RuleKind::Allow }
+    }
+
     /// The line of the file, from 1.
     pub fn line(&self) -> u32 {
         self.source.line_of(self.offset)

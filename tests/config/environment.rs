@@ -25,7 +25,7 @@ fn the_environment_goes_before_the_file() {
     assert_eq!(settings.egress.ports.len(), 3);
     assert_eq!(settings.identity.contact, "https://example.com/bot#who: me");
     assert_eq!(settings.intercept.ca, CaSource::Directory(Some(home.path().join("ca"))));
-    assert_eq!(policy(&settings, "a.example").robots, RobotsOverride::Ignore);
+    assert_eq!(policy(&settings, "a.example").rules.robots, RobotsOverride::Ignore);
 }
 
 #[test]

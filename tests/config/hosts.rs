@@ -17,7 +17,7 @@ hosts:
   192.0.2.1: { intercept: deny }
 "#,
     );
-    let delay = |host: &str| policy(&settings, host).crawl_delay.map(|delay| delay.as_secs());
+    let delay = |host: &str| policy(&settings, host).rules.crawl_delay.map(|delay| delay.as_secs());
     assert_eq!(delay("other.example"), Some(1));
     assert_eq!(delay("example.com"), Some(1), "a pattern is for what is below the name");
     assert_eq!(delay("a.example.com"), Some(2));
@@ -28,14 +28,14 @@ hosts:
     assert_eq!(delay("example.org"), Some(4));
     assert_eq!(delay("192.0.2.1"), Some(1));
 
-    let www = policy(&settings, "www.shop.example.com");
+    let www = &policy(&settings, "www.shop.example.com").rules;
     assert_eq!((www.robots, www.crawl_delay), (RobotsOverride::Ignore, Some(Duration::from_secs(3))));
     let own_rules = www.own_rules.as_ref().unwrap();
     assert_eq!(own_rules.judge(b"/open/a", Paths::AsServed), OwnVerdict::Allow, "from the pattern");
     assert!(matches!(own_rules.judge(b"/a.pdf", Paths::AsServed), OwnVerdict::Deny(_)));
-    assert!(policy(&settings, "example.com").own_rules.is_none());
+    assert!(policy(&settings, "example.com").rules.own_rules.is_none());
     assert_eq!(www.product_tokens.as_ref().unwrap()[0].as_str(), "ShopBot");
-    assert_eq!(policy(&settings, "a.shop.example.com").robots, RobotsOverride::Report);
+    assert_eq!(policy(&settings, "a.shop.example.com").rules.robots, RobotsOverride::Report);
 
     let intercept = |host: &str| policy(&settings, host).intercept;
     assert_eq!(intercept("bank.example"), InterceptMode::Intercept);
@@ -110,12 +110,15 @@ access:
     assert_eq!((alice.max_connections.map(|most| most.get()), alice.max_waiting), (Some(3), Some(0)));
     let hers = alice.hosts.as_ref().unwrap();
     let policy = |host: &str| hers.get(&Host::parse(host).unwrap());
-    let delay = |host: &str| policy(host).crawl_delay.map(|delay| delay.as_secs());
+    let delay = |host: &str| policy(host).rules.crawl_delay.map(|delay| delay.as_secs());
     assert_eq!(delay("www.example.com"), Some(9), "however specific the entry for all is");
-    assert_eq!(policy("www.example.com").robots, RobotsOverride::Report, "what she says nothing of stays");
-    assert_eq!((delay("a.example.com"), policy("a.example.com").robots), (Some(9), RobotsOverride::Ignore));
-    assert!(policy("a.example.com").own_rules.is_some());
+    assert_eq!(policy("www.example.com").rules.robots, RobotsOverride::Report, "what she says nothing of stays");
+    assert_eq!((delay("a.example.com"), policy("a.example.com").rules.robots), (Some(9), RobotsOverride::Ignore));
+    assert!(policy("a.example.com").rules.own_rules.is_some());
     assert_eq!((delay("b.example.com"), delay("www.example.org"), delay("example.com")), (Some(9), Some(3), None));
     assert_eq!(policy("new.example").intercept, InterceptMode::Tunnel);
-    assert_eq!(settings.hosts.get(&Host::parse("www.example.com").unwrap()).crawl_delay, Some(Duration::from_secs(2)));
+    assert_eq!(
+        settings.hosts.get(&Host::parse("www.example.com").unwrap()).rules.crawl_delay,
+        Some(Duration::from_secs(2))
+    );
 }

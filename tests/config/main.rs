@@ -11,10 +11,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use politely::config::{
-    AccessLog, CaSource, HostPolicy, InterceptMode, ListenAddress, Mode, Place, PortRange, RobotsOverride, Settings,
+    AccessLog, CaSource, HostPolicy, InterceptMode, ListenAddress, Mode, Place, PortRange, Settings,
 };
 use politely::policy::own_rules::OwnVerdict;
-use politely::policy::{Host, KeyBy};
+use politely::policy::{Host, KeyBy, RobotsOverride};
 use politely::robots::Purpose;
 use politely::tls::Ca;
 use proptest::prelude::*;

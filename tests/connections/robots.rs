@@ -3,17 +3,14 @@
 use super::support::{Alpn, Origin, Reply};
 use super::{page, route, settings, upstream};
 use politely::gate::Gate;
-use politely::policy::{Asked, Authority};
-use politely::robots::ProductToken;
+use politely::policy::{Authority, HostRules, Request};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Has the gate learn the rules of an origin.
 async fn learn(gate: &Gate, url: &str) -> Option<u16> {
     let authority = Authority::from_url(url).unwrap();
-    let nobody: &[ProductToken] = &[];
-    let asked = Asked { authority: &authority, target: b"/", product_tokens: nobody, purposes: &[] };
-    gate.explain(&asked).await.robots.status
+    gate.explain(&Request::new(&authority, b"/"), &HostRules::new(Arc::default())).await.robots.status
 }
 
 fn gate(upstream: &Arc<politely::upstream::Upstream>) -> Gate {

@@ -5,11 +5,9 @@ use crate::support::test_ca;
 use arc_swap::ArcSwap;
 use http::HeaderMap;
 use politely::config::Settings;
-use politely::gate::{Admitted, Ask, Gate};
-use politely::policy::{Asked, Authority, Refusal};
-use politely::robots::ProductToken;
+use politely::gate::{Admitted, Gate};
+use politely::policy::{Authority, HostRules, Refusal, Request};
 use politely::upstream::{Upstream, connector_conf};
-use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
@@ -50,26 +48,9 @@ fn version_of(pattern: &str) -> u32 {
     (0..BITS).map(|bit| u32::from(bits.next() == Some("*")) << bit).sum()
 }
 
-fn ask<'a>(authority: &'a Authority, target: &'a str) -> Ask<'a> {
-    Ask {
-        authority,
-        target: target.as_bytes(),
-        user_agent: None,
-        client: IpAddr::V4(Ipv4Addr::LOCALHOST),
-        user: None,
-        prefer_wait: None,
-        reads_robots: false,
-        is_subresource: false,
-        product_tokens: &[],
-        hosts: None,
-        may_wait: true,
-        address: None,
-    }
-}
-
 /// The version that a request is decided by.
 async fn admitted(gate: &Gate, authority: &Authority, target: &str) -> u32 {
-    match gate.admit(&ask(authority, target)).await {
+    match gate.admit(&Request::new(authority, target.as_bytes()), None).await {
         Err(Refusal::Disallowed { rule: Some(rule), .. }) => version_of(&rule.pattern),
         Err(other) => panic!("{other:?}"),
         Ok(_) => panic!("every version disallows it"),
@@ -78,8 +59,8 @@ async fn admitted(gate: &Gate, authority: &Authority, target: &str) -> u32 {
 
 /// The version of a copy, all of which has to be of that version.
 async fn explained(gate: &Gate, authority: &Authority, target: &str) -> u32 {
-    let asked = Asked::<ProductToken> { authority, target: target.as_bytes(), product_tokens: &[], purposes: &[] };
-    let why = gate.explain(&asked).await;
+    let request = Request::new(authority, target.as_bytes());
+    let why = gate.explain(&request, &HostRules::new(Arc::default())).await;
     let version = version_of(&why.rule.expect("a rule").pattern);
     assert_eq!(why.sitemaps, [format!("https://s/{version}")], "half of one copy and half of another");
     version
@@ -141,13 +122,13 @@ async fn who_waited_is_decided_by_the_rules_of_its_turn() {
         gate.insert(&authority, 200, &HeaderMap::new(), text.as_bytes());
     };
     teach("Allow: /");
-    let first = gate.admit(&ask(&authority, "/first")).await;
+    let first = gate.admit(&Request::new(&authority, b"/first"), None).await;
     assert!(matches!(first, Ok(Admitted::Go { .. })), "nothing is owed yet");
     if let Ok(Admitted::Go { mut permit, .. }) = first {
         permit.leaves();
     }
-    let (closed, open) = (ask(&authority, "/closed"), ask(&authority, "/open"));
-    let (mut closed, mut open) = (pin!(gate.admit(&closed)), pin!(gate.admit(&open)));
+    let (closed, open) = (Request::new(&authority, b"/closed"), Request::new(&authority, b"/open"));
+    let (mut closed, mut open) = (pin!(gate.admit(&closed, None)), pin!(gate.admit(&open, None)));
     let mut context = Context::from_waker(Waker::noop());
     assert!(closed.as_mut().poll(&mut context).is_pending() && open.as_mut().poll(&mut context).is_pending());
     teach("Disallow: /closed");

@@ -216,7 +216,7 @@ impl Inner {
 
     fn terms(&self, hop: &Hop<'_>, at: &Authority) -> Terms {
         let Hop { settings, order, first, is_first_fetch, fetch } = *hop;
-        let by_operator = settings.hosts.get(at.host()).crawl_delay;
+        let by_operator = settings.hosts.get(at.host()).rules.crawl_delay;
         let known = || self.crawl_delay(settings, at, &self.hosts.find(at)?.load());
         let asked = order.crawl_delay.filter(|_| at == first);
         let crawl_delay = by_operator.or_else(known).max(asked);

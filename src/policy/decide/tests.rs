@@ -1,9 +1,11 @@
 //! SEMANTICS §3 and §4, row by row.
 
 use super::*;
-use crate::policy::entry::Validators;
+use crate::policy::entry::{Access, Answer, Validators};
 use crate::policy::freshness::Freshness;
-use crate::policy::{PreferenceEvidence, Scheme};
+use crate::policy::{Authority, Options, OwnRules, Paths, PreferenceEvidence, Scheme};
+use crate::robots::{Purpose, RobotsTxt};
+use std::sync::Arc;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -31,35 +33,66 @@ fn locked() -> Entry {
     Entry::answered(answer(Access::Missing, 403))
 }
 
-fn ask_with(entry: Option<&Entry>, target: &str, after: Duration, options: Options) -> Decision {
+fn rules(options: Options) -> HostRules {
+    HostRules::new(Arc::new(Options { product_tokens: vec![ProductToken::parse("FooBot").unwrap()], ..options }))
+}
+
+fn decided(entry: &Entry, rules: &HostRules, target: &str, after: Duration) -> Decision {
     let authority = Authority::new(Scheme::Https, "example.com", None).unwrap();
-    let target = target.as_bytes();
-    let asked = Asked { authority: &authority, target, product_tokens: &["FooBot"], purposes: &[] };
-    decide(entry, &asked, options, midnight() + after)
+    decide(entry, rules, &Request::new(&authority, target.as_bytes()), midnight() + after)
 }
 
-fn ask(entry: &Entry, target: &str, after: Duration) -> Decision {
-    ask_with(Some(entry), target, after, Options::default())
+fn ask_with(entry: &Entry, target: &str, after: Duration, options: &Options) -> Said {
+    Said::of(decided(entry, &rules(options.clone()), target, after))
 }
 
-fn allow(crawl_delay: Option<u64>, refresh: bool) -> Decision {
-    Decision::Allow(Allowed { crawl_delay: crawl_delay.map(Duration::from_secs), refresh })
+fn ask(entry: &Entry, target: &str, after: Duration) -> Said {
+    ask_with(entry, target, after, &Options::default())
 }
 
-fn refuse(rule: Option<(u32, &str)>, refresh: bool) -> Decision {
-    let rule =
-        rule.map(|(line, pattern)| RuleEvidence { line, allow: false, pattern: pattern.into(), matched_path: None });
-    let why = Refusal::Disallowed {
+/// A decision, as far as most of these tests tell it.
+#[derive(Debug, PartialEq)]
+enum Said {
+    Allow { crawl_delay: Option<Duration>, refresh: bool },
+    Fetch,
+    Refuse { why: Refusal, refresh: bool },
+}
+
+impl Said {
+    fn of(Decision { ruling, crawl_delay, refresh }: Decision) -> Self {
+        match ruling {
+            Ruling::Allow(_) => Self::Allow { crawl_delay, refresh },
+            Ruling::Fetch => Self::Fetch,
+            Ruling::Refuse(why) => Self::Refuse { why, refresh },
+            Ruling::Report(why) => panic!("told of only: {why}"),
+        }
+    }
+}
+
+fn allow(crawl_delay: Option<u64>, refresh: bool) -> Said {
+    Said::Allow { crawl_delay: crawl_delay.map(Duration::from_secs), refresh }
+}
+
+fn disallowed(line: u32, pattern: &str) -> Refusal {
+    refusal(Some(RuleEvidence { line, allow: false, pattern: pattern.into(), matched_path: None }))
+}
+
+fn refusal(rule: Option<RuleEvidence>) -> Refusal {
+    Refusal::Disallowed {
         robots_url: "https://example.com/robots.txt".into(),
         product_tokens: ["FooBot".into()].into(),
         rule,
-    };
-    Decision::Refuse { why, refresh }
+    }
 }
 
-fn unreachable_for(retry_after: Duration) -> Decision {
+fn refuse(rule: Option<(u32, &str)>, refresh: bool) -> Said {
+    Said::Refuse { why: rule.map_or_else(|| refusal(None), |(line, pattern)| disallowed(line, pattern)), refresh }
+}
+
+fn unreachable_for(retry_after: Duration) -> Said {
     let robots_url = "https://example.com/robots.txt".into();
-    Decision::refuse(Refusal::RobotsUnreachable { retry_after, robots_url, why: "status 503".into() })
+    let why = Refusal::RobotsUnreachable { retry_after, robots_url, why: "status 503".into() };
+    Said::Refuse { why, refresh: false }
 }
 
 /// A fetch that failed, to be tried again a minute later.
@@ -69,8 +102,7 @@ fn fail(entry: &Entry, after: Duration) -> Entry {
 
 #[test]
 fn an_authority_not_heard_of_is_fetched() {
-    assert_eq!(ask_with(None, "/", HOUR, Options::default()), Decision::Fetch);
-    assert_eq!(ask(&Entry::default(), "/", HOUR), Decision::Fetch);
+    assert_eq!(ask(&Entry::default(), "/", HOUR), Said::Fetch);
 }
 
 #[test]
@@ -86,9 +118,10 @@ fn unavailable_allows_everything_or_by_the_operators_will_nothing() {
 
 #[test]
 fn robots_txt_itself_is_always_allowed() {
-    for entry in [None, Some(&file()), Some(&locked()), Some(&fail(&Entry::default(), Duration::ZERO))] {
-        assert_eq!(ask_with(entry, "/robots.txt", Duration::ZERO, Options::default()), allow(None, false));
+    for entry in [Entry::default(), locked(), fail(&Entry::default(), Duration::ZERO)] {
+        assert_eq!(ask(&entry, "/robots.txt", Duration::ZERO), allow(None, false));
     }
+    assert_eq!(ask(&file(), "/robots.txt", Duration::ZERO), allow(Some(2), false), "in its turn, as anything");
 }
 
 #[test]
@@ -104,9 +137,9 @@ fn a_copy_about_to_expire_decides_and_is_refreshed_behind() {
 fn what_a_missing_file_means_is_as_the_operator_says_now() {
     let unavailable = Options { disallow_unavailable: true, ..Options::default() };
     let auth_error = Options { disallow_auth_error: true, ..Options::default() };
-    let ask = |entry: &Entry, options| ask_with(Some(entry), "/", Duration::ZERO, options);
-    for (entry, allowing, disallowing) in [(none(), auth_error, unavailable), (locked(), unavailable, auth_error)] {
-        assert_eq!(ask(&entry, Options::default()), allow(None, false));
+    let ask = |entry: &Entry, options: &Options| ask_with(entry, "/", Duration::ZERO, options);
+    for (entry, allowing, disallowing) in [(none(), &auth_error, &unavailable), (locked(), &unavailable, &auth_error)] {
+        assert_eq!(ask(&entry, &Options::default()), allow(None, false));
         assert_eq!(ask(&entry, allowing), allow(None, false));
         assert_eq!(ask(&entry, disallowing), refuse(None, false));
     }
@@ -123,7 +156,7 @@ fn a_clock_that_was_ahead_leaves_no_site_alone_for_days() {
         assert!(!right.may_fetch(midnight() + Duration::from_secs(59)));
         assert!(right.may_fetch(midnight() + Duration::from_secs(60)));
     }
-    assert_eq!(ask(&fail(&Entry::default(), DAY * 10), "/", Duration::ZERO), Decision::Fetch);
+    assert_eq!(ask(&fail(&Entry::default(), DAY * 10), "/", Duration::ZERO), Said::Fetch);
 }
 
 /// The copy was dated by a clock ten days ahead: it is used, renewed at once, and good for thirty days from now if it
@@ -136,7 +169,7 @@ fn a_copy_from_the_future_is_renewed_at_once_and_no_longer_good_than_any() {
     assert!(!entry.answer.as_ref().unwrap().freshness.is_fresh(midnight()));
     let failed = fail(&entry, Duration::ZERO);
     assert_eq!(ask(&failed, "/public", DAY * 29), allow(Some(2), true));
-    assert_eq!(ask(&failed, "/public", DAY * 30), Decision::Fetch);
+    assert_eq!(ask(&failed, "/public", DAY * 30), Said::Fetch);
 }
 
 #[test]
@@ -145,22 +178,22 @@ fn a_clock_set_back_a_day_renews_what_it_dates_in_the_future() {
     let back = midnight() - DAY;
     assert!(failed.may_fetch(back));
     let authority = Authority::new(Scheme::Https, "example.com", None).unwrap();
-    let asked = Asked { authority: &authority, target: b"/public", product_tokens: &["FooBot"], purposes: &[] };
-    assert_eq!(decide(Some(&failed), &asked, Options::default(), back), allow(Some(2), true));
+    let decision = decide(&failed, &rules(Options::default()), &Request::new(&authority, b"/public"), back);
+    assert_eq!(Said::of(decision), allow(Some(2), true));
 }
 
 #[test]
 fn a_night_s_sleep_makes_copies_old_and_failures_over() {
     let night = HOUR * 9;
     assert_eq!(ask(&file(), "/public", night), allow(Some(2), true));
-    assert_eq!(ask(&fail(&Entry::default(), Duration::ZERO), "/public", night), Decision::Fetch);
+    assert_eq!(ask(&fail(&Entry::default(), Duration::ZERO), "/public", night), Said::Fetch);
 }
 
 #[test]
 fn a_stale_copy_decides_for_a_day_and_then_no_more() {
     assert_eq!(ask(&file(), "/public", HOUR * 23), allow(Some(2), true));
-    assert_eq!(ask(&file(), "/public", DAY), Decision::Fetch);
-    assert_eq!(ask(&none(), "/", DAY), Decision::Fetch);
+    assert_eq!(ask(&file(), "/public", DAY), Said::Fetch);
+    assert_eq!(ask(&none(), "/", DAY), Said::Fetch);
 }
 
 #[test]
@@ -169,7 +202,7 @@ fn a_failed_refresh_leaves_the_copy_in_force_for_thirty_days() {
     assert_eq!(ask(&failed, "/public", HOUR), allow(Some(2), false), "left alone");
     assert_eq!(ask(&failed, "/public", HOUR + Duration::from_secs(60)), allow(Some(2), true), "tried again");
     assert_eq!(ask(&failed, "/private", DAY * 29), refuse(Some((2, "/private")), true));
-    assert_eq!(ask(&failed, "/public", DAY * 30), Decision::Fetch);
+    assert_eq!(ask(&failed, "/public", DAY * 30), Said::Fetch);
     let failed = fail(&failed, DAY * 30);
     assert_eq!(ask(&failed, "/public", DAY * 30), unreachable_for(Duration::from_secs(60)));
 }
@@ -179,7 +212,7 @@ fn rfc_unreachable_is_complete_disallow() {
     let failed = fail(&Entry::default(), HOUR);
     assert_eq!(ask(&failed, "/public", HOUR), unreachable_for(Duration::from_secs(60)));
     assert_eq!(ask(&failed, "/public", HOUR + Duration::from_secs(59)), unreachable_for(Duration::from_secs(1)));
-    assert_eq!(ask(&failed, "/public", HOUR + Duration::from_secs(60)), Decision::Fetch);
+    assert_eq!(ask(&failed, "/public", HOUR + Duration::from_secs(60)), Said::Fetch);
 }
 
 #[test]
@@ -196,11 +229,11 @@ fn long_unreachable_is_as_the_operator_says() {
     let allowing = Options { allow_long_unreachable: true, ..Options::default() };
     let first = fail(&Entry::default(), Duration::ZERO);
     let last = fail(&first, DAY * 30);
-    let ask = |options, after| ask_with(Some(&last), "/", after, options);
-    assert_eq!(ask(Options::default(), DAY * 30), unreachable_for(Duration::from_secs(60)));
-    assert_eq!(ask(allowing, DAY * 30), allow(None, false));
-    assert_eq!(ask(allowing, DAY * 31), allow(None, true));
-    let not_long = ask_with(Some(&first), "/", Duration::ZERO, allowing);
+    let ask = |options: &Options, after| ask_with(&last, "/", after, options);
+    assert_eq!(ask(&Options::default(), DAY * 30), unreachable_for(Duration::from_secs(60)));
+    assert_eq!(ask(&allowing, DAY * 30), allow(None, false));
+    assert_eq!(ask(&allowing, DAY * 31), allow(None, true));
+    let not_long = ask_with(&first, "/", Duration::ZERO, &allowing);
     assert_eq!(not_long, unreachable_for(Duration::from_secs(60)));
 }
 
@@ -235,26 +268,24 @@ fn a_confirmed_copy_is_fresh_again_and_out_of_trouble() {
 #[test]
 fn visit_time_closes_the_site_only_when_enforced() {
     let enforcing = Options { enforce_visit_time: true, ..Options::default() };
-    let ask = |minutes: u32, options| ask_with(Some(&file()), "/", Duration::from_secs(60) * minutes, options);
-    let closed_for = |minutes: u32, refresh| Decision::Refuse {
+    let ask = |minutes: u32, options: &Options| ask_with(&file(), "/", Duration::from_secs(60) * minutes, options);
+    let closed_for = |minutes: u32, refresh| Said::Refuse {
         why: Refusal::CrawlDelay { retry_after: Duration::from_secs(60) * minutes },
         refresh,
     };
-    assert_eq!(ask(1, Options::default()), allow(Some(2), false));
-    assert_eq!(ask(1, enforcing), closed_for(359, false));
-    assert_eq!(ask(6 * 60, enforcing), allow(Some(2), true));
-    assert_eq!(ask(9 * 60, enforcing), closed_for(21 * 60, true));
+    assert_eq!(ask(1, &Options::default()), allow(Some(2), false));
+    assert_eq!(ask(1, &enforcing), closed_for(359, false));
+    assert_eq!(ask(6 * 60, &enforcing), allow(Some(2), true));
+    assert_eq!(ask(9 * 60, &enforcing), closed_for(21 * 60, true));
 }
 
 #[test]
 fn a_preference_disallows_for_a_declared_purpose_only() {
     let robots = RobotsTxt::parse(b"User-agent: *\nContent-Usage: /art train-ai=n\nDisallow: /private\n");
     let entry = Entry::answered(answer(Access::Rules(robots), 200));
-    let authority = Authority::new(Scheme::Https, "example.com", None).unwrap();
     let purposes = ["search", "ai-train"].map(|name| Purpose::parse(name).unwrap());
-    let ask = |target: &'static str, purposes| {
-        let asked = Asked { authority: &authority, target: target.as_bytes(), product_tokens: &["FooBot"], purposes };
-        decide(Some(&entry), &asked, Options::default(), midnight())
+    let ask = |target: &'static str, purposes: &[Purpose]| {
+        ask_with(&entry, target, Duration::ZERO, &Options { purposes: purposes.to_vec(), ..Options::default() })
     };
     for purposes in [&[][..], &purposes[..1]] {
         assert_eq!(ask("/art/1", purposes), allow(None, false));
@@ -270,10 +301,10 @@ fn a_preference_disallows_for_a_declared_purpose_only() {
             matched_path: None,
         },
     };
-    assert_eq!(ask("/art/1", &purposes), Decision::refuse(unwelcome.clone()));
-    assert_eq!(ask("/x/../art/1", &purposes), Decision::refuse(unwelcome));
+    assert_eq!(ask("/art/1", &purposes), Said::Refuse { why: unwelcome.clone(), refresh: false });
+    assert_eq!(ask("/x/../art/1", &purposes), Said::Refuse { why: unwelcome, refresh: false });
     assert_eq!(ask("/science", &purposes), allow(None, false));
-    let Decision::Refuse { why, .. } = ask("/private", &purposes) else { panic!("a rule says no") };
+    let Said::Refuse { why, .. } = ask("/private", &purposes) else { panic!("a rule says no") };
     assert_eq!(why.slug(), "robots-disallowed", "the rule goes first");
 }
 
@@ -281,36 +312,118 @@ fn a_preference_disallows_for_a_declared_purpose_only() {
 fn without_product_tokens_the_rules_for_everyone_hold() {
     let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /all\n\nUser-agent: FooBot\nDisallow: /foo\n");
     let entry = Entry::answered(answer(Access::Rules(robots), 200));
-    let authority = Authority::new(Scheme::Http, "example.com", None).unwrap();
-    let tokens: [&str; 0] = [];
-    let asked = |target| Asked { authority: &authority, target, product_tokens: &tokens, purposes: &[] };
-    let allowed = decide(Some(&entry), &asked(b"/foo"), Options::default(), midnight());
-    assert_eq!(allowed, allow(None, false));
-    let refused = decide(Some(&entry), &asked(b"/all"), Options::default(), midnight());
-    assert!(matches!(refused, Decision::Refuse { .. }));
+    let nobody = HostRules::new(Arc::default());
+    let ask = |target| Said::of(decided(&entry, &nobody, target, Duration::ZERO));
+    assert_eq!(ask("/foo"), allow(None, false));
+    assert!(matches!(ask("/all"), Said::Refuse { .. }));
 }
 
 #[test]
 fn what_servers_make_of_a_path_is_judged_too_and_named() {
-    let matched = |target: &str, options| match ask_with(Some(&file()), target, Duration::ZERO, options) {
-        Decision::Refuse { why: Refusal::Disallowed { rule: Some(rule), .. }, .. } => {
+    let matched = |target: &str, options: &Options| match ask_with(&file(), target, Duration::ZERO, options) {
+        Said::Refuse { why: Refusal::Disallowed { rule: Some(rule), .. }, .. } => {
             Some(rule.matched_path.map(String::from))
         }
         _ => None,
     };
     let (as_served, as_sent) = (Options::default(), Options { paths: Paths::AsSent, ..Options::default() });
-    assert_eq!(matched("/public/..%2Fprivate/x", as_served), Some(Some("/private/x".into())));
-    assert_eq!(matched("//private?x", as_served), Some(Some("/private?x".into())));
-    assert_eq!(matched("/private", as_served), Some(None), "the path as sent");
-    assert_eq!(matched("/public/..%2Fpublic", as_served), None);
-    assert_eq!(matched("//private", as_sent), None);
+    assert_eq!(matched("/public/..%2Fprivate/x", &as_served), Some(Some("/private/x".into())));
+    assert_eq!(matched("//private?x", &as_served), Some(Some("/private?x".into())));
+    assert_eq!(matched("/private", &as_served), Some(None), "the path as sent");
+    assert_eq!(matched("/public/..%2Fpublic", &as_served), None);
+    assert_eq!(matched("//private", &as_sent), None);
 }
 
 #[test]
 fn an_explanation_names_the_form_that_is_disallowed() {
     let authority = Authority::new(Scheme::Https, "example.com", None).unwrap();
-    let asked = Asked { authority: &authority, target: b"//private", product_tokens: &["FooBot"], purposes: &[] };
-    let explained = crate::policy::explain::explain(&file(), &asked, Options::default(), midnight());
+    let request = Request::new(&authority, b"//private");
+    let explained = crate::policy::explain::explain(&file(), &rules(Options::default()), &request, midnight());
     assert_eq!((explained.allowed, explained.matched_path()), (false, Some("/private")));
     assert!(explained.detail.ends_with("servers may take this URL's path for that"), "{}", explained.detail);
+}
+
+fn own(allow: &[&str], deny: &[&str]) -> Option<OwnRules> {
+    Some(OwnRules::new("example.com", allow, deny))
+}
+
+fn ruling(rules: &HostRules, entry: &Entry, target: &str) -> Ruling {
+    decided(entry, rules, target, Duration::ZERO).ruling
+}
+
+#[test]
+fn an_allowance_says_what_it_goes_by() {
+    let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /\nAllow: /open\n");
+    let entry = Entry::answered(answer(Access::Rules(robots.clone()), 200));
+    let rules = rules(Options::default());
+    let Ruling::Allow(Allowance::Rule { offset }) = ruling(&rules, &entry, "/open/1") else {
+        panic!("a rule allows it")
+    };
+    let rule = robots.allow_at(offset);
+    assert_eq!((rule.line(), rule.pattern()), (3, "/open"));
+    for (entry, target, why) in [
+        (&entry, "/robots.txt", Allowance::RobotsTxt),
+        (&file(), "/public", Allowance::NoRule),
+        (&none(), "/", Allowance::Missing),
+    ] {
+        assert_eq!(ruling(&rules, entry, target), Ruling::Allow(why));
+    }
+}
+
+#[test]
+fn the_operators_rules_go_before_those_of_robots_txt_and_keep_its_pace() {
+    let rules = HostRules { own_rules: own(&["/private/mine"], &["/public"]), ..rules(Options::default()) };
+    let denied = decided(&file(), &rules, "/public", Duration::ZERO);
+    assert!(matches!(denied.ruling, Ruling::Refuse(Refusal::OperatorDenied { .. })), "{denied:?}");
+    let allowed = decided(&file(), &rules, "/private/mine", HOUR * 9 / 10);
+    let crawl_delay = Some(Duration::from_secs(2));
+    assert_eq!(allowed, Decision { ruling: Ruling::Allow(Allowance::Operator), crawl_delay, refresh: true });
+    assert_eq!(ruling(&rules, &Entry::default(), "/private/mine"), Ruling::Fetch, "its delay is not known yet");
+}
+
+#[test]
+fn an_ignored_robots_txt_is_not_fetched_and_delays_nothing() {
+    let rules = HostRules { robots: RobotsOverride::Ignore, ..rules(Options::default()) };
+    for entry in [file(), Entry::default()] {
+        let decision = decided(&entry, &rules, "/private", DAY * 40);
+        assert_eq!(decision, Decision { ruling: Ruling::Allow(Allowance::Ignored), crawl_delay: None, refresh: false });
+    }
+    let denying = HostRules { own_rules: own(&[], &["/private"]), ..rules };
+    assert!(matches!(ruling(&denying, &file(), "/private"), Ruling::Refuse(Refusal::OperatorDenied { .. })));
+}
+
+/// What `robots: report` lifts is robots.txt; `mode: report` lifts the operator's own word too.
+#[test]
+fn what_is_only_told_of_goes_and_keeps_its_reason() {
+    let here = HostRules { robots: RobotsOverride::Report, ..rules(Options::default()) };
+    let everywhere = rules(Options { report_only: true, ..Options::default() });
+    for rules in [&here, &everywhere] {
+        assert_eq!(ruling(rules, &file(), "/private"), Ruling::Report(disallowed(2, "/private")));
+        assert_eq!(decided(&file(), rules, "/private", Duration::ZERO).crawl_delay, Some(Duration::from_secs(2)));
+        assert_eq!(ruling(rules, &file(), "/public"), Ruling::Allow(Allowance::NoRule));
+    }
+    let deny = |rules: HostRules| HostRules { own_rules: own(&[], &["/public"]), ..rules };
+    assert!(matches!(ruling(&deny(here), &file(), "/public"), Ruling::Refuse(Refusal::OperatorDenied { .. })));
+    assert!(matches!(ruling(&deny(everywhere), &file(), "/public"), Ruling::Report(Refusal::OperatorDenied { .. })));
+}
+
+#[test]
+fn the_configured_delay_and_names_hold_in_place_of_the_files() {
+    let delayed = HostRules { crawl_delay: Some(HOUR), ..rules(Options::default()) };
+    assert_eq!(decided(&file(), &delayed, "/public", Duration::ZERO).crawl_delay, Some(HOUR));
+    let nobody = HostRules::new(Arc::default());
+    let authority = Authority::new(Scheme::Https, "example.com", None).unwrap();
+    let tokens = |rules: &HostRules, request: &Request<'_>| {
+        rules.product_tokens(request).iter().map(|token| token.as_str().to_owned()).collect::<Vec<_>>()
+    };
+    let own = [ProductToken::parse("Own").unwrap()];
+    let anybody = Request { user_agent: Some(b"Agent/1"), ..Request::new(&authority, b"/") };
+    let somebody = Request { product_tokens: &own, ..anybody };
+    assert_eq!(tokens(&nobody, &anybody), ["Agent"]);
+    assert_eq!(tokens(&nobody, &somebody), ["Own"]);
+    assert_eq!(tokens(&rules(Options::default()), &anybody), ["FooBot"]);
+    let sent = HostRules::new(Arc::new(Options { user_agent: Some("Sent/2".into()), ..Options::default() }));
+    assert_eq!(tokens(&sent, &anybody), ["Sent"], "what goes out is what is judged");
+    let given = rules(Options::default()).asked_for(&own, &[]);
+    assert_eq!(tokens(&given, &anybody), ["Own"]);
 }

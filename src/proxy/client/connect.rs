@@ -11,7 +11,7 @@ use super::wire::{Ahead, Wire};
 use super::{Tunnel, Who};
 use crate::config::InterceptMode;
 use crate::http1::Framing;
-use crate::policy::{Authority, Host, Refusal, Scheme};
+use crate::policy::{self, Authority, Host, Refusal, Scheme};
 use crate::upstream::{ReachError, Stream};
 use http::Version;
 use rustls::server::Acceptor;
@@ -85,10 +85,13 @@ async fn open(proxy: &Proxy, authority: &Authority, who: &Who, via: Option<&str>
         Err(ReachError::Denied(denied)) => return Err(Outcome::Refused(denied.into())),
         Err(ReachError::Resolve(error)) => return Err(Outcome::Failed(Failure::from_resolve(&error))),
     };
-    let hosts = hosts(who.user.as_deref());
-    let user = who.user.as_ref().map(|user| user.name.as_ref());
-    let admitted = proxy.gate.admit_connection(authority, route.origin(), who.address.ip(), user, hosts).await;
-    let mut permit = admitted.map_err(Outcome::Refused)?;
+    let request =
+        policy::Request { client: who.client(), address: route.origin(), ..policy::Request::new(authority, b"") };
+    let admitted = proxy.gate.admit_connection(&request, hosts(who.user.as_deref())).await;
+    let (mut permit, reported) = admitted.map_err(Outcome::Refused)?;
+    if let Some(reported) = reported {
+        proxy.tell_reported(Some(who.address.ip()), &authority.to_string(), &reported);
+    }
     let origin = route.tunnel(via).await.map_err(|error| Outcome::Failed(Failure::from_dial(&error)))?;
     permit.leaves();
     permit.has_left();

@@ -11,6 +11,7 @@ pub use wire::Wire;
 
 use crate::config::User;
 use crate::policy::Authority;
+use crate::policy::pace::Client;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -21,6 +22,13 @@ pub struct Who {
     pub tunnel: Option<Tunnel>,
     /// Who asked for the tunnel, by the credentials of its CONNECT; else, who asked last.
     pub user: Option<Arc<User>>,
+}
+
+impl Who {
+    /// Among whom its requests take turns.
+    pub fn client(&self) -> Client {
+        Client::of(self.user.as_ref().map(|user| user.name.as_ref()), self.address.ip())
+    }
 }
 
 /// An accepted CONNECT whose inside is served here.

@@ -2,8 +2,8 @@
 
 use super::request::Request;
 use crate::config::{Hosts, InterceptMode, User};
-use crate::gate::{Admitted, Ask, Permit, Reported, RobotsCopy};
-use crate::policy::{Authority, Refusal};
+use crate::gate::{Admitted, Permit, Reported, RobotsCopy};
+use crate::policy::{self, Authority, Refusal};
 use crate::proxy::Proxy;
 use crate::proxy::client::Who;
 use crate::proxy::limits::per_client::Place;
@@ -45,23 +45,21 @@ impl Proxy {
             Err(ReachError::Resolve(_)) => None,
         };
         let (waiting, may_wait) = self.place_in_line(user);
-        let ask = Ask {
+        let asked = policy::Request {
             authority,
             target: &request.target,
             user_agent: request.user_agent,
-            client: who.address.ip(),
-            user: user.map(|user| user.name.as_ref()),
+            product_tokens: user.map_or(&[], |user| &user.product_tokens),
+            client: who.client(),
             address: route.as_ref().and_then(Route::origin),
             is_subresource: request.is_subresource,
-            product_tokens: user.map_or(&[], |user| &user.product_tokens),
-            hosts: hosts(user),
             may_wait,
             prefer_wait: request.prefer_wait,
             reads_robots: request.reads_robots(),
         };
         let admitted = tokio::select! {
             biased;
-            admitted = self.gate.admit(&ask) => admitted?,
+            admitted = self.gate.admit(&asked, hosts(user)) => admitted?,
             () = self.stopped() => return Err(Refusal::Draining { retry_after: DRAINING }),
         };
         drop(waiting);

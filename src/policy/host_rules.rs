@@ -1,0 +1,109 @@
+//! What the operator has settled, as far as requests to a host are decided by it. Pure; spelt by `config`.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::own_rules::OwnRules;
+use super::served_paths::Paths;
+use super::{Entry, Request};
+use crate::robots::{ProductToken, Purpose};
+
+/// What holds for one host, with nothing left open.
+#[derive(Debug, Clone)]
+pub struct HostRules {
+    pub robots: RobotsOverride,
+    /// In place of what robots.txt says.
+    pub crawl_delay: Option<Duration>,
+    /// In place of `Options::product_tokens`; empty: taken from the request's `User-Agent`.
+    pub product_tokens: Option<Arc<[ProductToken]>>,
+    /// The operator's own rules, which go before those of robots.txt.
+    pub own_rules: Option<OwnRules>,
+    pub options: Arc<Options>,
+}
+
+/// What becomes of robots.txt at a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RobotsOverride {
+    #[default]
+    Enforce,
+    /// It is not even fetched.
+    Ignore,
+    /// What it refuses goes all the same, and is told of.
+    Report,
+}
+
+/// What holds for every host.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Options {
+    /// `mode: report`: what would be refused goes all the same, and is told of.
+    pub report_only: bool,
+    /// For whom robots.txt is read. Empty: for whom the request's `User-Agent` names.
+    pub product_tokens: Vec<ProductToken>,
+    /// What goes out as `User-Agent`, in place of the request's.
+    pub user_agent: Option<String>,
+    /// What for: a preference that says no to one of them disallows. None: preferences disallow nothing.
+    pub purposes: Vec<Purpose>,
+    /// `on_long_unreachable: allow`: after 30 days without an answer and without a copy everything is allowed.
+    pub allow_long_unreachable: bool,
+    /// `visit_time: enforce`.
+    pub enforce_visit_time: bool,
+    /// `on_unavailable: disallow`: where there is no file, nothing is allowed.
+    pub disallow_unavailable: bool,
+    /// `on_auth_error: disallow`: the same where it takes credentials to see (401 and 403).
+    pub disallow_auth_error: bool,
+    /// `robots.paths`.
+    pub paths: Paths,
+}
+
+impl HostRules {
+    /// Where nothing is said of any host.
+    pub fn new(options: Arc<Options>) -> Self {
+        HostRules {
+            robots: RobotsOverride::default(),
+            crawl_delay: None,
+            product_tokens: None,
+            own_rules: None,
+            options,
+        }
+    }
+
+    /// With what is given in place of what is configured; what is empty is not given.
+    #[must_use]
+    pub fn asked_for(mut self, product_tokens: &[ProductToken], purposes: &[Purpose]) -> Self {
+        if !product_tokens.is_empty() {
+            self.product_tokens = Some(product_tokens.into());
+        }
+        if !purposes.is_empty() {
+            Arc::make_mut(&mut self.options).purposes = purposes.to_vec();
+        }
+        self
+    }
+
+    /// For whom it is asked: a group matches if it names any of them. The host's configured ones, the client's, everybody's,
+    /// or what the User-Agent says. None: the rules for everyone.
+    pub fn product_tokens<'a>(&'a self, request: &Request<'a>) -> Cow<'a, [ProductToken]> {
+        let clients = Some(request.product_tokens).filter(|tokens| !tokens.is_empty());
+        let configured = self.product_tokens.as_deref().or(clients).unwrap_or(&self.options.product_tokens);
+        if configured.is_empty() {
+            // What goes out is what is judged.
+            let agent = self.options.user_agent.as_deref().map(str::as_bytes).or(request.user_agent);
+            return Cow::Owned(ProductToken::from_user_agent(agent.unwrap_or_default()));
+        }
+        Cow::Borrowed(configured)
+    }
+
+    /// The gap that holds between two requests like this one, as far as it is known.
+    pub fn crawl_delay(&self, entry: &Entry, request: &Request<'_>) -> Option<Duration> {
+        let by_file = || entry.robots_txt()?.rules_kept_for(&self.product_tokens(request)).crawl_delay();
+        self.crawl_delay.or_else(by_file)
+    }
+}
+
+impl Options {
+    /// Whether a missing file allows everything, by the status that said so.
+    pub fn allows_missing(&self, status: u16) -> bool {
+        let disallows = if matches!(status, 401 | 403) { self.disallow_auth_error } else { self.disallow_unavailable };
+        !disallows
+    }
+}

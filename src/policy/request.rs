@@ -1,0 +1,79 @@
+//! What is asked for, as far as anything is decided by it: made once from the client's head, read by everybody. Pure.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::Authority;
+use super::pace::Client;
+use crate::robots::ProductToken;
+
+/// A request that wants to go.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    pub authority: &'a Authority,
+    /// Path and query as sent.
+    pub target: &'a [u8],
+    pub user_agent: Option<&'a [u8]>,
+    /// The client's own, in place of `identity.product_tokens`. Empty: it has none.
+    pub product_tokens: &'a [ProductToken],
+    /// Among whom it takes turns.
+    pub client: Client,
+    /// Where it will be sent, for `pace.key: address`; `None` where that is not known.
+    pub address: Option<IpAddr>,
+    /// It is for a part of a page, which `subresources: burst` lets follow the page.
+    pub is_subresource: bool,
+    /// The client has not too many requests waiting already.
+    pub may_wait: bool,
+    /// `Prefer: wait`, which lowers `pace.max_wait`.
+    pub prefer_wait: Option<Duration>,
+    /// It asks for robots.txt itself.
+    pub reads_robots: bool,
+}
+
+impl<'a> Request<'a> {
+    /// Nobody's in particular.
+    pub fn new(authority: &'a Authority, target: &'a [u8]) -> Self {
+        Request {
+            authority,
+            target,
+            user_agent: None,
+            product_tokens: &[],
+            client: Client(0),
+            address: None,
+            is_subresource: false,
+            may_wait: true,
+            prefer_wait: None,
+            reads_robots: false,
+        }
+    }
+}
+
+impl Client {
+    /// By user, where there is one; else by address, in IPv6 by network: every host has a /64.
+    pub fn of(user: Option<&str>, address: IpAddr) -> Self {
+        let mut hasher = DefaultHasher::new();
+        match (user, address.to_canonical()) {
+            (Some(user), _) => user.hash(&mut hasher),
+            (None, IpAddr::V4(address)) => return Self(1 << 32 | u64::from(address.to_bits())),
+            (None, IpAddr::V6(address)) => ((address.to_bits() >> 64) as u64).hash(&mut hasher),
+        }
+        Self(hasher.finish())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_a_user_or_an_address_or_a_network_of_64_bits() {
+        let of = |user, address: &str| Client::of(user, address.parse().unwrap());
+        assert_eq!(of(None, "2001:db8::1"), of(None, "2001:db8::2"));
+        assert_ne!(of(None, "2001:db8::1"), of(None, "2001:db8:0:1::1"));
+        assert_eq!(of(None, "::ffff:192.0.2.1"), of(None, "192.0.2.1"));
+        assert_ne!(of(None, "192.0.2.2"), of(None, "192.0.2.1"));
+        assert_eq!(of(Some("alice"), "192.0.2.2"), of(Some("alice"), "2001:db8::1"));
+        assert_ne!(of(Some("alice"), "192.0.2.1"), of(Some("bob"), "192.0.2.1"));
+    }
+}
