@@ -3,6 +3,8 @@
 //! member for damage.
 
 use std::io::Read;
+use std::panic::resume_unwind;
+use tokio::task::JoinError;
 
 /// The body could not be decoded.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,8 +32,15 @@ pub(super) async fn decode_apart(
         return Ok(body);
     }
     let work = tokio::task::spawn_blocking(move || decode(body, &codings, limit, cut));
-    // It fails only when the runtime is going away.
-    work.await.unwrap_or(Err(DecodeError::Stopped))
+    work.await.map_err(rethrown).unwrap_or(Err(DecodeError::Stopped))
+}
+
+/// Whoever waits for work that panicked panics too. What is left: the runtime is going away.
+pub(super) fn rethrown(error: JoinError) -> JoinError {
+    match error.try_into_panic() {
+        Ok(panic) => resume_unwind(panic),
+        Err(error) => error,
+    }
 }
 
 /// The body without the codings that `codings` (Content-Encoding's list) names, last one first; at most `limit` + 1

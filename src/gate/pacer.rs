@@ -16,7 +16,7 @@ use super::fleet::Fleet;
 use super::store::Store;
 use super::watch::PaceFigures;
 use crate::policy::PaceKey;
-use crate::policy::pace::{Client, Lane, Terms};
+use crate::policy::pace::{Client, Lane, LastStarts, Terms};
 use pace::{Shared, Turns};
 use parking_lot::RwLock;
 use std::collections::HashMap;
@@ -72,6 +72,10 @@ impl Pacer {
         shard.sweep();
         let new = || {
             let (mut lane, now) = (Lane::default(), Instant::now());
+            if let Some(last_start) = self.shared.store.last_unnoted() {
+                // Whoever has a delay owes it once, whatever was noted.
+                lane.adopt(LastStarts { last_start: Some(last_start), ..LastStarts::default() }, Duration::ZERO);
+            }
             if let Some(debt) = self.shared.store.debt(key, now) {
                 lane.restore(now, debt);
             }

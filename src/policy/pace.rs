@@ -182,7 +182,8 @@ impl<W> Lane<W> {
     pub fn rehearse(&mut self, now: Instant, client: Client, terms: &Terms) -> Duration {
         let at = self.forecast(now, client, terms);
         let wait = at.duration_since(now);
-        if wait <= terms.max_wait {
+        // Whoever stands in the line is in earnest (a renewal of robots.txt): no play puts it off.
+        if wait <= terms.max_wait && self.line.is_none() {
             self.owe_gap(at, terms.gap());
             self.starts += 1;
             self.last.last_start = self.last.last_start.max(Some(at));

@@ -73,7 +73,7 @@ pub enum Refusal {
     Draining { retry_after: Duration },
     /// The server that the fleet shares is out of reach, and nothing may go without it.
     FleetLost { retry_after: Duration },
-    /// This machine has nothing left to connect with: descriptors, memory. Says nothing about the host.
+    /// This machine has nothing left to connect with: descriptors, memory, a resolver. Says nothing about the host.
     OwnLimit {
         retry_after: Duration,
         /// The system's own words.
@@ -242,7 +242,7 @@ impl fmt::Display for Refusal {
             }
             Self::OwnLimit { retry_after, why } => {
                 let wait = Seconds(*retry_after);
-                write!(f, "the proxy's own machine has nothing left to connect with ({why}); come back in {wait}")
+                write!(f, "the proxy's own machine cannot connect anywhere now ({why}); come back in {wait}")
             }
             Self::OperatorDenied { host, pattern } => {
                 write!(

@@ -82,7 +82,7 @@ impl DialError {
 }
 
 /// Whether it is this machine that cannot open another connection, or file.
-pub(super) fn is_own_limit(error: &io::Error) -> bool {
+fn is_own_limit(error: &io::Error) -> bool {
     const LIMITS: [i32; 4] = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS];
     error.raw_os_error().is_some_and(|code| LIMITS.contains(&code))
 }

@@ -31,6 +31,7 @@ pub use stream::Stream;
 pub use trust::TrustError;
 
 use crate::config::{Closed, Hosts, PortRange, Settings};
+use crate::policy::pace::Client;
 use crate::policy::{Authority, HostPattern};
 use arc_swap::ArcSwap;
 use dialler::Dialler;
@@ -40,7 +41,7 @@ use parent::Parent;
 use pingora_core::server::configuration::ServerConf;
 use pool::Keep;
 use quick_cache::sync::Cache;
-use resolve::{Client, Resolver};
+use resolve::Resolver;
 use route::Way;
 use rustls::RootCertStore;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -142,8 +143,8 @@ impl Upstream {
         self.reach_for(authority, None).await
     }
 
-    /// The same for a client, by its address: names of one that do not answer hold up nobody else.
-    pub async fn reach_for(&self, authority: &Authority, client: Option<IpAddr>) -> Result<Route, ReachError> {
+    /// The same for a client: names of one that do not answer hold up nobody else.
+    pub async fn reach_for(&self, authority: &Authority, client: Option<Client>) -> Result<Route, ReachError> {
         let generation = self.reach.load().generation;
         let known = self.routes.get(authority).filter(|known| known.generation == generation);
         if let Some(known) = &known
@@ -192,7 +193,7 @@ impl Upstream {
         &self,
         guard: &Guard,
         authority: &Authority,
-        client: Client,
+        client: Option<Client>,
     ) -> Result<(Arc<[IpAddr]>, Arc<[SocketAddr]>), ReachError> {
         let found = self.resolver.lookup(authority.host(), client).await?;
         let sockets = found.iter().map(|&address| SocketAddr::new(address, authority.port()));
@@ -218,7 +219,7 @@ impl Upstream {
         &self,
         guard: &Guard,
         authority: &Authority,
-        client: Client,
+        client: Option<Client>,
     ) -> Result<(), ReachError> {
         let Ok(found) = self.resolver.lookup_within(authority.host(), client, LOOK).await else { return Ok(()) };
         let mut sockets = found.iter().map(|&address| SocketAddr::new(address, authority.port()));
@@ -301,7 +302,7 @@ const KEEP_ROUTE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::policy::Scheme;
 

@@ -3,12 +3,14 @@
 //! asked for it, and nobody else.
 
 use crate::policy::Host;
+use crate::policy::pace::Client;
+use dns_lookup::{AddrInfoHints, LookupError, LookupErrorKind, SockType, getaddrinfo};
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use std::collections::HashMap;
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
@@ -21,27 +23,25 @@ pub(super) struct Resolver(Arc<Inner>);
 struct Inner {
     answers: Cache<Arc<str>, Answer>,
     /// What is being looked up, and where it is told.
-    flights: Mutex<HashMap<Arc<str>, Flight>>,
+    flights: Mutex<HashMap<Arc<str>, Landing>>,
     /// Each look-up holds a thread, and one of a dead name holds it for many seconds.
     lookups: Arc<Semaphore>,
     /// Of these, what each client may have.
-    shares: Mutex<HashMap<Client, Arc<Share>>>,
+    shares: Mutex<HashMap<Option<Client>, Arc<Share>>>,
     ask: Ask,
 }
-
-/// Whose look-ups share one allowance: an address (in IPv6, its /64), or nobody's in particular.
-pub(super) type Client = Option<IpAddr>;
 
 /// Why a name has no address.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ResolveError {
-    /// The resolver's own words.
+    /// There is no such name, or it has no address, in the resolver's own words.
     #[error("cannot resolve {name}: {why}")]
     Failed { name: Arc<str>, why: Arc<str> },
     /// It did not answer in time.
     #[error("cannot resolve {name}: no answer in time")]
     TimedOut { name: Arc<str> },
-    /// This machine could not ask: it has no descriptor or memory left.
+    /// This machine cannot ask: it has no descriptor or memory left, or its resolver is out of reach, refuses, or is in
+    /// trouble itself. Says nothing of the name.
     #[error("cannot resolve {name}: {why}")]
     OwnLimit { name: Arc<str>, why: Arc<str> },
 }
@@ -63,13 +63,24 @@ struct Answer {
 
 type Found = Result<Arc<[IpAddr]>, ResolveError>;
 type Flight = watch::Receiver<Option<Found>>;
+type Landing = watch::Sender<Option<Found>>;
 /// The addresses of a name.
-type Ask = Box<dyn Fn(Arc<str>) -> Pin<Box<dyn Future<Output = std::io::Result<Vec<IpAddr>>> + Send>> + Send + Sync>;
+type Ask = Box<dyn Fn(Arc<str>) -> Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, Fault>> + Send>> + Send + Sync>;
+
+/// Why there are none.
+struct Fault {
+    /// The name's, not the resolver's.
+    is_of_name: bool,
+    why: String,
+}
 
 impl Resolver {
     pub fn new() -> Self {
         Self::asking(Box::new(|name| {
-            Box::pin(async move { Ok(tokio::net::lookup_host((&*name, 0)).await?.map(|it| it.ip()).collect()) })
+            let asked = tokio::task::spawn_blocking(move || ask_system(&name));
+            Box::pin(async move {
+                asked.await.unwrap_or_else(|gone| Err(Fault { is_of_name: false, why: gone.to_string() }))
+            })
         }))
     }
 
@@ -84,7 +95,7 @@ impl Resolver {
     }
 
     /// `client`: for whom.
-    pub async fn lookup(&self, host: &Host, client: Client) -> Found {
+    pub async fn lookup(&self, host: &Host, client: Option<Client>) -> Found {
         let name = match host {
             Host::Ip(address) => return Ok(Arc::new([*address])),
             Host::Name(name) if is_local(name) => return Ok(LOOPBACK.clone()),
@@ -94,7 +105,7 @@ impl Resolver {
             Some(answer) if answer.is_fresh() => answer.found,
             // What held a moment ago is better than to wait.
             Some(answer) if answer.is_usable() => {
-                self.flight(name, client);
+                drop(self.flight(name, client));
                 answer.found
             }
             Some(_) | None => self.landed(name, client, LOOKUP_TIME).await,
@@ -102,7 +113,7 @@ impl Resolver {
     }
 
     /// As [`lookup`](Self::lookup), for whoever can do without. What takes longer than `limit` is not waited for again soon.
-    pub async fn lookup_within(&self, host: &Host, client: Client, limit: Duration) -> Found {
+    pub async fn lookup_within(&self, host: &Host, client: Option<Client>, limit: Duration) -> Found {
         match (timeout(limit, self.lookup(host, client)).await, host) {
             (Ok(answer), _) => answer,
             (Err(_), Host::Ip(address)) => Ok(Arc::new([*address])),
@@ -132,7 +143,7 @@ impl Resolver {
         self.0.answers.insert(name.into(), Answer::now(Ok(addresses.into())));
     }
 
-    async fn landed(&self, name: &Arc<str>, client: Client, limit: Duration) -> Found {
+    async fn landed(&self, name: &Arc<str>, client: Option<Client>, limit: Duration) -> Found {
         let mut flight = self.flight(name, client);
         match timeout(limit, flight.wait_for(Option::is_some)).await {
             Ok(Ok(answer)) => answer.clone().expect("it was waited for"),
@@ -145,18 +156,22 @@ impl Resolver {
         }
     }
 
-    /// The look-up of the name that is under way, or a new one.
-    fn flight(&self, name: &Arc<str>, client: Client) -> Flight {
+    /// The look-up of the name that is under way, or a new one. It is given up if nobody waits for it before it has begun.
+    fn flight(&self, name: &Arc<str>, client: Option<Client>) -> Flight {
         let mut flights = self.0.flights.lock();
-        if let Some(flight) = flights.get(name) {
-            return flight.clone();
+        if let Some(tell) = flights.get(name) {
+            return tell.subscribe();
         }
         let (tell, flight) = watch::channel(None);
-        flights.insert(name.clone(), flight.clone());
+        flights.insert(name.clone(), tell.clone());
         drop(flights);
         let (this, name) = (self.clone(), name.clone());
         tokio::spawn(async move {
-            let answer = this.ask(&name, client.map(of_one_client)).await;
+            let share = this.share(client);
+            let answer = this.ask(&name, &share, &tell).await;
+            drop(share);
+            this.0.shares.lock().retain(|_, share| Arc::strong_count(share) > 1);
+            let Some(answer) = answer else { return };
             // Addresses that were found before hold until they are too old, whatever the resolver's trouble.
             let known = match this.0.answers.get(&name) {
                 Some(before) if answer.is_err() && before.is_usable() => {
@@ -171,12 +186,11 @@ impl Resolver {
         flight
     }
 
-    async fn ask(&self, name: &Arc<str>, client: Client) -> Found {
-        let failed = |why: &str| ResolveError::Failed { name: name.clone(), why: why.into() };
-        let share = self.share(client);
+    /// `None`: nobody wants to know any more.
+    async fn ask(&self, name: &Arc<str>, share: &Share, tell: &Landing) -> Option<Found> {
         // The client's own turn first: its waiting look-ups take no place that another could have.
-        let mut turn = share.quick.clone().acquire_owned().await;
-        let place = self.0.lookups.acquire().await;
+        let begins = async { (share.quick.clone().acquire_owned().await, self.0.lookups.acquire().await) };
+        let (mut turn, place) = self.while_somebody_waits(name, tell, begins).await?;
         let mut lookup = (self.0.ask)(name.clone());
         let found = match timeout(SLOW, &mut lookup).await {
             Ok(found) => found,
@@ -189,19 +203,40 @@ impl Resolver {
             }
         };
         drop((turn, place));
-        drop(share);
-        self.0.shares.lock().retain(|_, share| Arc::strong_count(share) > 1);
-        match found {
-            Err(error) if super::dial_error::is_own_limit(&error) => {
-                Err(ResolveError::OwnLimit { name: name.clone(), why: error.to_string().into() })
+        let failed = |why: String| ResolveError::Failed { name: name.clone(), why: why.into() };
+        Some(match found {
+            Err(Fault { is_of_name: true, why }) => Err(failed(why)),
+            Err(Fault { is_of_name: false, why }) => {
+                Err(ResolveError::OwnLimit { name: name.clone(), why: why.into() })
             }
-            Err(error) => Err(failed(&error.to_string())),
-            Ok(addresses) if addresses.is_empty() => Err(failed("it has no address")),
+            Ok(addresses) if addresses.is_empty() => Err(failed("it has no address".to_owned())),
             Ok(addresses) => Ok(addresses.into()),
+        })
+    }
+
+    async fn while_somebody_waits<T>(
+        &self,
+        name: &Arc<str>,
+        tell: &Landing,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return Some(done),
+                () = tell.closed() => {}
+            }
+            // Whoever comes joins under this lock.
+            let mut flights = self.0.flights.lock();
+            if tell.receiver_count() == 0 {
+                flights.remove(name);
+                return None;
+            }
         }
     }
 
-    fn share(&self, client: Client) -> Arc<Share> {
+    fn share(&self, client: Option<Client>) -> Arc<Share> {
         let new = || Share { quick: Arc::new(Semaphore::new(QUICK)), slow: Arc::new(Semaphore::new(LOOKUPS / 2)) };
         self.0.shares.lock().entry(client).or_insert_with(|| Arc::new(new())).clone()
     }
@@ -212,11 +247,18 @@ fn is_local(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// One customer's network has one allowance.
-fn of_one_client(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6((address.to_bits() & (u128::MAX << 64)).into()),
-        v4 @ IpAddr::V4(_) => v4,
+/// Blocks. By `getaddrinfo` itself: what the standard library makes of its answers does not tell a name that is not there
+/// from a resolver that is not.
+fn ask_system(name: &str) -> Result<Vec<IpAddr>, Fault> {
+    let hints = AddrInfoHints { socktype: SockType::Stream.into(), ..AddrInfoHints::default() };
+    let found = getaddrinfo(Some(name), None, Some(hints))?;
+    Ok(found.flatten().map(|found| found.sockaddr.ip()).collect())
+}
+
+impl From<LookupError> for Fault {
+    fn from(error: LookupError) -> Self {
+        let is_of_name = matches!(error.kind(), LookupErrorKind::NoName | LookupErrorKind::NoData);
+        Fault { is_of_name, why: error.to_string() }
     }
 }
 
@@ -227,7 +269,7 @@ impl Answer {
             // Whoever asks again may have to wait as long again.
             Ok(_) | Err(ResolveError::TimedOut { .. }) => KEEP,
             Err(ResolveError::Failed { .. }) => KEEP_FAILURE,
-            Err(ResolveError::OwnLimit { .. }) => Duration::ZERO,
+            Err(ResolveError::OwnLimit { .. }) => KEEP_OWN_LIMIT,
         };
         Answer { found, at, until: at + keep }
     }
@@ -253,6 +295,7 @@ const LOOKUP_TIME: Duration = Duration::from_secs(10);
 const KEEP: Duration = Duration::from_secs(30);
 /// Addresses are used for so long while nothing newer can be found.
 const STALE: Duration = Duration::from_secs(600);
+const KEEP_OWN_LIMIT: Duration = Duration::from_secs(1);
 const KEEP_FAILURE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

@@ -70,6 +70,49 @@ async fn a_delay_that_is_owed_is_owed_after_a_kill() {
     assert_eq!(origin.log.count("/robots.txt"), 1);
 }
 
+/// Whatever of it has reached the disk by then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_does_a_kill_right_after_a_start_forget_one() {
+    for pause in [0, 20, 60, 100] {
+        let origin = origin(|_| Reply::text("User-agent: *\nCrawl-delay: 2\n")).await;
+        let proxy = Binary::serve("").await;
+        let (address, url, host) = (proxy.address(), origin.url("/open"), origin.authority("a.localhost"));
+        let asks = tokio::spawn(async move { Client::open(address).await.get(&url, &host).await.status() });
+        eventually("the page", || origin.log.count("/open") == 1).await;
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        let proxy = Binary::serve_in(proxy.kill().await, "").await;
+        asks.abort();
+        assert_eq!(status(&proxy, &origin.url("/private")).await, 200);
+        let gap = origin.log.one("/private").at - origin.log.one("/open").at;
+        assert!(gap >= Duration::from_millis(1950), "killed after {pause} ms: {gap:?}");
+    }
+}
+
+/// One that is owed: there is time enough to note it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clean_stop_owes_what_is_noted_and_a_kill_every_delay_once() {
+    async fn page(proxy: &Binary, origin: &Origin) -> u16 {
+        let (url, host) = (origin.url("/open"), origin.authority("a.localhost"));
+        let request = format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nPrefer: wait=1\r\n\r\n");
+        let mut client = Client::open(proxy.address()).await;
+        client.send(request).await;
+        client.response().await.status()
+    }
+    let slow = || origin(|_| Reply::text("User-agent: *\nCrawl-delay: 50\n"));
+    let (origin, other) = (slow().await, slow().await);
+    let proxy = Binary::serve("").await;
+    // The copy alone: no page has started.
+    assert_eq!(status(&proxy, &origin.url("/robots.txt")).await, 200);
+    let proxy = Binary::serve_in(proxy.stop().await, "").await;
+    assert_eq!(page(&proxy, &origin).await, 200, "nothing has started");
+    let proxy = Binary::serve_in(proxy.stop().await, "").await;
+    assert_eq!(page(&proxy, &origin).await, 429, "now it has");
+    assert_eq!(status(&proxy, &other.url("/robots.txt")).await, 200);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let proxy = Binary::serve_in(proxy.kill().await, "").await;
+    assert_eq!(page(&proxy, &other).await, 429, "it may have started before the kill");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_one_on_the_same_directory_says_so_and_serves() {
     let origin = origin(|_| Reply::text(KEEP_OUT)).await;

@@ -5,11 +5,12 @@ use crate::config::Settings;
 use crate::gate::decode::decode_apart;
 use crate::gate::pacer::Permit;
 use crate::http1::Framing;
+use crate::policy::pace::Client;
 use crate::policy::{Authority, HttpVersion, Refusal, Validators};
 use crate::robots::access::{AccessKind, from_status};
 use crate::upstream::{
-    BodyStream, DialError, DialFault, Fields, GetError, Got, Outgoing, ReachError, ResolveError, Sent, Unanswered,
-    Upstream, Want,
+    BodyStream, DialError, DialFault, Fields, GetError, Got, Outgoing, ReachError, ResolveError, Route, Sent,
+    Unanswered, Upstream, Want,
 };
 use http::{HeaderMap, Version, header};
 use std::net::IpAddr;
@@ -63,22 +64,36 @@ impl Fetcher {
         Fetcher { upstream }
     }
 
-    /// Where a request will go first, if that can be found out.
-    pub async fn first_address(&self, authority: &Authority) -> Option<IpAddr> {
-        self.upstream.reach(authority).await.ok()?.origin()
+    /// Where a request will go first; `None`: an upstream proxy alone knows.
+    pub(super) async fn first_address(
+        &self,
+        authority: &Authority,
+        client: Client,
+    ) -> Result<Option<IpAddr>, FetchError> {
+        Ok(self.reach(authority, client).await?.origin())
+    }
+
+    /// `client`: on whose account its name is looked up.
+    async fn reach(&self, authority: &Authority, client: Client) -> Result<Route, FetchError> {
+        self.upstream.reach_for(authority, Some(client)).await.map_err(|error| match error {
+            ReachError::Resolve(error @ (ResolveError::OwnLimit { .. } | ResolveError::TimedOut { .. })) => {
+                own_limit(&error)
+            }
+            error @ (ReachError::Resolve(ResolveError::Failed { .. }) | ReachError::Denied(_)) => {
+                FetchError::Unreachable(error.to_string())
+            }
+        })
     }
 
     /// The permit's gap is counted from when the head leaves.
     pub(super) async fn get(
         &self,
         request: &Request<'_>,
+        client: Client,
         settings: &Settings,
         permit: &mut Permit,
     ) -> Result<Reply, FetchError> {
-        let route = self.upstream.reach(request.authority).await.map_err(|error| match error {
-            ReachError::Resolve(error @ ResolveError::OwnLimit { .. }) => own_limit(&error),
-            error => FetchError::Unreachable(error.to_string()),
-        })?;
+        let route = self.reach(request.authority, client).await?;
         let (target, agent) = (target(request.url), user_agent(settings));
         let validators = request.validators;
         let fields = [
@@ -151,6 +166,11 @@ async fn rules(mut body: BodyStream, headers: &HeaderMap, limit: usize) -> Resul
     let codings = headers.get_all(header::CONTENT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     let codings = codings.collect::<Vec<_>>().join(",");
     decode_apart(read, codings, limit, cut).await.map_err(|error| FetchError::Unreachable(error.to_string()))
+}
+
+/// The resolver has not answered within the time of the whole fetch.
+pub(super) fn no_resolver(authority: &Authority) -> FetchError {
+    own_limit(&ResolveError::TimedOut { name: authority.host().to_string().into() })
 }
 
 fn own_limit(error: &dyn std::error::Error) -> FetchError {

@@ -185,9 +185,10 @@ impl RobotsCache {
         let (inner, host) = (self.0.clone(), host.clone());
         tokio::spawn(async move {
             let underway = Underway { inner: &inner, authority: &host.authority, fetch: &fetch };
-            let end = underway.until_nobody_waits(inner.refresh(&host, &order, &fetch)).await;
+            let work = inner.or_failed(&host, inner.refresh(&host, &order, &fetch));
+            let end = underway.until_nobody_waits(work).await;
             drop(underway);
-            fetch.end.send_replace(end);
+            fetch.end.send_replace(end.map(|end| end.unwrap_or(Ok(()))));
             inner.trim();
         });
         fetching
@@ -256,8 +257,8 @@ impl Fetching {
     pub async fn end(mut self) -> Result<(), Refusal> {
         match self.0.wait_for(Option::is_some).await {
             Ok(end) => end.clone().unwrap_or(Ok(())),
-            // Its task has failed.
-            Err(_) => Ok(()),
+            // The runtime is going away.
+            Err(_) => Err(Refusal::Draining { retry_after: DRAINING }),
         }
     }
 }
@@ -337,5 +338,6 @@ fn is_unknown(entry: &Entry) -> bool {
     entry.answer.is_none() && entry.trouble.is_none()
 }
 
+const DRAINING: Duration = Duration::from_secs(1);
 /// Renewals and the operator's own share their bound as one client does.
 const BACKGROUND: Client = Client(u64::MAX - 1);

@@ -1,11 +1,16 @@
 //! How many fetches of robots.txt may be under way at a time: in all, and for each client, so that one who asks for
 //! hosts by the thousand, dead or slow, keeps no other's first request waiting.
 
-use crate::policy::pace::Client;
+use crate::gate::pacer::{Pace, Permit, Stand};
+use crate::policy::Refusal;
+use crate::policy::pace::{Client, Terms};
+use futures_util::FutureExt;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::time::timeout;
 
 /// All places.
 pub(super) struct FetchPlaces {
@@ -30,6 +35,33 @@ impl FetchPlaces {
         let share = Share::of(self, client).await;
         let one_of_all = self.all.acquire().await.expect(OPEN);
         FetchPlace { _one_of_all: one_of_all, _share: share }
+    }
+
+    /// A place and the host's turn. The turn is not held while a place is waited for, nor a place while the turn is, but for
+    /// `a_while`.
+    pub async fn take_in_turn(
+        &self,
+        client: Client,
+        pace: &Arc<Pace>,
+        terms: &Terms,
+        a_while: Duration,
+    ) -> Result<(FetchPlace<'_>, Permit), Refusal> {
+        loop {
+            let permit = pace.turn(FETCHES, terms.clone()).await?;
+            if let Some(place) = self.take(client).now_or_never() {
+                return Ok((place, permit));
+            }
+            drop(permit);
+            let place = self.take(client).await;
+            match pace.stand(FETCHES, terms.clone())? {
+                Stand::Go(permit) => return Ok((place, permit)),
+                Stand::Wait(waiting) => {
+                    if let Ok(permit) = timeout(a_while, waiting.turn()).await {
+                        return Ok((place, permit?));
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -63,6 +95,8 @@ impl Drop for Share<'_> {
     }
 }
 
+/// Fetches stand in the line as one client of their own.
+const FETCHES: Client = Client(0);
 /// Each takes a connection, and at worst `robots.timeout`.
 const MOST: usize = 256;
 const MOST_OF_ONE: usize = MOST / 2;
@@ -71,10 +105,33 @@ const OPEN: &str = "the semaphore is never closed";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
-    use tokio::time::timeout;
+    use crate::gate::pacer::Pacer;
+    use crate::gate::store::Store;
+    use crate::policy::PaceKey;
+    use std::pin::pin;
 
     const SOON: Duration = Duration::from_millis(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_is_not_held_while_a_place_is_waited_for() {
+        let places = FetchPlaces::new();
+        let mut taken = Vec::new();
+        for _ in 0..MOST_OF_ONE {
+            taken.push(places.take(Client(1)).await);
+        }
+        let pace = Pacer::new(Arc::new(Store::memory()), None).pace(&PaceKey::from_text("a.example").unwrap());
+        let terms = Terms { max_concurrent: 1, ..Terms::default() };
+        let mut fetch = pin!(places.take_in_turn(Client(1), &pace, &terms, SOON));
+        assert!((&mut fetch).now_or_never().is_none());
+        let page = pace.turn(Client(2), terms.clone()).now_or_never();
+        assert!(page.is_some_and(|turn| turn.is_ok()), "whoever can use it has it");
+        let page = pace.turn(Client(2), terms.clone()).await.unwrap();
+        taken.pop();
+        assert!(timeout(SOON * 10, &mut fetch).await.is_err(), "it has to wait for its turn now");
+        assert!(places.take(Client(1)).now_or_never().is_some(), "and keeps no place meanwhile");
+        drop(page);
+        assert!(timeout(SOON * 10, &mut fetch).await.unwrap().is_ok());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn who_has_its_share_keeps_nobody_else_waiting() {

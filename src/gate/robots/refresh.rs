@@ -1,16 +1,20 @@
 //! How an authority's rules are learned: from the fleet, from the store, from the origin.
 
-use super::fetch::{FetchError, Reply, Request};
+use super::fetch::{FetchError, Reply, Request, no_resolver};
 use super::redirect::Trail;
 use super::response::{Fetched, asked_to_wait, interpret_response};
 use super::{Fetch, FetchReason, HostEntry, Inner, Order, is_unknown};
 use crate::config::Settings;
+use crate::gate::decode::rethrown;
 use crate::gate::fleet::{Claim, Parcel};
 use crate::gate::store::snapshot;
 use crate::gate::terms;
-use crate::policy::pace::{Client, Outcome, Terms};
+use crate::policy::pace::{Outcome, Terms};
 use crate::policy::{Access, AskedAgain, Authority, Entry, KeyBy, Refusal};
 use crate::upstream::Want;
+use futures_util::FutureExt;
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
@@ -103,9 +107,24 @@ impl Inner {
         let inner = self.clone();
         let read = move || interpret_response(&old, &fetched, &inner.files, &settings, SystemTime::now());
         match is_long {
-            true => tokio::task::spawn_blocking(read).await.ok(),
+            true => tokio::task::spawn_blocking(read).await.map_err(rethrown).ok(),
             false => Some(read()),
         }
+    }
+
+    /// A fetch that a fault of ours has ended is a failure like another, so that it is not begun anew at once.
+    pub(super) async fn or_failed<T>(&self, host: &HostEntry, work: impl Future<Output = T>) -> Option<T> {
+        let panic = AssertUnwindSafe(work).catch_unwind().await;
+        panic
+            .inspect_err(|panic| {
+                let why = words(&**panic);
+                tracing::error!(authority = %host.authority, "robots.txt: a fault of the proxy's own ended its fetch: {why}");
+                let (old, settings) = (host.load_full(), self.settings.load());
+                let failed = Fetched::Unreachable("a fault of the proxy's own".to_owned());
+                self.keep(host, Arc::new(interpret_response(&old, &failed, &self.files, &settings, SystemTime::now())));
+                self.failed.fetch_add(1, Ordering::Relaxed);
+            })
+            .ok()
     }
 
     /// What an earlier process knew, or this one before memory ran short.
@@ -118,8 +137,7 @@ impl Inner {
             let options = inner.settings.load().robots.parse_options();
             inner.store.load(&authority, |name, body| inner.files.named(name, &options, body))
         };
-        // It fails only when the runtime shuts down.
-        tokio::task::spawn_blocking(load).await.ok().flatten()
+        tokio::task::spawn_blocking(load).await.map_err(rethrown).ok().flatten()
     }
 
     /// Follows redirects to the file, within `robots.timeout` in all, waiting for turns not counted.
@@ -195,15 +213,21 @@ impl Inner {
     ) -> Result<Reply, FetchError> {
         let settings = hop.settings;
         let late = |_| format!("no complete answer within {:?}", settings.robots.timeout);
+        let began = Instant::now();
+        // Before its turn, which a resolver that takes long would waste. Its silence is not the site's.
+        let found = timeout(*left, self.fetcher.first_address(request.authority, hop.order.client)).await;
+        let address = found.map_err(|_| no_resolver(request.authority))??;
+        *left = left.saturating_sub(began.elapsed());
         let dialled = match settings.pace.key {
-            KeyBy::Address => timeout(*left, self.fetcher.first_address(request.authority)).await.map_err(late)?,
+            KeyBy::Address => address,
             KeyBy::Host | KeyBy::Site => None,
         };
         let pace = self.pacer.pace(&terms::key(settings, request.authority, dialled));
-        let mut permit = pace.turn(FETCHES, self.terms(hop, request.authority)).await.map_err(FetchError::NotAsked)?;
-        let _place = self.places.take(hop.order.client).await;
+        let (client, terms) = (hop.order.client, self.terms(hop, request.authority));
+        let in_turn = self.places.take_in_turn(client, &pace, &terms, settings.robots.timeout).await;
+        let (_place, mut permit) = in_turn.map_err(FetchError::NotAsked)?;
         let began = Instant::now();
-        let answered = timeout(*left, self.fetcher.get(request, settings, &mut permit)).await;
+        let answered = timeout(*left, self.fetcher.get(request, hop.order.client, settings, &mut permit)).await;
         *left = left.saturating_sub(began.elapsed());
         let reply = answered.map_err(late)??;
         permit.outcome = match reply.status {
@@ -245,6 +269,12 @@ struct Hop<'a> {
     fetch: &'a Fetch,
 }
 
+/// What was said of a panic, in the log of the panic itself too.
+fn words(panic: &(dyn Any + Send)) -> &str {
+    let literal = panic.downcast_ref::<&str>().copied();
+    literal.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words for it")
+}
+
 /// Whether the status says that our own message was at fault, so that it is worth another try in the plainest form.
 fn is_our_fault(status: u16) -> bool {
     matches!(status, 400 | 408 | 421 | 426 | 431 | 494 | 505)
@@ -267,8 +297,9 @@ fn tell(authority: &Authority, old: &Entry, new: &Entry) {
 
 /// Of a request whose connection was at fault.
 const RETRIES: usize = 2;
-/// Fetches stand in the line as one client of their own.
-const FETCHES: Client = Client(0);
 
 /// Octets that take about 100 µs to read.
 const LONG: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime};
 /// What is to be written together.
 #[derive(Default)]
 pub(super) struct Batch {
-    pub entries: HashMap<Box<str>, Arc<Entry>>,
+    /// `None`: what the disk has is old, and there was no room for what is newer.
+    pub entries: HashMap<Box<str>, Option<Arc<Entry>>>,
     pub used: HashSet<Box<str>>,
     pub debts: HashMap<Box<str>, Owed>,
     bytes: usize,
@@ -24,14 +25,23 @@ pub(super) struct Owed {
 }
 
 impl Batch {
-    pub fn get(&self, authority: &str) -> Option<&Arc<Entry>> {
+    pub fn get(&self, authority: &str) -> Option<&Option<Arc<Entry>>> {
         self.entries.get(authority)
     }
 
     pub fn save(&mut self, authority: Box<str>, entry: Arc<Entry>) {
-        self.bytes += cost(&entry);
+        self.put(authority, Some(entry));
+    }
+
+    /// Nobody is to read what the disk has of it.
+    pub fn forget(&mut self, authority: Box<str>) {
+        self.put(authority, None);
+    }
+
+    fn put(&mut self, authority: Box<str>, entry: Option<Arc<Entry>>) {
+        self.bytes += cost(entry.as_deref());
         if let Some(old) = self.entries.insert(authority, entry) {
-            self.bytes -= cost(&old);
+            self.bytes -= cost(old.as_deref());
         }
     }
 
@@ -48,7 +58,7 @@ impl Batch {
     pub fn add_older(&mut self, older: &Batch) {
         for (authority, entry) in &older.entries {
             if !self.entries.contains_key(authority) {
-                self.save(authority.clone(), entry.clone());
+                self.put(authority.clone(), entry.clone());
             }
         }
         self.used.extend(older.used.iter().cloned());
@@ -71,8 +81,8 @@ impl Batch {
     }
 }
 
-fn cost(entry: &Entry) -> usize {
-    file_of(entry).map_or(0, |robots| robots.source().len())
+fn cost(entry: Option<&Entry>) -> usize {
+    entry.and_then(file_of).map_or(0, |robots| robots.source().len())
 }
 
 /// A name, a record and their places in a table.

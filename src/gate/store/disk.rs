@@ -3,7 +3,7 @@
 
 use super::batch::Batch;
 use super::snapshot::{Digest, decode, decompress, digest, millis, time};
-use super::tables::{AUTHORITIES, BODIES, FORMAT, FORMAT_KEY, META, PACES, Tables};
+use super::tables::{AUTHORITIES, BODIES, CLOSED_KEY, FORMAT, FORMAT_KEY, META, PACES, Tables};
 use crate::policy::Entry;
 use crate::policy::pace::Debt;
 use crate::robots::RobotsTxt;
@@ -59,6 +59,8 @@ impl Location {
                 let new = path.with_added_extension("new");
                 let _ = fs::remove_file(&new);
                 let disk = self.open_file(&new, false).inspect_err(|_| _ = fs::remove_file(&new))?;
+                // What was owed is lost with the old one.
+                disk.mark_closed(false)?;
                 let aside = path.with_added_extension(format!("broken-{}", millis(SystemTime::now()) / 1000));
                 fs::rename(&path, &aside).and_then(|()| fs::rename(&new, &path)).map_err(Failure::Io)?;
                 tracing::warn!("the store {} is set aside as {}: {why}", path.display(), aside.display());
@@ -76,8 +78,10 @@ impl Location {
             }
             // Records and bodies fill the pages of the file by two thirds.
             let disk = Disk { database, room: self.size / 3 * 2 };
-            if disk.format()? != Some(FORMAT) {
-                disk.begin()?;
+            match disk.format()? {
+                Some(FORMAT) => {}
+                Some(_) => disk.begin(false)?,
+                None => disk.begin(true)?,
             }
             Ok(disk)
         })
@@ -97,13 +101,17 @@ impl Disk {
         Ok(Some(meta.get(FORMAT_KEY)?.map_or(0, |format| format.value())))
     }
 
-    /// Empties it: nobody reads what another version has written in another format.
-    fn begin(&self) -> Result<(), Error> {
+    /// Empties it: nobody reads what another version has written in another format. `owes_nothing`: nor has anybody.
+    fn begin(&self, owes_nothing: bool) -> Result<(), Error> {
         let transaction = self.write()?;
         for table in transaction.list_tables()?.collect::<Vec<_>>() {
             transaction.delete_table(table)?;
         }
-        transaction.open_table(META)?.insert(FORMAT_KEY, FORMAT)?;
+        {
+            let mut meta = transaction.open_table(META)?;
+            meta.insert(FORMAT_KEY, FORMAT)?;
+            meta.insert(CLOSED_KEY, u64::from(owes_nothing))?;
+        }
         Tables::open(&transaction)?;
         transaction.open_table(PACES)?;
         Ok(transaction.commit()?)
@@ -153,6 +161,20 @@ impl Disk {
         })
     }
 
+    /// Whether all that was owed when it was last in use is in it.
+    pub fn is_closed(&self) -> Result<bool, Failure> {
+        guarded(|| Ok(self.database.begin_read()?.open_table(META)?.get(CLOSED_KEY)?.is_some_and(|it| it.value() == 1)))
+    }
+
+    /// Says so, or that it is in use.
+    pub fn mark_closed(&self, closed: bool) -> Result<(), Failure> {
+        guarded(|| {
+            let transaction = self.write()?;
+            transaction.open_table(META)?.insert(CLOSED_KEY, u64::from(closed))?;
+            Ok(transaction.commit()?)
+        })
+    }
+
     /// How many authorities it holds.
     pub fn authorities(&self) -> u64 {
         let count = || guarded(|| Ok(self.database.begin_read()?.open_table(AUTHORITIES)?.len()?));
@@ -175,7 +197,10 @@ impl Disk {
                     tables.touch(authority)?;
                 }
                 for (authority, entry) in &batch.entries {
-                    tables.write(authority, entry)?;
+                    match entry {
+                        Some(entry) => tables.write(authority, entry)?,
+                        None => tables.remove(authority)?,
+                    }
                 }
                 tables.finish(self.room)?;
                 let mut paces = transaction.open_table(PACES)?;

@@ -83,6 +83,11 @@ impl Store {
         }
     }
 
+    /// The latest at which an earlier process may have started anything that it had no time to note.
+    pub fn last_unnoted(&self) -> Option<Instant> {
+        self.behind.as_ref()?.killed()
+    }
+
     /// What the key owes since before the start; told once.
     pub fn debt(&self, key: &PaceKey, now: Instant) -> Option<Debt> {
         self.behind.as_ref()?.debt(|| key.to_string()).filter(|debt| debt.until > now)

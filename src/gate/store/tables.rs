@@ -69,7 +69,7 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
-    fn remove(&mut self, authority: &str) -> Result<(), Error> {
+    pub fn remove(&mut self, authority: &str) -> Result<(), Error> {
         let Some(old) = self.authorities.remove(authority)? else {
             return Ok(());
         };
@@ -131,6 +131,8 @@ pub(super) const FORMAT_KEY: &str = "format";
 /// Raised with each change of the tables.
 pub(super) const FORMAT: u64 = 2;
 const BYTES_KEY: &str = "bytes";
+/// Whether whoever wrote last has written all it had to, and closed the file. Absent: it is new, or from before there was this.
+pub(super) const CLOSED_KEY: &str = "closed";
 pub(super) const AUTHORITIES: TableDefinition<&str, (u64, Option<Digest>, &[u8])> = TableDefinition::new("authorities");
 pub(super) const BODIES: TableDefinition<&Digest, &[u8]> = TableDefinition::new("bodies");
 const HOLDERS: TableDefinition<&Digest, u32> = TableDefinition::new("holders");

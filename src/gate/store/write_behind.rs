@@ -10,8 +10,8 @@ use crate::robots::RobotsTxt;
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -41,6 +41,10 @@ struct Shared {
     /// What the last process left, until somebody asks. `None`: nobody has read it yet.
     debts: Mutex<Option<HashMap<Box<str>, Debt>>>,
     has_debts: AtomicBool,
+    #[cfg(test)]
+    stalled: Mutex<()>,
+    /// When the store was opened, if the last process had not closed it.
+    killed: OnceLock<Instant>,
 }
 
 #[derive(Default)]
@@ -50,6 +54,10 @@ struct Queue {
     writing: Arc<Batch>,
     closing: bool,
     overflowed: bool,
+    /// The disk has copies that are old, and nobody knows which.
+    forgot_more: bool,
+    /// Something that is owed was not taken on.
+    owes_more: bool,
     /// The last attempt to write has failed.
     stuck: bool,
     /// What a reader has met with.
@@ -68,6 +76,9 @@ impl WriteBehind {
             written: Condvar::new(),
             debts: Mutex::default(),
             has_debts: AtomicBool::new(false),
+            #[cfg(test)]
+            stalled: Mutex::default(),
+            killed: OnceLock::new(),
         });
         let outage = shared.open(false).err().map(|failure| {
             shared.queue.lock().stuck = true;
@@ -87,7 +98,10 @@ impl WriteBehind {
         {
             let queue = self.shared.queue.lock();
             if let Some(entry) = queue.next.get(authority).or_else(|| queue.writing.get(authority)) {
-                return Some(entry.clone());
+                return entry.clone();
+            }
+            if queue.forgot_more {
+                return None;
             }
         }
         let read = self.shared.disk.read().as_ref()?.read(authority, SystemTime::now(), parse);
@@ -106,11 +120,27 @@ impl WriteBehind {
     }
 
     pub fn save(&self, authority: Box<str>, entry: Arc<Entry>) {
-        self.shared.add(|batch| batch.save(authority, entry));
+        let mut queue = self.shared.queue.lock();
+        if self.shared.add_to(&mut queue, |batch| batch.save(authority.clone(), entry)) || queue.closing {
+            return;
+        }
+        // What is older must not come back in its place.
+        if queue.next.len() < 2 * MOST_QUEUED {
+            queue.next.forget(authority);
+        } else {
+            queue.forgot_more = true;
+        }
     }
 
     pub fn owe(&self, key: Box<str>, owed: Owed) {
-        self.shared.add(|batch| batch.owe(key, owed));
+        if !self.shared.add(|batch| batch.owe(key, owed)) {
+            self.shared.queue.lock().owes_more = true;
+        }
+    }
+
+    /// When the store was opened, if the last process had not closed it: what it started last may not be written.
+    pub fn killed(&self) -> Option<Instant> {
+        self.shared.killed.get().copied()
     }
 
     /// What the key owes since before the start; told once.
@@ -130,6 +160,12 @@ impl WriteBehind {
     pub fn queued_bytes(&self) -> usize {
         let queue = self.shared.queue.lock();
         queue.next.bytes() + queue.writing.bytes()
+    }
+
+    /// Nothing is written until what is returned is dropped.
+    #[cfg(test)]
+    pub fn stall(&self) -> impl Drop {
+        self.shared.stalled.lock()
     }
 
     #[cfg(test)]
@@ -156,17 +192,23 @@ impl WriteBehind {
 }
 
 impl Shared {
-    fn add(&self, add: impl FnOnce(&mut Batch)) {
-        let mut queue = self.queue.lock();
+    /// False: there is no room for it, or no time.
+    fn add(&self, add: impl FnOnce(&mut Batch)) -> bool {
+        self.add_to(&mut self.queue.lock(), add)
+    }
+
+    fn add_to(&self, queue: &mut Queue, add: impl FnOnce(&mut Batch)) -> bool {
         if queue.closing {
-            return;
+            return false;
         }
-        if queue.next.len() < MOST_QUEUED && queue.next.bytes() < self.bounds.queued {
+        let has_room = queue.next.len() < MOST_QUEUED && queue.next.bytes() < self.bounds.queued;
+        if has_room {
             add(&mut queue.next);
             self.more.notify_one();
         } else if !std::mem::replace(&mut queue.overflowed, true) {
             tracing::warn!("the store's disk does not keep up: some copies will be fetched again after a restart");
         }
+        has_room
     }
 
     fn run(&self, mut outage: Option<Outage>) {
@@ -203,7 +245,14 @@ impl Shared {
             // Gathers what comes at once after this, and spares the disk.
             while !queue.closing && !self.more.wait_until(&mut queue, began + LEAST_BETWEEN).timed_out() {}
         }
-        self.disk.write().take();
+        let disk = self.disk.write().take();
+        let queue = self.queue.lock();
+        // What was owed then is noted nowhere.
+        let owes_since_kill = self.killed.get().is_some_and(|killed| killed.elapsed() < self.bounds.debt);
+        if let Some(disk) = disk.filter(|_| queue.next.is_empty() && !queue.owes_more && !owes_since_kill) {
+            // What cannot be marked counts as killed.
+            let _ = disk.mark_closed(true);
+        }
     }
 
     /// Until there is something to do. True: for the last time.
@@ -238,6 +287,8 @@ impl Shared {
         } else if self.disk.read().is_none() {
             self.open(false)?;
         }
+        #[cfg(test)]
+        let _goes_on = self.stalled.lock();
         let batch = {
             let mut queue = self.queue.lock();
             queue.writing = Arc::new(std::mem::take(&mut queue.next));
@@ -267,6 +318,10 @@ impl Shared {
             let debts = disk.debts((SystemTime::now(), Instant::now()), self.bounds.debt)?;
             tracing::debug!("{} authorities in {}", disk.authorities(), self.location.file().display());
             self.has_debts.store(!debts.is_empty(), Ordering::Relaxed);
+            if !disk.is_closed()? {
+                _ = self.killed.set(Instant::now());
+            }
+            disk.mark_closed(false)?;
             *left = Some(debts);
         }
         *self.disk.write() = Some(disk);

@@ -660,3 +660,16 @@ fn absurd_durations_do_not_overflow() {
     assert!(matches!(host.ask(0, A, &terms, ""), Turn::Wait { .. }));
     assert!(matches!(host.lane.poll(host.zero), Next::WaitUntil(_)));
 }
+
+#[test]
+fn rehearsals_do_not_put_off_a_renewal() {
+    let mut host = Host::new();
+    let delay = Terms { crawl_delay: Duration::from_secs(10), ..Terms::default() };
+    let renewal = Terms { is_renewal: true, ..delay.clone() };
+    assert_eq!(host.lane.rehearse(host.at(0), A, &delay), ms(0));
+    host.wait(1000, B, &renewal, "renewal", Some(10_000));
+    for at in (2000..10_000).step_by(100) {
+        assert!(!host.lane.rehearse(host.at(at), A, &delay).is_zero());
+    }
+    assert!(matches!(host.lane.poll(host.at(10_000)), Next::Start("renewal", _)));
+}

@@ -99,7 +99,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
         (
             Refusal::OwnLimit { retry_after: Duration::from_secs(1), why: "Too many open files".into() },
             "out-of-resources",
-            "the proxy's own machine has nothing left to connect with (Too many open files); come back in 1 s",
+            "the proxy's own machine cannot connect anywhere now (Too many open files); come back in 1 s",
         ),
         (
             Refusal::FleetLost { retry_after: Duration::from_secs(2) },

@@ -80,7 +80,7 @@ pub async fn connect(
 
 /// Connects first, so that a failure is an answer and not an end. Only starts are paced: the turn ends here.
 async fn open(proxy: &Proxy, authority: &Authority, who: &Who, via: Option<&str>) -> Result<Stream, Outcome> {
-    let route = match proxy.upstream.reach_for(authority, Some(who.address.ip())).await {
+    let route = match proxy.upstream.reach_for(authority, Some(who.client())).await {
         Ok(route) => route,
         Err(ReachError::Denied(denied)) => return Err(Outcome::Refused(denied.into())),
         Err(ReachError::Resolve(error)) => return Err(Outcome::Failed(Failure::from_resolve(&error))),

@@ -38,7 +38,7 @@ impl Proxy {
             let host = authority.host().to_string().into();
             return Err(Refusal::OperatorDenied { host, pattern: "intercept: deny".into() });
         }
-        let route = match self.upstream.reach_for(authority, Some(who.address.ip())).await {
+        let route = match self.upstream.reach_for(authority, Some(who.client())).await {
             Ok(route) => Some(route),
             Err(ReachError::Denied(denied)) => return Err(denied.into()),
             // A host without an address has no readable robots.txt either: the gate says so.

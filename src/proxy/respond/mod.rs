@@ -256,7 +256,7 @@ fn title(slug: &str) -> &str {
         "loop" => "The request came round to this proxy again",
         "draining" => "The proxy is shutting down",
         "fleet-lost" => "The fleet's server is out of reach",
-        "out-of-resources" => "The proxy has nothing left to connect with",
+        "out-of-resources" => "The proxy cannot connect anywhere now",
         "operator-denied" => "Denied by the operator",
         "dns_error" | "dns_timeout" => "The host name cannot be resolved",
         "tls_certificate_error" => "The origin's certificate is not trusted",

@@ -3,8 +3,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-const A: Client = Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)));
-const B: Client = Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)));
+const A: Option<Client> = Some(Client(1));
+const B: Option<Client> = Some(Client(2));
 
 /// A resolver whose names are `what-number` and answer as `what` says; how often it was asked.
 fn resolver() -> (Resolver, Arc<AtomicUsize>) {
@@ -18,8 +18,8 @@ fn resolver() -> (Resolver, Arc<AtomicUsize>) {
             match what {
                 "live" => Ok(vec![IpAddr::from([198, 41, 0, number as u8])]),
                 "once" if number == 0 => Ok(vec![IpAddr::from([198, 41, 0, 0])]),
-                "limit" => Err(std::io::Error::from_raw_os_error(libc::EMFILE)),
-                _ => Err(std::io::Error::other("no such name")),
+                "limit" => Err(LookupError::new(libc::EAI_AGAIN).into()),
+                _ => Err(LookupError::new(libc::EAI_NONAME).into()),
             }
         })
     }));
@@ -93,6 +93,7 @@ async fn what_this_machine_cannot_do_says_nothing_of_the_name() {
     let (resolver, asked) = resolver();
     for _ in 0..2 {
         assert!(matches!(resolver.lookup(&host("limit-1"), A).await, Err(ResolveError::OwnLimit { .. })));
+        sleep(KEEP_OWN_LIMIT).await;
     }
     assert_eq!(asked.load(Relaxed), 2);
 }
@@ -133,9 +134,36 @@ async fn a_hundred_dead_names_hold_up_their_own_client_for_some_seconds_only() {
 }
 
 #[test]
-fn an_ipv6_network_is_one_client() {
-    let of = |text: &str| of_one_client(text.parse().unwrap());
-    assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:2"));
-    assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
-    assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+fn only_a_name_that_is_not_there_is_the_site_s_trouble() {
+    for (code, is_of_name) in [
+        (libc::EAI_NONAME, true),
+        (libc::EAI_NODATA, true),
+        // No resolver, one that is out of reach, one that refuses or has no answer either.
+        (libc::EAI_AGAIN, false),
+        (libc::EAI_FAIL, false),
+        (libc::EAI_SYSTEM, false),
+        (libc::EAI_MEMORY, false),
+    ] {
+        assert_eq!(Fault::from(LookupError::new(code)).is_of_name, is_of_name, "{code}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn look_ups_that_nobody_waits_for_any_more_are_not_made() {
+    let (resolver, asked) = resolver();
+    for number in 0..5000 {
+        let name = host(&format!("dead-{number}"));
+        let lookup = timeout(Duration::ZERO, resolver.lookup(&name, A));
+        assert!(lookup.await.is_err());
+    }
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(resolver.0.flights.lock().len(), QUICK, "those that have begun");
+    assert_eq!(asked.load(Relaxed), QUICK);
+    // One that somebody waits for keeps its place, whoever asked first.
+    let name = host("live-1");
+    let (first, second) = (resolver.lookup(&name, A), resolver.lookup(&name, B));
+    let (first, second) = tokio::join!(timeout(Duration::from_millis(5), first), second);
+    assert!(first.is_err() && second.is_ok());
+    sleep(Duration::from_secs(100)).await;
+    assert!(resolver.0.shares.lock().is_empty() && resolver.0.flights.lock().is_empty());
 }
