@@ -3,19 +3,21 @@
 
 use super::Failed;
 use super::trust::{BUNDLE, variables};
-use crate::config::{self, AccessLog, LogLevel, Settings};
+use crate::config::{self, AccessLog, LogLevel, Network, Settings, units};
 use crate::proxy::Counts;
 use crate::server::{self, Running};
 use crate::telemetry;
 use crate::tls::{Ca, roots};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
+use std::time::Duration;
 use tempfile::{NamedTempFile, TempDir};
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
@@ -27,8 +29,17 @@ pub(super) struct Args {
     /// Read robots.txt for this crawler, whatever its User-Agent says; may be given several times
     #[arg(long = "product-token", value_name = "T")]
     product_tokens: Vec<String>,
+    /// Hold a request for its host's turn no longer than this, such as `90s` [default: 10m, or `pace.max_wait` if longer]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    max_wait: Option<Duration>,
+    /// Leave the terminal to the command
+    #[arg(short, long, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Tell of each refusal as it comes
+    #[arg(short, long)]
+    verbose: bool,
     /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
@@ -39,28 +50,37 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
     }
     let path = args.config.path();
     let mut settings = Settings::load(path.as_deref(), std::env::vars_os().chain(overrides))?;
-    // The proxy of one command has nobody to watch it, and keeps its copies where other programs keep theirs.
+    // What is written of a service's clients, watchers and logs is not about one command's proxy, which keeps its copies
+    // where other programs keep theirs.
+    settings.access = config::Access::default();
     settings.admin.address = None;
     settings.store.directory.get_or_insert_with(config::cache_directory);
+    settings.pace.max_wait = args.max_wait.unwrap_or_else(|| settings.pace.max_wait.max(PATIENCE));
     // The terminal is the command's; faults are told all the same.
-    if matches!(settings.log.level, LogLevel::Info) {
-        settings.log.level = LogLevel::Warn;
-    }
-    if settings.log.access == AccessLog::Stdout {
-        settings.log.access = AccessLog::Off;
-    }
+    settings.log.access = AccessLog::Off;
+    settings.log.level = match (args.quiet, args.verbose) {
+        (true, _) => LogLevel::Error,
+        (_, true) => LogLevel::Info,
+        (false, false) => LogLevel::Warn,
+    };
     telemetry::init(&settings.log).map_err(|error| Failed::log(&settings.log, &error))?;
-    super::runtime()?.block_on(behind(settings, &args.command))
+    super::runtime()?.block_on(behind(settings, args))
 }
 
-async fn behind(settings: Settings, command: &[OsString]) -> Result<ExitCode, Failed> {
-    let (directory, trust) = trust(&settings)?;
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    units::parse_duration(text).map_err(|complaint| complaint.to_string())
+}
+
+async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
+    let (directory, mut trust) = trust(&settings)?;
     let wgetrc = wgetrc(&directory.path().join(BUNDLE))?;
+    let direct = direct(&settings);
     let running = server::start(settings).await?;
-    let url = format!("http://{}", running.addresses()[0]);
-    let (program, arguments) = command.split_first().expect("clap requires one");
+    let address = running.addresses()[0];
+    tell_java(&mut trust, address, direct);
+    let (program, arguments) = args.command.split_first().expect("clap requires one");
     let mut child = Command::new(program);
-    child.args(arguments).envs(environment(&url)).envs(trust).env("WGETRC", wgetrc.path());
+    child.args(arguments).envs(environment(address, direct)).envs(trust).env("WGETRC", wgetrc.path());
     let status = match child.spawn() {
         Ok(mut child) => {
             // A Ctrl-C goes to the command too, as it is in our process group; it decides, and we tell its end.
@@ -83,7 +103,9 @@ async fn behind(settings: Settings, command: &[OsString]) -> Result<ExitCode, Fa
         }
     };
     let counts = finish(running).await;
-    summarize(&counts);
+    if !args.quiet {
+        summarize(&counts, program);
+    }
     Ok(exit_code(status))
 }
 
@@ -118,26 +140,75 @@ fn wgetrc(bundle: &Path) -> io::Result<NamedTempFile> {
     Ok(file)
 }
 
+/// Hosts that are asked without the proxy: this machine, where browsers are steered by their drivers, and where the proxy
+/// goes for nobody unless `egress.allow` says so. None then.
+fn direct(settings: &Settings) -> &'static str {
+    let opens = |network: &Network| network.0.contains(&IpAddr::V4(Ipv4Addr::LOCALHOST));
+    if settings.egress.allow.iter().any(opens) { "" } else { "localhost,127.0.0.1,::1" }
+}
+
 /// What makes common clients use the proxy.
-fn environment(url: &str) -> Variables {
+fn environment(proxy: SocketAddr, direct: &str) -> Variables {
     const PROXY: [&str; 6] = ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
-    let proxy = PROXY.iter().map(|name| (*name, OsString::from(url)));
-    let rest = [("NO_PROXY", ""), ("no_proxy", ""), ("NODE_USE_ENV_PROXY", "1"), ("PERL_LWP_ENV_PROXY", "1")];
+    let url = format!("http://{proxy}");
+    let proxy = PROXY.iter().map(|name| (*name, OsString::from(&url)));
+    let rest = [("NO_PROXY", direct), ("no_proxy", direct), ("NODE_USE_ENV_PROXY", "1"), ("PERL_LWP_ENV_PROXY", "1")];
     proxy.chain(rest.map(|(name, value)| (name, value.into()))).collect()
 }
 
-fn summarize(counts: &Counts) {
+/// Java reads no proxy variable, but options, and goes to this machine without a proxy unless told otherwise. What makes it
+/// trust us is among them already.
+fn tell_java(trust: &mut Variables, proxy: SocketAddr, direct: &str) {
+    let (host, port) = (proxy.ip(), proxy.port());
+    let mut options = String::new();
+    for scheme in ["http", "https"] {
+        options += &format!(" -D{scheme}.proxyHost={host} -D{scheme}.proxyPort={port}");
+    }
+    if direct.is_empty() {
+        options += " -Dhttp.nonProxyHosts=";
+    }
+    trust.iter_mut().filter(|(name, _)| *name == "JAVA_TOOL_OPTIONS").for_each(|(_, value)| value.push(&options));
+}
+
+fn summarize(counts: &Counts, program: &OsStr) {
     let refused: u64 = counts.refused.values().sum();
     let total = counts.forwarded + counts.failed + refused;
-    let mut line = format!("politely: {total} requests, {} forwarded", counts.forwarded);
+    let mut text = format!("politely: {total} requests, {} forwarded", counts.forwarded);
     if counts.failed > 0 {
-        line += &format!(", {} failed", counts.failed);
+        text += &format!(", {} failed", counts.failed);
     }
     for (slug, count) in &counts.refused {
-        line += &format!(", {count} {slug}");
+        text += &format!(", {count} {slug}");
+    }
+    if total == 0 {
+        text += "\npolitely: warning: nothing came through the proxy; if the command fetched something, it went round it, and \
+            robots.txt was not kept";
+        text += &format!("\nhint: {}", cure(program));
     }
     // The command may have closed the terminal.
-    let _ = writeln!(io::stderr(), "{line}");
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// What makes a program that reads no proxy variables use a proxy.
+fn cure(program: &OsStr) -> &'static str {
+    let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
+    match name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.') {
+        "node" | "npm" | "npx" | "nodejs" => {
+            "Node.js reads HTTPS_PROXY from version 24 on, by NODE_USE_ENV_PROXY; before it, give \
+            the client a ProxyAgent of the package undici, or of proxy-agent"
+        }
+        "java" | "gradle" | "mvn" | "jbang" => {
+            "a client made with a proxy of its own, or with NO_PROXY, takes no notice of \
+            -Dhttps.proxyHost; take that out"
+        }
+        "php" => {
+            "PHP's streams read no variable: set `proxy` and `request_fulluri` in stream_context_set_default, or use curl"
+        }
+        "ruby" => "Mechanize reads no variable: call `set_proxy` with the host and port of ENV[\"https_proxy\"]",
+        "httrack" => "httrack takes its proxy from -P host:port, for http alone",
+        "python" | "uv" | "pipx" => "aiohttp reads HTTPS_PROXY only in a ClientSession(trust_env=True)",
+        _ => "does it read HTTPS_PROXY? else give it the proxy by its own option; $HTTPS_PROXY holds the address",
+    }
 }
 
 fn pass_on(child: &tokio::process::Child, signal: Signal) {
@@ -153,5 +224,7 @@ fn exit_code(status: ExitStatus) -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
+/// No page is lost for a crawl-delay, and few crawlers wait for longer.
+const PATIENCE: Duration = Duration::from_secs(600);
 const NOT_FOUND: u8 = 127;
 const NOT_RUNNABLE: u8 = 126;

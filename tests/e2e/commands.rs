@@ -80,6 +80,69 @@ async fn run_sets_what_clients_read() {
     assert!(!ended.stdout.contains("PRIVATE KEY"), "never the key");
 }
 
+/// Browsers are steered on this machine; the proxy goes there for nobody, unless it is opened.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_leaves_this_machine_out_unless_it_is_opened() {
+    let shown = ["run", "sh", "-c", "echo $NO_PROXY $no_proxy; echo $JAVA_TOOL_OPTIONS"];
+    let ended = politely(&shown).await;
+    let lines: Vec<_> = ended.stdout.lines().collect();
+    assert_eq!(lines[0], "localhost,127.0.0.1,::1 localhost,127.0.0.1,::1", "{}", ended.stderr);
+    assert!(lines[1].contains("-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=") && !lines[1].contains("nonProxyHosts"));
+    let ended = politely_with(&shown, &open()).await;
+    let lines: Vec<_> = ended.stdout.lines().collect();
+    assert_eq!((lines[0], lines[1].contains("-Dhttp.nonProxyHosts=")), ("", true), "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_takes_the_command_with_its_options_and_without_dashes_before_it() {
+    let origin = Origin::site(ROBOTS).await;
+    let arguments = ["run", "--product-token", "FooBot", "curl", "-q", "-sS", &origin.url("/open")];
+    let ended = politely_with(&arguments, &open()).await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "page /open"), "{}", ended.stderr);
+}
+
+/// What is written for a service's clients is not about a command of one's own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_takes_no_access_log_or_listener_of_a_service() {
+    let origin = Origin::site(ROBOTS).await;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (file, log) = (directory.path().join("politely.yaml"), directory.path().join("access.log"));
+    let text = format!(
+        "listen: [{{ address: 127.0.0.1:1 }}]\nadmin: {{ address: 127.0.0.1:2 }}\naccess: {{ clients: [192.0.2.0/24] }}\n\
+         log: {{ access: {} }}\n",
+        log.display()
+    );
+    std::fs::write(&file, text).expect("it is writable");
+    let arguments = ["run", "--config", file.to_str().unwrap(), "curl", "-q", "-sS", &origin.url("/open")];
+    let ended = politely_with(&arguments, &open()).await;
+    assert_eq!((ended.code, ended.stdout.as_str(), log.exists()), (0, "page /open", false), "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_says_when_nothing_came_through() {
+    let ended = run(&["true"]).await;
+    assert!(ended.stderr.contains("nothing came through the proxy"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("hint: "), "{}", ended.stderr);
+    let quiet = politely_with(&["run", "-q", "true"], &open()).await;
+    assert_eq!((quiet.code, quiet.stderr.as_str()), (0, ""));
+}
+
+/// Longer than a service holds anybody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_waits_for_minutes_unless_told_otherwise() {
+    let origin = Origin::site("User-agent: *\nCrawl-delay: 3\n").await;
+    let script =
+        format!("for page in 1 2; do curl -q -sS -o /dev/null -w '%{{http_code}} ' {}/$page; done", origin.url(""));
+    let command = ["sh", "-c", &script];
+    let short = [&open()[..], &[("POLITELY_PACE__MAX_WAIT", "1s")]].concat();
+    let patient = politely_with(&[&["run"], &command[..]].concat(), &short).await;
+    assert_eq!(patient.stdout, "200 200 ", "{}", patient.stderr);
+    let hurried = politely_with(&["run", "--max-wait", "1s", "sh", "-c", &script], &open()).await;
+    assert_eq!(hurried.stdout, "200 429 ");
+    let wrong = politely_with(&["run", "--max-wait", "soon", "true"], &open()).await;
+    assert!(wrong.code == 2 && wrong.stderr.contains("soon"), "{}", wrong.stderr);
+}
+
 /// wget built on GnuTLS, as Debian has it, reads its roots from its start-up file alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_adds_to_the_users_settings_of_wget() {
