@@ -88,7 +88,7 @@ async fn decrypt(proxy: &Proxy, tcp: TcpStream, config: Arc<ServerConfig>) -> io
 }
 
 /// The next connection. `None`: there was none after all.
-async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
+pub(crate) async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
     match listener.accept().await {
         Ok((tcp, address)) => {
             // Nagle's algorithm would hold back the second small write of an answer.
