@@ -21,6 +21,8 @@ pub struct Want {
     pub fresh: bool,
     /// HTTP/1.1, though the origin may speak HTTP/2: for upgrades, and where the origin asks for it.
     pub http1_only: bool,
+    /// The request cannot be sent a second time: a kept connection is looked at once more right before its use.
+    pub once: bool,
     /// The address to try before the others: where the one before was.
     pub first: Option<SocketAddr>,
 }
@@ -90,7 +92,7 @@ impl Route {
                 }
             }
         }
-        let Idle { stream, address, .. } = self.0.endpoint.take(self.0.keep.time).await?;
+        let Idle { stream, address, .. } = self.0.endpoint.take(self.0.keep.time, want.once).await?;
         Some(Connection { reused: true, address, link: self.http1(stream, address) })
     }
 
@@ -125,7 +127,7 @@ impl Route {
         }
         let link = match is_http2 {
             true => {
-                way.dialler.pool.know(&way.endpoint);
+                way.dialler.pool.opened_http2(&way.endpoint, way.keep);
                 let opening = http2::Connection::open(stream, address, &way.endpoint, way.head_size, way.keep.time);
                 Link::Http2(opening.await?)
             }

@@ -36,17 +36,27 @@ pub(super) struct Idle {
 impl Endpoint {
     pub fn new(all: Arc<AtomicUsize>) -> Self {
         let idle = (0..*SHARDS).map(|_| Mutex::default()).collect();
-        Endpoint { idle, count: AtomicUsize::new(0), all, is_known: AtomicBool::new(false), http2: Shared::default() }
+        Endpoint {
+            idle,
+            count: AtomicUsize::new(0),
+            all: all.clone(),
+            is_known: AtomicBool::new(false),
+            http2: Shared::new(all),
+        }
     }
 
-    /// The one used last that is still open, of this thread's first. Not one that has been idle for `limit`.
-    pub async fn take(&self, limit: Duration) -> Option<Idle> {
+    /// The one used last that is still open, of this thread's first. Not one that has been idle for `limit`. `once`: it is
+    /// looked at again behind what the runtime knows of it.
+    pub async fn take(&self, limit: Duration, once: bool) -> Option<Idle> {
         let own = shard();
         for at in 0..self.idle.len() {
             while self.len() > 0
                 && let Some(mut idle) = self.pop((own + at) % self.idle.len())
             {
-                if idle.since.elapsed() < limit && is_quiet(&mut idle.stream).await {
+                if idle.since.elapsed() >= limit || !is_quiet(&mut idle.stream).await {
+                    continue;
+                }
+                if !once || is_quiet_by_now(&mut idle.stream).await {
                     return Some(idle);
                 }
             }
@@ -77,11 +87,13 @@ impl Endpoint {
             shard.shrink_to(4);
         }
         self.forget(closed.len());
+        self.http2.close_idle(then);
     }
 
     /// Since when each has been idle.
     pub fn since(&self, into: &mut Vec<Instant>) {
         self.idle.iter().for_each(|shard| into.extend(shard.lock().iter().map(|idle| idle.since)));
+        self.http2.idle_since(into);
     }
 
     /// Whether this was not asked before.
@@ -116,6 +128,15 @@ async fn is_quiet(stream: &mut Stream) -> bool {
     tokio::task::unconstrained(read).await
 }
 
+/// The same, of what has come by now: the runtime learns of it between two tasks only.
+async fn is_quiet_by_now(stream: &mut Stream) -> bool {
+    if stream.is_surely_quiet() {
+        return true;
+    }
+    tokio::task::yield_now().await;
+    is_quiet(stream).await
+}
+
 /// The number of this thread, counted from the first that asked.
 fn shard() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -127,3 +148,28 @@ static SHARDS: LazyLock<usize> = LazyLock::new(|| {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     threads.next_power_of_two().min(64)
 });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::{TcpListener, TcpStream};
+
+    /// The other end closes, and nothing has run since that could have told the runtime of it.
+    #[tokio::test]
+    async fn a_connection_that_has_just_been_closed_is_not_taken_for_what_can_be_sent_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let endpoint = Endpoint::new(Arc::default());
+        for (once, is_closed) in [(true, true), (true, false), (false, false)] {
+            let ours = TcpStream::connect(address).await.unwrap();
+            let theirs = listener.accept().await.unwrap().0.into_std().unwrap();
+            let mut stream = Stream::Tcp(ours);
+            assert!(is_quiet(&mut stream).await);
+            endpoint.put(Idle { stream, address, since: Instant::now() });
+            let theirs = (!is_closed).then_some(theirs);
+            let taken = endpoint.take(Duration::from_secs(60), once).await;
+            assert_eq!(taken.is_some(), !is_closed, "{once}");
+            drop(theirs);
+        }
+    }
+}

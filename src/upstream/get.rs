@@ -113,7 +113,7 @@ impl Route {
         let first = Some(address);
         let again = match &error {
             GetError::Http2(error) if !want.http1_only && wants_http1(error) => {
-                Some(Want { fresh: false, http1_only: true, first })
+                Some(Want { http1_only: true, first, ..Want::default() })
             }
             GetError::Http2(error) if !want.fresh && (reused || is_unprocessed(error)) => {
                 Some(Want { fresh: true, first, ..want })

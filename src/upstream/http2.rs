@@ -69,9 +69,10 @@ pub fn wants_http1(error: &h2::Error) -> bool {
 }
 
 /// The connections of one endpoint.
-#[derive(Default)]
 pub(super) struct Shared {
     connections: Mutex<Vec<Arc<Connection>>>,
+    /// The connections of all endpoints.
+    all: Arc<AtomicUsize>,
     /// Held by whoever opens one while others may want to share it. In it, how the last try failed.
     pub opening: tokio::sync::Mutex<Option<(Instant, DialError)>>,
     /// When last asked, the endpoint chose HTTP/1: there is nothing to share.
@@ -108,9 +109,18 @@ struct Vitals {
     began: Instant,
     /// When bytes came last, in milliseconds since `began`.
     heard: AtomicU64,
+    /// When the last stream ended, the same way.
+    idle_since: AtomicU64,
+    /// Among those of all endpoints.
+    all: Arc<AtomicUsize>,
 }
 
 impl Shared {
+    pub fn new(all: Arc<AtomicUsize>) -> Self {
+        let (connections, opening) = (Mutex::default(), tokio::sync::Mutex::default());
+        Shared { connections, all, opening, is_http1: AtomicBool::new(false) }
+    }
+
     /// A stream on one of the connections.
     pub fn take(&self) -> Found {
         let mut connections = self.connections.lock();
@@ -129,9 +139,14 @@ impl Shared {
         self.connections.lock().retain(|connection| !Arc::ptr_eq(&connection.vitals, vitals));
     }
 
-    /// Lets go of those that carry nothing.
-    pub fn close_idle(&self) {
-        self.connections.lock().retain(|connection| connection.vitals.streams.load(Relaxed) > 0);
+    /// Lets go of those that have carried nothing since `then` or longer.
+    pub fn close_idle(&self, then: Instant) {
+        self.connections.lock().retain(|connection| connection.vitals.idle_since().is_none_or(|since| since > then));
+    }
+
+    /// Since when those have carried nothing that do.
+    pub fn idle_since(&self, into: &mut Vec<Instant>) {
+        into.extend(self.connections.lock().iter().filter_map(|connection| connection.vitals.idle_since()));
     }
 }
 
@@ -153,7 +168,10 @@ impl Connection {
             turned: Notify::new(),
             began: Instant::now(),
             heard: AtomicU64::new(0),
+            idle_since: AtomicU64::new(0),
+            all: endpoint.http2.all.clone(),
         });
+        vitals.all.fetch_add(1, Relaxed);
         let heard = Heard { stream, vitals: vitals.clone() };
         let mut builder = Builder::new();
         builder
@@ -214,9 +232,16 @@ impl Connection {
 
 impl Vitals {
     fn end_stream(&self) {
+        self.idle_since.store(self.began.elapsed().as_millis() as u64, Relaxed);
         if self.streams.fetch_sub(1, Relaxed) == 1 {
             self.turned.notify_one();
         }
+    }
+
+    /// `None`: it carries something.
+    fn idle_since(&self) -> Option<Instant> {
+        let is_idle = self.streams.load(Relaxed) == 0;
+        is_idle.then(|| self.began + Duration::from_millis(self.idle_since.load(Relaxed)))
     }
 
     fn heard(&self) -> Instant {
@@ -226,6 +251,12 @@ impl Vitals {
     fn tell(&self, is: &AtomicBool) {
         is.store(true, Relaxed);
         self.known.notify_waiters();
+    }
+}
+
+impl Drop for Vitals {
+    fn drop(&mut self) {
+        self.all.fetch_sub(1, Relaxed);
     }
 }
 

@@ -40,7 +40,7 @@ impl Pool {
         Arc::new(Endpoint::new(self.idle.clone()))
     }
 
-    /// How many there are.
+    /// How many there are; of those in HTTP/2, all: they may be idle at any time.
     pub fn idle(&self) -> usize {
         self.idle.load(Relaxed)
     }
@@ -51,11 +51,7 @@ impl Pool {
         if endpoint.len() >= keep.per_host || keep.all == 0 {
             return;
         }
-        let over = (self.idle() + 1).saturating_sub(keep.all);
-        if over > 0 {
-            // More than are over, so that not each one that comes costs a search.
-            self.close_oldest(over + keep.all / 8);
-        }
+        self.make_room(keep);
         self.know(endpoint);
         endpoint.put(idle);
         if !self.is_swept.load(Relaxed) && !self.is_swept.swap(true, Relaxed) {
@@ -66,14 +62,31 @@ impl Pool {
     /// It has connections that may become idle.
     pub fn know(&self, endpoint: &Arc<Endpoint>) {
         if endpoint.is_new() {
-            self.endpoints.lock().push(Arc::downgrade(endpoint));
+            let mut endpoints = self.endpoints.lock();
+            if endpoints.len() == endpoints.capacity() {
+                endpoints.retain(|endpoint| endpoint.strong_count() > 0);
+            }
+            endpoints.push(Arc::downgrade(endpoint));
+        }
+    }
+
+    /// An HTTP/2 connection is opened. One that carries nothing counts among the idle ones.
+    pub fn opened_http2(&self, endpoint: &Arc<Endpoint>, keep: Keep) {
+        self.know(endpoint);
+        self.make_room(keep);
+    }
+
+    fn make_room(&self, keep: Keep) {
+        let over = (self.idle() + 1).saturating_sub(keep.all);
+        if over > 0 {
+            // More than are over, so that not each one that comes costs a search.
+            self.close_oldest(over + keep.all / 8);
         }
     }
 
     /// Makes room for others.
     pub fn close_oldest(&self, count: usize) {
         let endpoints = self.known();
-        endpoints.iter().for_each(|endpoint| endpoint.http2.close_idle());
         let mut since = Vec::with_capacity(self.idle());
         endpoints.iter().for_each(|endpoint| endpoint.since(&mut since));
         since.sort_unstable();

@@ -3,7 +3,9 @@
 use pingora_core::protocols::ALPN;
 use pingora_core::protocols::l4::stream::Stream as PingoraStream;
 use pingora_core::protocols::l4::virt::{VirtualSockOpt, VirtualSocket, VirtualSocketStream};
+use socket2::SockRef;
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -26,6 +28,20 @@ impl Stream {
             Self::Tcp(_) => false,
             Self::Tls(tls) => tls.get_ref().1.alpn_protocol() == Some(b"h2"),
             Self::Pingora(stream) => stream.selected_alpn_proto() == Some(ALPN::H2),
+        }
+    }
+}
+
+impl Stream {
+    /// Nothing has come, and no end, as the system has it at this moment. `false`: something has, or it cannot be told.
+    pub(super) fn is_surely_quiet(&self) -> bool {
+        match self {
+            Self::Tcp(tcp) => {
+                let peeked = SockRef::from(tcp).peek(&mut [MaybeUninit::uninit()]);
+                peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+            }
+            Self::Tls(tls) => tls.get_ref().0.is_surely_quiet(),
+            Self::Pingora(_) => false,
         }
     }
 }

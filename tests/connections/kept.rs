@@ -88,6 +88,20 @@ async fn as_many_stay_as_the_settings_say() {
 }
 
 #[tokio::test]
+async fn idle_ones_in_http_2_are_among_them() {
+    let upstream = upstream("limits: { max_idle_connections: 2 }");
+    let mut origins = Vec::new();
+    for _ in 0..5 {
+        let origin = Origin::tls_site(Alpn::Both, "").await;
+        page(&route(&upstream, &origin.url("")).await, "/").await;
+        origins.push(origin);
+    }
+    let open = || origins.iter().map(Origin::open_connections).sum::<usize>();
+    eventually("the oldest made room", || open() <= 2).await;
+    assert_eq!(origins[4].open_connections(), 1, "the one used last stays");
+}
+
+#[tokio::test]
 async fn one_that_is_idle_for_long_is_closed() {
     let upstream = upstream("limits: { idle_timeout: 1s }");
     for (origin, alpn) in [(Origin::site("").await, 1), (Origin::tls_site(Alpn::Both, "").await, 2)] {

@@ -164,7 +164,7 @@ impl Inner {
             if is_our_fault(reply.status) && asked_again.is_none() {
                 let (first_status, first_version) = (reply.status, reply.version);
                 asked_again = Some(AskedAgain { first_status, first_version });
-                request.want = Want { fresh: true, http1_only: true, first: None };
+                request.want = Want { fresh: true, http1_only: true, ..Want::default() };
                 reply = self.in_turn(&mut hop, &mut request, &mut left).await.map_err(|error| match error {
                     FetchError::Unreachable(why) => {
                         let first = format!("status {first_status} over {first_version}");
