@@ -1,24 +1,30 @@
 //! The proxy's own answers: the only place that chooses a status. RFC 9457 (problem details), RFC 9209 (Proxy-Status).
 
+mod evidence;
 mod failure;
 mod page;
 mod robots_copy;
+mod text;
 
+pub use evidence::evidence;
 pub use failure::Failure;
 pub use robots_copy::robots_copy;
 
 use crate::config::Settings;
+use crate::http1::{put_field, put_number, put_status_line};
 use crate::policy::{EgressReason, Refusal};
 use bytes::Bytes;
+use evidence::Member;
 use http::{HeaderName, HeaderValue, StatusCode, header};
-use serde_json::{Map, Value, json};
-use std::io::Write;
+use std::fmt::Display;
 use std::time::Duration;
+use text::{FieldText, Object, Plain};
 
 /// An answer of the proxy's own.
 pub struct Answer {
     pub status: StatusCode,
-    fields: Vec<(HeaderName, HeaderValue)>,
+    /// Lines, as HTTP/1.1 has them; none is malformed.
+    fields: Vec<u8>,
     pub body: Bytes,
 }
 
@@ -29,27 +35,41 @@ pub struct Asked<'a> {
     pub accept: Option<&'a [u8]>,
 }
 
+/// What is wrong, as RFC 9457 and RFC 9209 have it told.
+struct Problem<'a> {
+    status: StatusCode,
+    slug: &'a str,
+    /// A proxy error type of RFC 9209.
+    error: &'a str,
+    detail: &'a str,
+}
+
 impl Answer {
     pub fn refusal(refusal: &Refusal, asked: &Asked<'_>, settings: &Settings) -> Self {
         let (status, error) = status(refusal, settings);
-        let mut members = evidence(refusal);
-        if let Some(after) = refusal.retry_after() {
-            members.insert("retry_after".into(), json!(seconds(after)));
-        }
-        let mut answer = Self::problem(status, refusal.slug(), error, &refusal.to_string(), members, asked);
-        if let Some(after) = refusal.retry_after() {
-            answer.field(header::RETRY_AFTER, seconds(after));
+        let mut detail = String::with_capacity(DETAIL);
+        text::write(&mut detail, refusal);
+        let wait = refusal.retry_after().map(seconds);
+        let problem = Problem { status, slug: refusal.slug(), error, detail: &detail };
+        let mut answer = problem.answer(asked, |members| {
+            evidence::each(refusal, &mut |name, value| match value {
+                Member::Text(text) => members.text(name, text),
+                Member::Number(number) => members.number(name, number),
+            });
+            wait.iter().for_each(|&wait| members.number("retry_after", wait));
+        });
+        if let Some(wait) = wait {
+            answer.field(&header::RETRY_AFTER, wait);
         }
         if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
-            let challenge = HeaderValue::from_static("Basic realm=\"politely\", charset=\"UTF-8\"");
-            answer.field(header::PROXY_AUTHENTICATE, challenge);
+            answer.field(&header::PROXY_AUTHENTICATE, "Basic realm=\"politely\", charset=\"UTF-8\"");
         }
         answer
     }
 
     pub fn failure(failure: &Failure, asked: &Asked<'_>) -> Self {
         let Failure { status, error, detail } = failure;
-        Self::problem(*status, error, error, detail, Map::new(), asked)
+        Problem { status: *status, slug: error, error, detail }.answer(asked, |_| {})
     }
 
     /// To OPTIONS or TRACE that may be forwarded no further (RFC 9110 §7.6.2).
@@ -58,61 +78,31 @@ impl Answer {
         Answer { status, fields: Vec::new(), body: Bytes::new() }
     }
 
-    fn problem(
-        status: StatusCode,
-        slug: &str,
-        error: &'static str,
-        detail: &str,
-        mut members: Map<String, Value>,
-        asked: &Asked<'_>,
-    ) -> Self {
-        let title = title(slug);
-        let html = asked.accept.is_some_and(page::prefers_html);
-        let body = if html {
-            page::page(status, title, detail, asked.url)
-        } else {
-            members.insert("type".into(), json!(format!("urn:politely:{slug}")));
-            members.insert("title".into(), json!(title));
-            members.insert("status".into(), json!(status.as_u16()));
-            members.insert("detail".into(), json!(detail));
-            if let Some(url) = asked.url {
-                members.insert("url".into(), json!(url));
-            }
-            format!("{}\n", Value::Object(members))
-        };
-        let kind = if html { "text/html; charset=utf-8" } else { "application/problem+json" };
-        let told = proxy_status(Some(error), Some(detail));
-        let mut answer = Answer { status, fields: Vec::with_capacity(5), body: body.into() };
-        answer.field(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-        answer.field(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        answer.field(PROXY_STATUS, told);
-        answer
-    }
-
-    fn field(&mut self, name: HeaderName, value: impl TryInto<HeaderValue>) {
+    fn field(&mut self, name: &HeaderName, value: impl Display) {
+        let start = self.fields.len();
+        self.fields.extend_from_slice(name.as_str().as_bytes());
+        self.fields.extend_from_slice(b": ");
+        text::write(Plain(&mut self.fields), value);
         // What no field may hold is left out: an answer is better than none.
-        if let Ok(value) = value.try_into() {
-            self.fields.push((name, value));
+        if self.fields[start..].iter().any(|byte| byte.is_ascii_control()) {
+            return self.fields.truncate(start);
         }
+        self.fields.extend_from_slice(b"\r\n");
     }
 
     /// The whole of it in HTTP/1.1. `connection`: what is said of the connection. `bodiless`: it answers HEAD.
     pub fn write(&self, out: &mut Vec<u8>, connection: Option<&'static str>, bodiless: bool) {
         let reason = self.status.canonical_reason().unwrap_or_default();
-        out.reserve(self.body.len() + 512);
-        // Writing to memory does not fail.
-        let _ = write!(out, "HTTP/1.1 {} {reason}\r\n", self.status.as_u16());
-        for (name, value) in &self.fields {
-            out.extend_from_slice(name.as_str().as_bytes());
-            out.extend_from_slice(b": ");
-            out.extend_from_slice(value.as_bytes());
-            out.extend_from_slice(b"\r\n");
-        }
+        out.reserve(self.fields.len() + self.body.len() + 128);
+        put_status_line(out, self.status.as_u16(), reason.as_bytes());
+        out.extend_from_slice(&self.fields);
         if let Some(connection) = connection {
-            let _ = write!(out, "connection: {connection}\r\n");
+            put_field(out, b"connection", connection.as_bytes());
         }
         if self.has_length() {
-            let _ = write!(out, "content-length: {}\r\n", self.body.len());
+            out.extend_from_slice(b"content-length: ");
+            put_number(out, self.body.len() as u64);
+            out.extend_from_slice(b"\r\n");
         }
         out.extend_from_slice(b"\r\n");
         if !bodiless {
@@ -124,8 +114,11 @@ impl Answer {
     pub fn head(&self) -> http::Response<()> {
         let mut head = http::Response::new(());
         *head.status_mut() = self.status;
-        for (name, value) in &self.fields {
-            head.headers_mut().append(name, value.clone());
+        let lines = self.fields.split(|&byte| byte == b'\n').filter_map(|line| line.strip_suffix(b"\r"));
+        for (name, value) in lines.filter_map(|line| line.split_at_checked(memchr::memmem::find(line, b": ")?)) {
+            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(&value[2..])) {
+                head.headers_mut().append(name, value);
+            }
         }
         if self.has_length() {
             head.headers_mut().insert(header::CONTENT_LENGTH, self.body.len().into());
@@ -139,26 +132,56 @@ impl Answer {
     }
 }
 
+impl Problem<'_> {
+    /// `more`: members beside those of every problem.
+    fn answer(&self, asked: &Asked<'_>, more: impl FnOnce(&mut Object<'_>)) -> Answer {
+        let Problem { status, slug, error, detail } = *self;
+        let title = title(slug);
+        let is_html = asked.accept.is_some_and(page::prefers_html);
+        let mut body = Vec::with_capacity(BODY);
+        if is_html {
+            page::page(&mut body, status, title, detail, asked.url);
+        } else {
+            let mut members = Object::begin(&mut body);
+            members.text("type", format_args!("urn:politely:{slug}"));
+            members.text("title", title);
+            members.number("status", status.as_u16().into());
+            members.text("detail", detail);
+            asked.url.iter().for_each(|url| members.text("url", url));
+            more(&mut members);
+            members.end();
+            body.push(b'\n');
+        }
+        let mut answer = Answer { status, fields: Vec::with_capacity(FIELDS), body: body.into() };
+        let kind = if is_html { "text/html; charset=utf-8" } else { "application/problem+json" };
+        answer.field(&header::CONTENT_TYPE, kind);
+        answer.field(&header::CACHE_CONTROL, "no-store");
+        answer.fields.extend_from_slice(PROXY_STATUS.as_str().as_bytes());
+        answer.fields.extend_from_slice(b": ");
+        put_proxy_status(&mut answer.fields, Some(error), Some(detail));
+        answer.fields.extend_from_slice(b"\r\n");
+        answer
+    }
+}
+
 /// A Proxy-Status member of ours (RFC 9209 §2), with what is known.
-pub fn proxy_status(error: Option<&'static str>, details: Option<&str>) -> String {
-    let mut status = String::from("politely");
+pub fn proxy_status(error: Option<&str>, details: Option<&str>) -> String {
+    let mut status = Vec::new();
+    put_proxy_status(&mut status, error, details);
+    String::from_utf8(status).expect("it is ASCII")
+}
+
+fn put_proxy_status(out: &mut Vec<u8>, error: Option<&str>, details: Option<&str>) {
+    out.extend_from_slice(b"politely");
     if let Some(error) = error {
-        status.push_str("; error=");
-        status.push_str(error);
+        out.extend_from_slice(b"; error=");
+        out.extend_from_slice(error.as_bytes());
     }
     if let Some(details) = details {
-        // RFC 9651 §3.3.3: a string holds printable ASCII only.
-        status.push_str("; details=\"");
-        for c in details.chars().take(MAX_DETAILS) {
-            match c {
-                '"' | '\\' => status.extend(['\\', c]),
-                ' '..='~' => status.push(c),
-                _ => status.push('?'),
-            }
-        }
-        status.push('"');
+        out.extend_from_slice(b"; details=\"");
+        text::write(FieldText { out, room: MAX_DETAILS }, details);
+        out.push(b'"');
     }
-    status
 }
 
 fn status(refusal: &Refusal, settings: &Settings) -> (StatusCode, &'static str) {
@@ -195,50 +218,6 @@ fn status(refusal: &Refusal, settings: &Settings) -> (StatusCode, &'static str) 
     }
 }
 
-pub fn evidence(refusal: &Refusal) -> Map<String, Value> {
-    let mut members = Map::new();
-    let mut put = |name: &str, value: Value| {
-        members.insert(name.into(), value);
-    };
-    match refusal {
-        Refusal::Disallowed { robots_url, product_tokens, rule } => {
-            put("robots_url", json!(robots_url));
-            put("product_token", json!(product_tokens.join(", ")));
-            if let Some(rule) = rule {
-                let kind = if rule.allow { "Allow" } else { "Disallow" };
-                put("rule", json!(format!("{kind}: {}", rule.pattern)));
-                put("line", json!(rule.line));
-                rule.matched_path.iter().for_each(|path| put("matched_path", json!(path)));
-            }
-        }
-        Refusal::UsageDisallowed { robots_url, product_tokens, purpose, preference } => {
-            put("robots_url", json!(robots_url));
-            put("product_token", json!(product_tokens.join(", ")));
-            put("purpose", json!(purpose));
-            put("rule", json!(format!("{}: {}", preference.key, preference.value)));
-            put("line", json!(preference.line));
-            preference.matched_path.iter().for_each(|path| put("matched_path", json!(path)));
-        }
-        Refusal::RobotsUnreachable { robots_url, .. } => put("robots_url", json!(robots_url)),
-        Refusal::OperatorDenied { host, pattern } => put("rule", json!(format!("hosts.{host}.deny: {pattern}"))),
-        Refusal::CrawlDelay { .. }
-        | Refusal::QueueFull { .. }
-        | Refusal::ConnectionLimit { .. }
-        | Refusal::EgressDenied { .. }
-        | Refusal::ClientDenied { .. }
-        | Refusal::AuthorityMismatch { .. }
-        | Refusal::BadRequest { .. }
-        | Refusal::NotAProxyRequest
-        | Refusal::HeadTooLarge { .. }
-        | Refusal::HeadTimeout { .. }
-        | Refusal::Loop
-        | Refusal::Draining { .. }
-        | Refusal::FleetLost { .. }
-        | Refusal::OwnLimit { .. } => {}
-    }
-    members
-}
-
 fn title(slug: &str) -> &str {
     match slug {
         "robots-disallowed" => "Disallowed by robots.txt",
@@ -270,6 +249,10 @@ fn seconds(duration: Duration) -> u64 {
 }
 
 const MAX_DETAILS: usize = 300;
+/// What a sentence, the fields and the body of an answer mostly find room in.
+const DETAIL: usize = 256;
+const FIELDS: usize = 512;
+const BODY: usize = 1024;
 pub const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 
 #[cfg(test)]

@@ -1,51 +1,48 @@
 //! Answers of the proxy's own as a page, for browsers. Pure.
 
+use super::text::{HtmlText, Plain, write};
 use http::StatusCode;
 
 /// Whether `text/html` is named and weighs more than any JSON (RFC 9110 §12.5.1).
 pub(super) fn prefers_html(accept: &[u8]) -> bool {
-    let accept = String::from_utf8_lossy(accept).to_ascii_lowercase();
-    let weight = |wanted: &[&str]| {
-        let ranges = accept.split(',').filter_map(|range| {
-            let (kind, parameters) = range.split_once(';').unwrap_or((range, ""));
-            let q = parameters.split(';').find_map(|p| p.trim().strip_prefix("q=")?.trim().parse::<f32>().ok());
-            wanted.contains(&kind.trim()).then_some(q.unwrap_or(1.0))
-        });
-        ranges.fold(0.0, f32::max)
-    };
-    weight(&["text/html", "application/xhtml+xml"]) > weight(&["application/json", "application/problem+json"])
+    weight(accept, ["text/html", "application/xhtml+xml"])
+        > weight(accept, ["application/json", "application/problem+json"])
+}
+
+/// The most that one of these has.
+fn weight(accept: &[u8], wanted: [&str; 2]) -> f32 {
+    let ranges = accept.split(|&byte| byte == b',').filter_map(|range| {
+        let mut parts = range.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
+        let kind = parts.next()?;
+        wanted.iter().find(|wanted| wanted.as_bytes().eq_ignore_ascii_case(kind))?;
+        let q = parts.find_map(|part| part.strip_prefix(b"q=").or(part.strip_prefix(b"Q=")));
+        Some(q.and_then(|q| str::from_utf8(q).ok()?.trim().parse().ok()).unwrap_or(1.0))
+    });
+    ranges.fold(0.0, f32::max)
 }
 
 /// The answer, for a person.
-pub(super) fn page(status: StatusCode, title: &str, detail: &str, url: Option<&str>) -> String {
-    let url = url.map(|url| format!("<p><code>{}</code></p>\n", escape(url))).unwrap_or_default();
-    format!(
+pub(super) fn page(out: &mut Vec<u8>, status: StatusCode, title: &str, detail: &str, url: Option<&str>) {
+    let head = format_args!(
         "<!doctype html>\n<meta charset=\"utf-8\">\n<title>{status} {title}</title>\n\
          <style>body{{font:16px/1.5 system-ui,sans-serif;max-width:40em;margin:4em auto;padding:0 1em}}</style>\n\
-         <h1>{title}</h1>\n{url}<p>{detail}</p>\n\
-         <p>This answer comes from politely, a proxy that keeps robots.txt, not from the site.</p>\n{USE}",
+         <h1>{title}</h1>\n",
         status = status.as_u16(),
-        detail = escape(detail),
-    )
-}
-
-const USE: &str = "<p>To use it, point a client's proxy setting at this address: <code>curl -x</code>, \
-    <code>HTTP_PROXY</code> and <code>HTTPS_PROXY</code>, or run a command behind a proxy of its own with \
-    <code>politely run -- COMMAND</code>.</p>\n";
-
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '&' => out.push_str("&amp;"),
-            '"' => out.push_str("&quot;"),
-            c => out.push(c),
-        }
+    );
+    write(Plain(out), head);
+    if let Some(url) = url {
+        out.extend_from_slice(b"<p><code>");
+        write(HtmlText(out), url);
+        out.extend_from_slice(b"</code></p>\n");
     }
-    out
+    out.extend_from_slice(b"<p>");
+    write(HtmlText(out), detail);
+    out.extend_from_slice(END.as_bytes());
 }
+
+const END: &str = "</p>\n<p>This answer comes from politely, a proxy that keeps robots.txt, not from the site.</p>\n\
+    <p>To use it, point a client's proxy setting at this address: <code>curl -x</code>, <code>HTTP_PROXY</code> and \
+    <code>HTTPS_PROXY</code>, or run a command behind a proxy of its own with <code>politely run -- COMMAND</code>.</p>\n";
 
 #[cfg(test)]
 mod tests {
@@ -63,7 +60,9 @@ mod tests {
 
     #[test]
     fn a_hostile_url_is_inert_in_the_page() {
-        let page = page(StatusCode::FORBIDDEN, "t", "d", Some("http://a/<script>\"&"));
+        let mut out = Vec::new();
+        page(&mut out, StatusCode::FORBIDDEN, "t", "d", Some("http://a/<script>\"&"));
+        let page = String::from_utf8(out).unwrap();
         assert!(page.contains("http://a/&lt;script&gt;&quot;&amp;") && !page.contains("<script>"));
     }
 }

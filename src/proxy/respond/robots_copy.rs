@@ -3,7 +3,7 @@
 use super::{Answer, PROXY_STATUS};
 use crate::gate::RobotsCopy;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 
 /// `conditions`: If-None-Match and If-Modified-Since of the request.
 pub fn robots_copy(copy: &RobotsCopy, conditions: &HeaderMap) -> Answer {
@@ -11,15 +11,15 @@ pub fn robots_copy(copy: &RobotsCopy, conditions: &HeaderMap) -> Answer {
     let status = StatusCode::from_u16(copy.status).unwrap_or(StatusCode::OK);
     let status = if unchanged { StatusCode::NOT_MODIFIED } else { status };
     let body = if unchanged { Bytes::new() } else { copy.body.clone() };
-    let mut answer = Answer { status, fields: Vec::with_capacity(6), body };
-    answer.field(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    answer.field(header::AGE, copy.age);
-    answer.field(PROXY_STATUS, HeaderValue::from_static("politely; details=\"from the copy that is kept\""));
+    let mut answer = Answer { status, fields: Vec::with_capacity(256), body };
+    answer.field(&header::CONTENT_TYPE, "text/plain; charset=utf-8");
+    answer.field(&header::AGE, copy.age);
+    answer.field(&PROXY_STATUS, "politely; details=\"from the copy that is kept\"");
     if let Some(etag) = &copy.etag {
-        answer.field(header::ETAG, &**etag);
+        answer.field(&header::ETAG, etag);
     }
     if let Some(modified) = &copy.last_modified {
-        answer.field(header::LAST_MODIFIED, &**modified);
+        answer.field(&header::LAST_MODIFIED, modified);
     }
     answer
 }
