@@ -84,9 +84,21 @@ impl Body {
     /// among them.
     #[inline]
     pub fn advance(&mut self, bytes: &[u8]) -> Result<usize, BodyError> {
+        self.step(bytes, false)
+    }
+
+    /// The same, but not into trailers: none of the bytes is one of theirs. Where it stays at 0 trailers come next, and are for
+    /// [`decode`](Self::decode).
+    #[inline]
+    pub fn advance_to_trailers(&mut self, bytes: &[u8]) -> Result<usize, BodyError> {
+        self.step(bytes, true)
+    }
+
+    #[inline]
+    fn step(&mut self, bytes: &[u8], before_trailers: bool) -> Result<usize, BodyError> {
         match &mut self.left {
             Left::Bytes(left) => Ok(take(left, bytes.len())),
-            Left::Chunks(chunks) => chunks.advance(bytes),
+            Left::Chunks(chunks) => chunks.advance(bytes, before_trailers),
             Left::UntilClose => Ok(bytes.len()),
             Left::Ended => Ok(0),
         }
@@ -120,7 +132,7 @@ impl Body {
             Left::Chunks(chunks) => Some(chunks),
             Left::Bytes(_) | Left::UntilClose | Left::Ended => None,
         };
-        chunks.into_iter().flat_map(Chunked::trailers).filter(|field| field.kind.may_trail())
+        chunks.into_iter().flat_map(Chunked::trailers).filter(Field::may_trail)
     }
 }
 

@@ -68,12 +68,13 @@ impl Chunked {
         self.state == State::Done
     }
 
-    /// How many of `bytes` belong to the body: all of them, unless it ends among them.
-    pub fn advance(&mut self, bytes: &[u8]) -> Result<usize, BodyError> {
+    /// How many of `bytes` belong to the body: all of them, unless it ends among them, or `before_trailers` there are some.
+    pub fn advance(&mut self, bytes: &[u8], before_trailers: bool) -> Result<usize, BodyError> {
         let mut at = 0;
         while at < bytes.len() && self.state != State::Done {
             match self.state {
                 State::Data { left } => at += self.data(left, bytes.len() - at),
+                State::TrailerStart if before_trailers && bytes[at] != b'\r' => break,
                 state => {
                     self.state = self.step(state, bytes[at]).map_err(BodyError::Malformed)?;
                     at += 1;

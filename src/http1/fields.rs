@@ -120,14 +120,41 @@ impl FieldKind {
     pub(super) fn can_be_named(self) -> bool {
         !matches!(self, Self::ContentLength | Self::TransferEncoding | Self::Host | Self::CacheControl | Self::Via)
     }
+}
 
-    /// Whether it may be a trailer (RFC 9110 §6.5.1): not what frames the message, says where it goes, or ends with this hop.
-    pub fn may_trail(self) -> bool {
-        !self.is_hop_by_hop()
-            && !matches!(
-                self,
-                Self::ContentLength | Self::TransferEncoding | Self::Host | Self::Trailer | Self::MaxForwards
-            )
+impl Field<'_> {
+    /// Whether it may be a trailer (RFC 9110 §6.5.1): not what frames the message, says where it goes, ends with this hop, lets
+    /// somebody in, or tells how to read or to keep what has gone before.
+    pub fn may_trail(&self) -> bool {
+        match self.kind {
+            FieldKind::Other => !NO_TRAILERS.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(self.name)),
+            FieldKind::Accept
+            | FieldKind::Prefer
+            | FieldKind::SecFetchDest
+            | FieldKind::Purpose
+            | FieldKind::SecPurpose
+            | FieldKind::ProxyStatus => true,
+            FieldKind::Host
+            | FieldKind::ContentLength
+            | FieldKind::TransferEncoding
+            | FieldKind::Connection
+            | FieldKind::KeepAlive
+            | FieldKind::ProxyConnection
+            | FieldKind::ProxyAuthorization
+            | FieldKind::ProxyAuthenticate
+            | FieldKind::ProxyAuthenticationInfo
+            | FieldKind::Te
+            | FieldKind::Trailer
+            | FieldKind::Upgrade
+            | FieldKind::Expect
+            | FieldKind::Via
+            | FieldKind::CacheControl
+            | FieldKind::Cookie
+            | FieldKind::MaxForwards
+            | FieldKind::UserAgent
+            | FieldKind::Date
+            | FieldKind::RetryAfter => false,
+        }
     }
 }
 
@@ -204,6 +231,27 @@ pub fn find_field<'a>(raw: &'a [u8], name: &str) -> Option<&'a [u8]> {
 }
 
 const MAX_NAMED: usize = 32;
+/// Of those without a kind: credentials, conditions, what the content is, how long it may be kept.
+const NO_TRAILERS: [&str; 18] = [
+    "authorization",
+    "www-authenticate",
+    "set-cookie",
+    "content-encoding",
+    "content-location",
+    "content-range",
+    "content-type",
+    "if-match",
+    "if-none-match",
+    "if-modified-since",
+    "if-unmodified-since",
+    "if-range",
+    "range",
+    "age",
+    "expires",
+    "location",
+    "pragma",
+    "vary",
+];
 
 #[cfg(test)]
 mod tests {

@@ -30,7 +30,9 @@ pub use body::{Body, BodyError, Framing, Piece};
 pub use fields::{Field, FieldKind, Room, find_field, list};
 pub use request::{RequestHead, read_request};
 pub use response::{ResponseHead, read_response};
-pub use write::{put_chunk_head, put_field, put_last_chunk, put_number, put_request_line, put_status_line};
+pub use write::{
+    put_chunk_head, put_field, put_last_chunk, put_number, put_request_line, put_status_line, put_trailers,
+};
 
 /// More fields than that are refused.
 pub const MAX_FIELDS: usize = 256;

@@ -84,7 +84,7 @@ impl Proxy {
     }
 
     /// Resolves when the proxy is told to stop.
-    pub(crate) async fn stopped(&self) {
+    async fn stopped(&self) {
         // A sender that is gone has stopped too.
         let _ = self.shutdown.clone().wait_for(|down| *down).await;
     }
@@ -95,14 +95,14 @@ impl Proxy {
     }
 
     /// For those who watch: a request is refused.
-    fn tell_refused(&self, client: Option<IpAddr>, url: Option<&str>, refusal: &Refusal) {
+    fn tell_refused(&self, client: IpAddr, url: Option<String>, refusal: Refusal) {
         self.counters.refused(refusal.slug());
-        self.decisions.add(client, url, Reported::from(refusal.clone()), true);
+        self.decisions.add(Some(client), url.map(Box::from), refusal.into(), true);
     }
 
     /// The same for one that report mode lets through.
     fn tell_reported(&self, client: Option<IpAddr>, url: &str, reported: &Reported) {
         self.counters.reported(reported.slug());
-        self.decisions.add(client, Some(url), reported.clone(), false);
+        self.decisions.add(client, Some(url.into()), reported.clone(), false);
     }
 }

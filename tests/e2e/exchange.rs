@@ -7,6 +7,7 @@ use crate::support::reply::Delimit;
 use crate::support::{Alpn, Client, Origin, Proxy, Reply, Seen, assert_refused, eventually, within};
 use argon2::{Argon2, Params, PasswordHasher};
 use std::time::{Duration, Instant};
+use tokio::io::AsyncReadExt;
 
 const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
@@ -317,4 +318,31 @@ async fn an_answer_s_head_that_drips_has_its_time_in_all() {
     assert_eq!((answer.status(), answer.head.proxy_error().as_deref()), (504, Some("http_response_timeout")));
     assert!(began.elapsed() < Duration::from_secs(10));
     dripping.abort();
+}
+
+/// Its end is the connection's, so that a good one would say that the answer is whole.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cut_answer_without_a_length_ends_in_a_reset() {
+    let answer = |seen: &Seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        "/whole" => Reply::text("all of it").framed(Delimit::Chunked),
+        _ => Reply::raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n"),
+    };
+    let proxy = Proxy::start("").await;
+    for origin in [Origin::http(answer).await, Origin::https(Alpn::H1, answer).await] {
+        for (path, ends) in [("/whole", Ok(())), ("/cut", Err(std::io::ErrorKind::ConnectionReset))] {
+            let (mut client, target) = asking(&proxy, &origin, path).await;
+            client.send(format!("GET {target} HTTP/1.0\r\nHost: {}\r\n\r\n", origin.authority("a.localhost"))).await;
+            let read = within("the end", async {
+                loop {
+                    match client.source.inner.read(&mut [0; 1000]).await {
+                        Ok(0) => break Ok(()),
+                        Ok(_) => {}
+                        Err(error) => break Err(error.kind()),
+                    }
+                }
+            });
+            assert_eq!(read.await, ends, "{target}");
+        }
+    }
 }

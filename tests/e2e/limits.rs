@@ -265,3 +265,28 @@ async fn a_thousand_requests_over_64_connections_leave_nothing_behind() {
     eventually("the descriptors of before", || binary.descriptors() <= before + 4).await;
     Arc::into_inner(binary).expect("the connections have ended").stop().await;
 }
+
+/// The machine has no descriptor left for one more client, but some of them say nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_connections_make_room_for_new_ones() {
+    let origin = Origin::site("").await;
+    let proxy = Binary::serve("log: { level: info }").await;
+    let (url, host) = (origin.url("/"), origin.authority("a.localhost"));
+    let mut first = Client::open(proxy.address()).await;
+    assert_eq!(first.get(&url, &host).await.status(), 200);
+    let most = proxy.descriptors() as u64 + 20;
+    let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+    // SAFETY: it reads one struct, and writes none.
+    let limited = unsafe { libc::prlimit(proxy.pid() as i32, libc::RLIMIT_NOFILE, &limit, std::ptr::null_mut()) };
+    assert_eq!(limited, 0);
+    let began = Instant::now();
+    let mut clients = Vec::new();
+    for _ in 0..60 {
+        let mut client = Client::open(proxy.address()).await;
+        assert_eq!(client.get(&url, &host).await.status(), 200);
+        clients.push(client);
+    }
+    assert!(clients.pop().unwrap().get(&url, &host).await.status() == 200, "the one used last stays");
+    let told = proxy.output().matches("cannot accept connections").count() as u64;
+    assert!((1..=began.elapsed().as_secs() + 1).contains(&told), "{told}");
+}

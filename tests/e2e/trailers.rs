@@ -90,3 +90,73 @@ async fn http_1_0_knows_no_trailers() {
     let all = String::from_utf8(client.rest().await).unwrap();
     assert!(all.ends_with("\r\n\r\nbody") && all.contains("Connection: close\r\n"), "{all}");
 }
+
+/// What no trailer may say, or nobody but us (RFC 9110 §6.5.1); the last is said by another, and passes.
+const FORBIDDEN: [(&str, &str); 7] = [
+    ("keep-alive", "timeout=5"),
+    ("set-cookie", "a=b"),
+    ("authorization", "Basic eDp5"),
+    ("cache-control", "no-store"),
+    ("content-type", "text/html"),
+    ("proxy-authenticate", "Basic"),
+    ("proxy-status", "politely; error=http_request_denied"),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_no_trailer_may_say_goes_no_further() {
+    let answer = |seen: &Seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        _ => {
+            // What HTTP/2 knows nothing of makes the message malformed there.
+            let forbidden = FORBIDDEN.iter().filter(|it| seen.protocol == Protocol::Http1 || it.0 != "keep-alive");
+            let reply = forbidden.fold(Reply::text("body"), |reply, (name, value)| reply.trailer(name, value));
+            reply.trailer("x-sum", "9").trailer("proxy-status", "other; received-status=200")
+        }
+    };
+    let sorted = |mut fields: Vec<(String, String)>| {
+        fields.sort();
+        fields
+    };
+    let passed = [("proxy-status".to_owned(), "other; received-status=200".to_owned()), ("x-sum".into(), "9".into())];
+    let proxy = Proxy::start("").await;
+    for origin in
+        [Origin::http(answer).await, Origin::https(Alpn::H1, answer).await, Origin::https(Alpn::H2, answer).await]
+    {
+        let is_tls = origin.url("").starts_with("https");
+        let (mut client, target) = match is_tls {
+            true => (proxy.tls(&origin, "a.localhost", &[b"http/1.1"]).await, "/x".to_owned()),
+            false => (proxy.client().await, origin.url("/x")),
+        };
+        let trailers: String = FORBIDDEN.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let host = origin.authority("a.localhost");
+        for _ in 0..2 {
+            client
+                .send(format!(
+                    "POST {target} HTTP/1.1\r\nHost: {host}\r\nTE: trailers\r\nTransfer-Encoding: chunked\r\n\r\n\
+                     4\r\nping\r\n0\r\n{trailers}X-In: 7\r\n\r\n"
+                ))
+                .await;
+            let response = client.response().await;
+            assert_eq!(response.text(), "body");
+            if response.head.lists("transfer-encoding", "chunked") {
+                assert_eq!(sorted(response.trailers), passed);
+            }
+        }
+        for seen in origin.log.of("/x") {
+            assert_eq!((seen.body.kept.as_slice(), seen.body.complete), (&b"ping"[..], true));
+            assert_eq!(seen.body.trailers, [("x-in".to_owned(), "7".to_owned())]);
+        }
+        if is_tls {
+            let h2 = proxy.h2(&origin, "a.localhost").await;
+            let mut pending = h2.send(request("POST", &origin.url("/y")), false).await;
+            pending.body(b"ping").await.unwrap();
+            let sent = FORBIDDEN.iter().filter(|(name, _)| *name != "keep-alive");
+            let sent =
+                sent.chain(&[("x-in", "7")]).map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+            pending.trailers(sent.collect()).unwrap();
+            let response = pending.response().await.unwrap();
+            assert_eq!((response.status(), sorted(response.trailers).as_slice()), (200, &passed[..]));
+            assert_eq!(origin.log.one("/y").body.trailers, [("x-in".to_owned(), "7".to_owned())]);
+        }
+    }
+}

@@ -82,12 +82,17 @@ async fn a_full_line_takes_nobody_more() {
 
 /// The first goes, the second waits and hangs up, the third must then go in the second's place.
 async fn place_given_back(origin: &Origin, proxy: &Arc<Proxy>, hang_up: impl AsyncFnOnce()) {
+    place_given_back_within(origin, proxy, Duration::from_secs(1), hang_up).await;
+}
+
+/// `gap`: the site's delay.
+async fn place_given_back_within(origin: &Origin, proxy: &Arc<Proxy>, gap: Duration, hang_up: impl AsyncFnOnce()) {
     assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
     hang_up().await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(proxy.get(&origin.url("/page3")).await.status(), 200);
     assert_eq!(origin.log.pages(), ["/page1", "/page3"]);
-    assert_gaps(origin, 1, Duration::from_secs(1));
+    assert_gaps(origin, 1, gap);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -110,6 +115,21 @@ async fn so_does_one_with_a_body_not_sent_yet() {
         let mut client = proxy.client().await;
         let (url, host) = (origin.url("/page2"), origin.authority("a.localhost"));
         client.send(format!("POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 100000\r\n\r\nsome of it")).await;
+        assert!(client.glance(Duration::from_millis(200)).await.is_empty());
+    })
+    .await;
+}
+
+/// More than is read before its turn comes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_does_one_that_has_sent_much_ahead() {
+    let origin = Origin::site(&delay("4")).await;
+    let proxy = Arc::new(Proxy::start("").await);
+    place_given_back_within(&origin, &proxy, Duration::from_secs(4), async || {
+        let mut client = proxy.client().await;
+        let (url, host) = (origin.url("/page2"), origin.authority("a.localhost"));
+        let ahead = get(&url, &host).repeat(1000);
+        client.send(ahead).await;
         assert!(client.glance(Duration::from_millis(200)).await.is_empty());
     })
     .await;

@@ -6,7 +6,6 @@
 mod support;
 
 mod admin;
-mod admin_limits;
 mod answers;
 mod bodies;
 mod copies;

@@ -106,6 +106,32 @@ fn a_request_cannot_be_framed_or_routed_anew_by_a_trailer() {
     assert!(passed(true, b"0\r\nTransfer-Encoding-: x\r\nHos: t\r\n\r\n").is_ok());
 }
 
+/// What is handed on as it is ends where trailers begin; those are read.
+#[test]
+fn trailers_can_be_kept_apart_from_what_goes_on_as_it_is() {
+    let bytes = b"4\r\nping\r\n0\r\nX-Sum: 9\r\nHost: h\r\nSet-Cookie: a\r\nExpires: 0\r\n\r\nnext";
+    let (trailers, end) = (12, bytes.len() - 4);
+    for cut in 0..=end {
+        let mut body = chunked(false);
+        let (mut passed, mut read) = (0, 0);
+        for there in [&bytes[..cut], &bytes[..end]] {
+            while passed + read < there.len() {
+                let rest = &there[passed + read..];
+                let on = if read == 0 { body.advance_to_trailers(rest).unwrap() } else { 0 };
+                passed += on;
+                if on == 0 {
+                    read += body.decode(rest).unwrap().consumed;
+                }
+            }
+        }
+        let kept: Vec<_> = body.trailers().map(|field| (field.name, field.value)).collect();
+        assert_eq!((passed, kept.as_slice()), (trailers, &[(&b"X-Sum"[..], &b"9"[..])][..]), "cut at {cut}");
+        assert!(body.is_done());
+    }
+    let mut body = chunked(false);
+    assert_eq!(body.advance_to_trailers(b"0\r\n\r\nnext"), Ok(5));
+}
+
 #[test]
 fn extensions_and_trailers_are_bounded() {
     assert!(passed(true, format!("5;{}", "e".repeat(9000)).as_bytes()).is_err());

@@ -119,9 +119,9 @@ async fn intercept(proxy: &Arc<Proxy>, mut connection: Connection, authority: Au
             Box::pin(inside.serve(proxy)).await;
         }
         Some(byte) if byte.is_ascii_alphabetic() => {
-            let Connection { wire, input, mut who, timer, .. } = connection;
+            let Connection { wire, input, mut who, timer, seat, .. } = connection;
             who.tunnel = Some(Tunnel { authority: authority.with_scheme(Scheme::Http), other_name: None });
-            Box::pin(Connection::new(wire, input, who, timer).serve(proxy)).await;
+            Box::pin(Connection::new(wire, input, who, timer, seat).serve(proxy)).await;
         }
         Some(_) => {
             tracing::info!(client = %connection.who.address, %authority, "neither TLS nor HTTP inside CONNECT: closed");
@@ -133,7 +133,7 @@ async fn intercept(proxy: &Arc<Proxy>, mut connection: Connection, authority: Au
 }
 
 async fn decrypt(proxy: &Proxy, connection: Connection, connected: Authority) -> io::Result<Connection> {
-    let Connection { wire, input, who, mut timer, .. } = connection;
+    let Connection { wire, input, who, mut timer, seat, .. } = connection;
     let handshake = async {
         let ahead = Ahead { wire, input };
         let mut hello = LazyConfigAcceptor::new(Acceptor::default(), ahead).await?;
@@ -161,7 +161,7 @@ async fn decrypt(proxy: &Proxy, connection: Connection, connected: Authority) ->
     let handshake = Box::pin(handshake);
     let (tls, tunnel) = timer.limit(at, handshake).await.ok_or(io::ErrorKind::TimedOut)??;
     let who = Who { tunnel: Some(tunnel), address: who.address, user: who.user.clone() };
-    Ok(Connection::new(Wire::Tls(Box::new(tls)), Buffer::new(), who, timer))
+    Ok(Connection::new(Wire::Tls(Box::new(tls)), Buffer::new(), who, timer, seat))
 }
 
 /// The authority that CONNECT and ClientHello mean together. A name stands for an address that CONNECT gave; two
@@ -196,7 +196,7 @@ fn asked(authority: &Authority) -> Request<'static> {
         prefer_wait: None,
         max_forwards: None,
         via: None,
-        head: Head::Http1(b""),
+        head: Head::Connect,
     }
 }
 

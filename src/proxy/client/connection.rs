@@ -6,6 +6,7 @@ use super::super::exchange::request::{Request, Unread};
 use super::super::exchange::{Exchange, Outcome, refuse_unread};
 use super::super::io::{Buffer, Timer};
 use super::super::limits::per_client::Place;
+use super::super::limits::total::Seat;
 use super::wire::Wire;
 use super::{Who, auth, connect, http2};
 use crate::config::User;
@@ -27,10 +28,21 @@ pub struct Connection {
     pub input: Buffer,
     pub who: Who,
     pub timer: Timer,
+    /// Among all connections.
+    pub seat: Seat,
     /// Among the connections of the client's user.
-    seat: Option<Place<String>>,
+    place: Option<Place<String>>,
     /// The authority of the request before, and its spelling.
     last: Option<(Vec<u8>, Authority)>,
+}
+
+/// What comes between two requests.
+enum Came {
+    Head,
+    /// The client has left, was idle too long, or the proxy stops.
+    Nothing,
+    /// Others need the room.
+    TakenAway,
 }
 
 /// What follows a request.
@@ -45,8 +57,8 @@ enum Then {
 }
 
 impl Connection {
-    pub fn new(wire: Wire, input: Buffer, who: Who, timer: Timer) -> Self {
-        Connection { wire, input, who, timer, seat: None, last: None }
+    pub fn new(wire: Wire, input: Buffer, who: Who, timer: Timer, seat: Seat) -> Self {
+        Connection { wire, input, who, timer, seat, place: None, last: None }
     }
 
     /// Until one side ends it.
@@ -58,17 +70,23 @@ impl Connection {
         let mut head = Buffer::new();
         loop {
             match self.next_head(proxy, &mut head, &mut stop).await {
-                Ok(true) => {}
-                Ok(false) => break,
+                Ok(Came::Head) => {}
+                Ok(Came::Nothing) => break,
+                Ok(Came::TakenAway) => {
+                    // TLS has a goodbye, for which nobody waits.
+                    let _ = self.timer.limit(Instant::now(), self.wire.shutdown()).await;
+                    return;
+                }
                 Err(refusal) => {
                     let raw = std::mem::take(&mut self.input);
-                    let unread = Unread { refusal, accept: http1::find_field(raw.bytes(), "accept") };
+                    let unread = Unread::new(refusal, raw.bytes());
                     let mut client = Http1Client::new(Http1::new(&mut self.wire, &mut self.input), Framing::None);
-                    refuse_unread(proxy, &unread, &self.who, &mut client, &mut self.timer).await;
+                    refuse_unread(proxy, unread, &self.who, &mut client, &mut self.timer).await;
                     break;
                 }
             }
-            let then = self.answer(proxy, &head).await;
+            // What is needed while a request is under way takes no room in a connection that is idle.
+            let then = Box::pin(self.answer(proxy, &head)).await;
             head.release();
             match then {
                 Then::Another => {}
@@ -86,16 +104,16 @@ impl Connection {
         self.linger().await;
     }
 
-    /// Reads until a whole head is there and moves it to `head`. `false`: the client has left, was idle too long, or the proxy
-    /// stops.
-    async fn next_head(&mut self, proxy: &Proxy, head: &mut Buffer, stop: &mut Stop<'_>) -> Result<bool, Refusal> {
-        let Connection { wire, input, timer, .. } = self;
+    /// Reads until a whole head is there and moves it to `head`.
+    async fn next_head(&mut self, proxy: &Proxy, head: &mut Buffer, stop: &mut Stop<'_>) -> Result<Came, Refusal> {
+        let Connection { wire, input, timer, seat, .. } = self;
         let limits = proxy.settings.load();
         let limits = &limits.limits;
         let (idle, header, size) = (limits.idle_timeout, limits.header_timeout, limits.max_header_size);
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         let mut deadline = None;
-        let idle_at = Instant::now() + idle;
+        let idle_since = Instant::now();
+        let idle_at = idle_since + idle;
         let mut scanned = 0;
         loop {
             // RFC 9112 §2.2: an empty line before the request line is ignored.
@@ -107,7 +125,7 @@ impl Connection {
                 head.release();
                 std::mem::swap(head, input);
                 input.put_rest(head, end);
-                return Ok(true);
+                return Ok(Came::Head);
             }
             if !input.is_empty() && deadline.is_none() {
                 deadline = Some(Instant::now() + header);
@@ -115,34 +133,47 @@ impl Connection {
             let at = deadline.unwrap_or(idle_at);
             let read = poll_fn(|cx| {
                 if let Poll::Ready(read) = input.poll_fill(cx, wire) {
-                    return Poll::Ready(Some(read));
+                    return Poll::Ready(Ok(read));
                 }
                 if stop.poll(cx, proxy).is_ready() {
-                    return Poll::Ready(Some(Ok(0)));
+                    return Poll::Ready(Err(Came::Nothing));
                 }
-                timer.poll(cx, at).map(|()| None)
+                if input.is_empty() && seat.poll_idle(cx, idle_since).is_ready() {
+                    return Poll::Ready(Err(Came::TakenAway));
+                }
+                timer.poll(cx, at).map(|()| Err(Came::Head))
             });
-            match read.await {
-                Some(Ok(0) | Err(_)) => return Ok(false),
-                Some(Ok(_)) => {}
-                None if deadline.is_none() => return Ok(false),
-                None => return Err(Refusal::HeadTimeout { limit: header }),
+            let read = read.await;
+            seat.busy();
+            match read {
+                Err(came @ (Came::Nothing | Came::TakenAway)) => return Ok(came),
+                Ok(Ok(0) | Err(_)) => return Ok(Came::Nothing),
+                Ok(Ok(_)) => {}
+                Err(Came::Head) if deadline.is_none() => return Ok(Came::Nothing),
+                Err(Came::Head) => return Err(Refusal::HeadTimeout { limit: header }),
             }
         }
     }
 
-    /// One request.
-    async fn answer(&mut self, proxy: &Arc<Proxy>, head: &Buffer) -> Then {
+    /// One request. Its head is read here, once.
+    async fn answer(&mut self, proxy: &Arc<Proxy>, raw: &Buffer) -> Then {
         let began = Instant::now();
-        let Connection { wire, input, who, timer, seat, last } = self;
+        let Connection { wire, input, who, timer, place, last, .. } = self;
         let inside = who.tunnel.as_ref().map(|tunnel| &tunnel.authority);
-        let read = Request::read_http1(head.bytes(), usize::MAX, inside, &proxy.via, last);
         let side = Http1::new(wire, input);
+        let mut room = Room::new();
+        let head = http1::read_request(raw.bytes(), &mut 0, usize::MAX, &mut room);
+        let head = head.and_then(|head| head.ok_or(HeadError::Malformed("the head ends early")));
+        let read = match &head {
+            Ok(head) => Request::of_http1(head, inside, &proxy.via, last),
+            Err(error) => Err((*error).into()),
+        };
         let request = match read {
             Ok(request) => request,
-            Err(unread) => {
+            Err(refusal) => {
+                let unread = Unread::new(refusal, raw.bytes());
                 let mut client = Http1Client::new(side, Framing::None);
-                refuse_unread(proxy, &unread, who, &mut client, timer).await;
+                refuse_unread(proxy, unread, who, &mut client, timer).await;
                 return Then::Close;
             }
         };
@@ -151,7 +182,7 @@ impl Connection {
         client.is_head = request.method == "HEAD";
         client.expects_continue = request.expects_continue;
         client.persists = request.persists || request.is_connect();
-        match identify(proxy, who, seat, &request).await {
+        match identify(proxy, who, place, &request).await {
             Err(refusal) => {
                 Exchange::new(proxy, &request, who, began).finish(Outcome::Refused(refusal), &mut client, timer).await;
             }
@@ -159,6 +190,9 @@ impl Connection {
             Ok(()) => Exchange::new(proxy, &request, who, began).run(&mut client, timer).await,
         }
         if client.is_cut {
+            if client.until_close {
+                wire.will_reset();
+            }
             return Then::Cut;
         }
         if client.is_last || !drain(&mut client, timer).await { Then::Close } else { Then::Another }
@@ -197,11 +231,7 @@ fn whole(input: &[u8], scanned: &mut usize, limit: usize) -> Result<Option<usize
     if input.is_empty() {
         return Ok(None);
     }
-    match http1::read_request(input, scanned, limit, &mut Room::new()) {
-        Ok(head) => Ok(head.map(|head| head.len)),
-        Err(HeadError::TooLarge { limit }) => Err(Refusal::HeadTooLarge { limit }),
-        Err(error) => Err(Refusal::BadRequest { detail: error.to_string().into() }),
-    }
+    Ok(http1::read_request(input, scanned, limit, &mut Room::new())?.map(|head| head.len))
 }
 
 /// Takes the rest of a body that nobody wants, for the sake of the next request. `false`: it does not come.
@@ -229,7 +259,7 @@ async fn drain(client: &mut Http1Client<'_>, timer: &mut Timer) -> bool {
 async fn identify(
     proxy: &Proxy,
     who: &mut Who,
-    seat: &mut Option<Place<String>>,
+    place: &mut Option<Place<String>>,
     request: &Request<'_>,
 ) -> Result<(), Refusal> {
     let settings = proxy.settings.load();
@@ -241,13 +271,13 @@ async fn identify(
     let settings = proxy.settings.load_full();
     let users = &settings.access.users;
     let user = proxy.passwords.identify(users, who.address.ip(), request.credentials).await?;
-    *seat = self::seat(proxy, user.as_deref(), seat.take())?;
+    *place = self::place(proxy, user.as_deref(), place.take())?;
     who.user = user;
     Ok(())
 }
 
 /// A place among the user's connections: the one that this connection has, if it is of the same user.
-fn seat(proxy: &Proxy, user: Option<&User>, has: Option<Place<String>>) -> Result<Option<Place<String>>, Refusal> {
+fn place(proxy: &Proxy, user: Option<&User>, has: Option<Place<String>>) -> Result<Option<Place<String>>, Refusal> {
     let Some((user, limit)) = user.and_then(|user| Some((user, user.max_connections?.get()))) else { return Ok(None) };
     let name = user.name.as_ref();
     match has.filter(|place| place.client() == name) {

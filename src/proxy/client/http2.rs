@@ -3,9 +3,10 @@
 
 use super::super::Proxy;
 use super::super::exchange::Exchange;
-use super::super::exchange::carry::{Http2, Http2Client};
+use super::super::exchange::carry::{Client, Http2, Http2Client};
 use super::super::exchange::request::Request;
 use super::super::io::Timer;
+use super::super::limits::total::Seat;
 use super::super::respond::{Answer, Asked};
 use super::Who;
 use super::connection::Connection;
@@ -13,6 +14,7 @@ use super::wire::Ahead;
 use bytes::Bytes;
 use h2::server::{Builder, SendResponse};
 use h2::{Reason, RecvStream};
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -20,7 +22,7 @@ use tokio::time::{Instant, timeout_at};
 
 /// Until one side ends it.
 pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
-    let Connection { wire, mut input, who, .. } = connection;
+    let Connection { wire, mut input, who, seat, .. } = connection;
     let (idle, preface, head) = {
         let limits = &proxy.settings.load().limits;
         (limits.idle_timeout, limits.header_timeout, limits.max_header_size)
@@ -42,6 +44,7 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
         tokio::select! {
             stream = streams.accept() => match stream {
                 Some(Ok((request, respond))) => {
+                    seat.busy();
                     exchanges.spawn(exchange(proxy.clone(), who.clone(), request, respond));
                 }
                 Some(Err(error)) => return tracing::debug!(%error, "an HTTP/2 connection of a client's has ended"),
@@ -57,13 +60,21 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
                 is_stopping = true;
                 streams.graceful_shutdown();
             }
-            () = tokio::time::sleep_until(idle_at), if exchanges.is_empty() => {
+            () = idle_enough(&seat, idle_at - idle, idle_at), if exchanges.is_empty() => {
                 streams.abrupt_shutdown(Reason::NO_ERROR);
                 // What was said last goes out, if somebody reads it.
-                let _ = timeout_at(Instant::now() + GOODBYE, std::future::poll_fn(|cx| streams.poll_closed(cx))).await;
+                let _ = timeout_at(Instant::now() + GOODBYE, poll_fn(|cx| streams.poll_closed(cx))).await;
                 return;
             }
         }
+    }
+}
+
+/// Resolves when the connection has been idle long enough, or others need the room.
+async fn idle_enough(seat: &Seat, since: Instant, until: Instant) {
+    tokio::select! {
+        () = tokio::time::sleep_until(until) => {}
+        () = poll_fn(|cx| seat.poll_idle(cx, since)) => {}
     }
 }
 
@@ -82,10 +93,9 @@ async fn exchange(proxy: Arc<Proxy>, who: Arc<Who>, request: http::Request<RecvS
         Err(refusal) => {
             tracing::info!(client = %who.address, refusal = refusal.slug(), "{refusal}");
             let url = format!("{}{}", tunnel.authority, parts.uri.path_and_query().map_or("", |path| path.as_str()));
-            proxy.tell_refused(Some(who.address.ip()), Some(&url), &refusal);
             let accept = parts.headers.get(http::header::ACCEPT).map(|accept| accept.as_bytes());
             let answer = Answer::refusal(&refusal, &Asked { url: Some(&url), accept }, &proxy.settings.load());
-            use super::super::exchange::carry::Client;
+            proxy.tell_refused(who.address.ip(), Some(url), refusal);
             client.answer_locally(&answer, false);
         }
     }

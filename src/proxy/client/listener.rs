@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 /// Serves one listening socket until the proxy stops. Then requests under way get `drain_timeout` to finish; what is
@@ -23,15 +23,16 @@ pub async fn serve(proxy: Arc<Proxy>, listener: TcpListener, tls: Option<Arc<Ser
     let mut connections = JoinSet::new();
     // A connection that is accepted, but for which there is no room yet.
     let mut arrived = None;
+    let mut told = None;
     loop {
         let limit = proxy.settings.load().limits.max_connections.get();
         tokio::select! {
-            tcp = accept(&listener), if arrived.is_none() => {
+            tcp = accept(&proxy, &listener, &mut told), if arrived.is_none() => {
                 arrived = tcp.and_then(|(tcp, address)| admit(&proxy, tcp, address));
             }
             seat = proxy.room.seat(limit), if arrived.is_some() => {
                 let (tcp, address, place) = arrived.take().expect("looked at one line above");
-                connections.spawn(served(proxy.clone(), tcp, address, tls.clone(), (place, seat)));
+                connections.spawn(served(proxy.clone(), tcp, address, tls.clone(), place, seat));
             }
             Some(ended) = connections.join_next() => {
                 if let Err(error) = ended {
@@ -67,7 +68,8 @@ async fn served(
     tcp: TcpStream,
     address: SocketAddr,
     tls: Option<Arc<ServerConfig>>,
-    _held: (Place<IpAddr>, Seat),
+    _place: Place<IpAddr>,
+    seat: Seat,
 ) {
     let who = Who { address, tunnel: None, user: None };
     let wire = match tls {
@@ -77,7 +79,7 @@ async fn served(
             Err(error) => return tracing::debug!(client = %address, %error, "no TLS with this client"),
         },
     };
-    Connection::new(wire, Buffer::new(), who, Timer::new()).serve(&proxy).await;
+    Connection::new(wire, Buffer::new(), who, Timer::new(), seat).serve(&proxy).await;
 }
 
 async fn decrypt(proxy: &Proxy, tcp: TcpStream, config: Arc<ServerConfig>) -> io::Result<Wire> {
@@ -87,8 +89,8 @@ async fn decrypt(proxy: &Proxy, tcp: TcpStream, config: Arc<ServerConfig>) -> io
     Ok(Wire::Tls(Box::new(tls.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??)))
 }
 
-/// The next connection. `None`: there was none after all.
-pub(crate) async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
+/// The next connection. `None`: there was none after all. `told`: when the log was last told why.
+async fn accept(proxy: &Proxy, listener: &TcpListener, told: &mut Option<Instant>) -> Option<(TcpStream, SocketAddr)> {
     match listener.accept().await {
         Ok((tcp, address)) => {
             // Nagle's algorithm would hold back the second small write of an answer.
@@ -96,13 +98,23 @@ pub(crate) async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketA
             Some((tcp, address))
         }
         Err(error) => {
-            if !is_the_clients_fault(&error) {
-                tracing::error!(%error, "cannot accept connections; trying again");
-                sleep(ACCEPT_RETRY).await;
+            if is_the_clients_fault(&error) {
+                return None;
             }
+            let closed = if is_full(&error) { proxy.room.close_idle(MAKE_ROOM) } else { 0 };
+            if told.is_none_or(|told| told.elapsed() >= TELL_AGAIN) {
+                *told = Some(Instant::now());
+                tracing::error!(%error, closed, "cannot accept connections; closed idle ones, and trying again");
+            }
+            sleep(if closed > 0 { ACCEPT_AGAIN } else { ACCEPT_RETRY }).await;
             None
         }
     }
+}
+
+/// This machine has no room for more connections.
+fn is_full(error: &io::Error) -> bool {
+    [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM].map(Some).contains(&error.raw_os_error())
 }
 
 fn is_the_clients_fault(error: &io::Error) -> bool {
@@ -110,4 +122,10 @@ fn is_the_clients_fault(error: &io::Error) -> bool {
     matches!(error.kind(), Kind::ConnectionAborted | Kind::ConnectionReset | Kind::ConnectionRefused)
 }
 
+/// Idle connections that are closed at least where there is no descriptor left.
+const MAKE_ROOM: usize = 16;
+/// The log is told once in this time, and not at each try.
+const TELL_AGAIN: Duration = Duration::from_secs(1);
+/// Until those that were told to go have gone.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(5);
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);

@@ -2,9 +2,9 @@
 
 use super::super::io::Buffer;
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
@@ -26,6 +26,27 @@ impl Wire {
         match self {
             Wire::Tls(tls) => tls.get_ref().1.alpn_protocol() == Some(b"h2"),
             Wire::Tcp(_) => false,
+        }
+    }
+
+    /// Whether the other end has closed its half at least, though not all that it sent has been read.
+    pub fn is_shut(&self) -> bool {
+        let ready = pin!(self.tcp().ready(Interest::READABLE));
+        let ready = ready.poll(&mut Context::from_waker(Waker::noop()));
+        matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
+    }
+
+    /// Dropped, it will end in a way that cannot be taken for a good one.
+    pub fn will_reset(&self) {
+        if let Err(error) = self.tcp().set_zero_linger() {
+            tracing::debug!(%error, "a connection ends as if all were well");
+        }
+    }
+
+    fn tcp(&self) -> &TcpStream {
+        match self {
+            Wire::Tcp(tcp) => tcp,
+            Wire::Tls(tls) => tls.get_ref().0.wire.tcp(),
         }
     }
 }

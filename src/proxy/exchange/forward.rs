@@ -7,7 +7,7 @@ use super::carry::{
 use super::request::Head;
 use super::{Exchange, Outcome, tunnel};
 use crate::gate::Outcome as Learnt;
-use crate::http1::{FieldKind, Framing, Room, list, read_request};
+use crate::http1::{FieldKind, Framing, list};
 use crate::policy::retry_after;
 use crate::proxy::io::{Buffer, Timer};
 use crate::proxy::limits::body_rate::Least;
@@ -42,7 +42,7 @@ impl Exchange<'_> {
                 None => return Outcome::Gone,
             },
         };
-        let mut want = Want::default();
+        let mut want = Want { once: !self.request.is_idempotent(), ..Want::default() };
         if self.request.is_upgrade {
             return match client.wait(timer, route.open()).await {
                 Some(Ok(stream)) => match self.over_http1(client, timer, &route, stream, drop, false, want).await {
@@ -114,8 +114,7 @@ impl Exchange<'_> {
             return Tried::Over(Outcome::Failed(Failure::ended("the request cannot be sent again")));
         }
         self.outgoing(|outgoing| origin.side.out.put_with(|out| outgoing.write_http1(route, out)));
-        let chunked = self.request.framing == Framing::Chunked && !raw;
-        origin.side.send(if chunked { Sending::Chunked } else { Sending::Plain });
+        origin.side.send(Sending::of(self.request.framing, raw));
         let carried = self.carry(client, &mut origin, timer, route).await;
         match carried {
             Ok(carried) if carried.is_switched => {
@@ -186,19 +185,15 @@ impl Exchange<'_> {
         }
     }
 
-    /// The head of the request as it goes out, read anew from the one that came. `None`: never, for it was read before.
+    /// The head of the request as it goes out. `None`: it goes nowhere.
     #[inline]
     fn outgoing<R>(&self, write: impl FnOnce(&Outgoing<'_>) -> R) -> Option<R> {
         let settings = self.proxy.settings.load();
         let request = self.request;
-        let mut room = Room::new();
-        let head;
         let (fields, upgrade) = match request.head {
-            Head::Http1(raw) => {
-                head = read_request(raw, &mut 0, usize::MAX, &mut room).ok()??;
-                (Fields::Http1(&head), head.upgrade.filter(|_| request.is_upgrade))
-            }
+            Head::Http1(head) => (Fields::Http1(head), head.upgrade.filter(|_| request.is_upgrade)),
             Head::Http2(fields) => (Fields::Http2(fields), None),
+            Head::Connect => return None,
         };
         let outgoing = Outgoing {
             method: request.method,

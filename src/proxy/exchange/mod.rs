@@ -141,9 +141,10 @@ impl<'a> Exchange<'a> {
             Outcome::Refused(refusal) => {
                 refused = Some(refusal.slug());
                 let url = request.url();
-                proxy.tell_refused(Some(address), Some(&url), &refusal);
                 let asked = Asked { url: Some(&url), accept: request.accept };
-                Some(Some(Answer::refusal(&refusal, &asked, &proxy.settings.load())))
+                let answer = Answer::refusal(&refusal, &asked, &proxy.settings.load());
+                proxy.tell_refused(address, Some(url), refusal);
+                Some(Some(answer))
             }
             Outcome::Failed(failure) => {
                 proxy.counters.failed();
@@ -184,17 +185,11 @@ impl<'a> Exchange<'a> {
 }
 
 /// Answers a head that is no request, and keeps nothing of the connection.
-pub async fn refuse_unread<C: Client>(
-    proxy: &Proxy,
-    unread: &Unread<'_>,
-    who: &Who,
-    client: &mut C,
-    timer: &mut Timer,
-) {
-    let refusal = &unread.refusal;
+pub async fn refuse_unread<C: Client>(proxy: &Proxy, unread: Unread<'_>, who: &Who, client: &mut C, timer: &mut Timer) {
+    let Unread { refusal, accept } = unread;
     tracing::info!(client = %who.address, refusal = refusal.slug(), "{refusal}");
-    proxy.tell_refused(Some(who.address.ip()), None, refusal);
-    let answer = Answer::refusal(refusal, &Asked { url: None, accept: unread.accept }, &proxy.settings.load());
+    let answer = Answer::refusal(&refusal, &Asked { url: None, accept }, &proxy.settings.load());
+    proxy.tell_refused(who.address.ip(), None, refusal);
     client.answer_locally(&answer, true);
     flush(proxy, client, timer).await;
 }

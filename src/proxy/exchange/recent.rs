@@ -42,11 +42,10 @@ impl Default for Decisions {
 }
 
 impl Decisions {
-    pub(in crate::proxy) fn add(&self, client: Option<IpAddr>, url: Option<&str>, what: Reported, enforced: bool) {
+    pub(in crate::proxy) fn add(&self, client: Option<IpAddr>, url: Option<Box<str>>, what: Reported, enforced: bool) {
         let mut kept = self.kept.lock();
         kept.made += 1;
-        let (number, url) = (kept.made, url.map(Box::from));
-        let decision = Arc::new(Decision { number, at: SystemTime::now(), client, url, what, enforced });
+        let decision = Arc::new(Decision { number: kept.made, at: SystemTime::now(), client, url, what, enforced });
         if kept.last.len() == KEPT {
             kept.last.pop_front();
         }
@@ -84,7 +83,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     fn add(decisions: &Decisions, url: &str) {
-        decisions.add(Some(Ipv4Addr::LOCALHOST.into()), Some(url), Reported::from(Refusal::Loop), true);
+        decisions.add(Some(Ipv4Addr::LOCALHOST.into()), Some(url.into()), Reported::from(Refusal::Loop), true);
     }
 
     fn numbers(decisions: &[Arc<Decision>]) -> Vec<u64> {

@@ -2,10 +2,11 @@
 
 use super::target::{self, Located};
 use super::via::Via;
-use crate::http1::{self, FieldKind, Framing, HeadError, RequestHead, Room};
+use crate::http1::{FieldKind, Framing, HeadError, RequestHead, find_field};
 use crate::policy::{Authority, Refusal};
 use http::{HeaderMap, Version, header};
 use std::borrow::Cow;
+use std::fmt::Write;
 use std::time::Duration;
 
 /// One request, as far as it decides anything. All of it is the client's, byte for byte.
@@ -37,8 +38,10 @@ pub struct Request<'a> {
 /// The head that it was read from.
 #[derive(Clone, Copy)]
 pub enum Head<'a> {
-    Http1(&'a [u8]),
+    Http1(&'a RequestHead<'a>),
     Http2(&'a HeaderMap),
+    /// That of a CONNECT, which goes no further.
+    Connect,
 }
 
 /// A head that was no request, with what it says of how to answer.
@@ -47,36 +50,31 @@ pub struct Unread<'a> {
     pub accept: Option<&'a [u8]>,
 }
 
+impl<'a> Unread<'a> {
+    pub fn new(refusal: Refusal, raw: &'a [u8]) -> Self {
+        Unread { refusal, accept: find_field(raw, "accept") }
+    }
+}
+
+impl From<HeadError> for Refusal {
+    fn from(error: HeadError) -> Self {
+        match error {
+            HeadError::TooLarge { limit } => Refusal::HeadTooLarge { limit },
+            HeadError::TooManyFields | HeadError::Malformed(_) => bad(error.to_string()),
+        }
+    }
+}
+
 impl<'a> Request<'a> {
     /// `inside`: the authority of the CONNECT around the connection. `last`: that of the request before, and its spelling.
-    pub fn read_http1(
-        raw: &'a [u8],
-        limit: usize,
-        inside: Option<&Authority>,
-        via: &Via,
-        last: &mut Option<(Vec<u8>, Authority)>,
-    ) -> Result<Self, Box<Unread<'a>>> {
-        let mut room = Room::new();
-        let unread = |refusal| Box::new(Unread { refusal, accept: http1::find_field(raw, "accept") });
-        let head = match http1::read_request(raw, &mut 0, limit, &mut room) {
-            Ok(Some(head)) => head,
-            Ok(None) => return Err(unread(bad("the head ends early"))),
-            Err(error) => return Err(unread(refusal(error))),
-        };
-        Self::of_http1(raw, &head, inside, via, last).map_err(unread)
-    }
-
-    fn of_http1(
-        raw: &'a [u8],
-        head: &RequestHead<'_>,
+    pub fn of_http1(
+        head: &'a RequestHead<'a>,
         inside: Option<&Authority>,
         via: &Via,
         last: &mut Option<(Vec<u8>, Authority)>,
     ) -> Result<Self, Refusal> {
-        // What the reader lends lives as long as its room; the bytes themselves live on.
-        let own = |part: &[u8]| within(raw, part);
-        let method = std::str::from_utf8(own(head.method.as_bytes())).unwrap_or_default();
-        let Located { authority, path } = target::locate(method, own(head.target), head, inside, last)?;
+        let method = head.method;
+        let Located { authority, path } = target::locate(head, inside, last)?;
         let mut request = Request {
             version: if head.minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 },
             method,
@@ -96,11 +94,10 @@ impl<'a> Request<'a> {
             prefer_wait: None,
             max_forwards: None,
             via: None,
-            head: Head::Http1(raw),
+            head: Head::Http1(head),
         };
         for field in head.fields {
-            let value = own(field.value);
-            request.note(field.kind, value, via)?;
+            request.note(field.kind, field.value, via)?;
         }
         Ok(request)
     }
@@ -188,8 +185,13 @@ impl<'a> Request<'a> {
     }
 
     pub fn url(&self) -> String {
-        let path = String::from_utf8_lossy(&self.target);
-        if self.is_connect() { self.authority.to_string() } else { format!("{}{path}", self.authority) }
+        let mut url = String::with_capacity(self.target.len() + 64);
+        // Writing to memory does not fail.
+        let _ = write!(url, "{}", self.authority);
+        if !self.is_connect() {
+            url.push_str(&String::from_utf8_lossy(&self.target));
+        }
+        url
     }
 }
 
@@ -204,15 +206,11 @@ impl<'a> Head<'a> {
             }
         };
         match self {
-            Head::Http1(raw) => {
-                let mut room = Room::new();
-                if let Ok(Some(head)) = http1::read_request(raw, &mut 0, usize::MAX, &mut room) {
-                    head.fields.iter().for_each(|field| note(field.name, field.value));
-                }
-            }
+            Head::Http1(head) => head.fields.iter().for_each(|field| note(field.name, field.value)),
             Head::Http2(fields) => {
                 fields.iter().for_each(|(name, value)| note(name.as_str().as_bytes(), value.as_bytes()))
             }
+            Head::Connect => {}
         }
         found
     }
@@ -239,19 +237,6 @@ fn length(fields: &HeaderMap) -> Result<Option<u64>, Refusal> {
             let length = digits.and_then(|digits| digits.parse().ok());
             length.map(Some).ok_or_else(|| bad("Content-Length is not a number"))
         }
-    }
-}
-
-/// The same bytes, as part of `whole`.
-fn within<'a>(whole: &'a [u8], part: &[u8]) -> &'a [u8] {
-    let start = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
-    whole.get(start..start.wrapping_add(part.len())).unwrap_or_default()
-}
-
-fn refusal(error: HeadError) -> Refusal {
-    match error {
-        HeadError::TooLarge { limit } => Refusal::HeadTooLarge { limit },
-        HeadError::TooManyFields | HeadError::Malformed(_) => bad(error.to_string()),
     }
 }
 

@@ -15,12 +15,11 @@ pub struct Located<'a> {
 /// `inside`: the authority of the CONNECT around this connection, if there is one: then requests come in origin-form and must
 /// name that authority. `last`: what was located before, and how it was spelt.
 pub fn locate<'a>(
-    method: &str,
-    target: &'a [u8],
-    head: &RequestHead<'_>,
+    head: &RequestHead<'a>,
     inside: Option<&Authority>,
     last: &mut Option<(Vec<u8>, Authority)>,
 ) -> Result<Located<'a>, Refusal> {
+    let RequestHead { method, target, .. } = *head;
     if method == "CONNECT" {
         return connect(target, head, inside).map(|authority| Located { authority, path: b"" });
     }
@@ -144,12 +143,14 @@ mod tests {
     use super::super::request::Request;
     use super::super::via::Via;
     use super::*;
+    use crate::http1::{Room, read_request};
 
     /// Authority and target of what this head asks.
     fn asked(raw: &str, inside: Option<&Authority>) -> Result<(String, String), Refusal> {
         let via = Via::new(&"politely-0".into());
-        let read = Request::read_http1(raw.as_bytes(), 64 * 1024, inside, &via, &mut None);
-        let request = read.map_err(|unread| unread.refusal)?;
+        let mut room = Room::new();
+        let head = read_request(raw.as_bytes(), &mut 0, 64 * 1024, &mut room)?.expect("it is whole");
+        let request = Request::of_http1(&head, inside, &via, &mut None)?;
         Ok((request.authority.to_string(), String::from_utf8_lossy(&request.target).into_owned()))
     }
 

@@ -1,7 +1,7 @@
 //! Bytes on their way from one side to the other. A buffer holds memory only while there are bytes in it; the memory
 //! goes from exchange to exchange within a thread, so that an idle connection costs none.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -67,16 +67,17 @@ impl Buffer {
         n
     }
 
-    /// Lets `write` append what it likes.
+    /// Lets `write` append what it likes: to memory without a length of its own, for what is beyond the end here is kept as it
+    /// is, so that it need not be cleared for each read.
     pub fn put_with<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
-        if self.memory.is_empty() {
-            self.memory = take(SMALL);
+        let mut written = WRITTEN.try_with(Cell::take).unwrap_or_default();
+        let done = write(&mut written);
+        self.put(&written);
+        written.clear();
+        if written.capacity() <= LONG {
+            // It fails while the thread ends.
+            let _ = WRITTEN.try_with(|kept| kept.set(written));
         }
-        let size = self.memory.len();
-        self.memory.truncate(self.end);
-        let done = write(&mut self.memory);
-        self.end = self.memory.len();
-        self.memory.resize(size.max(self.end), 0);
         done
     }
 
@@ -139,13 +140,20 @@ impl Buffer {
         }
     }
 
+    /// What is there goes to the front.
+    fn compact(&mut self) {
+        if self.start > 0 {
+            self.memory.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+    }
+
     fn room(&mut self, more: usize) {
         if self.memory.is_empty() {
             self.memory = take(SMALL);
         }
-        if self.end + more > self.memory.len() && self.start > 0 {
-            self.memory.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
+        if self.end + more > self.memory.len() {
+            self.compact();
         }
         if self.end + more > self.memory.len() {
             let size = (self.end + more).next_power_of_two();
@@ -161,6 +169,7 @@ impl Drop for Buffer {
 }
 
 thread_local! {
+    static WRITTEN: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     static FREE: RefCell<[Vec<Vec<u8>>; 2]> = const { RefCell::new([Vec::new(), Vec::new()]) };
 }
 
@@ -224,6 +233,20 @@ mod tests {
         buffer.consume(10);
         buffer.unread(b"abc");
         assert_eq!((buffer.len(), &buffer.bytes()[..4]), (29_993, &b"abc\x0a"[..]));
+    }
+
+    /// A reader that is always a little behind.
+    #[test]
+    fn what_was_consumed_takes_no_memory() {
+        let mut buffer = Buffer::new();
+        for round in 0..1000 {
+            buffer.put_with(|out| out.extend_from_slice(&[round as u8; 100]));
+            if round > 0 {
+                buffer.consume(100);
+            }
+            assert_eq!(buffer.bytes(), [round as u8; 100]);
+        }
+        assert_eq!(buffer.memory.len(), SMALL);
     }
 
     #[test]

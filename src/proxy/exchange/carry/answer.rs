@@ -166,7 +166,7 @@ impl<'a> AnswerHead<'a> {
 }
 
 /// The members of Proxy-Status that are not in our name.
-fn others(value: &[u8]) -> Cow<'_, str> {
+pub(super) fn others(value: &[u8]) -> Cow<'_, str> {
     let value = String::from_utf8_lossy(value);
     if !members(&value).any(is_ours) {
         return value;

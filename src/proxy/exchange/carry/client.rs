@@ -98,6 +98,8 @@ pub struct Http1Client<'a> {
     pub is_last: bool,
     /// An answer ended that the client must not take for whole.
     pub is_cut: bool,
+    /// The answer has no other end than the connection's.
+    pub until_close: bool,
     began: bool,
     answered: bool,
     leaving: Leaving,
@@ -107,6 +109,10 @@ pub struct Http1Client<'a> {
 /// is sent: an interim answer, which a live one passes over (RFC 9110 §15.2).
 enum Leaving {
     Not,
+    /// It has sent more ahead than is read; whether it has closed its half is looked at from time to time.
+    Unread {
+        next: Instant,
+    },
     /// It says no more.
     Silent {
         probes: usize,
@@ -126,6 +132,7 @@ impl<'a> Http1Client<'a> {
             persists: true,
             is_last: false,
             is_cut: false,
+            until_close: false,
             began: false,
             answered: false,
             leaving: Leaving::Not,
@@ -153,6 +160,19 @@ impl<'a> Http1Client<'a> {
             Ok(_) => None,
             // It is told when its turn comes.
             Err(_) => Some(PROBES.len()),
+        }
+    }
+
+    /// Whether it says no more behind what it has sent ahead, which only the connection itself can tell.
+    fn look_past_unread(&mut self) {
+        let now = Instant::now();
+        match self.leaving {
+            Leaving::Unread { next } if now < next => {}
+            Leaving::Not | Leaving::Unread { .. } if self.side.io.is_shut() => {
+                self.leaving = Leaving::Silent { probes: 0, next: now + PATIENCE };
+            }
+            Leaving::Not | Leaving::Unread { .. } => self.leaving = Leaving::Unread { next: now + LOOK },
+            Leaving::Silent { .. } => {}
         }
     }
 
@@ -225,11 +245,12 @@ impl<'a> Client for Http1Client<'a> {
             Framing::UntilClose if !self.is_old => Framing::Chunked,
             framing => framing,
         };
-        let connection = self.connection(is_last || framing == Framing::UntilClose || !self.may_skip_body());
+        self.until_close = framing == Framing::UntilClose;
+        let connection = self.connection(is_last || self.until_close || !self.may_skip_body());
         let is_http1 = head.version != http::Version::HTTP_2;
         self.side.out.put_with(|out| head.write(out, framing, connection, added));
         let raw = is_http1 && framing == head.framing;
-        self.side.send(if framing == Framing::Chunked && !raw { Sending::Chunked } else { Sending::Plain });
+        self.side.send(Sending::of(framing, raw));
         raw
     }
 
@@ -259,20 +280,20 @@ impl<'a> Client for Http1Client<'a> {
     }
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if matches!(self.leaving, Leaving::Not) {
-            // What it sends ahead is kept for later, as far as there is room.
-            while self.side.input.has_room() {
-                match self.side.poll_fill(cx) {
-                    Poll::Ready(Ok(0)) => {
-                        let Some(probes) = self.first_probe() else { return Poll::Ready(()) };
-                        self.leaving = Leaving::Silent { probes, next: Instant::now() + PATIENCE };
-                        break;
-                    }
-                    Poll::Ready(Ok(_)) => {}
-                    Poll::Ready(Err(_)) => return Poll::Ready(()),
-                    Poll::Pending => break,
+        // What it sends ahead is kept for later, as far as there is room.
+        while matches!(self.leaving, Leaving::Not | Leaving::Unread { .. }) && self.side.input.has_room() {
+            match self.side.poll_fill(cx) {
+                Poll::Ready(Ok(0)) => {
+                    let Some(probes) = self.first_probe() else { return Poll::Ready(()) };
+                    self.leaving = Leaving::Silent { probes, next: Instant::now() + PATIENCE };
                 }
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                Poll::Pending => break,
             }
+        }
+        if !self.side.input.has_room() {
+            self.look_past_unread();
         }
         self.poll_probe(cx)
     }
@@ -284,6 +305,7 @@ impl<'a> Client for Http1Client<'a> {
             {
                 Some(*next)
             }
+            Leaving::Unread { next } => Some(*next),
             Leaving::Silent { .. } | Leaving::Not => None,
         }
     }
@@ -291,6 +313,8 @@ impl<'a> Client for Http1Client<'a> {
 
 /// Most are answered before anybody has to look.
 const PATIENCE: Duration = Duration::from_millis(30);
+/// Between two looks at a client that has sent much ahead.
+const LOOK: Duration = Duration::from_secs(1);
 /// How long after each look the next one is. A closed connection answers at once, from however far.
 const PROBES: [Duration; 5] = [
     Duration::from_millis(20),

@@ -1,6 +1,7 @@
 //! One direction of an exchange: content goes from one side to the other as it comes.
 
 use super::side::{Fault, Side};
+use super::trailers;
 use crate::proxy::limits::body_rate::{Least, Meter};
 use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
@@ -70,7 +71,7 @@ impl Flow {
                     }
                 }
                 Poll::Ready(Ok(false)) => {
-                    to.end(from.trailers());
+                    to.end(from.trailers().map(trailers::passed));
                     self.ended = true;
                 }
                 Poll::Ready(Err(fault)) => self.fault = Some(fault),

@@ -1,7 +1,7 @@
 //! A side that speaks HTTP/1.
 
 use super::side::{Fault, Side};
-use crate::http1::{Body, BodyError, Field, FieldKind, put_chunk_head, put_last_chunk};
+use crate::http1::{Body, BodyError, Field, FieldKind, Framing, put_chunk_head, put_last_chunk, put_trailers};
 use crate::proxy::io::Buffer;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -30,6 +30,8 @@ struct Receiving {
     body: Body,
     /// With its framing, as it is.
     raw: bool,
+    /// Its trailers have begun: they are read, however the rest came.
+    trails: bool,
     /// So many at the front of the input are content.
     cleared: usize,
     /// So many behind them are framing.
@@ -41,22 +43,35 @@ struct Receiving {
 pub enum Sending {
     /// As it comes.
     Plain,
+    /// As it comes, chunks and all, but for trailers.
+    Chunks,
     Chunked,
     /// As it comes, and its end is that of the stream.
     UntilShutdown,
 }
 
+impl Sending {
+    /// `raw`: it comes in this framing already.
+    pub fn of(framing: Framing, raw: bool) -> Self {
+        match framing {
+            Framing::Chunked if raw => Self::Chunks,
+            Framing::Chunked => Self::Chunked,
+            Framing::None | Framing::Length(_) | Framing::UntilClose => Self::Plain,
+        }
+    }
+}
+
 impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
     pub fn new(io: &'a mut T, input: &'a mut Buffer) -> Self {
         let receiving =
-            Receiving { body: Body::of_request(crate::http1::Framing::None), raw: true, cleared: 0, behind: 0 };
+            Receiving { body: Body::of_request(Framing::None), raw: true, trails: false, cleared: 0, behind: 0 };
         let (out, sending) = (Buffer::new(), Sending::Plain);
         Http1 { io, input, out, receiving, sending, unflushed: false, is_shut: false, kept: None }
     }
 
     /// A body comes next.
     pub fn receive(&mut self, body: Body, raw: bool) {
-        self.receiving = Receiving { body, raw, cleared: 0, behind: 0 };
+        self.receiving = Receiving { body, raw, trails: false, cleared: 0, behind: 0 };
     }
 
     pub fn is_received(&self) -> bool {
@@ -65,7 +80,7 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
 
     /// From now on all that comes is content, and all content goes out as it is: another protocol is spoken.
     pub fn open(&mut self) {
-        self.receive(Body::of_response(crate::http1::Framing::UntilClose), true);
+        self.receive(Body::of_response(Framing::UntilClose), true);
         self.sending = Sending::UntilShutdown;
     }
 
@@ -114,9 +129,12 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
     fn clear(&mut self) -> Result<bool, BodyError> {
         while !self.input.is_empty() && !self.receiving.body.is_done() {
             let receiving = &mut self.receiving;
-            if receiving.raw {
-                receiving.cleared = receiving.body.advance(self.input.bytes())?;
-                return Ok(receiving.cleared > 0);
+            if receiving.raw && !receiving.trails {
+                receiving.cleared = receiving.body.advance_to_trailers(self.input.bytes())?;
+                if receiving.cleared > 0 {
+                    return Ok(true);
+                }
+                receiving.trails = true;
             }
             let piece = receiving.body.decode(self.input.bytes())?;
             (receiving.cleared, receiving.behind) = (piece.data.len(), piece.consumed - piece.data.end);
@@ -173,7 +191,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Side for Http1<'_, T> {
     }
 
     fn trailers(&mut self) -> Option<HeaderMap> {
-        if self.receiving.raw {
+        if self.receiving.raw && !self.receiving.trails {
             return None;
         }
         let mut trailers = HeaderMap::new();
@@ -182,7 +200,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Side for Http1<'_, T> {
                 trailers.append(name, value);
             }
         }
-        (!trailers.is_empty()).then_some(trailers)
+        (self.receiving.trails || !trailers.is_empty()).then_some(trailers)
     }
 
     #[inline]
@@ -193,11 +211,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Side for Http1<'_, T> {
                 let content = from.bytes();
                 let n = content.len();
                 if n > 0 {
-                    self.out.put_with(|out| {
-                        put_chunk_head(out, n);
-                        out.extend_from_slice(content);
-                        out.extend_from_slice(b"\r\n");
-                    });
+                    self.out.put_with(|out| put_chunk_head(out, n));
+                    self.out.put(content);
+                    self.out.put(b"\r\n");
                     from.consume(n);
                 }
             }
@@ -220,14 +236,16 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Side for Http1<'_, T> {
     }
 
     fn end(&mut self, trailers: Option<HeaderMap>) {
-        if self.sending == Sending::Chunked {
-            self.unflushed = true;
-            let trailers = trailers.unwrap_or_default();
-            let fields = trailers.iter().map(|(name, value)| {
-                let (name, value) = (name.as_str().as_bytes(), value.as_bytes());
-                Field { name, value, kind: FieldKind::of(name) }
-            });
-            self.out.put_with(|out| put_last_chunk(out, fields.filter(|field| field.kind.may_trail())));
+        let map = trailers.as_ref();
+        let fields = map.into_iter().flatten().map(|(name, value)| {
+            let (name, value) = (name.as_str().as_bytes(), value.as_bytes());
+            Field { name, value, kind: FieldKind::of(name) }
+        });
+        match self.sending {
+            Sending::Chunked => self.out.put_with(|out| put_last_chunk(out, fields)),
+            // The last chunk has gone out.
+            Sending::Chunks if map.is_some() => self.out.put_with(|out| put_trailers(out, fields)),
+            Sending::Chunks | Sending::Plain | Sending::UntilShutdown => {}
         }
         self.is_shut = self.sending == Sending::UntilShutdown;
     }

@@ -8,6 +8,7 @@ mod http1;
 mod http2;
 mod origin;
 mod side;
+mod trailers;
 
 pub use answer::{Added, AnswerHead};
 pub use client::{Client, Http1Client, Http2Client};
