@@ -103,6 +103,11 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     for listener in &settings.listen {
         sockets.push(bind(&listener.address).await?);
     }
+    start_on(settings, sockets).await
+}
+
+/// The same on sockets that listen already, one for each of `settings.listen`.
+pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<Running, StartError> {
     proxy::descriptors::raise_limit();
     survive_full_files()?;
     let open_to_all = settings.access.clients.is_empty() && settings.access.users.is_empty();

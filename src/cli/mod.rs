@@ -5,6 +5,7 @@ mod ca;
 mod check;
 mod demo;
 mod explain;
+mod isolate;
 mod lint;
 mod packaging;
 mod refresh;
@@ -54,6 +55,8 @@ enum Command {
     Completions(packaging::Args),
     /// Print the manual page
     Man,
+    #[command(hide = true)]
+    Isolated(isolate::Args),
 }
 
 /// What every command that reads the configuration takes.
@@ -84,7 +87,7 @@ enum Format {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     match &cli.command {
-        Command::Serve(_) | Command::Run(_) | Command::Demo => {}
+        Command::Serve(_) | Command::Run(_) | Command::Demo | Command::Isolated(_) => {}
         Command::Check(_) | Command::Ca(_) | Command::Explain(_) | Command::Lint(_) => end_with_reader(),
         Command::Completions(_) | Command::Man | Command::Status(_) | Command::Refresh(_) => end_with_reader(),
     }
@@ -100,6 +103,7 @@ pub fn main() -> ExitCode {
         Command::Demo => demo::run(),
         Command::Completions(args) => Ok(packaging::completions(args)),
         Command::Man => packaging::man(),
+        Command::Isolated(args) => isolate::run(args),
     };
     done.unwrap_or_else(|failed| {
         eprintln!("{failed}");

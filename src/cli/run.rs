@@ -1,8 +1,8 @@
 //! `politely run -- COMMAND`: a command behind a proxy of its own, with its environment set and our CA trusted. Called
 //! by `cli`.
 
-use super::Failed;
 use super::trust::{BUNDLE, variables};
+use super::{Failed, isolate};
 use crate::config::{self, AccessLog, LogLevel, Network, Settings, units};
 use crate::proxy::Counts;
 use crate::server::{self, Running};
@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 use tempfile::{NamedTempFile, TempDir};
+use tokio::net::UnixListener;
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -32,6 +33,9 @@ pub(super) struct Args {
     /// Hold a request for its host's turn no longer than this, such as `90s` [default: 10m, or `pace.max_wait` if longer]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     max_wait: Option<Duration>,
+    /// Give the command a network of its own that only the proxy leads out of: what reads no proxy variable fails there
+    #[arg(long)]
+    isolate: bool,
     /// Leave the terminal to the command
     #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
@@ -75,31 +79,43 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
     let (directory, mut trust) = trust(&settings)?;
     let wgetrc = wgetrc(&directory.path().join(BUNDLE))?;
     let direct = direct(&settings);
-    let running = server::start(settings).await?;
-    let address = running.addresses()[0];
-    tell_java(&mut trust, address, direct);
+    let mut equip = |mut command: Command, proxy: SocketAddr| {
+        tell_java(&mut trust, proxy, direct);
+        command.envs(environment(proxy, direct)).envs(trust.drain(..)).env("WGETRC", wgetrc.path());
+        command.kill_on_drop(true).spawn()
+    };
     let (program, arguments) = args.command.split_first().expect("clap requires one");
-    let mut child = Command::new(program);
-    child.args(arguments).envs(environment(address, direct)).envs(trust).env("WGETRC", wgetrc.path());
-    let status = match child.spawn() {
-        Ok(mut child) => {
-            // A Ctrl-C goes to the command too, as it is in our process group; it decides, and we tell its end.
-            let mut interrupts = signal(SignalKind::interrupt())?;
-            let mut terminate = signal(SignalKind::terminate())?;
-            loop {
-                tokio::select! {
-                    status = child.wait() => break status?,
-                    _ = interrupts.recv() => {}
-                    _ = terminate.recv() => pass_on(&child, Signal::TERM),
-                }
+    let (running, mut child) = if args.isolate {
+        let socket = directory.path().join("socket");
+        let handed = UnixListener::bind(&socket)?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("isolated").arg(&socket).arg("--").args(&args.command);
+        let mut child = equip(command, isolate::INSIDE)?;
+        let listener = tokio::select! {
+            taken = isolate::take_over(&handed) => taken?,
+            // It has said why.
+            status = child.wait() => return Ok(exit_code(status?)),
+        };
+        (server::start_on(settings, vec![listener]).await?, child)
+    } else {
+        let running = server::start(settings).await?;
+        let mut command = Command::new(program);
+        command.args(arguments);
+        match equip(command, running.addresses()[0]) {
+            Ok(child) => (running, child),
+            Err(error) => {
+                running.shutdown().await;
+                return Err(not_run(program, &error));
             }
         }
-        Err(error) => {
-            let name = program.display();
-            let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_RUNNABLE };
-            running.shutdown().await;
-            let message = format!("error: cannot run `{name}`: {error}\nhint: is it installed, and spelled so?");
-            return Err(Failed { message, code: ExitCode::from(code) });
+    };
+    // A Ctrl-C goes to the command too, as it is in our process group; it decides, and we tell its end.
+    let (mut interrupts, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let status = loop {
+        tokio::select! {
+            status = child.wait() => break status?,
+            _ = interrupts.recv() => {}
+            _ = terminate.recv() => pass_on(&child, Signal::TERM),
         }
     };
     let counts = finish(running).await;
@@ -107,6 +123,14 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
         summarize(&counts, program);
     }
     Ok(exit_code(status))
+}
+
+/// As a shell tells it.
+pub(super) fn not_run(program: &OsStr, error: &io::Error) -> Failed {
+    let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_RUNNABLE };
+    let name = program.display();
+    let message = format!("error: cannot run `{name}`: {error}\nhint: is it installed, and spelled so?");
+    Failed { message, code: ExitCode::from(code) }
 }
 
 async fn finish(running: Running) -> Counts {

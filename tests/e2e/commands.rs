@@ -127,6 +127,31 @@ async fn run_says_when_nothing_came_through() {
     assert_eq!((quiet.code, quiet.stderr.as_str()), (0, ""));
 }
 
+/// What goes round the proxy gets nowhere; what asks it is served.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_isolates_a_command_so_that_nothing_goes_round() {
+    let plain = Origin::site(ROBOTS).await;
+    let tls = Origin::tls_site(Alpn::Both, ROBOTS).await;
+    for origin in [&plain, &tls] {
+        let url = origin.url("/open");
+        let isolated = async |script: String| politely_with(&["run", "--isolate", "sh", "-c", &script], &open()).await;
+        let through = isolated(format!("curl -q -sS {url}; exit 5")).await;
+        if through.stderr.contains("cannot isolate") {
+            assert_eq!(through.code, 2);
+            eprintln!("skipped: this system lets nobody isolate a command here");
+            return;
+        }
+        assert_eq!((through.code, through.stdout.as_str()), (5, "page /open"), "{}", through.stderr);
+        let private = origin.url("/private");
+        let around = isolated(format!("curl -q -sSk --noproxy '*' {private}")).await;
+        assert_eq!(around.code, 7, "curl's own code for a host that it cannot connect to: {}", around.stderr);
+        assert!(around.stderr.contains("nothing came through the proxy"), "{}", around.stderr);
+        assert_eq!(origin.log.pages(), ["/open"]);
+    }
+    let missing = politely_with(&["run", "--isolate", "/no/such/command"], &open()).await;
+    assert!(missing.code == 127 && missing.stderr.contains("/no/such/command"), "{}: {}", missing.code, missing.stderr);
+}
+
 /// Longer than a service holds anybody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_waits_for_minutes_unless_told_otherwise() {
