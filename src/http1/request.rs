@@ -61,15 +61,29 @@ pub fn read_request<'r, 'a: 'r>(
     limit: usize,
     room: &'r mut Room<'a>,
 ) -> Result<Option<RequestHead<'r>>, HeadError> {
+    let Some(end) = find_request_end(input, scanned, limit)? else { return Ok(None) };
+    room.clear();
+    read(&input[..end], start(input), room).map(Some)
+}
+
+/// Where the head ends that [`read_request`] would read. `None`: it is not whole yet.
+///
+/// # Errors
+/// What can be told before it is read.
+#[inline]
+pub fn find_request_end(input: &[u8], scanned: &mut usize, limit: usize) -> Result<Option<usize>, HeadError> {
+    let end = end_of_head(input, start(input), scanned)?;
+    within(limit, end, input.len())?;
+    Ok(end)
+}
+
+/// Behind the empty lines that may stand before a head.
+fn start(input: &[u8]) -> usize {
     let mut start = 0;
     while input[start..].starts_with(b"\r\n") {
         start += 2;
     }
-    let end = end_of_head(input, start, scanned)?;
-    within(limit, end, input.len())?;
-    let Some(end) = end else { return Ok(None) };
-    room.clear();
-    read(&input[..end], start, room).map(Some)
+    start
 }
 
 fn end_of_head(input: &[u8], start: usize, scanned: &mut usize) -> Result<Option<usize>, HeadError> {

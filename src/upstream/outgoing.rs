@@ -151,7 +151,7 @@ impl Outgoing<'_> {
                 is_renamed = true;
             }
             FieldKind::Cookie if crumbs => {}
-            FieldKind::Other if str::from_utf8(field.name).is_ok_and(names_another_url) => {}
+            FieldKind::Other if names_another_url(field.name) => {}
             FieldKind::MaxForwards if counts => {
                 let left = str::from_utf8(field.value).ok().and_then(|value| value.trim().parse::<u32>().ok());
                 let mut digits = [0; 10];
@@ -214,23 +214,22 @@ impl Fields<'_> {
 
 /// RFC 9110 §7.6.3. `name` is our own, and short.
 fn via<'a>(received: Version, name: &str, line: &'a mut [u8; 64]) -> &'a [u8] {
-    let version = match received {
-        Version::HTTP_10 => "1.0",
-        Version::HTTP_2 => "2",
-        _ => "1.1",
+    let version: &[u8] = match received {
+        Version::HTTP_10 => b"1.0 ",
+        Version::HTTP_2 => b"2 ",
+        _ => b"1.1 ",
     };
-    written(line, format_args!("{version} {name}"))
+    let (start, rest) = line.split_at_mut(version.len());
+    start.copy_from_slice(version);
+    rest[..name.len()].copy_from_slice(name.as_bytes());
+    &line[..version.len() + name.len()]
 }
 
 fn decimal(number: u32, digits: &mut [u8; 10]) -> &[u8] {
-    written(digits, format_args!("{number}"))
-}
-
-fn written<'a>(room: &'a mut [u8], text: std::fmt::Arguments<'_>) -> &'a [u8] {
-    let mut left = &mut room[..];
-    left.write_fmt(text).expect("there is room for it");
+    let mut left = &mut digits[..];
+    write!(left, "{number}").expect("there is room for it");
     let left = left.len();
-    &room[..room.len() - left]
+    &digits[..10 - left]
 }
 
 fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {

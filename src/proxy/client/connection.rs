@@ -121,7 +121,7 @@ impl Connection {
                 input.consume(2);
                 scanned = 0;
             }
-            if let Some(end) = whole(input.bytes(), &mut scanned, size)? {
+            if let Some(end) = http1::find_request_end(input.bytes(), &mut scanned, size)? {
                 head.release();
                 std::mem::swap(head, input);
                 input.put_rest(head, end);
@@ -218,20 +218,6 @@ impl Connection {
         };
         let _ = timer.limit(at, drained).await;
     }
-}
-
-/// Where the head ends. What is no head at all is told by its reader; here only that more need not be waited for.
-fn whole(input: &[u8], scanned: &mut usize, limit: usize) -> Result<Option<usize>, Refusal> {
-    if *scanned == 0
-        && let Some(at) = memchr::memmem::find(input, b"\r\n\r\n")
-        && at + 4 <= limit
-    {
-        return Ok(Some(at + 4));
-    }
-    if input.is_empty() {
-        return Ok(None);
-    }
-    Ok(http1::read_request(input, scanned, limit, &mut Room::new())?.map(|head| head.len))
 }
 
 /// Takes the rest of a body that nobody wants, for the sake of the next request. `false`: it does not come.
