@@ -71,7 +71,7 @@ pub fn wants_http1(error: &h2::Error) -> bool {
 /// The connections of one endpoint.
 pub(super) struct Shared {
     connections: Mutex<Vec<Arc<Connection>>>,
-    /// The connections of all endpoints.
+    /// The idle connections of all endpoints.
     all: Arc<AtomicUsize>,
     /// Held by whoever opens one while others may want to share it. In it, how the last try failed.
     pub opening: tokio::sync::Mutex<Option<(Instant, DialError)>>,
@@ -111,7 +111,7 @@ struct Vitals {
     heard: AtomicU64,
     /// When the last stream ended, the same way.
     idle_since: AtomicU64,
-    /// Among those of all endpoints.
+    /// The idle connections of all endpoints, this one among them while it is.
     all: Arc<AtomicUsize>,
 }
 
@@ -171,7 +171,6 @@ impl Connection {
             idle_since: AtomicU64::new(0),
             all: endpoint.http2.all.clone(),
         });
-        vitals.all.fetch_add(1, Relaxed);
         let heard = Heard { stream, vitals: vitals.clone() };
         let mut builder = Builder::new();
         builder
@@ -211,6 +210,7 @@ impl Connection {
         let add = |streams: usize| (streams < most).then_some(streams + 1);
         let before = self.vitals.streams.fetch_update(Relaxed, Relaxed, add);
         if before == Ok(0) {
+            self.vitals.all.fetch_sub(1, Relaxed);
             self.vitals.turned.notify_one();
         }
         if before.is_ok() {
@@ -233,8 +233,12 @@ impl Connection {
 impl Vitals {
     fn end_stream(&self) {
         self.idle_since.store(self.began.elapsed().as_millis() as u64, Relaxed);
+        // Before it is idle, so that whoever takes it finds it counted.
+        self.all.fetch_add(1, Relaxed);
         if self.streams.fetch_sub(1, Relaxed) == 1 {
             self.turned.notify_one();
+        } else {
+            self.all.fetch_sub(1, Relaxed);
         }
     }
 
@@ -256,7 +260,9 @@ impl Vitals {
 
 impl Drop for Vitals {
     fn drop(&mut self) {
-        self.all.fetch_sub(1, Relaxed);
+        if *self.streams.get_mut() == 0 {
+            self.all.fetch_sub(1, Relaxed);
+        }
     }
 }
 

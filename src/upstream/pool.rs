@@ -40,7 +40,7 @@ impl Pool {
         Arc::new(Endpoint::new(self.idle.clone()))
     }
 
-    /// How many there are; of those in HTTP/2, all: they may be idle at any time.
+    /// How many there are.
     pub fn idle(&self) -> usize {
         self.idle.load(Relaxed)
     }
@@ -70,7 +70,7 @@ impl Pool {
         }
     }
 
-    /// An HTTP/2 connection is opened. One that carries nothing counts among the idle ones.
+    /// An HTTP/2 connection is opened, which will be idle at some time.
     pub fn opened_http2(&self, endpoint: &Arc<Endpoint>, keep: Keep) {
         self.know(endpoint);
         self.make_room(keep);
