@@ -4,10 +4,11 @@ use crate::support::client::get;
 use crate::support::h2_client::request;
 use crate::support::message::Body;
 use crate::support::reply::Delimit;
-use crate::support::{Alpn, Client, Origin, Proxy, Reply, Seen, assert_refused, eventually, within};
+use crate::support::{Alpn, Client, Origin, Proxy, Reply, Seen, assert_refused, eventually, test_ca, within};
 use argon2::{Argon2, Params, PasswordHasher};
 use std::time::{Duration, Instant};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
@@ -343,6 +344,38 @@ async fn a_cut_answer_without_a_length_ends_in_a_reset() {
                 }
             });
             assert_eq!(read.await, ends, "{target}");
+        }
+    }
+}
+
+/// Servers that close TLS without close_notify are common. Where nothing else tells the end, it has to do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_over_tls_that_ends_without_a_word_is_whole_unless_its_head_says_otherwise() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let authority = format!("a.localhost:{}", listener.local_addr().unwrap().port());
+    let acceptor = tokio_rustls::TlsAcceptor::from(test_ca().server_config(&["a.localhost"], &[b"http/1.1"]));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+            let mut head = vec![0; 4096];
+            let read = stream.read(&mut head).await.unwrap_or_default();
+            let length = if head[..read].starts_with(b"GET /short") { "Content-Length: 20\r\n" } else { "" };
+            stream.write_all(format!("HTTP/1.1 200 OK\r\n{length}\r\nDisallow:").as_bytes()).await.ok();
+            stream.flush().await.ok();
+            // The socket alone is closed.
+            drop(stream);
+        }
+    });
+    let proxy = Proxy::start("").await;
+    for (path, is_whole) in [("/whole", true), ("/short", false)] {
+        let mut client = Client::connect(proxy.address(), &authority).await;
+        client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
+        client.send(get(path, &authority)).await;
+        if is_whole {
+            assert_eq!(client.response().await.text(), "Disallow:");
+        } else {
+            assert_eq!(client.head().await.status(), 200);
+            assert_eq!(client.rest().await, b"Disallow:", "and not the twenty that were told");
         }
     }
 }
