@@ -24,7 +24,9 @@ pub(super) struct Link {
     /// Which connection there is or was a moment ago, counted from 1; 0: the server is out of reach.
     current: AtomicU64,
     made: AtomicU64,
-    /// When all who lost their connections at the same time can be taken to have told what they know.
+    /// Which run of which server it is, as that tells: another may have forgotten.
+    run: Mutex<Option<String>>,
+    /// When all who lost another server at the same time can be taken to have told this one what they know.
     settled_at: Mutex<Option<Instant>>,
     /// How many the fleet had when last seen.
     instances: AtomicU32,
@@ -41,6 +43,8 @@ pub(super) struct Link {
 struct Live {
     number: u64,
     connection: Connection,
+    /// Of the server.
+    run: Option<String>,
 }
 
 /// The server cannot be asked.
@@ -74,6 +78,7 @@ impl Link {
             live: watch::Sender::new(None),
             current: AtomicU64::new(0),
             made: AtomicU64::new(0),
+            run: Mutex::default(),
             settled_at: Mutex::default(),
             instances: AtomicU32::new(1),
             places: Semaphore::new(CALLS),
@@ -120,7 +125,7 @@ impl Link {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         let mut connections = self.live.subscribe();
         while !self.is_lost() {
-            let Some(Live { number, mut connection }) = connections.borrow_and_update().clone() else {
+            let Some(Live { number, mut connection, .. }) = connections.borrow_and_update().clone() else {
                 timeout_at(deadline, connections.changed()).await.map_err(|_| Lost)?.map_err(|_| Lost)?;
                 continue;
             };
@@ -209,17 +214,25 @@ impl Link {
         let (_, to) = server.as_mut().expect("made above");
         let mut connection = to.connect(sender, PATIENCE).await.map_err(|error| words(&error))?;
         let own = format!("{TO_ONE}{}", self.me);
-        connection.subscribe(&[TO_ALL, &own]).await.map_err(|error| words(&error))?;
-        // A server that only reads, or has no memory left, is found out here.
-        self.register(&mut connection, GONE_AFTER.as_millis() as u64).await.map_err(|error| words(&error))?;
+        let channels = [TO_ALL, own.as_str()];
+        let (mut second, mut third) = (connection.clone(), connection.clone());
+        let (subscribed, registered, run) = tokio::join!(
+            connection.subscribe(&channels),
+            // A server that only reads, or has no memory left, is found out here.
+            self.register(&mut second, GONE_AFTER.as_millis() as u64),
+            third.run(),
+        );
+        subscribed.and(registered).map_err(|error| words(&error))?;
         let number = self.made.fetch_add(1, Ordering::Relaxed) + 1;
-        Ok((url, Live { number, connection }, pushes))
+        Ok((url, Live { number, connection, run }, pushes))
     }
 
     fn take_up(&self, url: &SecretUrl, live: Live) {
-        // Who starts anew has lost nothing, and need not wait for others who have.
-        let settled_at = (live.number > 1).then(|| Instant::now() + SETTLING);
-        *self.settled_at.lock() = settled_at;
+        let before = std::mem::replace(&mut *self.run.lock(), live.run.clone());
+        // Who starts anew has lost nothing and need not wait for others who have; nor need anybody where the server has
+        // been there all the time.
+        let is_same = live.run.is_some() && live.run == before;
+        *self.settled_at.lock() = (live.number > 1 && !is_same).then(|| Instant::now() + SETTLING);
         self.current.store(live.number, Ordering::Release);
         self.live.send_replace(Some(live));
         self.is_up.send_replace(Some(true));

@@ -17,7 +17,7 @@ pub(super) use copies::{Claim, Parcel};
 pub use link::FleetFigures;
 pub(super) use link::Lost;
 pub(super) use message::Message;
-pub(super) use turn::{LEASE, LeaseOp, LeaseRequest, LeaseStatus, Place};
+pub(super) use turn::{LeaseOp, LeaseRequest, LeaseStatus, Place};
 
 use crate::config::{Mode, OnFleetLoss, Settings};
 use crate::policy::Refusal;

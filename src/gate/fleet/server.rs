@@ -89,6 +89,13 @@ impl Connection {
         }
     }
 
+    /// Which run of the server it leads to: another has forgotten, or lags. `None`: it is a cluster, or does not tell.
+    pub async fn run(&mut self) -> Option<String> {
+        let Self::One(connection) = self else { return None };
+        let server: String = redis::cmd("INFO").arg("server").query_async(connection).await.ok()?;
+        server.lines().find_map(|line| line.strip_prefix("run_id:")).map(|run| run.trim().to_owned())
+    }
+
     /// Whether the loss of one connection is the loss of all.
     pub fn is_one(&self) -> bool {
         matches!(self, Self::One(_))

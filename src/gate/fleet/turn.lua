@@ -8,7 +8,7 @@
 --          9 backoff    10 "1": that is the fleet's, brought on under the lease    11 how long what it tells matters
 --          12 the longest that anything is owed
 -- Answers  0 nothing · 1 no lease is needed · 2 in line · 3 leased; then how long ago the last start and first fetch of
---          other instances were, or -1; hold; backoff; instances that want the key
+--          other instances were, or -1; hold; backoff; instances that want the key; in line: when to ask again
 local RESERVED = 1500
 local HOUR = 3600000
 
@@ -30,12 +30,26 @@ local last, fetch, hold = instant('last', now + 1), instant('fetch', now + 1), i
 local backoff, by, fetch_by = math.min(tonumber(state.backoff) or 0, HOUR), state.by, state.fetch_by
 local reserved, line = instant('reserved', now + RESERVED), state.line or ''
 
+local function leave_line()
+    line = string.gsub(line, ' %-?' .. me, '')
+end
+-- Who has let a turn go by is passed over until it asks again.
+local function first()
+    return string.match(line, ' (%x+)')
+end
+local function pass_on()
+    owner = nil
+    if first() then
+        reserved = now + RESERVED
+        redis.call('PUBLISH', 'politely:to:' .. first(), 'free ' .. name)
+    end
+end
 if owner and ends <= now then
     -- It is gone. It may have started until then, unless it had to wait for longer.
     if (tonumber(state.from) or 0) < ends and ends > last then
         last, by = ends, ''
     end
-    owner = nil
+    pass_on()
 end
 -- What is said of a lease that has been given up, or taken anew, comes too late.
 local mine = owner == me and (op == 'take' and number >= held or number == held)
@@ -56,22 +70,12 @@ elseif tonumber(ARGV[9]) > backoff then
     backoff, news = tonumber(ARGV[9]), true
 end
 
-local function leave_line()
-    line = string.gsub(line, ' ' .. me, '')
-end
-local function first()
-    return string.match(line, '%S+')
-end
 local answer = 0
 if op == 'give' then
     local was_next = first() == me
     leave_line()
-    if mine then
-        owner = nil
-    end
-    if not owner and (mine or was_next) and first() then
-        reserved = now + RESERVED
-        redis.call('PUBLISH', 'politely:to:' .. first(), 'free ' .. name)
+    if mine or not owner and was_next then
+        pass_on()
     end
 elseif op == 'keep' then
     answer = mine and 3 or 0
@@ -80,21 +84,24 @@ elseif owner == me then
 elseif gap == 0 and backoff == 0 and hold <= now then
     answer = 1
     leave_line()
-elseif owner or reserved > now and first() and first() ~= me then
-    answer = 2
+else
     if not string.find(line, me, 1, true) then
         line = line .. ' ' .. me
     end
-    if owner then
-        redis.call('PUBLISH', 'politely:to:' .. owner, 'wanted ' .. name)
+    line = string.gsub(line, ' %-' .. me, ' ' .. me)
+    if not owner and reserved <= now and first() ~= me then
+        line = string.gsub(string.gsub(line, ' %-%x+', ''), ' (%x+)', ' -%1', 1)
+        pass_on()
     end
-else
-    if first() ~= me then
-        -- Whoever was next has not come in time: those who are still there ask again.
-        line = ''
+    if owner or first() ~= me then
+        answer = 2
+        if owner then
+            redis.call('PUBLISH', 'politely:to:' .. owner, 'wanted ' .. name)
+        end
+    else
+        leave_line()
+        owner, answer = me, 3
     end
-    leave_line()
-    owner, answer = me, 3
 end
 if answer == 3 then
     held, ends = number, now + lease
@@ -116,9 +123,9 @@ if answer ~= 1 or #kept > 0 or ARGV[11] ~= '0' then
     local matters = math.max(tonumber(ARGV[11]), owner and ends - now + math.max(gap, backoff) or 0, lease)
     redis.call('PEXPIRE', KEYS[1], math.max(matters, math.min(redis.call('PTTL', KEYS[1]), most + HOUR)))
 end
-local _, waiting = string.gsub(line, '%S+', '')
+local _, waiting = string.gsub(line, ' %x', '')
 local ago = function(at, whose)
     return at > 0 and whose ~= me and math.max(now - at, 0) or -1
 end
 return { answer, ago(last, by), ago(fetch, fetch_by), math.max(hold - now, 0), backoff,
-    math.max(waiting + (owner and 1 or 0), 1) }
+    math.max(waiting + (owner and 1 or 0), 1), (owner and ends or reserved) - now }

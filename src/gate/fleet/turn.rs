@@ -50,8 +50,8 @@ pub(in crate::gate) enum Place {
     None,
     /// No lease is needed: nothing is in force.
     Free,
-    /// Another has it.
-    Line,
+    /// Another has it, for so long if it does not go on.
+    Line(Duration),
     Leased,
 }
 
@@ -82,15 +82,15 @@ impl LeaseRequest {
     }
 }
 
-/// What the script answers: place, last start, last fetch, hold, backoff, rivals.
-pub(super) type Numbers = (u8, i64, i64, u64, u64, u32);
+/// What the script answers: place, last start, last fetch, hold, backoff, rivals, when to ask again.
+pub(super) type Numbers = (u8, i64, i64, u64, u64, u32, i64);
 
 impl LeaseStatus {
     /// `at`: when the answer came. What it says is a little older: starts count as later than they were.
-    pub(super) fn new((place, last_start, last_fetch, hold, backoff, rivals): Numbers, at: Instant) -> Self {
+    pub(super) fn new((place, last_start, last_fetch, hold, backoff, rivals, left): Numbers, at: Instant) -> Self {
         let place = match place {
             1 => Place::Free,
-            2 => Place::Line,
+            2 => Place::Line(Duration::from_millis(u64::try_from(left).unwrap_or(0)).min(LEASE)),
             3 => Place::Leased,
             _ => Place::None,
         };
@@ -110,6 +110,6 @@ fn millis_up(duration: Duration) -> u64 {
 }
 
 /// For how long a lease outlives its instance, which renews it in good time.
-pub(in crate::gate) const LEASE: Duration = Duration::from_secs(5);
+const LEASE: Duration = Duration::from_secs(3);
 /// What the script's numbers hold.
 const FAR: Duration = Duration::from_secs(366 * 24 * 3600);

@@ -1,7 +1,7 @@
 //! An instance's part in one key's turns in its fleet: whether it has the lease, when to ask for it, renew it, give it
 //! up, and what there is to report. Pure. While it has the lease, the schedule keeps the pace on its own.
 
-use crate::gate::fleet::{LEASE, LeaseOp, LeaseRequest, LeaseStatus, Place, Reach};
+use crate::gate::fleet::{LeaseOp, LeaseRequest, LeaseStatus, Place, Reach};
 use crate::policy::pace::{Lane, LastStarts, Slot, TurnSource};
 use std::time::{Duration, Instant};
 
@@ -38,12 +38,17 @@ enum LeaseState {
     Held(Held),
 }
 
+/// The server may take it for ours. So it stays until the server has said otherwise: whoever was cut off gives it back,
+/// and has no second share.
 #[derive(Debug, Clone, Copy)]
 struct Held {
-    /// Of the request it came with. `None`: the server may have forgotten, and is asked anew.
-    number: Option<u64>,
+    /// Of the request it came with.
+    number: u64,
+    /// Nothing starts under it later.
     ends: Instant,
     renew_at: Instant,
+    /// The server may have forgotten, or others may have it, and is asked anew.
+    is_doubtful: bool,
     first_start: Option<Instant>,
     /// Others wait for it.
     wanted: bool,
@@ -56,19 +61,17 @@ impl FleetLease {
         if self.link != link {
             // Another server may know nothing of what this one has been told.
             let state = match self.state {
-                LeaseState::Held(held) if link != 0 => LeaseState::Held(Held { number: None, ..held }),
-                _ => LeaseState::None,
+                LeaseState::Held(held) if link != 0 => {
+                    // Who still has it is asked before all others are.
+                    let renew_at = settled_at.filter(|_| held.ends <= now).unwrap_or(now);
+                    LeaseState::Held(Held { renew_at, is_doubtful: true, ..held })
+                }
+                LeaseState::None | LeaseState::Line | LeaseState::Held(_) => LeaseState::None,
             };
             let (busy, calling) = (self.busy, self.calling);
             *self = Self { link, state, busy, calling, ask_at: settled_at, rivals: 1, ..Self::default() };
         }
-        if let LeaseState::Held(held) = self.state
-            && held.ends <= now
-        {
-            // Whoever was stopped for a while has lost what was not renewed.
-            self.state = LeaseState::None;
-        }
-        let leased = self.held().is_some() && !self.yields(lane, now);
+        let leased = self.held().is_some_and(|held| held.ends > now) && !self.yields(lane, now);
         let parted = alone.filter(|_| link == 0 || self.fails && !leased);
         lane.follow(match parted {
             Some(instances) => TurnSource::Parted { instances },
@@ -87,8 +90,9 @@ impl FleetLease {
         let debt = lane.debt(now);
         let raised = backoff > self.told_backoff || lane.last_starts().hold > self.told.hold && debt.is_some();
         let op = match self.state {
-            LeaseState::Held(Held { number: None, .. }) => LeaseOp::Take,
+            LeaseState::Held(_) if self.fails && !may_ask => return None,
             LeaseState::Held(_) if self.busy == 0 && (lane.waiting() == 0 || self.yields(lane, now)) => LeaseOp::Give,
+            LeaseState::Held(held) if held.renew_at <= now && held.is_doubtful => LeaseOp::Take,
             LeaseState::Held(held) if held.renew_at <= now || raised => LeaseOp::Keep,
             LeaseState::Held(_) => return None,
             LeaseState::None | LeaseState::Line if (wants.is_some() && may_ask) => LeaseOp::Take,
@@ -98,16 +102,19 @@ impl FleetLease {
             LeaseState::None | LeaseState::Line if raised || self.owes(lane, now) => LeaseOp::Give,
             LeaseState::None | LeaseState::Line => return None,
         };
-        let held = self.held().and_then(|held| held.number);
-        if op == LeaseOp::Give {
-            self.state = LeaseState::None;
+        let number = self.held().map_or_else(number, |held| held.number);
+        let is_exact = self.held().is_some_and(|held| !held.is_doubtful);
+        match &mut self.state {
+            // Once it is on its way, another may have it.
+            LeaseState::Held(held) if op == LeaseOp::Give => (held.ends, held.is_doubtful) = (now, true),
+            LeaseState::Line if op == LeaseOp::Give => self.state = LeaseState::None,
+            LeaseState::None | LeaseState::Line | LeaseState::Held(_) => {}
         }
         (self.calling, self.nudged, self.ask_at) = (Some((self.link, backoff)), false, None);
-        let is_exact = held.is_some();
         let remembered = if backoff.is_zero() { Duration::ZERO } else { HOUR };
         Some(LeaseRequest {
             op,
-            number: held.unwrap_or_else(number),
+            number,
             gap: wants.filter(|_| !is_exact).unwrap_or_else(|| lane.longest_gap()),
             starts: newer(lane.last_starts(), self.told),
             backoff: if is_exact || backoff > self.told_backoff { backoff } else { Duration::ZERO },
@@ -145,17 +152,18 @@ impl FleetLease {
             (LeaseOp::Take | LeaseOp::Keep, Place::Leased) => {
                 let first_start = self.held().and_then(|held| held.first_start);
                 self.state = LeaseState::Held(Held {
-                    number: Some(request.number),
-                    ends: asked + LEASE,
+                    number: request.number,
+                    ends: asked + STARTS,
                     renew_at: asked + RENEW,
+                    is_doubtful: false,
                     first_start,
                     wanted: status.rivals > 1,
                 });
             }
-            (_, Place::Line) => {
+            (_, Place::Line(left)) => {
                 self.state = LeaseState::Line;
                 // What wakes it may be lost.
-                self.ask_at = (!self.nudged).then_some(now + LOOK_AGAIN);
+                self.ask_at = (!self.nudged).then_some(now + left + AFTER);
             }
             (LeaseOp::Take, Place::None) => (self.state, self.ask_at) = (LeaseState::None, Some(now + RETRY)),
             (_, Place::Free | Place::None | Place::Leased) => self.state = LeaseState::None,
@@ -212,7 +220,7 @@ impl FleetLease {
             return None;
         }
         match self.state {
-            LeaseState::Held(held) => Some(held.renew_at),
+            LeaseState::Held(held) => Some(held.renew_at.max(self.ask_at.unwrap_or(held.renew_at))),
             LeaseState::None | LeaseState::Line => {
                 self.ask_at.filter(|_| self.busy > 0 || lane.wants_lease().is_some())
             }
@@ -240,7 +248,7 @@ impl FleetLease {
     /// round trip in which nothing starts, so it is not passed on after each.
     fn yields<W>(&self, lane: &Lane<W>, now: Instant) -> bool {
         let Some(Held { wanted: true, first_start: Some(first), .. }) = self.held() else { return false };
-        let end = *first + SHARE;
+        let end = *first + SHARE.min(ROUND / self.rivals.max(2).saturating_sub(1));
         now >= end || lane.head_due().is_none_or(|due| due > end)
     }
 }
@@ -255,11 +263,18 @@ fn newer(starts: LastStarts, told: LastStarts) -> LastStarts {
     }
 }
 
-/// Often enough that a lost call does no harm.
-const RENEW: Duration = Duration::from_millis(1500);
-const LOOK_AGAIN: Duration = Duration::from_millis(1500);
+/// Nothing starts later under a lease that has not been renewed: what has started has the rest of it to end in.
+const STARTS: Duration = Duration::from_secs(2);
+/// Often enough that a late answer does no harm.
+const RENEW: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_millis(500);
-/// For how long an instance goes on while others wait.
+/// Asking a little too early would find it still held.
+const AFTER: Duration = Duration::from_millis(5);
+/// For how long an instance goes on while others wait, and how long these wait for all the others.
 const SHARE: Duration = Duration::from_secs(4);
+const ROUND: Duration = Duration::from_secs(8);
 /// A backoff is remembered so long after what is owed.
 const HOUR: Duration = Duration::from_secs(3600);
+
+#[cfg(test)]
+mod tests;

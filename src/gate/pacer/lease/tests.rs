@@ -1,0 +1,118 @@
+//! A lease through links that break, in simulated time.
+
+use super::*;
+use crate::policy::pace::{Client, Next, Outcome, Terms, Turn};
+
+/// An instance that has the lease of a key with a delay of 100 ms, for which another waits, and more requests than it
+/// can let go.
+struct Instance {
+    lane: Lane,
+    lease: FleetLease,
+    now: Instant,
+    numbers: u64,
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+impl Instance {
+    fn leased() -> Self {
+        let (lane, lease) = (Lane::default(), FleetLease::default());
+        let mut instance = Self { lane, lease, now: Instant::now(), numbers: 0 };
+        instance.link(1);
+        for client in 0..100 {
+            let terms = Terms { crawl_delay: ms(100), ..Terms::default() };
+            assert!(matches!(instance.lane.request(instance.now, Client(client), &terms, || ()), Turn::Wait { .. }));
+        }
+        let take = instance.call().expect("it asks");
+        assert_eq!(take.op, LeaseOp::Take);
+        instance.answer(&take, Place::Leased);
+        instance
+    }
+
+    /// Over this connection; those made again are settled after a second.
+    fn link(&mut self, link: u64) {
+        let settled_at = (link > 1).then(|| self.now + ms(1000));
+        self.lease.follow(&mut self.lane, Reach { link, settled_at, alone: None }, self.now);
+    }
+
+    fn call(&mut self) -> Option<LeaseRequest> {
+        self.lease.call(&self.lane, self.now, || {
+            self.numbers += 1;
+            self.numbers
+        })
+    }
+
+    fn answer(&mut self, request: &LeaseRequest, place: Place) {
+        let status = LeaseStatus { place, starts: LastStarts::default(), backoff: Duration::ZERO, rivals: 2 };
+        self.lease.answered(&mut self.lane, request, Some(status), self.now, self.now);
+    }
+
+    /// How many start, one after the other, in so long a time over this connection.
+    fn starts_in(&mut self, time: Duration, link: u64) -> usize {
+        let (mut starts, end) = (0, self.now + time);
+        while self.now < end {
+            self.link(link);
+            if let Next::Start((), slot) = self.lane.poll(self.now) {
+                self.lease.started(&slot, self.now);
+                self.lease.ended(&slot, true);
+                self.lane.finished(|| self.now, slot, Outcome::Success);
+                starts += 1;
+            }
+            self.now += ms(10);
+        }
+        starts
+    }
+}
+
+#[test]
+fn nothing_starts_late_under_a_lease_that_is_not_renewed() {
+    let mut instance = Instance::leased();
+    assert_eq!(instance.starts_in(ms(3000), 1), 20, "what starts last has a second of the lease to end in");
+}
+
+#[test]
+fn whoever_was_cut_off_gives_the_lease_back_and_has_no_second_share() {
+    let mut instance = Instance::leased();
+    instance.starts_in(ms(4100), 1);
+    instance.link(2);
+    let give = instance.call().expect("it does not wait for others");
+    assert_eq!((give.op, give.number), (LeaseOp::Give, 1));
+    instance.answer(&give, Place::None);
+    instance.now += ms(1000);
+    assert_eq!(instance.call().map(|call| (call.op, call.number)), Some((LeaseOp::Take, 2)));
+}
+
+#[test]
+fn nor_has_it_if_the_server_took_the_lease_for_its_own_all_the_time() {
+    let mut instance = Instance::leased();
+    instance.starts_in(ms(2500), 1);
+    instance.link(2);
+    assert!(instance.call().is_none(), "others may have it by now, and tell the server first");
+    instance.now += ms(1000);
+    let take = instance.call().expect("they have");
+    assert_eq!((take.op, take.number), (LeaseOp::Take, 1));
+    instance.answer(&take, Place::Leased);
+    instance.starts_in(ms(700), 2);
+    assert_eq!(instance.call().map(|call| call.op), Some(LeaseOp::Give));
+}
+
+#[test]
+fn what_gives_it_up_is_said_until_it_is_heard_and_nothing_starts_meanwhile() {
+    let mut instance = Instance::leased();
+    for _ in 0..3 {
+        // Renewed in good time until the share ends.
+        instance.starts_in(ms(1100), 1);
+        let keep = instance.call().expect("it is renewed");
+        assert_eq!(keep.op, LeaseOp::Keep);
+        instance.answer(&keep, Place::Leased);
+    }
+    instance.starts_in(ms(900), 1);
+    let give = instance.call().expect("the share has ended");
+    assert_eq!(give.op, LeaseOp::Give);
+    assert_eq!(instance.starts_in(ms(100), 1), 0);
+    instance.lease.answered(&mut instance.lane, &give, None, instance.now, instance.now);
+    assert_eq!(instance.starts_in(ms(600), 1), 0, "it may have been heard");
+    assert_eq!(instance.call().map(|call| (call.op, call.number)), Some((LeaseOp::Give, 1)));
+}
