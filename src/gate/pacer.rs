@@ -119,10 +119,10 @@ impl Pacer {
         }
     }
 
-    /// Another instance waits for the lease of this key.
-    pub fn wanted(&self, key: &str) {
+    /// Another instance waits for the lease of this key; `is_late`: and should have it already.
+    pub fn wanted(&self, key: &str, is_late: bool) {
         if let Some(pace) = self.named(key) {
-            pace.wanted();
+            pace.wanted(is_late);
         }
     }
 

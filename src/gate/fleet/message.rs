@@ -9,8 +9,8 @@ pub(in crate::gate) enum Message {
     Joined,
     /// There is none any more.
     Parted,
-    /// Another instance waits for the lease that this one has.
-    Wanted { key: Box<str> },
+    /// Another instance waits for the lease that this one has; `is_late`: it had been passed over, and is next.
+    Wanted { key: Box<str>, is_late: bool },
     /// The lease is free, and this instance is next.
     Free { key: Box<str> },
     /// Another instance has been refused by an origin.
@@ -26,7 +26,7 @@ impl Message {
         let text = String::from_redis_value(payload.clone()).ok()?;
         let (kind, rest) = text.split_once(' ')?;
         match kind {
-            "wanted" => return Some(Self::Wanted { key: rest.into() }),
+            "wanted" | "due" => return Some(Self::Wanted { key: rest.into(), is_late: kind == "due" }),
             "free" => return Some(Self::Free { key: rest.into() }),
             _ => {}
         }
@@ -51,7 +51,8 @@ mod tests {
     #[test]
     fn wake_ups_name_their_key() {
         assert_eq!(parsed("free [::1]:8080"), Some(Message::Free { key: "[::1]:8080".into() }));
-        assert_eq!(parsed("wanted a.example"), Some(Message::Wanted { key: "a.example".into() }));
+        assert_eq!(parsed("wanted a.example"), Some(Message::Wanted { key: "a.example".into(), is_late: false }));
+        assert_eq!(parsed("due a.example"), Some(Message::Wanted { key: "a.example".into(), is_late: true }));
     }
 
     #[test]

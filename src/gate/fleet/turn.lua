@@ -88,7 +88,8 @@ else
     if not string.find(line, me, 1, true) then
         line = line .. ' ' .. me
     end
-    line = string.gsub(line, ' %-' .. me, ' ' .. me)
+    local is_late
+    line, is_late = string.gsub(line, ' %-' .. me, ' ' .. me)
     if not owner and reserved <= now and first() ~= me then
         line = string.gsub(string.gsub(line, ' %-%x+', ''), ' (%x+)', ' -%1', 1)
         pass_on()
@@ -96,7 +97,7 @@ else
     if owner or first() ~= me then
         answer = 2
         if owner then
-            redis.call('PUBLISH', 'politely:to:' .. owner, 'wanted ' .. name)
+            redis.call('PUBLISH', 'politely:to:' .. owner, (is_late > 0 and 'due ' or 'wanted ') .. name)
         end
     else
         leave_line()

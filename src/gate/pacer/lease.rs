@@ -175,10 +175,14 @@ impl FleetLease {
         (self.nudged, self.ask_at) = (true, None);
     }
 
-    /// Another instance waits for the lease.
-    pub fn wanted(&mut self) {
+    /// Another instance waits for the lease; `is_late`: its turn had come before this one's, whose share ends with what
+    /// it has started.
+    pub fn wanted(&mut self, is_late: bool) {
         if let LeaseState::Held(held) = &mut self.state {
             held.wanted = true;
+            if is_late {
+                held.first_start = held.first_start.and_then(|first| first.checked_sub(SHARE));
+            }
         }
     }
 

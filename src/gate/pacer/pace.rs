@@ -313,8 +313,8 @@ impl Pace {
     }
 
     /// Another instance waits for the lease.
-    pub(super) fn wanted(self: &Arc<Self>) {
-        self.state.lock().lease.wanted();
+    pub(super) fn wanted(self: &Arc<Self>, is_late: bool) {
+        self.state.lock().lease.wanted(is_late);
         self.look(None);
     }
 
