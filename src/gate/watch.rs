@@ -51,6 +51,9 @@ impl Gate {
         if before.robots.parse_options() != self.settings.load().robots.parse_options() {
             self.robots.reread();
         }
+        if self.settings.load().fleet.is_some() && self.fleet.is_none() {
+            tracing::warn!("`fleet` takes a restart where there was none: this instance keeps its own pace until then");
+        }
     }
 
     /// Fetches robots.txt anew, in the host's turn however long that takes, and tells what is known then. An error: nobody

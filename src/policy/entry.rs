@@ -151,6 +151,15 @@ impl Entry {
         self
     }
 
+    /// As an instance takes it from another, which may have kept it for longer.
+    #[must_use]
+    pub fn fresh_within(mut self, most: Duration) -> Self {
+        if let Some(answer) = &mut self.answer {
+            answer.freshness = answer.freshness.within(most);
+        }
+        self
+    }
+
     /// The answer, and how far it can be used now; `None` if it cannot, or there is none.
     pub fn usable(&self, now: SystemTime) -> Option<(&Answer, State)> {
         let answer = self.answer.as_ref()?;

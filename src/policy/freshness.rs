@@ -156,6 +156,13 @@ impl Freshness {
         if self.validated.0 > now.0 { Self { validated: now, refresh: now, expires: now } } else { self }
     }
 
+    /// Fresh for no longer than this.
+    #[must_use]
+    pub fn within(self, most: Duration) -> Self {
+        let latest = Moment::from(self.validated_at() + most.min(FAR)).0;
+        Self { refresh: Moment(self.refresh.0.min(latest)), expires: Moment(self.expires.0.min(latest)), ..self }
+    }
+
     /// What can be done with the copy now. `failing`: robots.txt was asked for since, and could not be had.
     pub fn state(&self, failing: bool, now: SystemTime) -> State {
         let now = Moment::from(now);

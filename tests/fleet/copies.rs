@@ -67,6 +67,23 @@ async fn one_revalidation_for_all() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_is_fresh_for_no_longer_than_the_instance_that_uses_it_has_it() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = origin(|_, _| Reply::text(KEEP_OUT)).await;
+    let (long, short) =
+        (instances(&redis, 1, "").await, instances(&redis, 1, "robots: { min_ttl: 0s, max_ttl: 1s }").await);
+    for instance in [&long[0], &short[0]] {
+        assert_eq!(get(instance, &origin.url("/private")).await.status(), 403);
+    }
+    assert_eq!(origin.log.count("/robots.txt"), 1);
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    assert_eq!(get(&long[0], &origin.url("/private")).await.status(), 403);
+    assert_eq!(origin.log.count("/robots.txt"), 1);
+    assert_eq!(get(&short[0], &origin.url("/private")).await.status(), 403);
+    eventually("the renewal", || origin.log.count("/robots.txt") == 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refresh_reaches_all_who_use_the_copy() {
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|before, _| Reply::text(if before == 0 { "" } else { KEEP_OUT })).await;

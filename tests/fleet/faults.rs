@@ -186,3 +186,22 @@ async fn another_url_is_taken_by_reload() {
     eventually("the other", || says(&instance, &format!("joined the fleet at {}", other.url()))).await;
     assert!(!says(&instance, "out of reach"), "{}", instance.output());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fleet_is_left_by_reload_and_joined_by_a_restart() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = slow_site(Duration::ZERO).await;
+    let fleet = format!("fleet: '{}'", redis.url());
+    let leaves = Binary::serve(&fleet).await;
+    eventually("it is in", || says(&leaves, "joined the fleet")).await;
+    leaves.reconfigure("");
+    eventually("it knows", || says(&leaves, "has gone from the configuration")).await;
+    let joins = Binary::serve("").await;
+    joins.reconfigure(&fleet);
+    eventually("it says so", || says(&joins, "`fleet` takes a restart")).await;
+    for instance in [&leaves, &joins] {
+        for _ in 0..2 {
+            assert_eq!(get(instance, &origin.url("/page")).await.status(), 200);
+        }
+    }
+}

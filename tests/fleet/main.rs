@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod clocks;
 mod copies;
 mod crash;
 mod faults;

@@ -32,6 +32,11 @@ end
 
 local kept = redis.call('HMGET', KEYS[1], 'at', 'fresh_until', 'copy')
 local at, fresh_until, copy = tonumber(kept[1]) or 0, tonumber(kept[2]) or 0, kept[3] or ''
+if at > now + 1000 then
+    -- The clock was set back: nobody knows how old it is.
+    at, fresh_until, copy = 0, 0, ''
+end
+at = math.min(at, now)
 local since = tonumber(ARGV[4])
 local will_do = wanted == 'take' or at >= since or wanted == 'look' and fresh_until > now
 if copy ~= '' and will_do then
@@ -43,4 +48,7 @@ end
 if mine or redis.call('SET', KEYS[2], me, 'NX', 'PX', ARGV[3]) then
     return { now, 1, now - at, copy }
 end
-return { now, 2, redis.call('PTTL', KEYS[2]), '' }
+local left = math.min(redis.call('PTTL', KEYS[2]), tonumber(ARGV[3]))
+-- Who does it lasts no longer because the clock was set back.
+redis.call('PEXPIRE', KEYS[2], left)
+return { now, 2, left, '' }

@@ -7,6 +7,8 @@ if ARGV[2] == '0' then
 else
     redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[2]), ARGV[1])
     redis.call('PEXPIRE', KEYS[1], ARGV[2])
+    -- Those from before the clock was set back.
+    redis.call('ZREMRANGEBYSCORE', KEYS[1], string.format('(%.0f', now + ARGV[2]), '+inf')
 end
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
 return redis.call('ZCARD', KEYS[1])

@@ -9,6 +9,7 @@ use crate::gate::decode::rethrown;
 use crate::gate::fleet::{Claim, Parcel};
 use crate::gate::store::snapshot;
 use crate::gate::terms;
+use crate::policy::freshness::State;
 use crate::policy::pace::{Outcome, Terms};
 use crate::policy::{Access, AskedAgain, Authority, Entry, KeyBy, Refusal};
 use crate::upstream::Want;
@@ -33,24 +34,28 @@ impl Inner {
             return self.refresh_alone(host, order, fetch).await;
         };
         if order.reason == FetchReason::Published {
-            let copy = fleet.take(authority).await;
-            let entry = copy.and_then(|copy| self.unpack(&copy));
+            let entry = self.unpack(fleet.take(authority).await).await.filter(|entry| !is_older(entry, &host.load()));
             entry.into_iter().for_each(|entry| self.keep(host, Arc::new(entry)));
             return Ok(());
         }
-        let (lease, old) = match fleet.claim(authority, order.reason == FetchReason::Anew).await {
-            Ok(Claim::Copy(copy)) => match self.unpack(&copy) {
-                Some(entry) => {
-                    self.keep(host, Arc::new(entry));
-                    return Ok(());
-                }
-                // Another version's.
-                None => return self.refresh_alone(host, order, fetch).await,
-            },
-            Ok(Claim::Fetch(lease, old)) => (lease, old),
-            Err(_) => return self.refresh_alone(host, order, fetch).await,
+        let mut anew = order.reason == FetchReason::Anew;
+        let (lease, old) = loop {
+            match fleet.claim(authority, anew).await {
+                Ok(Claim::Fetch(lease, old)) => break (lease, old),
+                Ok(Claim::Copy(copy)) => match self.unpack(Some(copy)).await {
+                    Some(entry) if !is_older(&entry, &host.load()) && (anew || is_enough(&entry)) => {
+                        self.keep(host, Arc::new(entry));
+                        return Ok(());
+                    }
+                    // A server's that lags, or good for others for longer than for this instance.
+                    Some(_) if !anew => anew = true,
+                    // Another version's.
+                    Some(_) | None => return self.refresh_alone(host, order, fetch).await,
+                },
+                Err(_) => return self.refresh_alone(host, order, fetch).await,
+            }
         };
-        if let Some(old) = old.and_then(|old| self.unpack(&old)).filter(|old| is_newer(old, &host.load())) {
+        if let Some(old) = self.unpack(old).await.filter(|old| is_newer(old, &host.load())) {
             let is_enough =
                 order.reason.takes_any_copy() && is_unknown(&host.load()) && old.usable(SystemTime::now()).is_some();
             self.keep(host, Arc::new(old));
@@ -64,11 +69,19 @@ impl Inner {
         refreshed
     }
 
-    fn unpack(&self, copy: &Parcel) -> Option<Entry> {
-        let options = self.settings.load().robots.parse_options();
-        snapshot::unpack(&copy.octets, copy.sent, SystemTime::now(), |name, body| {
-            self.files.named(name, &options, body)
-        })
+    /// Away from the threads that serve requests: how long it takes is the sender's to say. It is fresh for no longer
+    /// than this instance has it.
+    async fn unpack(self: &Arc<Self>, copy: Option<Parcel>) -> Option<Entry> {
+        let (inner, copy) = (self.clone(), copy?);
+        let unpack = move || {
+            let robots = &inner.settings.load().robots;
+            let options = robots.parse_options();
+            let entry = snapshot::unpack(&copy.octets, copy.sent, SystemTime::now(), |name, body| {
+                inner.files.named(name, &options, body)
+            });
+            entry.map(|entry| entry.fresh_within(robots.max_ttl))
+        };
+        tokio::task::spawn_blocking(unpack).await.map_err(rethrown).ok().flatten()
     }
 
     /// From the store, else from the origin.
@@ -285,6 +298,18 @@ fn is_newer(one: &Entry, other: &Entry) -> bool {
     is_unknown(other) || validated(one) > validated(other)
 }
 
+/// Whether there is nothing to fetch for now.
+fn is_enough(entry: &Entry) -> bool {
+    let now = SystemTime::now();
+    !entry.may_fetch(now) || matches!(entry.usable(now), Some((_, State::Fresh)))
+}
+
+/// By more than clocks and ways make of one and the same.
+fn is_older(one: &Entry, other: &Entry) -> bool {
+    let validated = |entry: &Entry| entry.answer.as_ref().map(|answer| answer.freshness.validated_at());
+    validated(other).is_some_and(|other| validated(one).is_none_or(|one| other > one + SAME))
+}
+
 fn tell(authority: &Authority, old: &Entry, new: &Entry) {
     match (&old.trouble, &new.trouble) {
         (_, Some(trouble)) => tracing::warn!(%authority, failures = trouble.failures, "robots.txt: {}", trouble.why),
@@ -297,6 +322,9 @@ fn tell(authority: &Authority, old: &Entry, new: &Entry) {
 
 /// Of a request whose connection was at fault.
 const RETRIES: usize = 2;
+
+/// Two copies this far apart may be one.
+const SAME: Duration = Duration::from_secs(2);
 
 /// Octets that take about 100 µs to read.
 const LONG: usize = 16 << 10;
