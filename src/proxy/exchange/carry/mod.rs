@@ -5,16 +5,20 @@ mod answer;
 mod client;
 mod flow;
 mod http1;
+mod http1_client;
 mod http2;
+mod http2_client;
 mod origin;
 mod side;
 mod trailers;
 
 pub use answer::{Added, AnswerHead};
-pub use client::{Client, Http1Client, Http2Client};
+pub use client::Client;
 pub use flow::{Flow, Stopped};
 pub use http1::{Http1, Sending};
+pub use http1_client::Http1Client;
 pub use http2::Http2;
+pub use http2_client::Http2Client;
 pub use origin::{Http1Origin, Http2Origin, Origin};
 pub use side::{Fault, Side};
 
