@@ -35,7 +35,7 @@ pub use write::{
 };
 
 /// More fields than that are refused.
-pub const MAX_FIELDS: usize = 256;
+pub const MAX_FIELDS: usize = 1024;
 
 /// Why a head cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -7,7 +7,7 @@ use super::entry::{Entry, Trouble};
 use super::freshness::{LAST_GOOD_USE, State};
 use super::host_rules::{HostRules, RobotsOverride};
 use super::own_rules::OwnVerdict;
-use super::served_paths::first_refused;
+use super::served_paths::{Served, first_refused};
 use super::{PreferenceEvidence, Refusal, Request, RuleEvidence};
 use crate::robots::{PreferenceRef, ProductToken, Reason, RuleSet, Verdict, VisitTime};
 
@@ -114,7 +114,9 @@ impl Case<'_> {
     }
 
     fn by_rules(self, file: &RuleSet) -> Ruling {
-        let (verdict, matched_path) = self.verdict(file);
+        let Some((verdict, matched_path)) = self.verdict(file) else {
+            return Ruling::Refuse(Refusal::AmbiguousPath);
+        };
         if let Some(preference) = verdict.preference() {
             return Ruling::Refuse(self.unwelcome(preference, matched_path));
         }
@@ -136,17 +138,18 @@ impl Case<'_> {
     }
 
     /// What the rules say of the path as it is sent, or else of the first form that servers make of it which they disallow,
-    /// with that form.
-    fn verdict(self, file: &RuleSet) -> (Verdict<'_>, Option<Box<str>>) {
+    /// with that form. `None`: servers may take it in too many ways.
+    fn verdict(self, file: &RuleSet) -> Option<(Verdict<'_>, Option<Box<str>>)> {
         let check = |path: &[u8]| file.check_octets_for(path, &self.rules.options.purposes);
         let verdict = check(self.request.target);
         if !verdict.is_allowed() {
-            return (verdict, None);
+            return Some((verdict, None));
         }
         let refuses = |form: &[u8]| Some(check(form)).filter(|verdict| !verdict.is_allowed());
         match first_refused(self.request.target, self.rules.options.paths, refuses) {
-            Some((refused, form)) => (refused, Some(form)),
-            None => (verdict, None),
+            Served::Refused(refused, form) => Some((refused, Some(form))),
+            Served::Silent => Some((verdict, None)),
+            Served::TooMany => None,
         }
     }
 

@@ -2,7 +2,7 @@
 //! its rules do. Pure. Compiled once from the configuration, called by `gate` once per request.
 
 use super::Refusal;
-use super::served_paths::{Paths, first_refused};
+use super::served_paths::{Paths, Served, first_refused};
 use crate::robots::{Reason, RobotsTxt, RuleSet};
 
 /// The patterns of one entry of `hosts`, compiled.
@@ -42,12 +42,12 @@ impl OwnRules {
     /// `target` is path and query as sent. A form that servers make of it is denied if it is one that is; it is allowed only
     /// if all forms are.
     pub fn judge(&self, target: &[u8], paths: Paths) -> OwnVerdict {
-        let verdict = self.judge_one(target);
+        let verdict = self.judge_one(target, None);
         if let OwnVerdict::Deny(_) = verdict {
             return verdict;
         }
         let mut all_allowed = verdict == OwnVerdict::Allow;
-        let denied = first_refused(target, paths, |form| match self.judge_one(form) {
+        let denied = first_refused(target, paths, |form| match self.judge_one(form, Some(form)) {
             OwnVerdict::Deny(why) => Some(why),
             other => {
                 all_allowed &= other == OwnVerdict::Allow;
@@ -55,13 +55,15 @@ impl OwnRules {
             }
         });
         match denied {
-            Some((why, _)) => OwnVerdict::Deny(why),
-            None if all_allowed => OwnVerdict::Allow,
-            None => OwnVerdict::Silent,
+            Served::Refused(why, _) => OwnVerdict::Deny(why),
+            Served::TooMany => OwnVerdict::Deny(Refusal::AmbiguousPath),
+            Served::Silent if all_allowed => OwnVerdict::Allow,
+            Served::Silent => OwnVerdict::Silent,
         }
     }
 
-    fn judge_one(&self, target: &[u8]) -> OwnVerdict {
+    /// `served_as`: the target is a form that servers make of the one that was sent.
+    fn judge_one(&self, target: &[u8], served_as: Option<&[u8]>) -> OwnVerdict {
         let verdict = self.rules.check_octets(target);
         match verdict.reason() {
             // The patterns hold no preference of use.
@@ -70,6 +72,7 @@ impl OwnRules {
             Reason::Disallowed => OwnVerdict::Deny(Refusal::OperatorDenied {
                 host: self.host.clone(),
                 pattern: verdict.rule().map_or("", |rule| rule.pattern()).into(),
+                matched_path: served_as.map(|form| String::from_utf8_lossy(form).into()),
             }),
         }
     }
@@ -94,7 +97,12 @@ mod tests {
     }
 
     fn denied(pattern: &str) -> OwnVerdict {
-        OwnVerdict::Deny(Refusal::OperatorDenied { host: "*.example.com".into(), pattern: pattern.into() })
+        denied_as(pattern, None)
+    }
+
+    fn denied_as(pattern: &str, matched_path: Option<&str>) -> OwnVerdict {
+        let (host, matched_path) = ("*.example.com".into(), matched_path.map(Box::from));
+        OwnVerdict::Deny(Refusal::OperatorDenied { host, pattern: pattern.into(), matched_path })
     }
 
     #[test]
@@ -114,7 +122,7 @@ mod tests {
 
     #[test]
     fn what_servers_make_of_a_path_is_denied_and_not_allowed_by_another_name() {
-        assert_eq!(rules().judge(b"/open/..%2f1", Paths::AsServed), denied("/"));
+        assert_eq!(rules().judge(b"/open/..%2f1", Paths::AsServed), denied_as("/", Some("/1")));
         assert_eq!(rules().judge(b"/open/..%2f1", Paths::AsSent), OwnVerdict::Allow);
         assert_eq!(rules().judge(b"/open//1", Paths::AsServed), OwnVerdict::Allow);
         let rules = OwnRules::new("*", &["/open"], &["/secret"]);

@@ -85,7 +85,11 @@ pub enum Refusal {
         host: Box<str>,
         /// The path pattern as configured.
         pattern: Box<str>,
+        /// What it matches, where that is not the path as sent but one that servers take it for.
+        matched_path: Option<Box<str>>,
     },
+    /// Servers may take the path in more ways than can be judged.
+    AmbiguousPath,
 }
 
 impl Refusal {
@@ -109,6 +113,7 @@ impl Refusal {
             Self::FleetLost { .. } => "fleet-lost",
             Self::OwnLimit { .. } => "out-of-resources",
             Self::OperatorDenied { .. } => "operator-denied",
+            Self::AmbiguousPath => "ambiguous-path",
         }
     }
 
@@ -144,7 +149,8 @@ impl Refusal {
             | Self::HeadTooLarge { .. }
             | Self::HeadTimeout { .. }
             | Self::Loop
-            | Self::OperatorDenied { .. } => None,
+            | Self::OperatorDenied { .. }
+            | Self::AmbiguousPath => None,
         }
     }
 }
@@ -244,12 +250,17 @@ impl fmt::Display for Refusal {
                 let wait = Seconds(*retry_after);
                 write!(f, "the proxy's own machine cannot connect anywhere now ({why}); come back in {wait}")
             }
-            Self::OperatorDenied { host, pattern } => {
+            Self::OperatorDenied { host, pattern, matched_path } => {
                 write!(
                     f,
                     "the operator of this proxy denies this URL: `deny: {pattern}` for the host {host}"
-                )
+                )?;
+                served_as(f, matched_path)
             }
+            Self::AmbiguousPath => f.write_str(
+                "servers may take this URL's path in too many ways for each to be judged: it mixes escapes, backslashes, \
+                 parameters and empty segments at great length",
+            ),
         }
     }
 }

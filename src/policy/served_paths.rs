@@ -15,24 +15,37 @@ pub enum Paths {
     AsSent,
 }
 
-/// The first of the forms that servers make of a target, other than the target itself, for which `refuses` has something to
-/// say, with that form. Nothing is allocated for a path that all servers take as it is.
-pub fn first_refused<R>(
-    target: &[u8],
-    paths: Paths,
-    mut refuses: impl FnMut(&[u8]) -> Option<R>,
-) -> Option<(R, Box<str>)> {
+/// What is said of the forms that servers make of a target, other than the target itself.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Served<R> {
+    /// Nothing.
+    Silent,
+    /// Of the first for which there is something to say, with that form.
+    Refused(R, Box<str>),
+    /// There are so many, of such a length, that judging them would cost whoever sends them nothing, and us a lot.
+    TooMany,
+}
+
+/// Asks `refuses` about the forms that servers make of a target. Nothing is allocated for a path that all servers take as it
+/// is.
+pub fn first_refused<R>(target: &[u8], paths: Paths, mut refuses: impl FnMut(&[u8]) -> Option<R>) -> Served<R> {
     match paths {
         Paths::AsServed if !is_plain(target) => {}
-        Paths::AsServed | Paths::AsSent => return None,
+        Paths::AsServed | Paths::AsSent => return Served::Silent,
     }
-    let mut forms = Forms { query: &target[path_of(target).len()..], seen: Vec::new(), escaped_backslash: b'\\' };
+    let path = path_of(target);
+    let query = &target[path.len()..];
+    let mut forms = Forms { query, seen: Vec::new(), escaped_backslash: b'\\', left: MOST_BYTES };
     // Node takes `\` for `/`, servers on Windows `%5C` too, others neither.
-    for (raw, escaped) in [(b'/', b'/'), (b'/', b'\\'), (b'\\', b'\\')] {
+    let (raw, escaped) = (memchr::memchr(b'\\', path).is_some(), holds_escaped_backslash(path));
+    for (raw, escaped, differs) in [(b'/', b'/', true), (b'/', b'\\', escaped), (b'\\', b'\\', raw)] {
         forms.escaped_backslash = escaped;
-        forms.add_all(target, raw);
+        if differs && forms.add_all(path, raw).is_none() {
+            return Served::TooMany;
+        }
     }
-    forms.seen.iter().find_map(|form| Some((refuses(form)?, String::from_utf8_lossy(form).into())))
+    let said = forms.seen.iter().find_map(|form| Some((refuses(form)?, String::from_utf8_lossy(form).into())));
+    said.map_or(Served::Silent, |(said, form)| Served::Refused(said, form))
 }
 
 /// Whether all servers take a path as it is, dot segments apart, which the rules themselves resolve.
@@ -56,40 +69,45 @@ struct Forms<'a> {
     seen: Vec<Vec<u8>>,
     /// What `%5C` stands for.
     escaped_backslash: u8,
+    /// Bytes of forms that may still be made.
+    left: usize,
 }
 
 impl Forms<'_> {
-    fn add_all(&mut self, target: &[u8], backslash: u8) {
-        let path = path_of(target);
+    /// `None`, here and below: there are too many.
+    fn add_all(&mut self, path: &[u8], backslash: u8) -> Option<()> {
         let slashed: Vec<u8> = path.iter().map(|&byte| if byte == b'\\' { backslash } else { byte }).collect();
         // Go has no fragments in requests, others cut them off.
         if let Some(hash) = memchr::memchr(b'#', &slashed) {
-            self.add_hosted(&slashed[..hash]);
+            self.add_hosted(&slashed[..hash])?;
         }
-        self.add_hosted(&replace(&slashed, b'#', b"%23"));
+        self.add_hosted(&replace(&slashed, b'#', b"%23"))
     }
 
     /// To a URL parser (`new URL(target, base)` in Node) what follows two slashes is a host.
-    fn add_hosted(&mut self, path: &[u8]) {
-        self.add_with_parameters(path);
+    fn add_hosted(&mut self, path: &[u8]) -> Option<()> {
+        self.add_with_parameters(path)?;
         if let Some(rest) = path.strip_prefix(b"//") {
             let host = rest.iter().position(|&byte| byte != b'/').unwrap_or(rest.len());
             let end = memchr::memchr(b'/', &rest[host..]).map_or(rest.len(), |slash| host + slash);
-            self.add_with_parameters(if end < rest.len() { &rest[end..] } else { b"/" });
+            self.add_with_parameters(if end < rest.len() { &rest[end..] } else { b"/" })?;
         }
+        Some(())
     }
 
     /// Tomcat and Jetty leave out of each segment what follows a `;`, before they look at anything else.
-    fn add_with_parameters(&mut self, path: &[u8]) {
-        self.add_resolved(path);
+    fn add_with_parameters(&mut self, path: &[u8]) -> Option<()> {
+        self.add_resolved(path)?;
         if memchr::memchr(b';', path).is_some() {
             let bare = |segment: &[u8]| segment.split(|&byte| byte == b';').next().unwrap_or_default().to_vec();
-            self.add_resolved(&path.split(|&byte| byte == b'/').map(bare).collect::<Vec<_>>().join(&b'/'));
+            self.add_resolved(&path.split(|&byte| byte == b'/').map(bare).collect::<Vec<_>>().join(&b'/'))?;
         }
+        Some(())
     }
 
     /// Dot segments go before escapes are decoded, or after; and then before slashes are merged, or after.
-    fn add_resolved(&mut self, path: &[u8]) {
+    fn add_resolved(&mut self, path: &[u8]) -> Option<()> {
+        self.left = self.left.checked_sub(4 * (path.len() + self.query.len()))?;
         let mut normal = Vec::with_capacity(path.len());
         path::normalise(path, &mut normal);
         for path in [without_dots(&normal), normal] {
@@ -97,6 +115,7 @@ impl Forms<'_> {
             self.add(merged(&without_dots(&decoded)));
             self.add(without_dots(&merged(&decoded)));
         }
+        Some(())
     }
 
     fn add(&mut self, mut form: Vec<u8>) {
@@ -108,6 +127,12 @@ impl Forms<'_> {
 }
 
 const ESCAPE: u8 = 2;
+/// As many forms as there can be of a path of 680 bytes, or as a single server makes of one of 8 KiB.
+const MOST_BYTES: usize = 64 << 10;
+
+fn holds_escaped_backslash(path: &[u8]) -> bool {
+    memchr::memchr_iter(b'%', path).any(|at| served(&path[at..]) == Some(b'\\'))
+}
 
 /// Bytes on which servers differ.
 const KINDS: [u8; 256] = {
@@ -212,7 +237,11 @@ mod tests {
             return Some(target.to_owned());
         }
         let refuses = |form: &[u8]| (!rules.check_octets(form).is_allowed()).then_some(());
-        first_refused(target.as_bytes(), Paths::AsServed, refuses).map(|((), form)| form.into())
+        match first_refused(target.as_bytes(), Paths::AsServed, refuses) {
+            Served::Refused((), form) => Some(form.into()),
+            Served::Silent => None,
+            Served::TooMany => panic!("{target}"),
+        }
     }
 
     #[test]
@@ -285,6 +314,29 @@ mod tests {
 
     #[test]
     fn as_sent_judges_no_other_form() {
-        assert_eq!(first_refused(b"//private/x", Paths::AsSent, |_| Some(())), None);
+        assert_eq!(first_refused(b"//private/x", Paths::AsSent, |_| Some(())), Served::Silent);
+    }
+
+    /// How many forms there are, and of how many bytes, where all of them are judged.
+    fn judged(target: &str) -> Option<(usize, usize)> {
+        let (mut forms, mut bytes) = (0, 0);
+        let refuses = |form: &[u8]| {
+            (forms, bytes) = (forms + 1, bytes + form.len());
+            None::<()>
+        };
+        (first_refused(target.as_bytes(), Paths::AsServed, refuses) == Served::Silent).then_some((forms, bytes))
+    }
+
+    #[test]
+    fn what_a_path_costs_is_bounded() {
+        let hostile = |length| {
+            let piece = r"//h\a%5Cb/..;c%2F//./%2e%2e/d#e";
+            piece.chars().cycle().take(length).collect::<String>()
+        };
+        assert!(judged(&hostile(600)).is_some_and(|(forms, bytes)| forms > 30 && bytes <= MOST_BYTES));
+        assert_eq!(judged(&hostile(8000)), None);
+        // What is long in earnest: a URL within a path, parameters, and merged slashes.
+        let long = format!("/web/https:%2F%2Fa.example//{};s=1/x", "a%2Fb-".repeat(1300));
+        assert!(judged(&long).is_some_and(|(forms, _)| (2..=8).contains(&forms)));
     }
 }

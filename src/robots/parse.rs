@@ -44,6 +44,12 @@ pub(crate) fn parse(bytes: &[u8], options: &ParseOptions) -> Parsed {
     if looks_like_html(text) {
         parser.warnings.of_file(WarningCode::Html);
     }
+    if looks_like_utf16(text) {
+        parser.warnings.of_file(WarningCode::Utf16);
+    }
+    if text.starts_with(b"\x1f\x8b") {
+        parser.warnings.of_file(WarningCode::Compressed);
+    }
     let mut marks = Marks::for_text(text);
     let mut nul_in = 0;
     for line in Lines::new(text, line::byte_order_mark(text)) {
@@ -225,6 +231,15 @@ fn last_whole_line(bytes: &[u8], limit: usize) -> usize {
         return limit;
     }
     memchr::memrchr2(b'\n', b'\r', &bytes[..limit]).map_or(0, |end| end + 1)
+}
+
+/// By its byte order mark; without one, as letters of ASCII have a NUL beside them there.
+fn looks_like_utf16(text: &[u8]) -> bool {
+    let (pairs, _) = text.as_chunks::<2>();
+    let pairs = &pairs[..pairs.len().min(4)];
+    let letters =
+        |letter: usize| pairs.len() >= 2 && pairs.iter().all(|pair| pair[letter] != 0 && pair[1 - letter] == 0);
+    text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff") || letters(0) || letters(1)
 }
 
 fn looks_like_html(text: &[u8]) -> bool {

@@ -108,9 +108,25 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
              come back in 2 s",
         ),
         (
-            Refusal::OperatorDenied { host: "*.example".into(), pattern: "/admin".into() },
+            Refusal::OperatorDenied { host: "*.example".into(), pattern: "/admin".into(), matched_path: None },
             "operator-denied",
             "the operator of this proxy denies this URL: `deny: /admin` for the host *.example",
+        ),
+        (
+            Refusal::OperatorDenied {
+                host: "*.example".into(),
+                pattern: "/admin".into(),
+                matched_path: Some("/admin/x".into()),
+            },
+            "operator-denied",
+            "the operator of this proxy denies this URL: `deny: /admin` for the host *.example, which matches `/admin/x`: \
+             servers may take this URL's path for that",
+        ),
+        (
+            Refusal::AmbiguousPath,
+            "ambiguous-path",
+            "servers may take this URL's path in too many ways for each to be judged: it mixes escapes, backslashes, \
+             parameters and empty segments at great length",
         ),
     ] {
         assert_eq!((refusal.slug(), refusal.to_string().as_str()), (slug, sentence));

@@ -36,7 +36,7 @@ impl Proxy {
         let user = who.user.as_deref();
         if who.tunnel.is_some() && self.intercept_mode(authority, user) == InterceptMode::Deny {
             let host = authority.host().to_string().into();
-            return Err(Refusal::OperatorDenied { host, pattern: "intercept: deny".into() });
+            return Err(Refusal::OperatorDenied { host, pattern: "intercept: deny".into(), matched_path: None });
         }
         let route = match self.upstream.reach_for(authority, Some(who.client())).await {
             Ok(route) => Some(route),

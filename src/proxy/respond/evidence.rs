@@ -35,10 +35,12 @@ pub(super) fn each(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'
         Refusal::RobotsUnreachable { robots_url, .. } => {
             put("robots_url", Member::Text(format_args!("{robots_url}")));
         }
-        Refusal::OperatorDenied { host, pattern } => {
+        Refusal::OperatorDenied { host, pattern, matched_path } => {
             put("rule", Member::Text(format_args!("hosts.{host}.deny: {pattern}")));
+            matched_path.iter().for_each(|path| put("matched_path", Member::Text(format_args!("{path}"))));
         }
-        Refusal::CrawlDelay { .. }
+        Refusal::AmbiguousPath
+        | Refusal::CrawlDelay { .. }
         | Refusal::QueueFull { .. }
         | Refusal::ConnectionLimit { .. }
         | Refusal::EgressDenied { .. }

@@ -187,9 +187,10 @@ fn put_proxy_status(out: &mut Vec<u8>, error: Option<&str>, details: Option<&str
 fn status(refusal: &Refusal, settings: &Settings) -> (StatusCode, &'static str) {
     let configured = |status: u16| StatusCode::from_u16(status).unwrap_or(StatusCode::FORBIDDEN);
     match refusal {
-        Refusal::Disallowed { .. } | Refusal::UsageDisallowed { .. } | Refusal::OperatorDenied { .. } => {
-            (configured(settings.robots.deny_status), "http_request_denied")
-        }
+        Refusal::Disallowed { .. }
+        | Refusal::UsageDisallowed { .. }
+        | Refusal::OperatorDenied { .. }
+        | Refusal::AmbiguousPath => (configured(settings.robots.deny_status), "http_request_denied"),
         Refusal::RobotsUnreachable { .. } => {
             (configured(settings.robots.unreachable_status), "destination_unavailable")
         }
@@ -237,6 +238,7 @@ fn title(slug: &str) -> &str {
         "fleet-lost" => "The fleet's server is out of reach",
         "out-of-resources" => "The proxy cannot connect anywhere now",
         "operator-denied" => "Denied by the operator",
+        "ambiguous-path" => "Servers may take the path in too many ways",
         "dns_error" | "dns_timeout" => "The host name cannot be resolved",
         "tls_certificate_error" => "The origin's certificate is not trusted",
         _ => "The origin cannot be reached",

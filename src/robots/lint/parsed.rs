@@ -46,6 +46,8 @@ fn severity(code: WarningCode) -> Severity {
         WarningCode::TooLarge
         | WarningCode::LongLine
         | WarningCode::Html
+        | WarningCode::Utf16
+        | WarningCode::Compressed
         | WarningCode::Nul
         | WarningCode::NotARecord
         | WarningCode::MissingColon

@@ -58,6 +58,26 @@ fn the_parsers_warnings_are_findings() {
 }
 
 #[test]
+fn what_is_no_text_is_told_for_what_it_is() {
+    let rules = "User-agent: *\nDisallow: /";
+    let utf16 = |bytes: fn(u16) -> [u8; 2], mark: &str| -> Vec<u8> {
+        format!("{mark}{rules}").encode_utf16().flat_map(bytes).collect()
+    };
+    for file in [
+        utf16(u16::to_le_bytes, "\u{feff}"),
+        utf16(u16::to_be_bytes, "\u{feff}"),
+        utf16(u16::to_le_bytes, ""),
+        utf16(u16::to_be_bytes, ""),
+    ] {
+        assert_eq!(find_for(&file, None)[0], "1:1+1 utf-16", "{file:?}");
+    }
+    assert_eq!(find_for(b"\x1f\x8b\x08\0\0\0\0\0\0\x03", None)[0], "1:1+1 compressed");
+    for file in ["U\0", "\u{feff}User-agent: *", "\0\0\0\0", "a\0\0b"] {
+        assert!(!find(file).iter().any(|found| found.ends_with("utf-16")), "{file:?}");
+    }
+}
+
+#[test]
 fn what_a_line_itself_tells_is_in_the_words() {
     for (line, message, hint) in [
         ("Crawl-delay: -2", "a negative delay", "write a decimal number"),
