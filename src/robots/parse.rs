@@ -233,13 +233,15 @@ fn last_whole_line(bytes: &[u8], limit: usize) -> usize {
     memchr::memrchr2(b'\n', b'\r', &bytes[..limit]).map_or(0, |end| end + 1)
 }
 
-/// By its byte order mark; without one, as letters of ASCII have a NUL beside them there.
+/// As letters of ASCII have a NUL beside them there, whether or not a byte order mark comes first.
 fn looks_like_utf16(text: &[u8]) -> bool {
+    let marked = text.strip_prefix(b"\xff\xfe").or(text.strip_prefix(b"\xfe\xff"));
+    let text = marked.unwrap_or(text);
     let (pairs, _) = text.as_chunks::<2>();
     let pairs = &pairs[..pairs.len().min(4)];
     let letters =
         |letter: usize| pairs.len() >= 2 && pairs.iter().all(|pair| pair[letter] != 0 && pair[1 - letter] == 0);
-    text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff") || letters(0) || letters(1)
+    letters(0) || letters(1)
 }
 
 fn looks_like_html(text: &[u8]) -> bool {

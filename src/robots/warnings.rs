@@ -139,7 +139,7 @@ codes! {
     LongLine = "long-line", "the line is longer than 16 KiB", "the rest of it is ignored; split it";
     /// The body is an HTML page.
     Html = "html", "this is HTML, not a robots.txt", "serve plain text, or status 404 if there is no robots.txt";
-    /// The body has a byte order mark of UTF-16, or a NUL beside each of its first letters.
+    /// The body has a NUL beside each of its first letters.
     Utf16 = "utf-16", "this is UTF-16", "save it as UTF-8; crawlers read it as bytes, and find no rule in it";
     /// The body is compressed, which its answer did not say.
     Compressed = "compressed", "this is compressed (gzip)", "send `Content-Encoding: gzip` with it, or serve it as it is; crawlers find no rule in it";
