@@ -138,15 +138,8 @@ impl Redis {
     /// A connection to look around by.
     pub async fn connection(&self) -> redis::aio::MultiplexedConnection {
         let client = redis::Client::open(self.url()).expect("a good URL");
-        let connected = async {
-            loop {
-                match client.get_multiplexed_async_connection().await {
-                    Ok(connection) => return connection,
-                    Err(_) => tokio::time::sleep(std::time::Duration::from_millis(20)).await,
-                }
-            }
-        };
-        within("a connection to redis-server", connected).await
+        let connected = within("a connection to redis-server", client.get_multiplexed_async_connection());
+        connected.await.expect("it listens")
     }
 
     /// How often scripts have been run so far.
@@ -200,12 +193,14 @@ impl Redis {
         assert!(self.is_up().await, "its port is free again");
     }
 
-    /// False: it has ended, as another program has the port.
+    /// False: it has ended, as another program has the port. That somebody listens there does not say that it is this one,
+    /// and a cluster's node listens before it finds its second port taken.
     async fn is_up(&mut self) -> bool {
+        let log = self.directory.path().join(log_of(self.port));
         let mut up = false;
-        let port = self.port;
         eventually("redis-server listens", || {
-            up = std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+            let said = std::fs::read_to_string(&log).unwrap_or_default();
+            up = READY.iter().any(|ready| said.contains(ready));
             up || self.child.try_wait().is_ok_and(|status| status.is_some())
         })
         .await;
@@ -213,15 +208,28 @@ impl Redis {
     }
 }
 
+/// What a server, and a sentinel, says then.
+const READY: [&str; 2] = ["Ready to accept connections", "Sentinel ID is"];
+
+/// Its log, in its directory.
+fn log_of(port: u16) -> String {
+    format!("{port}.log")
+}
+
 /// A port that nobody has, at least now; not one of those that the system gives to connections, or somebody would have
 /// it by the time of a restart.
 fn free_port() -> u16 {
-    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    // The second is what a cluster's nodes speak to each other by.
+    let is_free =
+        |port: &u16| [*port, port + 10_000].map(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()) == [true; 2];
     std::iter::repeat_with(|| fastrand::u16(20_000..32_000)).find(is_free).expect("they cannot all be taken")
 }
 
 /// `at`: where it writes what a replica is sent.
 fn spawn(program: &str, port: u16, scheme: &str, options: &[String], at: &Path) -> Child {
+    let log = log_of(port);
+    // Of the one before, after a restart.
+    let _ = std::fs::remove_file(at.join(&log));
     let port = port.to_string();
     let ports =
         if scheme == "rediss" { ["--port", "0", "--tls-port", &port] } else { ["--port", &port, "--tls-port", "0"] };
@@ -232,7 +240,7 @@ fn spawn(program: &str, port: u16, scheme: &str, options: &[String], at: &Path) 
         Some(first) if !first.starts_with("--") => options.split_at(1),
         _ => options.split_at(0),
     };
-    command.args(file).args(["--bind", "127.0.0.1"]).args(ports).args(options);
+    command.args(file).args(["--bind", "127.0.0.1"]).args(ports).args(options).args(["--logfile", &log]);
     if file.is_empty() {
         command.args(["--save", "", "--appendonly", "no"]);
     }

@@ -113,7 +113,7 @@ async fn an_instance_that_died_counts_as_having_started_until_its_lease_ended() 
     let redis = &mut redis.connection().await;
     assert_eq!(take("a", 1, redis).await, LEASED);
     sleep(Duration::from_millis(LEASE + 50)).await;
-    let told = Call { gap: 2000, ..Call::new("take", "b", 1) }.run(redis).await;
+    let told = Call { gap: 10_000, ..Call::new("take", "b", 1) }.run(redis).await;
     assert!(told[0] == LEASED && (0..1000).contains(&told[1]), "{told:?}");
     // Which cannot be if it had to wait for longer.
     sleep(Duration::from_millis(LEASE + 50)).await;
