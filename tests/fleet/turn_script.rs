@@ -60,7 +60,7 @@ async fn one_has_the_lease_and_the_next_in_line_gets_it() {
     // It would like to go on, but others have waited for longer.
     assert_eq!((take("c", 2, redis).await, take("a", 2, redis).await), (LINE, LINE));
     let told = Call::new("take", "b", 2).run(redis).await;
-    assert!(told[0] == LEASED && (0..100).contains(&told[1]), "and learns of the last start: {told:?}");
+    assert!(told[0] == LEASED && (0..1000).contains(&told[1]), "and learns of the last start: {told:?}");
 }
 
 #[tokio::test]
@@ -146,7 +146,7 @@ async fn a_key_is_kept_for_the_longest_gap_that_is_owed() {
         Call { gap, last: "0", ..Call::new("give", "a", number) }.run(redis).await;
     }
     let left: i64 = redis.pttl(KEY).await.expect("milliseconds");
-    assert!((200_000..=302_000).contains(&left), "{left}");
+    assert!((200_000..=304_000).contains(&left), "{left}");
 }
 
 #[tokio::test]

@@ -120,8 +120,9 @@ if answer ~= 1 or #kept > 0 or ARGV[11] ~= '0' then
     else
         redis.call('HDEL', KEYS[1], 'owner')
     end
-    -- For as long as it can matter: by the longest gap that is still owed, not by the newest.
-    local matters = math.max(tonumber(ARGV[11]), owner and ends - now + math.max(gap, backoff) or 0, lease)
+    -- For as long as it can matter, to who waits too: by the longest gap that is still owed, not by the newest.
+    local held_for = owner and ends - now + math.max(gap, backoff) or 0
+    local matters = math.max(tonumber(ARGV[11]), held_for + lease)
     redis.call('PEXPIRE', KEYS[1], math.max(matters, math.min(redis.call('PTTL', KEYS[1]), most + HOUR)))
 end
 local _, waiting = string.gsub(line, ' %x', '')
