@@ -30,9 +30,14 @@ impl Inner {
         order: &Order,
         fetch: &Fetch,
     ) -> Result<(), Refusal> {
-        let (Some(fleet), authority) = (&self.fleet, &host.authority) else {
-            return self.refresh_alone(host, order, fetch).await;
+        // Before the fleet is asked: it may have missed what this instance had before it was killed.
+        let was_unknown = is_unknown(&host.load());
+        let will_do = self.take_kept(host).await && order.reason.takes_any_copy();
+        let alone = async || match will_do {
+            true => Ok(()),
+            false => self.refresh_alone(host, order, fetch).await,
         };
+        let (Some(fleet), authority) = (&self.fleet, &host.authority) else { return alone().await };
         if order.reason == FetchReason::Published {
             let entry = self.unpack(fleet.take(authority).await).await.filter(|entry| !is_older(entry, &host.load()));
             entry.into_iter().for_each(|entry| self.keep(host, Arc::new(entry)));
@@ -50,21 +55,20 @@ impl Inner {
                     // A server's that lags, or good for others for longer than for this instance.
                     Some(_) if !anew => anew = true,
                     // Another version's.
-                    Some(_) | None => return self.refresh_alone(host, order, fetch).await,
+                    Some(_) | None => return alone().await,
                 },
-                Err(_) => return self.refresh_alone(host, order, fetch).await,
+                Err(_) => return alone().await,
             }
         };
         if let Some(old) = self.unpack(old).await.filter(|old| is_newer(old, &host.load())) {
-            let is_enough =
-                order.reason.takes_any_copy() && is_unknown(&host.load()) && old.usable(SystemTime::now()).is_some();
+            let is_enough = order.reason.takes_any_copy() && was_unknown && old.usable(SystemTime::now()).is_some();
             self.keep(host, Arc::new(old));
             if is_enough {
                 // Whoever uses it has it renewed, in the background; the lease is still ours then.
                 return Ok(());
             }
         }
-        let refreshed = lease.meanwhile(self.refresh_alone(host, order, fetch)).await;
+        let refreshed = lease.meanwhile(alone()).await;
         lease.publish(&host.load_full()).await;
         refreshed
     }
@@ -84,19 +88,20 @@ impl Inner {
         tokio::task::spawn_blocking(unpack).await.map_err(rethrown).ok().flatten()
     }
 
-    /// From the store, else from the origin.
-    async fn refresh_alone(self: &Arc<Self>, host: &HostEntry, order: &Order, fetch: &Fetch) -> Result<(), Refusal> {
-        let mut old = host.load_full();
-        if is_unknown(&old)
-            && let Some(kept) = self.kept(&host.authority).await
-        {
-            let kept = self.hosts.put_over(host, &old, kept);
-            let now = SystemTime::now();
-            if order.reason.takes_any_copy() && (kept.usable(now).is_some() || !kept.may_fetch(now)) {
-                return Ok(());
-            }
-            old = kept;
+    /// Where nothing is known: what the store has. True: it will do for those who wait.
+    async fn take_kept(self: &Arc<Self>, host: &HostEntry) -> bool {
+        let old = host.load_full();
+        if !is_unknown(&old) {
+            return false;
         }
+        let Some(kept) = self.kept(&host.authority).await else { return false };
+        let (kept, now) = (self.hosts.put_over(host, &old, kept), SystemTime::now());
+        kept.usable(now).is_some() || !kept.may_fetch(now)
+    }
+
+    /// From the origin.
+    async fn refresh_alone(self: &Arc<Self>, host: &HostEntry, order: &Order, fetch: &Fetch) -> Result<(), Refusal> {
+        let old = host.load_full();
         let settings = self.settings.load_full();
         let fetched = match self.ask(&settings, &host.authority, &old, order, fetch).await {
             Ok(fetched) => fetched,
