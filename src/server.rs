@@ -3,7 +3,7 @@
 use crate::admin::Admin;
 use crate::config::{ListenAddress, Settings};
 use crate::gate::{Figures, Gate};
-use crate::proxy::{self, Counts, Proxy, listener};
+use crate::proxy::{self, Counts, Decisions, Proxy, listener};
 use crate::tls::{Ca, CaError, LeafCache, ListenerTlsError, Roots, RootsError, listener_config, roots};
 use crate::upstream::{TrustError, Upstream, connector_conf};
 use arc_swap::ArcSwap;
@@ -206,6 +206,11 @@ impl Running {
     /// What has been answered so far.
     pub fn counts(&self) -> Counts {
         self.proxy.counters.read()
+    }
+
+    /// What was refused of late, and what is from now on.
+    pub fn decisions(&self) -> &Decisions {
+        &self.proxy.decisions
     }
 
     /// What there is at the moment: rules held, requests that wait.

@@ -1,7 +1,7 @@
 //! `/api/v1/decisions`: the refusals of late as JSON, or as they come (`text/event-stream`, HTML §9.2). Called by `router`.
 
 use super::{Admin, json};
-use crate::proxy::Decision;
+use crate::proxy::RecentDecision;
 use axum::Json;
 use axum::extract::{Query, State};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -63,6 +63,6 @@ fn events(admin: Arc<Admin>, after: u64) -> impl Stream<Item = Result<Event, Inf
     })
 }
 
-fn event(decision: &Decision) -> Event {
+fn event(decision: &RecentDecision) -> Event {
     Event::default().event("decision").id(decision.number.to_string()).data(json::decision(decision).to_string())
 }

@@ -3,7 +3,7 @@
 use crate::gate::{Gate, PaceFigures, Reported};
 use crate::policy::explain::Explanation;
 use crate::policy::{Access, AskedAgain, Authority, Entry};
-use crate::proxy::{Decision, evidence};
+use crate::proxy::{RecentDecision, evidence};
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
@@ -90,7 +90,7 @@ pub(super) fn authority_in_full(gate: &Gate, asked: &Authority, entry: &Entry) -
 }
 
 /// A refusal, with the members that the client was told.
-pub(super) fn decision(decision: &Decision) -> Value {
+pub(super) fn decision(decision: &RecentDecision) -> Value {
     let (mut members, retry_after) = match &decision.what {
         Reported::Refused(refusal) => (evidence(refusal), refusal.retry_after()),
         Reported::Held(_) => (Map::new(), None),

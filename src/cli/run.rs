@@ -4,7 +4,7 @@
 use super::trust::{BUNDLE, variables};
 use super::{Failed, isolate};
 use crate::config::{self, AccessLog, LogLevel, Network, Settings, units};
-use crate::proxy::Counts;
+use crate::proxy::{Counts, RecentDecision};
 use crate::server::{self, Running};
 use crate::telemetry;
 use crate::tls::{Ca, roots};
@@ -64,7 +64,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
     settings.log.access = AccessLog::Off;
     settings.log.level = match (args.quiet, args.verbose) {
         (true, _) => LogLevel::Error,
-        (_, true) => LogLevel::Info,
+        (false, true) => LogLevel::Info,
         (false, false) => LogLevel::Warn,
     };
     telemetry::init(&settings.log).map_err(|error| Failed::log(&settings.log, &error))?;
@@ -111,13 +111,20 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
     };
     // A Ctrl-C goes to the command too, as it is in our process group; it decides, and we tell its end.
     let (mut interrupts, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let (_, mut refused) = running.decisions().follow(0);
     let status = loop {
         tokio::select! {
+            Ok(decision) = refused.recv(), if args.verbose => tell(&decision),
             status = child.wait() => break status?,
             _ = interrupts.recv() => {}
             _ = terminate.recv() => pass_on(&child, Signal::TERM),
         }
     };
+    while args.verbose
+        && let Ok(decision) = refused.try_recv()
+    {
+        tell(&decision);
+    }
     let counts = finish(running).await;
     if !args.quiet {
         summarize(&counts, program);
@@ -192,6 +199,11 @@ fn tell_java(trust: &mut Variables, proxy: SocketAddr, direct: &str) {
         options += " -Dhttp.nonProxyHosts=";
     }
     trust.iter_mut().filter(|(name, _)| *name == "JAVA_TOOL_OPTIONS").for_each(|(_, value)| value.push(&options));
+}
+
+fn tell(decision: &RecentDecision) {
+    let url = decision.url.as_deref().unwrap_or("a request that could not be read");
+    let _ = writeln!(io::stderr(), "politely: {url}: {}", decision.what);
 }
 
 fn summarize(counts: &Counts, program: &OsStr) {

@@ -11,7 +11,7 @@ mod respond;
 
 pub(crate) use client::listener;
 pub use exchange::counters::{Counters, Counts};
-pub use exchange::recent::{Decision, Decisions};
+pub use exchange::recent::{Decisions, RecentDecision};
 pub(crate) use respond::evidence;
 
 use crate::config::Settings;

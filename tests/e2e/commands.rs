@@ -123,6 +123,11 @@ async fn run_says_when_nothing_came_through() {
     let ended = run(&["true"]).await;
     assert!(ended.stderr.contains("nothing came through the proxy"), "{}", ended.stderr);
     assert!(ended.stderr.contains("hint: "), "{}", ended.stderr);
+    let origin = Origin::site(ROBOTS).await;
+    let private = origin.url("/private");
+    let verbose = politely_with(&["run", "-v", "curl", "-q", "-sS", &private], &open()).await;
+    let told = verbose.stderr.lines().find(|line| line.starts_with(&format!("politely: {private}: ")));
+    assert!(told.is_some_and(|line| line.contains("`Disallow: /private`")), "{}", verbose.stderr);
     let quiet = politely_with(&["run", "-q", "true"], &open()).await;
     assert_eq!((quiet.code, quiet.stderr.as_str()), (0, ""));
 }

@@ -81,7 +81,7 @@ impl Connection {
                     let raw = std::mem::take(&mut self.input);
                     let unread = Unread::new(refusal, raw.bytes());
                     let mut client = Http1Client::new(Http1::new(&mut self.wire, &mut self.input), Framing::None);
-                    refuse_unread(proxy, unread, &self.who, &mut client, &mut self.timer).await;
+                    refuse_unread(proxy, unread, &self.who, Instant::now(), &mut client, &mut self.timer).await;
                     break;
                 }
             }
@@ -173,7 +173,7 @@ impl Connection {
             Err(refusal) => {
                 let unread = Unread::new(refusal, raw.bytes());
                 let mut client = Http1Client::new(side, Framing::None);
-                refuse_unread(proxy, unread, who, &mut client, timer).await;
+                refuse_unread(proxy, unread, who, began, &mut client, timer).await;
                 return Then::Close;
             }
         };

@@ -2,12 +2,11 @@
 //! of its own. What one stream is sent and does not read takes no other's room.
 
 use super::super::Proxy;
-use super::super::exchange::Exchange;
-use super::super::exchange::carry::{Client, Http2, Http2Client};
-use super::super::exchange::request::Request;
+use super::super::exchange::carry::{Http2, Http2Client};
+use super::super::exchange::request::{Request, Unread};
+use super::super::exchange::{Exchange, refuse_unread};
 use super::super::io::Timer;
 use super::super::limits::total::Seat;
-use super::super::respond::{Answer, Asked};
 use super::Who;
 use super::connection::Connection;
 use super::wire::Ahead;
@@ -91,12 +90,10 @@ async fn exchange(proxy: Arc<Proxy>, who: Arc<Who>, request: http::Request<RecvS
     match Request::read_http2(&parts, ends, &tunnel.authority, &proxy.via) {
         Ok(request) => Exchange::new(&proxy, &request, &who, began).run(&mut client, &mut timer).await,
         Err(refusal) => {
-            tracing::info!(client = %who.address, refusal = refusal.slug(), "{refusal}");
             let url = format!("{}{}", tunnel.authority, parts.uri.path_and_query().map_or("", |path| path.as_str()));
             let accept = parts.headers.get(http::header::ACCEPT).map(|accept| accept.as_bytes());
-            let answer = Answer::refusal(&refusal, &Asked { url: Some(&url), accept }, &proxy.settings.load());
-            proxy.tell_refused(who.address.ip(), Some(url), refusal);
-            client.answer_locally(&answer, false);
+            let unread = Unread { refusal, accept, url: Some(url) };
+            refuse_unread(&proxy, unread, &who, began, &mut client, &mut timer).await;
         }
     }
     client.finish().await;

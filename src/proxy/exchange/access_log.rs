@@ -6,9 +6,10 @@ use tokio::time::Instant;
 
 /// What there is to say of a request.
 pub struct Record<'a> {
-    pub client: Option<IpAddr>,
-    pub method: &'a str,
-    pub url: &'a str,
+    pub client: IpAddr,
+    /// `None`, and so the URL: it could not be read so far.
+    pub method: Option<&'a str>,
+    pub url: Option<&'a str>,
     /// 0: nothing was answered.
     pub status: u16,
     pub began: Instant,
@@ -21,7 +22,7 @@ impl Record<'_> {
     pub fn write(&self) {
         tracing::info!(
             target: "access",
-            client = self.client.map(tracing::field::display),
+            client = %self.client,
             method = self.method,
             url = self.url,
             status = self.status,

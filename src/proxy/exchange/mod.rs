@@ -96,7 +96,7 @@ impl<'a> Exchange<'a> {
     pub async fn established<C: Client>(mut self, is_tunnel: bool, client: &mut C, timer: &mut Timer) -> bool {
         self.status = 200;
         if is_tunnel {
-            self.conclude(Outcome::Forwarded);
+            self.about().conclude(Outcome::Forwarded);
         }
         flush(self.proxy, client, timer).await
     }
@@ -117,81 +117,129 @@ impl<'a> Exchange<'a> {
         self.permit = None;
         // Where the body has stopped nobody waits for its rest.
         let is_last = matches!(outcome, Outcome::Failed(_)) && !client.is_received();
-        match self.conclude(outcome) {
-            Some(Some(answer)) => answer_locally(self.proxy, &answer, client, timer, is_last).await,
-            Some(None) => client.cut(),
-            None => {}
+        match self.about().conclude(outcome) {
+            Last::Answer(answer) => answer_locally(self.proxy, &answer, client, timer, is_last).await,
+            Last::Cut => client.cut(),
+            Last::Said => {}
         }
     }
 
-    /// Counts, records and logs. What is left to be said: nothing, an answer, or that there is none (`Some(None)`).
-    fn conclude(&mut self, outcome: Outcome) -> Option<Option<Answer>> {
-        let Exchange { proxy, request, .. } = *self;
+    fn about(&self) -> About<'_> {
+        About {
+            proxy: self.proxy,
+            who: self.who,
+            began: self.began,
+            request: Ok(self.request),
+            reported: self.reported.as_ref(),
+            status: self.status,
+        }
+    }
+}
+
+/// What is known of an exchange at its end. `request`: what there is of one that could not be read.
+struct About<'a> {
+    proxy: &'a Proxy,
+    who: &'a Who,
+    began: Instant,
+    request: Result<&'a Request<'a>, &'a Unread<'a>>,
+    reported: Option<&'a Reported>,
+    status: u16,
+}
+
+/// What is left to be done for the client.
+enum Last {
+    /// It has its answer.
+    Said,
+    Answer(Answer),
+    /// There is none.
+    Cut,
+}
+
+impl About<'_> {
+    /// Counts, records and logs.
+    fn conclude(&self, outcome: Outcome) -> Last {
+        let proxy = self.proxy;
         let (mut refused, mut error) = (None, None);
         let address = self.who.address.ip();
-        let answer = match outcome {
+        let last = match outcome {
             Outcome::Forwarded => {
                 proxy.counters.forwarded();
-                None
+                Last::Said
             }
             Outcome::Answered(answer) => {
                 proxy.counters.forwarded();
-                Some(Some(answer))
+                Last::Answer(answer)
             }
             Outcome::Refused(refusal) => {
                 refused = Some(refusal.slug());
-                let url = request.url();
-                let asked = Asked { url: Some(&url), accept: request.accept };
+                let url = self.url();
+                let asked = Asked { url: url.as_deref(), accept: self.accept() };
                 let answer = Answer::refusal(&refusal, &asked, &proxy.settings.load());
-                proxy.tell_refused(address, Some(url), refusal);
-                Some(Some(answer))
+                proxy.tell_refused(address, url, refusal);
+                Last::Answer(answer)
             }
             Outcome::Failed(failure) => {
                 proxy.counters.failed();
                 (refused, error) = (Some(failure.error), Some(failure.detail.clone()));
-                let url = request.url();
-                Some(Some(Answer::failure(&failure, &Asked { url: Some(&url), accept: request.accept })))
+                let url = self.url();
+                Last::Answer(Answer::failure(&failure, &Asked { url: url.as_deref(), accept: self.accept() }))
             }
             Outcome::Cut(why) => {
                 proxy.counters.failed();
                 error = Some(why);
-                Some(None)
+                Last::Cut
             }
             Outcome::Gone => {
                 proxy.counters.failed();
                 error = Some("the client has left".into());
-                Some(None)
+                Last::Cut
             }
         };
         if tracing::enabled!(target: "access", tracing::Level::INFO) {
-            let status = match &answer {
-                Some(Some(answer)) => answer.status.as_u16(),
-                Some(None) | None => self.status,
+            let status = match &last {
+                Last::Answer(answer) => answer.status.as_u16(),
+                Last::Said | Last::Cut => self.status,
             };
+            let url = self.url();
             let record = Record {
-                client: Some(address),
-                method: request.method,
-                url: &request.url(),
+                client: address,
+                method: self.request.ok().map(|request| request.method),
+                url: url.as_deref(),
                 status,
                 began: self.began,
                 refused,
-                reported: self.reported.as_ref(),
+                reported: self.reported,
                 error,
             };
             record.write();
         }
-        answer
+        last
+    }
+
+    fn url(&self) -> Option<String> {
+        self.request.map_or_else(|unread| unread.url.clone(), |request| Some(request.url()))
+    }
+
+    fn accept(&self) -> Option<&[u8]> {
+        self.request.map_or_else(|unread| unread.accept, |request| request.accept)
     }
 }
 
-/// Answers a head that is no request, and keeps nothing of the connection.
-pub async fn refuse_unread<C: Client>(proxy: &Proxy, unread: Unread<'_>, who: &Who, client: &mut C, timer: &mut Timer) {
-    let Unread { refusal, accept } = unread;
-    tracing::info!(client = %who.address, refusal = refusal.slug(), "{refusal}");
-    let answer = Answer::refusal(&refusal, &Asked { url: None, accept }, &proxy.settings.load());
-    proxy.tell_refused(who.address.ip(), None, refusal);
-    client.answer_locally(&answer, true);
-    flush(proxy, client, timer).await;
+/// Answers a head that is no request. In HTTP/1 nothing is kept of the connection.
+pub async fn refuse_unread<C: Client>(
+    proxy: &Proxy,
+    unread: Unread<'_>,
+    who: &Who,
+    began: Instant,
+    client: &mut C,
+    timer: &mut Timer,
+) {
+    tracing::info!(client = %who.address, refusal = unread.refusal.slug(), "{}", unread.refusal);
+    let about = About { proxy, who, began, request: Err(&unread), reported: None, status: 0 };
+    if let Last::Answer(answer) = about.conclude(Outcome::Refused(unread.refusal.clone())) {
+        client.answer_locally(&answer, true);
+        flush(proxy, client, timer).await;
+    }
 }
 
 /// One buffer, one write. The connection stays usable unless the rest of the request cannot be told from the next.

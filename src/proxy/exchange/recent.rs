@@ -11,18 +11,18 @@ use tokio::sync::broadcast;
 /// The last of them, and a way to hear of each as it comes.
 pub struct Decisions {
     kept: Mutex<Kept>,
-    live: broadcast::Sender<Arc<Decision>>,
+    live: broadcast::Sender<Arc<RecentDecision>>,
 }
 
 #[derive(Default)]
 struct Kept {
-    last: VecDeque<Arc<Decision>>,
+    last: VecDeque<Arc<RecentDecision>>,
     made: u64,
 }
 
 /// A request that did not go as it came.
 #[derive(Debug, Clone)]
-pub struct Decision {
+pub struct RecentDecision {
     /// Counts from 1 since the start.
     pub number: u64,
     pub at: SystemTime,
@@ -45,7 +45,8 @@ impl Decisions {
     pub(in crate::proxy) fn add(&self, client: Option<IpAddr>, url: Option<Box<str>>, what: Reported, enforced: bool) {
         let mut kept = self.kept.lock();
         kept.made += 1;
-        let decision = Arc::new(Decision { number: kept.made, at: SystemTime::now(), client, url, what, enforced });
+        let decision =
+            Arc::new(RecentDecision { number: kept.made, at: SystemTime::now(), client, url, what, enforced });
         if kept.last.len() == KEPT {
             kept.last.pop_front();
         }
@@ -55,19 +56,19 @@ impl Decisions {
     }
 
     /// Those kept whose number is greater than `after`, in their order.
-    pub fn after(&self, after: u64) -> Vec<Arc<Decision>> {
+    pub fn after(&self, after: u64) -> Vec<Arc<RecentDecision>> {
         self.kept.lock().after(after)
     }
 
     /// The same, and each that comes from then on: none is missed between.
-    pub fn follow(&self, after: u64) -> (Vec<Arc<Decision>>, broadcast::Receiver<Arc<Decision>>) {
+    pub fn follow(&self, after: u64) -> (Vec<Arc<RecentDecision>>, broadcast::Receiver<Arc<RecentDecision>>) {
         let kept = self.kept.lock();
         (kept.after(after), self.live.subscribe())
     }
 }
 
 impl Kept {
-    fn after(&self, after: u64) -> Vec<Arc<Decision>> {
+    fn after(&self, after: u64) -> Vec<Arc<RecentDecision>> {
         let first = self.last.partition_point(|decision| decision.number <= after);
         self.last.iter().skip(first).cloned().collect()
     }
@@ -86,7 +87,7 @@ mod tests {
         decisions.add(Some(Ipv4Addr::LOCALHOST.into()), Some(url.into()), Reported::from(Refusal::Loop), true);
     }
 
-    fn numbers(decisions: &[Arc<Decision>]) -> Vec<u64> {
+    fn numbers(decisions: &[Arc<RecentDecision>]) -> Vec<u64> {
         decisions.iter().map(|decision| decision.number).collect()
     }
 

@@ -48,11 +48,13 @@ pub enum Head<'a> {
 pub struct Unread<'a> {
     pub refusal: Refusal,
     pub accept: Option<&'a [u8]>,
+    /// Known of an HTTP/2 stream.
+    pub url: Option<String>,
 }
 
 impl<'a> Unread<'a> {
     pub fn new(refusal: Refusal, raw: &'a [u8]) -> Self {
-        Unread { refusal, accept: find_field(raw, "accept") }
+        Unread { refusal, accept: find_field(raw, "accept"), url: None }
     }
 }
 
