@@ -6,6 +6,7 @@ mod decisions;
 mod guard;
 mod json;
 mod metrics;
+mod serve;
 
 pub use json::explanation;
 
@@ -19,8 +20,7 @@ use guard::Token;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
-use tokio::net::TcpListener;
+use std::time::Instant;
 
 /// Loads the configuration anew; the error is the diagnostics.
 pub type Reload = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
@@ -52,36 +52,10 @@ impl Admin {
         Ok(Admin { proxy, listeners, ca_pem, token, reload: OnceLock::new(), started: Instant::now() })
     }
 
-    /// Serves until the proxy stops.
-    pub async fn serve(self: Arc<Self>, socket: TcpListener) {
-        let stopped = || {
-            let mut shutdown = self.proxy.shutdown.clone();
-            // A sender that is gone means the same.
-            async move { _ = shutdown.wait_for(|stop| *stop).await }
-        };
-        let drained = async {
-            stopped().await;
-            tokio::time::sleep(self.proxy.settings.load().limits.drain_timeout.min(GOODBYE)).await;
-        };
-        let serving = axum::serve(socket, router(self.clone())).with_graceful_shutdown(stopped());
-        tokio::select! {
-            served = serving.into_future() => {
-                if let Err(error) = served {
-                    tracing::error!(%error, "the admin address is not served any more");
-                }
-            }
-            // Half a request holds nothing up.
-            () = drained => {}
-        }
-    }
-
     fn gate(&self) -> &Gate {
         &self.proxy.gate
     }
 }
-
-/// What is under way when the proxy stops gets so long.
-const GOODBYE: Duration = Duration::from_secs(5);
 
 fn router(admin: Arc<Admin>) -> Router {
     let guarded = Router::new()

@@ -84,7 +84,7 @@ impl Proxy {
     }
 
     /// Resolves when the proxy is told to stop.
-    async fn stopped(&self) {
+    pub(crate) async fn stopped(&self) {
         // A sender that is gone has stopped too.
         let _ = self.shutdown.clone().wait_for(|down| *down).await;
     }

@@ -6,6 +6,7 @@
 mod support;
 
 mod admin;
+mod admin_limits;
 mod answers;
 mod bodies;
 mod copies;

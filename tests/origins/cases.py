@@ -99,7 +99,7 @@ CASES = [
 ]
 
 
-def difference(case, direct, through, ignore):
+def difference(case, direct, through, ignore, authority):
     """What is not the same, in words; nothing if all is."""
     found = []
     if direct.code and not direct.status:
@@ -122,7 +122,7 @@ def difference(case, direct, through, ignore):
         # curl shows the head as the body.
         return found
     if case.echo and direct.status == 200:
-        found += received(direct.body, through.body)
+        found += received(direct.body, through.body, authority)
     elif direct.body != through.body and not direct.code and not made_for_one(direct, through):
         found.append(f"body {digest(direct.body)} directly, {digest(through.body)}")
     if direct.seconds > 2.5 and direct.first < 1.5 and through.first > 2.5:
@@ -146,14 +146,16 @@ def fields(kind, direct, through, own=frozenset()):
     return missing + [f"{kind} added: {name}: {value[:60]}" for name, value in through if (name, value) not in direct]
 
 
-def received(direct, through):
+def received(direct, through, authority):
     try:
         direct, through = json.loads(direct), json.loads(through)
     except ValueError:
         return [f"no account of the request: {direct[:80]!r}, {through[:80]!r}"]
     found = [f"received {key}: {direct[key]!r} directly, {through[key]!r}"
              for key in ("method", "target", "length", "sha256") if direct[key] != through[key]]
-    lower = lambda told: [(name.lower(), value) for name, value in told["fields"]]
+    # Over HTTP/2 the host has another place, of which some applications do not tell.
+    whole = lambda pairs: pairs if any(name == "host" for name, _ in pairs) else [*pairs, ("host", authority)]
+    lower = lambda told: whole([(name.lower(), value) for name, value in told["fields"]])
     found += fields("received field", lower(direct), lower(through))
     return found + fields("received trailer", direct["trailers"], through["trailers"])
 

@@ -90,7 +90,11 @@ async fn decrypt(proxy: &Proxy, tcp: TcpStream, config: Arc<ServerConfig>) -> io
 }
 
 /// The next connection. `None`: there was none after all. `told`: when the log was last told why.
-async fn accept(proxy: &Proxy, listener: &TcpListener, told: &mut Option<Instant>) -> Option<(TcpStream, SocketAddr)> {
+pub(crate) async fn accept(
+    proxy: &Proxy,
+    listener: &TcpListener,
+    told: &mut Option<Instant>,
+) -> Option<(TcpStream, SocketAddr)> {
     match listener.accept().await {
         Ok((tcp, address)) => {
             // Nagle's algorithm would hold back the second small write of an answer.

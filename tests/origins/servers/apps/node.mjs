@@ -103,8 +103,6 @@ function early(request, response) {
 function echo(request, response, body) {
   const names = request.rawHeaders.filter((_, i) => i % 2 === 0);
   const fields = names.map((name, i) => [name, request.rawHeaders[2 * i + 1]]).filter(([name]) => !name.startsWith(":"));
-  // Over HTTP/2 the host has another place.
-  if (request.authority) fields.push(["host", request.authority]);
   const trailers = Object.entries(request.trailers);
   const sha256 = crypto.createHash("sha256").update(body).digest("hex");
   const told = { method: request.method, target: request.url, fields, length: body.length, sha256, trailers };

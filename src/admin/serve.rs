@@ -1,0 +1,72 @@
+//! The admin address's connections: so many at most, each with a bound on what it may take its time over.
+
+use super::{Admin, router};
+use crate::proxy::listener::accept;
+use axum::Router;
+use hyper::server::conn::http1::Builder;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use rustix::net::sockopt::set_tcp_user_timeout;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+impl Admin {
+    /// Serves until the proxy stops.
+    pub async fn serve(self: Arc<Self>, socket: TcpListener) {
+        let service = TowerToHyperService::new(router(self.clone()));
+        let room = Arc::new(Semaphore::new(CONNECTIONS));
+        let mut connections = JoinSet::new();
+        let mut told = None;
+        loop {
+            let arrived = async {
+                let seat = room.clone().acquire_owned().await.expect("it is never closed");
+                accept(&self.proxy, &socket, &mut told).await.map(|(stream, _)| (stream, seat))
+            };
+            tokio::select! {
+                arrived = arrived => if let Some((stream, seat)) = arrived {
+                    connections.spawn(self.clone().connection(stream, service.clone(), seat));
+                },
+                Some(_) = connections.join_next() => {}
+                () = self.proxy.stopped() => break,
+            }
+        }
+        drop(socket);
+        let limit = self.proxy.settings.load().limits.drain_timeout.min(GOODBYE);
+        let _ = timeout(limit, async { while connections.join_next().await.is_some() {} }).await;
+    }
+
+    async fn connection(
+        self: Arc<Self>,
+        stream: TcpStream,
+        service: TowerToHyperService<Router>,
+        _seat: OwnedSemaphorePermit,
+    ) {
+        let limit = self.proxy.settings.load().limits.header_timeout;
+        // Who does not read its answer: the kernel gives up what cannot be sent.
+        let _ = set_tcp_user_timeout(&stream, u32::try_from(limit.as_millis()).unwrap_or(u32::MAX));
+        let mut builder = Builder::new();
+        // From the end of the answer before: it is the bound on idle connections as well.
+        builder.timer(TokioTimer::new()).header_read_timeout(limit);
+        let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let ended = tokio::select! {
+            ended = serving.as_mut() => ended,
+            () = self.proxy.stopped() => {
+                serving.as_mut().graceful_shutdown();
+                serving.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection to the admin address ended");
+        }
+    }
+}
+
+/// At a time; who comes next waits until one has ended.
+const CONNECTIONS: usize = 256;
+/// What is under way when the proxy stops gets so long.
+const GOODBYE: Duration = Duration::from_secs(5);
