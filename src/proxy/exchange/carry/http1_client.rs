@@ -219,8 +219,11 @@ impl<'a> Client for Http1Client<'a> {
                 Poll::Pending => break,
             }
         }
-        if !self.side.input.has_room() {
-            self.look_past_unread();
+        match self.leaving {
+            // Whoever reads is told.
+            Leaving::Unread { .. } if self.side.input.has_room() => self.leaving = Leaving::Not,
+            Leaving::Not | Leaving::Unread { .. } if !self.side.input.has_room() => self.look_past_unread(),
+            Leaving::Not | Leaving::Unread { .. } | Leaving::Silent { .. } => {}
         }
         self.poll_probe(cx)
     }
@@ -250,3 +253,33 @@ const PROBES: [Duration; 5] = [
     Duration::from_secs(1),
     Duration::from_secs(3),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::io::Buffer;
+    use std::future::poll_fn;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    /// What looks again without end takes the thread from everybody.
+    #[tokio::test]
+    async fn a_client_is_looked_at_from_time_to_time_only_while_there_is_no_room_for_what_it_sends() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut theirs = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut wire, mut input) = (Wire::Tcp(listener.accept().await.unwrap().0), Buffer::new());
+        let mut client = Http1Client::new(Http1::new(&mut wire, &mut input), Framing::Length(1 << 20));
+        while client.wake_at().is_none() {
+            theirs.write_all(&[b'x'; 1000]).await.unwrap();
+            assert!(poll_fn(|cx| Poll::Ready(client.poll_gone(cx).is_pending())).await);
+        }
+        loop {
+            client.side.input.release();
+            assert!(poll_fn(|cx| Poll::Ready(client.poll_gone(cx).is_pending())).await);
+            if client.side.input.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(client.wake_at(), None, "a look that is past would be due at once, and again");
+    }
+}
