@@ -2,6 +2,7 @@
 
 use super::answer::others;
 use crate::http1::{Field, FieldKind};
+use crate::policy::override_fields::names_another_url;
 use http::{HeaderMap, HeaderValue};
 
 /// Those that go on.
@@ -13,7 +14,7 @@ pub(super) fn passed(came: HeaderMap) -> HeaderMap {
             value: value.as_bytes(),
             kind: FieldKind::of(name.as_str().as_bytes()),
         };
-        if !field.may_trail() {
+        if !field.may_trail() || names_another_url(field.name) {
             continue;
         }
         // What is said in our name is ours to say.
@@ -25,4 +26,25 @@ pub(super) fn passed(came: HeaderMap) -> HeaderMap {
         }
     }
     passed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderName;
+
+    #[test]
+    fn no_trailer_frames_routes_lets_in_or_speaks_in_our_name() {
+        let came = [
+            ("x-sum", "9"),
+            ("host", "h"),
+            ("authorization", "Basic YTpi"),
+            ("x-original-url", "/private"),
+            ("proxy-status", "politely; error=x, other"),
+        ];
+        let came = came.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        let passed = passed(came.into_iter().collect());
+        let passed: Vec<_> = passed.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        assert_eq!(passed, [("x-sum", "9"), ("proxy-status", "other")]);
+    }
 }
