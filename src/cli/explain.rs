@@ -122,12 +122,13 @@ fn text(explanation: &Explanation) -> String {
     for sitemap in &explanation.sitemaps {
         out += &format!("  sitemap: {sitemap}\n");
     }
-    out
+    super::inert(&out)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
     #[test]
     fn the_target_is_taken_as_written() {
@@ -139,5 +140,22 @@ mod tests {
         ] {
             assert_eq!(target(url), wanted, "{url}");
         }
+    }
+
+    #[test]
+    fn what_a_site_has_written_does_not_steer_the_terminal() {
+        let file = "User-agent: *\nDisallow: /\x1b[2J\nSitemap: \u{9b}31m\n";
+        let entry = Entry::answered(Answer {
+            access: Access::Rules(RobotsTxt::parse(file.as_bytes())),
+            status: 200,
+            asked_again: None,
+            freshness: Freshness::new(SystemTime::now(), Duration::from_secs(60), 0.0),
+            validators: Validators::default(),
+        });
+        let (authority, rules) = (Authority::from_url("http://a.example").unwrap(), HostRules::new(Arc::default()));
+        let request = Request::new(&authority, b"/%1b[2J");
+        let text = text(&explain(&entry, &rules, &request, SystemTime::now()));
+        assert!(text.contains("| Disallow: /\\u{1b}[2J\n") && text.contains("sitemap: \\u{9b}31m\n"), "{text}");
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
     }
 }

@@ -184,6 +184,18 @@ fn print(text: &str) -> Result<ExitCode, Failed> {
     }
 }
 
+/// With what others have written in it, which is not to steer the terminal.
+fn inert(text: &str) -> String {
+    let mut inert = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() && c != '\n' {
+            true => inert.extend(c.escape_unicode()),
+            false => inert.push(c),
+        }
+    }
+    inert
+}
+
 /// Colour is for terminals, and for those who want it (no-color.org).
 fn is_colorful(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())

@@ -8,6 +8,7 @@ use crate::proxy::{Counts, RecentDecision};
 use crate::server::{self, Running};
 use crate::telemetry;
 use crate::tls::{Ca, roots};
+use futures_util::FutureExt;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
@@ -22,6 +23,8 @@ use tempfile::{NamedTempFile, TempDir};
 use tokio::net::UnixListener;
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::task::unconstrained;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -111,17 +114,18 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
     };
     // A Ctrl-C goes to the command too, as it is in our process group; it decides, and we tell its end.
     let (mut interrupts, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let (_, mut refused) = running.decisions().follow(0);
+    let (before, mut refused) = running.decisions().follow(0);
+    before.iter().filter(|_| args.verbose).for_each(|decision| tell(decision));
     let status = loop {
         tokio::select! {
-            Ok(decision) = refused.recv(), if args.verbose => tell(&decision),
+            Some(decision) = heard(&mut refused), if args.verbose => tell(&decision),
             status = child.wait() => break status?,
             _ = interrupts.recv() => {}
             _ = terminate.recv() => pass_on(&child, Signal::TERM),
         }
     };
     while args.verbose
-        && let Ok(decision) = refused.try_recv()
+        && let Some(Some(decision)) = unconstrained(heard(&mut refused)).now_or_never()
     {
         tell(&decision);
     }
@@ -201,9 +205,21 @@ fn tell_java(trust: &mut Variables, proxy: SocketAddr, direct: &str) {
     trust.iter_mut().filter(|(name, _)| *name == "JAVA_TOOL_OPTIONS").for_each(|(_, value)| value.push(&options));
 }
 
+/// The next one that is there still: of many at once the first are missed, and what follows is not.
+async fn heard<T: Clone>(live: &mut broadcast::Receiver<T>) -> Option<T> {
+    loop {
+        match live.recv().await {
+            Ok(one) => return Some(one),
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return None,
+        }
+    }
+}
+
 fn tell(decision: &RecentDecision) {
     let url = decision.url.as_deref().unwrap_or("a request that could not be read");
-    let _ = writeln!(io::stderr(), "politely: {url}: {}", decision.what);
+    let said = super::inert(&format!("politely: {url}: {}", decision.what));
+    let _ = writeln!(io::stderr(), "{said}");
 }
 
 fn summarize(counts: &Counts, program: &OsStr) {
@@ -264,3 +280,19 @@ fn exit_code(status: ExitStatus) -> ExitCode {
 const PATIENCE: Duration = Duration::from_secs(600);
 const NOT_FOUND: u8 = 127;
 const NOT_RUNNABLE: u8 = 126;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_comes_behind_too_many_at_once_is_heard() {
+        let (sender, mut live) = broadcast::channel(2);
+        (1..=5).for_each(|number| _ = sender.send(number).unwrap());
+        assert_eq!(heard(&mut live).now_or_never(), Some(Some(4)));
+        assert_eq!(heard(&mut live).now_or_never(), Some(Some(5)));
+        assert_eq!(heard(&mut live).now_or_never(), None);
+        drop(sender);
+        assert_eq!(heard(&mut live).await, None);
+    }
+}
