@@ -16,7 +16,8 @@ mod support;
 
 use client::{Ports, crawl};
 use faults::{Clock, Redis};
-use site::Site;
+use site::{GIVEN_UP, Site};
+use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -59,7 +60,7 @@ async fn soak(length: Duration, with_clock: bool, with_redis: bool) {
         // One step at the start and one in the middle, so that some are seen across a kill and some while it runs.
         let step = 2 * round as usize;
         let mut told = vec![clock.set(step)];
-        let (mut child, address) = start_proxy(directory.path(), &fleet, &clock).await;
+        let (mut child, address) = start_proxy(directory.path(), &fleet, &clock, &site).await;
         *target.lock().expect("held briefly") = Some(address);
         sleep_until(start + length * (3 * round + 1) / (3 * (KILLS + 1))).await;
         if let Some(redis) = &mut redis {
@@ -82,8 +83,24 @@ async fn soak(length: Duration, with_clock: bool, with_redis: bool) {
     let longest = site.longest_without_verdict();
     println!("stores set aside: {set_aside}; longest without a verdict after a site's last failure: {longest:.1?}");
     assert_eq!((site.tally.violations(), set_aside), (0, 0));
+    // What the proxy says is believed as long as it says it of sites that hang, and of next to no other.
+    assert!(site.tally.get(GIVEN_UP) <= site.tally.get("hung") + site.tally.get("robots.txt") / 200);
     assert!(longest < Duration::from_secs(3600));
     assert!(site.tally.get("pages that came") > 0 && site.tally.get("told 403") > 0);
+}
+
+/// Takes what the proxy says: of fetches that it gives up, and of faults of its own.
+fn listen(says: impl Read + Send + 'static, site: Arc<Site>) {
+    std::thread::spawn(move || {
+        for line in BufReader::new(says).lines().map_while(Result::ok) {
+            if line.contains("no complete answer within") {
+                let host = line.split("://h").nth(1).and_then(|rest| rest.split('.').next()?.parse().ok());
+                site.given_up(host.expect("it names the site"), Instant::now());
+            } else if line.contains("ERROR") || line.contains("panicked") {
+                println!("{line}");
+            }
+        }
+    });
 }
 
 async fn listener() -> TcpListener {
@@ -94,13 +111,13 @@ async fn sleep_until(then: Instant) {
     tokio::time::sleep_until(then.into()).await;
 }
 
-async fn start_proxy(directory: &Path, fleet: &str, clock: &Clock) -> (Child, SocketAddr) {
+async fn start_proxy(directory: &Path, fleet: &str, clock: &Clock, site: &Arc<Site>) -> (Child, SocketAddr) {
     let file = directory.join("politely.yaml");
     let (at, roots) = (directory.display(), support::test_ca().pem_file().display());
     let yaml = format!(
         "listen: [{{ address: '127.0.0.1:0' }}]\nadmin: {{ address: 'off' }}\n\
          intercept: {{ ca: {{ directory: '{at}/ca' }} }}\nstore: {{ directory: '{at}/store', memory: 1MiB }}\n\
-         egress: {{ allow: [127.0.0.0/8], ports: ['1-65535'], ca_file: '{roots}' }}\nlog: {{ access: 'off', level: error }}\n\
+         egress: {{ allow: [127.0.0.0/8], ports: ['1-65535'], ca_file: '{roots}' }}\nlog: {{ access: 'off', level: warn }}\n\
          robots: {{ min_ttl: 1s, max_ttl: 3s, timeout: 4s }}\npace: {{ max_concurrent: 64 }}\nfleet: {fleet}\n"
     );
     std::fs::write(&file, yaml).expect("the directory is writable");
@@ -108,7 +125,10 @@ async fn start_proxy(directory: &Path, fleet: &str, clock: &Clock) -> (Child, So
     let address = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
     let mut command = Command::new(env!("CARGO_BIN_EXE_politely"));
     command.args(["serve", "--listen", &address.to_string(), "--config"]).arg(&file);
-    let mut child = clock.over(&mut command).stdin(Stdio::null()).spawn().expect("the binary is built");
+    let child = clock.over(&mut command).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = child.expect("the binary is built");
+    listen(child.stdout.take().expect("it is a pipe"), site.clone());
+    listen(child.stderr.take().expect("it is a pipe"), site.clone());
     while TcpStream::connect(address).await.is_err() {
         assert!(child.try_wait().is_ok_and(|status| status.is_none()), "it ended at the start");
         tokio::time::sleep(Duration::from_millis(5)).await;

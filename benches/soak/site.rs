@@ -18,6 +18,8 @@ const NEVER: Duration = Duration::from_secs(24 * 3600);
 pub const VIOLATION: &str = "VIOLATIONS: disallowed, and yet it came";
 pub const BAD_MESSAGE: &str = "VIOLATIONS: a message that strict servers refuse";
 pub const LONG_WAIT: &str = "VIOLATIONS: told to wait for more than an hour";
+/// Most are those that hung.
+pub const GIVEN_UP: &str = "given up for want of a complete answer";
 pub const NO_ANSWER: &str = "VIOLATIONS: no answer in 70 s";
 
 /// All authorities.
@@ -34,7 +36,14 @@ impl Site {
 
     /// The proxy is killed.
     pub fn kill(&self, now: Instant) {
-        self.hosts.iter().for_each(|host| host.lock().expect("held briefly").kill(now));
+        self.hosts.iter().for_each(|host| host.lock().expect("held briefly").lose(now));
+    }
+
+    /// The proxy says that it has waited for this host's robots.txt for as long as it may: what is being sent comes too
+    /// late, and the last good copy holds.
+    pub fn given_up(&self, host: usize, now: Instant) {
+        self.tally.add(GIVEN_UP);
+        self.host(host).lose(now);
     }
 
     /// The target by which a client asks for a page of this section now.
@@ -96,7 +105,8 @@ struct Host {
     sent: Vec<(Version, Instant)>,
     /// Being sent.
     under_way: Vec<Version>,
-    killed: Option<Instant>,
+    /// When the proxy was killed, or gave up waiting for it.
+    lost: Option<Instant>,
     /// When its robots.txt failed last.
     failed: Option<Instant>,
     /// The longest time after its last failure at which a client was told that there is no verdict.
@@ -104,9 +114,10 @@ struct Host {
 }
 
 impl Host {
-    /// The proxy is killed: what it has got just now may not be in its store yet, and the copy before it be in force.
-    fn kill(&mut self, now: Instant) {
-        self.killed = Some(now);
+    /// What the proxy has got just now may not be in its store yet, or have come too late, and the copy before it be in
+    /// force.
+    fn lose(&mut self, now: Instant) {
+        self.lost = Some(now);
         for (_, at) in self.sent.iter_mut().filter(|(_, at)| now.duration_since(*at) < WRITTEN) {
             *at = now + NEVER;
         }
@@ -116,7 +127,7 @@ impl Host {
         let at = self.under_way.iter().position(|under_way| *under_way == version).expect("it was under way");
         self.under_way.remove(at);
         // Or to one that was gone already: what a busy origin answers a moment after may have been asked for before.
-        let lost = self.killed.is_some_and(|killed| killed + WRITTEN >= began);
+        let lost = self.lost.is_some_and(|lost| lost + WRITTEN >= began);
         self.sent.push((version, Instant::now() + if lost { NEVER } else { Duration::ZERO }));
     }
 
