@@ -71,6 +71,7 @@ fn by_file(
         access: Access::Rules(RobotsTxt::parse_with(&bytes, &settings.robots.parse_options())),
         status: 200,
         asked_again: None,
+        generation: 1,
         freshness: Freshness::new(now, Duration::from_secs(1), 0.0),
         validators: Validators::default(),
     });

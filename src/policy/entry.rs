@@ -35,6 +35,8 @@ pub struct Answer {
     /// It is the second answer, as the first one found fault with our message.
     pub asked_again: Option<AskedAgain>,
     pub freshness: Freshness,
+    /// One more than that of the answer it came after: the order of copies, which no clock falsifies.
+    pub generation: u32,
     /// Of a file: for the next conditional request.
     pub validators: Validators,
 }
@@ -121,7 +123,12 @@ impl Entry {
         let old = &answer.validators;
         let validators =
             Validators::new(validators.etag().or(old.etag()), validators.last_modified().or(old.last_modified()));
-        Some(Self::answered(Answer { freshness, validators, ..answer.clone() }))
+        Some(Self::answered(Answer { freshness, validators, generation: self.next_generation(), ..answer.clone() }))
+    }
+
+    /// Of the answer that comes next.
+    pub fn next_generation(&self) -> u32 {
+        self.answer.as_ref().map_or(0, |answer| answer.generation).saturating_add(1)
     }
 
     /// After a fetch that settles nothing. `random` is from 0 to 1.
@@ -137,8 +144,8 @@ impl Entry {
         Self { answer, trouble: Some(Box::new(trouble)) }
     }
 
-    /// As it is to be taken from where it was kept, maybe under a clock that was wrong: no age is negative, and the next
-    /// attempt is no further away than any can be.
+    /// As it is to be taken from where it was kept, maybe under a clock that was wrong: no age is negative, and a next
+    /// attempt that is further away than any can be is due.
     #[must_use]
     pub fn believed(mut self, now: SystemTime) -> Self {
         if let Some(answer) = &mut self.answer {
@@ -146,7 +153,9 @@ impl Entry {
         }
         if let Some(trouble) = &mut self.trouble {
             trouble.since = trouble.since.min(now);
-            trouble.retry_at = trouble.retry_at.min(now + RETRY_MAX);
+            if trouble.retry_at > now + RETRY_MAX {
+                trouble.retry_at = now;
+            }
         }
         self
     }

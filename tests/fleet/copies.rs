@@ -121,6 +121,27 @@ async fn if_the_one_that_fetches_dies_another_does_it() {
     assert_eq!(origin.log.count("/robots.txt"), 2);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_kill_a_newer_copy_of_ones_own_holds_against_an_older_one_of_the_fleet() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = origin(|before, _| Reply::text(if before == 0 { "" } else { KEEP_OUT })).await;
+    let yaml = format!("fleet: '{}'\nadmin: {{ address: '127.0.0.1:0' }}", redis.url());
+    let instance = Binary::serve(&yaml).await;
+    let url = origin.url("/private");
+    assert_eq!(get(&instance, &url).await.status(), 200);
+    // The fleet keeps the first copy, which is fresh for a day, and is never told of the second.
+    redis.signal(libc::SIGSTOP);
+    refresh(&instance, &origin).await;
+    assert_eq!(get(&instance, &url).await.status(), 403);
+    // It is written behind.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let directory = instance.kill().await;
+    redis.signal(libc::SIGCONT);
+    let instance = Binary::serve_in(directory, &yaml).await;
+    assert_eq!(get(&instance, &url).await.status(), 403);
+    assert_eq!(origin.log.count("/robots.txt"), 2);
+}
+
 async fn refresh(instance: &Binary, origin: &Origin) {
     let output = instance.output();
     let admin = output.split("admin address http://").nth(1).and_then(|rest| rest.split('/').next());

@@ -299,8 +299,7 @@ fn is_our_fault(status: u16) -> bool {
 }
 
 fn is_newer(one: &Entry, other: &Entry) -> bool {
-    let validated = |entry: &Entry| entry.answer.as_ref().map(|answer| answer.freshness.validated_at());
-    is_unknown(other) || validated(one) > validated(other)
+    is_unknown(other) || one.next_generation() > other.next_generation() && !is_older(one, other)
 }
 
 /// Whether there is nothing to fetch for now.
@@ -309,10 +308,12 @@ fn is_enough(entry: &Entry) -> bool {
     !entry.may_fetch(now) || matches!(entry.usable(now), Some((_, State::Fresh)))
 }
 
-/// By more than clocks and ways make of one and the same.
+/// By its generation, whatever the clock says, which may have been set since: an instance that was apart has gone on from
+/// what it had. Or by more time than clocks and ways make of one and the same: a fleet may have begun to count anew.
 fn is_older(one: &Entry, other: &Entry) -> bool {
     let validated = |entry: &Entry| entry.answer.as_ref().map(|answer| answer.freshness.validated_at());
-    validated(other).is_some_and(|other| validated(one).is_none_or(|one| other > one + SAME))
+    one.next_generation() < other.next_generation()
+        || validated(other).is_some_and(|other| validated(one).is_none_or(|one| other > one + SAME))
 }
 
 fn tell(authority: &Authority, old: &Entry, new: &Entry) {

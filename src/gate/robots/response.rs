@@ -35,6 +35,7 @@ pub(super) fn interpret_response(
     settings: &Settings,
     now: SystemTime,
 ) -> Entry {
+    let generation = old.next_generation();
     let (status, headers, body, is_redirected, asked_again) = match fetched {
         Fetched::Answer { status, headers, body, is_redirected, asked_again } => {
             (*status, headers, body, *is_redirected, *asked_again)
@@ -43,7 +44,8 @@ pub(super) fn interpret_response(
             tracing::debug!(?why, "the redirects of robots.txt lead nowhere");
             let freshness = freshness(&HeaderMap::new(), settings, now);
             let (access, validators) = (Access::Missing, Validators::default());
-            return Entry::answered(Answer { access, status: *status, asked_again: None, freshness, validators });
+            let (status, asked_again) = (*status, None);
+            return Entry::answered(Answer { access, status, asked_again, freshness, generation, validators });
         }
         Fetched::Unreachable(why) => return old.failed(now, why, None, fastrand::f64()),
     };
@@ -64,7 +66,7 @@ pub(super) fn interpret_response(
             return old.failed(now, &format!("status {status}"), wait, fastrand::f64());
         }
     };
-    Entry::answered(Answer { access, status, asked_again, freshness, validators })
+    Entry::answered(Answer { access, status, asked_again, freshness, generation, validators })
 }
 
 fn freshness(headers: &HeaderMap, settings: &Settings, now: SystemTime) -> Freshness {

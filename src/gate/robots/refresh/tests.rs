@@ -2,6 +2,8 @@ use super::*;
 use crate::gate::pacer::Pacer;
 use crate::gate::robots::{Fetcher, RobotsCache};
 use crate::gate::store::Store;
+use crate::policy::freshness::Freshness;
+use crate::policy::{Answer, Validators};
 use arc_swap::ArcSwap;
 
 fn cache() -> RobotsCache {
@@ -25,3 +27,41 @@ async fn a_panic_is_a_failure_that_is_not_repeated_at_once() {
     assert_eq!(cache.figures().failed, 1);
     assert_eq!(cache.0.or_failed(&host, async { 7 }).await, Some(7));
 }
+
+/// The answer that came as this one after the first, by a clock that was so many seconds ahead or behind.
+fn copy(generation: u32, clock: i64) -> Entry {
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(100 * DAY);
+    let by = Duration::from_secs(clock.unsigned_abs());
+    let dated = if clock < 0 { now - by } else { now + by };
+    let freshness = Freshness::new(dated, Duration::from_secs(DAY), 0.0);
+    let (access, validators) = (Access::Missing, Validators::default());
+    Entry::answered(Answer { access, status: 404, asked_again: None, freshness, generation, validators })
+}
+
+#[test]
+fn a_copy_that_came_before_another_is_older_whatever_clock_dated_them() {
+    for clock in [0, 60, -60, 10 * DAY as i64, -(DAY as i64)] {
+        let (first, second) = (copy(1, clock), copy(2, 0));
+        assert!(is_older(&first, &second) && !is_newer(&first, &second), "{clock} s");
+    }
+    let failed = copy(1, 0).failed(SystemTime::now(), "status 503", None, 0.0);
+    assert!(is_older(&failed, &copy(2, -60)), "a failure makes no copy newer");
+    assert!(is_newer(&copy(2, 60), &copy(1, 0)) && !is_older(&copy(2, 60), &copy(1, 0)));
+}
+
+#[test]
+fn what_is_one_and_the_same_is_neither_older_nor_newer() {
+    for clock in [-1, 0, 1] {
+        assert!(!is_older(&copy(3, clock), &copy(3, 0)) && !is_newer(&copy(3, clock), &copy(3, 0)));
+    }
+}
+
+/// Another instance has counted for longer, or from the start.
+#[test]
+fn what_came_long_before_is_not_newer_for_its_count() {
+    let (counted_high, ours) = (copy(100, -3600), copy(60, 0));
+    assert!(is_older(&counted_high, &ours) && !is_newer(&counted_high, &ours));
+    assert!(is_newer(&copy(1, -3600), &Entry::default()), "whatever there is, where nothing is known");
+}
+
+const DAY: u64 = 24 * 3600;
