@@ -38,6 +38,7 @@ use dialler::Dialler;
 use egress::{Denied, Guard};
 use ipnet::IpNet;
 use parent::Parent;
+use parking_lot::Mutex;
 use pingora_core::server::configuration::ServerConf;
 use pool::Keep;
 use quick_cache::sync::Cache;
@@ -64,6 +65,8 @@ pub struct Upstream {
     via: Arc<str>,
     dialler: Arc<Dialler>,
     routes: Cache<Authority, Known>,
+    /// Held while a route is noted.
+    noting: Mutex<()>,
 }
 
 /// A route that was found lately, and what it was made of.
@@ -115,7 +118,8 @@ impl Upstream {
         let via = format!("1.1 {name}").into();
         let dialler = Arc::new(Dialler::new(conf));
         let routes = Cache::new(KNOWN_ROUTES);
-        Ok(Upstream { resolver: Resolver::new(), reach, roots, listeners, name, via, dialler, routes })
+        let noting = Mutex::default();
+        Ok(Upstream { resolver: Resolver::new(), reach, roots, listeners, name, via, dialler, routes, noting })
     }
 
     /// What this instance is called in Via.
@@ -163,7 +167,8 @@ impl Upstream {
             }
         };
         let own = reach.hosts.get(authority.host()).tls.as_ref().filter(|_| hop::is_tls(authority));
-        // Somebody may have found it while we looked.
+        // Somebody may have found it while we looked: there is one endpoint for all of them.
+        let _one_at_a_time = self.noting.lock();
         let known = self.routes.get(authority).filter(|known| known.generation == reach.generation);
         let way = Way {
             authority: authority.clone(),
@@ -336,6 +341,26 @@ pub(crate) mod tests {
             assert!(reached(&upstream, &[private]).await.is_err(), "{private}");
         }
         assert!(reached(&upstream, &[PUBLIC]).await.is_ok());
+    }
+
+    /// Or the connections that one of them opens are of no use to the others.
+    #[tokio::test]
+    async fn those_who_reach_a_place_at_once_share_its_connections() {
+        let upstream = Arc::new(upstream("egress: { ports: ['1-65535'] }"));
+        let together = Arc::new(std::sync::Barrier::new(2));
+        for port in 1..=2000 {
+            let authority = Authority::new(Scheme::Https, PUBLIC, Some(port)).unwrap();
+            let reach = |upstream: Arc<Upstream>, together: Arc<std::sync::Barrier>| {
+                let authority = authority.clone();
+                std::thread::spawn(move || {
+                    together.wait();
+                    futures_util::FutureExt::now_or_never(upstream.reach(&authority)).unwrap().unwrap()
+                })
+            };
+            let both = [reach(upstream.clone(), together.clone()), reach(upstream.clone(), together.clone())];
+            let [one, other] = both.map(|reached| reached.join().unwrap());
+            assert!(Arc::ptr_eq(&one.0.endpoint, &other.0.endpoint), "{authority}");
+        }
     }
 
     #[tokio::test]

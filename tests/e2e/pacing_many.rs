@@ -80,12 +80,12 @@ async fn who_fills_all_places_takes_none_from_another_client_elsewhere() {
         assert_eq!(proxy.get(&origin.url_at(host, "/page")).await.status(), 200);
     }
     let mut greedy = Vec::new();
-    for _ in 0..3 {
+    for waiting in 1..=3 {
         let mut client = proxy.client().await;
         client.send(get(&origin.url("/greedy"), &origin.authority("a.localhost"))).await;
         greedy.push(client);
+        eventually("it waits", || proxy.waiting() == waiting).await;
     }
-    tokio::time::sleep(Duration::from_millis(300)).await;
     // Nobody waits on this host.
     let mut modest = from("127.0.0.2", &proxy).await;
     modest.send(get(&origin.url_at("b.localhost", "/modest"), &origin.authority("b.localhost"))).await;

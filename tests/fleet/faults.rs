@@ -3,7 +3,7 @@
 use crate::relay::Relay;
 use crate::server::Redis;
 use crate::support::{Binary, Client, Origin, Reply, eventually};
-use crate::{assert_apart, get, says, starts};
+use crate::{LATE, assert_apart, get, says, starts};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -142,7 +142,7 @@ async fn an_answer_that_comes_late_is_no_new_turn() {
     for _ in 0..10 {
         let (relay, late) = &fleet[0];
         relay.delay(Duration::from_millis(1), Duration::from_millis(60));
-        // It has gone by the time its turn comes.
+        // It has gone by the time its turn comes, or leaves in the middle of it.
         let mut gone = Client::open(late.address()).await;
         gone.send(crate::support::client::get(&origin.url("/page-gone"), &authority)).await;
         sleep(Duration::from_millis(30)).await;
@@ -151,7 +151,13 @@ async fn an_answer_that_comes_late_is_no_new_turn() {
         let (one, other) = tokio::join!(get(late, &url), get(&fleet[1].1, &url));
         assert_eq!((one.status(), other.status()), (200, 200));
     }
-    assert_apart(&starts(&origin, "/page"), Duration::from_millis(250));
+    // Who leaves ends its turn: what is left is the gap.
+    assert_apart(&starts(&origin, "/page"), Duration::from_millis(100));
+    let seen = origin.log.all();
+    let whole = seen.windows(2).filter(|pair| pair[0].path() == "/page");
+    for pair in whole {
+        assert!(pair[1].at - pair[0].at + LATE >= Duration::from_millis(250), "{:?}", origin.log.targets());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
