@@ -150,6 +150,7 @@ mod tests {
             access: Access::Rules(RobotsTxt::parse(file.as_bytes())),
             status: 200,
             asked_again: None,
+            generation: 1,
             freshness: Freshness::new(SystemTime::now(), Duration::from_secs(60), 0.0),
             validators: Validators::default(),
         });
