@@ -1,7 +1,7 @@
 //! The authority of a request (RFC 3986 §3.2, RFC 9110 §4.2.3): scheme, host and port, in the one spelling by which
 //! rules, paces and connections are keyed. Pure. Called by `proxy` once per request and by `gate`.
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 use super::host::Host;
 
@@ -122,7 +122,26 @@ impl Authority {
 
     /// Where its rules are: `https://example.com/robots.txt`.
     pub fn robots_url(&self) -> String {
-        format!("{self}/robots.txt")
+        self.url("/robots.txt")
+    }
+
+    /// The URL of what is asked of it: path and query.
+    pub fn url(&self, target: &str) -> String {
+        let host = self.host.name().map_or(IP_MAX, str::len);
+        let port = if self.is_default_port() { 0 } else { 1 + digits(self.port).count() };
+        let mut url = String::with_capacity(self.scheme.as_str().len() + 3 + host + port + target.len());
+        match &self.host {
+            // Without the formatter, for the sake of those who are refused by the thousand.
+            Host::Name(name) => [self.scheme.as_str(), "://", name].into_iter().for_each(|part| url.push_str(part)),
+            // Writing to memory does not fail.
+            Host::Ip(_) => drop(write!(url, "{}://{}", self.scheme, self.host)),
+        }
+        if port > 0 {
+            url.push(':');
+            url.extend(digits(self.port));
+        }
+        url.push_str(target);
+        url
     }
 
     /// The Host field for requests to it: `example.com`, `example.com:8080`, `[::1]:8080`.
@@ -138,6 +157,9 @@ impl fmt::Display for Authority {
         if self.is_default_port() { Ok(()) } else { write!(f, ":{}", self.port) }
     }
 }
+
+/// The longest address, in brackets.
+const IP_MAX: usize = 41;
 
 /// Why something is no authority of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -190,6 +212,13 @@ fn split(authority: &[u8]) -> Result<(&str, Option<&str>), AuthorityError> {
         None => Err(AuthorityError::Ipv6),
         Some(port) => Ok((host, Some(port))),
     }
+}
+
+/// In decimal.
+fn digits(number: u16) -> impl Iterator<Item = char> {
+    let powers = [10_000, 1000, 100, 10, 1].into_iter();
+    let powers = powers.skip_while(move |&power| power > number);
+    powers.map(move |power| char::from(b'0' + (number / power % 10) as u8))
 }
 
 fn port_number(digits: &str) -> Result<u16, AuthorityError> {

@@ -179,7 +179,7 @@ impl Case<'_> {
     }
 
     fn robots_url(self) -> Box<str> {
-        self.request.authority.robots_url().into()
+        self.request.authority.robots_url().into_boxed_str()
     }
 
     fn names(self) -> Box<[Box<str>]> {

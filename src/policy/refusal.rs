@@ -158,16 +158,13 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Disallowed {
-                robots_url,
-                product_tokens,
-                rule: Some(rule),
-            } => {
-                write!(
-                    f,
-                    "{robots_url} disallows this URL for {}: {rule}",
-                    Tokens(product_tokens)
-                )
+            Self::Disallowed { robots_url, product_tokens, rule: Some(rule) } => {
+                // The one that is told most, with as little of the formatter as there can be.
+                f.write_str(robots_url)?;
+                f.write_str(" disallows this URL for ")?;
+                Tokens(product_tokens).fmt(f)?;
+                f.write_str(": ")?;
+                rule.fmt(f)
             }
             Self::Disallowed {
                 robots_url,
@@ -287,8 +284,11 @@ impl RuleEvidence {
 
 impl fmt::Display for RuleEvidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.allow { "Allow" } else { "Disallow" };
-        write!(f, "line {}, `{kind}: {}`", self.line, self.pattern)?;
+        f.write_str("line ")?;
+        self.line.fmt(f)?;
+        f.write_str(if self.allow { ", `Allow: " } else { ", `Disallow: " })?;
+        f.write_str(&self.pattern)?;
+        f.write_str("`")?;
         served_as(f, &self.matched_path)
     }
 }
@@ -365,7 +365,10 @@ impl fmt::Display for Tokens<'_> {
             [] => f.write_str("every crawler"),
             [first, rest @ ..] => {
                 f.write_str(first)?;
-                rest.iter().try_for_each(|token| write!(f, ", {token}"))
+                rest.iter().try_for_each(|token| {
+                    f.write_str(", ")?;
+                    f.write_str(token)
+                })
             }
         }
     }

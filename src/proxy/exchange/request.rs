@@ -6,7 +6,6 @@ use crate::http1::{FieldKind, Framing, HeadError, RequestHead, find_field};
 use crate::policy::{Authority, Refusal};
 use http::{HeaderMap, Version, header};
 use std::borrow::Cow;
-use std::fmt::Write;
 use std::time::Duration;
 
 /// One request, as far as it decides anything. All of it is the client's, byte for byte.
@@ -187,13 +186,10 @@ impl<'a> Request<'a> {
     }
 
     pub fn url(&self) -> String {
-        let mut url = String::with_capacity(self.target.len() + 64);
-        // Writing to memory does not fail.
-        let _ = write!(url, "{}", self.authority);
-        if !self.is_connect() {
-            url.push_str(&String::from_utf8_lossy(&self.target));
+        match self.is_connect() {
+            true => self.authority.url(""),
+            false => self.authority.url(&String::from_utf8_lossy(&self.target)),
         }
-        url
     }
 }
 

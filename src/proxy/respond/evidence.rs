@@ -2,12 +2,13 @@
 
 use crate::policy::Refusal;
 use serde_json::{Map, Value};
-use std::fmt::{self, Display};
 
 /// The value of a member.
 #[derive(Clone, Copy)]
 pub enum Member<'a> {
-    Text(fmt::Arguments<'a>),
+    /// In pieces.
+    Text(&'a [&'a str]),
+    List(&'a [Box<str>]),
     Number(u64),
 }
 
@@ -15,29 +16,29 @@ pub enum Member<'a> {
 pub(super) fn each(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'_>)) {
     match refusal {
         Refusal::Disallowed { robots_url, product_tokens, rule } => {
-            put("robots_url", Member::Text(format_args!("{robots_url}")));
-            put("product_token", Member::Text(format_args!("{}", Joined(product_tokens))));
+            put("robots_url", Member::Text(&[robots_url]));
+            put("product_token", Member::List(product_tokens));
             if let Some(rule) = rule {
-                let kind = if rule.allow { "Allow" } else { "Disallow" };
-                put("rule", Member::Text(format_args!("{kind}: {}", rule.pattern)));
+                let kind = if rule.allow { "Allow: " } else { "Disallow: " };
+                put("rule", Member::Text(&[kind, &rule.pattern]));
                 put("line", Member::Number(rule.line.into()));
-                rule.matched_path.iter().for_each(|path| put("matched_path", Member::Text(format_args!("{path}"))));
+                rule.matched_path.iter().for_each(|path| put("matched_path", Member::Text(&[path])));
             }
         }
         Refusal::UsageDisallowed { robots_url, product_tokens, purpose, preference } => {
-            put("robots_url", Member::Text(format_args!("{robots_url}")));
-            put("product_token", Member::Text(format_args!("{}", Joined(product_tokens))));
-            put("purpose", Member::Text(format_args!("{purpose}")));
-            put("rule", Member::Text(format_args!("{}: {}", preference.key, preference.value)));
+            put("robots_url", Member::Text(&[robots_url]));
+            put("product_token", Member::List(product_tokens));
+            put("purpose", Member::Text(&[purpose]));
+            put("rule", Member::Text(&[&preference.key, ": ", &preference.value]));
             put("line", Member::Number(preference.line.into()));
-            preference.matched_path.iter().for_each(|path| put("matched_path", Member::Text(format_args!("{path}"))));
+            preference.matched_path.iter().for_each(|path| put("matched_path", Member::Text(&[path])));
         }
         Refusal::RobotsUnreachable { robots_url, .. } => {
-            put("robots_url", Member::Text(format_args!("{robots_url}")));
+            put("robots_url", Member::Text(&[robots_url]));
         }
         Refusal::OperatorDenied { host, pattern, matched_path } => {
-            put("rule", Member::Text(format_args!("hosts.{host}.deny: {pattern}")));
-            matched_path.iter().for_each(|path| put("matched_path", Member::Text(format_args!("{path}"))));
+            put("rule", Member::Text(&["hosts.", host, ".deny: ", pattern]));
+            matched_path.iter().for_each(|path| put("matched_path", Member::Text(&[path])));
         }
         Refusal::AmbiguousPath
         | Refusal::CrawlDelay { .. }
@@ -62,22 +63,11 @@ pub fn evidence(refusal: &Refusal) -> Map<String, Value> {
     let mut members = Map::new();
     each(refusal, &mut |name, value| {
         let value = match value {
-            Member::Text(text) => text.to_string().into(),
+            Member::Text(pieces) => pieces.concat().into(),
+            Member::List(list) => list.join(", ").into(),
             Member::Number(number) => number.into(),
         };
         members.insert(name.into(), value);
     });
     members
-}
-
-struct Joined<'a>(&'a [Box<str>]);
-
-impl Display for Joined<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, one) in self.0.iter().enumerate() {
-            f.write_str(if at == 0 { "" } else { ", " })?;
-            f.write_str(one)?;
-        }
-        Ok(())
-    }
 }

@@ -16,9 +16,9 @@ use crate::policy::{EgressReason, Refusal};
 use bytes::Bytes;
 use evidence::Member;
 use http::{HeaderName, HeaderValue, StatusCode, header};
-use std::fmt::Display;
+use std::fmt::Write;
 use std::time::Duration;
-use text::{FieldText, Object, Plain};
+use text::{Object, put_field_text};
 
 /// An answer of the proxy's own.
 pub struct Answer {
@@ -48,18 +48,20 @@ impl Answer {
     pub fn refusal(refusal: &Refusal, asked: &Asked<'_>, settings: &Settings) -> Self {
         let (status, error) = status(refusal, settings);
         let mut detail = String::with_capacity(DETAIL);
-        text::write(&mut detail, refusal);
+        // Writing to memory does not fail.
+        let _ = write!(detail, "{refusal}");
         let wait = refusal.retry_after().map(seconds);
         let problem = Problem { status, slug: refusal.slug(), error, detail: &detail };
         let mut answer = problem.answer(asked, |members| {
             evidence::each(refusal, &mut |name, value| match value {
-                Member::Text(text) => members.text(name, text),
+                Member::Text(pieces) => members.text(name, pieces.iter().copied()),
+                Member::List(list) => members.text(name, separated(list)),
                 Member::Number(number) => members.number(name, number),
             });
             wait.iter().for_each(|&wait| members.number("retry_after", wait));
         });
         if let Some(wait) = wait {
-            answer.field(&header::RETRY_AFTER, wait);
+            answer.number(&header::RETRY_AFTER, wait);
         }
         if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
             answer.field(&header::PROXY_AUTHENTICATE, "Basic realm=\"politely\", charset=\"UTF-8\"");
@@ -78,15 +80,17 @@ impl Answer {
         Answer { status, fields: Vec::new(), body: Bytes::new() }
     }
 
-    fn field(&mut self, name: &HeaderName, value: impl Display) {
-        let start = self.fields.len();
+    fn field(&mut self, name: &HeaderName, value: &str) {
+        // What no field may hold is left out: an answer is better than none.
+        if !value.bytes().any(|byte| byte.is_ascii_control()) {
+            put_field(&mut self.fields, name.as_str().as_bytes(), value.as_bytes());
+        }
+    }
+
+    fn number(&mut self, name: &HeaderName, value: u64) {
         self.fields.extend_from_slice(name.as_str().as_bytes());
         self.fields.extend_from_slice(b": ");
-        text::write(Plain(&mut self.fields), value);
-        // What no field may hold is left out: an answer is better than none.
-        if self.fields[start..].iter().any(|byte| byte.is_ascii_control()) {
-            return self.fields.truncate(start);
-        }
+        put_number(&mut self.fields, value);
         self.fields.extend_from_slice(b"\r\n");
     }
 
@@ -143,11 +147,11 @@ impl Problem<'_> {
             page::page(&mut body, status, title, detail, asked.url);
         } else {
             let mut members = Object::begin(&mut body);
-            members.text("type", format_args!("urn:politely:{slug}"));
-            members.text("title", title);
+            members.text("type", ["urn:politely:", slug]);
+            members.text("title", [title]);
             members.number("status", status.as_u16().into());
-            members.text("detail", detail);
-            asked.url.iter().for_each(|url| members.text("url", url));
+            members.text("detail", [detail]);
+            asked.url.iter().for_each(|&url| members.text("url", [url]));
             more(&mut members);
             members.end();
             body.push(b'\n');
@@ -179,7 +183,7 @@ fn put_proxy_status(out: &mut Vec<u8>, error: Option<&str>, details: Option<&str
     }
     if let Some(details) = details {
         out.extend_from_slice(b"; details=\"");
-        text::write(FieldText { out, room: MAX_DETAILS }, details);
+        put_field_text(out, details, MAX_DETAILS);
         out.push(b'"');
     }
 }
@@ -243,6 +247,11 @@ fn title(slug: &str) -> &str {
         "tls_certificate_error" => "The origin's certificate is not trusted",
         _ => "The origin cannot be reached",
     }
+}
+
+/// With commas between them.
+fn separated(list: &[Box<str>]) -> impl Iterator<Item = &str> {
+    list.iter().enumerate().flat_map(|(at, one)| [if at == 0 { "" } else { ", " }, one])
 }
 
 /// Whole seconds, rounded up: nobody is told to come too early.

@@ -1,7 +1,8 @@
 //! Answers of the proxy's own as a page, for browsers. Pure.
 
-use super::text::{HtmlText, Plain, write};
+use super::text::put_html;
 use http::StatusCode;
+use std::io::Write;
 
 /// Whether `text/html` is named and weighs more than any JSON (RFC 9110 §12.5.1).
 pub(super) fn prefers_html(accept: &[u8]) -> bool {
@@ -29,14 +30,15 @@ pub(super) fn page(out: &mut Vec<u8>, status: StatusCode, title: &str, detail: &
          <h1>{title}</h1>\n",
         status = status.as_u16(),
     );
-    write(Plain(out), head);
+    // Writing to memory does not fail.
+    let _ = out.write_fmt(head);
     if let Some(url) = url {
         out.extend_from_slice(b"<p><code>");
-        write(HtmlText(out), url);
+        put_html(out, url);
         out.extend_from_slice(b"</code></p>\n");
     }
     out.extend_from_slice(b"<p>");
-    write(HtmlText(out), detail);
+    put_html(out, detail);
     out.extend_from_slice(END.as_bytes());
 }
 

@@ -13,7 +13,7 @@ pub fn robots_copy(copy: &RobotsCopy, conditions: &HeaderMap) -> Answer {
     let body = if unchanged { Bytes::new() } else { copy.body.clone() };
     let mut answer = Answer { status, fields: Vec::with_capacity(256), body };
     answer.field(&header::CONTENT_TYPE, "text/plain; charset=utf-8");
-    answer.field(&header::AGE, copy.age);
+    answer.number(&header::AGE, copy.age);
     answer.field(&PROXY_STATUS, "politely; details=\"from the copy that is kept\"");
     if let Some(etag) = &copy.etag {
         answer.field(&header::ETAG, etag);

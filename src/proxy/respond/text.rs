@@ -1,7 +1,5 @@
 //! Text as what it stands in wants it, written straight to where it goes. Pure.
 
-use std::fmt::{self, Write};
-
 /// An object of JSON, written member by member.
 pub(super) struct Object<'a> {
     out: &'a mut Vec<u8>,
@@ -14,10 +12,11 @@ impl<'a> Object<'a> {
         Object { out, is_empty: true }
     }
 
-    pub fn text(&mut self, name: &str, value: impl fmt::Display) {
+    /// `pieces`: one after the other.
+    pub fn text<'b>(&mut self, name: &str, pieces: impl IntoIterator<Item = &'b str>) {
         self.name(name);
         self.out.push(b'"');
-        write(JsonText(self.out), value);
+        pieces.into_iter().for_each(|text| put_json(self.out, text));
         self.out.push(b'"');
     }
 
@@ -39,79 +38,58 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Appends.
-pub(super) fn write(mut to: impl Write, value: impl fmt::Display) {
-    // Writing to memory does not fail.
-    let _ = write!(to, "{value}");
-}
-
-/// As it is.
-pub(super) struct Plain<'a>(pub &'a mut Vec<u8>);
-
-impl Write for Plain<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.extend_from_slice(text.as_bytes());
-        Ok(())
+/// Within a string of a structured field (RFC 9651 §3.3.3), which holds printable ASCII only: so many characters at most.
+pub(super) fn put_field_text(out: &mut Vec<u8>, text: &str, most: usize) {
+    if holds_none(text, |byte| !matches!(byte, b' '..=b'~') | matches!(byte, b'"' | b'\\')) {
+        return out.extend_from_slice(&text.as_bytes()[..text.len().min(most)]);
     }
-}
-
-/// Within a string of JSON (RFC 8259 §7).
-struct JsonText<'a>(&'a mut Vec<u8>);
-
-impl Write for JsonText<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let mut rest = text.as_bytes();
-        while let Some(at) = rest.iter().position(|&byte| byte < b' ' || matches!(byte, b'"' | b'\\')) {
-            self.0.extend_from_slice(&rest[..at]);
-            match rest[at] {
-                byte @ (b'"' | b'\\') => self.0.extend_from_slice(&[b'\\', byte]),
-                b'\n' => self.0.extend_from_slice(b"\\n"),
-                byte => self.0.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
-            }
-            rest = &rest[at + 1..];
+    for c in text.chars().take(most) {
+        match c {
+            '"' | '\\' => out.extend_from_slice(&[b'\\', c as u8]),
+            ' '..='~' => out.push(c as u8),
+            _ => out.push(b'?'),
         }
-        self.0.extend_from_slice(rest);
-        Ok(())
-    }
-}
-
-/// Within a string of a structured field (RFC 9651 §3.3.3), which holds printable ASCII only.
-pub(super) struct FieldText<'a> {
-    pub out: &'a mut Vec<u8>,
-    /// Characters that there is still room for.
-    pub room: usize,
-}
-
-impl Write for FieldText<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        for c in text.chars().take(self.room) {
-            match c {
-                '"' | '\\' => self.out.extend_from_slice(&[b'\\', c as u8]),
-                ' '..='~' => self.out.push(c as u8),
-                _ => self.out.push(b'?'),
-            }
-            self.room -= 1;
-        }
-        Ok(())
     }
 }
 
 /// Within an element of HTML, or an attribute.
-pub(super) struct HtmlText<'a>(pub &'a mut Vec<u8>);
-
-impl Write for HtmlText<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        for byte in text.bytes() {
-            match byte {
-                b'<' => self.0.extend_from_slice(b"&lt;"),
-                b'>' => self.0.extend_from_slice(b"&gt;"),
-                b'&' => self.0.extend_from_slice(b"&amp;"),
-                b'"' => self.0.extend_from_slice(b"&quot;"),
-                byte => self.0.push(byte),
-            }
+pub(super) fn put_html(out: &mut Vec<u8>, text: &str) {
+    for byte in text.bytes() {
+        match byte {
+            b'<' => out.extend_from_slice(b"&lt;"),
+            b'>' => out.extend_from_slice(b"&gt;"),
+            b'&' => out.extend_from_slice(b"&amp;"),
+            b'"' => out.extend_from_slice(b"&quot;"),
+            byte => out.push(byte),
         }
-        Ok(())
     }
+}
+
+/// Within a string of JSON (RFC 8259 §7).
+fn put_json(out: &mut Vec<u8>, text: &str) {
+    let is_special = |byte| byte < b' ' || matches!(byte, b'"' | b'\\');
+    let mut rest = text.as_bytes();
+    if holds_none(text, is_special) {
+        return out.extend_from_slice(rest);
+    }
+    while let Some(at) = rest.iter().position(|&byte| is_special(byte)) {
+        out.extend_from_slice(&rest[..at]);
+        match rest[at] {
+            byte @ (b'"' | b'\\') => out.extend_from_slice(&[b'\\', byte]),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            byte => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+        }
+        rest = &rest[at + 1..];
+    }
+    out.extend_from_slice(rest);
+}
+
+/// As is true of nearly all text. In steps that the compiler makes one instruction of.
+#[inline(always)]
+fn holds_none(text: &str, is_special: impl Fn(u8) -> bool) -> bool {
+    let (steps, rest) = text.as_bytes().as_chunks::<16>();
+    let special = |bytes: &[u8]| bytes.iter().fold(false, |found, &byte| found | is_special(byte));
+    !steps.iter().any(|step| special(step)) && !special(rest)
 }
 
 #[cfg(test)]
@@ -124,11 +102,12 @@ mod tests {
         let all: String = (0..0x250).filter_map(char::from_u32).chain("\u{2028}\u{1f600}</script>".chars()).collect();
         let mut out = Vec::new();
         let mut object = Object::begin(&mut out);
-        object.text("all", &all);
-        object.text("empty", "");
+        object.text("all", [&*all]);
+        object.text("empty", []);
+        object.text("pieces", ["a\"", "b"]);
         object.number("number", u64::MAX);
         object.end();
         let read: serde_json::Value = serde_json::from_slice(&out).unwrap();
-        assert_eq!(read, serde_json::json!({ "all": all, "empty": "", "number": u64::MAX }));
+        assert_eq!(read, serde_json::json!({ "all": all, "empty": "", "pieces": "a\"b", "number": u64::MAX }));
     }
 }
