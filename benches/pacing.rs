@@ -71,7 +71,7 @@ async fn waiters() {
 }
 
 fn ask(authority: &Authority) -> Request<'_> {
-    Request { user_agent: Some(b"ExampleBot/1.0"), ..Request::new(authority, b"/a/page?of=some&length=more") }
+    Request::new(authority, b"/a/page?of=some&length=more")
 }
 
 async fn go(gate: &Gate, ask: &Request<'_>) {

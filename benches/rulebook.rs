@@ -125,7 +125,7 @@ async fn latencies(gate: &Gate, count: usize, hosts: usize, turns: usize) -> Vec
     for host in (0..turns).flat_map(|_| 0..hosts) {
         let authority = authority(host.wrapping_mul(7_919_777) % count);
         let target = b"/blog/2024/05/a-day-at-the-seaside";
-        let request = Request { user_agent: Some(b"ExampleBot/1.0"), ..Request::new(&authority, target) };
+        let request = Request::new(&authority, target);
         let start = Instant::now();
         let admitted = gate.admit(&request, None).await;
         latencies.push(start.elapsed());

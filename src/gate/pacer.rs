@@ -17,9 +17,9 @@ use super::store::Store;
 use super::watch::PaceFigures;
 use crate::policy::PaceKey;
 use crate::policy::pace::{Client, Lane, LastStarts, Terms};
+use hashbrown::HashTable;
 use pace::{Shared, Turns};
 use parking_lot::RwLock;
-use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,9 +34,9 @@ pub(super) struct Pacer {
 
 #[derive(Default)]
 struct Shard {
-    lanes: HashMap<PaceKey, Arc<Pace>>,
+    lanes: HashTable<Arc<Pace>>,
     /// Those of subresources that follow their page.
-    beside: HashMap<PaceKey, Arc<Pace>>,
+    beside: HashTable<Arc<Pace>>,
     /// At this many, those that owe nothing are dropped.
     sweep_at: usize,
 }
@@ -65,10 +65,11 @@ impl Pacer {
 
     /// The lane of this key.
     pub fn pace(&self, key: &PaceKey) -> Arc<Pace> {
-        if let Some(pace) = self.find(key) {
-            return pace;
+        let hash = self.hasher.hash_one(key);
+        if let Some(pace) = self.shard(hash).read().lanes.find(hash, |pace| pace.key() == key) {
+            return pace.clone();
         }
-        let mut shard = self.shard(key).write();
+        let mut shard = self.shard(hash).write();
         shard.sweep();
         let new = || {
             let (mut lane, now) = (Lane::default(), Instant::now());
@@ -81,19 +82,20 @@ impl Pacer {
             }
             self.new_pace(lane, key, None)
         };
-        shard.lanes.entry(key.clone()).or_insert_with(new).clone()
+        self.in_table(&mut shard.lanes, hash, key, new)
     }
 
     /// The lane of the subresources that follow the pages of this one.
     pub fn beside(&self, key: &PaceKey, page: &Arc<Pace>) -> Arc<Pace> {
-        let shard = self.shard(key);
-        if let Some(pace) = shard.read().beside.get(key) {
+        let hash = self.hasher.hash_one(key);
+        let shard = self.shard(hash);
+        if let Some(pace) = shard.read().beside.find(hash, |pace| pace.key() == key) {
             return pace.clone();
         }
         let mut shard = shard.write();
         shard.sweep();
         let new = || self.new_pace(Lane::default(), key, Some(page.clone()));
-        shard.beside.entry(key.clone()).or_insert_with(new).clone()
+        self.in_table(&mut shard.beside, hash, key, new)
     }
 
     /// The fleet can be asked, perhaps by way of a server that has forgotten, or cannot be any more. It is told what is
@@ -101,7 +103,7 @@ impl Pacer {
     pub async fn reach_changed(&self) {
         let places = Arc::new(Semaphore::new(TELLING));
         for shard in &self.shards {
-            let lanes: Vec<_> = shard.read().lanes.values().cloned().collect();
+            let lanes: Vec<_> = shard.read().lanes.iter().cloned().collect();
             for lane in lanes {
                 match lane.has_news() {
                     true => lane.look(places.clone().acquire_owned().await.ok()),
@@ -138,11 +140,25 @@ impl Pacer {
     }
 
     fn find(&self, key: &PaceKey) -> Option<Arc<Pace>> {
-        self.shard(key).read().lanes.get(key).cloned()
+        let hash = self.hasher.hash_one(key);
+        self.shard(hash).read().lanes.find(hash, |pace| pace.key() == key).cloned()
     }
 
-    fn shard(&self, key: &PaceKey) -> &RwLock<Shard> {
-        &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
+    /// The table takes its bits from both ends of the hash.
+    fn shard(&self, hash: u64) -> &RwLock<Shard> {
+        &self.shards[(hash >> 32) as usize % SHARDS]
+    }
+
+    /// The lane of this key, made if there is none.
+    fn in_table(
+        &self,
+        table: &mut HashTable<Arc<Pace>>,
+        hash: u64,
+        key: &PaceKey,
+        new: impl FnOnce() -> Arc<Pace>,
+    ) -> Arc<Pace> {
+        let rehash = |pace: &Arc<Pace>| self.hasher.hash_one(pace.key());
+        table.entry(hash, |pace| pace.key() == key, rehash).or_insert_with(new).get().clone()
     }
 
     fn new_pace(&self, lane: Turns, key: &PaceKey, page: Option<Arc<Pace>>) -> Arc<Pace> {
@@ -159,8 +175,8 @@ impl Shard {
         let now = Instant::now();
         let is_used = |pace: &Arc<Pace>| Arc::strong_count(pace) > 1 || !pace.is_idle(now);
         // These hold on to their pages' lanes.
-        self.beside.retain(|_, pace| is_used(pace));
-        self.lanes.retain(|_, pace| is_used(pace));
+        self.beside.retain(|pace| is_used(pace));
+        self.lanes.retain(|pace| is_used(pace));
         self.sweep_at = MIN_SWEEP.max((self.lanes.len() + self.beside.len()) * 2);
     }
 }

@@ -87,8 +87,10 @@ impl HostRules {
         let configured = self.product_tokens.as_deref().or(clients).unwrap_or(&self.options.product_tokens);
         if configured.is_empty() {
             // What goes out is what is judged.
-            let agent = self.options.user_agent.as_deref().map(str::as_bytes).or(request.user_agent);
-            return Cow::Owned(ProductToken::from_user_agent(agent.unwrap_or_default()));
+            return match &self.options.user_agent {
+                Some(agent) => Cow::Owned(ProductToken::from_user_agent(agent.as_bytes())),
+                None => Cow::Borrowed(request.agent_tokens),
+            };
         }
         Cow::Borrowed(configured)
     }

@@ -14,7 +14,8 @@ pub struct Request<'a> {
     pub authority: &'a Authority,
     /// Path and query as sent.
     pub target: &'a [u8],
-    pub user_agent: Option<&'a [u8]>,
+    /// The names in its User-Agent, which count where no others are configured.
+    pub agent_tokens: &'a [ProductToken],
     /// The client's own, in place of `identity.product_tokens`. Empty: it has none.
     pub product_tokens: &'a [ProductToken],
     /// Among whom it takes turns.
@@ -37,7 +38,7 @@ impl<'a> Request<'a> {
         Request {
             authority,
             target,
-            user_agent: None,
+            agent_tokens: &[],
             product_tokens: &[],
             client: Client(0),
             address: None,

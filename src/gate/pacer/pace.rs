@@ -70,6 +70,10 @@ impl Pace {
         }
     }
 
+    pub(super) fn key(&self) -> &PaceKey {
+        &self.key
+    }
+
     /// Waits for a turn. Dropping the future gives the place in the line back.
     pub async fn turn(self: &Arc<Self>, client: Client, terms: Terms) -> Result<Permit, Refusal> {
         match self.stand(client, terms)? {

@@ -417,7 +417,8 @@ fn the_configured_delay_and_names_hold_in_place_of_the_files() {
         rules.product_tokens(request).iter().map(|token| token.as_str().to_owned()).collect::<Vec<_>>()
     };
     let own = [ProductToken::parse("Own").unwrap()];
-    let anybody = Request { user_agent: Some(b"Agent/1"), ..Request::new(&authority, b"/") };
+    let agent = ProductToken::from_user_agent(b"Agent/1");
+    let anybody = Request { agent_tokens: &agent, ..Request::new(&authority, b"/") };
     let somebody = Request { product_tokens: &own, ..anybody };
     assert_eq!(tokens(&nobody, &anybody), ["Agent"]);
     assert_eq!(tokens(&nobody, &somebody), ["Own"]);

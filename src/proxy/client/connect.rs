@@ -190,6 +190,7 @@ fn asked(authority: &Authority) -> Request<'static> {
         persists: true,
         is_looped: false,
         user_agent: None,
+        agent_tokens: Cow::Borrowed(&[]),
         accept: None,
         credentials: None,
         is_subresource: false,

@@ -2,7 +2,7 @@
 
 use super::super::Proxy;
 use super::super::exchange::carry::{Client, Http1, Http1Client, Side};
-use super::super::exchange::request::{Request, Unread};
+use super::super::exchange::request::{Last, Request, Unread};
 use super::super::exchange::{Exchange, Outcome, refuse_unread};
 use super::super::io::{Buffer, Timer};
 use super::super::limits::per_client::Place;
@@ -32,8 +32,7 @@ pub struct Connection {
     pub seat: Seat,
     /// Among the connections of the client's user.
     place: Option<Place<String>>,
-    /// The authority of the request before, and its spelling.
-    last: Option<(Vec<u8>, Authority)>,
+    last: Last,
 }
 
 /// What comes between two requests.
@@ -58,7 +57,7 @@ enum Then {
 
 impl Connection {
     pub fn new(wire: Wire, input: Buffer, who: Who, timer: Timer, seat: Seat) -> Self {
-        Connection { wire, input, who, timer, seat, place: None, last: None }
+        Connection { wire, input, who, timer, seat, place: None, last: Last::default() }
     }
 
     /// Until one side ends it.

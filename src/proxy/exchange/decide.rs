@@ -48,7 +48,7 @@ impl Proxy {
         let asked = policy::Request {
             authority,
             target: &request.target,
-            user_agent: request.user_agent,
+            agent_tokens: &request.agent_tokens,
             product_tokens: user.map_or(&[], |user| &user.product_tokens),
             client: who.client(),
             address: route.as_ref().and_then(Route::origin),

@@ -4,6 +4,7 @@ use super::target::{self, Located};
 use super::via::Via;
 use crate::http1::{FieldKind, Framing, HeadError, RequestHead, find_field};
 use crate::policy::{Authority, Refusal};
+use crate::robots::ProductToken;
 use http::{HeaderMap, Version, header};
 use std::borrow::Cow;
 use std::time::Duration;
@@ -23,6 +24,8 @@ pub struct Request<'a> {
     pub persists: bool,
     pub is_looped: bool,
     pub user_agent: Option<&'a [u8]>,
+    /// The names in it.
+    pub agent_tokens: Cow<'a, [ProductToken]>,
     pub accept: Option<&'a [u8]>,
     pub credentials: Option<&'a [u8]>,
     pub is_subresource: bool,
@@ -41,6 +44,24 @@ pub enum Head<'a> {
     Http2(&'a HeaderMap),
     /// That of a CONNECT, which goes no further.
     Connect,
+}
+
+/// What is kept of the request before on a connection: most of them say the same again.
+#[derive(Default)]
+pub struct Last {
+    /// How its authority was spelt, and what it was.
+    located: Option<(Vec<u8>, Authority)>,
+    /// Its User-Agent, and the names in it.
+    agent: (Box<[u8]>, Box<[ProductToken]>),
+}
+
+impl Last {
+    fn tokens(&mut self, agent: &[u8]) -> &[ProductToken] {
+        if *self.agent.0 != *agent {
+            self.agent = (agent.into(), ProductToken::from_user_agent(agent).into());
+        }
+        &self.agent.1
+    }
 }
 
 /// A head that was no request, with what it says of how to answer.
@@ -67,15 +88,15 @@ impl From<HeadError> for Refusal {
 }
 
 impl<'a> Request<'a> {
-    /// `inside`: the authority of the CONNECT around the connection. `last`: that of the request before, and its spelling.
+    /// `inside`: the authority of the CONNECT around the connection. `last`: what the request before said.
     pub fn of_http1(
         head: &'a RequestHead<'a>,
         inside: Option<&Authority>,
         via: &Via,
-        last: &mut Option<(Vec<u8>, Authority)>,
+        last: &'a mut Last,
     ) -> Result<Self, Refusal> {
         let method = head.method;
-        let Located { authority, path } = target::locate(head, inside, last)?;
+        let Located { authority, path } = target::locate(head, inside, &mut last.located)?;
         let mut request = Request {
             version: if head.minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 },
             method,
@@ -89,6 +110,7 @@ impl<'a> Request<'a> {
             persists: head.persists(),
             is_looped: false,
             user_agent: None,
+            agent_tokens: Cow::Borrowed(&[]),
             accept: None,
             credentials: None,
             is_subresource: false,
@@ -100,6 +122,7 @@ impl<'a> Request<'a> {
         for field in head.fields {
             request.note(field.kind, field.value, via)?;
         }
+        request.agent_tokens = Cow::Borrowed(last.tokens(request.user_agent.unwrap_or_default()));
         Ok(request)
     }
 
@@ -130,6 +153,7 @@ impl<'a> Request<'a> {
             persists: true,
             is_looped: false,
             user_agent: None,
+            agent_tokens: Cow::Borrowed(&[]),
             accept: None,
             credentials: None,
             is_subresource: false,
@@ -141,6 +165,7 @@ impl<'a> Request<'a> {
         for (name, value) in fields {
             request.note(FieldKind::of(name.as_str().as_bytes()), value.as_bytes(), via)?;
         }
+        request.agent_tokens = ProductToken::from_user_agent(request.user_agent.unwrap_or_default()).into();
         Ok(request)
     }
 

@@ -140,7 +140,7 @@ fn mismatch(inside: &Authority, named: &Authority) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::Request;
+    use super::super::request::{Last, Request};
     use super::super::via::Via;
     use super::*;
     use crate::http1::{Room, read_request};
@@ -150,7 +150,8 @@ mod tests {
         let via = Via::new(&"politely-0".into());
         let mut room = Room::new();
         let head = read_request(raw.as_bytes(), &mut 0, 64 * 1024, &mut room)?.expect("it is whole");
-        let request = Request::of_http1(&head, inside, &via, &mut None)?;
+        let mut last = Last::default();
+        let request = Request::of_http1(&head, inside, &via, &mut last)?;
         Ok((request.authority.to_string(), String::from_utf8_lossy(&request.target).into_owned()))
     }
 
