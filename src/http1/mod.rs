@@ -30,6 +30,7 @@ pub use body::{Body, BodyError, Framing, Piece};
 pub use fields::{Field, FieldKind, Room, find_field, list};
 pub use request::{RequestHead, find_request_end, read_request};
 pub use response::{ResponseHead, read_response};
+pub use scan::{below, equal};
 pub use write::{
     put_chunk_head, put_field, put_last_chunk, put_number, put_request_line, put_status_line, put_trailers,
 };

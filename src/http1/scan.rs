@@ -83,15 +83,15 @@ pub(super) fn within(limit: usize, end: Option<usize>, there: usize) -> Result<(
     if end.unwrap_or(there) > limit { Err(HeadError::TooLarge { limit }) } else { Ok(()) }
 }
 
-/// Marks the bytes below a bound of at most 0x80.
+/// Marks the bytes below a bound of at most 0x80. The lowest mark is exact; those above it may be carries.
 #[inline]
-fn below(word: u64, bound: u8) -> u64 {
+pub fn below(word: u64, bound: u8) -> u64 {
     word.wrapping_sub(ONES * u64::from(bound)) & !word & HIGHS
 }
 
-/// Marks the bytes that are `byte`.
+/// Marks the bytes that are `byte`, as exactly.
 #[inline]
-fn equal(word: u64, byte: u8) -> u64 {
+pub fn equal(word: u64, byte: u8) -> u64 {
     below(word ^ (ONES * u64::from(byte)), 1)
 }
 

@@ -1,5 +1,7 @@
 //! Text as what it stands in wants it, written straight to where it goes. Pure.
 
+use crate::http1::{below, equal};
+
 /// An object of JSON, written member by member.
 pub(super) struct Object<'a> {
     out: &'a mut Vec<u8>,
@@ -40,7 +42,8 @@ impl<'a> Object<'a> {
 
 /// Within a string of a structured field (RFC 9651 §3.3.3), which holds printable ASCII only: so many characters at most.
 pub(super) fn put_field_text(out: &mut Vec<u8>, text: &str, most: usize) {
-    if holds_none(text, |byte| !matches!(byte, b' '..=b'~') | matches!(byte, b'"' | b'\\')) {
+    let escaped = |word| below(word, b' ') | equal(word, b'"') | equal(word, b'\\');
+    if holds_none(text, |word| escaped(word) | equal(word, 0x7f) | below(!word, 0x80)) {
         return out.extend_from_slice(&text.as_bytes()[..text.len().min(most)]);
     }
     for c in text.chars().take(most) {
@@ -69,7 +72,7 @@ pub(super) fn put_html(out: &mut Vec<u8>, text: &str) {
 fn put_json(out: &mut Vec<u8>, text: &str) {
     let is_special = |byte| byte < b' ' || matches!(byte, b'"' | b'\\');
     let mut rest = text.as_bytes();
-    if holds_none(text, is_special) {
+    if holds_none(text, |word| below(word, b' ') | equal(word, b'"') | equal(word, b'\\')) {
         return out.extend_from_slice(rest);
     }
     while let Some(at) = rest.iter().position(|&byte| is_special(byte)) {
@@ -84,22 +87,49 @@ fn put_json(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(rest);
 }
 
-/// As is true of nearly all text. In steps that the compiler makes one instruction of.
-#[inline(always)]
-fn holds_none(text: &str, is_special: impl Fn(u8) -> bool) -> bool {
-    let (steps, rest) = text.as_bytes().as_chunks::<16>();
-    let special = |bytes: &[u8]| bytes.iter().fold(false, |found, &byte| found | is_special(byte));
-    !steps.iter().any(|step| special(step)) && !special(rest)
+/// As is true of nearly all text. `special` marks bytes among eight.
+#[inline]
+fn holds_none(text: &str, special: impl Fn(u64) -> u64) -> bool {
+    let (words, rest) = text.as_bytes().as_chunks();
+    let mut last = [b' '; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    words.iter().chain([&last]).all(|word| special(u64::from_le_bytes(*word)) == 0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[test]
+    fn what_a_field_cannot_hold_is_escaped_wherever_it_stands() {
+        let cases =
+            [("\"", "\\\""), ("\\", "\\\\"), ("\n", "?"), ("\x7f", "?"), ("\u{e9}", "?"), ("~", "~"), ("\u{80}", "?")];
+        for (special, escaped) in cases {
+            for place in 0..20 {
+                let (before, after) = ("a".repeat(place), "b".repeat(19 - place));
+                let mut out = Vec::new();
+                put_field_text(&mut out, &format!("{before}{special}{after}"), 300);
+                assert_eq!(String::from_utf8(out).unwrap(), format!("{before}{escaped}{after}"));
+            }
+        }
+        let mut out = Vec::new();
+        put_field_text(&mut out, "abcdefghijkl", 10);
+        assert_eq!(out, b"abcdefghij");
+    }
+
     /// Every character that means something to JSON, and some that mean something elsewhere.
     #[test]
     fn what_is_written_is_read_as_it_was() {
         let all: String = (0..0x250).filter_map(char::from_u32).chain("\u{2028}\u{1f600}</script>".chars()).collect();
+        for c in all.chars() {
+            for place in 0..20 {
+                let text = format!("{}{c}{}", "a".repeat(place), "b".repeat(19 - place));
+                let mut out = b"\"".to_vec();
+                put_json(&mut out, &text);
+                out.push(b'"');
+                assert_eq!(serde_json::from_slice::<String>(&out).unwrap(), text);
+            }
+        }
         let mut out = Vec::new();
         let mut object = Object::begin(&mut out);
         object.text("all", [&*all]);
