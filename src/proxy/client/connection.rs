@@ -106,9 +106,11 @@ impl Connection {
     /// Reads until a whole head is there and moves it to `head`.
     async fn next_head(&mut self, proxy: &Proxy, head: &mut Buffer, stop: &mut Stop<'_>) -> Result<Came, Refusal> {
         let Connection { wire, input, timer, seat, .. } = self;
-        let limits = proxy.settings.load();
-        let limits = &limits.limits;
-        let (idle, header, size) = (limits.idle_timeout, limits.header_timeout, limits.max_header_size);
+        // Settings are never lent while anything is waited for: old ones would stay, and each loan makes others dearer.
+        let (idle, header, size) = {
+            let limits = &proxy.settings.load().limits;
+            (limits.idle_timeout, limits.header_timeout, limits.max_header_size)
+        };
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         let mut deadline = None;
         let idle_since = Instant::now();
@@ -161,7 +163,9 @@ impl Connection {
         let inside = who.tunnel.as_ref().map(|tunnel| &tunnel.authority);
         let side = Http1::new(wire, input);
         let mut room = Room::new();
-        let head = http1::read_request(raw.bytes(), &mut 0, usize::MAX, &mut room);
+        // Its end is known: that of the bytes.
+        let mut scanned = raw.bytes().len().saturating_sub(2);
+        let head = http1::read_request(raw.bytes(), &mut scanned, usize::MAX, &mut room);
         let head = head.and_then(|head| head.ok_or(HeadError::Malformed("the head ends early")));
         let read = match &head {
             Ok(head) => Request::of_http1(head, inside, &proxy.via, last),

@@ -122,13 +122,8 @@ impl Exchange<'_> {
                 self.permit = None;
                 client.open();
                 origin.side.open();
-                tunnel::run(
-                    client.side(),
-                    &mut origin.side,
-                    self.proxy.settings.load().limits.tunnel_idle_timeout,
-                    timer,
-                )
-                .await;
+                let idle = self.proxy.settings.load().limits.tunnel_idle_timeout;
+                tunnel::run(client.side(), &mut origin.side, idle, timer).await;
                 Tried::Over(Outcome::Forwarded)
             }
             Ok(carried) => {
@@ -214,10 +209,12 @@ impl Exchange<'_> {
         timer: &mut Timer,
         route: &Route,
     ) -> Result<Carried, Broken<Failure>> {
-        let limits = &self.proxy.settings.load().limits;
-        let limits = Limits {
-            least: Least { rate: limits.min_rate, over: limits.read_timeout },
-            head: usize::try_from(limits.max_header_size).unwrap_or(usize::MAX),
+        let limits = {
+            let limits = &self.proxy.settings.load().limits;
+            Limits {
+                least: Least { rate: limits.min_rate, over: limits.read_timeout },
+                head: usize::try_from(limits.max_header_size).unwrap_or(usize::MAX),
+            }
         };
         let method = self.request.method;
         if let Some(permit) = &mut self.permit {

@@ -45,18 +45,18 @@ pub fn locate<'a>(
             }
         };
     }
+    if let Some((spelt, authority)) = &*last
+        && inside.is_none()
+        && let Some(path) = target.strip_prefix(&**spelt)
+        && matches!(path, [] | [b'/' | b'?' | b'#', ..])
+        && head.host == spelt.get(authority.scheme().as_str().len() + 3..)
+    {
+        return Ok(Located { authority: authority.clone(), path });
+    }
     let colon = memchr::memmem::find(target, b"://").ok_or_else(|| bad("the request target is not a URL"))?;
     let rest = &target[colon + 3..];
     let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#' | b'\\')).unwrap_or(rest.len());
     let (url, path) = target.split_at(colon + 3 + end);
-    if let Some((spelt, authority)) = &*last
-        && inside.is_none()
-        && url == spelt
-        && head.host == Some(&rest[..end])
-        && !path.starts_with(b"\\")
-    {
-        return Ok(Located { authority: authority.clone(), path });
-    }
     let scheme = String::from_utf8_lossy(&target[..colon]);
     let scheme = Scheme::parse(&scheme).ok_or_else(|| bad(format!("scheme {scheme:?} is not http or https")))?;
     let authority = Authority::parse(scheme, &rest[..end]).map_err(|error| bad(error.to_string()))?;
