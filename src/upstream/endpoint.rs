@@ -68,7 +68,12 @@ impl Endpoint {
         // Before it is there, so that whoever takes it away finds it counted.
         self.count.fetch_add(1, Relaxed);
         self.all.fetch_add(1, Relaxed);
-        self.idle[shard() % self.idle.len()].lock().push(idle);
+        let mut shard = self.idle[shard() % self.idle.len()].lock();
+        if shard.capacity() == 0 {
+            // Most hosts have one, where a list that grows by itself would have room for four.
+            shard.reserve_exact(1);
+        }
+        shard.push(idle);
     }
 
     /// How many are idle.
@@ -84,7 +89,7 @@ impl Endpoint {
             // The one used last is at the end.
             let old = shard.iter().take_while(|idle| idle.since <= then).count();
             closed.extend(shard.drain(..old));
-            shard.shrink_to(4);
+            shard.shrink_to_fit();
         }
         self.forget(closed.len());
         self.http2.close_idle(then);
@@ -153,6 +158,19 @@ static SHARDS: LazyLock<usize> = LazyLock::new(|| {
 mod tests {
     use super::*;
     use tokio::net::{TcpListener, TcpStream};
+
+    #[tokio::test]
+    async fn there_is_room_for_those_that_are_idle_and_no_more() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let endpoint = Endpoint::new(Arc::default());
+        let room = || endpoint.idle.iter().map(|shard| shard.lock().capacity()).sum::<usize>();
+        let stream = Stream::Tcp(TcpStream::connect(address).await.unwrap());
+        endpoint.put(Idle { stream, address, since: Instant::now() });
+        assert_eq!((endpoint.len(), room()), (1, 1));
+        endpoint.close_idle(Instant::now());
+        assert_eq!((endpoint.len(), room()), (0, 0));
+    }
 
     /// The other end closes, and nothing has run since that could have told the runtime of it.
     #[tokio::test]
