@@ -95,6 +95,8 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
         command.arg("isolated").arg(&socket).arg("--").args(&args.command);
         let mut child = equip(command, isolate::INSIDE)?;
         let listener = tokio::select! {
+            // A short command may be over already.
+            biased;
             taken = isolate::take_over(&handed) => taken?,
             // It has said why.
             status = child.wait() => return Ok(exit_code(status?)),

@@ -35,7 +35,7 @@ impl Exchange<'_> {
         let route = match route {
             Some(route) => route,
             // It had no address a moment ago.
-            None => match client.wait(timer, self.proxy.upstream.reach(&self.request.authority)).await {
+            None => match client.wait(timer, self.reach()).await {
                 Some(Ok(route)) => route,
                 Some(Err(ReachError::Denied(denied))) => return Outcome::Refused(denied.into()),
                 Some(Err(ReachError::Resolve(error))) => return Outcome::Failed(Failure::from_resolve(&error)),
@@ -94,6 +94,10 @@ impl Exchange<'_> {
                 }
             }
         }
+    }
+
+    fn reach(&self) -> impl Future<Output = Result<Route, ReachError>> {
+        self.proxy.upstream.reach_for(&self.request.authority, Some(self.who.client()))
     }
 
     #[expect(clippy::too_many_arguments, reason = "one call for each kind of connection")]
