@@ -53,7 +53,7 @@ async fn every_framing_is_read() {
         }),
         ("BOM", Reply::text(format!("\u{feff}{text}"))),
         ("CR", Reply::text(text.replace('\n', "\r"))),
-        ("600 fields", (0..600).fold(Reply::text(text), |reply, number| reply.field(&format!("X-{number}"), "1"))),
+        ("600 fields", (0..600).fold(Reply::text(text), |reply, number| reply.field(format!("X-{number}"), "1"))),
         ("odd type", Reply::text(text).field("Content-Disposition", "attachment")),
     ];
     for (name, reply) in replies {
