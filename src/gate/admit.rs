@@ -110,7 +110,8 @@ impl Gate {
         let settings = self.settings.load();
         let Host { entry, pace, .. } = host;
         let Decision { ruling, crawl_delay, refresh } = self.decide(host, request, &settings);
-        if refresh {
+        let may_go = matches!(ruling, Ruling::Allow(_) | Ruling::Report(_));
+        if refresh && !(may_go && entry.owes_page()) {
             drop(self.refresh_for(entry, request, FetchReason::Renewal, crawl_delay));
         }
         let reported = match ruling {
@@ -138,10 +139,14 @@ impl Gate {
         };
         if settings.mode == Mode::Report {
             let (permit, held) = pace.rehearse(request.client, terms, reported.is_some());
+            entry.page_went(true);
             return Ok(Step::Go(Admitted::Go { permit, reported: reported.or(held) }));
         }
         Ok(match pace.stand(request.client, terms)? {
-            Stand::Go(permit) => Step::Go(Admitted::Go { permit, reported }),
+            Stand::Go(permit) => {
+                entry.page_went(true);
+                Step::Go(Admitted::Go { permit, reported })
+            }
             Stand::Wait(waiting) => Step::Wait(waiting),
         })
     }
@@ -189,6 +194,7 @@ impl Gate {
             Ruling::Report(why) => Some(Reported::from(why)),
             Ruling::Allow(_) => None,
         };
+        host.entry.page_went(true);
         Ok(Some(Admitted::Go { permit, reported }))
     }
 }

@@ -127,6 +127,29 @@ async fn a_renewal_goes_before_those_who_wait() {
     assert!(gaps(&origin)[1..3].iter().all(|gap| *gap + Duration::from_millis(120) >= Duration::from_secs(1)));
 }
 
+/// A copy that lives no longer than a gap is not renewed in every turn, whether pages wait for theirs or have to come back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn renewals_leave_turns_for_pages() {
+    for max_wait in ["50ms", "60s"] {
+        let origin = one_by_one(vec![Reply::text("User-agent: *\nCrawl-delay: 0.5\n")]).await;
+        let yaml = format!("pace: {{ max_wait: {max_wait} }}\nrobots: {{ min_ttl: 200ms, max_ttl: 200ms }}");
+        let proxy = Arc::new(Proxy::start(&yaml).await);
+        let asking = async {
+            let mut clients = tokio::task::JoinSet::new();
+            loop {
+                let (proxy, url) = (proxy.clone(), origin.url("/open"));
+                clients.spawn(async move { proxy.get(&url).await });
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let served = eventually("pages", || origin.log.count("/open") >= 4);
+        tokio::select! { () = asking => {}, () = served => {} }
+        let targets = origin.log.targets();
+        let twice = targets.windows(2).any(|pair| pair.iter().all(|target| target == "/robots.txt"));
+        assert!(!twice, "{max_wait}: {targets:?}");
+    }
+}
+
 /// Whoever causes it: a page that is refused, the client's own robots.txt, and with the operator's own delay.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_fetch_keeps_the_gap() {

@@ -13,7 +13,7 @@ use hashbrown::HashTable;
 use parking_lot::RwLock;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 /// All places.
 pub(super) struct HostTable {
@@ -31,9 +31,22 @@ pub(in crate::gate) struct HostEntry {
     entry: ArcSwap<Entry>,
     /// The clock at the last use.
     used: AtomicU32,
+    /// A page has gone since robots.txt came last.
+    page_went: AtomicBool,
 }
 
 impl HostEntry {
+    /// Whether the next turn is a page's, if one wants it: a copy that lives no longer than a gap would be renewed in each.
+    pub fn owes_page(&self) -> bool {
+        !self.page_went.load(Ordering::Relaxed)
+    }
+
+    pub fn page_went(&self, went: bool) {
+        if self.owes_page() == went {
+            self.page_went.store(went, Ordering::Relaxed);
+        }
+    }
+
     /// The entry in force.
     pub fn load(&self) -> Guard<Arc<Entry>> {
         self.entry.load()
@@ -76,7 +89,12 @@ impl HostTable {
         let new = || {
             let now = self.clock.fetch_add(1, Ordering::Relaxed);
             let entry = ArcSwap::from_pointee(Entry::default());
-            let host = HostEntry { authority: authority.clone(), entry, used: AtomicU32::new(now) };
+            let host = HostEntry {
+                authority: authority.clone(),
+                entry,
+                used: AtomicU32::new(now),
+                page_went: AtomicBool::new(false),
+            };
             self.bytes.fetch_add(cost(&host), Ordering::Relaxed);
             self.count.fetch_add(1, Ordering::Relaxed);
             Arc::new(host)

@@ -307,6 +307,7 @@ impl Inner {
         // First, so that whoever finds the entry given up meanwhile does not go by an older copy.
         self.store.save(&host.authority, &entry);
         self.hosts.put(host, entry);
+        host.page_went(false);
     }
 
     /// Gives up what was used least recently, behind everybody's back, when there is too much in memory.
