@@ -64,7 +64,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 fn exchange(address: SocketAddr, method: &str, target: &str, token: Option<&str>) -> io::Result<Answer> {
     let mut stream = TcpStream::connect_timeout(&address, CONNECT)?;
     // A refresh takes as long as the origin and its pace do.
-    stream.set_read_timeout(Some(READ))?;
+    stream.set_read_timeout(Some(if method == "POST" { REFRESH } else { READ }))?;
     let token = token.map_or(String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
     write!(
         stream,
@@ -84,4 +84,5 @@ fn exchange(address: SocketAddr, method: &str, target: &str, token: Option<&str>
 }
 
 const CONNECT: Duration = Duration::from_secs(5);
-const READ: Duration = Duration::from_secs(600);
+const READ: Duration = Duration::from_secs(10);
+const REFRESH: Duration = Duration::from_secs(600);

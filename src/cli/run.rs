@@ -87,6 +87,9 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
         command.envs(environment(proxy, direct)).envs(trust.drain(..)).env("WGETRC", wgetrc.path());
         command.kill_on_drop(true).spawn()
     };
+    // A Ctrl-C goes to the command too, as it is in our process group; it decides, and we tell its end.
+    let (mut interrupts, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let mut hang_up = signal(SignalKind::hangup())?;
     let (program, arguments) = args.command.split_first().expect("clap requires one");
     let (running, mut child) = if args.isolate {
         let socket = directory.path().join("socket");
@@ -114,8 +117,6 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
             }
         }
     };
-    // A Ctrl-C goes to the command too, as it is in our process group; it decides, and we tell its end.
-    let (mut interrupts, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let (before, mut refused) = running.decisions().follow(0);
     before.iter().filter(|_| args.verbose).for_each(|decision| tell(decision));
     let status = loop {
@@ -124,6 +125,7 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
             status = child.wait() => break status?,
             _ = interrupts.recv() => {}
             _ = terminate.recv() => pass_on(&child, Signal::TERM),
+            _ = hang_up.recv() => pass_on(&child, Signal::HUP),
         }
     };
     while args.verbose
@@ -140,9 +142,11 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
 
 /// As a shell tells it.
 pub(super) fn not_run(program: &OsStr, error: &io::Error) -> Failed {
-    let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_RUNNABLE };
-    let name = program.display();
-    let message = format!("error: cannot run `{name}`: {error}\nhint: is it installed, and spelled so?");
+    let (code, hint) = match error.kind() {
+        io::ErrorKind::NotFound => (NOT_FOUND, "is it installed, and spelled so?"),
+        _ => (NOT_RUNNABLE, "is it a program, and may you execute it?"),
+    };
+    let message = format!("error: cannot run `{}`: {error}\nhint: {hint}", program.display());
     Failed { message, code: ExitCode::from(code) }
 }
 

@@ -16,6 +16,12 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
     let answer = args.admin.ask("GET", "/api/v1/status")?;
+    if answer.status == 200 && answer.body["version"].is_null() || answer.status == 400 {
+        return Err(Failed::usage(
+            "what answers there is no admin address",
+            "see `admin.address` in the configuration",
+        ));
+    }
     match args.format {
         Format::Text => print!("{}", text(&answer.body)),
         Format::Json => println!("{:#}", answer.body),

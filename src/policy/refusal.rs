@@ -229,7 +229,7 @@ impl fmt::Display for Refusal {
             Self::NotAProxyRequest => f.write_str(
                 "this is a forward proxy: a request names the whole URL (`GET http://host/path`) or begins with CONNECT",
             ),
-            Self::HeadTooLarge { limit } => write!(f, "the request head is larger than {limit} octets"),
+            Self::HeadTooLarge { limit } => write!(f, "the request head is larger than {limit} bytes"),
             Self::HeadTimeout { limit } => write!(f, "the request head was not complete within {}", Seconds(*limit)),
             Self::Loop => f.write_str("the request would come back to this proxy, or is for the proxy itself"),
             Self::Draining { retry_after } => {

@@ -44,6 +44,23 @@ async fn run_exits_as_its_command_does() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn status_says_when_it_asks_something_else() {
+    let proxy = crate::support::Proxy::start("").await;
+    let origin = Origin::site(ROBOTS).await;
+    for address in [proxy.address().to_string(), origin.authority("127.0.0.1")] {
+        let ended = politely(&["status", "--admin", &address]).await;
+        assert!(ended.code == 2 && ended.stderr.contains("admin address"), "{}: {}", ended.code, ended.stderr);
+    }
+}
+
+/// The terminal is closed: the command does not stay behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_passes_a_hang_up_on() {
+    let ended = run(&["sh", "-c", "trap 'exit 9' HUP; kill -HUP $PPID; for i in $(seq 100); do sleep 0.1; done"]).await;
+    assert_eq!(ended.code, 9, "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_sets_what_clients_read() {
     let script = "env; echo; cat \"$SSL_CERT_FILE\"";
     let variables = [&open()[..], &[("NO_PROXY", "a.localhost"), ("no_proxy", "*")]].concat();

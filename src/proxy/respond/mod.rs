@@ -245,6 +245,7 @@ fn title(slug: &str) -> &str {
         "ambiguous-path" => "Servers may take the path in too many ways",
         "dns_error" | "dns_timeout" => "The host name cannot be resolved",
         "tls_certificate_error" => "The origin's certificate is not trusted",
+        "http_request_error" => "Malformed request",
         _ => "The origin cannot be reached",
     }
 }
