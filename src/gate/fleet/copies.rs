@@ -1,5 +1,4 @@
-//! Copies of robots.txt at the server, and the right to fetch one, which one instance has at a time. Called by
-//! `rulebook`.
+//! Copies of robots.txt at the server, and the right to fetch one, which one instance has at a time.
 
 use super::{Fleet, Lost};
 use crate::gate::store::snapshot;

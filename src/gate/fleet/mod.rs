@@ -1,5 +1,5 @@
 //! The fleet: all instances that share one Redis or Valkey server, and through it paces, backoffs and copies of
-//! robots.txt (SEMANTICS §3 and §5). Called by `pacer` and `rulebook`; docs/fleet.md is its manual.
+//! robots.txt (SEMANTICS §3 and §5). docs/fleet.md is its manual.
 //!
 //! - Where a gap is in force, an instance starts nothing without the key's lease, which one instance has at a time
 //!   (`turn.lua`); while it has it, its own schedule keeps the pace. Where none is, nobody asks: a refusal by the origin
