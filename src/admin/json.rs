@@ -2,7 +2,7 @@
 
 use crate::gate::{Gate, PaceFigures, Reported};
 use crate::policy::explain::Explanation;
-use crate::policy::{Access, AskedAgain, Authority, Entry};
+use crate::policy::{AskedAgain, Authority, Entry};
 use crate::proxy::{RecentDecision, evidence};
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -78,7 +78,7 @@ pub(super) fn authority(gate: &Gate, authority: &Authority, entry: &Entry) -> Va
 /// The same with its file.
 pub(super) fn authority_in_full(gate: &Gate, asked: &Authority, entry: &Entry) -> Value {
     let mut value = authority(gate, asked, entry);
-    if let Some(Access::Rules(robots)) = entry.answer.as_ref().map(|answer| &answer.access) {
+    if let Some(robots) = entry.robots_txt() {
         let warnings = robots
             .warnings()
             .map(|warning| json!({ "line": warning.line(), "column": warning.column(), "message": warning.message() }));

@@ -11,7 +11,7 @@ use crate::gate::store::snapshot;
 use crate::gate::terms;
 use crate::policy::freshness::State;
 use crate::policy::pace::{Outcome, Terms};
-use crate::policy::{Access, AskedAgain, Authority, Entry, KeyBy, Refusal};
+use crate::policy::{AskedAgain, Authority, Entry, KeyBy, Refusal};
 use crate::upstream::Want;
 use futures_util::FutureExt;
 use std::any::Any;
@@ -271,10 +271,7 @@ impl Inner {
 
     /// The gap that the host asks of the crawlers that are configured, or of all.
     pub(super) fn crawl_delay(&self, settings: &Settings, authority: &Authority, entry: &Entry) -> Option<Duration> {
-        match &entry.answer.as_ref()?.access {
-            Access::Rules(robots) => robots.rules_for(settings.product_tokens(authority.host())).crawl_delay(),
-            Access::Missing => None,
-        }
+        entry.robots_txt()?.rules_for(settings.product_tokens(authority.host())).crawl_delay()
     }
 }
 

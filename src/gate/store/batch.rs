@@ -1,6 +1,5 @@
 //! What is written together: the newest of each, and how much memory it takes meanwhile.
 
-use super::snapshot::file_of;
 use crate::policy::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -82,7 +81,7 @@ impl Batch {
 }
 
 fn cost(entry: Option<&Entry>) -> usize {
-    entry.and_then(file_of).map_or(0, |robots| robots.source().len())
+    entry.and_then(Entry::robots_txt).map_or(0, |robots| robots.source().len())
 }
 
 /// A name, a record and their places in a table.

@@ -19,7 +19,7 @@ pub(in crate::gate) fn digest(file: &[u8]) -> Digest {
 
 /// An entry with its file. `now`: the sender's clock. `None`: the file cannot be packed.
 pub(in crate::gate) fn pack(entry: &Entry, now: SystemTime) -> Option<Vec<u8>> {
-    let file = file_of(entry).map(|robots| Some((digest(robots.source()), compress(robots.source()).ok()?)));
+    let file = entry.robots_txt().map(|robots| Some((digest(robots.source()), compress(robots.source()).ok()?)));
     let file = match &file {
         Some(packed) => Some(packed.as_ref().map(|(name, packed)| (*name, &packed[..]))?),
         None => None,
@@ -51,13 +51,6 @@ pub(super) fn encode(entry: &Entry) -> Vec<u8> {
 /// `None` if these are not the bytes of one, or the file is missing.
 pub(super) fn decode(bytes: &[u8], robots: Option<RobotsTxt>, now: SystemTime) -> Option<Entry> {
     of_this_version::<Record<'_>>(bytes)?.into_entry(robots, now)
-}
-
-pub(super) fn file_of(entry: &Entry) -> Option<&RobotsTxt> {
-    match &entry.answer.as_ref()?.access {
-        Access::Rules(robots) => Some(robots),
-        Access::Missing => None,
-    }
 }
 
 pub(super) fn compress(file: &[u8]) -> io::Result<Vec<u8>> {
@@ -229,9 +222,9 @@ mod tests {
     fn what_is_written_is_read_again() {
         for entry in entries() {
             let bytes = encode(&entry);
-            let again = decode(&bytes, file_of(&entry).cloned(), at(1200)).unwrap();
+            let again = decode(&bytes, entry.robots_txt().cloned(), at(1200)).unwrap();
             assert_eq!(encode(&again), bytes);
-            assert_eq!(decode(&bytes, None, at(1200)).is_some(), file_of(&entry).is_none());
+            assert_eq!(decode(&bytes, None, at(1200)).is_some(), entry.robots_txt().is_none());
         }
     }
 
@@ -242,7 +235,7 @@ mod tests {
             for ahead in [0, 4000] {
                 let now = at(1200 + ahead);
                 let got = unpack(&packed, now, now, read).unwrap();
-                assert_eq!(file_of(&got).map(RobotsTxt::source), file_of(&entry).map(RobotsTxt::source));
+                assert_eq!(got.robots_txt().map(RobotsTxt::source), entry.robots_txt().map(RobotsTxt::source));
                 if let Some(answer) = got.answer {
                     assert_eq!(answer.freshness.validated_at(), at(1000 + ahead));
                     assert_eq!(answer.freshness.expires_at(), at(1100 + ahead));
@@ -273,7 +266,7 @@ mod tests {
         for entry in entries() {
             for whole in [encode(&entry), pack(&entry, at(1200)).unwrap()] {
                 let read_all = |bytes: &[u8]| {
-                    let decoded = decode(bytes, file_of(&entry).cloned(), at(1200));
+                    let decoded = decode(bytes, entry.robots_txt().cloned(), at(1200));
                     decoded.or_else(|| unpack(bytes, at(1200), at(1200), read))
                 };
                 assert!((0..whole.len()).all(|length| unpack(&whole[..length], at(0), at(0), read).is_none()));

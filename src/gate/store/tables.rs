@@ -1,7 +1,7 @@
 //! The tables of the store, and how a write keeps them in step: each file once, with a count of those that have it, and
 //! each authority in the order of use.
 
-use super::snapshot::{Digest, compress, digest, encode, file_of};
+use super::snapshot::{Digest, compress, digest, encode};
 use crate::policy::Entry;
 use crate::robots::RobotsTxt;
 use redb::{Error, ReadableTable, Table, TableDefinition, WriteTransaction};
@@ -39,7 +39,7 @@ impl<'t> Tables<'t> {
     }
 
     pub fn write(&mut self, authority: &str, entry: &Entry) -> Result<(), Error> {
-        let robots = file_of(entry);
+        let robots = entry.robots_txt();
         let body = robots.map(|robots| digest(robots.source()));
         // Held before the old one is let go: often they are the same.
         if let (Some(name), Some(robots)) = (body, robots) {

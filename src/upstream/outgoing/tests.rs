@@ -1,3 +1,5 @@
+//! Requests as they leave, byte for byte, in either version.
+
 use super::*;
 use crate::http1::{Room, read_request};
 use crate::upstream::tests::upstream;

@@ -1,3 +1,5 @@
+//! Names looked up once for all who ask, with answers that a test gives.
+
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::task::JoinSet;

@@ -1,9 +1,11 @@
+//! What a fetch leaves behind where it panics, and which of two copies is the newer.
+
 use super::*;
 use crate::gate::pacer::Pacer;
 use crate::gate::robots::{Fetcher, RobotsCache};
 use crate::gate::store::Store;
 use crate::policy::freshness::Freshness;
-use crate::policy::{Answer, Validators};
+use crate::policy::{Access, Answer, Validators};
 use arc_swap::ArcSwap;
 
 fn cache() -> RobotsCache {
