@@ -64,7 +64,7 @@ async fn waiters() {
     let (elapsed, grown) = (start.elapsed(), resident() - before);
     let waiting = gate.figures().waiting;
     println!(
-        "{waiting} waiters over {HOSTS} hosts: {} MiB, {} octets each, in line after {elapsed:?}",
+        "{waiting} waiters over {HOSTS} hosts: {} MiB, {} bytes each, in line after {elapsed:?}",
         grown >> 20,
         grown / waiting
     );
@@ -113,7 +113,7 @@ async fn origin() -> u16 {
     port
 }
 
-/// Octets of memory that this process has.
+/// Bytes of memory that this process has.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/statm").expect("Linux");
     let pages: usize = status.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number");

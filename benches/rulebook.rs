@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Octets of the robots.txt files of 4,158 sites, at each twentieth of them.
+/// Bytes of the robots.txt files of 4,158 sites, at each twentieth of them.
 const SIZES: [usize; 21] =
     [1, 66, 100, 135, 168, 203, 253, 309, 375, 465, 591, 724, 884, 1105, 1388, 1754, 2215, 2798, 4043, 8019, 40_000];
 /// Different files. Most sites have one that their content system wrote.
@@ -50,8 +50,8 @@ async fn run(count: usize) {
     println!("{count} authorities, {} files, learnt and stored in {:.1?}", figures.files, start.elapsed());
     assert_eq!(figures.authorities, count);
     let per = |bytes: usize| bytes as f64 / (count - 1000) as f64;
-    println!("counted: {:.0} octets an authority", per(figures.authority_bytes - counted.authority_bytes));
-    println!("resident: {:.0} octets an authority, with files and caches", per(resident() - before));
+    println!("counted: {:.0} bytes an authority", per(figures.authority_bytes - counted.authority_bytes));
+    println!("resident: {:.0} bytes an authority, with files and caches", per(resident() - before));
     println!("files: {:.1} MiB", figures.file_bytes as f64 / f64::from(1 << 20));
 
     let many = [latencies(&gate, count, HOSTS, 1).await, latencies(&gate, count, HOSTS, TURNS).await];
@@ -66,7 +66,7 @@ async fn run(count: usize) {
     gate.close();
     drop(gate);
     let file = directory.path().join("robots.redb");
-    println!("on disk: {:.0} octets an authority", file.metadata().expect("it is there").len() as f64 / count as f64);
+    println!("on disk: {:.0} bytes an authority", file.metadata().expect("it is there").len() as f64 / count as f64);
     let start = Instant::now();
     let gate = open(directory.path());
     println!("opened in {:.1?}", start.elapsed());

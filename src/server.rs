@@ -1,4 +1,4 @@
-//! Puts the parts together, starts and stops them. Called by `cli`, by tests, and by programs that embed the proxy.
+//! Puts the parts together, starts and stops them.
 
 use crate::admin::Admin;
 use crate::config::{ListenAddress, Settings};

@@ -1,4 +1,4 @@
-//! Logs: what happens to standard error, and one line a request where `log.access` says. Called by `cli`.
+//! Logs: what happens to standard error, and one line a request where `log.access` says.
 
 use crate::config::{AccessLog, Log, LogFormat, LogLevel};
 use std::fs::OpenOptions;

@@ -14,7 +14,7 @@ fn conformance_cases_are_decided_as_collected() {
     let Some(corpora) = corpora() else { return };
     let mut tally = Tally::default();
     for case in rows(&corpora.join("conformance/cases.jsonl")) {
-        let robots = RobotsTxt::parse(&octets(&case, "robots", "robots_b64"));
+        let robots = RobotsTxt::parse(&bytes(&case, "robots", "robots_b64"));
         let verdict = robots.rules_for(&[text(&case, "agent")]).check(text(&case, "url")).is_allowed();
         tally.judge(&case, verdict, text(&case, "id"));
     }
@@ -115,7 +115,7 @@ fn crawl_delays_are_found() {
     let files = files(&corpora);
     let in_suites =
         rows(&corpora.join("conformance/crawl_delay.jsonl")).into_iter().filter(|row| row["agreed"] == true);
-    let in_suites = in_suites.map(|row| (octets(&row, "robots", "robots_b64"), row));
+    let in_suites = in_suites.map(|row| (bytes(&row, "robots", "robots_b64"), row));
     let in_corpus = rows(&corpora.join("corpus/crawl_delay.jsonl.gz")).into_iter();
     let in_corpus = in_corpus.map(|row| (files[text(&row, "file")].clone(), row));
     let mut wrong = Vec::new();
@@ -147,16 +147,15 @@ fn crawl_delays_are_found() {
 
 /// Whether Google's line can be compared: nothing in the question that it reads otherwise, even where the answer is the same.
 fn is_comparable(probe: &Value) -> bool {
-    let is_token =
-        text(probe, "agent").bytes().all(|octet| octet.is_ascii_alphabetic() || matches!(octet, b'_' | b'-'));
-    let is_plain = text(probe, "url").bytes().all(|octet| octet.is_ascii_graphic() && octet != b'%');
+    let is_token = text(probe, "agent").bytes().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'-'));
+    let is_plain = text(probe, "url").bytes().all(|byte| byte.is_ascii_graphic() && byte != b'%');
     is_token && is_plain && probe.get("google_quirk").is_none()
 }
 
 /// Whether a line is a rule that everyone reads alike: key and path as they should be, no escapes, not cut.
 fn is_plain(body: &[u8], line: u32) -> bool {
     // Vertical tabs and form feeds are white space to Google; what they touch may change who a group is for.
-    if body.iter().any(|octet| matches!(octet, 0x0B | 0x0C)) {
+    if body.iter().any(|byte| matches!(byte, 0x0B | 0x0C)) {
         return false;
     }
     let body = String::from_utf8_lossy(body).replace("\r\n", "\n").replace('\r', "\n");
@@ -172,12 +171,12 @@ fn is_plain(body: &[u8], line: u32) -> bool {
         && line.len() < 16_000
         && !index
         && value.starts_with(['/', '*'])
-        && value.bytes().all(|octet| octet.is_ascii_graphic() && octet != b'%')
+        && value.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'%')
 }
 
 /// The file without its request rates, which the pace would count as well.
 fn without_rates(body: &[u8]) -> Vec<u8> {
-    let lines = body.split_inclusive(|&octet| octet == b'\n');
+    let lines = body.split_inclusive(|&byte| byte == b'\n');
     let is_rate = |line: &&[u8]| line.trim_ascii_start().to_ascii_lowercase().starts_with(b"request-rate");
     lines.filter(|line| !is_rate(line)).collect::<Vec<_>>().concat()
 }
@@ -249,7 +248,7 @@ fn corpora() -> Option<PathBuf> {
 
 fn files(corpora: &Path) -> HashMap<String, Vec<u8>> {
     let rows = rows(&corpora.join("corpus/files.jsonl.gz"));
-    rows.iter().map(|row| (text(row, "id").to_owned(), octets(row, "text", "b64"))).collect()
+    rows.iter().map(|row| (text(row, "id").to_owned(), bytes(row, "text", "b64"))).collect()
 }
 
 fn rows(path: &Path) -> Vec<Value> {
@@ -268,7 +267,7 @@ fn text<'a>(row: &'a Value, name: &str) -> &'a str {
     row[name].as_str().unwrap_or_else(|| panic!("{name} of {row}"))
 }
 
-fn octets(row: &Value, plain: &str, encoded: &str) -> Vec<u8> {
+fn bytes(row: &Value, plain: &str, encoded: &str) -> Vec<u8> {
     use base64::Engine;
     match row.get(encoded).and_then(Value::as_str) {
         Some(encoded) => base64::engine::general_purpose::STANDARD.decode(encoded).expect("base64"),

@@ -118,7 +118,7 @@ proptest! {
         compare(&rules, &paths)?;
     }
 
-    /// Of few octets, whatever they are, everything is nearly the same.
+    /// Of few bytes, whatever they are, everything is nearly the same.
     #[test]
     fn any_small_alphabet_is_decided_as_the_rfc_says((rules, paths) in any_alphabet()) {
         compare(&rules, &paths)?;

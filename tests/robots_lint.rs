@@ -57,10 +57,10 @@ proptest! {
         }
     }
 
-    /// Any octets: places are in the file, and what is shown of a line can hold them.
+    /// Any bytes: places are in the file, and what is shown of a line can hold them.
     #[test]
-    fn places_are_places_of_the_file(octets in vec(prop_oneof![any::<u8>(), select(&b"user-agent:disallow /*%\n\r\0"[..])], 0..300)) {
-        let report = lint::Report::new(&RobotsTxt::parse(&octets), None);
+    fn places_are_places_of_the_file(bytes in vec(prop_oneof![any::<u8>(), select(&b"user-agent:disallow /*%\n\r\0"[..])], 0..300)) {
+        let report = lint::Report::new(&RobotsTxt::parse(&bytes), None);
         for found in report.findings() {
             let places = std::iter::once(found.place).chain(found.related.map(|related| related.place));
             for place in places {

@@ -25,7 +25,7 @@ fn compiled_rules_take_at_most_half_more_than_their_patterns() {
         };
         let patterns: usize = group.lines().map(rule).sum();
         let bound = patterns * 3 / 2 + 256;
-        println!("{name}: {} octets of patterns, {} compiled", patterns, rules.heap_size());
-        assert!(rules.heap_size() <= bound, "{name}: {} for {patterns} octets of patterns", rules.heap_size());
+        println!("{name}: {} bytes of patterns, {} compiled", patterns, rules.heap_size());
+        assert!(rules.heap_size() <= bound, "{name}: {} for {patterns} bytes of patterns", rules.heap_size());
     }
 }

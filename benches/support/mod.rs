@@ -64,12 +64,12 @@ pub fn leading_stars(count: usize) -> String {
     file((0..count).map(|n| format!("*{}{n}", word(n))))
 }
 
-/// A file of about this many octets with several groups, comments and sitemaps, as large sites have them.
-pub fn large(octets: usize) -> String {
+/// A file of about this many bytes with several groups, comments and sitemaps, as large sites have them.
+pub fn large(bytes: usize) -> String {
     let mut text =
         String::from("# robots.txt of example.com\nSitemap: https://example.com/sitemap.xml\n\nUser-agent: *\n");
     let mut n = 0;
-    while text.len() < octets {
+    while text.len() < bytes {
         let line = match n % 40 {
             7 => "# no crawlers below here\n".to_owned(),
             19 => format!("Allow: /{}/{n}/index.html\n", word(n)),

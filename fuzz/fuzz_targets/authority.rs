@@ -6,9 +6,9 @@ use libfuzzer_sys::fuzz_target;
 use politely::policy::{Authority, Scheme};
 use politely::upstream::egress::Guard;
 
-fuzz_target!(|octets: &[u8]| {
+fuzz_target!(|bytes: &[u8]| {
     for scheme in [Scheme::Http, Scheme::Https] {
-        let Ok(authority) = Authority::parse(scheme, octets) else {
+        let Ok(authority) = Authority::parse(scheme, bytes) else {
             continue;
         };
         let again = Authority::parse(scheme, authority.host_header().as_bytes()).expect("what we write we can read");
@@ -22,7 +22,7 @@ fuzz_target!(|octets: &[u8]| {
         if let Some(name) = authority.host().name() {
             assert!(name.parse::<std::net::IpAddr>().is_err(), "{name}");
             assert!(
-                !name.rsplit('.').next().is_some_and(|last| last.bytes().all(|octet| octet.is_ascii_digit())),
+                !name.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit())),
                 "{name}"
             );
         }

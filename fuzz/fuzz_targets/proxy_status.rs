@@ -6,11 +6,11 @@ use politely::proxy::fuzzing::proxy_status;
 
 fuzz_target!(|details: &str| {
     let value = proxy_status(details);
-    assert!(value.bytes().all(|octet| (b' '..=b'~').contains(&octet)), "{value:?}");
+    assert!(value.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{value:?}");
     let (mut quotes, mut escaped) = (0, false);
-    for octet in value.bytes() {
-        quotes += usize::from(octet == b'"' && !escaped);
-        escaped = octet == b'\\' && !escaped;
+    for byte in value.bytes() {
+        quotes += usize::from(byte == b'"' && !escaped);
+        escaped = byte == b'\\' && !escaped;
     }
     assert_eq!(quotes, 2, "{value:?}");
 });

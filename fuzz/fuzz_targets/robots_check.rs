@@ -5,41 +5,41 @@
 use libfuzzer_sys::fuzz_target;
 use politely::robots::{ParseOptions, Purpose, RobotsTxt, RuleKind, Verdict};
 
-fuzz_target!(|octets: &[u8]| {
-    let (target, file) = octets
+fuzz_target!(|bytes: &[u8]| {
+    let (target, file) = bytes
         .iter()
-        .position(|&octet| octet == b'\n')
-        .map_or((octets, &[][..]), |end| (&octets[..end], &octets[end + 1..]));
+        .position(|&byte| byte == b'\n')
+        .map_or((bytes, &[][..]), |end| (&bytes[..end], &bytes[end + 1..]));
     let purpose = Purpose::parse("ai-train").expect("a purpose");
     for options in [ParseOptions::default(), ParseOptions::google(), ParseOptions::original()] {
         let rules = RobotsTxt::parse_with(file, &options).rules_for(&["ExampleBot"]);
-        let verdict = rules.check_octets(target);
+        let verdict = rules.check_bytes(target);
         // The evidence fits the verdict.
         let allows = verdict.rule().is_none_or(|rule| rule.kind() == RuleKind::Allow);
         assert_eq!(verdict.is_allowed(), allows, "{verdict:?}");
         // Asked for a purpose, nothing becomes allowed.
-        let asked_for = rules.check_octets_for(target, std::slice::from_ref(&purpose));
+        let asked_for = rules.check_bytes_for(target, std::slice::from_ref(&purpose));
         assert!(verdict.is_allowed() || place(&asked_for) == place(&verdict));
         assert_eq!(asked_for.preference().is_some(), verdict.is_allowed() && !asked_for.is_allowed());
         // A fragment is no part of it; the same path as an absolute URL is the same path.
         if !target.contains(&b'#') {
-            assert_eq!(place(&rules.check_octets(&[target, b"#x?/../y"].concat())), place(&verdict));
+            assert_eq!(place(&rules.check_bytes(&[target, b"#x?/../y"].concat())), place(&verdict));
             if target.first() == Some(&b'/') {
                 let url = [b"https://user@example.com:8443".as_slice(), target].concat();
-                assert_eq!(place(&rules.check_octets(&url)), place(&verdict));
+                assert_eq!(place(&rules.check_bytes(&url)), place(&verdict));
             }
         }
         // To escape what may stand with and without an escape is no way around.
         if options == ParseOptions::default() && target.first() == Some(&b'/') {
-            let escape = |octet: &u8| match octet {
-                octet if octet.is_ascii_alphanumeric() => format!("%{octet:02x}").into_bytes(),
-                octet => vec![*octet],
+            let escape = |byte: &u8| match byte {
+                byte if byte.is_ascii_alphanumeric() => format!("%{byte:02x}").into_bytes(),
+                byte => vec![*byte],
             };
             // Not where digits belong to an escape already, nor in a query that would look like one.
             if !target.contains(&b'%') && target != b"/robots.txt" {
                 let escaped: Vec<u8> = target.iter().flat_map(escape).collect();
                 assert_eq!(
-                    rules.check_octets(&escaped).is_allowed(),
+                    rules.check_bytes(&escaped).is_allowed(),
                     verdict.is_allowed(),
                     "{:?}",
                     escaped.escape_ascii().to_string()

@@ -1,13 +1,13 @@
-//! Any octets as a robots.txt, in each dialect: rules, warnings and findings, never a panic, and every place that is told is
+//! Any bytes as a robots.txt, in each dialect: rules, warnings and findings, never a panic, and every place that is told is
 //! one of the file's.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use politely::robots::{ParseOptions, RobotsTxt, lint};
 
-fuzz_target!(|octets: &[u8]| {
+fuzz_target!(|bytes: &[u8]| {
     for options in [ParseOptions::default(), ParseOptions::google(), ParseOptions::original()] {
-        let robots = RobotsTxt::parse_with(octets, &options);
+        let robots = RobotsTxt::parse_with(bytes, &options);
         let lines = lines(robots.source());
         let mut last = 1;
         for warning in robots.warnings() {
@@ -16,7 +16,7 @@ fuzz_target!(|octets: &[u8]| {
             last = warning.line();
         }
         let texts = robots.sitemaps().chain(robots.hosts()).chain(robots.clean_params()).chain(robots.licenses());
-        assert!(texts.map(str::len).sum::<usize>() <= 3 * octets.len());
+        assert!(texts.map(str::len).sum::<usize>() <= 3 * bytes.len());
         for agents in [&["ExampleBot"][..], &["a", "b"], &[]] {
             let rules = robots.rules_for(agents);
             let verdict = rules.check("/a/b.html?c=d");
@@ -45,6 +45,6 @@ fn lines(text: &[u8]) -> u32 {
     let ends = text
         .iter()
         .enumerate()
-        .filter(|&(at, &octet)| octet == b'\n' || octet == b'\r' && text.get(at + 1) != Some(&b'\n'));
+        .filter(|&(at, &byte)| byte == b'\n' || byte == b'\r' && text.get(at + 1) != Some(&b'\n'));
     ends.count() as u32 + 1
 }

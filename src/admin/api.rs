@@ -1,4 +1,4 @@
-//! The handlers of the API. Called by `router`.
+//! The handlers of the API.
 
 use super::guard::without_port;
 use super::json::{self, problem};

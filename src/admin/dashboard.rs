@@ -1,5 +1,5 @@
 //! `/`: what the API tells, as a page for people. It asks the API as anybody would; nothing is in the page itself, so it
-//! needs no token. Called by `router`.
+//! needs no token.
 
 use axum::response::{IntoResponse, Response};
 use http::header;

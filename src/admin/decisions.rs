@@ -1,4 +1,4 @@
-//! `/api/v1/decisions`: the refusals of late as JSON, or as they come (`text/event-stream`, HTML §9.2). Called by `router`.
+//! `/api/v1/decisions`: the refusals of late as JSON, or as they come (`text/event-stream`, HTML §9.2).
 
 use super::{Admin, json};
 use crate::proxy::RecentDecision;

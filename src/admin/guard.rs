@@ -67,7 +67,7 @@ fn is_ours(host: &str) -> bool {
 /// The name or address that a Host field begins with; IPv6 keeps its brackets.
 pub(super) fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|octet| octet.is_ascii_digit()) => name,
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         Some(_) | None => host,
     }
 }

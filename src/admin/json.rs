@@ -1,4 +1,4 @@
-//! What the API says, as JSON: the shapes that scripts rely on. Called by `api` and, for its own output, `cli::explain`.
+//! What the API says, as JSON: the shapes that scripts rely on.
 
 use crate::gate::{Gate, PaceFigures, Reported};
 use crate::policy::explain::Explanation;

@@ -1,4 +1,4 @@
-//! `/metrics`: what is counted, in the form that Prometheus reads. Called by `router`.
+//! `/metrics`: what is counted, in the form that Prometheus reads.
 
 use super::Admin;
 use super::json::problem;

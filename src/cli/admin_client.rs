@@ -1,4 +1,4 @@
-//! Asks a running proxy at its admin address. Called by `status` and `refresh`.
+//! Asks a running proxy at its admin address.
 
 use super::{ConfigArg, Failed};
 use crate::config::{ListenAddress, Settings};
@@ -70,16 +70,16 @@ fn exchange(address: SocketAddr, method: &str, target: &str, token: Option<&str>
         stream,
         "{method} {target} HTTP/1.1\r\nHost: {address}\r\n{token}Content-Length: 0\r\nConnection: close\r\n\r\n"
     )?;
-    let mut octets = Vec::new();
-    stream.read_to_end(&mut octets)?;
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes)?;
     let fault = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
     let mut fields = [httparse::EMPTY_HEADER; 32];
     let mut head = httparse::Response::new(&mut fields);
-    let length = match head.parse(&octets) {
+    let length = match head.parse(&bytes) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) | Err(_) => return Err(fault("that is no HTTP answer")),
     };
-    let body = serde_json::from_slice(&octets[length..]).map_err(|_| fault("that is no admin address"))?;
+    let body = serde_json::from_slice(&bytes[length..]).map_err(|_| fault("that is no admin address"))?;
     Ok(Answer { status: head.code.unwrap_or_default(), body })
 }
 

@@ -1,5 +1,4 @@
 //! `politely check`: is the configuration good? Reads it, and opens what it names, as `serve` would; makes nothing.
-//! Called by `cli`.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `politely lint`: a robots.txt's faults, line by line, as a compiler shows them. Called by `cli`.
+//! `politely lint`: a robots.txt's faults, line by line, as a compiler shows them.
 
 use super::{ConfigArg, Failed, Format, NO, is_colorful, runtime};
 use crate::config::Settings;
@@ -38,16 +38,16 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
 }
 
 fn read(file: &str) -> Result<Vec<u8>, Failed> {
-    let mut octets = Vec::new();
+    let mut bytes = Vec::new();
     // One more shows that the file is too long.
     let most = ParseOptions::MIN_SIZE as u64 + 1;
     let read = match file {
-        "-" => io::stdin().lock().take(most).read_to_end(&mut octets),
-        file => File::open(file).and_then(|file| file.take(most).read_to_end(&mut octets)),
+        "-" => io::stdin().lock().take(most).read_to_end(&mut bytes),
+        file => File::open(file).and_then(|file| file.take(most).read_to_end(&mut bytes)),
     };
     let hint = "`lint` takes a robots.txt, `-` for standard input, or a URL such as https://example.com/";
     read.map_err(|error| Failed::usage(format!("cannot read {file}: {error}"), hint))?;
-    Ok(octets)
+    Ok(bytes)
 }
 
 /// Fetched as for a request: the same guard, redirects and limits. What the file says is read as crawlers in general do,

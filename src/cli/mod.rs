@@ -1,4 +1,4 @@
-//! The command line: one file a subcommand. Called by `main`.
+//! The command line: one file a subcommand.
 
 mod admin_client;
 mod ca;

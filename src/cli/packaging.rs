@@ -1,4 +1,4 @@
-//! `politely completions` and `politely man`: for packagers. Called by `cli`.
+//! `politely completions` and `politely man`: for packagers.
 
 use super::{Cli, Failed};
 use clap::CommandFactory;

@@ -1,4 +1,4 @@
-//! `politely refresh AUTHORITY`: makes a running proxy fetch a robots.txt anew. Called by `cli`.
+//! `politely refresh AUTHORITY`: makes a running proxy fetch a robots.txt anew.
 
 use super::admin_client::AdminArgs;
 use super::{Failed, Format, NO};

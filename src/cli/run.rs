@@ -1,5 +1,4 @@
-//! `politely run -- COMMAND`: a command behind a proxy of its own, with its environment set and our CA trusted. Called
-//! by `cli`.
+//! `politely run -- COMMAND`: a command behind a proxy of its own, with its environment set and our CA trusted.
 
 use super::trust::{BUNDLE, variables};
 use super::{Failed, isolate};

@@ -1,4 +1,4 @@
-//! `politely serve`: the proxy as a service, until it is told to stop. Called by `cli`.
+//! `politely serve`: the proxy as a service, until it is told to stop.
 
 use super::Failed;
 use crate::config::Settings;

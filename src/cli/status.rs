@@ -1,4 +1,4 @@
-//! `politely status`: a running proxy's hosts, waits and refusals. Called by `cli`.
+//! `politely status`: a running proxy's hosts, waits and refusals.
 
 use super::admin_client::AdminArgs;
 use super::{Failed, Format, NO};

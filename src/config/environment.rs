@@ -1,4 +1,4 @@
-//! Keys set by environment variables: `POLITELY_PACE__MAX_WAIT=10s` is `pace.max_wait`. Called by `settings`.
+//! Keys set by environment variables: `POLITELY_PACE__MAX_WAIT=10s` is `pace.max_wait`.
 
 use std::ffi::OsString;
 

@@ -1,5 +1,4 @@
 //! What is wrong with a configuration: every fault with its place and what to do about it, shown as a compiler shows it.
-//! Called by the other modules here; shown by the command line and by whoever loads a configuration anew.
 
 use std::fmt;
 

@@ -339,7 +339,7 @@ pub struct Limits {
     /// A tunnel or a WebSocket through which nothing comes.
     #[serde(deserialize_with = "units::duration")]
     pub tunnel_idle_timeout: Duration,
-    /// Octets a second that a body has to come at, on the average of `read_timeout`.
+    /// Bytes a second that a body has to come at, on the average of `read_timeout`.
     #[serde(deserialize_with = "units::size")]
     pub min_rate: u64,
     #[serde(deserialize_with = "units::size")]

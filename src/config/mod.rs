@@ -1,5 +1,5 @@
 //! The configuration: read strictly from `politely.yaml` and the environment, all faults told at once with their places,
-//! and handed on as typed [`Settings`]. Called by `server` and `cli`; everything above reads its own section.
+//! and handed on as typed [`Settings`].
 
 mod defaults;
 mod environment;

@@ -1,5 +1,4 @@
-//! On which terms TLS is spoken with an origin: `pin`, `client_certificate` and `verify` of `hosts`. Called by `file` and
-//! `hosts`; acted on by `upstream`.
+//! On which terms TLS is spoken with an origin: `pin`, `client_certificate` and `verify` of `hosts`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -59,7 +58,7 @@ pub struct Pin(pub [u8; 32]);
 
 impl Pin {
     /// # Errors
-    /// Not `sha256/` and 32 octets in Base64.
+    /// Not `sha256/` and 32 bytes in Base64.
     pub fn parse(text: &str) -> Result<Self, Complaint> {
         let digest = text.strip_prefix("sha256/").and_then(|coded| BASE64_STANDARD.decode(coded).ok());
         let digest = digest.and_then(|digest| digest.try_into().ok());

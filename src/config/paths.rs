@@ -1,4 +1,4 @@
-//! Where things are kept when the configuration does not say. Called by `tls` and the store.
+//! Where things are kept when the configuration does not say.
 
 use std::env;
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! The tree to typed values, through serde: all faults, each with its place. Called by `settings`.
+//! The tree to typed values, through serde: all faults, each with its place.
 //!
 //! A fault does not end the reading: what holds it is left out and reading begins anew, so that the next one comes to
 //! light. That works because every key may be left out, and lists and maps may be shorter.

@@ -1,4 +1,4 @@
-//! Values that hold a password: neither `Debug` nor `Display` shows it, and no message repeats the text. Called by `file`.
+//! Values that hold a password: neither `Debug` nor `Display` shows it, and no message repeats the text.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
 //! What is in force, as JSON for those who ask a running proxy: the defaults, with what is written laid over them, and no
-//! secret among it. Called by `settings`.
+//! secret among it.
 
 use super::source::{Node, Value as Written};
 use serde_json::{Map, Value};

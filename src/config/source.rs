@@ -1,4 +1,4 @@
-//! YAML text to a tree in which each value knows its place. Called by `settings`.
+//! YAML text to a tree in which each value knows its place.
 //!
 //! serde_yaml tells no places of values, but it gives each error the place of the value that was being read. So the text
 //! is read once into numbered nodes, and when a fault is to be shown, once more up to the node of that number, where

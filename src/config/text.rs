@@ -1,4 +1,4 @@
-//! The file as text: reading it, and what to say of one that is not YAML. Called by `settings`.
+//! The file as text: reading it, and what to say of one that is not YAML.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,4 @@
 //! Durations and sizes as an operator writes them: `500ms`, `10s`, `24h`; `512KiB`, `1MiB`, plain bytes. Pure.
-//! Called by `file` for each such key, through `#[serde(deserialize_with)]`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What no single value shows: keys that must fit each other. Called by `settings`.
+//! What no single value shows: keys that must fit each other.
 
 use crate::robots::ParseOptions;
 

@@ -1,5 +1,4 @@
 //! Single values of the configuration, parsed once where they are read: addresses, ports, networks, texts. Pure.
-//! Called by `file`.
 
 use crate::policy::HostPattern;
 use std::fmt;

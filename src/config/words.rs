@@ -1,4 +1,4 @@
-//! The words for choices whose types live in the layers below, which know nothing of configurations. Called by `file`.
+//! The words for choices whose types live in the layers below, which know nothing of configurations.
 
 use serde::{Deserialize, Deserializer};
 

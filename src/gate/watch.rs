@@ -1,4 +1,4 @@
-//! What the gate knows, for those who watch and steer it. Called by `admin`.
+//! What the gate knows, for those who watch and steer it.
 
 use super::robots::{CacheFigures, FetchReason, Order};
 use super::terms::key;

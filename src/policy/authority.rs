@@ -1,5 +1,5 @@
 //! The authority of a request (RFC 3986 §3.2, RFC 9110 §4.2.3): scheme, host and port, in the one spelling by which
-//! rules, paces and connections are keyed. Pure. Called by `proxy` once per request and by `gate`.
+//! rules, paces and connections are keyed. Pure.
 
 use std::fmt::{self, Write};
 
@@ -173,11 +173,11 @@ pub enum AuthorityError {
     /// Nothing stands where the host belongs.
     #[error("the host is missing")]
     HostMissing,
-    /// An octet that no host name has, or a name that IDNA does not allow.
+    /// A byte that no host name has, or a name that IDNA does not allow.
     #[error("the host name has characters that no host name has")]
     HostCharacters,
-    /// A label is empty or over 63 octets, or the name is over 253.
-    #[error("the host name has an empty label, one of over 63 octets, or more than 253 octets in all")]
+    /// A label is empty or over 63 bytes, or the name is over 253.
+    #[error("the host name has an empty label, one of over 63 bytes, or more than 253 bytes in all")]
     HostLength,
     /// The last label is a number and the whole is not an address.
     #[error("the host looks like an IPv4 address and is none")]
@@ -223,7 +223,7 @@ fn digits(number: u16) -> impl Iterator<Item = char> {
 
 fn port_number(digits: &str) -> Result<u16, AuthorityError> {
     // `u16::from_str` would take a leading plus sign.
-    if digits.bytes().all(|octet| octet.is_ascii_digit()) { digits.parse().ok() } else { None }
+    if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
         .filter(|port| *port != 0)
         .ok_or(AuthorityError::Port)
 }

@@ -88,7 +88,7 @@ impl Validators {
         self.parts().map(|(_, modified)| modified).filter(|modified| !modified.is_empty())
     }
 
-    /// Octets on the heap.
+    /// Bytes on the heap.
     pub fn heap_size(&self) -> usize {
         self.0.as_ref().map_or(0, |both| both.len())
     }

@@ -1,5 +1,5 @@
 //! A host name or address (RFC 3986 §3.2.2) in the one spelling we use, read as the WHATWG URL standard reads it, for
-//! that is how clients read it. Pure. Called by `authority`, `host_pattern` and the configuration.
+//! that is how clients read it. Pure.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -42,8 +42,8 @@ impl Host {
     pub(super) fn plain(raw: &[u8]) -> Option<Self> {
         let bare = raw.strip_suffix(b".").unwrap_or(raw);
         let (mut upper, mut label) = (false, 0);
-        for (i, octet) in bare.iter().enumerate() {
-            match octet {
+        for (i, byte) in bare.iter().enumerate() {
+            match byte {
                 b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => {}
                 b'A'..=b'Z' => upper = true,
                 b'.' if is_plain_label(&bare[label..i]) => label = i + 1,
@@ -91,7 +91,7 @@ impl fmt::Display for Host {
 
 const NAME_MAX: usize = 253;
 const LABEL_MAX: usize = 63;
-/// Room for each octet of the longest name as percent-encoded UTF-8; IDNA is not cheap on what is longer.
+/// Room for each byte of the longest name as percent-encoded UTF-8; IDNA is not cheap on what is longer.
 const RAW_MAX: usize = 3072;
 
 fn is_plain_label(label: &[u8]) -> bool {
@@ -132,7 +132,7 @@ fn whole_name(name: &str) -> Result<Host, AuthorityError> {
     if name.is_empty() {
         return Err(AuthorityError::HostMissing);
     }
-    if !name.bytes().all(|octet| octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'_' | b'.')) {
+    if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')) {
         return Err(AuthorityError::HostCharacters);
     }
     if name.len() > NAME_MAX || name.split('.').any(|label| label.is_empty() || label.len() > LABEL_MAX) {

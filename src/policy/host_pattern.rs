@@ -1,5 +1,4 @@
-//! Which hosts an entry of the configuration is for: `hosts`, `intercept.hosts`, `egress.deny`. Pure. Called by `config`
-//! and `upstream::egress`.
+//! Which hosts an entry of the configuration is for: `hosts`, `intercept.hosts`, `egress.deny`. Pure.
 
 use std::fmt;
 use std::str::FromStr;

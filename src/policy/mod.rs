@@ -1,5 +1,5 @@
 //! What is asked of the proxy and what it answers, without I/O: the key of a request, the reasons for refusing it,
-//! the pace of a host. Pure: time and chance are arguments. Called by `gate` and `proxy`.
+//! the pace of a host. Pure: time and chance are arguments.
 
 pub mod authority;
 pub mod decide;

@@ -64,7 +64,7 @@ impl OwnRules {
 
     /// `served_as`: the target is a form that servers make of the one that was sent.
     fn judge_one(&self, target: &[u8], served_as: Option<&[u8]>) -> OwnVerdict {
-        let verdict = self.rules.check_octets(target);
+        let verdict = self.rules.check_bytes(target);
         match verdict.reason() {
             // The patterns hold no preference of use.
             Reason::NoRule | Reason::RobotsTxt | Reason::Usage => OwnVerdict::Silent,

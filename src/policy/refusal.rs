@@ -1,5 +1,5 @@
 //! Why a request is not forwarded (one variant per outcome of the decision), with the evidence. Pure; knows no HTTP
-//! status: `proxy::respond` alone chooses one. Made by `policy`, `gate` and `proxy`.
+//! status: `proxy::respond` alone chooses one.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -63,7 +63,7 @@ pub enum Refusal {
     BadRequest { detail: Box<str> },
     /// Something asks the proxy as if it were the origin: a browser that was pointed at its address.
     NotAProxyRequest,
-    /// The request head is over the limit, in octets.
+    /// The request head is over the limit, in bytes.
     HeadTooLarge { limit: usize },
     /// The request head did not arrive in time.
     HeadTimeout { limit: Duration },

@@ -1,4 +1,4 @@
-//! Retry-After (RFC 9110 §10.2.3). Pure. Called by `gate` for answers to requests and to robots.txt fetches.
+//! Retry-After (RFC 9110 §10.2.3). Pure.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +15,7 @@ pub fn retry_after(value: &[u8], now: SystemTime) -> Option<Duration> {
 
 /// RFC 9111 §1.2.2: what does not fit is as good as for ever.
 pub(super) fn delta_seconds(text: &str) -> Option<Duration> {
-    if text.is_empty() || !text.bytes().all(|octet| octet.is_ascii_digit()) {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
     Some(Duration::from_secs(text.parse::<u32>().unwrap_or(u32::MAX).into()))

@@ -236,7 +236,7 @@ mod tests {
         if !rules.check(target).is_allowed() {
             return Some(target.to_owned());
         }
-        let refuses = |form: &[u8]| (!rules.check_octets(form).is_allowed()).then_some(());
+        let refuses = |form: &[u8]| (!rules.check_bytes(form).is_allowed()).then_some(());
         match first_refused(target.as_bytes(), Paths::AsServed, refuses) {
             Served::Refused((), form) => Some(form.into()),
             Served::Silent => None,

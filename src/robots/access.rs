@@ -1,4 +1,4 @@
-//! RFC 9309 §2.3.1: what the status of a robots.txt answer means for access. Pure. Called by `gate` and `policy`.
+//! RFC 9309 §2.3.1: what the status of a robots.txt answer means for access. Pure.
 
 /// What may be crawled after an attempt to get a robots.txt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,5 +1,5 @@
 //! What is wrong or surprising about a robots.txt, line by line: the parser's warnings, and what is legal but hardly meant.
-//! Pure. Called by `cli::lint`.
+//! Pure.
 
 mod delays;
 mod finding;
@@ -10,7 +10,7 @@ mod rules;
 mod sitemaps;
 
 use super::RobotsTxt;
-use super::line;
+use super::parse::line;
 use finding::Findings;
 pub use finding::{Finding, Place, Related, Severity};
 use outline::Outline;

@@ -1,4 +1,4 @@
-//! RFC 9309 §2.3: where the robots.txt of a URL is. Pure. Called by users of the library.
+//! RFC 9309 §2.3: where the robots.txt of a URL is. Pure.
 
 use url::Url;
 

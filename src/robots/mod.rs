@@ -1,4 +1,4 @@
-//! RFC 9309 and its de-facto extensions: bytes in, verdicts out. Pure: no I/O, no clock. Called by `policy`, `gate`, `cli`.
+//! RFC 9309 and its de-facto extensions: bytes in, verdicts out. Pure: no I/O, no clock.
 //!
 //! Where the standard leaves a case open, or parsers part ways, [`ParseOptions`] has a switch for it; `docs/conformance.md`
 //! in the repository tells of each with an example. What is wrong with a file, [`lint`] tells.
@@ -15,46 +15,35 @@
 //! ```
 
 pub mod access;
-mod blob;
-mod delay;
-mod group;
-mod item;
-mod key;
-mod kinds;
-mod line;
+mod byte_set;
 pub mod lint;
 mod location;
 mod matcher;
-mod memo;
 mod options;
 mod parse;
-pub(crate) mod path;
-mod pattern;
+mod preferences;
+mod priority;
 mod product_token;
-mod rank;
 mod robots_txt;
-mod rules;
+mod rule_set_cache;
 mod ruleset;
-mod source;
-mod stars;
 mod steps;
-mod trie;
 mod usage;
-mod usages;
 mod verdict;
-mod warnings;
 
 pub use access::AccessKind;
-pub use delay::{RequestRate, VisitTime};
+
 pub use location::{UrlError, robots_url};
+pub(crate) use matcher::path;
 pub use options::{ParseOptions, PercentEncoding, Precedence, UserAgentMatch};
+pub use parse::delay::{RequestRate, VisitTime};
+pub use parse::warnings::{Warning, WarningCode};
+pub use priority::RuleKind;
 pub use product_token::{ProductToken, TokenError};
-pub use rank::RuleKind;
 pub use robots_txt::RobotsTxt;
 pub use ruleset::RuleSet;
 pub use usage::{Purpose, PurposeError};
 pub use verdict::{PreferenceRef, Reason, RuleRef, Verdict};
-pub use warnings::{Warning, WarningCode};
 
 /// What reading a file costs.
 #[cfg(fuzzing)]

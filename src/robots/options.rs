@@ -1,6 +1,6 @@
-//! The dialect switches of reading a robots.txt. Default: RFC 9309 with the customary leniencies. Used by `parse`, `group`.
+//! The dialect switches of reading a robots.txt. Default: RFC 9309 with the customary leniencies.
 
-use super::line::{Grammar, MAX_LINE};
+use super::parse::line::{Grammar, MAX_LINE};
 
 /// How a robots.txt is read. `Default` is RFC 9309 plus the extensions that every crawler of note has. Each switch with an
 /// example and with who reads so: `docs/conformance.md` in the repository.
@@ -22,9 +22,9 @@ pub struct ParseOptions {
     pub precedence: Precedence,
     /// What is done with percent-encoding before paths are compared.
     pub percent_encoding: PercentEncoding,
-    /// Octets read at most; a line cut by it is dropped. Never less than [`ParseOptions::MIN_SIZE`] (RFC 9309 §2.5).
+    /// Bytes read at most; a line cut by it is dropped. Never less than [`ParseOptions::MIN_SIZE`] (RFC 9309 §2.5).
     pub max_size: usize,
-    /// Octets of a line that are read at most; never more than 20,000.
+    /// Bytes of a line that are read at most; never more than 20,000.
     pub max_line: usize,
     /// Accept frequent misspellings of keys (`dissallow`, `useragent`, …), with a warning (Google).
     pub key_typos: bool,
@@ -34,7 +34,7 @@ pub struct ParseOptions {
     pub missing_colon: bool,
     /// Vertical tabs and form feeds are white space at the ends of keys and values (Google).
     pub control_space: bool,
-    /// What follows a NUL octet is a line of its own (texting_robots). Otherwise it is ignored up to the line's end (Google).
+    /// What follows a NUL byte is a line of its own (texting_robots). Otherwise it is ignored up to the line's end (Google).
     pub nul_ends_line: bool,
     /// `Allow: /d/index.html` allows exactly `/d/` too (Google).
     pub index_html: bool,
@@ -46,7 +46,7 @@ pub struct ParseOptions {
     pub rules_without_agent: bool,
     /// `/robots.txt` is allowed whatever the rules say (RFC 9309 §2.2.2).
     pub robots_txt_allowed: bool,
-    /// Warnings kept at most; a hostile file could otherwise cause one for every two of its octets.
+    /// Warnings kept at most; a hostile file could otherwise cause one for every two of its bytes.
     pub max_warnings: usize,
 }
 
@@ -123,14 +123,14 @@ pub enum UserAgentMatch {
     Token,
     /// A word of the value is a prefix of the crawler's token (crawler-commons before its issue 362).
     Prefix,
-    /// The value and the crawler's token contain one another; `*` in the value is any run of octets (1996 draft, Ruby).
+    /// The value and the crawler's token contain one another; `*` in the value is any run of bytes (1996 draft, Ruby).
     Substring,
 }
 
 /// Which of several matching rules decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Precedence {
-    /// The one with the most octets; allow on a tie (RFC 9309 §2.2.2).
+    /// The one with the most bytes; allow on a tie (RFC 9309 §2.2.2).
     #[default]
     MostSpecific,
     /// The first in the file; of several groups for an agent the first (1996 draft).
@@ -143,6 +143,6 @@ pub enum PercentEncoding {
     /// Both sides are brought into one form (RFC 9309 §2.2.2).
     #[default]
     Normalised,
-    /// Paths are taken as they are; in patterns, octets outside ASCII are escaped and escapes are in upper case (Google).
+    /// Paths are taken as they are; in patterns, bytes outside ASCII are escaped and escapes are in upper case (Google).
     AsWritten,
 }

@@ -1,4 +1,4 @@
-//! RFC 9309 §2.2.1: the name by which a robots.txt calls a crawler. Pure. Called by `policy`, `config`, `gate`.
+//! RFC 9309 §2.2.1: the name by which a robots.txt calls a crawler. Pure.
 
 use std::fmt;
 use std::str::FromStr;
@@ -45,7 +45,7 @@ impl ProductToken {
                 from_comment(comment, &mut tokens);
                 rest = after;
             } else {
-                let end = rest.iter().position(|&octet| octet == b'(').unwrap_or(rest.len());
+                let end = rest.iter().position(|&byte| byte == b'(').unwrap_or(rest.len());
                 for word in words(&rest[..end]) {
                     push(word, &mut tokens);
                 }
@@ -61,7 +61,7 @@ impl ProductToken {
 
     /// Whether RFC 9309 knows such a name: letters, `_` and `-` only.
     pub fn is_standard(&self) -> bool {
-        self.0.bytes().all(is_token_octet)
+        self.0.bytes().all(is_token_byte)
     }
 }
 
@@ -95,8 +95,8 @@ impl Eq for ProductToken {}
 
 impl std::hash::Hash for ProductToken {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        for octet in self.0.bytes() {
-            state.write_u8(octet.to_ascii_lowercase());
+        for byte in self.0.bytes() {
+            state.write_u8(byte.to_ascii_lowercase());
         }
         state.write_u8(0xFF);
     }
@@ -111,18 +111,18 @@ pub enum TokenError {
     Wildcard,
     #[error("a product token cannot contain `#` or control characters")]
     Character,
-    #[error("a product token has at most {MAX_LEN} octets")]
+    #[error("a product token has at most {MAX_LEN} bytes")]
     TooLong,
 }
 
 /// What a token of RFC 9309 is made of.
-pub(crate) fn is_token_octet(octet: u8) -> bool {
-    octet.is_ascii_alphabetic() || matches!(octet, b'_' | b'-')
+pub(crate) fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'-')
 }
 
 /// The token that the value of a `User-agent` line begins with; may be empty.
 pub(crate) fn leading_token(value: &[u8]) -> &[u8] {
-    &value[..value.iter().position(|&octet| !is_token_octet(octet)).unwrap_or(value.len())]
+    &value[..value.iter().position(|&byte| !is_token_byte(byte)).unwrap_or(value.len())]
 }
 
 const MAX_LEN: usize = 256;
@@ -172,8 +172,8 @@ const BROWSERS: &[&str] = &[
 fn split_comment(header: &[u8]) -> (&[u8], &[u8]) {
     let mut depth = 0_usize;
     let mut escaped = false;
-    for (at, octet) in header.iter().enumerate() {
-        match octet {
+    for (at, byte) in header.iter().enumerate() {
+        match byte {
             _ if escaped => escaped = false,
             b'\\' => escaped = true,
             b'(' => depth += 1,
@@ -187,7 +187,7 @@ fn split_comment(header: &[u8]) -> (&[u8], &[u8]) {
 
 fn from_comment(comment: &[u8], tokens: &mut Vec<ProductToken>) {
     let mut after_compatible = false;
-    for piece in comment.split(|&octet| octet == b';').map(<[u8]>::trim_ascii) {
+    for piece in comment.split(|&byte| byte == b';').map(<[u8]>::trim_ascii) {
         let mut words = words(piece).take_while(|word| !is_address(word)).peekable();
         if std::mem::take(&mut after_compatible) {
             words.for_each(|word| push(word, tokens));
@@ -204,7 +204,7 @@ fn from_comment(comment: &[u8], tokens: &mut Vec<ProductToken>) {
 }
 
 fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text.split(|octet| matches!(octet, b' ' | b'\t' | b',' | b')')).filter(|word| !word.is_empty())
+    text.split(|byte| matches!(byte, b' ' | b'\t' | b',' | b')')).filter(|word| !word.is_empty())
 }
 
 fn has_version(word: &[u8]) -> bool {
@@ -216,9 +216,9 @@ fn is_address(word: &[u8]) -> bool {
 }
 
 fn push(word: &[u8], tokens: &mut Vec<ProductToken>) {
-    let name = word.split(|&octet| octet == b'/').next().unwrap_or_default();
+    let name = word.split(|&byte| byte == b'/').next().unwrap_or_default();
     let name = &name[..name.iter().rposition(u8::is_ascii_alphanumeric).map_or(0, |last| last + 1)];
-    let is_name = name.first().is_some_and(|octet| octet.is_ascii_alphanumeric() || *octet == b'_')
+    let is_name = name.first().is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
         && name.iter().any(u8::is_ascii_alphabetic)
         && !is_address(word)
         && !BROWSERS.iter().any(|browser| name.eq_ignore_ascii_case(browser.as_bytes()));

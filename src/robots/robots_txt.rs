@@ -1,18 +1,18 @@
-//! A robots.txt that was read: the rules for each crawler, and what the file says to all. Pure. Held by `gate`.
+//! A robots.txt that was read: the rules for each crawler, and what the file says to all. Pure.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::delay::Pace;
-use super::group::Groups;
-use super::memo::Memo;
 use super::options::ParseOptions;
 use super::parse;
+use super::parse::delay::Pace;
+use super::parse::group::Groups;
+use super::parse::source::{Source, Span};
+use super::parse::warnings::Warning;
+use super::rule_set_cache::RuleSetCache;
 use super::ruleset::{RuleSet, RuleSpan};
-use super::source::{Source, Span};
 use super::verdict::RuleRef;
-use super::warnings::Warning;
 
 /// A robots.txt that was read. Immutable; a clone is one reference more.
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ struct Inner {
     groups: Groups,
     file: FileRecords,
     warnings: Vec<Warning>,
-    memo: Memo,
+    memo: RuleSetCache,
 }
 
 /// What belongs to the whole file.
@@ -50,7 +50,7 @@ impl RobotsTxt {
     /// Reads a file in the dialect that `options` describe.
     pub fn parse_with(bytes: &[u8], options: &ParseOptions) -> Self {
         let parse::Parsed { source, groups, file, warnings } = parse::parse(bytes, options);
-        let memo = Memo::new(groups.len());
+        let memo = RuleSetCache::new(groups.len());
         Self(Arc::new(Inner { options: options.clone(), source: Arc::new(source), groups, file, warnings, memo }))
     }
 
@@ -107,7 +107,7 @@ impl RobotsTxt {
         &self.0.options
     }
 
-    /// The octets that were read.
+    /// The bytes that were read.
     pub fn source(&self) -> &[u8] {
         self.0.source.text()
     }
@@ -117,7 +117,7 @@ impl RobotsTxt {
         Arc::strong_count(&self.0)
     }
 
-    /// Octets on the heap, with the rule sets compiled so far.
+    /// Bytes on the heap, with the rule sets compiled so far.
     pub fn heap_size(&self) -> usize {
         let Inner { source, groups, file, warnings, memo, .. } = &*self.0;
         let FileRecords { sitemaps, hosts, clean_params, licenses, orphans, .. } = file;

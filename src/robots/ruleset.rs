@@ -1,18 +1,18 @@
-//! RFC 9309 §2.2.2: the rules that one crawler obeys, and what they say of a path. Pure. Called by `policy::decide`.
+//! RFC 9309 §2.2.2: the rules that one crawler obeys, and what they say of a path. Pure.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::delay::{Pace, RequestRate, VisitTime};
-use super::kinds::Kinds;
+use super::byte_set::ByteSet;
 use super::matcher::Matcher;
+use super::matcher::path;
 use super::options::{ParseOptions, PercentEncoding};
-use super::path;
-use super::rank::RuleKind;
-use super::source::{Source, Span};
+use super::parse::delay::{Pace, RequestRate, VisitTime};
+use super::parse::source::{Source, Span};
+use super::preferences::Preferences;
+use super::priority::RuleKind;
 use super::usage::Purpose;
-use super::usages::Usages;
 use super::verdict::{Outcome, Verdict};
 
 /// The rules of one file for one crawler, compiled. Immutable; a clone is one reference more.
@@ -22,7 +22,7 @@ pub struct RuleSet(Arc<Compiled>);
 pub(crate) struct Compiled {
     pub(crate) source: Arc<Source>,
     pub(crate) rules: Matcher,
-    pub(crate) usages: Option<Box<Usages>>,
+    pub(crate) usages: Option<Box<Preferences>>,
     len: usize,
     robots_txt_allowed: bool,
     anchor_before_query: bool,
@@ -56,7 +56,7 @@ impl RuleSet {
     ) -> Self {
         Self(Arc::new(Compiled {
             rules: Matcher::of_rules(&source, rules, options),
-            usages: Usages::new(&source, usages, options).map(Box::new),
+            usages: Preferences::new(&source, usages, options).map(Box::new),
             len: rules.len(),
             robots_txt_allowed: options.robots_txt_allowed,
             anchor_before_query: options.anchor_before_query,
@@ -70,35 +70,35 @@ impl RuleSet {
     /// ignored. Where the path has dot segments, what they lead to is judged too, and either can disallow.
     #[inline]
     pub fn check(&self, target: &str) -> Verdict<'_> {
-        self.check_octets(target.as_bytes())
+        self.check_bytes(target.as_bytes())
     }
 
     /// As [`check`](Self::check), for a target that may not be UTF-8.
-    pub fn check_octets(&self, target: &[u8]) -> Verdict<'_> {
-        let kinds = Kinds::of(target);
-        if target.first() != Some(&b'/') || kinds.has_odd() || self.0.anchor_before_query {
+    pub fn check_bytes(&self, target: &[u8]) -> Verdict<'_> {
+        let byte_set = ByteSet::of(target);
+        if target.first() != Some(&b'/') || byte_set.has_odd() || self.0.anchor_before_query {
             self.check_closely(target)
-        } else if kinds.has_dot() {
-            self.check_dots(target, kinds)
+        } else if byte_set.has_dot() {
+            self.check_dots(target, byte_set)
         } else {
-            self.judge(target, kinds)
+            self.judge(target, byte_set)
         }
     }
 
     /// As [`check`](Self::check), for a crawler that declares what it will use the content for: a URL that may be fetched is
     /// disallowed if the most specific preference for one of the purposes says no.
     pub fn check_for(&self, target: &str, purposes: &[Purpose]) -> Verdict<'_> {
-        self.check_octets_for(target.as_bytes(), purposes)
+        self.check_bytes_for(target.as_bytes(), purposes)
     }
 
     /// As [`check_for`](Self::check_for), for a target that may not be UTF-8.
-    pub fn check_octets_for(&self, target: &[u8], purposes: &[Purpose]) -> Verdict<'_> {
-        let verdict = self.check_octets(target);
+    pub fn check_bytes_for(&self, target: &[u8], purposes: &[Purpose]) -> Verdict<'_> {
+        let verdict = self.check_bytes(target);
         match &self.0.usages {
             Some(usages) if !purposes.is_empty() && verdict.may_be_unwelcome() => {
                 let mut refused = None;
                 self.each_form(target, |path| {
-                    refused = refused.or_else(|| usages.refusal(path, Kinds::of(path), purposes));
+                    refused = refused.or_else(|| usages.refusal(path, ByteSet::of(path), purposes));
                 });
                 refused.map_or(verdict, |refusal| Verdict::new(&self.0, Outcome::Usage(refusal)))
             }
@@ -138,7 +138,7 @@ impl RuleSet {
         self.0.len == 0
     }
 
-    /// Octets on the heap, without the file's text, which all rule sets of the file share.
+    /// Bytes on the heap, without the file's text, which all rule sets of the file share.
     pub fn heap_size(&self) -> usize {
         let usages = self.0.usages.as_ref().map_or(0, |usages| usages.heap_size());
         size_of::<Compiled>() + self.0.rules.heap_size() + usages
@@ -146,8 +146,8 @@ impl RuleSet {
 
     /// A plain path with a dot.
     #[inline(never)]
-    fn check_dots(&self, path: &[u8], kinds: Kinds) -> Verdict<'_> {
-        if path::may_have_dot_segment(path) { self.check_closely(path) } else { self.judge(path, kinds) }
+    fn check_dots(&self, path: &[u8], byte_set: ByteSet) -> Verdict<'_> {
+        if path::may_have_dot_segment(path) { self.check_closely(path) } else { self.judge(path, byte_set) }
     }
 
     /// A target that may be more than a path, or need to be normalised or resolved.
@@ -156,7 +156,7 @@ impl RuleSet {
         let mut verdict: Option<Verdict<'_>> = None;
         self.each_form(target, |path| {
             if verdict.as_ref().is_none_or(Verdict::is_allowed) {
-                let other = self.judge(path, Kinds::of(path));
+                let other = self.judge(path, ByteSet::of(path));
                 verdict = Some(verdict.filter(|_| other.is_allowed()).unwrap_or(other));
             }
         });
@@ -166,7 +166,7 @@ impl RuleSet {
     /// Calls `judge` with the path of a target as it is compared, and with what its dot segments lead to if it has any.
     fn each_form(&self, target: &[u8], mut judge: impl FnMut(&[u8])) {
         let mut path = path::path_and_query(target);
-        if self.0.percent_encoding == PercentEncoding::Normalised && Kinds::of(&path).has_odd() {
+        if self.0.percent_encoding == PercentEncoding::Normalised && ByteSet::of(&path).has_odd() {
             let mut normal = Vec::with_capacity(path.len() + 16);
             path::normalise(&path, &mut normal);
             path = normal.into();
@@ -180,16 +180,16 @@ impl RuleSet {
     }
 
     #[inline(never)]
-    fn judge(&self, path: &[u8], kinds: Kinds) -> Verdict<'_> {
+    fn judge(&self, path: &[u8], byte_set: ByteSet) -> Verdict<'_> {
         if self.0.robots_txt_allowed && path == b"/robots.txt" {
             return Verdict::new(&self.0, Outcome::RobotsTxt);
         }
-        let mut best = self.0.rules.best(path, kinds);
+        let mut best = self.0.rules.best(path, byte_set);
         if self.0.anchor_before_query
             && let Some(query) = memchr::memchr(b'?', path)
         {
             // What matches the path without its query and has no anchor matches the whole too.
-            best = best.max(self.0.rules.best(&path[..query], kinds));
+            best = best.max(self.0.rules.best(&path[..query], byte_set));
         }
         Verdict::new(&self.0, best.map_or(Outcome::NoRule, Outcome::Rule))
     }

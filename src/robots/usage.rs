@@ -1,5 +1,4 @@
-//! What content may be used for: Content-Signal (contentsignals.org) and Content-Usage (IETF AIPREF drafts). Pure. Read by
-//! `ruleset`, decided there for the purposes that the operator has declared.
+//! What content may be used for: Content-Signal (contentsignals.org) and Content-Usage (IETF AIPREF drafts). Pure.
 
 use std::fmt;
 use std::ops::Range;
@@ -14,7 +13,7 @@ impl Purpose {
     /// Reads a name: letters, digits, `-`, `_`, `.` and `*`, as keys of structured fields (RFC 9651 §3.2).
     pub fn parse(raw: &str) -> Result<Self, PurposeError> {
         let name = raw.trim().to_ascii_lowercase();
-        let is_key = |octet: u8| octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'_' | b'.' | b'*');
+        let is_key = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'*');
         if name.is_empty() || !name.bytes().all(is_key) {
             return Err(PurposeError);
         }
@@ -66,7 +65,7 @@ pub(crate) struct Preferences {
 
 /// Reads `[path] purpose=y, purpose=n`; what cannot be read is left out.
 pub(crate) fn parse(value: &[u8]) -> Preferences {
-    let blank = value.iter().position(|octet| matches!(octet, b' ' | b'\t')).unwrap_or(value.len());
+    let blank = value.iter().position(|byte| matches!(byte, b' ' | b'\t')).unwrap_or(value.len());
     let pattern = match value.first() {
         Some(b'/' | b'*') => 0..blank,
         Some(_) | None => 0..0,

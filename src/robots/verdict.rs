@@ -1,11 +1,11 @@
-//! What rules say of a URL, with the evidence. Pure. Read by `policy`, `cli`.
+//! What rules say of a URL, with the evidence. Pure.
 
 use std::fmt;
 
-use super::rank::{Rank, RuleKind};
+use super::parse::source::Source;
+use super::preferences::Refusal;
+use super::priority::{Priority, RuleKind};
 use super::ruleset::Compiled;
-use super::source::Source;
-use super::usages::Refusal;
 
 /// What the rules say of one URL, with the evidence.
 #[derive(Clone, Copy)]
@@ -18,7 +18,7 @@ pub struct Verdict<'a> {
 pub(crate) enum Outcome {
     NoRule,
     RobotsTxt,
-    Rule(Rank),
+    Rule(Priority),
     Usage(Refusal),
 }
 
@@ -32,7 +32,7 @@ impl<'a> Verdict<'a> {
     pub fn is_allowed(&self) -> bool {
         match self.outcome {
             Outcome::NoRule | Outcome::RobotsTxt => true,
-            Outcome::Rule(rank) => self.rules.rules.kind(rank) == RuleKind::Allow,
+            Outcome::Rule(priority) => self.rules.rules.kind(priority) == RuleKind::Allow,
             Outcome::Usage(_) => false,
         }
     }
@@ -46,7 +46,7 @@ impl<'a> Verdict<'a> {
         match self.outcome {
             Outcome::NoRule => Reason::NoRule,
             Outcome::RobotsTxt => Reason::RobotsTxt,
-            Outcome::Rule(rank) => match self.rules.rules.kind(rank) {
+            Outcome::Rule(priority) => match self.rules.rules.kind(priority) {
                 RuleKind::Allow => Reason::Allowed,
                 RuleKind::Disallow => Reason::Disallowed,
             },
@@ -56,9 +56,13 @@ impl<'a> Verdict<'a> {
 
     /// The rule that decided; `None` if none matches, or something else than a rule decided.
     pub fn rule(&self) -> Option<RuleRef<'a>> {
-        let Outcome::Rule(rank) = self.outcome else { return None };
+        let Outcome::Rule(priority) = self.outcome else { return None };
         let rules = &self.rules.rules;
-        Some(RuleRef { source: &self.rules.source, offset: rules.offset(rank) as usize, kind: rules.kind(rank) })
+        Some(RuleRef {
+            source: &self.rules.source,
+            offset: rules.offset(priority) as usize,
+            kind: rules.kind(priority),
+        })
     }
 
     /// The usage preference that decided.

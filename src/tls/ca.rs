@@ -243,7 +243,7 @@ fn parameters(now: OffsetDateTime) -> Result<CertificateParams, CaError> {
 }
 
 fn mark(serial: &[u8]) -> String {
-    serial.iter().skip(serial.len().saturating_sub(4)).map(|octet| format!("{octet:02x}")).collect()
+    serial.iter().skip(serial.len().saturating_sub(4)).map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn load_key(path: &Path) -> Result<KeyPair, CaError> {

@@ -1,4 +1,4 @@
-//! TLS between clients and the proxy itself (`listen[].tls`). Called by `server`.
+//! TLS between clients and the proxy itself (`listen[].tls`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

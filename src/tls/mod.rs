@@ -1,5 +1,5 @@
 //! TLS on both sides: the certificate authority that clients trust and the leaves it signs for intercepted hosts, and the
-//! roots that origins are verified against. ring is the one provider, always named. Called by `proxy`, `server`, `cli`.
+//! roots that origins are verified against. ring is the one provider, always named.
 
 use std::sync::{Arc, LazyLock};
 
@@ -25,12 +25,12 @@ pub fn provider() -> Arc<CryptoProvider> {
     Arc::clone(&PROVIDER)
 }
 
-/// Random octets of a serial number: positive and of full length (RFC 5280 §4.1.2.2).
+/// Random bytes of a serial number: positive and of full length (RFC 5280 §4.1.2.2).
 fn serial() -> Result<rcgen::SerialNumber, rcgen::Error> {
-    let mut octets = [0; SERIAL_LENGTH];
-    provider().secure_random.fill(&mut octets).map_err(|_| rcgen::Error::RingUnspecified)?;
-    octets[0] = octets[0] & 0x3f | 0x40;
-    Ok(rcgen::SerialNumber::from_slice(&octets))
+    let mut bytes = [0; SERIAL_LENGTH];
+    provider().secure_random.fill(&mut bytes).map_err(|_| rcgen::Error::RingUnspecified)?;
+    bytes[0] = bytes[0] & 0x3f | 0x40;
+    Ok(rcgen::SerialNumber::from_slice(&bytes))
 }
 
 /// The most that RFC 5280 allows.

@@ -1,5 +1,4 @@
-//! The authorities that origins' certificates are verified against: the system's, and the operator's own. Called by
-//! `server`, which hands them to the connector, and by `cli`, which writes them into a bundle for other programs.
+//! The authorities that origins' certificates are verified against: the system's, and the operator's own.
 
 use std::fs;
 use std::path::Path;

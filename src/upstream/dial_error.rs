@@ -1,5 +1,4 @@
-//! Why there is no connection, in words that a client may read: an upstream proxy is named without its credentials. Made
-//! by `hop`; `proxy::failure` gives it a status.
+//! Why there is no connection, in words that a client may read: an upstream proxy is named without its credentials.
 
 use super::words::words;
 use pingora_core::{Error, ErrorType};

@@ -1,5 +1,5 @@
 //! One connection as far as it is not pingora's to make: to an upstream proxy, through it, and TLS on terms of the
-//! host's own. Called by pingora's connectors in place of their own dialling, and by `Route` itself.
+//! host's own.
 
 use super::dial_error::{DialError, DialFault};
 use super::parent::Parent;

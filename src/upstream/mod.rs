@@ -1,5 +1,5 @@
-//! The way to an origin: its addresses, vetted; how it is connected to. Called by `gate` for robots.txt and by `proxy`
-//! for everything else, so that one guard covers both.
+//! The way to an origin: its addresses, vetted; how it is connected to. robots.txt and everything else go by it, so that
+//! one guard covers both.
 
 mod connect;
 mod dial_error;

@@ -1,5 +1,5 @@
 //! The proxy beyond this one (`egress.upstream_proxy`): where it is, who we are to it, and what it is asked (RFC 9110
-//! §9.3.6, §11.7.2). Called by `hop` and `route`.
+//! §9.3.6, §11.7.2).
 
 use super::dial_error::{DialError, DialFault};
 use crate::config::SecretUrl;
@@ -107,7 +107,7 @@ impl fmt::Debug for Parent {
     }
 }
 
-/// Octet by octet, so that nothing behind the head is taken: what follows is the origin's. `None`: it is too long.
+/// Byte by byte, so that nothing behind the head is taken: what follows is the origin's. `None`: it is too long.
 async fn read_head<S: AsyncRead + Unpin>(stream: &mut S) -> std::io::Result<Option<Vec<u8>>> {
     let mut head = Vec::with_capacity(256);
     while !head.ends_with(b"\r\n\r\n") {

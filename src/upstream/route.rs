@@ -1,4 +1,4 @@
-//! A vetted way to one authority. Made by `Upstream::reach`; what sends a request or opens a tunnel goes by it.
+//! A vetted way to one authority.
 
 use super::dial_error::DialError;
 use super::dialler::Dialler;

@@ -1,4 +1,4 @@
-//! A connection of our own making, as far as the origin or an upstream proxy. Made by `hop`.
+//! A connection of our own making, as far as the origin or an upstream proxy.
 
 use pingora_core::protocols::ALPN;
 use pingora_core::protocols::l4::stream::Stream as PingoraStream;

@@ -1,4 +1,4 @@
-//! Bounds that no client can stretch, and octets that are no HTTP at all.
+//! Bounds that no client can stretch, and bytes that are no HTTP at all.
 
 use crate::support::client::get;
 use crate::support::h2_client::request;
@@ -6,7 +6,7 @@ use crate::support::{Alpn, Binary, Client, Origin, Proxy, Reply, Seen, eventuall
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A head with fields of `size` octets in all.
+/// A head with fields of `size` bytes in all.
 fn large(target: &str, host: &str, size: usize) -> String {
     let filler = "x".repeat(900);
     let lines: String = (0..size / 910).map(|number| format!("X-{number:04}: {filler}\r\n")).collect();
@@ -62,7 +62,7 @@ async fn a_head_has_its_time_in_all_and_not_by_the_octet() {
     for client in [&mut slow, &mut inside] {
         client.send("GET http://").await;
     }
-    // An octet now and then: each read in time, the whole never.
+    // A byte now and then: each read in time, the whole never.
     while start.elapsed() < Duration::from_millis(1500) {
         for client in [&mut slow, &mut inside] {
             client.try_send("x").await.ok();
@@ -209,15 +209,15 @@ async fn hostile_octets_harm_nobody_else() {
     let authority = origin.authority("a.localhost");
     for round in 0..150_usize {
         let mut client = Client::open(binary.address()).await;
-        let mut octets = match round % 5 {
+        let mut bytes = match round % 5 {
             0 => Vec::new(),
             1 => format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n").into_bytes(),
             2 => format!("GET http://{authority}/ HTTP/1.1\r\nHost: {authority}\r\n").into_bytes(),
             3 => b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
             _ => b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(),
         };
-        octets.extend(noise(1 + round * 7));
-        client.try_send(&octets).await.ok();
+        bytes.extend(noise(1 + round * 7));
+        client.try_send(&bytes).await.ok();
         client.half_close().await;
         let rest = client.rest().await;
         assert!(

@@ -18,7 +18,7 @@ async fn echoes(client: Client, target: &str, host: &str) {
     let (mut socket, head) = WebSocket::open(client, target, host).await.expect("101");
     assert_eq!(head.field("x-origin"), Some("yes"));
     for length in [1, 125, 126, 65_535, 200_000] {
-        let message: Vec<u8> = (0..length).map(|octet| octet as u8).collect();
+        let message: Vec<u8> = (0..length).map(|byte| byte as u8).collect();
         assert!(socket.echo(&message).await == message, "{length}");
     }
     assert!(socket.close().await, "nothing after the close frame");
@@ -77,7 +77,7 @@ async fn an_origin_may_decline() {
 /// What an origin answers to a handshake in place of 101, and what the client is to see of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_declining_answer_is_handed_on_as_it_is_framed() {
-    for (octets, body) in [
+    for (bytes, body) in [
         ("HTTP/1.1 403 No\r\nContent-Length: 4\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nnope", "nope"),
         (
             "HTTP/1.1 403 No\r\nTransfer-Encoding: chunked\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n4\r\nnope\r\n0\r\n\r\n",
@@ -88,12 +88,12 @@ async fn a_declining_answer_is_handed_on_as_it_is_framed() {
             "nope",
         ),
     ] {
-        let origin = said(octets).await;
+        let origin = said(bytes).await;
         let proxy = Proxy::start("").await;
         let mut client = proxy.client().await;
         client.send(handshake(&origin)).await;
         let response = client.response().await;
-        assert_eq!((response.status(), response.text().as_str()), (403, body), "{octets}");
+        assert_eq!((response.status(), response.text().as_str()), (403, body), "{bytes}");
         assert_eq!(response.field("date"), Some("Sun, 06 Nov 1994 08:49:37 GMT"), "it is the origin's to say");
         assert!(response.field("via").is_some() && response.head.lists("connection", "close"), "{:?}", response.head);
         assert!(client.rest().await.is_empty(), "the connection ends");
@@ -104,7 +104,7 @@ async fn a_declining_answer_is_handed_on_as_it_is_framed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bad_answer_to_a_handshake_is_502_and_the_client_may_go_on() {
-    for (octets, status, error) in [
+    for (bytes, status, error) in [
         ("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n", 502, "http_protocol_error"),
         ("HTTP/1.1 101 Switching Protocols\r\n\r\n", 502, "http_protocol_error"),
         ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", 502, "http_protocol_error"),
@@ -112,14 +112,14 @@ async fn a_bad_answer_to_a_handshake_is_502_and_the_client_may_go_on() {
         ("SSH-2.0-OpenSSH\r\n\r\n", 502, "http_protocol_error"),
         ("", 502, "connection_terminated"),
     ] {
-        let origin = said(octets).await;
+        let origin = said(bytes).await;
         let proxy = Proxy::start("").await;
         let mut client = proxy.client().await;
         client.send(handshake(&origin)).await;
         let response = client.response().await;
-        assert_eq!((response.status(), response.head.proxy_error().as_deref()), (status, Some(error)), "{octets:?}");
+        assert_eq!((response.status(), response.head.proxy_error().as_deref()), (status, Some(error)), "{bytes:?}");
         let next = client.get(&origin.url("/robots.txt"), &origin.authority("a.localhost")).await;
-        assert_eq!(next.status(), 200, "{octets:?}");
+        assert_eq!(next.status(), 200, "{bytes:?}");
     }
 }
 
@@ -177,10 +177,10 @@ async fn one_that_would_wait_too_long_or_is_reported_is_told_like_any_request() 
     assert_eq!(head.status(), 429);
 }
 
-async fn said(octets: &'static str) -> Origin {
+async fn said(bytes: &'static str) -> Origin {
     Origin::http(move |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(ROBOTS),
-        _ => Reply::raw(octets).then_close(),
+        _ => Reply::raw(bytes).then_close(),
     })
     .await
 }

@@ -113,8 +113,8 @@ async fn what_only_looks_like_tls_goes_nowhere() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Proxy::start("limits: { header_timeout: 500ms }").await;
     let mut siege = Siege::default();
-    for (name, octets) in [
-        ("one octet", &b"\x16"[..]),
+    for (name, bytes) in [
+        ("one byte", &b"\x16"[..]),
         ("a header alone", b"\x16\x03\x01\x02\x00"),
         ("an empty record", b"\x16\x03\x01\x00\x00"),
         ("a record too long", b"\x16\x03\x01\xff\xff\x01\x00\x00"),
@@ -130,7 +130,7 @@ async fn what_only_looks_like_tls_goes_nowhere() {
         ("HAProxy's binary header", b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c"),
     ] {
         let mut client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
-        client.try_send(octets).await.ok();
+        client.try_send(bytes).await.ok();
         let rest = crate::siege::rest(&mut client).await;
         let answered = rest.starts_with(b"HTTP/1.1 2");
         siege.tried(name, answered.then(|| String::from_utf8_lossy(&rest).into_owned()));

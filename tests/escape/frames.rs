@@ -1,4 +1,4 @@
-//! HTTP/2 frames as octets (RFC 9113 §4.1), for what no client library would send. Header blocks are literals without
+//! HTTP/2 frames as bytes (RFC 9113 §4.1), for what no client library would send. Header blocks are literals without
 //! Huffman coding or indexing (RFC 7541 §6.2.2).
 
 use crate::support::{Client, Origin, Proxy, test_ca};

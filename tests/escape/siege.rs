@@ -58,9 +58,9 @@ impl Way {
     }
 }
 
-/// Octets sent on a connection, and all that comes back for them as far as one answer goes. `None`: it was closed.
-pub async fn shoot(client: &mut Client, octets: impl AsRef<[u8]>) -> Option<Response> {
-    client.try_send(octets).await.ok();
+/// Bytes sent on a connection, and all that comes back for them as far as one answer goes. `None`: it was closed.
+pub async fn shoot(client: &mut Client, bytes: impl AsRef<[u8]>) -> Option<Response> {
+    client.try_send(bytes).await.ok();
     let head = client.try_head().await?;
     let mut body = Default::default();
     client.read_body(&head, "GET", &mut body).await;

@@ -112,7 +112,7 @@ async fn malformed_frames_end_the_connection() {
     let good = block(&get(&host, "/x"));
     let headers = |flags, stream| frame(HEADERS, flags, stream, &good);
     let mut siege = Siege::default();
-    for (name, octets) in [
+    for (name, bytes) in [
         ("an even stream", headers(END_HEADERS | END_STREAM, 2)),
         ("stream 0", headers(END_HEADERS | END_STREAM, 0)),
         ("data before headers", frame(DATA, 0, 1, b"x")),
@@ -129,13 +129,13 @@ async fn malformed_frames_end_the_connection() {
         ("frames too small", frame(SETTINGS, 0, 0, &[0, 5, 0, 0, 0, 1])),
         ("a window that grows by nothing", frame(WINDOW_UPDATE, 0, 0, &[0; 4])),
         ("a window that overflows", frame(WINDOW_UPDATE, 0, 0, &[0x7f, 0xff, 0xff, 0xff])),
-        ("a ping of seven octets", frame(PING, 0, 0, &[0; 7])),
+        ("a ping of seven bytes", frame(PING, 0, 0, &[0; 7])),
         ("a reset of an idle stream", frame(RST_STREAM, 0, 5, &[0, 0, 0, 8])),
         ("a push", frame(5, END_HEADERS, 1, &[&[0, 0, 0, 2], &good[..]].concat())),
         ("a frame of 16 MiB", vec![0xff, 0xff, 0xff, DATA, 0, 0, 0, 0, 1]),
     ] {
         let mut client = open(&proxy, &origin).await;
-        client.try_send(octets).await.ok();
+        client.try_send(bytes).await.ok();
         let taken = taken(&mut client, 99).await;
         siege.tried(name, (taken != Taken::Closed).then(|| format!("{taken:?}")));
     }
@@ -228,7 +228,7 @@ async fn floods_cost_no_memory_and_nobody_s_service() {
         (
             "an indexed head bomb",
             {
-                // One field of 4,000 octets in the table, then named by one octet each time.
+                // One field of 4,000 bytes in the table, then named by one byte each time.
                 let mut bomb = vec![0x40, 3, b'x', b'-', b'b', 0x7f, 0xa1, 0x1e];
                 bomb.extend(std::iter::repeat_n(b'a', 4_000));
                 bomb.extend(std::iter::repeat_n(0xbe_u8, 10_000));
@@ -243,7 +243,7 @@ async fn floods_cost_no_memory_and_nobody_s_service() {
         ),
         ("empty data", [frame(HEADERS, end(0), 1, &waits), flood(&|_| frame(DATA, 0, 1, &[]), 10_000)].concat(), 30),
         (
-            "data of one octet",
+            "data of one byte",
             [frame(HEADERS, end(0), 1, &waits), flood(&|_| frame(DATA, 0, 1, b"x"), 10_000)].concat(),
             6,
         ),
@@ -262,7 +262,7 @@ async fn floods_cost_no_memory_and_nobody_s_service() {
             1,
         ),
         (
-            "answers read by the octet",
+            "answers read by the byte",
             [
                 frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 1]),
                 flood(&|n| frame(HEADERS, end(END_STREAM), odd(n), &large), 100),
@@ -282,13 +282,13 @@ async fn floods_cost_no_memory_and_nobody_s_service() {
     };
     assert_eq!(served().await, "page /x");
     let before = proxy.peak_kib();
-    for (name, octets, times) in rows {
+    for (name, bytes, times) in rows {
         let mut attackers = Vec::new();
         for _ in 0..3 {
             let mut client = open().await;
             for _ in 0..times {
                 // Not `try_send`: who is not read from any more has failed, too.
-                let sent = tokio::time::timeout(Duration::from_secs(3), client.try_send(&octets)).await;
+                let sent = tokio::time::timeout(Duration::from_secs(3), client.try_send(&bytes)).await;
                 if !matches!(sent, Ok(Ok(()))) {
                     break;
                 }

@@ -15,7 +15,7 @@ async fn who_says_nothing_or_too_little_is_closed() {
     let host = plain.authority("a.localhost");
     let mut siege = Siege::default();
     let mut clients = Vec::new();
-    for (name, octets) in [
+    for (name, bytes) in [
         ("nothing", String::new()),
         ("an empty line", "\r\n".into()),
         ("half a method", "GE".into()),
@@ -44,10 +44,10 @@ async fn who_says_nothing_or_too_little_is_closed() {
         ),
     ] {
         let mut client = proxy.client().await;
-        client.send(octets).await;
+        client.send(bytes).await;
         clients.push((name, client));
     }
-    for (name, octets) in [
+    for (name, bytes) in [
         ("TLS and nothing", &b""[..]),
         ("half a preface", b"PRI * HTTP/2.0\r\n"),
         ("a preface alone", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
@@ -56,7 +56,7 @@ async fn who_says_nothing_or_too_little_is_closed() {
         ("half a block", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x01\x01\0\0\0\0\x01\x82"),
     ] {
         let mut client = proxy.tls(&tls, "a.localhost", &[b"h2"]).await;
-        client.send(octets).await;
+        client.send(bytes).await;
         clients.push((name, client));
     }
     for (name, mut client) in clients {

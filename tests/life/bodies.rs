@@ -200,7 +200,7 @@ async fn heads_that_break_the_protocol_are_no_answer() {
     let proxy = Proxy::start("robots: { timeout: 3s }").await;
     let huge = format!("HTTP/1.1 200 OK\r\nX: {}\r\nContent-Length: 0\r\n\r\n", "x".repeat(4 << 20));
     let many = format!("HTTP/1.1 200 OK\r\n{}Content-Length: 0\r\n\r\n", "X-Y: z\r\n".repeat(20_000));
-    for (name, octets) in [
+    for (name, bytes) in [
         ("noise", "\u{0}\u{1}\u{2}\r\n\r\n".to_owned()),
         ("a huge field", huge),
         ("too many fields", many),
@@ -211,7 +211,7 @@ async fn heads_that_break_the_protocol_are_no_answer() {
         ("cut in the body", format!("HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{KEEP_OUT}")),
         ("nothing", String::new()),
     ] {
-        let origin = origin(move |_| Reply::raw(&octets)).await;
+        let origin = origin(move |_| Reply::raw(&bytes)).await;
         assert_eq!(meaning(&proxy, &origin).await, Means::Unreachable, "{name}");
     }
 }

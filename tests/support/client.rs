@@ -1,4 +1,4 @@
-//! A client that says exactly the octets it is told to, over TCP or TLS.
+//! A client that says exactly the bytes it is told to, over TCP or TLS.
 
 use super::certs::client_config;
 use super::message::{Body, Framing, Head, Response, Source, show};
@@ -30,7 +30,7 @@ impl Client {
         client
     }
 
-    /// A client whose first octets go out in one segment with the CONNECT head `connect`, before the answer to it.
+    /// A client whose first bytes go out in one segment with the CONNECT head `connect`, before the answer to it.
     pub async fn connect_early(proxy: SocketAddr, connect: impl Into<Vec<u8>>) -> Self {
         let mut first = connect.into();
         let mut outer = Self::open(proxy).await;
@@ -50,7 +50,7 @@ impl Client {
         Self::over(Stream::Pipe(inner))
     }
 
-    /// The same connection, whose octets go out one to a segment.
+    /// The same connection, whose bytes go out one to a segment.
     pub fn in_single_octets(self) -> Self {
         let (inner, mut pipe) = tokio::io::duplex(1);
         let outer = self;
@@ -59,8 +59,8 @@ impl Client {
             let (mut from_pipe, mut to_pipe) = tokio::io::split(pipe);
             let (mut from_peer, mut to_peer) = tokio::io::split(outer.source.inner);
             let back = tokio::spawn(async move { tokio::io::copy(&mut from_peer, &mut to_pipe).await });
-            let mut octet = [0];
-            while from_pipe.read_exact(&mut octet).await.is_ok() && to_peer.write_all(&octet).await.is_ok() {
+            let mut byte = [0];
+            while from_pipe.read_exact(&mut byte).await.is_ok() && to_peer.write_all(&byte).await.is_ok() {
                 to_peer.flush().await.ok();
             }
             back.abort();
@@ -89,7 +89,7 @@ impl Client {
 
     pub async fn tls_with(self, name: &str, config: Arc<rustls::ClientConfig>) -> std::io::Result<Self> {
         let ahead = &self.source.ahead;
-        assert!(ahead.is_empty(), "octets before the handshake: {}", show(ahead));
+        assert!(ahead.is_empty(), "bytes before the handshake: {}", show(ahead));
         let name = name.to_owned().try_into().expect("a server name");
         let connector = tokio_rustls::TlsConnector::from(config);
         let stream = within("a TLS handshake", connector.connect(name, Box::new(self.source.inner))).await?;
@@ -112,14 +112,14 @@ impl Client {
         }
     }
 
-    pub async fn send(&mut self, octets: impl AsRef<[u8]>) {
-        self.try_send(octets).await.expect("the peer reads on");
+    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.try_send(bytes).await.expect("the peer reads on");
     }
 
     /// For a peer that may have closed already.
-    pub async fn try_send(&mut self, octets: impl AsRef<[u8]>) -> std::io::Result<()> {
+    pub async fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
         within("room to send", async {
-            self.source.inner.write_all(octets.as_ref()).await?;
+            self.source.inner.write_all(bytes.as_ref()).await?;
             self.source.inner.flush().await
         })
         .await
@@ -138,8 +138,8 @@ impl Client {
     /// `None` if the connection ends before.
     pub async fn try_head(&mut self) -> Option<Head> {
         loop {
-            let octets = within("the head of a response", self.source.until(b"\r\n\r\n")).await?;
-            let head = Head::parse(&octets);
+            let bytes = within("the head of a response", self.source.until(b"\r\n\r\n")).await?;
+            let head = Head::parse(&bytes);
             if !matches!(head.status(), 100 | 102..200) {
                 return Some(head);
             }
@@ -155,7 +155,7 @@ impl Client {
         let head = self.head().await;
         let mut body = Body::default();
         self.read_body(&head, method, &mut body).await;
-        assert!(body.complete, "cut after {} octets: {head:?}", body.length());
+        assert!(body.complete, "cut after {} bytes: {head:?}", body.length());
         Response { head, body: body.kept, trailers: body.trailers }
     }
 

@@ -52,14 +52,14 @@ pub async fn curl(arguments: &[&str]) -> Curl {
     }
 }
 
-fn split_heads(mut octets: &[u8]) -> Vec<Head> {
+fn split_heads(mut bytes: &[u8]) -> Vec<Head> {
     let mut heads = Vec::new();
-    while let Some(end) = find(octets, b"\r\n\r\n") {
-        let (head, rest) = octets.split_at(end + 4);
+    while let Some(end) = find(bytes, b"\r\n\r\n") {
+        let (head, rest) = bytes.split_at(end + 4);
         if head.starts_with(b"HTTP/") {
             heads.push(Head::parse(head));
         }
-        octets = rest;
+        bytes = rest;
     }
     heads
 }

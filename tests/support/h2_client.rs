@@ -76,28 +76,28 @@ impl Pending {
     pub async fn begun(self) -> (u16, Vec<u8>, Option<h2::Error>) {
         let response = within("an h2 response", self.response).await.expect("a head");
         let (status, mut body) = (response.status().as_u16(), response.into_body());
-        let mut octets = Vec::new();
+        let mut bytes = Vec::new();
         while let Some(piece) = within("h2 data", body.data()).await {
             match piece {
-                Ok(piece) => octets.extend_from_slice(&piece),
-                Err(error) => return (status, octets, Some(error)),
+                Ok(piece) => bytes.extend_from_slice(&piece),
+                Err(error) => return (status, bytes, Some(error)),
             }
         }
-        (status, octets, None)
+        (status, bytes, None)
     }
 
     pub async fn response(self) -> Result<Response, h2::Error> {
         let response = within("an h2 response", self.response).await?;
         let (head, mut body) = response.into_parts();
-        let mut octets = Vec::new();
+        let mut bytes = Vec::new();
         while let Some(piece) = within("h2 data", body.data()).await {
             let piece = piece?;
             body.flow_control().release_capacity(piece.len())?;
-            octets.extend_from_slice(&piece);
+            bytes.extend_from_slice(&piece);
         }
         let trailers = within("h2 trailers", body.trailers()).await?;
         let head = Head { start_line: format!("HTTP/2 {}", head.status).into_bytes(), fields: plain(&head.headers) };
-        Ok(Response { head, body: octets, trailers: trailers.as_ref().map(plain).unwrap_or_default() })
+        Ok(Response { head, body: bytes, trailers: trailers.as_ref().map(plain).unwrap_or_default() })
     }
 }
 

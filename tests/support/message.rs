@@ -1,4 +1,4 @@
-//! HTTP/1 messages as octets: heads, and bodies by their framing. Strict: what the proxy writes must be right.
+//! HTTP/1 messages as bytes: heads, and bodies by their framing. Strict: what the proxy writes must be right.
 
 use super::pattern;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -11,14 +11,14 @@ pub struct Head {
 }
 
 impl Head {
-    /// Parses `octets`, which end with the empty line.
-    pub fn parse(octets: &[u8]) -> Self {
-        let text: &[u8] = octets.strip_suffix(b"\r\n\r\n").unwrap_or_else(|| panic!("no empty line: {}", show(octets)));
+    /// Parses `bytes`, which end with the empty line.
+    pub fn parse(bytes: &[u8]) -> Self {
+        let text: &[u8] = bytes.strip_suffix(b"\r\n\r\n").unwrap_or_else(|| panic!("no empty line: {}", show(bytes)));
         let mut lines = split_lines(text);
         let start_line = lines.next().unwrap_or_default().to_vec();
         let fields = lines
             .map(|line| {
-                let colon = line.iter().position(|&octet| octet == b':');
+                let colon = line.iter().position(|&byte| byte == b':');
                 let colon = colon.unwrap_or_else(|| panic!("a field without a colon: {}", show(line)));
                 (lossy(&line[..colon]), lossy(&line[colon + 1..]).trim().to_owned())
             })
@@ -145,7 +145,7 @@ impl Response {
 /// What was received of a body.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
-    /// The octets, as long as they are not more than [`Body::KEPT`].
+    /// The bytes, as long as they are not more than [`Body::KEPT`].
     pub kept: Vec<u8>,
     pub pattern: pattern::Checker,
     pub trailers: Vec<(String, String)>,
@@ -167,7 +167,7 @@ impl Body {
     }
 }
 
-/// Octets from a peer, with what was read too far kept for later.
+/// Bytes from a peer, with what was read too far kept for later.
 pub struct Source<R> {
     pub inner: R,
     pub ahead: Vec<u8>,
@@ -178,13 +178,13 @@ impl<R: AsyncRead + Unpin> Source<R> {
         Self { inner, ahead: Vec::new() }
     }
 
-    /// More octets; false at the end. A reset counts as the end.
+    /// More bytes; false at the end. A reset counts as the end.
     pub async fn fill(&mut self) -> bool {
         self.ahead.reserve(READ);
         self.inner.read_buf(&mut self.ahead).await.is_ok_and(|length| length > 0)
     }
 
-    /// The octets up to and with the next `end`; `None` if the peer ends before.
+    /// The bytes up to and with the next `end`; `None` if the peer ends before.
     pub async fn until(&mut self, end: &[u8]) -> Option<Vec<u8>> {
         let mut searched = 0;
         loop {
@@ -198,7 +198,7 @@ impl<R: AsyncRead + Unpin> Source<R> {
         }
     }
 
-    /// Some octets, at most `limit`; empty at the end.
+    /// Some bytes, at most `limit`; empty at the end.
     pub async fn some(&mut self, limit: u64) -> Vec<u8> {
         if self.ahead.is_empty() && !self.fill().await {
             return Vec::new();
@@ -207,9 +207,9 @@ impl<R: AsyncRead + Unpin> Source<R> {
         self.take(length)
     }
 
-    /// The first `length` octets of those that are there.
+    /// The first `length` bytes of those that are there.
     pub fn take(&mut self, length: usize) -> Vec<u8> {
-        // Copies blocks; draining would go octet by octet in an unoptimised build.
+        // Copies blocks; draining would go byte by byte in an unoptimised build.
         let rest = self.ahead.split_off(length);
         std::mem::replace(&mut self.ahead, rest)
     }
@@ -280,13 +280,13 @@ impl BodyEnd {
 /// Asked for at once.
 const READ: usize = 128 * 1024;
 
-pub fn lossy(octets: &[u8]) -> String {
-    String::from_utf8_lossy(octets).into_owned()
+pub fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// For messages: the octets, escaped, at most a few hundred of them.
-pub fn show(octets: &[u8]) -> String {
-    octets[..octets.len().min(600)].escape_ascii().to_string()
+/// For messages: the bytes, escaped, at most a few hundred of them.
+pub fn show(bytes: &[u8]) -> String {
+    bytes[..bytes.len().min(600)].escape_ascii().to_string()
 }
 
 pub fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {

@@ -1,4 +1,4 @@
-//! What the end-to-end tests stand on: origins that log every octet and misbehave on request, raw clients, the real
+//! What the end-to-end tests stand on: origins that log every byte and misbehave on request, raw clients, the real
 //! curl, and the proxy itself, in this process or as the built binary. Loopback only, port 0 only.
 
 pub mod binary;

@@ -12,8 +12,8 @@ pub fn decide(rules: &[Rule], path: &str) -> Option<(usize, bool)> {
         if pattern.is_empty() || !matches(&pattern, &path) {
             continue;
         }
-        let stronger = best.is_none_or(|(_, other_allows, octets)| {
-            pattern.len() > octets || pattern.len() == octets && *allows && !other_allows
+        let stronger = best.is_none_or(|(_, other_allows, bytes)| {
+            pattern.len() > bytes || pattern.len() == bytes && *allows && !other_allows
         });
         if stronger {
             best = Some((place, *allows, pattern.len()));
@@ -22,36 +22,36 @@ pub fn decide(rules: &[Rule], path: &str) -> Option<(usize, bool)> {
     best.map(|(place, allows, _)| (place, allows))
 }
 
-/// One octet of a pattern or path.
+/// One byte of a pattern or path.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Octet {
+enum Byte {
     Literal(u8),
     Star,
     End,
 }
 
-fn normal(text: &str, is_pattern: bool) -> Vec<Octet> {
+fn normal(text: &str, is_pattern: bool) -> Vec<Byte> {
     let mut out = Vec::new();
-    let octets = text.as_bytes();
+    let bytes = text.as_bytes();
     let mut at = 0;
-    while at < octets.len() {
+    while at < bytes.len() {
         let escape =
-            octets.get(at + 1..at + 3).and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok());
-        let escape = escape.filter(|_| octets[at] == b'%' && octets[at + 1] != b'+');
-        let mut escaped = |octet: u8| out.extend(format!("%{octet:02X}").bytes().map(Octet::Literal));
-        match (octets[at], escape) {
-            (_, Some(octet)) => {
+            bytes.get(at + 1..at + 3).and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok());
+        let escape = escape.filter(|_| bytes[at] == b'%' && bytes[at + 1] != b'+');
+        let mut escaped = |byte: u8| out.extend(format!("%{byte:02X}").bytes().map(Byte::Literal));
+        match (bytes[at], escape) {
+            (_, Some(byte)) => {
                 at += 2;
-                if octet.is_ascii_alphanumeric() || b"-._~*$".contains(&octet) {
-                    out.push(Octet::Literal(octet));
+                if byte.is_ascii_alphanumeric() || b"-._~*$".contains(&byte) {
+                    out.push(Byte::Literal(byte));
                 } else {
-                    escaped(octet);
+                    escaped(byte);
                 }
             }
-            (b'*', None) if is_pattern => out.push(Octet::Star),
-            (b'$', None) if is_pattern && at + 1 == octets.len() => out.push(Octet::End),
-            (octet, None) if octet.is_ascii_graphic() && !b"\"<>`".contains(&octet) => out.push(Octet::Literal(octet)),
-            (octet, None) => escaped(octet),
+            (b'*', None) if is_pattern => out.push(Byte::Star),
+            (b'$', None) if is_pattern && at + 1 == bytes.len() => out.push(Byte::End),
+            (byte, None) if byte.is_ascii_graphic() && !b"\"<>`".contains(&byte) => out.push(Byte::Literal(byte)),
+            (byte, None) => escaped(byte),
         }
         at += 1;
     }
@@ -59,17 +59,17 @@ fn normal(text: &str, is_pattern: bool) -> Vec<Octet> {
 }
 
 /// Tries every way: row by row, which beginnings of the path can what was read of the pattern match?
-fn matches(pattern: &[Octet], path: &[Octet]) -> bool {
+fn matches(pattern: &[Byte], path: &[Byte]) -> bool {
     let mut reached = vec![false; path.len() + 1];
     reached[0] = true;
-    for octet in pattern {
+    for byte in pattern {
         let mut next = vec![false; path.len() + 1];
         for at in (0..=path.len()).filter(|&at| reached[at]) {
-            match octet {
-                Octet::Star => next[at..].fill(true),
-                Octet::End => next[at] = at == path.len(),
+            match byte {
+                Byte::Star => next[at..].fill(true),
+                Byte::End => next[at] = at == path.len(),
                 literal if path.get(at) == Some(literal) => next[at + 1] = true,
-                Octet::Literal(_) => {}
+                Byte::Literal(_) => {}
             }
         }
         reached = next;

@@ -34,8 +34,8 @@ where
 {
     let (reader, writer) = tokio::io::split(stream);
     let mut connection = Connection { source: Source::new(reader), writer };
-    while let Some(octets) = connection.source.until(b"\r\n\r\n").await {
-        match connection.exchange(octets, &site, &wire).await {
+    while let Some(bytes) = connection.source.until(b"\r\n\r\n").await {
+        match connection.exchange(bytes, &site, &wire).await {
             Ok(Next::Request) => {}
             Ok(Next::Close) => {
                 connection.writer.shutdown().await.ok();
@@ -66,15 +66,15 @@ struct Connection<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    async fn exchange(&mut self, octets: Vec<u8>, site: &Site, wire: &Wire) -> io::Result<Next> {
+    async fn exchange(&mut self, bytes: Vec<u8>, site: &Site, wire: &Wire) -> io::Result<Next> {
         let mut seen = wire.request(Protocol::Http1);
-        let head = Head::parse(&octets);
-        let mut words = head.start_line.splitn(3, |&octet| octet == b' ');
+        let head = Head::parse(&bytes);
+        let mut words = head.start_line.splitn(3, |&byte| byte == b' ');
         seen.method = lossy(words.next().unwrap_or_default());
         seen.target = words.next().unwrap_or_default().to_vec();
         seen.host = head.all("host").first().copied().unwrap_or_default().to_owned();
         seen.fields = head.fields.clone();
-        seen.head = octets;
+        seen.head = bytes;
         let reply = site.reply(&mut seen);
         let framing = if seen.refused.is_some() { Framing::None } else { head.framing(&seen.method) };
         let index = site.log.begin(seen);
@@ -112,8 +112,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             tokio::time::sleep(reply.after).await;
         }
         match &reply.body {
-            Content::Raw(octets) => {
-                self.writer.write_all(octets).await?;
+            Content::Raw(bytes) => {
+                self.writer.write_all(bytes).await?;
                 self.writer.flush().await?;
             }
             Content::Silence => {

@@ -1,4 +1,4 @@
-//! What an origin saw: every request, from its first octet on.
+//! What an origin saw: every request, from its first byte on.
 
 use super::message::{Body, lossy};
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ pub enum Protocol {
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub method: String,
-    /// The request target, octet for octet (`:path` on h2).
+    /// The request target, byte for byte (`:path` on h2).
     pub target: Vec<u8>,
     /// The Host field, or `:authority` on h2.
     pub host: String,

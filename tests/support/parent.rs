@@ -16,7 +16,7 @@ pub enum Conduct {
     Serve,
     /// The same for those who show this `user:password` alone.
     Ask(&'static str),
-    /// These octets, and the end.
+    /// These bytes, and the end.
     Say(&'static str),
     /// Nothing at all.
     Hang,
@@ -96,8 +96,8 @@ impl Drop for Parent {
 
 async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: S, conduct: &Conduct, log: &Mutex<Vec<Head>>) {
     let mut client = Source::new(stream);
-    while let Some(octets) = client.until(b"\r\n\r\n").await {
-        let head = Head::parse(&octets);
+    while let Some(bytes) = client.until(b"\r\n\r\n").await {
+        let head = Head::parse(&bytes);
         log.lock().unwrap().push(head.clone());
         let refused = match conduct {
             Conduct::Serve => None,
@@ -105,7 +105,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: S, conduct: &Conduct, 
             Conduct::Ask(_) => {
                 Some("HTTP/1.1 407 Who are you\r\nProxy-Authenticate: Basic realm=\"p\"\r\nContent-Length: 0\r\n\r\n")
             }
-            Conduct::Say(octets) => Some(*octets),
+            Conduct::Say(bytes) => Some(*bytes),
             Conduct::Hang => {
                 while client.fill().await {}
                 return;

@@ -1,4 +1,4 @@
-//! Bodies of any size that nobody has to hold: octet `i` is a function of `i`, so that whoever receives a piece can
+//! Bodies of any size that nobody has to hold: byte `i` is a function of `i`, so that whoever receives a piece can
 //! tell that it is the right piece in the right place.
 
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ const PERIOD: usize = 65_521;
 /// The longest slice that is handed out at once.
 pub const PIECE: usize = 64 * 1024;
 
-/// The octets from `offset` on, at most [`PIECE`] of them and at most to `end`.
+/// The bytes from `offset` on, at most [`PIECE`] of them and at most to `end`.
 pub fn piece(offset: u64, end: u64) -> &'static [u8] {
     let start = (offset % PERIOD as u64) as usize;
     let length = end.saturating_sub(offset).min(PIECE as u64) as usize;

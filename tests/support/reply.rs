@@ -20,13 +20,13 @@ pub struct Reply {
 #[derive(Clone, Debug)]
 pub enum Content {
     Bytes(Vec<u8>),
-    /// So many octets of the pattern, made as they are sent.
+    /// So many bytes of the pattern, made as they are sent.
     Pattern(u64),
     /// The pieces with a pause before each.
     Drip(Vec<Vec<u8>>, Duration),
     /// The request's body.
     Echo,
-    /// HTTP/1 only: in place of the whole response, these octets.
+    /// HTTP/1 only: in place of the whole response, these bytes.
     Raw(Vec<u8>),
     /// Never anything; the connection stays open until the client closes it.
     Silence,
@@ -42,7 +42,7 @@ pub enum Delimit {
     Chunked,
     /// Neither field; the end of the connection is the end of the body.
     Close,
-    /// A Content-Length that promises so many octets more than come before the connection is closed.
+    /// A Content-Length that promises so many bytes more than come before the connection is closed.
     Short(u64),
 }
 
@@ -92,8 +92,8 @@ impl Reply {
         Self { body: Content::Echo, ..Self::status(200) }
     }
 
-    pub fn raw(octets: impl AsRef<[u8]>) -> Self {
-        Self { body: Content::Raw(octets.as_ref().to_vec()), then: Then::Close, ..Self::status(200) }
+    pub fn raw(bytes: impl AsRef<[u8]>) -> Self {
+        Self { body: Content::Raw(bytes.as_ref().to_vec()), then: Then::Close, ..Self::status(200) }
     }
 
     pub fn silence() -> Self {

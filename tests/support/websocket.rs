@@ -107,7 +107,7 @@ fn frame(opcode: u8, payload: &[u8], mask: Option<[u8; 4]>) -> Vec<u8> {
     }
     frame.extend(mask.iter().flatten());
     let mask = mask.unwrap_or_default();
-    frame.extend(payload.iter().zip(mask.iter().cycle()).map(|(octet, mask)| octet ^ mask));
+    frame.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
     frame
 }
 
@@ -121,7 +121,7 @@ async fn read_frame<R: AsyncRead + Unpin>(source: &mut Source<R>) -> Option<(u8,
     };
     let mask = if head[1] & 0x80 != 0 { exactly(source, 4).await? } else { vec![0; 4] };
     let payload = exactly(source, usize::try_from(length).ok()?).await?;
-    Some((head[0] & 0x0f, payload.iter().zip(mask.iter().cycle()).map(|(octet, mask)| octet ^ mask).collect()))
+    Some((head[0] & 0x0f, payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask).collect()))
 }
 
 async fn exactly<R: AsyncRead + Unpin>(source: &mut Source<R>, length: usize) -> Option<Vec<u8>> {

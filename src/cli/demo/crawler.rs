@@ -1,4 +1,4 @@
-//! The demonstration's crawler: a plain HTTP client that knows nothing of robots.txt. Called by `demo`.
+//! The demonstration's crawler: a plain HTTP client that knows nothing of robots.txt.
 
 use rustls::pki_types::ServerName;
 use std::io;

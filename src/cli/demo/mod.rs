@@ -1,5 +1,4 @@
-//! `politely demo`: a sample site and a crawl of it through the proxy, all on loopback, each request explained. Called
-//! by `cli`.
+//! `politely demo`: a sample site and a crawl of it through the proxy, all on loopback, each request explained.
 
 mod crawler;
 mod site;

@@ -1,4 +1,4 @@
-//! The demonstration's sample site, on loopback, over HTTP and HTTPS. Called by `demo`.
+//! The demonstration's sample site, on loopback, over HTTP and HTTPS.
 
 use std::io;
 use std::net::Ipv4Addr;

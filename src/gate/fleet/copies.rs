@@ -22,7 +22,7 @@ pub(in crate::gate) enum Claim<'f> {
 
 /// A copy as it comes from the server.
 pub(in crate::gate) struct Parcel {
-    pub octets: Vec<u8>,
+    pub bytes: Vec<u8>,
     /// When it was put there, by our clock.
     pub sent: SystemTime,
 }
@@ -48,9 +48,9 @@ impl Fleet {
         loop {
             let mut call = call(&authority, &self.link.me, if anew { "anew" } else { "look" });
             call.arg(millis(HELD)).arg(since.unwrap_or(NEVER));
-            let (now, state, time, octets): Answer = self.link.call(&call).await?;
+            let (now, state, time, bytes): Answer = self.link.call(&call).await?;
             let time = Duration::from_millis(u64::try_from(time).unwrap_or(0));
-            match (state, Parcel::new(octets, time)) {
+            match (state, Parcel::new(bytes, time)) {
                 (0, Some(copy)) => return Ok(Claim::Copy(copy)),
                 (1, copy) => return Ok(Claim::Fetch(Right { fleet: self, authority }, copy)),
                 _ => {
@@ -68,8 +68,8 @@ impl Fleet {
         let authority = authority.to_string();
         let mut call = call(&authority, &self.link.me, "take");
         call.arg(0).arg(0);
-        let (_, _, age, octets): Answer = self.link.call(&call).await.ok()?;
-        Parcel::new(octets, Duration::from_millis(u64::try_from(age).unwrap_or(0)))
+        let (_, _, age, bytes): Answer = self.link.call(&call).await.ok()?;
+        Parcel::new(bytes, Duration::from_millis(u64::try_from(age).unwrap_or(0)))
     }
 
     /// A copy has arrived. False: nobody here waits for it.
@@ -80,10 +80,10 @@ impl Fleet {
 }
 
 impl Parcel {
-    /// None is sent as no octets.
-    fn new(octets: Vec<u8>, age: Duration) -> Option<Self> {
+    /// None is sent as no bytes.
+    fn new(bytes: Vec<u8>, age: Duration) -> Option<Self> {
         let sent = SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
-        (!octets.is_empty()).then_some(Self { octets, sent })
+        (!bytes.is_empty()).then_some(Self { bytes, sent })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The right to one request in flight, and a place in the line for it. Made by `pace`, held by `proxy`.
+//! The right to one request in flight, and a place in the line for it.
 
 use super::pace::Pace;
 use super::waiters::WaitPlace;

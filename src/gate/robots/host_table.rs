@@ -137,7 +137,7 @@ impl HostTable {
         entry
     }
 
-    /// Octets in use, without the files.
+    /// Bytes in use, without the files.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -228,9 +228,9 @@ fn entry_cost(entry: &Entry) -> usize {
     allocated(COUNTS + size_of::<Entry>()) + texts + trouble
 }
 
-/// What an allocator takes for so many octets: eight more, in steps of sixteen.
-fn allocated(octets: usize) -> usize {
-    if octets == 0 { 0 } else { (octets + 8).next_multiple_of(16) }
+/// What an allocator takes for so many bytes: eight more, in steps of sixteen.
+fn allocated(bytes: usize) -> usize {
+    if bytes == 0 { 0 } else { (bytes + 8).next_multiple_of(16) }
 }
 
 /// The counts of an `Arc`.

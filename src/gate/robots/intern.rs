@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Default)]
 pub(super) struct Intern {
     held: Mutex<HashMap<Content, RobotsTxt>>,
-    /// Octets of all of them, as of when each was read or last swept.
+    /// Bytes of all of them, as of when each was read or last swept.
     bytes: AtomicUsize,
 }
 
-/// A file's octets, and how they were read.
+/// A file's bytes, and how they were read.
 type Content = (Digest, u64);
 
 impl Intern {
@@ -46,7 +46,7 @@ impl Intern {
         Some(kept.clone())
     }
 
-    /// Octets in use.
+    /// Bytes in use.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }

@@ -80,7 +80,7 @@ impl Inner {
         let unpack = move || {
             let robots = &inner.settings.load().robots;
             let options = robots.parse_options();
-            let entry = snapshot::unpack(&copy.octets, copy.sent, SystemTime::now(), |name, body| {
+            let entry = snapshot::unpack(&copy.bytes, copy.sent, SystemTime::now(), |name, body| {
                 inner.files.named(name, &options, body)
             });
             entry.map(|entry| entry.fresh_within(robots.max_ttl))
@@ -329,7 +329,7 @@ const RETRIES: usize = 2;
 /// Two copies this far apart may be one.
 const SAME: Duration = Duration::from_secs(2);
 
-/// Octets that take about 100 µs to read.
+/// Bytes that take about 100 µs to read.
 const LONG: usize = 16 << 10;
 
 #[cfg(test)]

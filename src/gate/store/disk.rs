@@ -1,5 +1,5 @@
 //! The file of the store: a redb database. Each commit is whole or not there at all, whenever the process is killed, and
-//! the next start finds it without walking through the file. Written by `write_behind` alone, read by `Store::load`.
+//! the next start finds it without walking through the file.
 
 use super::batch::Batch;
 use super::snapshot::{Digest, decode, decompress, digest, millis, time};

@@ -178,14 +178,14 @@ fn a_foreign_or_damaged_file_is_set_aside_and_a_new_one_begun() {
     let mut cases = vec![b"this is not a database".to_vec(), vec![0; 8192], whole[..whole.len() / 2].to_vec()];
     cases.extend([0usize, 8, 64, 128, 200, 256, 300].map(|at| {
         let mut damaged = whole.clone();
-        for octet in &mut damaged[at..at + 8] {
-            *octet ^= 0xa5;
+        for byte in &mut damaged[at..at + 8] {
+            *byte ^= 0xa5;
         }
         damaged
     }));
-    for (number, octets) in cases.into_iter().enumerate() {
+    for (number, bytes) in cases.into_iter().enumerate() {
         let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join("robots.redb"), octets).unwrap();
+        fs::write(directory.path().join("robots.redb"), bytes).unwrap();
         let store = open(&settings(directory.path(), 64 * MIB));
         assert!(is_open(&store), "case {number}");
         store.save(&authority(1), &entry("# new"));

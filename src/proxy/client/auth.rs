@@ -110,7 +110,7 @@ impl Passwords {
             context.update(&(part.len() as u64).to_be_bytes());
             context.update(part);
         }
-        context.sign().as_ref().try_into().expect("SHA-256 has 32 octets")
+        context.sign().as_ref().try_into().expect("SHA-256 has 32 bytes")
     }
 }
 

@@ -8,13 +8,13 @@ use tokio::time::Instant;
 #[derive(Debug, Clone, Copy)]
 pub struct Meter {
     since: Instant,
-    octets: u64,
+    bytes: u64,
 }
 
 /// The least that has to come.
 #[derive(Debug, Clone, Copy)]
 pub struct Least {
-    /// Octets a second, on the average of `over`.
+    /// Bytes a second, on the average of `over`.
     pub rate: u64,
     pub over: Duration,
 }
@@ -22,17 +22,17 @@ pub struct Least {
 impl Meter {
     /// Of a body that begins now.
     pub fn begin(now: Instant) -> Self {
-        Meter { since: now, octets: 0 }
+        Meter { since: now, bytes: 0 }
     }
 
     /// A piece has come. `false`: less than the least has, since a while as long as that.
-    pub fn moved(&mut self, now: Instant, octets: usize, least: Least) -> bool {
-        self.octets += octets as u64;
+    pub fn moved(&mut self, now: Instant, bytes: usize, least: Least) -> bool {
+        self.bytes += bytes as u64;
         let passed = now - self.since;
         if passed < least.over {
             return true;
         }
-        let enough = u128::from(self.octets) * 1000 >= u128::from(least.rate) * passed.as_millis();
+        let enough = u128::from(self.bytes) * 1000 >= u128::from(least.rate) * passed.as_millis();
         *self = Self::begin(now);
         enough
     }
@@ -44,12 +44,12 @@ mod tests {
 
     const LEAST: Least = Least { rate: 10, over: Duration::from_secs(60) };
 
-    /// Pieces of so many octets, one after each pause, until one is too slow.
-    fn cut_after(octets: usize, pause: Duration) -> Option<Duration> {
+    /// Pieces of so many bytes, one after each pause, until one is too slow.
+    fn cut_after(bytes: usize, pause: Duration) -> Option<Duration> {
         let began = Instant::now();
         let mut meter = Meter::begin(began);
         let times = (1..1000).map(|number| pause * number);
-        times.into_iter().find(|&passed| !meter.moved(began + passed, octets, LEAST))
+        times.into_iter().find(|&passed| !meter.moved(began + passed, bytes, LEAST))
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl Failure {
     }
 
     pub fn too_large(limit: usize) -> Self {
-        let detail = format!("the head of the answer is larger than {limit} octets");
+        let detail = format!("the head of the answer is larger than {limit} bytes");
         Self::new(StatusCode::BAD_GATEWAY, "http_response_header_section_size", detail)
     }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::finding::Findings;
 use super::outline::Outline;
-use crate::robots::delay::{self, RequestRate};
-use crate::robots::key::Key;
+use crate::robots::parse::delay::{self, RequestRate};
+use crate::robots::parse::key::Key;
 
 pub(super) fn find(outline: &Outline<'_>, findings: &mut Findings<'_>) {
     for entry in &outline.records {
@@ -30,7 +30,7 @@ pub(super) fn find(outline: &Outline<'_>, findings: &mut Findings<'_>) {
             let hint = "few crawlers wait longer than 300 s: they come faster, or not at all";
             findings.warn("long-delay", at, message, hint, None);
         }
-        let whole = value.iter().take_while(|octet| octet.is_ascii_digit()).count();
+        let whole = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
         if matches!(value[whole..], [b',', b'0'..=b'9', ..]) {
             let message = format!("read as {} s: the number ends at the comma", gap.as_secs());
             findings.warn("decimal-comma", at, message, "write a decimal point", None);

@@ -1,4 +1,4 @@
-//! One finding and its place. Pure. Made by the other modules here, shown by `cli::lint`.
+//! One finding and its place. Pure.
 
 use std::borrow::Cow;
 use std::ops::Range;

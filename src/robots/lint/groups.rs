@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::finding::Findings;
 use super::outline::{Entry, Outline};
-use crate::robots::key::Key;
+use crate::robots::parse::key::Key;
 use crate::robots::product_token::leading_token;
 
 pub(super) fn find(outline: &Outline<'_>, findings: &mut Findings<'_>) {

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::finding::Place;
 use crate::robots::ParseOptions;
-use crate::robots::key::Key;
-use crate::robots::line::{self, Columns, Content, Line, Lines, Record};
+use crate::robots::parse::key::Key;
+use crate::robots::parse::line::{self, Columns, Content, Line, Lines, Record};
 
 /// The records of a file that were understood.
 pub(super) struct Outline<'a> {

@@ -7,8 +7,8 @@ use std::collections::hash_map::Entry as Slot;
 
 use super::finding::Findings;
 use super::outline::{Entry, Outline};
-use crate::robots::key::Key;
-use crate::robots::pattern::{Arena, Shape};
+use crate::robots::matcher::pattern::{Arena, Shape};
+use crate::robots::parse::key::Key;
 use crate::robots::{ParseOptions, Precedence, steps};
 
 pub(super) fn find(outline: &Outline<'_>, options: &ParseOptions, findings: &mut Findings<'_>) {
@@ -33,7 +33,7 @@ pub(super) fn find(outline: &Outline<'_>, options: &ParseOptions, findings: &mut
     }
 }
 
-/// Patterns of a group are compared with one another for so many octets in all and so many for each octet of the file, lest
+/// Patterns of a group are compared with one another for so many bytes in all and so many for each byte of the file, lest
 /// a file of 500 KiB take minutes.
 const MOST_COMPARED: (usize, usize) = (4 << 20, 24);
 
@@ -51,8 +51,9 @@ impl<'a> Rule<'a> {
 
     /// Whether it decides where both match.
     fn goes_before(&self, other: &Self) -> bool {
-        let rank = |rule: &Self| (rule.shape.octets, rule.allows);
-        rank(self) > rank(other) || rank(self) == rank(other) && self.entry.line.start < other.entry.line.start
+        let priority = |rule: &Self| (rule.shape.bytes, rule.allows);
+        priority(self) > priority(other)
+            || priority(self) == priority(other) && self.entry.line.start < other.entry.line.start
     }
 }
 
@@ -86,7 +87,7 @@ fn same(rules: &[Rule<'_>]) -> Vec<Dead> {
                 let other = *slot.get();
                 let why = match &rules[other] {
                     // `/a*` and `/a*$` are not of one length.
-                    other if other.shape.octets != shape.octets => Why::Longer,
+                    other if other.shape.bytes != shape.bytes => Why::Longer,
                     other if other.allows == *allows => Why::Same,
                     _ => Why::Allowed,
                 };
@@ -108,11 +109,11 @@ fn covered(rules: &[Rule<'_>], alive: &[bool], budget: &mut usize) -> Vec<Dead> 
     let mut starred: Vec<usize> =
         (0..rules.len()).filter(|&rule| rules[rule].shape.text.contains(&Shape::STAR)).collect();
     // The longest first; of equals, as in the file.
-    starred.sort_by_key(|&rule| Reverse(rules[rule].shape.octets));
+    starred.sort_by_key(|&rule| Reverse(rules[rule].shape.bytes));
     let mut dead = Vec::new();
     for (rule, weaker) in rules.iter().enumerate().filter(|(rule, _)| alive[*rule]) {
         let paths = weaker.shape.paths();
-        let longer = starred.iter().copied().take_while(|&other| rules[other].shape.octets > weaker.shape.octets);
+        let longer = starred.iter().copied().take_while(|&other| rules[other].shape.bytes > weaker.shape.bytes);
         let affordable = longer.take_while(|&other| {
             let cost = paths.len() + rules[other].shape.text.len();
             steps::count(cost);

@@ -4,7 +4,7 @@ use url::Url;
 
 use super::finding::Findings;
 use super::outline::Outline;
-use crate::robots::key::Key;
+use crate::robots::parse::key::Key;
 use crate::robots::{RobotsTxt, RuleKind};
 
 pub(super) fn find(robots: &RobotsTxt, host: Option<&str>, outline: &Outline<'_>, findings: &mut Findings<'_>) {

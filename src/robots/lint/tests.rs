@@ -177,7 +177,7 @@ fn sitemaps_that_cannot_be_had() {
 }
 
 #[test]
-fn columns_are_characters_whatever_the_octets() {
+fn columns_are_characters_whatever_the_bytes() {
     for (file, expected) in [
         (&b"\xEF\xBB\xBFDisallow: /"[..], "1:1+8 rule-without-agent"),
         (b"User-agent: *\r\nDisallow: /\xC3\xBC%zz\r\n", "2:13+3 bad-escape"),

@@ -1,64 +1,70 @@
-//! Patterns with stars: how they are written into a rule set's octets, and matched there. Between stars are only
-//! literals, so the leftmost place of each is enough: no backtracking. RFC 9309 §2.2.3. Pure. Used by `trie`, `matcher`.
+//! Patterns with stars: how they are written into a rule set's bytes, and matched there. Between stars are only
+//! literals, so the leftmost place of each is enough: no backtracking. RFC 9309 §2.2.3. Pure.
 //!
 //! ```text
-//! low half of the rank (4 octets), octets that the rank counts (2), length of all pieces (2),
-//! two of the rarest kinds of octets in them, the highest bit of the first set if anchored (2),
+//! low half of the priority (4 bytes), bytes that the priority counts (2), length of all pieces (2),
+//! two of the rarest kinds of bytes in them, the highest bit of the first set if anchored (2),
 //! each piece: its length, the piece; an anchored last piece comes first
 //! ```
 
-use super::blob::{Cursor, push_number, push_u16, push_u32};
-use super::kinds::Kinds;
+use super::encoded::{Cursor, push_number, push_u16, push_u32};
 use super::pattern::{Arena, Pattern, PatternKind};
-use super::rank::{Rank, Ranking};
+use crate::robots::byte_set::ByteSet;
+use crate::robots::priority::{Priority, PriorityScheme};
 
 /// Appends one pattern.
-pub(crate) fn write(blob: &mut Vec<u8>, arena: &Arena, pattern: &Pattern, rank: Rank) {
+pub(crate) fn write(blob: &mut Vec<u8>, arena: &Arena, pattern: &Pattern, priority: Priority) {
     let mut pieces = arena.pieces(pattern);
     let suffix = match pattern.kind {
         PatternKind::AnchoredPieces => pieces.next_back(),
         PatternKind::Prefix | PatternKind::Exact | PatternKind::Pieces => None,
     };
     let anchored = if suffix.is_some() { ANCHORED } else { 0 };
-    push_u32(blob, rank.low());
-    push_u16(blob, pattern.octets);
+    push_u32(blob, priority.low());
+    push_u16(blob, pattern.bytes);
     let header = blob.len();
     blob.extend_from_slice(&[0; 4]);
-    let mut kinds = Kinds::default();
+    let mut byte_set = ByteSet::default();
     for piece in suffix.into_iter().chain(pieces) {
         let piece = &arena.text()[piece];
-        kinds = kinds.with(Kinds::of(piece));
+        byte_set = byte_set.with(ByteSet::of(piece));
         push_number(blob, piece.len());
         blob.extend_from_slice(piece);
     }
-    let len = u16::try_from(blob.len() - header - 4).expect("a line is cut at 20,000 octets");
-    let [rarest, second] = kinds.two_rarest();
+    let len = u16::try_from(blob.len() - header - 4).expect("a line is cut at 20,000 bytes");
+    let [rarest, second] = byte_set.two_rarest();
     blob[header..header + 2].copy_from_slice(&len.to_le_bytes());
     blob[header + 2..header + 4].copy_from_slice(&[rarest | anchored, second]);
 }
 
 /// Begins a list of so many patterns, the strongest first.
 pub(crate) fn begin(blob: &mut Vec<u8>, count: usize) {
-    push_u32(blob, u32::try_from(count).expect("fewer patterns than octets"));
+    push_u32(blob, u32::try_from(count).expect("fewer patterns tha bytes"));
 }
 
-/// Of a list, the rank of the first pattern that is stronger than `best` and matches `path`, which is what follows the
-/// literal that they begin with, and holds no octets but of these `kinds`.
+/// Of a list, the priority of the first pattern that is stronger than `best` and matches `path`, which is what follows the
+/// literal that they begin with, and holds bytes of these kinds only.
 #[inline]
-pub(crate) fn best_of(list: &[u8], path: &[u8], kinds: Kinds, ranking: Ranking, best: Rank) -> Option<Rank> {
+pub(crate) fn best_of(
+    list: &[u8],
+    path: &[u8],
+    byte_set: ByteSet,
+    scheme: PriorityScheme,
+    best: Priority,
+) -> Option<Priority> {
     let (count, mut list) = list.split_first_chunk()?;
     for _ in 0..u32::from_le_bytes(*count) {
         let (header, rest) = list.split_first_chunk::<10>()?;
         let [l0, l1, l2, l3, o0, o1, n0, n1, rarest, second] = *header;
         let len = usize::from(u16::from_le_bytes([n0, n1]));
-        // Most patterns are ruled out by an octet that the path has not.
-        if kinds.have(rarest, second) {
-            let rank = ranking.rank(u16::from_le_bytes([o0, o1]).into(), u32::from_le_bytes([l0, l1, l2, l3]));
-            if rank <= best {
+        // Most patterns are ruled out by a byte that the path has not.
+        if byte_set.have(rarest, second) {
+            let priority = scheme.priority(u16::from_le_bytes([o0, o1]).into(), u32::from_le_bytes([l0, l1, l2, l3]));
+            if priority <= best {
                 return None;
             }
             if matches(rest.get(..len)?, rarest & ANCHORED != 0, path) {
-                return Some(rank);
+                return Some(priority);
             }
         }
         list = rest.get(len..)?;

@@ -1,11 +1,11 @@
-//! Cuts a file into lines and a line into key and value. RFC 9309 §2.2 (grammar). Pure. Called by `parse`.
+//! Cuts a file into lines and a line into key and value. RFC 9309 §2.2 (grammar). Pure.
 
 use std::ops::Range;
 
 use super::key;
-use super::rank::RuleKind;
 use super::source::Span;
-use super::steps;
+use crate::robots::priority::RuleKind;
+use crate::robots::steps;
 
 /// A line that is read is never longer, so that 16 bits hold its normalised length.
 pub(crate) const MAX_LINE: usize = 20_000;
@@ -85,9 +85,9 @@ impl Iterator for Lines<'_> {
     }
 }
 
-/// Octets to skip at the start. A mark that was cut short is skipped too, as Google does.
+/// Bytes to skip at the start. A mark that was cut short is skipped too, as Google does.
 pub(crate) fn byte_order_mark(text: &[u8]) -> usize {
-    b"\xEF\xBB\xBF".iter().zip(text).take_while(|(mark, octet)| mark == octet).count()
+    b"\xEF\xBB\xBF".iter().zip(text).take_while(|(mark, byte)| mark == byte).count()
 }
 
 /// Where each line begins.
@@ -102,7 +102,7 @@ pub(crate) fn starts(text: &[u8]) -> Vec<usize> {
 }
 
 /// Counts the characters of a line up to places in it. Where NULs part a line into many pieces, each piece goes on from
-/// where the one before it began, as there may be as many as octets.
+/// where the one before it began, as there may be as many as bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Columns {
     /// The beginnings of the line and of the piece of it that was met last, and the characters between them.
@@ -124,11 +124,11 @@ impl Columns {
     }
 }
 
-/// How many characters these octets are; each fault in what is not UTF-8 is one.
-pub(crate) fn chars(octets: &[u8]) -> u32 {
-    steps::count(octets.len());
+/// How many characters these bytes are; each fault in what is not UTF-8 is one.
+pub(crate) fn chars(bytes: &[u8]) -> u32 {
+    steps::count(bytes.len());
     let count =
-        octets.utf8_chunks().map(|chunk| chunk.valid().chars().count() + usize::from(!chunk.invalid().is_empty()));
+        bytes.utf8_chunks().map(|chunk| chunk.valid().chars().count() + usize::from(!chunk.invalid().is_empty()));
     u32::try_from(count.sum::<usize>()).unwrap_or(u32::MAX)
 }
 
@@ -157,15 +157,15 @@ pub(crate) fn read(text: &[u8], line: &Line, grammar: Grammar) -> Content {
     if content.is_empty() {
         return Content::Empty;
     }
-    let octets = &text[content.clone()];
-    steps::count(octets.len());
-    if let Some(colon) = octets.iter().position(|&octet| octet == b':') {
+    let bytes = &text[content.clone()];
+    steps::count(bytes.len());
+    if let Some(colon) = bytes.iter().position(|&byte| byte == b':') {
         let colon = content.start + colon;
         let key = content.start..grammar.trim_end(text, content.start, colon);
         let value = grammar.trim_start(text, colon + 1, content.end)..content.end;
         return Content::Record(Record { key, value, colon: true });
     }
-    let Some(gap) = octets.iter().position(is_blank) else {
+    let Some(gap) = bytes.iter().position(is_blank) else {
         return Content::Text(content);
     };
     let gap = content.start + gap;
@@ -190,14 +190,14 @@ pub(crate) fn read_rule(text: &[u8], line: &Line, grammar: Grammar) -> Option<(R
     Some((kind, Record { key, value, colon: true }))
 }
 
-/// The value that begins at this octet, as far as [`read`] took it.
+/// The value that begins at this byte, as far as [`read`] took it.
 pub(crate) fn value_at(text: &[u8], offset: usize, grammar: Grammar) -> Span {
     record_at(text, offset, grammar).map_or_else(|| Span::new(offset..offset), |record| Span::new(record.value))
 }
 
-/// The record whose value begins at this octet.
+/// The record whose value begins at this byte.
 pub(crate) fn record_at(text: &[u8], offset: usize, grammar: Grammar) -> Option<Record> {
-    let is_end = |octet: &u8| matches!(octet, b'\n' | b'\r' | 0);
+    let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r' | 0);
     let start = text[..offset].iter().rposition(is_end).map_or(0, |end| end + 1);
     let line =
         Lines::new(&text[..offset + text[offset..].iter().position(is_end).unwrap_or(text.len() - offset)], start)
@@ -213,14 +213,14 @@ pub(crate) fn record_at(text: &[u8], offset: usize, grammar: Grammar) -> Option<
 pub(crate) struct Grammar {
     /// Vertical tabs and form feeds are white space at the ends of keys and values, not only `WS = %x20 / %x09`.
     pub(crate) control_space: bool,
-    /// Octets that are read at most.
+    /// Bytes that are read at most.
     pub(crate) max_line: usize,
 }
 
 impl Grammar {
     #[inline]
-    fn is_space(self, octet: u8) -> bool {
-        match octet {
+    fn is_space(self, byte: u8) -> bool {
+        match byte {
             b' ' | b'\t' => true,
             0x0B | 0x0C => self.control_space,
             _ => false,
@@ -252,8 +252,8 @@ impl Grammar {
     }
 }
 
-fn is_blank(octet: &u8) -> bool {
-    matches!(octet, b' ' | b'\t')
+fn is_blank(byte: &u8) -> bool {
+    matches!(byte, b' ' | b'\t')
 }
 
 #[cfg(test)]
@@ -338,7 +338,7 @@ mod tests {
     fn values_are_found_again_by_their_place() {
         let text = b"allow: /a # b\r\n disallow /c\0allow :\t/d e \nallow:/f";
         for value in ["/a", "/c", "/d e", "/f"] {
-            let at = text.windows(value.len()).position(|octets| octets == value.as_bytes()).expect("in the text");
+            let at = text.windows(value.len()).position(|bytes| bytes == value.as_bytes()).expect("in the text");
             assert_eq!(value_at(text, at, GRAMMAR), Span::new(at..at + value.len()), "{value}");
         }
     }

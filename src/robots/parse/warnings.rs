@@ -1,4 +1,4 @@
-//! What is odd about a robots.txt, by line and column. Pure. Made by `parse`, told on by `lint`.
+//! What is odd about a robots.txt, by line and column. Pure.
 
 use std::fmt;
 use std::ops::Range;
@@ -143,8 +143,8 @@ codes! {
     Utf16 = "utf-16", "this is UTF-16", "save it as UTF-8; crawlers read it as bytes, and find no rule in it";
     /// The body is compressed, which its answer did not say.
     Compressed = "compressed", "this is compressed (gzip)", "send `Content-Encoding: gzip` with it, or serve it as it is; crawlers find no rule in it";
-    /// A NUL octet within a line.
-    Nul = "nul", "a NUL octet ends the line", "remove it; the file may be UTF-16, save it as UTF-8";
+    /// A NUL byte within a line.
+    Nul = "nul", "a NUL byte ends the line", "remove it; the file may be UTF-16, save it as UTF-8";
     /// Text that is no record at all.
     NotARecord = "not-a-record", "the line has no colon", "write `key: value`, or begin a comment with `#`";
     /// White space in place of the colon.
@@ -167,8 +167,8 @@ codes! {
     BadEscape = "bad-escape", "`%` is not followed by two hexadecimal digits", "write `%25` for a percent sign";
     /// `%` at the end of the path, or before one digit only.
     CutEscape = "cut-escape", "the escape is cut short", "write `%` and two hexadecimal digits, or `%25` for a percent sign";
-    /// Octets that are not UTF-8.
-    NotUtf8 = "not-utf-8", "not UTF-8", "save the file as UTF-8; the octets are kept as they are";
+    /// Bytes that are not UTF-8.
+    NotUtf8 = "not-utf-8", "not UTF-8", "save the file as UTF-8; the bytes are kept as they are";
     /// A crawl delay that is not a number of seconds.
     BadDelay = "bad-delay", "not a number of seconds", "write a decimal number such as `Crawl-delay: 2.5`; the line is ignored";
     /// A request rate that is not `requests/time`.

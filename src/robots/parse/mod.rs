@@ -1,21 +1,28 @@
-//! RFC 9309 §2.2: reads a robots.txt, whatever it holds. Pure. Called by `RobotsTxt`.
+//! RFC 9309 §2.2: reads a robots.txt, whatever it holds. Pure.
+
+pub(crate) mod delay;
+pub(crate) mod group;
+pub(crate) mod key;
+pub(crate) mod line;
+pub(crate) mod source;
+pub(crate) mod warnings;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::delay::{self, Pace, RequestRate, VisitTime};
-use super::group::Groups;
-use super::key::Key;
-use super::kinds::Kinds;
-use super::line::{self, Content, Line, Lines, Record};
-use super::options::ParseOptions;
-use super::product_token::is_token_octet;
-use super::rank::RuleKind;
-use super::robots_txt::FileRecords;
-use super::ruleset::RuleSpan;
-use super::source::{Marks, Source, Span};
-use super::usage;
-use super::warnings::{Warning, WarningCode, Warnings};
+use crate::robots::byte_set::ByteSet;
+use crate::robots::options::ParseOptions;
+use crate::robots::priority::RuleKind;
+use crate::robots::product_token::is_token_byte;
+use crate::robots::robots_txt::FileRecords;
+use crate::robots::ruleset::RuleSpan;
+use crate::robots::usage;
+use delay::{Pace, RequestRate, VisitTime};
+use group::Groups;
+use key::Key;
+use line::{Content, Line, Lines, Record};
+use source::{Marks, Source, Span};
+use warnings::{Warning, WarningCode, Warnings};
 
 /// What was read.
 pub(crate) struct Parsed {
@@ -119,18 +126,18 @@ impl Parser<'_> {
     }
 
     fn apply(&mut self, key: Key, line: &Line, name: Range<usize>, value: Range<usize>) {
-        let octets = &self.text[value.clone()];
+        let bytes = &self.text[value.clone()];
         match key {
             Key::Allow => self.rule(RuleKind::Allow, line, name, value),
             Key::Disallow => self.rule(RuleKind::Disallow, line, name, value),
             Key::UserAgent => self.user_agent(line, name, value),
             Key::CrawlDelay => self.crawl_delay(line, name, value),
             Key::RequestRate => {
-                let pace = RequestRate::parse(octets).map(|rate| Pace { request_rate: Some(rate), ..Pace::default() });
+                let pace = RequestRate::parse(bytes).map(|rate| Pace { request_rate: Some(rate), ..Pace::default() });
                 self.pace(pace.ok_or(WarningCode::BadRate), line, name, value);
             }
             Key::VisitTime => {
-                let pace = VisitTime::parse(octets).map(|time| Pace { visit_time: Some(time), ..Pace::default() });
+                let pace = VisitTime::parse(bytes).map(|time| Pace { visit_time: Some(time), ..Pace::default() });
                 self.pace(pace.ok_or(WarningCode::BadVisitTime), line, name, value);
             }
             Key::Sitemap => self.file.sitemaps.push(Span::new(value)),
@@ -144,14 +151,14 @@ impl Parser<'_> {
     #[inline]
     fn rule(&mut self, kind: RuleKind, line: &Line, name: Range<usize>, value: Range<usize>) {
         let pattern = &self.text[value.clone()];
-        let kinds = Kinds::of(pattern);
-        if kinds.has_odd() {
+        let byte_set = ByteSet::of(pattern);
+        if byte_set.has_odd() {
             self.check_escapes(line, &value);
         }
         if !matches!(pattern.first(), Some(b'/' | b'*') | None) {
             self.warnings.add(WarningCode::NoLeadingSlash, line, value.start..value.start + 1);
         }
-        let plain = !kinds.has_odd() && !kinds.has_star() && pattern.last() != Some(&b'$');
+        let plain = !byte_set.has_odd() && !byte_set.has_star() && pattern.last() != Some(&b'$');
         let Span { start, len } = Span::new(value.clone());
         let rule = (len > 0).then_some(RuleSpan { start, len, kind, plain });
         if !self.groups.add_rule(rule) {
@@ -164,7 +171,7 @@ impl Parser<'_> {
     fn check_escapes(&mut self, line: &Line, value: &Range<usize>) {
         let pattern = &self.text[value.clone()];
         for at in memchr::memchr_iter(b'%', pattern) {
-            let digits = pattern[at + 1..].iter().take(2).take_while(|octet| octet.is_ascii_hexdigit()).count();
+            let digits = pattern[at + 1..].iter().take(2).take_while(|byte| byte.is_ascii_hexdigit()).count();
             let code = match pattern.len() - at {
                 _ if digits == 2 => continue,
                 1 | 2 => WarningCode::CutEscape,
@@ -179,7 +186,7 @@ impl Parser<'_> {
         let agent = &self.text[value.clone()];
         if agent.is_empty() {
             self.warnings.add(WarningCode::EmptyAgent, line, name);
-        } else if agent != b"*" && !agent.iter().copied().all(is_token_octet) {
+        } else if agent != b"*" && !agent.iter().copied().all(is_token_byte) {
             self.warnings.add(WarningCode::AgentNotAToken, line, value.clone());
         }
         self.groups.add_agent(Span::new(value), agent);
@@ -213,11 +220,11 @@ impl Parser<'_> {
 
     /// Keeps a readable form of a value that is not UTF-8.
     fn keep_text(&mut self, line: &Line, value: &Range<usize>) {
-        let octets = &self.text[value.clone()];
-        if str::from_utf8(octets).is_err() {
+        let bytes = &self.text[value.clone()];
+        if str::from_utf8(bytes).is_err() {
             self.warnings.add(WarningCode::NotUtf8, line, value.clone());
             let start = Span::new(value.clone()).start;
-            self.repaired.insert(start, String::from_utf8_lossy(octets).into());
+            self.repaired.insert(start, String::from_utf8_lossy(bytes).into());
         }
     }
 }
@@ -225,7 +232,7 @@ impl Parser<'_> {
 /// Offsets fit 31 bits beside one for the kind of a rule, and patterns thrice as long 32 bits.
 const MAX_SIZE: usize = 1 << 30;
 
-/// The octets up to the end of the last line that fits into `limit`.
+/// The bytes up to the end of the last line that fits into `limit`.
 fn last_whole_line(bytes: &[u8], limit: usize) -> usize {
     if matches!(bytes[limit], b'\n' | b'\r') {
         return limit;

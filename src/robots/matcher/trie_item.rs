@@ -4,18 +4,18 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 use super::pattern::{Arena, Pattern, PatternKind};
-use super::rank::Rank;
+use crate::robots::priority::Priority;
 
 /// A pattern's place in a trie.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Item {
-    /// Eight octets of the key, for sorting.
+    /// Eight bytes of the key, for sorting.
     word: u64,
-    pub(crate) rank: Rank,
+    pub(crate) priority: Priority,
     key: (u32, u32),
     /// Which of the patterns with stars it is.
     pub(crate) pattern: u32,
-    /// Octets that the rank counts beyond those of the literals and one star between them.
+    /// Bytes that the priority counts beyond those of the literals and one star between them.
     pub(crate) extra: u16,
     pub(crate) class: Class,
 }
@@ -31,39 +31,39 @@ pub(crate) enum Class {
     Stars,
 }
 
-/// Longer pieces are looked up by their beginning, so that a look-up at each octet of a path stays cheap.
+/// Longer pieces are looked up by their beginning, so that a look-up at each byte of a path stays cheap.
 const MAX_KEY: usize = 64;
 
 impl Item {
     /// By what the pattern begins with; `n` is the pattern's number if it has stars.
-    pub(crate) fn literal(n: usize, pattern: &Pattern, rank: Rank) -> Self {
+    pub(crate) fn literal(n: usize, pattern: &Pattern, priority: Priority) -> Self {
         let (class, extra) = match pattern.kind {
-            PatternKind::Prefix => (Class::Rule, pattern.octets - pattern.literal.len()),
+            PatternKind::Prefix => (Class::Rule, pattern.bytes - pattern.literal.len()),
             PatternKind::Exact => (Class::Exact, 0),
             PatternKind::Pieces | PatternKind::AnchoredPieces => (Class::Stars, 0),
         };
-        Self::new(n, rank, pattern.literal.clone(), class, extra)
+        Self::new(n, priority, pattern.literal.clone(), class, extra)
     }
 
     /// By the longest piece after a star, as it is the rarest to be found in a path.
-    pub(crate) fn piece(n: usize, arena: &Arena, pattern: &Pattern, rank: Rank) -> Self {
+    pub(crate) fn piece(n: usize, arena: &Arena, pattern: &Pattern, priority: Priority) -> Self {
         let pieces = || arena.pieces(pattern);
         // The first of the longest.
         let key = pieces().rev().max_by_key(Range::len).unwrap_or_default();
         let only = pieces().count() == 1 && key.len() <= MAX_KEY;
         let implied = pattern.literal.len() + 1 + key.len();
         let (class, extra) = match pattern.kind {
-            PatternKind::Pieces if only => (Class::Rule, pattern.octets - implied),
-            PatternKind::AnchoredPieces if only && pattern.octets == implied + 1 => (Class::Exact, 0),
+            PatternKind::Pieces if only => (Class::Rule, pattern.bytes - implied),
+            PatternKind::AnchoredPieces if only && pattern.bytes == implied + 1 => (Class::Exact, 0),
             PatternKind::Pieces | PatternKind::AnchoredPieces => (Class::Stars, 0),
             PatternKind::Prefix | PatternKind::Exact => unreachable!("patterns without pieces do not hang on literals"),
         };
-        Self::new(n, rank, key.start..key.end.min(key.start + MAX_KEY), class, extra)
+        Self::new(n, priority, key.start..key.end.min(key.start + MAX_KEY), class, extra)
     }
 
-    fn new(n: usize, rank: Rank, key: Range<usize>, class: Class, extra: usize) -> Self {
-        let extra = u16::try_from(extra).expect("a line is cut at 20,000 octets");
-        Self { word: 0, rank, key: (narrow(key.start), narrow(key.end)), pattern: narrow(n), extra, class }
+    fn new(n: usize, priority: Priority, key: Range<usize>, class: Class, extra: usize) -> Self {
+        let extra = u16::try_from(extra).expect("a line is cut at 20,000 bytes");
+        Self { word: 0, priority, key: (narrow(key.start), narrow(key.end)), pattern: narrow(n), extra, class }
     }
 
     pub(crate) fn key<'a>(&self, text: &'a [u8]) -> &'a [u8] {
@@ -83,9 +83,9 @@ pub(crate) fn sort(items: &mut [Item], text: &[u8]) {
         items.sort_unstable_by_key(|item| item.word);
         let mut start = 0;
         for run in items.chunk_by_mut(|a, b| a.word == b.word) {
-            // A zero octet is past the end: then the keys are equal.
+            // A zero byte is past the end: then the keys are equal.
             if run.len() > 1 && run[0].word & 0xFF == 0 {
-                run.sort_unstable_by_key(|item| (item.class == Class::Stars, Reverse(item.rank)));
+                run.sort_unstable_by_key(|item| (item.class == Class::Stars, Reverse(item.priority)));
             } else if run.len() > 1 {
                 todo.push((from + start, from + start + run.len(), depth + 8));
             }
@@ -95,12 +95,12 @@ pub(crate) fn sort(items: &mut [Item], text: &[u8]) {
     }
 }
 
-/// Eight octets of a key, such that their order is that of the keys; zeros past its end, as no key holds one.
+/// Eight bytes of a key, such that their order is that of the keys; zeros past its end, as no key holds one.
 fn word(key: &[u8], depth: usize) -> u64 {
     let rest = key.get(depth..).unwrap_or_default();
     match rest.first_chunk() {
-        Some(octets) => u64::from_be_bytes(*octets),
-        None => rest.iter().fold(0, |word, &octet| word << 8 | u64::from(octet)) << (8 * (8 - rest.len()) % 64),
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => rest.iter().fold(0, |word, &byte| word << 8 | u64::from(byte)) << (8 * (8 - rest.len()) % 64),
     }
 }
 

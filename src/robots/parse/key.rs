@@ -1,6 +1,6 @@
-//! The keys of records, and how they are misspelt. RFC 9309 §2.2 and the extensions. Pure. Called by `parse`.
+//! The keys of records, and how they are misspelt. RFC 9309 §2.2 and the extensions. Pure.
 
-use super::options::ParseOptions;
+use crate::robots::options::ParseOptions;
 
 /// What a record is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,10 +124,10 @@ const TYPOS: &[(&str, Key)] = &[
     ("crawldelay", Key::CrawlDelay),
 ];
 
-/// The octets of a name in one number, in small letters. That alters a few octets that are no letters: only CR would
+/// The bytes of a name in one number, in small letters. That alters a few bytes that are no letters: only CR would
 /// become what keys have, and no line has one.
 fn fold(name: &[u8]) -> Option<u128> {
-    (name.len() <= 16).then(|| name.iter().fold(0, |folded, &octet| folded << 8 | u128::from(octet | 0x20)))
+    (name.len() <= 16).then(|| name.iter().fold(0, |folded, &byte| folded << 8 | u128::from(byte | 0x20)))
 }
 
 const fn constant(name: &str) -> u128 {

@@ -1,16 +1,16 @@
-//! The usage preferences of one crawler's groups, compiled. Pure. Asked by `ruleset` where a purpose is declared.
+//! The usage preferences of one crawler's groups, compiled. Pure.
 
-use super::kinds::Kinds;
+use super::byte_set::ByteSet;
 use super::matcher::Matcher;
+use super::matcher::builder::Rules;
 use super::options::ParseOptions;
-use super::rank::RuleKind;
-use super::rules::Rules;
-use super::source::{Source, Span};
+use super::parse::source::{Source, Span};
+use super::priority::RuleKind;
 use super::usage::{self, Purpose};
 
 /// Preferences by purpose.
 #[derive(Debug)]
-pub(crate) struct Usages {
+pub(crate) struct Preferences {
     lines: Vec<Span>,
     purposes: Vec<(Purpose, Matcher)>,
 }
@@ -23,11 +23,11 @@ pub(crate) struct Refusal {
     pub(crate) offset: u32,
 }
 
-/// Of preferences of the same length, the one that says no wins: so it is ranked as rules that allow are.
+/// Of preferences of the same length, the one that says no wins: so it is ordered as rules that allow are.
 const NO: RuleKind = RuleKind::Allow;
 const YES: RuleKind = RuleKind::Disallow;
 
-impl Usages {
+impl Preferences {
     /// `None` if there are no preferences.
     pub(crate) fn new(source: &Source, lines: Vec<Span>, options: &ParseOptions) -> Option<Self> {
         let mut said: Vec<(Purpose, Span, RuleKind, u32)> = Vec::new();
@@ -52,11 +52,11 @@ impl Usages {
     }
 
     /// The preference that says no to one of the purposes for a normalised path.
-    pub(crate) fn refusal(&self, path: &[u8], kinds: Kinds, purposes: &[Purpose]) -> Option<Refusal> {
+    pub(crate) fn refusal(&self, path: &[u8], byte_set: ByteSet, purposes: &[Purpose]) -> Option<Refusal> {
         let mut wanted = (0..).zip(&self.purposes).filter(|(_, (purpose, _))| purposes.contains(purpose));
         wanted.find_map(|(purpose, (_, preferences))| {
-            let rank = preferences.best(path, kinds).filter(|&rank| preferences.kind(rank) == NO)?;
-            Some(Refusal { purpose, offset: preferences.offset(rank) })
+            let priority = preferences.best(path, byte_set).filter(|&priority| preferences.kind(priority) == NO)?;
+            Some(Refusal { purpose, offset: preferences.offset(priority) })
         })
     }
 

@@ -1,13 +1,13 @@
-//! Octets in which compiled rules are kept: appended by `trie` and `stars`, read by `matcher`. Pure.
+//! Bytes in which compiled rules are kept: appended by `trie` and `stars`, read by `matcher`. Pure.
 
-/// Reads octets one after the other. What reads them knows how they were written; past the end there are zeros.
+/// Reads bytes one after the other. What reads them knows how they were written; past the end there are zeros.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {
     #[inline]
-    pub(crate) fn new(octets: &'a [u8]) -> Self {
-        Self(octets)
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -37,14 +37,14 @@ impl<'a> Cursor<'a> {
         u32::from_le_bytes(*first)
     }
 
-    /// A number of any size; small ones take one octet.
+    /// A number of any size; small ones take one byte.
     #[inline]
     pub(crate) fn number(&mut self) -> usize {
         let mut number = 0;
         for shift in (0..32).step_by(7) {
-            let octet = self.u8();
-            number |= usize::from(octet & 0x7F) << shift;
-            if octet < 0x80 {
+            let byte = self.u8();
+            number |= usize::from(byte & 0x7F) << shift;
+            if byte < 0x80 {
                 break;
             }
         }
@@ -65,7 +65,7 @@ pub(crate) fn push_u32(blob: &mut Vec<u8>, number: u32) {
 
 pub(crate) fn push_u16(blob: &mut Vec<u8>, number: usize) {
     let number =
-        u16::try_from(number).expect("a line is cut at 20,000 octets, and at most thrice as long when normalised");
+        u16::try_from(number).expect("a line is cut at 20,000 bytes, and at most thrice as long when normalised");
     blob.extend_from_slice(&number.to_le_bytes());
 }
 

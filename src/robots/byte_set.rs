@@ -1,22 +1,22 @@
-//! One look at each octet of a path, the first thing done with every request: must it be normalised, and which patterns
-//! can it not match? Pure. Used by `ruleset` and `stars`.
+//! One look at each byte of a path, the first thing done with every request: must it be normalised, and which patterns
+//! can it not match? Pure.
 
-/// Which kinds of octets a text holds. Every octet that needs no normalising is a kind of its own, except that capitals do
+/// Which kinds of bytes a text holds. Every byte that needs no normalising is a kind of its own, except that capitals do
 /// not differ from small letters; all others are one kind. The number of a kind is the greater, the more paths have it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Kinds(u64);
+pub(crate) struct ByteSet(u64);
 
-impl Kinds {
+impl ByteSet {
     #[inline]
     pub(crate) fn of(text: &[u8]) -> Self {
         static TABLE: [u64; 256] = BITS;
-        let add = |kinds, octet: &u8| kinds | TABLE[usize::from(*octet)];
+        let add = |kinds, byte: &u8| kinds | TABLE[usize::from(*byte)];
         let (words, rest) = text.as_chunks::<8>();
         let kinds = words.iter().fold(0, |kinds, word| word.iter().fold(kinds, add));
         Self(rest.iter().fold(kinds, add))
     }
 
-    /// Whether there is an octet that must be normalised, or that begins a fragment.
+    /// Whether there is a byte that must be normalised, or that begins a fragment.
     #[inline]
     pub(crate) fn has_odd(self) -> bool {
         self.0 & ODD != 0
@@ -73,22 +73,22 @@ mod tests {
     fn what_must_be_normalised_is_seen_in_every_position() {
         for len in 1..40 {
             let plain = "a-Z0_~!$&'()*+,;=:@/?[]{}|\\^.".chars().cycle().take(len).collect::<String>();
-            assert!(!Kinds::of(plain.as_bytes()).has_odd(), "{plain}");
+            assert!(!ByteSet::of(plain.as_bytes()).has_odd(), "{plain}");
             for at in 0..len {
                 for odd in ["%", "\"", "#", "<", ">", "`", " ", "\u{7f}", "\0", "\u{fc}"] {
                     let text = format!("{}{odd}{}", &plain[..at], &plain[at..]);
-                    assert!(Kinds::of(text.as_bytes()).has_odd(), "{text}");
+                    assert!(ByteSet::of(text.as_bytes()).has_odd(), "{text}");
                 }
             }
         }
     }
 
     #[test]
-    fn kinds_tell_octets_apart_but_not_capitals() {
-        let kinds = Kinds::of(b"/Ab?c=1");
-        let has = |octet: &u8| {
-            let [kind, _] = Kinds::of(&[*octet]).two_rarest();
-            kinds.have(kind, kind)
+    fn kinds_tell_bytes_apart_but_not_capitals() {
+        let byte_set = ByteSet::of(b"/Ab?c=1");
+        let has = |byte: &u8| {
+            let [kind, _] = ByteSet::of(&[*byte]).two_rarest();
+            byte_set.have(kind, kind)
         };
         assert!(b"/abc?=1ABC".iter().all(has));
         assert!(!b"d.&-02_".iter().any(has));
@@ -96,10 +96,10 @@ mod tests {
 
     #[test]
     fn the_rarest_kinds_of_a_pattern_rule_most_paths_out() {
-        let [rarest, second] = Kinds::of(b"/a?sort=").two_rarest();
-        assert_eq!([rarest, second], [b"=", b"?"].map(|octet| Kinds::of(octet).two_rarest()[0]));
-        assert!(Kinds::of(b"?a=").have(rarest, second));
-        assert!(!Kinds::of(b"/a/sort").have(rarest, second));
-        assert_eq!(Kinds::of(b"aAa").two_rarest(), [Kinds::of(b"a").two_rarest()[0]; 2]);
+        let [rarest, second] = ByteSet::of(b"/a?sort=").two_rarest();
+        assert_eq!([rarest, second], [b"=", b"?"].map(|byte| ByteSet::of(byte).two_rarest()[0]));
+        assert!(ByteSet::of(b"?a=").have(rarest, second));
+        assert!(!ByteSet::of(b"/a/sort").have(rarest, second));
+        assert_eq!(ByteSet::of(b"aAa").two_rarest(), [ByteSet::of(b"a").two_rarest()[0]; 2]);
     }
 }

@@ -1,14 +1,14 @@
-//! The text of a robots.txt, held once for all that points into it, and its line numbers. Pure. Used by `parse`, `ruleset`.
+//! The text of a robots.txt, held once for all that points into it, and its line numbers. Pure.
 
 use std::collections::BTreeMap;
 
 use super::line::{self, Grammar};
 
-/// The decoded octets of a file, as far as they were read.
+/// The decoded bytes of a file, as far as they were read.
 #[derive(Debug)]
 pub(crate) struct Source {
     text: Box<[u8]>,
-    /// For each full block of the text, the line that its first octet is in: a line number is found by reading one block.
+    /// For each full block of the text, the line that its first byte is in: a line number is found by reading one block.
     marks: Box<[u32]>,
     /// Readable forms of the values that are not UTF-8, by where they begin.
     repaired: BTreeMap<u32, Box<str>>,
@@ -24,7 +24,7 @@ impl Source {
         &self.text
     }
 
-    /// The line, from 1, that holds this octet. LF, CR and CR LF end lines.
+    /// The line, from 1, that holds this byte. LF, CR and CR LF end lines.
     pub(crate) fn line_of(&self, offset: usize) -> u32 {
         let offset = offset.min(self.text.len());
         let block = offset / BLOCK;
@@ -32,18 +32,18 @@ impl Source {
         line + line_ends(&self.text, block * BLOCK, offset)
     }
 
-    /// The octets of a value as text; in what is not UTF-8, U+FFFD stands for the faults.
+    /// The bytes of a value as text; in what is not UTF-8, U+FFFD stands for the faults.
     pub(crate) fn str_at(&self, span: Span) -> &str {
         let repaired = || self.repaired.get(&span.start).map_or("\u{FFFD}", |text| text);
         str::from_utf8(self.slice(span)).unwrap_or_else(|_| repaired())
     }
 
-    /// The value that begins at an octet.
+    /// The value that begins at a byte.
     pub(crate) fn value_at(&self, offset: usize) -> &str {
         self.str_at(line::value_at(&self.text, offset, self.grammar))
     }
 
-    /// The key of the value that begins at an octet.
+    /// The key of the value that begins at a byte.
     pub(crate) fn key_of(&self, offset: usize) -> &str {
         let key = line::record_at(&self.text, offset, self.grammar).map_or(0..0, |record| record.key);
         str::from_utf8(&self.text[key]).unwrap_or_default()
@@ -76,7 +76,7 @@ impl Marks {
     }
 }
 
-/// A piece of one line of the text. Lines are cut at 20,000 octets, so that a `u16` holds every length.
+/// A piece of one line of the text. Lines are cut at 20,000 bytes, so that a `u16` holds every length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: u32,
@@ -87,7 +87,7 @@ impl Span {
     pub(crate) fn new(range: std::ops::Range<usize>) -> Self {
         Self {
             start: u32::try_from(range.start).expect("a file is cut at 1 GiB"),
-            len: u16::try_from(range.len()).expect("a line is cut at 20,000 octets"),
+            len: u16::try_from(range.len()).expect("a line is cut at 20,000 bytes"),
         }
     }
 }
@@ -97,7 +97,7 @@ const BLOCK: usize = 4096;
 /// Line ends in `text[from..to]`; a CR LF is one, at its LF.
 fn line_ends(text: &[u8], from: usize, to: usize) -> u32 {
     let block = &text[from..to];
-    let lf = block.iter().map(|&octet| u32::from(octet == b'\n')).sum::<u32>();
+    let lf = block.iter().map(|&byte| u32::from(byte == b'\n')).sum::<u32>();
     let lone_cr = memchr::memchr_iter(b'\r', block).filter(|at| text.get(from + at + 1) != Some(&b'\n')).count();
     lf + u32::try_from(lone_cr).unwrap_or(u32::MAX)
 }
@@ -119,9 +119,9 @@ mod tests {
     #[test]
     fn lines_end_at_lf_cr_and_crlf() {
         let source = source(b"a\nb\rc\r\nd\n\re");
-        for (octet, line) in [(b'a', 1), (b'b', 2), (b'c', 3), (b'd', 4), (b'e', 6)] {
-            let offset = source.text().iter().position(|&o| o == octet).expect("in the text");
-            assert_eq!(source.line_of(offset), line, "{}", octet as char);
+        for (byte, line) in [(b'a', 1), (b'b', 2), (b'c', 3), (b'd', 4), (b'e', 6)] {
+            let offset = source.text().iter().position(|&o| o == byte).expect("in the text");
+            assert_eq!(source.line_of(offset), line, "{}", byte as char);
         }
     }
 
@@ -131,7 +131,7 @@ mod tests {
         let source = source(&text);
         for line in 0..2_000 {
             for at in 0..9 {
-                assert_eq!(source.line_of(line * 9 + at), line as u32 + 1, "octet {at} of line {line}");
+                assert_eq!(source.line_of(line * 9 + at), line as u32 + 1, "byte {at} of line {line}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! RFC 9309 §2.2.2: the form in which paths and patterns are compared. Pure. Called by `pattern` and `ruleset`.
+//! RFC 9309 §2.2.2: the form in which paths and patterns are compared. Pure.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ pub(crate) fn path_and_query(target: &[u8]) -> Cow<'_, [u8]> {
         return Cow::Borrowed(target);
     }
     let rest = match after_scheme(target) {
-        Some(rest) => &rest[rest.iter().position(|octet| matches!(octet, b'/' | b'?')).unwrap_or(rest.len())..],
+        Some(rest) => &rest[rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len())..],
         None => target,
     };
     match rest.first() {
@@ -19,7 +19,7 @@ pub(crate) fn path_and_query(target: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Whether a dot segment may be there: a dot after a slash. Eight octets at a time, as most paths with a dot end in
+/// Whether a dot segment may be there: a dot after a slash. Eight bytes at a time, as most paths with a dot end in
 /// `.html` or so.
 #[inline]
 pub(crate) fn may_have_dot_segment(path: &[u8]) -> bool {
@@ -30,55 +30,55 @@ pub(crate) fn may_have_dot_segment(path: &[u8]) -> bool {
     let found = |start: usize| {
         let word = |at: usize| path.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| u64::from_le_bytes(*word));
         let differing = word(start) ^ (ONES * u64::from(b'/')) | word(start + 1) ^ (ONES * u64::from(b'.'));
-        // Whether one of its octets is zero.
+        // Whether one of its bytes is zero.
         differing.wrapping_sub(ONES) & !differing & (ONES << 7) != 0
     };
     (0..last).step_by(8).any(found) || found(last)
 }
 
-/// Appends a path and query in the form that is compared: escapes of unreserved octets decoded, other escapes in upper
-/// case, octets that no URI may hold escaped. `%2A` and `%24` are decoded too, as patterns mean `*` and `$` by them.
+/// Appends a path and query in the form that is compared: escapes of unreserved bytes decoded, other escapes in upper
+/// case, bytes that no URI may hold escaped. `%2A` and `%24` are decoded too, as patterns mean `*` and `$` by them.
 pub(crate) fn normalise(path: &[u8], out: &mut Vec<u8>) {
     let mut rest = path;
     while let Some((piece, after)) = next(rest) {
         match piece {
-            Piece::Octet(octet) | Piece::Literal(octet) => out.push(octet),
-            Piece::Escaped(octet) => push_escaped(octet, out),
+            Piece::Byte(byte) | Piece::Literal(byte) => out.push(byte),
+            Piece::Escaped(byte) => push_escaped(byte, out),
         }
         rest = after;
     }
 }
 
-/// One octet of a path or pattern, read.
+/// One byte of a path or pattern, read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Piece {
     /// Stands for itself, or is special in a pattern.
-    Octet(u8),
+    Byte(u8),
     /// Was written as an escape and stands for itself even in a pattern.
     Literal(u8),
     /// Is compared as an escape.
     Escaped(u8),
 }
 
-/// Reads the next octet or escape.
-pub(crate) fn next(octets: &[u8]) -> Option<(Piece, &[u8])> {
-    let (&first, rest) = octets.split_first()?;
+/// Reads the next byte or escape.
+pub(crate) fn next(bytes: &[u8]) -> Option<(Piece, &[u8])> {
+    let (&first, rest) = bytes.split_first()?;
     match CLASS[usize::from(first)] {
-        Class::Unreserved | Class::Other => Some((Piece::Octet(first), rest)),
+        Class::Unreserved | Class::Other => Some((Piece::Byte(first), rest)),
         Class::Encode => Some((Piece::Escaped(first), rest)),
         Class::Percent => match rest {
             [high, low, rest @ ..] => match (hex(*high), hex(*low)) {
                 (Some(high), Some(low)) => Some((decoded(high << 4 | low), rest)),
-                _ => Some((Piece::Octet(first), &octets[1..])),
+                _ => Some((Piece::Byte(first), &bytes[1..])),
             },
-            _ => Some((Piece::Octet(first), rest)),
+            _ => Some((Piece::Byte(first), rest)),
         },
     }
 }
 
-pub(crate) fn push_escaped(octet: u8, out: &mut Vec<u8>) {
+pub(crate) fn push_escaped(byte: u8, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    out.extend([b'%', DIGITS[usize::from(octet >> 4)], DIGITS[usize::from(octet & 15)]]);
+    out.extend([b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
 }
 
 /// The normalised path with its dot segments removed (RFC 3986 §5.2.4); the query stays. `None` if it has none.
@@ -86,12 +86,12 @@ pub(crate) fn without_dot_segments(path: &[u8]) -> Option<Vec<u8>> {
     let query = memchr::memchr(b'?', path).unwrap_or(path.len());
     let (path, query) = path.split_at(query);
     let is_dots = |segment: &[u8]| matches!(segment, b"." | b"..");
-    if !path.split(|&octet| octet == b'/').any(is_dots) {
+    if !path.split(|&byte| byte == b'/').any(is_dots) {
         return None;
     }
     let mut out = Vec::with_capacity(path.len() + query.len());
     // What `split` gives before the first `/` is empty: targets begin with it.
-    let mut segments = path.split(|&octet| octet == b'/').skip(1).peekable();
+    let mut segments = path.split(|&byte| byte == b'/').skip(1).peekable();
     while let Some(segment) = segments.next() {
         let last = segments.peek().is_none();
         match segment {
@@ -117,16 +117,16 @@ fn after_scheme(target: &[u8]) -> Option<&[u8]> {
     let colon = memchr::memchr(b':', target)?;
     let (scheme, rest) = target.split_at(colon);
     let is_scheme = scheme.first()?.is_ascii_alphabetic()
-        && scheme.iter().all(|&octet| octet.is_ascii_alphanumeric() || matches!(octet, b'+' | b'-' | b'.'));
+        && scheme.iter().all(|&byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'));
     if is_scheme { rest.strip_prefix(b"://") } else { None }
 }
 
-fn decoded(octet: u8) -> Piece {
-    match CLASS[usize::from(octet)] {
-        Class::Unreserved => Piece::Octet(octet),
-        Class::Other | Class::Percent | Class::Encode => match octet {
-            b'*' | b'$' => Piece::Literal(octet),
-            octet => Piece::Escaped(octet),
+fn decoded(byte: u8) -> Piece {
+    match CLASS[usize::from(byte)] {
+        Class::Unreserved => Piece::Byte(byte),
+        Class::Other | Class::Percent | Class::Encode => match byte {
+            b'*' | b'$' => Piece::Literal(byte),
+            byte => Piece::Escaped(byte),
         },
     }
 }
@@ -135,7 +135,7 @@ fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
-/// What is done with an octet.
+/// What is done with a byte.
 #[derive(Clone, Copy)]
 enum Class {
     /// RFC 3986 §2.3: the same with and without escape.
@@ -149,15 +149,15 @@ enum Class {
 
 const CLASS: [Class; 256] = {
     let mut classes = [Class::Encode; 256];
-    let mut octet = 0x21;
-    while octet < 0x7F {
-        classes[octet] = match octet as u8 {
+    let mut byte = 0x21;
+    while byte < 0x7F {
+        classes[byte] = match byte as u8 {
             b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' | b'~' => Class::Unreserved,
             b'%' => Class::Percent,
             b'"' | b'<' | b'>' | b'`' => Class::Encode,
             _ => Class::Other,
         };
-        octet += 1;
+        byte += 1;
     }
     classes
 };
@@ -166,8 +166,8 @@ const CLASS: [Class; 256] = {
 mod tests {
     use super::*;
 
-    fn text(octets: impl AsRef<[u8]>) -> String {
-        String::from_utf8(octets.as_ref().to_vec()).expect("normalised paths are ASCII")
+    fn text(bytes: impl AsRef<[u8]>) -> String {
+        String::from_utf8(bytes.as_ref().to_vec()).expect("normalised paths are ASCII")
     }
 
     fn normal(path: &str) -> String {

@@ -1,9 +1,9 @@
-//! RFC 9309 §2.2.3: path patterns in the form that is compared. Pure. Called by `matcher`.
+//! RFC 9309 §2.2.3: path patterns in the form that is compared. Pure.
 
 use std::ops::Range;
 
-use super::options::PercentEncoding;
 use super::path::{self, Piece};
+use crate::robots::options::PercentEncoding;
 
 /// The patterns of one rule set, normalised, one after the other.
 #[derive(Debug)]
@@ -19,8 +19,8 @@ pub(crate) struct Pattern {
     /// Literals with stars between them; empty if there is no star.
     rest: Range<usize>,
     pub(crate) kind: PatternKind,
-    /// The octets that count for precedence: all of the normalised pattern's, `*` and `$` included.
-    pub(crate) octets: usize,
+    /// The bytes that count for precedence: all of the normalised pattern's, `*` and `$` included.
+    pub(crate) bytes: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,9 +36,9 @@ pub(crate) enum PatternKind {
 }
 
 impl Arena {
-    /// With room for patterns of so many octets in all.
-    pub(crate) fn new(encoding: PercentEncoding, octets: usize) -> Self {
-        Self { text: Vec::with_capacity(octets), encoding }
+    /// With room for patterns of so many bytes in all.
+    pub(crate) fn new(encoding: PercentEncoding, bytes: usize) -> Self {
+        Self { text: Vec::with_capacity(bytes), encoding }
     }
 
     pub(crate) fn text(&self) -> &[u8] {
@@ -51,7 +51,7 @@ impl Arena {
         let start = self.text.len();
         self.text.extend_from_slice(written);
         let literal = start..self.text.len();
-        Pattern { rest: 0..0, kind: PatternKind::Prefix, octets: literal.len(), literal }
+        Pattern { rest: 0..0, kind: PatternKind::Prefix, bytes: literal.len(), literal }
     }
 
     /// Normalises a pattern as it is written.
@@ -65,21 +65,21 @@ impl Arena {
             PercentEncoding::Normalised => self.push_normalised(body),
             PercentEncoding::AsWritten => self.push_as_written(body),
         }
-        let octets = self.text.len() - start + usize::from(anchored);
+        let bytes = self.text.len() - start + usize::from(anchored);
         let Some(star) = memchr::memchr(STAR, &self.text[start..]) else {
             let kind = if anchored { PatternKind::Exact } else { PatternKind::Prefix };
-            return Pattern { literal: start..self.text.len(), rest: 0..0, kind, octets };
+            return Pattern { literal: start..self.text.len(), rest: 0..0, kind, bytes };
         };
         let rest = start + star..self.text.len();
         let tail = &self.text[rest.clone()];
-        let kind = if tail.iter().all(|&octet| octet == STAR) {
+        let kind = if tail.iter().all(|&byte| byte == STAR) {
             PatternKind::Prefix
         } else if anchored && tail.last() != Some(&STAR) {
             PatternKind::AnchoredPieces
         } else {
             PatternKind::Pieces
         };
-        Pattern { literal: start..start + star, rest, kind, octets }
+        Pattern { literal: start..start + star, rest, kind, bytes }
     }
 
     /// A pattern by itself.
@@ -89,7 +89,7 @@ impl Arena {
             PatternKind::Exact | PatternKind::AnchoredPieces => true,
             PatternKind::Prefix | PatternKind::Pieces => false,
         };
-        Shape { text: self.text[pattern.literal.start..end].into(), anchored, octets: pattern.octets }
+        Shape { text: self.text[pattern.literal.start..end].into(), anchored, bytes: pattern.bytes }
     }
 
     /// The pattern that allows a directory where one allows its `index.html` (Google).
@@ -105,7 +105,7 @@ impl Arena {
             let start = piece.as_ptr() as usize - self.text.as_ptr() as usize;
             start..start + piece.len()
         };
-        let pieces = self.text[pattern.rest.clone()].split(|&octet| octet == STAR);
+        let pieces = self.text[pattern.rest.clone()].split(|&byte| byte == STAR);
         pieces.filter(|piece| !piece.is_empty()).map(place)
     }
 }
@@ -117,19 +117,19 @@ pub(crate) struct Shape {
     pub(crate) text: Box<[u8]>,
     /// It matches up to the path's end; what is not anchored is as good as one star more at its end.
     pub(crate) anchored: bool,
-    /// The octets that count for precedence.
-    pub(crate) octets: usize,
+    /// The bytes that count for precedence.
+    pub(crate) bytes: usize,
 }
 
 impl Shape {
     /// In no normalised path.
     pub(crate) const STAR: u8 = STAR;
 
-    /// All paths that it matches, as one: its text, in which each star stands for a run of octets.
+    /// All paths that it matches, as one: its text, in which each star stands for a run of bytes.
     pub(crate) fn paths(&self) -> Vec<u8> {
         let mut text = Vec::with_capacity(self.text.len() + 2);
         // Paths begin with `/`: a star at the start matches at least that, unless what follows is it.
-        let second = self.text.iter().find(|&&octet| octet != STAR);
+        let second = self.text.iter().find(|&&byte| byte != STAR);
         if self.text.first() == Some(&STAR) && second != Some(&b'/') {
             text.push(b'/');
         }
@@ -143,7 +143,7 @@ impl Shape {
     /// No literal matches the star that stands for a run, so that only a star of this pattern does, and then it matches
     /// any run.
     pub(crate) fn covers(&self, text: &[u8]) -> bool {
-        let mut pieces = self.text.split(|&octet| octet == STAR);
+        let mut pieces = self.text.split(|&byte| byte == STAR);
         let first = pieces.next().unwrap_or_default();
         let Some(mut rest) = text.strip_prefix(first) else { return false };
         let mut last = None;
@@ -166,25 +166,25 @@ impl Arena {
     fn push_normalised(&mut self, mut body: &[u8]) {
         while let Some((piece, after)) = path::next(body) {
             match piece {
-                Piece::Octet(b'*') => self.text.push(STAR),
-                Piece::Octet(octet) | Piece::Literal(octet) => self.text.push(octet),
-                Piece::Escaped(octet) => path::push_escaped(octet, &mut self.text),
+                Piece::Byte(b'*') => self.text.push(STAR),
+                Piece::Byte(byte) | Piece::Literal(byte) => self.text.push(byte),
+                Piece::Escaped(byte) => path::push_escaped(byte, &mut self.text),
             }
             body = after;
         }
     }
 
     fn push_as_written(&mut self, body: &[u8]) {
-        for (at, &octet) in body.iter().enumerate() {
+        for (at, &byte) in body.iter().enumerate() {
             let is_digit = |place: usize| body.get(place).is_some_and(u8::is_ascii_hexdigit);
             let in_escape = |back: usize| {
                 at >= back && body[at - back] == b'%' && is_digit(at + 1 - back) && is_digit(at + 2 - back)
             };
-            match octet {
+            match byte {
                 b'*' => self.text.push(STAR),
-                0x80.. => path::push_escaped(octet, &mut self.text),
-                _ if in_escape(1) || in_escape(2) => self.text.push(octet.to_ascii_uppercase()),
-                _ => self.text.push(octet),
+                0x80.. => path::push_escaped(byte, &mut self.text),
+                _ if in_escape(1) || in_escape(2) => self.text.push(byte.to_ascii_uppercase()),
+                _ => self.text.push(byte),
             }
         }
     }
@@ -201,7 +201,7 @@ mod tests {
         let mut arena = Arena::new(PercentEncoding::Normalised, 0);
         arena.push(b"/before*it$");
         let pattern = arena.push(written.as_bytes());
-        let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let mut parts = vec![text(&arena.text()[pattern.literal.clone()])];
         parts.extend(arena.pieces(&pattern).map(|piece| text(&arena.text()[piece])));
         let end = match pattern.kind {
@@ -209,7 +209,7 @@ mod tests {
             PatternKind::Exact | PatternKind::AnchoredPieces => "$",
             PatternKind::Pieces => "..",
         };
-        format!("{}{end} {}", parts.join("|"), pattern.octets)
+        format!("{}{end} {}", parts.join("|"), pattern.bytes)
     }
 
     #[test]
@@ -236,12 +236,12 @@ mod tests {
     fn plain_patterns_are_only_copied() {
         let mut arena = Arena::new(PercentEncoding::Normalised, 0);
         let (plain, normalised) = (arena.push_plain(b"/fish"), arena.push(b"/fish"));
-        assert_eq!((plain.kind, plain.octets), (normalised.kind, normalised.octets));
+        assert_eq!((plain.kind, plain.bytes), (normalised.kind, normalised.bytes));
         assert_eq!(arena.text()[plain.literal], arena.text()[normalised.literal]);
     }
 
     #[test]
-    fn rfc_escapes_are_normalised_before_octets_are_counted() {
+    fn rfc_escapes_are_normalised_before_bytes_are_counted() {
         for (written, expected) in [
             ("/%7Ejoe", "/~joe 5"),
             ("/\u{fc}", "/%C3%BC 7"),

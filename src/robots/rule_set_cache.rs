@@ -1,4 +1,4 @@
-//! The rule sets compiled from one file so far: found without a lock. Pure. Used by `RobotsTxt::rules_for`.
+//! The rule sets compiled from one file so far: found without a lock. Pure.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -7,7 +7,7 @@ use super::ruleset::RuleSet;
 
 /// Rule sets by the sections that they were made of.
 #[derive(Debug, Default)]
-pub(crate) struct Memo {
+pub(crate) struct RuleSetCache {
     /// For crawlers that no section is for.
     none: OnceLock<RuleSet>,
     /// For crawlers that one section is for: nearly all.
@@ -26,7 +26,7 @@ struct Link {
 /// Combinations of sections that are kept; agents that no operator configured must not make it grow for ever.
 const MAX_LINKS: usize = 64;
 
-impl Memo {
+impl RuleSetCache {
     pub(crate) fn new(sections: usize) -> Self {
         Self { single: (0..sections).map(|_| OnceLock::new()).collect(), ..Self::default() }
     }

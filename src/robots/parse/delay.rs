@@ -1,5 +1,5 @@
 //! The pace a file asks for: Crawl-delay, Request-rate, Visit-time. Not RFC 9309; Bing, Yandex and the 1996 extended
-//! standard. Pure. Called by `parse`.
+//! standard. Pure.
 
 use std::time::Duration;
 
@@ -97,9 +97,9 @@ impl VisitTime {
 
 /// Decimal seconds. What follows the number must be a unit of seconds or be parted from it.
 pub(crate) fn crawl_delay(value: &[u8]) -> Option<Duration> {
-    let digits = value.iter().take_while(|octet| matches!(octet, b'0'..=b'9' | b'.')).count();
+    let digits = value.iter().take_while(|byte| matches!(byte, b'0'..=b'9' | b'.')).count();
     let (number, rest) = value.split_at(digits);
-    let word = rest.iter().take_while(|octet| octet.is_ascii_alphanumeric()).count();
+    let word = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
     let unit = rest[..word].to_ascii_lowercase();
     if !matches!(unit.as_slice(), b"" | b"s" | b"sec" | b"secs" | b"second" | b"seconds") {
         return None;

@@ -1,32 +1,39 @@
 //! RFC 9309 §2.2.2: the rule that decides about a path, found in time that hardly depends on how many rules there are.
-//! Pure. Called by `ruleset`.
+//! Pure.
 
-use super::blob::Cursor;
-use super::kinds::Kinds;
-use super::options::ParseOptions;
-use super::rank::{Rank, Ranking, RuleKind};
-use super::rules::Rules;
-use super::ruleset::RuleSpan;
-use super::source::Source;
-use super::stars;
-use super::trie::{self, EXACT, EXTRA, INDEX, LIST, LONG_LABEL, RULE, octets_of_distance};
+pub(crate) mod builder;
+mod encoded;
+pub(crate) mod path;
+pub(crate) mod pattern;
+mod trie;
+mod trie_item;
+mod wildcard;
+
+use crate::robots::byte_set::ByteSet;
+use crate::robots::options::ParseOptions;
+use crate::robots::parse::source::Source;
+use crate::robots::priority::{Priority, PriorityScheme, RuleKind};
+use crate::robots::ruleset::RuleSpan;
+use builder::Rules;
+use encoded::Cursor;
+use trie::{EXACT, EXTRA, INDEX, LIST, LONG_LABEL, RULE, bytes_of_distance};
 
 /// Compiled patterns; which is the strongest that matches a path?
 ///
 /// One walk along the path through a trie of literals finds the longest literal rule, and the literals on which patterns
 /// with stars hang. Those are tried strongest first, and only while they are stronger than what was found; where many
-/// hang on one literal, they are looked up by a piece of theirs at each octet of the path.
+/// hang on one literal, they are looked up by a piece of theirs at each byte of the path.
 #[derive(Debug)]
 pub(crate) struct Matcher {
     blob: Box<[u8]>,
     root: usize,
-    ranking: Ranking,
+    scheme: PriorityScheme,
 }
 
 impl Matcher {
     pub(crate) fn of_rules(source: &Source, rules: &[RuleSpan], options: &ParseOptions) -> Self {
-        let octets = rules.iter().map(|rule| usize::from(rule.len)).sum();
-        let mut compiled = Rules::new(options, rules.len(), octets);
+        let bytes = rules.iter().map(|rule| usize::from(rule.len)).sum();
+        let mut compiled = Rules::new(options, rules.len(), bytes);
         for rule in rules {
             let written = source.slice(rule.value());
             if rule.plain {
@@ -42,25 +49,25 @@ impl Matcher {
     }
 
     pub(crate) fn new(rules: Rules) -> Self {
-        let ranking = rules.ranking;
+        let scheme = rules.scheme;
         let (blob, root) = rules.compile();
-        Self { blob, root, ranking }
+        Self { blob, root, scheme }
     }
 
-    /// The strongest rule that matches a normalised path, which has octets of these kinds.
-    pub(crate) fn best(&self, path: &[u8], kinds: Kinds) -> Option<Rank> {
-        let search = Search { blob: &self.blob, ranking: self.ranking, path: Path::new(path), kinds };
+    /// The strongest rule that matches a normalised path, which has bytes of these kinds.
+    pub(crate) fn best(&self, path: &[u8], byte_set: ByteSet) -> Option<Priority> {
+        let search = Search { blob: &self.blob, scheme: self.scheme, path: Path::new(path), byte_set };
         let best = search.literals(self.root);
-        (best > Rank::NONE).then_some(best)
+        (best > Priority::NONE).then_some(best)
     }
 
-    pub(crate) fn kind(&self, rank: Rank) -> RuleKind {
-        self.ranking.kind(rank)
+    pub(crate) fn kind(&self, priority: Priority) -> RuleKind {
+        self.scheme.kind(priority)
     }
 
-    /// Where the value of the rule of this rank begins.
-    pub(crate) fn offset(&self, rank: Rank) -> u32 {
-        self.ranking.offset(rank)
+    /// Where the value of the rule of this priority begins.
+    pub(crate) fn offset(&self, priority: Priority) -> u32 {
+        self.scheme.offset(priority)
     }
 
     pub(crate) fn heap_size(&self) -> usize {
@@ -71,17 +78,17 @@ impl Matcher {
 /// One path on its way through the rules.
 struct Search<'a> {
     blob: &'a [u8],
-    ranking: Ranking,
+    scheme: PriorityScheme,
     path: Path<'a>,
-    kinds: Kinds,
+    byte_set: ByteSet,
 }
 
 impl Search<'_> {
     /// Walks along the path from its start. Patterns with stars that hang on the way wait until the next ones are met, or
     /// the walk ends: they are often weaker than the literals that follow.
     #[inline]
-    fn literals(&self, root: usize) -> Rank {
-        let mut best = Rank::NONE;
+    fn literals(&self, root: usize) -> Priority {
+        let mut best = Priority::NONE;
         let mut waiting = None;
         let mut step = Some((root, 0));
         while let Some(node) = step.and_then(|(at, from)| Node::read(self.blob, at, &self.path, from)) {
@@ -96,27 +103,27 @@ impl Search<'_> {
         self.hanging(waiting, best)
     }
 
-    /// Counts the literal rules that end at a node; so many `octets` of the pattern are matched. Returns where the rest of
+    /// Counts the literal rules that end at a node; so many `bytes` of the pattern are matched. Returns where the rest of
     /// what hangs there is.
     #[inline]
-    fn decide(&self, node: &Node, octets: usize, best: &mut Rank) -> usize {
+    fn decide(&self, node: &Node, bytes: usize, best: &mut Priority) -> usize {
         let mut payload = Cursor::new(self.blob.get(node.payload()..).unwrap_or_default());
         if node.holds(RULE) {
             let low = payload.u32();
             let extra = if node.holds(EXTRA) { payload.number() } else { 0 };
-            *best = self.ranking.rank(octets + extra, low).max(*best);
+            *best = self.scheme.priority(bytes + extra, low).max(*best);
         }
         if node.holds(EXACT) {
             let low = payload.u32();
-            if node.end == self.path.octets.len() {
-                *best = self.ranking.rank(octets + 1, low).max(*best);
+            if node.end == self.path.bytes.len() {
+                *best = self.scheme.priority(bytes + 1, low).max(*best);
             }
         }
         self.blob.len() - payload.len()
     }
 
     #[inline]
-    fn hanging(&self, patterns: Option<(usize, usize, bool)>, best: Rank) -> Rank {
+    fn hanging(&self, patterns: Option<(usize, usize, bool)>, best: Priority) -> Priority {
         match patterns {
             Some((payload, from, false)) => self.list(payload, from, best),
             Some((payload, from, true)) => self.pieces(payload, from, best),
@@ -126,20 +133,20 @@ impl Search<'_> {
 
     /// Patterns of which all pieces must be found beyond `from`.
     #[inline(never)]
-    fn list(&self, payload: usize, from: usize, best: Rank) -> Rank {
-        let path = self.path.octets.get(from..).unwrap_or_default();
-        stars::best_of(&self.blob[payload..], path, self.kinds, self.ranking, best).unwrap_or(best)
+    fn list(&self, payload: usize, from: usize, best: Priority) -> Priority {
+        let path = self.path.bytes.get(from..).unwrap_or_default();
+        wildcard::best_of(&self.blob[payload..], path, self.byte_set, self.scheme, best).unwrap_or(best)
     }
 
-    /// Looks up at each octet beyond `from` which of the pieces begins there.
+    /// Looks up at each byte beyond `from` which of the pieces begins there.
     #[inline(never)]
-    fn pieces(&self, at: usize, from: usize, mut best: Rank) -> Rank {
+    fn pieces(&self, at: usize, from: usize, mut best: Priority) -> Priority {
         let mut index = Cursor::new(&self.blob[at..]);
         let root = at - index.u32() as usize;
         let mut seen = Seen::new(index.number());
         let log = u32::from(index.u8());
         let filter = index.take(1 << (log - 3));
-        let path = self.path.octets;
+        let path = self.path.bytes;
         for start in from..path.len() {
             let second = path.get(start + 1).copied().unwrap_or_default();
             let bit = trie::filter_bit(path[start], second, log);
@@ -151,7 +158,7 @@ impl Search<'_> {
     }
 
     /// Looks up the pieces that begin at `start`.
-    fn piece(&self, root: usize, start: usize, from: usize, seen: &mut Seen, mut best: Rank) -> Rank {
+    fn piece(&self, root: usize, start: usize, from: usize, seen: &mut Seen, mut best: Priority) -> Priority {
         let mut step = Some((root, start));
         while let Some(node) = step.and_then(|(at, from)| Node::read(self.blob, at, &self.path, from)) {
             if node.holds(RULE | EXACT | LIST) {
@@ -171,30 +178,30 @@ impl Search<'_> {
     }
 }
 
-/// A path, of which words of eight octets can be read anywhere.
+/// A path, of which words of eight bytes can be read anywhere.
 struct Path<'a> {
-    octets: &'a [u8],
-    /// The last eight octets; zeros before a shorter path.
+    bytes: &'a [u8],
+    /// The last eight bytes; zeros before a shorter path.
     last: u64,
 }
 
 impl<'a> Path<'a> {
     #[inline]
-    fn new(octets: &'a [u8]) -> Self {
-        let last = match octets.last_chunk() {
+    fn new(bytes: &'a [u8]) -> Self {
+        let last = match bytes.last_chunk() {
             Some(word) => u64::from_le_bytes(*word),
-            None => octets.iter().fold(0, |word, &octet| word >> 8 | u64::from(octet) << 56),
+            None => bytes.iter().fold(0, |word, &byte| word >> 8 | u64::from(byte) << 56),
         };
-        Self { octets, last }
+        Self { bytes, last }
     }
 
-    /// Eight octets from `at` on, which is not past the end; zeros where there are less.
+    /// Eight bytes from `at` on, which is not past the end; zeros where there are less.
     #[inline]
     fn word(&self, at: usize) -> u64 {
-        match self.octets.get(at..).and_then(<[u8]>::first_chunk) {
+        match self.bytes.get(at..).and_then(<[u8]>::first_chunk) {
             Some(word) => u64::from_le_bytes(*word),
             None => {
-                let missing = 8 * (8 - (self.octets.len() - at)) as u32;
+                let missing = 8 * (8 - (self.bytes.len() - at)) as u32;
                 self.last.checked_shr(missing).unwrap_or(0)
             }
         }
@@ -208,7 +215,7 @@ struct Node {
     at: usize,
     /// Where what leads to its children is.
     links: usize,
-    /// How many octets of the path lead here.
+    /// How many bytes of the path lead here.
     end: usize,
     flags: u8,
     children: usize,
@@ -231,7 +238,7 @@ impl Node {
                 label = u16::from_le_bytes([word[0], word[1]]).into();
                 start += 2;
             }
-            if !path.octets.get(from..)?.starts_with(blob.get(start..start + label)?) {
+            if !path.bytes.get(from..)?.starts_with(blob.get(start..start + label)?) {
                 return None;
             }
         }
@@ -246,19 +253,19 @@ impl Node {
     /// Where the rules are that end here.
     #[inline]
     fn payload(&self) -> usize {
-        self.links + self.children + self.children * octets_of_distance(self.flags)
+        self.links + self.children + self.children * bytes_of_distance(self.flags)
     }
 
-    /// The child that the path's next octet leads to, and how many octets are taken then.
+    /// The child that the path's next byte leads to, and how many bytes are taken then.
     #[inline]
     fn child(&self, blob: &[u8], path: &Path<'_>) -> Option<(usize, usize)> {
         if self.children == 0 {
             return None;
         }
-        let next = *path.octets.get(self.end)?;
+        let next = *path.bytes.get(self.end)?;
         let links = blob.get(self.links..)?;
         let place = position(links, self.children, next)?;
-        let distance = match octets_of_distance(self.flags) {
+        let distance = match bytes_of_distance(self.flags) {
             1 => usize::from(*links.get(self.children + place)?),
             2 => u16::from_le_bytes(*links.get(self.children + 2 * place..)?.first_chunk()?).into(),
             _ => u32::from_le_bytes(*links.get(self.children + 4 * place..)?.first_chunk()?) as usize,
@@ -267,16 +274,16 @@ impl Node {
     }
 }
 
-/// Where an octet is among the first `count`, eight at a time; there are octets to read beyond them.
+/// Where a byte is among the first `count`, eight at a time; there are bytes to read beyond them.
 #[inline]
-fn position(octets: &[u8], count: usize, wanted: u8) -> Option<usize> {
+fn position(bytes: &[u8], count: usize, wanted: u8) -> Option<usize> {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
-    let mut rest = octets;
+    let mut rest = bytes;
     let mut place = 0;
     loop {
         let (word, after) = rest.split_first_chunk()?;
         let differing = u64::from_le_bytes(*word) ^ (ONES * u64::from(wanted));
-        // The lowest of the high bits that are set marks the first octet without a difference.
+        // The lowest of the high bits that are set marks the first byte without a difference.
         let zeros = differing.wrapping_sub(ONES) & !differing & (ONES << 7);
         if zeros != 0 {
             place += zeros.trailing_zeros() as usize / 8;

@@ -1,14 +1,14 @@
-//! Gathers the rules of one crawler and compiles them. Pure. Called by `matcher`.
+//! Gathers the rules of one crawler and compiles them. Pure.
 
-use super::item::Item;
-use super::options::ParseOptions;
 use super::pattern::{Arena, Pattern, PatternKind};
-use super::rank::{Ranking, RuleKind};
 use super::trie;
+use super::trie_item::Item;
+use crate::robots::options::ParseOptions;
+use crate::robots::priority::{PriorityScheme, RuleKind};
 
-/// Rules on their way to a [`Matcher`](super::matcher::Matcher).
+/// Rules on their way to a [`Matcher`](super::Matcher).
 pub(crate) struct Rules {
-    pub(crate) ranking: Ranking,
+    pub(crate) scheme: PriorityScheme,
     arena: Arena,
     items: Vec<Item>,
     /// The patterns with stars, to which items refer.
@@ -16,11 +16,11 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// With room for so many rules of so many octets.
-    pub(crate) fn new(options: &ParseOptions, rules: usize, octets: usize) -> Self {
+    /// With room for so many rules of so many bytes.
+    pub(crate) fn new(options: &ParseOptions, rules: usize, bytes: usize) -> Self {
         Self {
-            ranking: Ranking::new(options.precedence),
-            arena: Arena::new(options.percent_encoding, octets),
+            scheme: PriorityScheme::new(options.precedence),
+            arena: Arena::new(options.percent_encoding, bytes),
             items: Vec::with_capacity(rules),
             starred: Vec::new(),
         }
@@ -45,7 +45,7 @@ impl Rules {
         }
     }
 
-    /// The octets of the compiled rules and where their root is.
+    /// The bytes of the compiled rules and where their root is.
     pub(crate) fn compile(mut self) -> (Box<[u8]>, usize) {
         if self.items.is_empty() {
             return Default::default();
@@ -55,8 +55,8 @@ impl Rules {
 
     #[inline]
     fn add_pattern(&mut self, pattern: Pattern, offset: u32, kind: RuleKind) {
-        let rank = self.ranking.rank(pattern.octets, self.ranking.low(offset, kind));
-        self.items.push(Item::literal(self.starred.len(), &pattern, rank));
+        let priority = self.scheme.priority(pattern.bytes, self.scheme.low(offset, kind));
+        self.items.push(Item::literal(self.starred.len(), &pattern, priority));
         match pattern.kind {
             PatternKind::Prefix | PatternKind::Exact => {}
             PatternKind::Pieces | PatternKind::AnchoredPieces => self.starred.push(pattern),

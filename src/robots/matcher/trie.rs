@@ -1,38 +1,38 @@
-//! Writes compiled rules: a trie of the literals that patterns begin with, as a flat run of octets; what `matcher` reads.
-//! Pure. Called by `rules`.
+//! Writes compiled rules: a trie of the literals that patterns begin with, as a flat run of bytes; what `matcher` reads.
+//! Pure.
 //!
 //! A node, children before their parent:
 //!
 //! ```text
 //! flags, length of label, number of children, label
-//! the octet that leads to each child, how far back each child is
-//! if RULE:  low half of the rank, octets that the rank counts beyond the literal's if EXTRA
-//! if EXACT: low half of the rank of a rule that matches only where the path ends here
+//! the byte that leads to each child, how far back each child is
+//! if RULE:  low half of the priority, bytes that the priority counts beyond the literal's if EXTRA
+//! if EXACT: low half of the priority of a rule that matches only where the path ends here
 //! if LIST:  number of patterns with stars that hang here, the patterns (see `stars`)
 //! if INDEX: the same for many of them: how far back is the root of a trie of one literal of each pattern, the number of
-//!           lists in it, and a filter of two octets
+//!           lists in it, and a filter of two bytes
 //! ```
 //!
 //! After the last node come zeros, so that whole words can be read anywhere.
 
 use std::ops::Range;
 
-use super::blob::{push_number, push_u16, push_u32};
-use super::item::{self, Class, Item};
+use super::encoded::{push_number, push_u16, push_u32};
 use super::pattern::{Arena, Pattern};
-use super::rank::Rank;
-use super::stars;
+use super::trie_item::{self, Class, Item};
+use super::wildcard;
+use crate::robots::priority::Priority;
 
 pub(crate) const RULE: u8 = 1;
 pub(crate) const EXACT: u8 = 2;
 pub(crate) const LIST: u8 = 4;
 pub(crate) const INDEX: u8 = 8;
 pub(crate) const EXTRA: u8 = 16;
-/// Distances to children have two octets.
+/// Distances to children have two bytes.
 pub(crate) const FAR: u8 = 32;
-/// Distances to children have four octets.
+/// Distances to children have four bytes.
 pub(crate) const FARTHER: u8 = 64;
-/// The label is longer than a word. If its length is 255, two octets more tell it.
+/// The label is longer than a word. If its length is 255, two bytes more tell it.
 pub(crate) const LONG_LABEL: u8 = 128;
 
 /// Patterns with stars that hang on one literal are tried one by one up to here; more get an index.
@@ -41,9 +41,9 @@ const MAX_LIST: usize = 24;
 const PADDING: usize = 16;
 
 /// Writes a trie of items, of which there is one at least; `starred` are the patterns with stars that they refer to.
-/// Returns the octets and where the root is.
+/// Returns the bytes and where the root is.
 pub(crate) fn write(arena: &Arena, items: &mut [Item], starred: &[Pattern]) -> (Box<[u8]>, usize) {
-    item::sort(items, arena.text());
+    trie_item::sort(items, arena.text());
     let blob = Vec::with_capacity(arena.text().len() + 16 * items.len());
     let mut writer = Writer { blob, arena, starred };
     let root = writer.trie(items, &mut Level::Literals);
@@ -51,9 +51,9 @@ pub(crate) fn write(arena: &Arena, items: &mut [Item], starred: &[Pattern]) -> (
     (writer.blob.into(), root)
 }
 
-/// How many octets the distances to the children of a node with these flags have.
+/// How many bytes the distances to the children of a node with these flags have.
 #[inline]
-pub(crate) fn octets_of_distance(flags: u8) -> usize {
+pub(crate) fn bytes_of_distance(flags: u8) -> usize {
     match flags & (FAR | FARTHER) {
         0 => 1,
         FAR => 2,
@@ -61,7 +61,7 @@ pub(crate) fn octets_of_distance(flags: u8) -> usize {
     }
 }
 
-/// The place of two octets among the `2^log` places of a filter.
+/// The place of two bytes among the `2^log` places of a filter.
 #[inline]
 pub(crate) fn filter_bit(first: u8, second: u8, log: u32) -> usize {
     let pair = u32::from(first) << 8 | u32::from(second);
@@ -91,14 +91,14 @@ struct Path<'a> {
 }
 
 struct Open {
-    /// How many octets of the key lead to its end.
+    /// How many bytes of the key lead to its end.
     end: usize,
     items: Range<usize>,
     /// How many of the waiting children are not its own.
     others: usize,
 }
 
-/// A node that is written: the octet that leads to it, and where it is.
+/// A node that is written: the byte that leads to it, and where it is.
 type Child = (u8, usize);
 
 impl Writer<'_> {
@@ -126,7 +126,7 @@ impl Writer<'_> {
         self.node(&path.key[..end], &items[root.items], &path.children, level)
     }
 
-    /// Writes the nodes that end beyond the first `keep` octets of the key read last.
+    /// Writes the nodes that end beyond the first `keep` bytes of the key read last.
     fn close(&mut self, path: &mut Path<'_>, items: &[Item], keep: usize, level: &mut Level) {
         while let Some(node) = path.nodes.pop_if(|node| node.end > keep) {
             let parent = path.nodes.last().map_or(0, |parent| parent.end);
@@ -142,11 +142,11 @@ impl Writer<'_> {
     }
 
     fn node(&mut self, label: &[u8], items: &[Item], children: &[Child], level: &mut Level) -> usize {
-        if let [Item { class: Class::Rule, extra: 0, rank, .. }] = items
+        if let [Item { class: Class::Rule, extra: 0, priority, .. }] = items
             && children.is_empty()
             && label.len() <= 8
         {
-            return self.leaf(label, *rank);
+            return self.leaf(label, *priority);
         }
         let (rule, exact, stars) = decisive(items);
         let index = match level {
@@ -175,15 +175,15 @@ impl Writer<'_> {
             push_u16(&mut self.blob, label.len());
         }
         self.blob.extend_from_slice(label);
-        self.children(at, children, octets_of_distance(width));
+        self.children(at, children, bytes_of_distance(width));
         if let Some(rule) = rule {
-            push_u32(&mut self.blob, rule.rank.low());
+            push_u32(&mut self.blob, rule.priority.low());
         }
         if extra > 0 {
             push_number(&mut self.blob, extra.into());
         }
         if let Some(exact) = exact {
-            push_u32(&mut self.blob, exact.rank.low());
+            push_u32(&mut self.blob, exact.priority.low());
         }
         match index {
             Some(index) => index.write(&mut self.blob),
@@ -194,19 +194,19 @@ impl Writer<'_> {
     }
 
     /// A node as most are.
-    fn leaf(&mut self, label: &[u8], rank: Rank) -> usize {
+    fn leaf(&mut self, label: &[u8], priority: Priority) -> usize {
         let at = self.blob.len();
         self.blob.extend_from_slice(&[RULE, label.len() as u8, 0]);
         self.blob.extend_from_slice(label);
-        push_u32(&mut self.blob, rank.low());
+        push_u32(&mut self.blob, priority.low());
         at
     }
 
-    fn children(&mut self, at: usize, children: &[Child], octets: usize) {
+    fn children(&mut self, at: usize, children: &[Child], bytes: usize) {
         self.blob.extend(children.iter().map(|&(first, _)| first));
         for &(_, child) in children {
             let distance = u32::try_from(at - child).expect("a file is cut at 1 GiB").to_le_bytes();
-            match octets {
+            match bytes {
                 1 => self.blob.push(distance[0]),
                 2 => self.blob.extend_from_slice(&distance[..2]),
                 _ => self.blob.extend_from_slice(&distance),
@@ -219,10 +219,10 @@ impl Writer<'_> {
             push_number(&mut self.blob, *lists);
             *lists += 1;
         }
-        stars::begin(&mut self.blob, stars.len());
+        wildcard::begin(&mut self.blob, stars.len());
         for item in stars {
             let pattern = &self.starred[item.pattern as usize];
-            stars::write(&mut self.blob, self.arena, pattern, item.rank);
+            wildcard::write(&mut self.blob, self.arena, pattern, item.priority);
         }
     }
 
@@ -231,10 +231,10 @@ impl Writer<'_> {
         let text = self.arena.text();
         let piece = |item: &Item| {
             let n = item.pattern as usize;
-            Item::piece(n, self.arena, &self.starred[n], item.rank)
+            Item::piece(n, self.arena, &self.starred[n], item.priority)
         };
         let mut items: Vec<Item> = stars.iter().map(piece).collect();
-        item::sort(&mut items, text);
+        trie_item::sort(&mut items, text);
         let log = (items.len() * 4).next_power_of_two().trailing_zeros().clamp(8, 16);
         let mut filter = vec![0_u8; 1 << (log - 3)];
         let mut set = |bit: usize| filter[bit / 8] |= 1 << (bit % 8);
@@ -260,9 +260,9 @@ impl Writer<'_> {
 fn decisive(items: &[Item]) -> (Option<&Item>, Option<&Item>, &[Item]) {
     let (plain, stars) = items.split_at(items.partition_point(|item| item.class != Class::Stars));
     let rule = plain.iter().find(|item| item.class == Class::Rule);
-    let floor = rule.map_or(Rank::NONE, |rule| rule.rank);
-    let exact = plain.iter().find(|item| item.class == Class::Exact && item.rank > floor);
-    (rule, exact, &stars[..stars.partition_point(|item| item.rank > floor)])
+    let floor = rule.map_or(Priority::NONE, |rule| rule.priority);
+    let exact = plain.iter().find(|item| item.class == Class::Exact && item.priority > floor);
+    (rule, exact, &stars[..stars.partition_point(|item| item.priority > floor)])
 }
 
 /// What a node holds of an index.
@@ -283,7 +283,7 @@ impl Index {
     }
 }
 
-/// How many octets two keys have in common at their beginnings.
+/// How many bytes two keys have in common at their beginnings.
 fn shared(a: &[u8], b: &[u8]) -> usize {
     let words = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0);
     let same = 8 * words.take_while(|(a, b)| a == b).count();

@@ -1,14 +1,14 @@
-//! RFC 9309 §2.2.1: which groups of a file a crawler obeys. Pure. Filled by `parse`, asked by `RobotsTxt::rules_for`.
+//! RFC 9309 §2.2.1: which groups of a file a crawler obeys. Pure.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use super::delay::Pace;
-use super::options::{ParseOptions, Precedence, UserAgentMatch};
-use super::product_token::{is_token_octet, leading_token};
-use super::ruleset::RuleSpan;
 use super::source::{Source, Span};
-use super::steps;
+use crate::robots::options::{ParseOptions, Precedence, UserAgentMatch};
+use crate::robots::product_token::{is_token_byte, leading_token};
+use crate::robots::ruleset::RuleSpan;
+use crate::robots::steps;
 use smallvec::SmallVec;
 
 /// The groups of a file.
@@ -229,11 +229,11 @@ fn run<'n, 'a>(names: &'n [Name], wanted: &[u8], key: impl Fn(&Name) -> &'a [u8]
 }
 
 fn is_token(name: &[u8]) -> bool {
-    name.iter().copied().all(is_token_octet)
+    name.iter().copied().all(is_token_byte)
 }
 
 fn is_prefix(value: &[u8], token: &[u8]) -> bool {
-    let words = value.split(|octet| matches!(octet, b' ' | b'\t' | b',')).filter(|word| !word.is_empty());
+    let words = value.split(|byte| matches!(byte, b' ' | b'\t' | b',')).filter(|word| !word.is_empty());
     words.into_iter().any(|word| token.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word)))
 }
 
@@ -243,7 +243,7 @@ fn is_substring(value: &[u8], token: &[u8]) -> bool {
         return false;
     }
     let mut rest = token.as_slice();
-    let within_token = value.split(|&octet| octet == b'*').all(|piece| match memchr::memmem::find(rest, piece) {
+    let within_token = value.split(|&byte| byte == b'*').all(|piece| match memchr::memmem::find(rest, piece) {
         Some(at) => {
             rest = &rest[at + piece.len()..];
             true
