@@ -255,7 +255,7 @@ fn absolute_urls_are_read_by_their_paths() {
 // §2.2.3: special characters.
 
 #[test]
-fn rfc_a_star_is_any_run_of_octets() {
+fn rfc_a_star_is_any_run_of_bytes() {
     rfc(
         "User-agent: *\nDisallow: /*.php\nDisallow: /a*b*c\n",
         &[
@@ -298,7 +298,7 @@ fn rfc_escaped_stars_and_dollars_are_themselves() {
 }
 
 #[test]
-fn stars_and_the_dollar_count_as_octets() {
+fn stars_and_the_dollar_count_as_bytes() {
     rfc(
         "User-agent: *\nAllow: /a\nDisallow: /a*\nDisallow: /b\nAllow: /b$\n",
         &["Foo /a => disallow @3", "Foo /b => allow @5", "Foo /bc => disallow @4"],

@@ -211,11 +211,11 @@ async fn a_connect_inside_a_connect_is_refused() {
 async fn anything_but_tls_and_http_is_closed() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("").await;
-    for octets in
+    for bytes in
         [&b"SSH-2.0-OpenSSH_9.2\r\n"[..], b"\0\0\0\0\0\0\0\0", b"\x16\x99garbage in a TLS record", b"EHLO x\r\n\r\n"]
     {
         let mut client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
-        client.send(octets).await;
+        client.send(bytes).await;
         client.half_close().await;
         let rest = client.rest().await;
         // At most a TLS alert or a 400: nothing from an origin.
@@ -234,11 +234,11 @@ async fn a_client_that_waits_for_the_server_to_speak_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_hello_may_come_octet_by_octet() {
+async fn a_client_hello_may_come_byte_by_byte() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("").await;
     let outer = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
-    works(&proxy, &origin, outer.in_single_octets()).await;
+    works(&proxy, &origin, outer.in_single_bytes()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

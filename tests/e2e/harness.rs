@@ -7,7 +7,7 @@ use crate::support::{Alpn, Client, H2Client, Origin, Protocol, Reply, curl, h2_c
 use std::time::Duration;
 
 #[tokio::test]
-async fn an_origin_logs_what_curl_sent_octet_for_octet() {
+async fn an_origin_logs_what_curl_sent_byte_for_byte() {
     let origin = Origin::http(|_| Reply::echo()).await;
     let url = origin.url_at("127.0.0.1", "/a/../b%7e?q={}|");
     let got = curl(&["--path-as-is", "-g", "-H", "X-Odd:  two  ", "-d", "body", &url]).await;

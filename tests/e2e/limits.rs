@@ -53,7 +53,7 @@ async fn a_head_of_more_than_64_kib_is_refused_on_h2() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_head_has_its_time_in_all_and_not_by_the_octet() {
+async fn a_head_has_its_time_in_all_and_not_by_the_byte() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("limits: { header_timeout: 1s }").await;
     let mut slow = proxy.client().await;
@@ -195,7 +195,7 @@ async fn failures_of_the_origin_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_octets_harm_nobody_else() {
+async fn hostile_bytes_harm_nobody_else() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let binary = Binary::serve("").await;
     let mut state = 0x9e37_79b9_u32;

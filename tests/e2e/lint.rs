@@ -90,14 +90,14 @@ fn under(ended: &Ended) -> (String, String) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn carets_stand_under_what_they_mean_whatever_the_octets() {
+async fn carets_stand_under_what_they_mean_whatever_the_bytes() {
     for (input, line, carets) in [
         // CRLF and lone CR; a byte order mark; a tab, which is shown as four spaces.
         (&b"User-agent: *\r\nDisallow: /%zz\r\n"[..], "2 | Disallow: /%zz", "  |            ^^^"),
         (b"User-agent: *\rDisallow: /%zz\r", "2 | Disallow: /%zz", "  |            ^^^"),
         (b"\xEF\xBB\xBFDisallow: /", "1 | Disallow: /", "  | ^^^^^^^^"),
         (b"User-agent: *\nDisallow:\t/%zz\n", "2 | Disallow:    /%zz", "  |               ^^^"),
-        // Octets that are not UTF-8 are one column each, as what stands for them.
+        // Bytes that are not UTF-8 are one column each, as what stands for them.
         (b"\xFF\xFE\xE9: x\n", "1 | \u{FFFD}\u{FFFD}\u{FFFD}: x", "  | ^^^"),
         (b"User-agent: *\nDisallow:/\xC3\xBC%4", "2 | Disallow:/\u{fc}%4", "  |            ^^"),
         // A wide character is as wide as two.

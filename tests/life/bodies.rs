@@ -123,7 +123,7 @@ async fn bombs_are_cut_where_the_limit_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_counts_up_to_512_000_octets_and_no_more_is_read() {
+async fn a_file_counts_up_to_512_000_bytes_and_no_more_is_read() {
     let proxy = Proxy::start("").await;
     let late = b"Disallow: /late\n";
     for (total, status) in [(512_000, 403), (512_001, 403), (512_002, 200), (614_400, 200)] {

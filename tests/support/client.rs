@@ -51,7 +51,7 @@ impl Client {
     }
 
     /// The same connection, whose bytes go out one to a segment.
-    pub fn in_single_octets(self) -> Self {
+    pub fn in_single_bytes(self) -> Self {
         let (inner, mut pipe) = tokio::io::duplex(1);
         let outer = self;
         tokio::spawn(async move {

@@ -202,7 +202,7 @@ fn a_bare_ipv6_address_is_a_host() {
 
 proptest! {
     #[test]
-    fn any_octets_give_an_answer(sent in proptest::collection::vec(any::<u8>(), 0..40)) {
+    fn any_bytes_give_an_answer(sent in proptest::collection::vec(any::<u8>(), 0..40)) {
         let _ = Authority::parse(Scheme::Http, &sent);
     }
 

@@ -39,7 +39,7 @@ pub(crate) fn write(blob: &mut Vec<u8>, arena: &Arena, pattern: &Pattern, priori
 
 /// Begins a list of so many patterns, the strongest first.
 pub(crate) fn begin(blob: &mut Vec<u8>, count: usize) {
-    push_u32(blob, u32::try_from(count).expect("fewer patterns tha bytes"));
+    push_u32(blob, u32::try_from(count).expect("fewer patterns than bytes"));
 }
 
 /// Of a list, the priority of the first pattern that is stronger than `best` and matches `path`, which is what follows the
