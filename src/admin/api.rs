@@ -60,6 +60,10 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Response {
         "mode": mode,
         "requests": { "forwarded": counts.forwarded, "failed": counts.failed, "refused": counts.refused,
             "reported": counts.reported },
+        "distrusted": {
+            "total": counts.distrusted.values().sum::<u64>(),
+            "clients": admin.proxy.distrusted.latest().iter().map(|one| json::distrusted(one)).collect::<Vec<_>>(),
+        },
         "waiting": figures.waiting,
         "fleet": figures.fleet.map(|fleet| json!({
             "up": fleet.is_up,

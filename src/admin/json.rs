@@ -3,7 +3,7 @@
 use crate::gate::{Gate, PaceFigures, Reported};
 use crate::policy::explain::Explanation;
 use crate::policy::{AskedAgain, Authority, Entry};
-use crate::proxy::{RecentDecision, evidence};
+use crate::proxy::{Distrusted, RecentDecision, evidence};
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
@@ -104,6 +104,19 @@ pub(super) fn decision(decision: &RecentDecision) -> Value {
     members.insert("detail".into(), decision.what.to_string().into());
     members.insert("retry_after".into(), retry_after.map(|after| after.as_secs_f64()).into());
     Value::Object(members)
+}
+
+/// A client that turns our certificates down.
+pub(super) fn distrusted(one: &Distrusted) -> Value {
+    json!({
+        "client": one.client.to_string(),
+        "host": one.host,
+        "user_agent": one.agent,
+        "how": one.how.slug(),
+        "times": one.times,
+        "at": rfc3339(one.at),
+        "cure": one.cure(),
+    })
 }
 
 fn pace(figures: PaceFigures) -> Value {

@@ -42,6 +42,13 @@ fn registry(admin: &Admin) -> Registry {
         "outcome",
         counts.reported,
     );
+    counters(
+        &mut registry,
+        "distrusted",
+        "TLS connections that clients ended because of our certificate, by how",
+        "how",
+        counts.distrusted,
+    );
     let unverified = Counter::<u64>::default();
     unverified.inc_by(counts.unverified);
     let help = "Answers of origins whose certificate is not verified, as configured";

@@ -1,7 +1,7 @@
 //! `politely status`: a running proxy's hosts, waits and refusals.
 
 use super::admin_client::AdminArgs;
-use super::{Failed, Format, NO};
+use super::{Failed, Format, NO, inert};
 use serde_json::Value;
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -46,6 +46,12 @@ fn text(status: &Value) -> String {
         "robots.txt: {authorities} authorities, {files} different files, {} KiB",
         number("/robots/memory") / 1024
     );
+    for client in status.pointer("/distrusted/clients").and_then(Value::as_array).into_iter().flatten() {
+        let (who, host, cure) = (word(&client["client"]), word(&client["host"]), word(&client["cure"]));
+        let agent = client["user_agent"].as_str().map_or(String::new(), |agent| format!(" ({})", inert(agent)));
+        let times = client["times"].as_u64().unwrap_or_default();
+        let _ = writeln!(out, "{who}{agent} turns down the certificate for {host}, {times} times: {cure}");
+    }
     let hosts = status["authorities"].as_array().map(Vec::as_slice).unwrap_or_default();
     if !hosts.is_empty() {
         let _ = writeln!(out, "\n{:<13} {:>8} {:>8} {:>8}  authority", "robots.txt", "age", "waiting", "owed");
@@ -79,6 +85,9 @@ mod tests {
             "version": "1.0.0", "uptime": 5, "mode": "enforce", "waiting": 2,
             "requests": { "forwarded": 10, "failed": 1, "refused": { "robots-disallowed": 3 } },
             "robots": { "authorities": 1, "files": 1, "memory": 2048 },
+            "distrusted": { "total": 3, "clients": [{
+                "client": "192.0.2.1", "host": "https://a.example", "user_agent": "curl/8", "times": 3, "cure": "use it",
+            }] },
             "authorities": [{
                 "authority": "https://a.example", "access": "rules", "age": 7, "failure": "status 503",
                 "pace": { "waiting": 2, "owed": 1.25 },
@@ -88,6 +97,7 @@ mod tests {
             "10 forwarded, 1 failed, 3 robots-disallowed",
             "waiting: 2",
             "2 KiB",
+            "192.0.2.1 (curl/8) turns down the certificate for https://a.example, 3 times: use it",
             "https://a.example: status 503",
             "1.2 s",
         ] {

@@ -9,6 +9,7 @@ mod io;
 mod limits;
 mod respond;
 
+pub use client::distrusted::{Distrusted, DistrustedClients};
 pub(crate) use client::listener;
 pub use exchange::counters::{Counters, Counts};
 pub use exchange::recent::{Decisions, RecentDecision};
@@ -33,6 +34,7 @@ pub struct Proxy {
     pub shutdown: watch::Receiver<bool>,
     pub counters: Counters,
     pub decisions: Decisions,
+    pub distrusted: DistrustedClients,
     /// Connections, by address and by user.
     clients: limits::per_client::Clients<IpAddr>,
     users: limits::per_client::Clients<String>,
@@ -62,6 +64,7 @@ impl Proxy {
             shutdown,
             counters: Counters::default(),
             decisions: Decisions::default(),
+            distrusted: DistrustedClients::default(),
             clients: limits::per_client::Clients::default(),
             users: limits::per_client::Clients::default(),
             waiting: limits::per_client::Clients::default(),

@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 use rustls::crypto::CryptoProvider;
 
 pub mod ca;
+mod distrust;
 mod error;
 mod keep;
 pub mod leaf;
@@ -13,6 +14,7 @@ mod listener;
 pub mod roots;
 
 pub use ca::Ca;
+pub use distrust::Distrust;
 pub use error::{CaError, RootsError};
 pub use leaf::LeafCache;
 pub use listener::{ListenerTlsError, listener_config};

@@ -10,6 +10,7 @@ mod big_bodies;
 mod commands;
 mod connect;
 mod decide;
+mod distrust;
 mod egress;
 mod exchange;
 mod explain;

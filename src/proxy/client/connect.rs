@@ -12,6 +12,7 @@ use super::{Tunnel, Who};
 use crate::config::InterceptMode;
 use crate::http1::Framing;
 use crate::policy::{self, Authority, Host, Refusal, Scheme};
+use crate::tls::Distrust;
 use crate::upstream::{ReachError, Stream};
 use http::Version;
 use rustls::server::Acceptor;
@@ -19,6 +20,7 @@ use std::borrow::Cow;
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 use tokio_rustls::LazyConfigAcceptor;
@@ -102,21 +104,34 @@ async fn open(proxy: &Proxy, authority: &Authority, who: &Who, via: Option<&str>
 /// Serves what the client sends inside: TLS on our leaf, or plain HTTP. Anything else is closed.
 async fn intercept(proxy: &Arc<Proxy>, mut connection: Connection, authority: Authority) -> io::Result<()> {
     let at = Instant::now() + proxy.settings.load().limits.header_timeout;
-    let Connection { wire, input, timer, .. } = &mut connection;
-    let peeked = async {
-        if input.is_empty() {
-            poll_fn(|cx| input.poll_fill(cx, wire)).await?;
-        }
-        Ok::<_, io::Error>(input.bytes().first().copied())
-    };
-    let first = tokio::select! {
-        first = timer.limit(at, peeked) => first.transpose()?.flatten(),
-        () = proxy.stopped() => None,
-    };
-    match first {
+    match first_byte(proxy, &mut connection, at).await.transpose()?.flatten() {
         Some(TLS_HANDSHAKE) => {
-            let inside = decrypt(proxy, connection, authority).await?;
-            Box::pin(inside.serve(proxy)).await;
+            let (agent, host) = (connection.agent(), authority.to_string());
+            let tell = |address, how| proxy.tell_distrust(address, &host, agent.as_deref(), how);
+            let address = connection.who.address;
+            let mut inside = match decrypt(proxy, connection, authority).await {
+                Ok(inside) => inside,
+                Err(Undecrypted { error, saw_leaf, io }) => {
+                    if let Some(how) = Distrust::of(&error).filter(|_| saw_leaf) {
+                        tell(address, how);
+                    }
+                    if let Some(io) = io {
+                        io.say_goodbye().await;
+                    }
+                    return Err(error);
+                }
+            };
+            // Some look at the certificate only now, and leave without a word.
+            let at = Instant::now() + LOOKS_AT_LEAF;
+            let left = match first_byte(proxy, &mut inside, at).await {
+                Some(Ok(None)) if !proxy.is_stopping() => Some(Distrust::Closed),
+                Some(Err(error)) => Distrust::of(&error),
+                Some(Ok(_)) | None => None,
+            };
+            match left {
+                Some(how) => tell(address, how),
+                None => Box::pin(inside.serve(proxy)).await,
+            }
         }
         Some(byte) if byte.is_ascii_alphabetic() => {
             let Connection { wire, input, mut who, timer, seat, .. } = connection;
@@ -132,11 +147,39 @@ async fn intercept(proxy: &Arc<Proxy>, mut connection: Connection, authority: Au
     Ok(())
 }
 
-async fn decrypt(proxy: &Proxy, connection: Connection, connected: Authority) -> io::Result<Connection> {
+/// Left where it is. The inner `None`: the client sends nothing more, or the proxy stops; the outer: nothing has come in time.
+async fn first_byte(proxy: &Proxy, connection: &mut Connection, at: Instant) -> Option<io::Result<Option<u8>>> {
+    let Connection { wire, input, timer, .. } = connection;
+    let peeked = async {
+        if input.is_empty() {
+            poll_fn(|cx| input.poll_fill(cx, wire)).await?;
+        }
+        Ok(input.bytes().first().copied())
+    };
+    tokio::select! {
+        first = timer.limit(at, peeked) => first,
+        () = proxy.stopped() => Some(Ok(None)),
+    }
+}
+
+/// Why there is no TLS with a client.
+struct Undecrypted {
+    error: io::Error,
+    /// It had been shown its certificate.
+    saw_leaf: bool,
+    /// What has an alert to deliver.
+    io: Option<Ahead>,
+}
+
+async fn decrypt(proxy: &Proxy, connection: Connection, connected: Authority) -> Result<Connection, Undecrypted> {
     let Connection { wire, input, who, mut timer, seat, .. } = connection;
+    let failed = |error, saw_leaf, io| Undecrypted { error, saw_leaf, io };
     let handshake = async {
-        let ahead = Ahead { wire, input };
-        let mut hello = LazyConfigAcceptor::new(Acceptor::default(), ahead).await?;
+        let mut acceptor = LazyConfigAcceptor::new(Acceptor::default(), Ahead { wire, input });
+        let mut hello = match (&mut acceptor).await {
+            Ok(hello) => hello,
+            Err(error) => return Err(failed(error, false, acceptor.take_io())),
+        };
         let name = hello.client_hello().server_name().map(str::to_owned);
         let tunnel = agree(connected, name.as_deref());
         // The leaf is for the name that the client asks for, so that it can read the 421 that a wrong name earns.
@@ -144,9 +187,9 @@ async fn decrypt(proxy: &Proxy, connection: Connection, connected: Authority) ->
             Some(name) => match Host::parse(name) {
                 Ok(host) => host,
                 Err(error) => {
-                    hello.io.write_all(UNRECOGNIZED_NAME).await?;
-                    hello.io.shutdown().await?;
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+                    let told = hello.io.write_all(UNRECOGNIZED_NAME).await;
+                    let io = told.is_ok().then_some(hello.io);
+                    return Err(failed(io::Error::new(io::ErrorKind::InvalidData, error), false, io));
                 }
             },
             None => tunnel.authority.host().clone(),
@@ -155,11 +198,13 @@ async fn decrypt(proxy: &Proxy, connection: Connection, connected: Authority) ->
             proxy.mints.turn(who.address.ip()).await;
         }
         let config = proxy.leaves.config_for(&host);
-        Ok::<_, io::Error>((hello.into_stream(config).await?, tunnel))
+        let tls = hello.into_stream(config).into_fallible().await;
+        tls.map(|tls| (tls, tunnel)).map_err(|(error, io)| failed(error, true, Some(io)))
     };
     let at = Instant::now() + proxy.settings.load().limits.header_timeout;
     let handshake = Box::pin(handshake);
-    let (tls, tunnel) = timer.limit(at, handshake).await.ok_or(io::ErrorKind::TimedOut)??;
+    let shaken = timer.limit(at, handshake).await;
+    let (tls, tunnel) = shaken.unwrap_or_else(|| Err(failed(io::ErrorKind::TimedOut.into(), false, None)))?;
     let who = Who { tunnel: Some(tunnel), address: who.address, user: who.user.clone() };
     Ok(Connection::new(Wire::Tls(Box::new(tls)), Buffer::new(), who, timer, seat))
 }
@@ -201,6 +246,8 @@ fn asked(authority: &Authority) -> Request<'static> {
     }
 }
 
+/// Whoever leaves within it of the handshake, and has asked for nothing, does not like the certificate.
+const LOOKS_AT_LEAF: Duration = Duration::from_secs(1);
 /// The content type of a TLS record that begins a handshake (RFC 8446 §5.1).
 const TLS_HANDSHAKE: u8 = 0x16;
 /// The record of a fatal alert (RFC 8446 §6): the name in the handshake is none.

@@ -60,6 +60,11 @@ impl Connection {
         Connection { wire, input, who, timer, seat, place: None, last: Last::default() }
     }
 
+    /// Who asked last, by its User-Agent.
+    pub fn agent(&self) -> Option<String> {
+        self.last.agent()
+    }
+
     /// Until one side ends it.
     pub async fn serve(mut self, proxy: &Arc<Proxy>) {
         if self.wire.is_h2() {

@@ -7,6 +7,7 @@ use super::super::limits::total::Seat;
 use super::Who;
 use super::connection::Connection;
 use super::wire::{Ahead, Wire};
+use crate::tls::Distrust;
 use rustls::ServerConfig;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -74,7 +75,7 @@ async fn served(
     let who = Who { address, tunnel: None, user: None };
     let wire = match tls {
         None => Wire::Tcp(tcp),
-        Some(config) => match Box::pin(decrypt(&proxy, tcp, config)).await {
+        Some(config) => match Box::pin(decrypt(&proxy, tcp, address, config)).await {
             Ok(wire) => wire,
             Err(error) => return tracing::debug!(client = %address, %error, "no TLS with this client"),
         },
@@ -82,11 +83,22 @@ async fn served(
     Connection::new(wire, Buffer::new(), who, Timer::new(), seat).serve(&proxy).await;
 }
 
-async fn decrypt(proxy: &Proxy, tcp: TcpStream, config: Arc<ServerConfig>) -> io::Result<Wire> {
+async fn decrypt(proxy: &Proxy, tcp: TcpStream, address: SocketAddr, config: Arc<ServerConfig>) -> io::Result<Wire> {
     let limit = proxy.settings.load().limits.header_timeout;
+    let here = tcp.local_addr();
     let ahead = Ahead { wire: Wire::Tcp(tcp), input: Buffer::new() };
-    let tls = timeout(limit, TlsAcceptor::from(config).accept(ahead)).await;
-    Ok(Wire::Tls(Box::new(tls.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??)))
+    let shaken = timeout(limit, TlsAcceptor::from(config).accept(ahead).into_fallible()).await;
+    match shaken.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))? {
+        Ok(tls) => Ok(Wire::Tls(Box::new(tls))),
+        Err((error, io)) => {
+            // Who knocks and leaves has seen none.
+            if let Some(how) = Distrust::of(&error).filter(|how| *how != Distrust::Closed) {
+                proxy.tell_distrust(address, &here?.to_string(), None, how);
+            }
+            io.say_goodbye().await;
+            Err(error)
+        }
+    }
 }
 
 /// The next connection. `None`: there was none after all. `told`: when the log was last told why.

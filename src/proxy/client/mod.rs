@@ -3,6 +3,7 @@
 pub mod auth;
 mod connect;
 mod connection;
+pub mod distrusted;
 mod http2;
 pub mod listener;
 mod wire;

@@ -4,8 +4,10 @@ use super::super::io::Buffer;
 use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
 /// A client's connection, or the decrypted inside of one.
@@ -18,6 +20,26 @@ pub enum Wire {
 pub struct Ahead {
     pub wire: Wire,
     pub input: Buffer,
+}
+
+impl Ahead {
+    /// Says no more, and reads on for a moment: closing with unread bytes would reset the connection, and take away what
+    /// was said last.
+    pub async fn say_goodbye(mut self) {
+        let read_on = async {
+            self.wire.shutdown().await?;
+            let mut left = GOODBYE_BYTES;
+            let mut scrap = [0; 1024];
+            while left > 0 {
+                match self.wire.read(&mut scrap).await? {
+                    0 => break,
+                    n => left = left.saturating_sub(n),
+                }
+            }
+            Ok::<_, io::Error>(())
+        };
+        let _ = timeout(GOODBYE, read_on).await;
+    }
 }
 
 impl Wire {
@@ -112,3 +134,6 @@ impl AsyncWrite for Ahead {
         Pin::new(&mut self.wire).poll_shutdown(cx)
     }
 }
+
+const GOODBYE: Duration = Duration::from_secs(2);
+const GOODBYE_BYTES: usize = 64 * 1024;

@@ -12,6 +12,7 @@ pub struct Counters {
     unverified: AtomicU64,
     refused: Mutex<BTreeMap<&'static str, u64>>,
     reported: Mutex<BTreeMap<&'static str, u64>>,
+    distrusted: Mutex<BTreeMap<&'static str, u64>>,
 }
 
 /// A reading of them.
@@ -27,6 +28,8 @@ pub struct Counts {
     pub refused: BTreeMap<&'static str, u64>,
     /// Let through in report mode: what would have been.
     pub reported: BTreeMap<&'static str, u64>,
+    /// TLS connections that clients ended over our certificate, by how.
+    pub distrusted: BTreeMap<&'static str, u64>,
 }
 
 impl Counters {
@@ -50,6 +53,10 @@ impl Counters {
         *self.reported.lock().entry(slug).or_default() += 1;
     }
 
+    pub(in crate::proxy) fn distrusted(&self, slug: &'static str) {
+        *self.distrusted.lock().entry(slug).or_default() += 1;
+    }
+
     pub fn read(&self) -> Counts {
         Counts {
             forwarded: self.forwarded.load(Ordering::Relaxed),
@@ -57,6 +64,7 @@ impl Counters {
             unverified: self.unverified.load(Ordering::Relaxed),
             refused: self.refused.lock().clone(),
             reported: self.reported.lock().clone(),
+            distrusted: self.distrusted.lock().clone(),
         }
     }
 }

@@ -56,6 +56,12 @@ pub struct Last {
 }
 
 impl Last {
+    /// The User-Agent, as far as it is text.
+    pub fn agent(&self) -> Option<String> {
+        Some(String::from_utf8_lossy(&self.agent.0).chars().take(MOST_OF_AGENT).collect::<String>())
+            .filter(|agent| !agent.is_empty())
+    }
+
     fn tokens(&mut self, agent: &[u8]) -> &[ProductToken] {
         if *self.agent.0 != *agent {
             self.agent = (agent.into(), ProductToken::from_user_agent(agent).into());
@@ -286,6 +292,8 @@ fn is_subresource(dest: &[u8]) -> bool {
     !PAGES.iter().any(|page| dest.eq_ignore_ascii_case(page.as_bytes()))
 }
 
+/// In characters: what is kept for people to read.
+const MOST_OF_AGENT: usize = 200;
 /// `empty` is `fetch()` and the like: what a script crawls with.
 const PAGES: [&str; 8] = ["", "document", "iframe", "frame", "fencedframe", "embed", "object", "empty"];
 

@@ -1,0 +1,98 @@
+//! The clients that turned our certificates down, for people: most are not set up yet, and say nothing of it themselves.
+
+use super::super::Proxy;
+use crate::tls::Distrust;
+use parking_lot::Mutex;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Those of late.
+#[derive(Default)]
+pub struct DistrustedClients(Mutex<Vec<Arc<Distrusted>>>);
+
+/// One client's distrust of the certificate for one host.
+#[derive(Debug, Clone)]
+pub struct Distrusted {
+    pub client: IpAddr,
+    /// As in the CONNECT; the listener's address where clients speak TLS to the proxy itself.
+    pub host: Box<str>,
+    /// The User-Agent of the CONNECT.
+    pub agent: Option<Box<str>>,
+    /// The last time.
+    pub how: Distrust,
+    pub at: SystemTime,
+    pub times: u64,
+}
+
+impl Distrusted {
+    /// What helps this client.
+    pub fn cure(&self) -> &'static str {
+        self.how.cure(self.agent.as_deref())
+    }
+}
+
+impl DistrustedClients {
+    /// Those that came last first.
+    pub fn latest(&self) -> Vec<Arc<Distrusted>> {
+        self.0.lock().iter().rev().cloned().collect()
+    }
+
+    /// `true`: it is the first time for this client and host, as far as is remembered.
+    fn add(&self, client: IpAddr, host: &str, agent: Option<&str>, how: Distrust) -> bool {
+        let mut kept = self.0.lock();
+        let before = kept.iter().position(|one| one.client == client && *one.host == *host);
+        let times = before.map_or(0, |at| kept.remove(at).times) + 1;
+        if kept.len() == KEPT {
+            kept.remove(0);
+        }
+        let (host, agent) = (host.into(), agent.map(Box::from));
+        kept.push(Arc::new(Distrusted { client, host, agent, how, at: SystemTime::now(), times }));
+        times == 1
+    }
+}
+
+impl Proxy {
+    /// Counts it, and tells the log the first time.
+    pub(super) fn tell_distrust(&self, client: SocketAddr, host: &str, agent: Option<&str>, how: Distrust) {
+        self.counters.distrusted(how.slug());
+        let client = client.ip().to_canonical();
+        if self.distrusted.add(client, host, agent, how) {
+            let (what, cure) = (how.what(), how.cure(agent));
+            tracing::warn!(%client, host, agent, "a client turns down the certificate for this host: {what}; {cure}");
+        }
+    }
+}
+
+/// Pairs of client and host that are remembered.
+const KEPT: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    #[test]
+    fn each_client_and_host_is_told_of_once() {
+        let clients = DistrustedClients::default();
+        let add = |client, host| clients.add(client, host, Some("curl/8"), Distrust::UnknownCa);
+        assert_eq!([add(HERE, "a"), add(HERE, "a"), add(HERE, "b"), add(HERE, "a")], [true, false, true, false]);
+        assert!(add(Ipv4Addr::new(192, 0, 2, 1).into(), "a"));
+        let told: Vec<_> =
+            clients.latest().iter().map(|one| (one.client == HERE, one.host.to_string(), one.times)).collect();
+        assert_eq!(told, [(false, "a".into(), 1), (true, "a".into(), 3), (true, "b".into(), 1)]);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let clients = DistrustedClients::default();
+        for host in 0..KEPT + 5 {
+            clients.add(HERE, &host.to_string(), None, Distrust::Closed);
+        }
+        assert_eq!(clients.latest().len(), KEPT);
+        assert!(!clients.add(HERE, "10", None, Distrust::Closed));
+        assert!(clients.add(HERE, "0", None, Distrust::Closed), "it was forgotten");
+    }
+}

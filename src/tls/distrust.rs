@@ -1,0 +1,156 @@
+//! Clients that do not trust the certificate they are shown: how that is seen, and what helps which client.
+
+use rustls::AlertDescription as Alert;
+use std::io;
+
+/// How a client turned a certificate down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Distrust {
+    UnknownCa,
+    CertificateUnknown,
+    BadCertificate,
+    CertificateExpired,
+    /// It said nothing and left as soon as it had the certificate, as GnuTLS and Node.js do.
+    Closed,
+}
+
+impl Distrust {
+    /// What the end of a handshake, or of the connection right after it, says of the certificate. `None`: nothing.
+    pub fn of(error: &io::Error) -> Option<Self> {
+        match error.get_ref().and_then(|inner| inner.downcast_ref()) {
+            Some(rustls::Error::AlertReceived(alert)) => Self::of_alert(*alert),
+            Some(_) => None,
+            None => {
+                use io::ErrorKind as Kind;
+                let is_end = matches!(error.kind(), Kind::UnexpectedEof | Kind::ConnectionReset | Kind::BrokenPipe);
+                is_end.then_some(Self::Closed)
+            }
+        }
+    }
+
+    fn of_alert(alert: Alert) -> Option<Self> {
+        match alert {
+            Alert::UnknownCA => Some(Self::UnknownCa),
+            Alert::CertificateUnknown => Some(Self::CertificateUnknown),
+            Alert::BadCertificate | Alert::UnsupportedCertificate | Alert::CertificateRevoked => {
+                Some(Self::BadCertificate)
+            }
+            Alert::CertificateExpired => Some(Self::CertificateExpired),
+            // All others are about something else.
+            _ => None,
+        }
+    }
+
+    /// The label in metrics. Stable.
+    pub fn slug(self) -> &'static str {
+        match self {
+            Self::UnknownCa => "unknown-ca",
+            Self::CertificateUnknown => "certificate-unknown",
+            Self::BadCertificate => "bad-certificate",
+            Self::CertificateExpired => "certificate-expired",
+            Self::Closed => "closed",
+        }
+    }
+
+    /// For people.
+    pub fn what(self) -> &'static str {
+        match self {
+            Self::UnknownCa => "it does not know the authority (unknown_ca)",
+            Self::CertificateUnknown => "it does not accept it (certificate_unknown)",
+            Self::BadCertificate => "it finds it bad (bad_certificate)",
+            Self::CertificateExpired => "it finds it expired (certificate_expired)",
+            Self::Closed => "it closed the connection as soon as it saw it",
+        }
+    }
+
+    /// What makes a client of this User-Agent accept the certificate.
+    pub fn cure(self, agent: Option<&str>) -> &'static str {
+        match self {
+            Self::CertificateExpired => "set the client's clock, or this machine's",
+            Self::UnknownCa | Self::CertificateUnknown | Self::BadCertificate | Self::Closed => {
+                agent.and_then(known).unwrap_or(
+                    "have the client trust the authority: `politely ca install` for this machine's programs, `eval \
+                     \"$(politely ca env)\"` for those of one shell, or its own option with the file of `politely ca path`",
+                )
+            }
+        }
+    }
+}
+
+/// Of the first client that the User-Agent names.
+fn known(agent: &str) -> Option<&'static str> {
+    let agent = agent.to_ascii_lowercase();
+    CURES.iter().find(|(names, _)| names.iter().any(|name| agent.contains(name))).map(|(_, cure)| *cure)
+}
+
+/// Parts of User-Agents, in lower case, those that others contain last.
+const CURES: &[(&[&str], &str)] = &[
+    (&["git/"], "git reads GIT_SSL_CAINFO, or `http.sslCAInfo`: the file of `politely ca path`"),
+    (&["pip/"], "pip reads PIP_CERT, or `--cert`: a bundle such as `politely ca env` makes"),
+    (&["aria2"], "aria2 takes `--ca-certificate` with a bundle such as `politely ca env` makes"),
+    (&["wget"], "wget takes `--ca-certificate` with the file of `politely ca path`"),
+    (&["curl", "guzzle", "pycurl"], "curl reads CURL_CA_BUNDLE, or `--cacert`, and PHP's `curl.cainfo`"),
+    (
+        &["python-requests"],
+        "requests reads REQUESTS_CA_BUNDLE, unless `verify` names another bundle or trust_env is off",
+    ),
+    (
+        &["python", "aiohttp", "httpx", "scrapy", "urllib"],
+        "Python reads SSL_CERT_FILE; a client that brings certifi's roots takes the bundle by its own option, such as \
+         `verify=os.environ[\"SSL_CERT_FILE\"]`",
+    ),
+    (
+        &["node", "axios", "got", "undici", "npm"],
+        "Node.js reads NODE_EXTRA_CA_CERTS at its start, and takes nothing from it where the program sets `ca`",
+    ),
+    (&["deno"], "Deno reads DENO_CERT, or `--cert`"),
+    (
+        &["java", "jakarta", "okhttp", "jsoup"],
+        "Java takes `-Djavax.net.ssl.trustStore` with a key store, as JAVA_TOOL_OPTIONS of `politely ca env` says; or \
+         `politely ca install --only java`",
+    ),
+    (&["go-http-client", "golang"], "Go reads SSL_CERT_FILE"),
+    (&["libwww-perl", "lwp", "mechanize"], "Perl's LWP reads PERL_LWP_SSL_CA_FILE, Ruby reads SSL_CERT_FILE"),
+    (&["ruby", "faraday"], "Ruby reads SSL_CERT_FILE, unless the program sets `ca_file`"),
+    (&["php"], "PHP takes `openssl.cafile`, as PHP_INI_SCAN_DIR of `politely ca env` says"),
+    (&["cargo"], "Cargo reads CARGO_HTTP_CAINFO"),
+    (
+        &["chrom", "firefox", "safari", "edg/", "mozilla"],
+        "browsers trust what is in their own databases: `politely ca install --only browsers`",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cure_is_that_of_the_client() {
+        let cure = |agent| Distrust::UnknownCa.cure(agent);
+        for (agent, part) in [
+            ("curl/7.88.1", "--cacert"),
+            ("Wget/1.21.3", "--ca-certificate"),
+            ("git/2.47.3", "GIT_SSL_CAINFO"),
+            ("python-requests/2.31 ", "REQUESTS_CA_BUNDLE"),
+            ("Python-urllib/3.11", "SSL_CERT_FILE"),
+            ("Java-http-client/17.0.15", "trustStore"),
+            ("Mozilla/5.0 (X11; Linux x86_64) Chrome/146.0.0.0 Safari/537.36", "--only browsers"),
+            ("ExampleBot", "politely ca install"),
+        ] {
+            assert!(cure(Some(agent)).contains(part), "{agent}: {}", cure(Some(agent)));
+        }
+        assert!(cure(None).contains("politely ca path"));
+        assert!(Distrust::CertificateExpired.cure(Some("curl/8")).contains("clock"));
+    }
+
+    #[test]
+    fn other_ends_say_nothing_of_the_certificate() {
+        let alert =
+            |alert| Distrust::of(&io::Error::new(io::ErrorKind::InvalidData, rustls::Error::AlertReceived(alert)));
+        assert_eq!(alert(Alert::UnknownCA), Some(Distrust::UnknownCa));
+        assert_eq!(alert(Alert::ProtocolVersion), None);
+        assert_eq!(alert(Alert::CertificateRequired), None);
+        assert_eq!(Distrust::of(&io::ErrorKind::UnexpectedEof.into()), Some(Distrust::Closed));
+        assert_eq!(Distrust::of(&io::ErrorKind::TimedOut.into()), None);
+    }
+}
