@@ -1,22 +1,17 @@
 //! What is otherwise for some hosts: `hosts` and `intercept.hosts`, by name or pattern. Looked up once per request by
 //! `gate` and `proxy`; built by `settings`.
 
-use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
-use std::fmt;
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use crate::policy::own_rules::OwnRules;
 use crate::policy::{Host, HostPattern, HostRules, Options};
 
-use super::error::Complaint;
-use super::file::{InterceptMode, Override};
-use super::origin_tls::{OriginTls, Switch};
-use super::validate::Check;
-use super::values::{PathPattern, from_text};
+use super::read::check::Check;
+use super::written::host_table::{HostTable, InterceptMode, Override};
+use super::written::origin_tls::{OriginTls, Switch};
+use super::written::values::PathPattern;
 
 /// What holds for one host, with nothing left open.
 #[derive(Clone, Debug)]
@@ -52,8 +47,8 @@ impl Hosts {
     pub(super) fn build(
         options: Options,
         default: InterceptMode,
-        entries: Table<Override>,
-        intercept: Table<InterceptMode>,
+        entries: HostTable<Override>,
+        intercept: HostTable<InterceptMode>,
         check: &mut Check<'_>,
     ) -> Self {
         let mut all: HashMap<HostPattern, Override> = entries.0.into_iter().collect();
@@ -89,7 +84,7 @@ impl Hosts {
     }
 
     /// These with `entries` over them: what an entry says goes before all that stands here, however specific.
-    pub(super) fn overlaid(&self, entries: Table<Override>) -> Self {
+    pub(super) fn overlaid(&self, entries: HostTable<Override>) -> Self {
         let mut entries = entries.0;
         entries.sort_by_key(|(pattern, _)| pattern.rank());
         let mut built = self.clone();
@@ -191,77 +186,23 @@ impl HostPolicy {
         Self {
             rules,
             intercept: own.intercept.unwrap_or(self.intercept),
-            tls: OriginTls::overlaid(self.tls.as_ref(), own),
+            tls: tls_overlaid(self.tls.as_ref(), own),
             allow,
             deny,
         }
     }
 }
 
-/// A map whose keys are patterns, each once however it is spelt.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Table<V>(Vec<(HostPattern, V)>);
-
-impl<V> Table<V> {
-    pub fn iter(&self) -> impl Iterator<Item = &(HostPattern, V)> {
-        self.0.iter()
+/// Those of a less specific entry with what this one says. `None`: as with all origins.
+fn tls_overlaid(before: Option<&Arc<OriginTls>>, own: &Override) -> Option<Arc<OriginTls>> {
+    if own.pin.is_none() && own.client_certificate.is_none() && own.verify.is_none() {
+        return before.cloned();
     }
+    let before = before.map(|tls| OriginTls::clone(tls)).unwrap_or_default();
+    let tls = OriginTls {
+        pins: own.pin.clone().unwrap_or(before.pins),
+        client_certificate: own.client_certificate.clone().or(before.client_certificate),
+        verify: own.verify.map_or(before.verify, |verify| verify == Switch::On),
+    };
+    (tls != OriginTls::default()).then(|| Arc::new(tls))
 }
-
-impl<V> Default for Table<V> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<'de, V: Deserialize<'de>> Deserialize<'de> for Table<V> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entries<V>(std::marker::PhantomData<V>);
-
-        impl<'de, V: Deserialize<'de>> Visitor<'de> for Entries<V> {
-            type Value = Table<V>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}", Complaint::new("hosts", "write `\"*.example.com\": …` for each, or `{}` for none"))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Table<V>, A::Error> {
-                let known = RefCell::new(HashSet::new());
-                let mut entries = Vec::new();
-                while let Some(pattern) = access.next_key_seed(OnlyOnce(&known))? {
-                    entries.push((pattern, access.next_value()?));
-                }
-                Ok(Table(entries))
-            }
-        }
-
-        deserializer.deserialize_map(Entries(std::marker::PhantomData))
-    }
-}
-
-/// Reads a key and refuses it there, where its place is known, if it was read before.
-struct OnlyOnce<'a>(&'a RefCell<HashSet<HostPattern>>);
-
-impl<'de> DeserializeSeed<'de> for OnlyOnce<'_> {
-    type Value = HostPattern;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<HostPattern, D::Error> {
-        from_text(deserializer, "a host", HOST_FORMS, |text| {
-            let pattern = parse_pattern(text)?;
-            if self.0.borrow_mut().insert(pattern.clone()) {
-                Ok(pattern)
-            } else {
-                Err(Complaint::new(format!("the host `{pattern}` is there twice"), "make one entry of the two"))
-            }
-        })
-    }
-}
-
-/// A host or a pattern of hosts as the configuration writes it.
-pub(super) fn parse_pattern(text: &str) -> Result<HostPattern, Complaint> {
-    let fault = |_| Complaint::new(format!("`{text}` is not a host or a pattern of hosts"), HOST_FORMS);
-    HostPattern::parse(text).map_err(fault)
-}
-
-const HOST_FORMS: &str =
-    "write `www.example.com`, `*.example.com` for all below it, `192.0.2.1`, or `*`; no scheme, no port";

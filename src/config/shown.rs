@@ -1,7 +1,7 @@
 //! What is in force, as JSON for those who ask a running proxy: the defaults, with what is written laid over them, and no
 //! secret among it.
 
-use super::source::{Node, Value as Written};
+use super::read::source::{Node, Value as Written};
 use serde_json::{Map, Value};
 use url::Url;
 

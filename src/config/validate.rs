@@ -2,30 +2,12 @@
 
 use crate::robots::ParseOptions;
 
-use super::error::Complaint;
-use super::file::User;
+use super::read::check::Check;
+use super::read::error::Complaint;
 use super::settings::Settings;
-use super::source::{At, Node};
-use super::units::show_duration;
-use super::values::ListenAddress;
-
-/// Collects faults under the keys they are about.
-pub(super) struct Check<'a> {
-    root: &'a Node,
-    faults: &'a mut Vec<(At, Complaint)>,
-}
-
-impl<'a> Check<'a> {
-    pub fn new(root: &'a Node, faults: &'a mut Vec<(At, Complaint)>) -> Self {
-        Self { root, faults }
-    }
-
-    /// `path` leads to the key through keys and list indices. The fault stands where it is written, else at its section.
-    pub fn fault(&mut self, path: &[&str], what: impl Into<String>, hint: impl Into<String>) {
-        let written = (1..=path.len()).rev().find_map(|length| self.root.find(&path[..length]));
-        self.faults.push((written.map_or(At::Unwritten, |node| node.at), Complaint::new(what, hint)));
-    }
-}
+use super::written::file::User;
+use super::written::units::show_duration;
+use super::written::values::ListenAddress;
 
 /// All that is wrong between the keys.
 pub(super) fn check(settings: &Settings, check: &mut Check<'_>) {

@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
 use crate::robots::{ProductToken, Purpose};
 
-use super::error::Complaint;
+use crate::config::read::error::Complaint;
 
 /// Where a listener's socket comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -111,7 +111,7 @@ impl Closed {
         match Network::parse(text) {
             Ok(network) => Ok(Self::Network(network)),
             Err(complaint) if text.contains('/') => Err(complaint),
-            Err(_) => super::hosts::parse_pattern(text).map(Self::Host),
+            Err(_) => parse_pattern(text).map(Self::Host),
         }
     }
 }
@@ -214,17 +214,21 @@ fn parse_printable(text: &str) -> Result<String, Complaint> {
 }
 
 /// For `#[serde(deserialize_with)]` on a text that goes into a header field.
-pub(super) fn printable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+pub(in crate::config) fn printable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     from_text(deserializer, "text", "put it in quotes", parse_printable)
 }
 
 /// As [`printable`], for an optional one; `null` never gets here.
-pub(super) fn some_printable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+pub(in crate::config) fn some_printable<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<String>, D::Error> {
     printable(deserializer).map(Some)
 }
 
 /// For `#[serde(deserialize_with)]`: an address to listen on, or `off`.
-pub(super) fn address_or_off<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ListenAddress>, D::Error> {
+pub(in crate::config) fn address_or_off<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<ListenAddress>, D::Error> {
     from_text(deserializer, "an address to listen on", LISTEN_FORMS, |text| match text {
         "off" => Ok(None),
         address => ListenAddress::parse(address).map(Some),
@@ -232,7 +236,7 @@ pub(super) fn address_or_off<'de, D: Deserializer<'de>>(deserializer: D) -> Resu
 }
 
 /// Hands the text, or the number as text, to `parse`. Of anything else, `expected` and `forms` say what should stand there.
-pub(super) fn from_text<'de, D: Deserializer<'de>, T>(
+pub(in crate::config) fn from_text<'de, D: Deserializer<'de>, T>(
     deserializer: D,
     expected: &'static str,
     forms: &'static str,
@@ -299,3 +303,12 @@ const NETWORK_FORMS: &str = "a network is written `10.0.0.0/8`, `2001:db8::/32`,
 const ACCESS_LOG_FORMS: &str = "write `off`, `stdout`, `journal`, or a path such as `/var/log/politely/access.log`";
 const PURPOSE_FORMS: &str = "write `search`, `ai-input`, `ai-train`, or another name of letters, digits, `-` and `_`";
 const PATH_FORMS: &str = "a path pattern begins with `/` or `*`: `/private/`, `/*.pdf$`";
+
+/// A host or a pattern of hosts as the configuration writes it.
+pub(in crate::config) fn parse_pattern(text: &str) -> Result<HostPattern, Complaint> {
+    let fault = |_| Complaint::new(format!("`{text}` is not a host or a pattern of hosts"), HOST_FORMS);
+    HostPattern::parse(text).map_err(fault)
+}
+
+pub(in crate::config) const HOST_FORMS: &str =
+    "write `www.example.com`, `*.example.com` for all below it, `192.0.2.1`, or `*`; no scheme, no port";

@@ -6,7 +6,7 @@ use crate::{policy, robots};
 
 #[derive(Deserialize)]
 #[serde(remote = "robots::UserAgentMatch", rename_all = "kebab-case")]
-pub(super) enum UserAgentMatch {
+pub(in crate::config) enum UserAgentMatch {
     Exact,
     Prefix,
     Substring,
@@ -14,21 +14,21 @@ pub(super) enum UserAgentMatch {
 
 #[derive(Deserialize)]
 #[serde(remote = "robots::Precedence", rename_all = "kebab-case")]
-pub(super) enum Precedence {
+pub(in crate::config) enum Precedence {
     MostSpecific,
     FirstMatch,
 }
 
 #[derive(Deserialize)]
 #[serde(remote = "policy::Paths", rename_all = "kebab-case")]
-pub(super) enum Paths {
+pub(in crate::config) enum Paths {
     AsServed,
     AsSent,
 }
 
 #[derive(Deserialize)]
 #[serde(remote = "policy::KeyBy", rename_all = "kebab-case")]
-pub(super) enum KeyBy {
+pub(in crate::config) enum KeyBy {
     Host,
     Site,
     Address,
@@ -43,7 +43,7 @@ enum RobotsOverride {
 }
 
 /// For `#[serde(deserialize_with)]` on what is `None` where it is not written.
-pub(super) fn some_robots_override<'de, D: Deserializer<'de>>(
+pub(in crate::config) fn some_robots_override<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<policy::RobotsOverride>, D::Error> {
     RobotsOverride::deserialize(deserializer).map(Some)

@@ -6,7 +6,7 @@ use super::error::Complaint;
 use super::source::{At, Node, Value};
 
 /// A variable that sets a key.
-pub(super) struct Variable {
+pub(in crate::config) struct Variable {
     pub name: String,
     /// The keys it names, from the top.
     path: Vec<String>,
@@ -14,7 +14,7 @@ pub(super) struct Variable {
 }
 
 /// Those of the variables that set keys, sections before the keys in them. Empty ones count as not set.
-pub(super) fn variables(all: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<Variable> {
+pub(in crate::config) fn variables(all: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<Variable> {
     let ours = all.into_iter().filter_map(|(name, value)| {
         let name = name.into_string().ok()?;
         let keys = name.strip_prefix(PREFIX)?;
@@ -31,7 +31,7 @@ pub(super) fn variables(all: impl IntoIterator<Item = (OsString, OsString)>) -> 
 }
 
 /// A warning of each variable that has our prefix and sets no key, because Kubernetes made it.
-pub(super) fn service_links(all: &[(OsString, OsString)]) -> Vec<Complaint> {
+pub(in crate::config) fn service_links(all: &[(OsString, OsString)]) -> Vec<Complaint> {
     let names = all.iter().filter_map(|(name, _)| name.to_str());
     let links = names.filter(|name| name.strip_prefix(PREFIX).is_some_and(is_service_link));
     let warning = |name: &str| {
@@ -44,7 +44,7 @@ pub(super) fn service_links(all: &[(OsString, OsString)]) -> Vec<Complaint> {
 }
 
 /// Lays the variables over the file.
-pub(super) fn overlay(root: &mut Node, variables: &[Variable], faults: &mut Vec<(At, Complaint)>) {
+pub(in crate::config) fn overlay(root: &mut Node, variables: &[Variable], faults: &mut Vec<(At, Complaint)>) {
     for (number, variable) in (0..).zip(variables) {
         let at = At::Variable(number);
         match value(&variable.value) {

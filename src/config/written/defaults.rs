@@ -9,10 +9,10 @@ use crate::policy::{KeyBy, Paths};
 use crate::robots::{Precedence, UserAgentMatch};
 
 use super::file::{
-    Access, Admin, CaFiles, Egress, Fallback, File, Identity, Intercept, InterceptMode, Limits, Listener, Log,
-    LogFormat, LogLevel, Mode, OnFleetLoss, OnVisitTime, Pace, Robots, Store, Subresources,
+    Access, Admin, CaFiles, Egress, Fallback, File, Identity, Intercept, Limits, Listener, Log, LogFormat, LogLevel,
+    Mode, OnFleetLoss, OnVisitTime, Pace, Robots, Store, Subresources,
 };
-use super::hosts::Table;
+use super::host_table::{HostTable, InterceptMode};
 use super::values::{AccessLog, ListenAddress, PortRange};
 
 impl Default for File {
@@ -30,7 +30,7 @@ impl Default for File {
             store: Store::default(),
             fleet: None,
             on_fleet_loss: OnFleetLoss::default(),
-            hosts: Table::default(),
+            hosts: HostTable::default(),
             limits: Limits::default(),
             log: Log::default(),
         }
@@ -84,7 +84,7 @@ impl Default for Intercept {
             default: InterceptMode::default(),
             ca: CaFiles::default(),
             leaf_cache: const { NonZeroUsize::new(4_096).expect("not zero") },
-            hosts: Table::default(),
+            hosts: HostTable::default(),
         }
     }
 }

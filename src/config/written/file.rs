@@ -7,20 +7,19 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::policy::{KeyBy, Options, Paths, RobotsOverride};
+use crate::policy::{KeyBy, Options, Paths};
 use crate::robots::{ParseOptions, Precedence, ProductToken, Purpose, UserAgentMatch};
 
-use super::hosts::Table;
-use super::origin_tls::{self, CertificatePair, Pin, Switch};
+use super::host_table::{HostTable, InterceptMode, Override};
 use super::secrets::{self, Secret, SecretUrl};
 use super::units;
-use super::values::{self, AccessLog, Closed, ListenAddress, Network, PathPattern, PortRange, Token};
+use super::values::{self, AccessLog, Closed, ListenAddress, Network, PortRange, Token};
 use super::words;
 
 /// The whole file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct File {
+pub(in crate::config) struct File {
     pub listen: Vec<Listener>,
     pub admin: Admin,
     pub mode: Mode,
@@ -34,7 +33,7 @@ pub(super) struct File {
     #[serde(deserialize_with = "secrets::some_fleet_url")]
     pub fleet: Option<SecretUrl>,
     pub on_fleet_loss: OnFleetLoss,
-    pub hosts: Table<Override>,
+    pub hosts: HostTable<Override>,
     pub limits: Limits,
     pub log: Log,
 }
@@ -213,28 +212,17 @@ pub enum Subresources {
 /// What happens to `CONNECT`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Intercept {
+pub(in crate::config) struct Intercept {
     pub default: InterceptMode,
     pub ca: CaFiles,
     /// Hosts whose certificates are kept ready.
     pub leaf_cache: NonZeroUsize,
-    pub hosts: Table<InterceptMode>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum InterceptMode {
-    /// TLS ends here; robots.txt is held to, request by request.
-    #[default]
-    Intercept,
-    /// Bytes pass unread; robots.txt cannot be held to, paced per connection.
-    Tunnel,
-    Deny,
+    pub hosts: HostTable<InterceptMode>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct CaFiles {
+pub(in crate::config) struct CaFiles {
     pub directory: Option<PathBuf>,
     pub certificate: Option<PathBuf>,
     pub key: Option<PathBuf>,
@@ -258,20 +246,20 @@ pub struct Egress {
 /// Who may use the proxy. Neither: anybody who reaches it, so loopback only.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Access {
+pub(in crate::config) struct Access {
     pub clients: Vec<Network>,
     pub users: Vec<User>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct User {
+pub(in crate::config) struct User {
     pub name: Token,
     pub password: Secret,
     #[serde(default)]
     pub product_tokens: Vec<ProductToken>,
     #[serde(default)]
-    pub hosts: Table<Override>,
+    pub hosts: HostTable<Override>,
     #[serde(default)]
     pub max_connections: Option<NonZeroUsize>,
     #[serde(default)]
@@ -296,28 +284,6 @@ pub enum OnFleetLoss {
     #[default]
     Local,
     Refuse,
-}
-
-/// What is otherwise for some hosts. `None`: as for all.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Override {
-    #[serde(deserialize_with = "words::some_robots_override")]
-    pub robots: Option<RobotsOverride>,
-    #[serde(deserialize_with = "units::some_duration")]
-    pub crawl_delay: Option<Duration>,
-    pub intercept: Option<InterceptMode>,
-    pub product_tokens: Option<Vec<ProductToken>>,
-    /// The operator's own rules, which go before those of robots.txt.
-    pub allow: Option<Vec<PathPattern>>,
-    pub deny: Option<Vec<PathPattern>>,
-    /// The keys of which the origin's certificate must hold one.
-    #[serde(deserialize_with = "origin_tls::some_pins")]
-    pub pin: Option<Vec<Pin>>,
-    /// What the origin is shown.
-    pub client_certificate: Option<CertificatePair>,
-    /// Whether the origin's certificate is looked at.
-    pub verify: Option<Switch>,
 }
 
 /// Bounds on every wait and on what a peer may take up.

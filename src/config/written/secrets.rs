@@ -5,8 +5,8 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer};
 use url::Url;
 
-use super::error::Complaint;
 use super::values::from_text;
+use crate::config::read::error::Complaint;
 
 /// A URL that may hold a password, which neither `Debug` nor `Display` shows.
 #[derive(Clone, PartialEq, Eq)]
@@ -71,14 +71,18 @@ impl<'de> Deserialize<'de> for Secret {
 }
 
 /// For `#[serde(deserialize_with)]`: a proxy beyond this one.
-pub(super) fn some_proxy_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretUrl>, D::Error> {
+pub(in crate::config) fn some_proxy_url<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<SecretUrl>, D::Error> {
     from_text(deserializer, "a URL", PROXY_FORMS, |text| {
         SecretUrl::parse(text, &["http", "https"], PROXY_FORMS).map(Some)
     })
 }
 
 /// For `#[serde(deserialize_with)]`: a Redis or Valkey server.
-pub(super) fn some_fleet_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretUrl>, D::Error> {
+pub(in crate::config) fn some_fleet_url<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<SecretUrl>, D::Error> {
     from_text(deserializer, "a URL", FLEET_FORMS, |text| {
         let url = SecretUrl::parse(text, FLEET_SCHEMES, FLEET_FORMS)?;
         let database = url.0.path().trim_start_matches('/');

@@ -2,15 +2,13 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 
-use super::error::Complaint;
-use super::file::Override;
 use super::values::from_text;
+use crate::config::read::error::Complaint;
 
 /// On which terms TLS is spoken with an origin.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -25,22 +23,6 @@ pub struct OriginTls {
 impl Default for OriginTls {
     fn default() -> Self {
         Self { pins: Vec::new(), client_certificate: None, verify: true }
-    }
-}
-
-impl OriginTls {
-    /// Those of a less specific entry with what this one says. `None`: as with all origins.
-    pub(super) fn overlaid(before: Option<&Arc<Self>>, own: &Override) -> Option<Arc<Self>> {
-        if own.pin.is_none() && own.client_certificate.is_none() && own.verify.is_none() {
-            return before.cloned();
-        }
-        let before = before.map(|tls| Self::clone(tls)).unwrap_or_default();
-        let tls = Self {
-            pins: own.pin.clone().unwrap_or(before.pins),
-            client_certificate: own.client_certificate.clone().or(before.client_certificate),
-            verify: own.verify.map_or(before.verify, |verify| verify == Switch::On),
-        };
-        (tls != Self::default()).then(|| Arc::new(tls))
     }
 }
 
@@ -96,7 +78,7 @@ impl<'de> Deserialize<'de> for Switch {
 }
 
 /// For `#[serde(deserialize_with)]`: one pin, or a list of them.
-pub(super) fn some_pins<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Pin>>, D::Error> {
+pub(in crate::config) fn some_pins<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Pin>>, D::Error> {
     struct Pins;
 
     impl<'de> Visitor<'de> for Pins {

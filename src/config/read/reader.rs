@@ -14,7 +14,7 @@ use super::error::{Complaint, did_you_mean};
 use super::source::{At, Node, Value};
 
 /// Reads the tree, or as much of it as is right, and puts what is wrong into `faults`.
-pub(super) fn read<T: DeserializeOwned + Default>(root: &Node, faults: &mut Vec<(At, Complaint)>) -> T {
+pub(in crate::config) fn read<T: DeserializeOwned + Default>(root: &Node, faults: &mut Vec<(At, Complaint)>) -> T {
     let mut dropped = HashSet::new();
     while faults.len() < MOST_FAULTS {
         let error = match T::deserialize(Reader { node: root, dropped: &dropped }) {
@@ -277,4 +277,4 @@ fn listed(words: &[&str], joint: &str) -> String {
 }
 
 /// More of them at once help nobody.
-pub(super) const MOST_FAULTS: usize = 50;
+pub(in crate::config) const MOST_FAULTS: usize = 50;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::Deserializer;
 
-use super::error::Complaint;
 use super::values::from_text;
+use crate::config::read::error::Complaint;
 
 /// Reads `500ms`, `10s`, `5m`, `24h`, `30d` or `0`: a whole number and its unit.
 ///
@@ -67,17 +67,19 @@ pub fn show_duration(duration: Duration) -> String {
 }
 
 /// For `#[serde(deserialize_with)]` on a [`Duration`].
-pub(super) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+pub(in crate::config) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     from_text(deserializer, "a duration", DURATION_FORMS, parse_duration)
 }
 
 /// For `#[serde(deserialize_with)]` on an optional [`Duration`]; `null` never gets here.
-pub(super) fn some_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+pub(in crate::config) fn some_duration<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Duration>, D::Error> {
     duration(deserializer).map(Some)
 }
 
 /// For `#[serde(deserialize_with)]` on a number of bytes.
-pub(super) fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+pub(in crate::config) fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     from_text(deserializer, "a size", SIZE_FORMS, parse_size)
 }
 

@@ -18,7 +18,7 @@ impl Complaint {
     }
 
     /// From the text of one that went through serde, or of an error of serde's own.
-    pub(super) fn from_display(text: &dyn fmt::Display) -> Self {
+    pub(in crate::config) fn from_display(text: &dyn fmt::Display) -> Self {
         let text = text.to_string();
         let (what, hint) = text.split_once(HINT).unwrap_or((&text, ""));
         Self::new(what, hint)
@@ -61,7 +61,7 @@ pub struct ConfigErrors {
 }
 
 impl ConfigErrors {
-    pub(super) fn new(name: &str, text: &str, mut faults: Vec<Fault>) -> Self {
+    pub(in crate::config) fn new(name: &str, text: &str, mut faults: Vec<Fault>) -> Self {
         faults.sort_by(|a, b| a.place.cmp(&b.place));
         Self { name: name.to_owned(), text: text.to_owned(), faults }
     }
@@ -121,7 +121,7 @@ impl fmt::Display for ConfigErrors {
 impl std::error::Error for ConfigErrors {}
 
 /// The nearest of the known words, if one is near enough to have been meant.
-pub(super) fn did_you_mean(word: &str, known: &[&str]) -> Option<String> {
+pub(in crate::config) fn did_you_mean(word: &str, known: &[&str]) -> Option<String> {
     let word = word.to_ascii_lowercase().replace('-', "_");
     let distance = |known: &&&str| strsim::damerau_levenshtein(&word, &known.replace('-', "_"));
     let nearest = known.iter().min_by_key(distance)?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::error::{Complaint, Fault, Place};
 use super::source::OURS;
 
-pub(super) fn read_text(path: &Path) -> Result<String, Fault> {
+pub(in crate::config) fn read_text(path: &Path) -> Result<String, Fault> {
     let whole = |what, hint: &str| Fault { place: Place::File, complaint: Complaint::new(what, hint) };
     let bytes = fs::read(path).map_err(|error| {
         let hint = "give the path of a readable file; without one the defaults hold";
@@ -22,7 +22,7 @@ pub(super) fn read_text(path: &Path) -> Result<String, Fault> {
     })
 }
 
-pub(super) fn syntax(text: &str, error: &serde_yaml::Error) -> Fault {
+pub(in crate::config) fn syntax(text: &str, error: &serde_yaml::Error) -> Fault {
     let message = error.to_string();
     let message = message.rsplit(OURS).next().unwrap_or_default();
     let what = message.split(" at line ").next().unwrap_or_default();

@@ -12,7 +12,7 @@ use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, Seq
 
 /// Where a value was written. The numbers count the file's values, and the environment's variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum At {
+pub(in crate::config) enum At {
     Node(u32),
     Variable(u32),
     /// Nowhere: the value is a default.
@@ -20,13 +20,13 @@ pub(super) enum At {
 }
 
 #[derive(Debug)]
-pub(super) struct Node {
+pub(in crate::config) struct Node {
     pub at: At,
     pub value: Value,
 }
 
 #[derive(Debug)]
-pub(super) enum Value {
+pub(in crate::config) enum Value {
     Null,
     Bool(bool),
     Unsigned(u64),
@@ -39,7 +39,7 @@ pub(super) enum Value {
 
 /// A key that stands twice in one map; the first one counts.
 #[derive(Debug)]
-pub(super) struct Duplicate {
+pub(in crate::config) struct Duplicate {
     pub key: String,
     pub at: At,
     pub first: At,
@@ -231,5 +231,5 @@ impl<'de> Visitor<'de> for Walk<'_> {
 /// Aliases of aliases make a gigabyte of a line; no configuration comes near this many values.
 const MOST_NODES: u32 = 1_000_000;
 /// Begins a message of ours: serde_yaml puts the path of keys before it.
-pub(super) const OURS: char = '\u{1f}';
+pub(in crate::config) const OURS: char = '\u{1f}';
 const TOO_MANY: &str = "the file unfolds to more than a million values";

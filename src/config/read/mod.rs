@@ -1,0 +1,8 @@
+//! How it is read: YAML and variables to a tree whose nodes know their places, the tree to typed values, faults to text.
+
+pub(super) mod check;
+pub(super) mod environment;
+pub(super) mod error;
+pub(super) mod reader;
+pub(super) mod source;
+pub(super) mod text;

@@ -1,0 +1,108 @@
+//! `hosts`: what is otherwise for some hosts, as it is written, by name or pattern.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::fmt;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
+
+use super::origin_tls::{self, CertificatePair, Pin, Switch};
+use super::values::{HOST_FORMS, PathPattern, from_text, parse_pattern};
+use super::{units, words};
+use crate::config::read::error::Complaint;
+use crate::policy::{HostPattern, RobotsOverride};
+use crate::robots::ProductToken;
+
+/// What is otherwise for some hosts. `None`: as for all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Override {
+    #[serde(deserialize_with = "words::some_robots_override")]
+    pub robots: Option<RobotsOverride>,
+    #[serde(deserialize_with = "units::some_duration")]
+    pub crawl_delay: Option<Duration>,
+    pub intercept: Option<InterceptMode>,
+    pub product_tokens: Option<Vec<ProductToken>>,
+    /// The operator's own rules, which go before those of robots.txt.
+    pub allow: Option<Vec<PathPattern>>,
+    pub deny: Option<Vec<PathPattern>>,
+    /// The keys of which the origin's certificate must hold one.
+    #[serde(deserialize_with = "origin_tls::some_pins")]
+    pub pin: Option<Vec<Pin>>,
+    /// What the origin is shown.
+    pub client_certificate: Option<CertificatePair>,
+    /// Whether the origin's certificate is looked at.
+    pub verify: Option<Switch>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InterceptMode {
+    /// TLS ends here; robots.txt is held to, request by request.
+    #[default]
+    Intercept,
+    /// Bytes pass unread; robots.txt cannot be held to, paced per connection.
+    Tunnel,
+    Deny,
+}
+
+/// A map whose keys are patterns, each once however it is spelt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostTable<V>(pub(in crate::config) Vec<(HostPattern, V)>);
+
+impl<V> HostTable<V> {
+    pub fn iter(&self) -> impl Iterator<Item = &(HostPattern, V)> {
+        self.0.iter()
+    }
+}
+
+impl<V> Default for HostTable<V> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for HostTable<V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries<V>(std::marker::PhantomData<V>);
+
+        impl<'de, V: Deserialize<'de>> Visitor<'de> for Entries<V> {
+            type Value = HostTable<V>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}", Complaint::new("hosts", "write `\"*.example.com\": …` for each, or `{}` for none"))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<HostTable<V>, A::Error> {
+                let known = RefCell::new(HashSet::new());
+                let mut entries = Vec::new();
+                while let Some(pattern) = access.next_key_seed(OnlyOnce(&known))? {
+                    entries.push((pattern, access.next_value()?));
+                }
+                Ok(HostTable(entries))
+            }
+        }
+
+        deserializer.deserialize_map(Entries(std::marker::PhantomData))
+    }
+}
+
+/// Reads a key and refuses it there, where its place is known, if it was read before.
+struct OnlyOnce<'a>(&'a RefCell<HashSet<HostPattern>>);
+
+impl<'de> DeserializeSeed<'de> for OnlyOnce<'_> {
+    type Value = HostPattern;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<HostPattern, D::Error> {
+        from_text(deserializer, "a host", HOST_FORMS, |text| {
+            let pattern = parse_pattern(text)?;
+            if self.0.borrow_mut().insert(pattern.clone()) {
+                Ok(pattern)
+            } else {
+                Err(Complaint::new(format!("the host `{pattern}` is there twice"), "make one entry of the two"))
+            }
+        })
+    }
+}

@@ -1,0 +1,10 @@
+//! The keys of `politely.yaml` and the forms of their values.
+
+mod defaults;
+pub(super) mod file;
+pub(super) mod host_table;
+pub(super) mod origin_tls;
+pub(super) mod secrets;
+pub mod units;
+pub(super) mod values;
+mod words;
