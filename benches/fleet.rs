@@ -1,7 +1,7 @@
-//! What a fleet makes of a delay: three instances (the built binary), one redis-server that is 30 ms away each way, one
-//! host with a delay of 0.2 s, one minute of more requests than that lets through. Prints how many starts the origin saw
-//! of those that the delay allows, and the smallest gap; run with `cargo bench --bench fleet` (`--profile dev` spares
-//! the optimised build).
+//! What a fleet makes of a delay: three instances (the built binary), one redis-server that is 30 ms away each way, hosts
+//! with delays of 0.2 to 5 s, two minutes of more requests than these let through. Prints for each how many starts the
+//! origin saw of those that the delay allows, and the smallest gap; run with `cargo bench --bench fleet` (`--profile dev`
+//! spares the optimised build).
 
 #[path = "../tests/fleet/relay.rs"]
 mod relay;
@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Which instance a start came through, and when.
-type Starts = Arc<Mutex<Vec<(usize, Instant)>>>;
+/// For each of [`DELAYS`], which instance a start came through, and when.
+type Starts = Arc<[Mutex<Vec<(usize, Instant)>>; DELAYS.len()]>;
 
 fn main() {
     if !std::env::args().any(|argument| argument == "--bench") {
@@ -23,10 +23,10 @@ fn main() {
     }
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
-    runtime.block_on(minute());
+    runtime.block_on(measure());
 }
 
-async fn minute() {
+async fn measure() {
     let starts = Starts::default();
     let origin = origin(starts.clone()).await;
     let directory = tempfile::tempdir().expect("a directory");
@@ -47,34 +47,41 @@ async fn minute() {
     }
     for (number, (_, address)) in fleet.iter().enumerate() {
         for _ in 0..CLIENTS_EACH {
-            tokio::spawn(client(number, *address, origin));
+            (0..DELAYS.len()).for_each(|host| drop(tokio::spawn(client(host, number, *address, origin))));
         }
     }
-    // All have come, and the robots.txt has been fetched.
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    let from = starts.lock().expect("no panic").last().expect("they have begun").1;
-    tokio::time::sleep_until((from + MINUTE).into()).await;
-    report(&starts.lock().expect("no panic"), from);
+    // All have come, and each robots.txt has been fetched.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let last = |host: usize| starts[host].lock().expect("no panic").last().expect("they have begun").1;
+    let from: Vec<Instant> = (0..DELAYS.len()).map(last).collect();
+    tokio::time::sleep_until((from[DELAYS.len() - 1] + TIME + Duration::from_secs(1)).into()).await;
+    for (host, from) in from.into_iter().enumerate() {
+        report(DELAYS[host], &starts[host].lock().expect("no panic"), from);
+    }
     drop((fleet, redis));
 }
 
-fn report(starts: &[(usize, Instant)], from: Instant) {
-    let minute: Vec<_> = starts.iter().filter(|(_, at)| *at >= from && *at < from + MINUTE).collect();
-    let allowed = MINUTE.as_millis() / DELAY.as_millis();
-    println!("{} starts of {allowed}: {:.2} %", minute.len(), minute.len() as f64 * 100.0 / allowed as f64);
+fn report(delay: Duration, starts: &[(usize, Instant)], from: Instant) {
+    let counted: Vec<_> = starts.iter().filter(|(_, at)| *at >= from && *at < from + TIME).collect();
+    let allowed = TIME.as_millis() / delay.as_millis();
     let each: Vec<usize> =
-        (0..INSTANCES).map(|number| minute.iter().filter(|(through, _)| *through == number).count()).collect();
-    println!("through each instance: {each:?}");
-    let mut gaps: Vec<Duration> = minute.windows(2).map(|pair| pair[1].1 - pair[0].1).collect();
+        (0..INSTANCES).map(|number| counted.iter().filter(|(through, _)| *through == number).count()).collect();
+    let mut gaps: Vec<Duration> = counted.windows(2).map(|pair| pair[1].1 - pair[0].1).collect();
     gaps.sort_unstable();
-    let early = gaps.iter().filter(|gap| **gap < DELAY).count();
-    let middle = gaps[gaps.len() / 2];
-    println!("gaps: least {:?}, median {middle:?}, most {:?}, too short {early}", gaps[0], gaps[gaps.len() - 1]);
+    let early = gaps.iter().filter(|gap| **gap < delay).count();
+    let (middle, mean) = (gaps[gaps.len() / 2], gaps.iter().sum::<Duration>() / gaps.len() as u32);
+    let share = delay.as_secs_f64() / mean.as_secs_f64() * 100.0;
+    println!("{delay:?}: {} starts of {allowed}, {share:.1} %; through each instance {each:?}", counted.len());
+    println!(
+        "  gaps: least {:?}, median {middle:?}, mean {mean:?}, most {:?}, too short {early}",
+        gaps[0],
+        gaps[gaps.len() - 1]
+    );
 }
 
-async fn client(number: usize, proxy: SocketAddr, origin: SocketAddr) {
+async fn client(host: usize, number: usize, proxy: SocketAddr, origin: SocketAddr) {
     let mut stream = BufReader::new(TcpStream::connect(proxy).await.expect("the proxy listens"));
-    let authority = format!("a.localhost:{}", origin.port());
+    let authority = format!("{host}.localhost:{}", origin.port());
     let request = format!("GET http://{authority}/{number} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: Bot\r\n\r\n");
     while stream.write_all(request.as_bytes()).await.is_ok() {
         let Some((_, length)) = read_head(&mut stream).await else { return };
@@ -93,12 +100,14 @@ async fn origin(starts: Starts) -> SocketAddr {
                 let mut stream = BufReader::new(stream);
                 while let Some((head, _)) = read_head(&mut stream).await {
                     let path = head.split(' ').nth(1).unwrap_or_default();
+                    let host = (0..DELAYS.len()).find(|host| head.contains(&format!("Host: {host}.localhost")));
+                    let host = host.expect("the client's own field");
                     let body = match path.trim_start_matches('/').parse() {
                         Ok(number) => {
-                            starts.lock().expect("no panic").push((number, Instant::now()));
+                            starts[host].lock().expect("no panic").push((number, Instant::now()));
                             String::from("page")
                         }
-                        Err(_) => format!("User-agent: *\nCrawl-delay: {}\n", DELAY.as_secs_f64()),
+                        Err(_) => format!("User-agent: *\nCrawl-delay: {}\n", DELAYS[host].as_secs_f64()),
                     };
                     let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
                     if stream.write_all(answer.as_bytes()).await.is_err() {
@@ -175,5 +184,10 @@ impl Drop for Ends {
 const AWAY: Duration = Duration::from_millis(30);
 const INSTANCES: usize = 3;
 const CLIENTS_EACH: usize = 3;
-const DELAY: Duration = Duration::from_millis(200);
-const MINUTE: Duration = Duration::from_secs(60);
+/// One host has each.
+const DELAYS: [Duration; 5] = [ms(200), ms(500), ms(1000), ms(3000), ms(5000)];
+const TIME: Duration = Duration::from_secs(120);
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}

@@ -222,9 +222,7 @@ async fn listen(mut messages: UnboundedReceiver<Message>, robots: RobotsCache, p
                 telling.abort_all();
                 telling.spawn(async move { pacer.reach_changed().await });
             }
-            Message::Free { key } => pacer.free(&key),
-            Message::Wanted { key, is_late } => pacer.wanted(&key, is_late),
-            Message::Pace { key } => pacer.forget(&key),
+            Message::Pace { key } => pacer.changed(&key),
             Message::Robots { authority } => robots.published(&authority),
         }
     }

@@ -113,30 +113,12 @@ impl Pacer {
         }
     }
 
-    /// The fleet's lease of this key is free, and this instance is next.
-    pub fn free(&self, key: &str) {
-        // Without a lane nobody waits here any more; others have it soon.
-        if let Some(pace) = self.named(key) {
-            pace.free();
+    /// How the key stands in the fleet has changed.
+    pub fn changed(&self, key: &str) {
+        // Without a lane nobody waits here any more; others have its turn soon.
+        if let Some(pace) = PaceKey::from_text(key).and_then(|key| self.find(&key)) {
+            pace.changed();
         }
-    }
-
-    /// Another instance waits for the lease of this key; `is_late`: and should have it already.
-    pub fn wanted(&self, key: &str, is_late: bool) {
-        if let Some(pace) = self.named(key) {
-            pace.wanted(is_late);
-        }
-    }
-
-    /// Another instance has been refused by an origin.
-    pub fn forget(&self, key: &str) {
-        if let Some(pace) = self.named(key) {
-            pace.forget();
-        }
-    }
-
-    fn named(&self, key: &str) -> Option<Arc<Pace>> {
-        self.find(&PaceKey::from_text(key)?)
     }
 
     fn find(&self, key: &PaceKey) -> Option<Arc<Pace>> {

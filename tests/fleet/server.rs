@@ -157,12 +157,18 @@ impl Redis {
             "for _, key in ipairs(redis.call('KEYS', 'politely:*')) do
                  local left, kind = redis.call('PTTL', key), redis.call('TYPE', key).ok
                  if kind == 'hash' then
-                     for _, field in ipairs({'last', 'fetch', 'hold', 'ends', 'from', 'reserved', 'at', 'fresh_until'}) do
+                     for _, field in ipairs({'at', 'fresh_until'}) do
                          local at = tonumber(redis.call('HGET', key, field) or 0)
                          if at > 0 then
                              redis.call('HSET', key, field, string.format('%.0f', at - ARGV[1]))
                          end
                      end
+                 elseif kind == 'string' and string.find(key, ':lease$') then
+                     local kept = cjson.decode(redis.call('GET', key))
+                     for _, field in ipairs({'last', 'fetch', 'hold', 'ends', 'from'}) do
+                         kept[field] = kept[field] > 0 and kept[field] - ARGV[1] or 0
+                     end
+                     redis.call('SET', key, cjson.encode(kept), 'PX', left)
                  elseif kind == 'zset' then
                      for _, member in ipairs(redis.call('ZRANGE', key, 0, -1)) do
                          redis.call('ZINCRBY', key, -ARGV[1], member)

@@ -6,9 +6,9 @@ use redis::{AsyncCommands, Script};
 use std::time::Duration;
 use tokio::time::sleep;
 
-const KEY: &str = "politely:{a.example}:turn";
+const KEY: &str = "politely:{a.example}:lease";
 const LEASE: u64 = 1600;
-/// For how long a free lease waits for the next in line.
+/// For how long the next in line has to take up a lease that is given up.
 const RESERVED: i64 = 1500;
 const HOUR: i64 = 3_600_000;
 /// What it answers first.
@@ -42,6 +42,16 @@ impl<'a> Call<'a> {
     }
 }
 
+/// All that the key keeps is so much later now.
+async fn set_back(redis: &mut MultiplexedConnection, by: i64) {
+    let kept: String = redis.get(KEY).await.expect("a key");
+    let mut key: serde_json::Value = serde_json::from_str(&kept).expect("JSON");
+    for field in ["last", "fetch", "hold", "ends", "from"] {
+        key[field] = (key[field].as_i64().expect("a number") + by).into();
+    }
+    let () = redis.set(KEY, key.to_string()).await.expect("it is stored");
+}
+
 async fn take(me: &str, number: u64, redis: &mut MultiplexedConnection) -> i64 {
     Call::new("take", me, number).run(redis).await[0]
 }
@@ -64,7 +74,7 @@ async fn one_has_the_lease_and_the_next_in_line_gets_it() {
 }
 
 #[tokio::test]
-async fn who_lets_a_turn_go_by_keeps_its_place_but_holds_up_nobody() {
+async fn who_lets_a_turn_go_by_holds_up_nobody_and_has_another_once_it_asks() {
     let Some(redis) = Redis::start().await else { return };
     let redis = &mut redis.connection().await;
     assert_eq!(take("a", 1, redis).await, LEASED);
@@ -73,10 +83,22 @@ async fn who_lets_a_turn_go_by_keeps_its_place_but_holds_up_nobody() {
     let told = Call::new("take", "c", 2).run(redis).await;
     assert!(told[0] == LINE && (1..=RESERVED).contains(&told[6]), "it is for the first, who is cut off: {told:?}");
     sleep(Duration::from_millis(told[6] as u64 + 5)).await;
-    assert_eq!(take("c", 3, redis).await, LEASED, "but not for ever");
-    assert_eq!((take("a", 2, redis).await, take("b", 2, redis).await), (LINE, LINE));
+    let told = Call::new("take", "c", 3).run(redis).await;
+    assert!(told[0] == LEASED && told[1] > RESERVED, "but not for ever, and it has started nothing: {told:?}");
+    assert_eq!((take("b", 2, redis).await, take("a", 2, redis).await), (LINE, LINE));
     give("c", 3, redis).await;
     assert_eq!((take("a", 3, redis).await, take("b", 3, redis).await), (LINE, LEASED));
+}
+
+#[tokio::test]
+async fn who_needs_its_turn_no_more_hands_it_on() {
+    let Some(redis) = Redis::start().await else { return };
+    let redis = &mut redis.connection().await;
+    assert_eq!(take("a", 1, redis).await, LEASED);
+    assert_eq!((take("b", 1, redis).await, take("c", 1, redis).await), (LINE, LINE));
+    give("a", 1, redis).await;
+    Call::new("give", "b", 2).run(redis).await;
+    assert_eq!((take("b", 3, redis).await, take("c", 2, redis).await), (LINE, LEASED));
 }
 
 #[tokio::test]
@@ -127,10 +149,7 @@ async fn after_a_clock_that_was_a_day_ahead_nothing_is_owed_for_a_day() {
     let redis = &mut redis.connection().await;
     assert_eq!(take("a", 1, redis).await, LEASED);
     Call { last: "0", hold: 500, ..Call::new("keep", "a", 1) }.run(redis).await;
-    for field in ["last", "fetch", "hold", "ends", "from", "reserved"] {
-        let at: i64 = redis.hget(KEY, field).await.expect("a number");
-        let () = redis.hset(KEY, field, at + 24 * HOUR).await.expect("a hash");
-    }
+    set_back(redis, 24 * HOUR).await;
     let told = Call::new("take", "b", 1).run(redis).await;
     assert!(told[0] == LINE && (0..=100).contains(&told[1]) && (0..=HOUR).contains(&told[3]), "{told:?}");
     sleep(Duration::from_millis(LEASE + 50)).await;

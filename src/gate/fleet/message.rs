@@ -9,11 +9,7 @@ pub(in crate::gate) enum Message {
     Joined,
     /// There is none any more.
     Parted,
-    /// Another instance waits for the lease that this one has; `is_late`: it had been passed over, and is next.
-    Wanted { key: Box<str>, is_late: bool },
-    /// The lease is free, and this instance is next.
-    Free { key: Box<str> },
-    /// Another instance has been refused by an origin.
+    /// How a key stands has changed: its lease is this instance's now, or an origin has refused another instance.
     Pace { key: Box<str> },
     /// Another instance has fetched a robots.txt.
     Robots { authority: Box<str> },
@@ -25,11 +21,6 @@ impl Message {
         let [_channel, payload] = data else { return None };
         let text = String::from_redis_value(payload.clone()).ok()?;
         let (kind, rest) = text.split_once(' ')?;
-        match kind {
-            "wanted" | "due" => return Some(Self::Wanted { key: rest.into(), is_late: kind == "due" }),
-            "free" => return Some(Self::Free { key: rest.into() }),
-            _ => {}
-        }
         let (_, name) = rest.split_once(' ').filter(|(from, _)| *from != me)?;
         match kind {
             "pace" => Some(Self::Pace { key: name.into() }),
@@ -46,13 +37,6 @@ mod tests {
     fn parsed(payload: &str) -> Option<Message> {
         let channel = Value::BulkString(b"politely:all".to_vec());
         Message::parse(&[channel, Value::BulkString(payload.into())], "me")
-    }
-
-    #[test]
-    fn wake_ups_name_their_key() {
-        assert_eq!(parsed("free [::1]:8080"), Some(Message::Free { key: "[::1]:8080".into() }));
-        assert_eq!(parsed("wanted a.example"), Some(Message::Wanted { key: "a.example".into(), is_late: false }));
-        assert_eq!(parsed("due a.example"), Some(Message::Wanted { key: "a.example".into(), is_late: true }));
     }
 
     #[test]

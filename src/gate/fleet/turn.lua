@@ -1,133 +1,105 @@
 -- One key's turns (SEMANTICS §5, fleet): which instance has the lease, without which nothing starts under a delay, and
 -- what starts have to keep their distance from. Gaps are kept by the instances; this only remembers and lends.
 --
--- KEYS[1]  politely:{KEY}:turn, a hash. Times are milliseconds by the server's clock, and never trusted beyond sense.
+-- KEYS[1]  politely:{KEY}:lease, JSON. Times are milliseconds by the server's clock, and never trusted beyond sense.
 -- ARGV     1 take: lease it, or stand in line · keep: lease it on · give: give it, and the place in line, up
 --          2 instance    3 number of the take    4 lease    5 gap that the instance keeps, 0: none
 --          6, 7 how long ago its last start and last first fetch left, or ""    8 how long nothing may start
 --          9 backoff    10 "1": that is the fleet's, brought on under the lease    11 how long what it tells matters
 --          12 the longest that anything is owed
 -- Answers  0 nothing · 1 no lease is needed · 2 in line · 3 leased; then how long ago the last start and first fetch of
---          other instances were, or -1; hold; backoff; instances that want the key; in line: when to ask again
+--          other instances were, or -1; hold; backoff; instances that want the key; for how long another has it
 local RESERVED = 1500
 local HOUR = 3600000
 
 local op, me, number = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local lease, gap, most = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[12])
+local name = string.match(KEYS[1], '{(.*)}')
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local name = string.match(KEYS[1], '{(.*)}')
 
-local kept, state = redis.call('HGETALL', KEYS[1]), {}
-for i = 1, #kept, 2 do
-    state[kept[i]] = kept[i + 1]
+local kept = redis.call('GET', KEYS[1])
+local key = kept and cjson.decode(kept) or { number = 0, from = 0, by = '', fetch_by = '', line = '' }
+local latest = { ends = now + lease, last = now + 1, fetch = now + 1, hold = now + most, backoff = HOUR }
+for field, at in pairs(latest) do
+    key[field] = math.min(key[field] or 0, at)
 end
-local function instant(field, latest)
-    return math.min(tonumber(state[field]) or 0, latest)
-end
-local owner, held, ends = state.owner, tonumber(state.number), instant('ends', now + lease)
-local last, fetch, hold = instant('last', now + 1), instant('fetch', now + 1), instant('hold', now + most)
-local backoff, by, fetch_by = math.min(tonumber(state.backoff) or 0, HOUR), state.by, state.fetch_by
-local reserved, line = instant('reserved', now + RESERVED), state.line or ''
 
-local function leave_line()
-    line = string.gsub(line, ' %-?' .. me, '')
+local function tell(whom)
+    redis.call('PUBLISH', 'politely:' .. whom, 'pace ' .. me .. ' ' .. name)
 end
--- Who has let a turn go by is passed over until it asks again.
-local function first()
-    return string.match(line, ' (%x+)')
+local function leave_line(who)
+    key.line = string.gsub(key.line, who .. ' ', '')
 end
+-- To the first in line, who has so long to take it up, and else has to ask again.
 local function pass_on()
-    owner = nil
-    if first() then
-        reserved = now + RESERVED
-        redis.call('PUBLISH', 'politely:to:' .. first(), 'free ' .. name)
+    key.owner, key.number, key.ends, key.from = string.match(key.line, '%x+'), 0, now + RESERVED, now + RESERVED
+    if key.owner then
+        leave_line(key.owner)
+        tell('to:' .. key.owner)
     end
 end
-if owner and ends <= now then
+if key.owner and key.ends <= now then
     -- It is gone. It may have started until then, unless it had to wait for longer.
-    if (tonumber(state.from) or 0) < ends and ends > last then
-        last, by = ends, ''
+    if key.from < key.ends and key.ends > key.last then
+        key.last, key.by = key.ends, ''
     end
     pass_on()
 end
+
 -- What is said of a lease that has been given up, or taken anew, comes too late.
-local mine = owner == me and (op == 'take' and number >= held or number == held)
+local mine = key.owner == me and (op == 'take' and number >= key.number or number == key.number)
 local news = false
-if ARGV[6] ~= '' and now + 1 - ARGV[6] > last then
-    last, by = now + 1 - ARGV[6], me
+if ARGV[6] ~= '' and now + 1 - ARGV[6] > key.last then
+    key.last, key.by = now + 1 - ARGV[6], me
 end
-if ARGV[7] ~= '' and now + 1 - ARGV[7] > fetch then
-    fetch, fetch_by = now + 1 - ARGV[7], me
+if ARGV[7] ~= '' and now + 1 - ARGV[7] > key.fetch then
+    key.fetch, key.fetch_by = now + 1 - ARGV[7], me
 end
-if tonumber(ARGV[8]) > 0 and now + ARGV[8] > hold then
-    hold, news = math.min(now + ARGV[8], now + most), true
+if tonumber(ARGV[8]) > 0 and now + ARGV[8] > key.hold then
+    key.hold, news = math.min(now + ARGV[8], now + most), true
 end
-if mine and ARGV[10] == '1' then
-    news = news or tonumber(ARGV[9]) > backoff
-    backoff = tonumber(ARGV[9])
-elseif tonumber(ARGV[9]) > backoff then
-    backoff, news = tonumber(ARGV[9]), true
+local backoff = tonumber(ARGV[9])
+if backoff > key.backoff or mine and ARGV[10] == '1' then
+    key.backoff, news = backoff, news or backoff > key.backoff
 end
 
 local answer = 0
 if op == 'give' then
-    local was_next = first() == me
-    leave_line()
-    if mine or not owner and was_next then
+    leave_line(me)
+    if mine or key.owner == me and key.number == 0 then
         pass_on()
     end
-elseif op == 'keep' then
+elseif op == 'keep' or key.owner == me then
     answer = mine and 3 or 0
-elseif owner == me then
-    answer = mine and 3 or 0
-elseif gap == 0 and backoff == 0 and hold <= now then
+elseif gap == 0 and key.backoff == 0 and key.hold <= now then
     answer = 1
-    leave_line()
+    leave_line(me)
+elseif key.owner then
+    answer = 2
+    if not string.find(key.line, me, 1, true) then
+        key.line = key.line .. me .. ' '
+    end
 else
-    if not string.find(line, me, 1, true) then
-        line = line .. ' ' .. me
-    end
-    local is_late
-    line, is_late = string.gsub(line, ' %-' .. me, ' ' .. me)
-    if not owner and reserved <= now and first() ~= me then
-        line = string.gsub(string.gsub(line, ' %-%x+', ''), ' (%x+)', ' -%1', 1)
-        pass_on()
-    end
-    if owner or first() ~= me then
-        answer = 2
-        if owner then
-            redis.call('PUBLISH', 'politely:to:' .. owner, (is_late > 0 and 'due ' or 'wanted ') .. name)
-        end
-    else
-        leave_line()
-        owner, answer = me, 3
-    end
+    key.owner, answer = me, 3
 end
 if answer == 3 then
-    held, ends = number, now + lease
-    state.from = math.max(now, hold, last + math.max(gap, backoff))
+    key.number, key.ends = number, now + lease
+    key.from = math.max(now, key.hold, key.last + math.max(gap, key.backoff))
 end
 if news then
-    redis.call('PUBLISH', 'politely:all', 'pace ' .. me .. ' ' .. name)
+    tell('all')
 end
 
-if answer ~= 1 or #kept > 0 or ARGV[11] ~= '0' then
-    redis.call('HSET', KEYS[1], 'last', last, 'by', by or '', 'fetch', fetch, 'fetch_by', fetch_by or '', 'hold', hold,
-        'backoff', backoff, 'reserved', reserved, 'line', line)
-    if owner then
-        redis.call('HSET', KEYS[1], 'owner', owner, 'number', held, 'ends', ends, 'from', state.from)
-    else
-        redis.call('HDEL', KEYS[1], 'owner')
-    end
+if answer ~= 1 or kept or ARGV[11] ~= '0' then
     -- For as long as it can matter, to who waits too: by the longest gap that is still owed, not by the newest.
-    local held_for = owner and ends - now + math.max(gap, backoff) or 0
-    local matters = math.max(tonumber(ARGV[11]), held_for + lease)
-    redis.call('PEXPIRE', KEYS[1], math.max(matters, math.min(redis.call('PTTL', KEYS[1]), most + HOUR)))
+    local held_for = key.owner and key.ends - now + math.max(gap, key.backoff) or 0
+    local matters = math.max(tonumber(ARGV[11]), held_for + lease, math.min(redis.call('PTTL', KEYS[1]), most + HOUR))
+    redis.call('SET', KEYS[1], cjson.encode(key), 'PX', matters)
 end
-local _, waiting = string.gsub(line, ' %x', '')
+local _, waiting = string.gsub(key.line, ' ', '')
 local ago = function(at, whose)
     return at > 0 and whose ~= me and math.max(now - at, 0) or -1
 end
-return { answer, ago(last, by), ago(fetch, fetch_by), math.max(hold - now, 0), backoff,
-    math.max(waiting + (owner and 1 or 0), 1), (owner and ends or reserved) - now }
+return { answer, ago(key.last, key.by), ago(key.fetch, key.fetch_by), math.max(key.hold - now, 0), key.backoff,
+    waiting + 1, key.ends - now }

@@ -72,7 +72,7 @@ impl LeaseRequest {
             LeaseOp::Give => "give",
         };
         let LastStarts { last_start, last_fetch, hold } = self.starts;
-        let mut call = SCRIPT.key(format!("politely:{{{key}}}:turn"));
+        let mut call = SCRIPT.key(format!("politely:{{{key}}}:lease"));
         call.arg(op).arg(me).arg(self.number).arg(millis(LEASE)).arg(millis_up(self.gap));
         call.arg(ago(last_start)).arg(ago(last_fetch));
         call.arg(hold.map_or(0, |hold| millis_up(hold.saturating_duration_since(now))));

@@ -23,7 +23,7 @@ pub(super) struct FleetLease {
     ask_at: Option<Instant>,
     /// The call on its way: of what link it is, and the backoff when it left.
     calling: Option<(u64, Duration)>,
-    /// A wake-up came while asking: who knows which of both was first.
+    /// How the key stands has changed while it was asked: who knows which of both was first.
     nudged: bool,
     /// This key's server does not answer.
     fails: bool,
@@ -44,14 +44,10 @@ enum LeaseState {
 struct Held {
     /// Of the request it came with.
     number: u64,
-    /// Nothing starts under it later.
+    /// Nothing starts under it later: others may have it then, or the server may have forgotten, and it is taken anew.
     ends: Instant,
     renew_at: Instant,
-    /// The server may have forgotten, or others may have it, and is asked anew.
-    is_doubtful: bool,
     first_start: Option<Instant>,
-    /// Others wait for it.
-    wanted: bool,
 }
 
 impl FleetLease {
@@ -64,12 +60,12 @@ impl FleetLease {
                 LeaseState::Held(held) if link != 0 => {
                     // Who still has it is asked before all others are.
                     let renew_at = settled_at.filter(|_| held.ends <= now).unwrap_or(now);
-                    LeaseState::Held(Held { renew_at, is_doubtful: true, ..held })
+                    LeaseState::Held(Held { renew_at, ends: now, ..held })
                 }
                 LeaseState::None | LeaseState::Line | LeaseState::Held(_) => LeaseState::None,
             };
-            let (busy, calling) = (self.busy, self.calling);
-            *self = Self { link, state, busy, calling, ask_at: settled_at, rivals: 1, ..Self::default() };
+            let Self { rivals, busy, calling, .. } = *self;
+            *self = Self { link, state, rivals, busy, calling, ask_at: settled_at, ..Self::default() };
         }
         let leased = self.held().is_some_and(|held| held.ends > now) && !self.yields(lane, now);
         let parted = alone.filter(|_| link == 0 || self.fails && !leased);
@@ -81,18 +77,17 @@ impl FleetLease {
 
     /// What there is to ask and to report now. `most`: nobody owes more.
     pub fn call<W>(&mut self, lane: &Lane<W>, now: Instant, number: impl FnOnce() -> u64) -> Option<LeaseRequest> {
-        if self.link == 0 || self.calling.is_some() {
+        let may_ask = self.ask_at.is_none_or(|at| at <= now);
+        if self.link == 0 || self.calling.is_some() || self.fails && !may_ask {
             return None;
         }
         let wants = lane.wants_lease();
-        let may_ask = self.ask_at.is_none_or(|at| at <= now);
         let backoff = lane.backoff();
         let debt = lane.debt(now);
         let raised = backoff > self.told_backoff || lane.last_starts().hold > self.told.hold && debt.is_some();
         let op = match self.state {
-            LeaseState::Held(_) if self.fails && !may_ask => return None,
             LeaseState::Held(_) if self.busy == 0 && (lane.waiting() == 0 || self.yields(lane, now)) => LeaseOp::Give,
-            LeaseState::Held(held) if held.renew_at <= now && held.is_doubtful => LeaseOp::Take,
+            LeaseState::Held(held) if held.renew_at <= now && held.ends <= now => LeaseOp::Take,
             LeaseState::Held(held) if held.renew_at <= now || raised => LeaseOp::Keep,
             LeaseState::Held(_) => return None,
             LeaseState::None | LeaseState::Line if (wants.is_some() && may_ask) => LeaseOp::Take,
@@ -103,10 +98,10 @@ impl FleetLease {
             LeaseState::None | LeaseState::Line => return None,
         };
         let number = self.held().map_or_else(number, |held| held.number);
-        let is_exact = self.held().is_some_and(|held| !held.is_doubtful);
+        let is_exact = self.held().is_some_and(|held| held.ends > now);
         match &mut self.state {
             // Once it is on its way, another may have it.
-            LeaseState::Held(held) if op == LeaseOp::Give => (held.ends, held.is_doubtful) = (now, true),
+            LeaseState::Held(held) if op == LeaseOp::Give => held.ends = now,
             LeaseState::Line if op == LeaseOp::Give => self.state = LeaseState::None,
             LeaseState::None | LeaseState::Line | LeaseState::Held(_) => {}
         }
@@ -142,7 +137,7 @@ impl FleetLease {
             (self.fails, self.ask_at) = (true, Some(now + RETRY));
             return;
         };
-        (self.fails, self.known, self.rivals) = (false, true, status.rivals);
+        (self.fails, self.known, self.rivals) = (false, !self.nudged, status.rivals);
         self.told = self.told.max(request.starts).max(status.starts);
         let raised = lane.backoff() != backoff;
         let adopted = if raised { lane.backoff().max(status.backoff) } else { status.backoff };
@@ -151,14 +146,8 @@ impl FleetLease {
         match (request.op, status.place) {
             (LeaseOp::Take | LeaseOp::Keep, Place::Leased) => {
                 let first_start = self.held().and_then(|held| held.first_start);
-                self.state = LeaseState::Held(Held {
-                    number: request.number,
-                    ends: asked + STARTS,
-                    renew_at: asked + RENEW,
-                    is_doubtful: false,
-                    first_start,
-                    wanted: status.rivals > 1,
-                });
+                let (number, ends, renew_at) = (request.number, asked + STARTS, asked + RENEW);
+                self.state = LeaseState::Held(Held { number, ends, renew_at, first_start });
             }
             (_, Place::Line(left)) => {
                 self.state = LeaseState::Line;
@@ -170,25 +159,9 @@ impl FleetLease {
         }
     }
 
-    /// The lease is free, and this instance is next.
-    pub fn free(&mut self) {
-        (self.nudged, self.ask_at) = (true, None);
-    }
-
-    /// Another instance waits for the lease; `is_late`: its turn had come before this one's, whose share ends with what
-    /// it has started.
-    pub fn wanted(&mut self, is_late: bool) {
-        if let LeaseState::Held(held) = &mut self.state {
-            held.wanted = true;
-            if is_late {
-                held.first_start = held.first_start.and_then(|first| first.checked_sub(SHARE));
-            }
-        }
-    }
-
-    /// An origin has refused another instance: how the key stands is to be asked.
-    pub fn forget(&mut self, now: Instant) {
-        self.known = false;
+    /// How the key stands has changed, as another instance has told it: that is to be asked.
+    pub fn changed(&mut self, now: Instant) {
+        (self.known, self.nudged, self.ask_at) = (false, true, None);
         if let LeaseState::Held(held) = &mut self.state {
             held.renew_at = now;
         }
@@ -251,8 +224,8 @@ impl FleetLease {
     /// Others wait, and this instance has had its share: a start, and more for a while. Passing the lease on costs a
     /// round trip in which nothing starts, so it is not passed on after each.
     fn yields<W>(&self, lane: &Lane<W>, now: Instant) -> bool {
-        let Some(Held { wanted: true, first_start: Some(first), .. }) = self.held() else { return false };
-        let end = *first + SHARE.min(ROUND / self.rivals.max(2).saturating_sub(1));
+        let Some(Held { first_start: Some(first), .. }) = self.held().filter(|_| self.rivals > 1) else { return false };
+        let end = *first + SHARE.min(ROUND / (self.rivals - 1));
         now >= end || lane.head_due().is_none_or(|due| due > end)
     }
 }

@@ -310,21 +310,9 @@ impl Pace {
         }
     }
 
-    /// The fleet's lease is free, and this instance is next.
-    pub(super) fn free(self: &Arc<Self>) {
-        self.state.lock().lease.free();
-        self.look(None);
-    }
-
-    /// Another instance waits for the lease.
-    pub(super) fn wanted(self: &Arc<Self>, is_late: bool) {
-        self.state.lock().lease.wanted(is_late);
-        self.look(None);
-    }
-
-    /// An origin has refused another instance.
-    pub(super) fn forget(self: &Arc<Self>) {
-        self.state.lock().lease.forget(Instant::now());
+    /// How the key stands in the fleet has changed.
+    pub(super) fn changed(self: &Arc<Self>) {
+        self.state.lock().lease.changed(Instant::now());
         self.look(None);
     }
 

@@ -69,7 +69,9 @@ impl Inner {
             }
         }
         let refreshed = lease.meanwhile(alone()).await;
-        lease.publish(&host.load_full()).await;
+        if refreshed.is_ok() {
+            lease.publish(&host.load_full()).await;
+        }
         refreshed
     }
 

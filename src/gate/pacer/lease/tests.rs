@@ -116,14 +116,3 @@ fn what_gives_it_up_is_said_until_it_is_heard_and_nothing_starts_meanwhile() {
     assert_eq!(instance.starts_in(ms(600), 1), 0, "it may have been heard");
     assert_eq!(instance.call().map(|call| (call.op, call.number)), Some((LeaseOp::Give, 1)));
 }
-
-#[test]
-fn one_that_was_passed_over_gets_it_as_soon_as_it_is_there() {
-    let mut instance = Instance::leased();
-    assert!(instance.starts_in(ms(300), 1) > 1);
-    instance.lease.wanted(false);
-    assert_ne!(instance.starts_in(ms(300), 1), 0, "who waits does so until the share ends");
-    instance.lease.wanted(true);
-    assert_eq!(instance.starts_in(ms(300), 1), 0);
-    assert_eq!(instance.call().map(|call| call.op), Some(LeaseOp::Give));
-}
