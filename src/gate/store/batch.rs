@@ -1,5 +1,6 @@
 //! What is written together: the newest of each, and how much memory it takes meanwhile.
 
+use super::lost::{LOST_BYTES, Lost};
 use crate::policy::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -8,8 +9,9 @@ use std::time::{Duration, SystemTime};
 /// What is to be written together.
 #[derive(Default)]
 pub(super) struct Batch {
-    /// `None`: what the disk has is old, and there was no room for what is newer.
-    pub entries: HashMap<Box<str>, Option<Arc<Entry>>>,
+    pub entries: HashMap<Box<str>, Arc<Entry>>,
+    /// Of others than those, what the disk has is old, and there was no room for what is newer.
+    pub lost: Option<Lost>,
     pub used: HashSet<Box<str>>,
     pub debts: HashMap<Box<str>, Owed>,
     bytes: usize,
@@ -24,24 +26,26 @@ pub(super) struct Owed {
 }
 
 impl Batch {
-    pub fn get(&self, authority: &str) -> Option<&Option<Arc<Entry>>> {
-        self.entries.get(authority)
+    /// What is known of the authority. `None`: nothing; `Some(None)`: that whatever else is kept of it is old.
+    pub fn get(&self, authority: &str) -> Option<Option<&Arc<Entry>>> {
+        let entry = self.entries.get(authority);
+        let is_lost = || self.lost.as_ref().is_some_and(|lost| lost.holds(authority));
+        (entry.is_some() || is_lost()).then_some(entry)
     }
 
     pub fn save(&mut self, authority: Box<str>, entry: Arc<Entry>) {
-        self.put(authority, Some(entry));
-    }
-
-    /// Nobody is to read what the disk has of it.
-    pub fn forget(&mut self, authority: Box<str>) {
-        self.put(authority, None);
-    }
-
-    fn put(&mut self, authority: Box<str>, entry: Option<Arc<Entry>>) {
-        self.bytes += cost(entry.as_deref());
+        self.bytes += cost(&entry);
         if let Some(old) = self.entries.insert(authority, entry) {
-            self.bytes -= cost(old.as_deref());
+            self.bytes -= cost(&old);
         }
+    }
+
+    /// Nobody is to read what was known of it.
+    pub fn lose(&mut self, authority: &str) {
+        if let Some(old) = self.entries.remove(authority) {
+            self.bytes -= cost(&old);
+        }
+        self.lost.get_or_insert_default().put(authority);
     }
 
     /// The authority is in use.
@@ -56,9 +60,12 @@ impl Batch {
     /// What an earlier batch had, where this has nothing newer.
     pub fn add_older(&mut self, older: &Batch) {
         for (authority, entry) in &older.entries {
-            if !self.entries.contains_key(authority) {
-                self.put(authority.clone(), entry.clone());
+            if self.get(authority).is_none() {
+                self.save(authority.clone(), entry.clone());
             }
+        }
+        if let Some(older) = &older.lost {
+            self.lost.get_or_insert_default().put_all(older);
         }
         self.used.extend(older.used.iter().cloned());
         for (key, owed) in &older.debts {
@@ -67,7 +74,7 @@ impl Batch {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len() == 0 && self.lost.is_none()
     }
 
     pub fn len(&self) -> usize {
@@ -76,12 +83,12 @@ impl Batch {
 
     /// What it takes in memory, about.
     pub fn bytes(&self) -> usize {
-        self.bytes + self.len() * ROW
+        self.bytes + self.len() * ROW + self.lost.as_ref().map_or(0, |_| LOST_BYTES)
     }
 }
 
-fn cost(entry: Option<&Entry>) -> usize {
-    entry.and_then(Entry::robots_txt).map_or(0, |robots| robots.source().len())
+fn cost(entry: &Entry) -> usize {
+    entry.robots_txt().map_or(0, |robots| robots.source().len())
 }
 
 /// A name, a record and their places in a table.

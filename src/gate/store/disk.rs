@@ -193,14 +193,14 @@ impl Disk {
             let transaction = self.write()?;
             {
                 let mut tables = Tables::open(&transaction)?;
+                if let Some(lost) = &batch.lost {
+                    tables.remove_all(|authority| lost.holds(authority))?;
+                }
                 for authority in &batch.used {
                     tables.touch(authority)?;
                 }
                 for (authority, entry) in &batch.entries {
-                    match entry {
-                        Some(entry) => tables.write(authority, entry)?,
-                        None => tables.remove(authority)?,
-                    }
+                    tables.write(authority, entry)?;
                 }
                 tables.finish(self.room)?;
                 let mut paces = transaction.open_table(PACES)?;

@@ -6,6 +6,7 @@
 
 mod batch;
 mod disk;
+mod lost;
 pub(super) mod snapshot;
 mod tables;
 mod write_behind;

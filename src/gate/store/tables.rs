@@ -83,6 +83,30 @@ impl<'t> Tables<'t> {
         }
     }
 
+    pub fn remove_all(&mut self, is_one: impl Fn(&str) -> bool) -> Result<(), Error> {
+        let mut from = String::new();
+        loop {
+            // As many at a time as take no memory to speak of.
+            let mut some = Vec::new();
+            for row in self.authorities.range(&*from..)? {
+                let authority = row?.0;
+                if is_one(authority.value()) {
+                    some.push(authority.value().to_owned());
+                }
+                if some.len() == AT_A_TIME {
+                    break;
+                }
+            }
+            for authority in &some {
+                self.remove(authority)?;
+            }
+            match some.pop() {
+                Some(last) if some.len() + 1 == AT_A_TIME => from = last,
+                Some(_) | None => return Ok(()),
+            }
+        }
+    }
+
     fn hold(&mut self, name: &Digest, robots: &RobotsTxt) -> Result<(), Error> {
         let holders = self.holders.get(name)?.map_or(0, |holders| holders.value());
         self.holders.insert(name, holders.saturating_add(1))?;
@@ -140,3 +164,4 @@ const USES: TableDefinition<u64, &str> = TableDefinition::new("uses");
 /// Pace key → when it was noted, until when nothing starts, and the backoff, all in milliseconds.
 pub(super) const PACES: TableDefinition<&str, (u64, u64, u64)> = TableDefinition::new("paces");
 const BODY_ROW: u64 = 64;
+const AT_A_TIME: usize = 1000;

@@ -54,8 +54,6 @@ struct Queue {
     writing: Arc<Batch>,
     closing: bool,
     overflowed: bool,
-    /// The disk has copies that are old, and nobody knows which.
-    forgot_more: bool,
     /// Something that is owed was not taken on.
     owes_more: bool,
     /// The last attempt to write has failed.
@@ -98,10 +96,7 @@ impl WriteBehind {
         {
             let queue = self.shared.queue.lock();
             if let Some(entry) = queue.next.get(authority).or_else(|| queue.writing.get(authority)) {
-                return entry.clone();
-            }
-            if queue.forgot_more {
-                return None;
+                return entry.cloned();
             }
         }
         let read = self.shared.disk.read().as_ref()?.read(authority, SystemTime::now(), parse);
@@ -121,14 +116,9 @@ impl WriteBehind {
 
     pub fn save(&self, authority: Box<str>, entry: Arc<Entry>) {
         let mut queue = self.shared.queue.lock();
-        if self.shared.add_to(&mut queue, |batch| batch.save(authority.clone(), entry)) || queue.closing {
-            return;
-        }
-        // What is older must not come back in its place.
-        if queue.next.len() < 2 * MOST_QUEUED {
-            queue.next.forget(authority);
-        } else {
-            queue.forgot_more = true;
+        if !self.shared.add_to(&mut queue, |batch| batch.save(authority.clone(), entry)) && !queue.closing {
+            // What is older must not come back in its place.
+            queue.next.lose(&authority);
         }
     }
 
