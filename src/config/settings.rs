@@ -12,7 +12,6 @@ use super::written::file::{
 use super::written::host_table::InterceptMode;
 use super::written::secrets::{Secret, SecretUrl};
 use super::written::values::{Network, Token};
-use crate::policy::Host;
 use crate::robots::ProductToken;
 
 /// A whole configuration, right in itself. `Settings::default()` is what `conf/politely.yaml` says.
@@ -100,10 +99,6 @@ pub struct Fleet {
 }
 
 impl Settings {
-    /// The crawlers whose rules hold at this host, as configured. None: those that the request's `User-Agent` names.
-    pub fn product_tokens(&self, host: &Host) -> &[ProductToken] {
-        self.hosts.get(host).rules.product_tokens.as_deref().unwrap_or(&self.identity.product_tokens)
-    }
 
     /// What is no fault but may not be meant.
     pub fn warnings(&self) -> &[Complaint] {

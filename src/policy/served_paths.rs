@@ -35,7 +35,7 @@ pub fn first_refused<R>(target: &[u8], paths: Paths, mut refuses: impl FnMut(&[u
     }
     let path = path_of(target);
     let query = &target[path.len()..];
-    let mut forms = Forms { query, seen: Vec::new(), escaped_backslash: b'\\', left: MOST_BYTES };
+    let mut forms = Forms { seen: Vec::new(), escaped_backslash: b'\\', left: MOST_BYTES };
     // Node takes `\` for `/`, servers on Windows `%5C` too, others neither.
     let (raw, escaped) = (memchr::memchr(b'\\', path).is_some(), holds_escaped_backslash(path));
     for (raw, escaped, differs) in [(b'/', b'/', true), (b'/', b'\\', escaped), (b'\\', b'\\', raw)] {
@@ -44,7 +44,13 @@ pub fn first_refused<R>(target: &[u8], paths: Paths, mut refuses: impl FnMut(&[u
             return Served::TooMany;
         }
     }
-    let said = forms.seen.iter().find_map(|form| Some((refuses(form)?, String::from_utf8_lossy(form).into())));
+    if forms.seen.len() * query.len() > MOST_QUERY_BYTES {
+        return Served::TooMany;
+    }
+    let said = forms.seen.into_iter().find_map(|mut form| {
+        form.extend_from_slice(query);
+        Some((refuses(&form)?, String::from_utf8_lossy(&form).into()))
+    });
     said.map_or(Served::Silent, |(said, form)| Served::Refused(said, form))
 }
 
@@ -64,8 +70,7 @@ fn is_plain(target: &[u8]) -> bool {
 }
 
 /// The path of a target that servers may take in several ways.
-struct Forms<'a> {
-    query: &'a [u8],
+struct Forms {
     seen: Vec<Vec<u8>>,
     /// What `%5C` stands for.
     escaped_backslash: u8,
@@ -73,7 +78,7 @@ struct Forms<'a> {
     left: usize,
 }
 
-impl Forms<'_> {
+impl Forms {
     /// `None`, here and below: there are too many.
     fn add_all(&mut self, path: &[u8], backslash: u8) -> Option<()> {
         let slashed: Vec<u8> = path.iter().map(|&byte| if byte == b'\\' { backslash } else { byte }).collect();
@@ -107,7 +112,7 @@ impl Forms<'_> {
 
     /// Dot segments go before escapes are decoded, or after; and then before slashes are merged, or after.
     fn add_resolved(&mut self, path: &[u8]) -> Option<()> {
-        self.left = self.left.checked_sub(4 * (path.len() + self.query.len()))?;
+        self.left = self.left.checked_sub(4 * path.len())?;
         let mut normal = Vec::with_capacity(path.len());
         path::normalise(path, &mut normal);
         for path in [without_dots(&normal), normal] {
@@ -118,8 +123,7 @@ impl Forms<'_> {
         Some(())
     }
 
-    fn add(&mut self, mut form: Vec<u8>) {
-        form.extend_from_slice(self.query);
+    fn add(&mut self, form: Vec<u8>) {
         if !self.seen.contains(&form) {
             self.seen.push(form);
         }
@@ -129,6 +133,8 @@ impl Forms<'_> {
 const ESCAPE: u8 = 2;
 /// As many forms as there can be of a path of 680 bytes, or as a single server makes of one of 8 KiB.
 const MOST_BYTES: usize = 64 << 10;
+/// Of the query, which is judged with each form: of the longest, sixteen times.
+const MOST_QUERY_BYTES: usize = 1 << 20;
 
 fn holds_escaped_backslash(path: &[u8]) -> bool {
     memchr::memchr_iter(b'%', path).any(|at| served(&path[at..]) == Some(b'\\'))
@@ -335,6 +341,11 @@ mod tests {
         };
         assert!(judged(&hostile(600)).is_some_and(|(forms, bytes)| forms > 30 && bytes <= MOST_BYTES));
         assert_eq!(judged(&hostile(8000)), None);
+        // It is a query's own affair how long it is,
+        let query = "q".repeat(60 << 10);
+        assert!(judged(&format!("//a%2Fb;c?{query}")).is_some_and(|(forms, _)| (2..=16).contains(&forms)));
+        // unless it comes with as many forms as can be.
+        assert_eq!(judged(&format!("{}?{query}", hostile(60))), None);
         // What is long in earnest: a URL within a path, parameters, and merged slashes.
         let long = format!("/web/https:%2F%2Fa.example//{};s=1/x", "a%2Fb-".repeat(1300));
         assert!(judged(&long).is_some_and(|(forms, _)| (2..=8).contains(&forms)));

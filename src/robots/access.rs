@@ -13,7 +13,8 @@ pub enum AccessKind {
     DisallowAll,
 }
 
-/// The meaning of an HTTP status. A 304 that answers a conditional request is the fetcher's to notice before asking here.
+/// The meaning of an HTTP status. A 304 that answers a conditional request, and a 206 that is not the whole file, are the
+/// fetcher's to notice before asking here.
 pub fn from_status(status: u16) -> AccessKind {
     match status {
         200..=299 => AccessKind::Rules,
@@ -34,7 +35,7 @@ mod tests {
 
     #[test]
     fn rfc_success_brings_rules() {
-        for status in [200, 203, 206, 299] {
+        for status in [200, 203, 204, 299] {
             assert_eq!(from_status(status), AccessKind::Rules, "{status}");
         }
     }

@@ -28,20 +28,22 @@ struct Inner {
     lookups: Arc<Semaphore>,
     /// Of these, what each client may have.
     shares: Mutex<HashMap<Option<Client>, Arc<Share>>>,
+    /// When the resolver has answered last, be it that there is no such name.
+    answered: Mutex<Option<Instant>>,
     ask: Ask,
 }
 
 /// Why a name has no address.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ResolveError {
-    /// There is no such name, or it has no address, in the resolver's own words.
+    /// There is no such name, it has no address, or its servers fail; in the resolver's own words.
     #[error("cannot resolve {name}: {why}")]
     Failed { name: Arc<str>, why: Arc<str> },
     /// It did not answer in time.
     #[error("cannot resolve {name}: no answer in time")]
     TimedOut { name: Arc<str> },
-    /// This machine cannot ask: it has no descriptor or memory left, or its resolver is out of reach, refuses, or is in
-    /// trouble itself. Says nothing of the name.
+    /// This machine cannot ask: it has no descriptor or memory left, or its resolver is out of reach or in trouble itself,
+    /// as far as can be told. Says nothing of the name.
     #[error("cannot resolve {name}: {why}")]
     OwnLimit { name: Arc<str>, why: Arc<str> },
 }
@@ -56,6 +58,7 @@ struct Share {
 #[derive(Clone)]
 struct Answer {
     found: Found,
+    /// Of several failures in a row: the first.
     at: Instant,
     /// When to look again.
     until: Instant,
@@ -69,9 +72,16 @@ type Ask = Box<dyn Fn(Arc<str>) -> Pin<Box<dyn Future<Output = Result<Vec<IpAddr
 
 /// Why there are none.
 struct Fault {
-    /// The name's, not the resolver's.
-    is_of_name: bool,
+    whose: Whose,
     why: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Names,
+    Ours,
+    /// The resolver says the same where it cannot be reached and where the name's own servers fail.
+    Unknown,
 }
 
 impl Resolver {
@@ -79,7 +89,7 @@ impl Resolver {
         Self::asking(Box::new(|name| {
             let asked = tokio::task::spawn_blocking(move || ask_system(&name));
             Box::pin(async move {
-                asked.await.unwrap_or_else(|gone| Err(Fault { is_of_name: false, why: gone.to_string() }))
+                asked.await.unwrap_or_else(|gone| Err(Fault { whose: Whose::Ours, why: gone.to_string() }))
             })
         }))
     }
@@ -90,6 +100,7 @@ impl Resolver {
             flights: Mutex::default(),
             lookups: Arc::new(Semaphore::new(LOOKUPS)),
             shares: Mutex::default(),
+            answered: Mutex::default(),
             ask,
         }))
     }
@@ -119,7 +130,7 @@ impl Resolver {
             (Err(_), Host::Ip(address)) => Ok(Arc::new([*address])),
             (Err(_), Host::Name(name)) => {
                 let answer = Err(ResolveError::TimedOut { name: name.clone() });
-                self.0.answers.insert(name.clone(), Answer::now(answer.clone()));
+                self.0.answers.insert(name.clone(), self.noted(name, answer.clone()));
                 answer
             }
         }
@@ -150,7 +161,7 @@ impl Resolver {
             // It goes on; until it ends, others need not wait as long again.
             Ok(Err(_)) | Err(_) => {
                 let answer = Err(ResolveError::TimedOut { name: name.clone() });
-                self.0.answers.insert(name.clone(), Answer::now(answer.clone()));
+                self.0.answers.insert(name.clone(), self.noted(name, answer.clone()));
                 answer
             }
         }
@@ -177,7 +188,7 @@ impl Resolver {
                 Some(before) if answer.is_err() && before.is_usable() => {
                     Answer { until: Instant::now() + KEEP_FAILURE, ..before }
                 }
-                Some(_) | None => Answer::now(answer.clone()),
+                Some(_) | None => this.noted(&name, answer.clone()),
             };
             this.0.answers.insert(name.clone(), known);
             this.0.flights.lock().remove(&name);
@@ -204,14 +215,33 @@ impl Resolver {
         };
         drop((turn, place));
         let failed = |why: String| ResolveError::Failed { name: name.clone(), why: why.into() };
-        Some(match found {
-            Err(Fault { is_of_name: true, why }) => Err(failed(why)),
-            Err(Fault { is_of_name: false, why }) => {
-                Err(ResolveError::OwnLimit { name: name.clone(), why: why.into() })
+        let is_of_name = match &found {
+            Ok(_) | Err(Fault { whose: Whose::Names, .. }) => {
+                *self.0.answered.lock() = Some(Instant::now());
+                true
             }
+            Err(Fault { whose: Whose::Unknown, .. }) => self.fails_alone(name),
+            Err(Fault { whose: Whose::Ours, .. }) => false,
+        };
+        Some(match found {
+            Err(fault) if is_of_name => Err(failed(fault.why)),
+            Err(fault) => Err(ResolveError::OwnLimit { name: name.clone(), why: fault.why.into() }),
             Ok(addresses) if addresses.is_empty() => Err(failed("it has no address".to_owned())),
             Ok(addresses) => Ok(addresses.into()),
         })
+    }
+
+    /// Whether another name was answered since this one has begun to fail.
+    fn fails_alone(&self, name: &Arc<str>) -> bool {
+        let first = self.0.answers.get(name).and_then(|answer| answer.failing_since());
+        first.is_some_and(|first| self.0.answered.lock().is_some_and(|answered| answered > first))
+    }
+
+    /// As an answer of now; failures in a row have one beginning.
+    fn noted(&self, name: &Arc<str>, found: Found) -> Answer {
+        let answer = Answer::now(found);
+        let before = self.0.answers.get(name).filter(|_| answer.found.is_err());
+        Answer { at: before.and_then(|before| before.failing_since()).unwrap_or(answer.at), ..answer }
     }
 
     async fn while_somebody_waits<T>(
@@ -257,8 +287,12 @@ fn ask_system(name: &str) -> Result<Vec<IpAddr>, Fault> {
 
 impl From<LookupError> for Fault {
     fn from(error: LookupError) -> Self {
-        let is_of_name = matches!(error.kind(), LookupErrorKind::NoName | LookupErrorKind::NoData);
-        Fault { is_of_name, why: error.to_string() }
+        let whose = match error.kind() {
+            LookupErrorKind::NoName | LookupErrorKind::NoData => Whose::Names,
+            LookupErrorKind::Again | LookupErrorKind::Fail => Whose::Unknown,
+            _ => Whose::Ours,
+        };
+        Fault { whose, why: error.to_string() }
     }
 }
 
@@ -278,6 +312,11 @@ impl Answer {
         Instant::now() < self.until
     }
 
+    /// `None`: it did not fail, or so long ago that it says nothing of now.
+    fn failing_since(&self) -> Option<Instant> {
+        (self.found.is_err() && self.until.elapsed() < MOST_APART).then_some(self.at)
+    }
+
     /// Whether it will do while it is looked up again.
     fn is_usable(&self) -> bool {
         self.found.is_ok() && self.at.elapsed() < STALE
@@ -295,6 +334,8 @@ const LOOKUP_TIME: Duration = Duration::from_secs(10);
 const KEEP: Duration = Duration::from_secs(30);
 /// Addresses are used for so long while nothing newer can be found.
 const STALE: Duration = Duration::from_secs(600);
+/// Failures in a row.
+const MOST_APART: Duration = Duration::from_secs(120);
 const KEEP_OWN_LIMIT: Duration = Duration::from_secs(1);
 const KEEP_FAILURE: Duration = Duration::from_secs(5);
 

@@ -10,7 +10,8 @@ async fn each_class_of_status_means_what_the_rfc_says() {
     for (status, means) in [
         (200, Means::Rules),
         (203, Means::Rules),
-        (206, Means::Rules),
+        // A part of a file, nobody knows which.
+        (206, Means::Unreachable),
         (299, Means::Rules),
         (204, Means::AllowAll),
         // Redirects that name no place.
@@ -38,6 +39,27 @@ async fn each_class_of_status_means_what_the_rfc_says() {
         assert_eq!(meaning(&proxy, &origin).await, means, "status {status}");
         // One that could be the fault of how it was asked is asked again.
         assert_eq!(origin.log.count("/robots.txt"), if status == 400 { 2 } else { 1 }, "status {status}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_part_of_a_file_is_no_file_unless_it_is_the_whole() {
+    let proxy = Proxy::start("").await;
+    let length = KEEP_OUT.len();
+    for (range, means) in [
+        (format!("bytes 0-{}/{length}", length - 1), Means::Rules),
+        (format!("Bytes  0-{}/{length}", length - 1), Means::Rules),
+        (format!("bytes 0-{}/{}", length - 1, length + 1), Means::Unreachable),
+        (format!("bytes 0-{}/*", length - 1), Means::Unreachable),
+        (format!("bytes 1-{length}/{}", length + 1), Means::Unreachable),
+        (format!("bytes */{length}"), Means::Unreachable),
+        (format!("lines 0-{}/{length}", length - 1), Means::Unreachable),
+        ("bytes 0-18446744073709551615/0".to_owned(), Means::Unreachable),
+        ("bytes 0-/".to_owned(), Means::Unreachable),
+    ] {
+        let field = range.clone();
+        let origin = origin(move |_| Reply::status(206).field("Content-Range", field.as_str()).body(KEEP_OUT)).await;
+        assert_eq!(meaning(&proxy, &origin).await, means, "{range}");
     }
 }
 

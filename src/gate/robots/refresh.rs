@@ -11,7 +11,7 @@ use crate::gate::store::snapshot;
 use crate::gate::terms;
 use crate::policy::freshness::State;
 use crate::policy::pace::{Outcome, Terms};
-use crate::policy::{AskedAgain, Authority, Entry, KeyBy, Refusal};
+use crate::policy::{self, AskedAgain, Authority, Entry, KeyBy, Refusal};
 use crate::upstream::Want;
 use futures_util::FutureExt;
 use std::any::Any;
@@ -260,20 +260,15 @@ impl Inner {
 
     fn terms(&self, hop: &Hop<'_>, at: &Authority) -> Terms {
         let Hop { settings, order, first, is_first_fetch, fetch } = *hop;
-        let by_operator = settings.hosts.get(at.host()).rules.crawl_delay;
-        let known = || self.crawl_delay(settings, at, &self.hosts.find(at)?.load());
+        let known = self.hosts.find(at).map(|host| host.load_full()).unwrap_or_default();
+        let known = settings.hosts.get(at.host()).rules.crawl_delay(&known, &policy::Request::new(at, b"/robots.txt"));
         let asked = order.crawl_delay.filter(|_| at == first);
-        let crawl_delay = by_operator.or_else(known).max(asked);
+        let crawl_delay = known.max(asked);
         // The page that it is fetched for goes right after it; there is none at another host.
         let is_first_fetch = is_first_fetch && at.host() == first.host();
         // Once the site has answered, the rest is not given up for want of a turn.
         let is_renewal = order.reason != FetchReason::FirstUse || fetch.is_going_on();
         Terms { is_renewal, ..terms::terms(settings, crawl_delay, is_first_fetch) }
-    }
-
-    /// The gap that the host asks of the crawlers that are configured, or of all.
-    pub(super) fn crawl_delay(&self, settings: &Settings, authority: &Authority, entry: &Entry) -> Option<Duration> {
-        entry.robots_txt()?.rules_for(settings.product_tokens(authority.host())).crawl_delay()
     }
 }
 
@@ -335,4 +330,4 @@ const SAME: Duration = Duration::from_secs(2);
 const LONG: usize = 16 << 10;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -58,6 +58,10 @@ pub(super) fn interpret_response(
     {
         return entry;
     }
+    if status == 206 && !is_whole(headers) {
+        // Whatever rule it lacks would not hold: as an answer that was cut short.
+        return old.failed(now, "status 206: a part of the file only", None, fastrand::f64());
+    }
     let access = match from_status(status) {
         AccessKind::Rules => Access::Rules(files.intern(body, &settings.robots.parse_options())),
         AccessKind::AllowAll => Access::Missing,
@@ -85,6 +89,18 @@ fn freshness(headers: &HeaderMap, settings: &Settings, now: SystemTime) -> Fresh
 fn validators(headers: &HeaderMap) -> Validators {
     let field = |name: HeaderName| headers.get(name)?.to_str().ok();
     Validators::new(field(header::ETAG), field(header::LAST_MODIFIED))
+}
+
+/// Whether the range that has come is all there is (RFC 9110 §14.4, §15.3.7): `bytes 0-41/42`.
+fn is_whole(headers: &HeaderMap) -> bool {
+    let range = headers.get(header::CONTENT_RANGE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let Some((unit, range)) = range.trim().split_once(' ') else { return false };
+    let numbers = range.trim().strip_prefix("0-").and_then(|range| range.split_once('/'));
+    let Some((Ok(last), Ok(length))) = numbers.map(|(last, length)| (last.parse::<u64>(), length.parse::<u64>()))
+    else {
+        return false;
+    };
+    unit.eq_ignore_ascii_case("bytes") && last.checked_add(1) == Some(length)
 }
 
 pub(super) fn asked_to_wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {

@@ -136,17 +136,54 @@ async fn a_hundred_dead_names_hold_up_their_own_client_for_some_seconds_only() {
 }
 
 #[test]
-fn only_a_name_that_is_not_there_is_the_site_s_trouble() {
-    for (code, is_of_name) in [
-        (libc::EAI_NONAME, true),
-        (libc::EAI_NODATA, true),
-        // No resolver, one that is out of reach, one that refuses or has no answer either.
-        (libc::EAI_AGAIN, false),
-        (libc::EAI_FAIL, false),
-        (libc::EAI_SYSTEM, false),
-        (libc::EAI_MEMORY, false),
+fn a_name_that_is_not_there_is_the_sites_trouble_and_what_this_machine_lacks_is_ours() {
+    for (code, fault) in [
+        (libc::EAI_NONAME, Whose::Names),
+        (libc::EAI_NODATA, Whose::Names),
+        // No resolver, one that is out of reach or refuses; or the name's servers fail.
+        (libc::EAI_AGAIN, Whose::Unknown),
+        (libc::EAI_FAIL, Whose::Unknown),
+        (libc::EAI_SYSTEM, Whose::Ours),
+        (libc::EAI_MEMORY, Whose::Ours),
     ] {
-        assert_eq!(Fault::from(LookupError::new(code)).is_of_name, is_of_name, "{code}");
+        assert_eq!(Fault::from(LookupError::new(code)).whose, fault, "{code}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_fails_while_others_are_answered_is_the_sites_trouble() {
+    let (resolver, _) = resolver();
+    let fails = async |name: &str| {
+        sleep(KEEP_FAILURE).await;
+        resolver.lookup(&host(name), A).await.unwrap_err()
+    };
+    for _ in 0..5 {
+        assert!(matches!(fails("limit-1").await, ResolveError::OwnLimit { .. }), "nobody else is answered");
+        assert!(matches!(fails("limit-2").await, ResolveError::OwnLimit { .. }), "all fail");
+    }
+    resolver.lookup(&host("live-1"), A).await.unwrap();
+    for _ in 0..2 {
+        assert!(matches!(fails("limit-1").await, ResolveError::Failed { .. }), "it has failed before and after");
+    }
+    assert!(matches!(fails("limit-3").await, ResolveError::OwnLimit { .. }), "the resolver may be gone by now");
+    assert!(matches!(fails("gone-1").await, ResolveError::Failed { .. }));
+    assert!(matches!(fails("limit-3").await, ResolveError::Failed { .. }), "that a name is not there is an answer");
+    sleep(MOST_APART).await;
+    assert!(matches!(fails("limit-3").await, ResolveError::OwnLimit { .. }), "what was long ago says nothing of now");
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_all_fail_when_the_resolver_is_gone_are_no_sites_trouble() {
+    let (resolver, _) = resolver();
+    for number in 0..10 {
+        resolver.lookup(&host(&format!("live-{number}")), A).await.unwrap();
+    }
+    for _ in 0..10 {
+        for number in 0..10 {
+            let failed = resolver.lookup(&host(&format!("limit-{number}")), A).await.unwrap_err();
+            assert!(matches!(failed, ResolveError::OwnLimit { .. }));
+        }
+        sleep(KEEP_OWN_LIMIT).await;
     }
 }
 

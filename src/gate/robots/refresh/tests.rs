@@ -8,11 +8,15 @@ use crate::policy::freshness::Freshness;
 use crate::policy::{Access, Answer, Validators};
 use arc_swap::ArcSwap;
 
-fn cache() -> RobotsCache {
+pub(in crate::gate::robots) fn cache() -> RobotsCache {
+    cache_with(Settings::default())
+}
+
+fn cache_with(settings: Settings) -> RobotsCache {
     let upstream = Arc::new(crate::upstream::tests::upstream(""));
     let store = Arc::new(Store::memory());
     let pacer = Arc::new(Pacer::new(store.clone(), None));
-    let settings = Arc::new(ArcSwap::from_pointee(Settings::default()));
+    let settings = Arc::new(ArcSwap::from_pointee(settings));
     RobotsCache::new(Fetcher::new(upstream), pacer, store, settings, None)
 }
 
@@ -28,6 +32,37 @@ async fn a_panic_is_a_failure_that_is_not_repeated_at_once() {
     assert!(!entry.may_fetch(SystemTime::now()), "it is left alone for a while");
     assert_eq!(cache.figures().failed, 1);
     assert_eq!(cache.0.or_failed(&host, async { 7 }).await, Some(7));
+}
+
+/// The gap between fetches at a host whose file asks others for others.
+fn gap_at(configured: &str) -> Duration {
+    let settings = Settings::parse("politely.yaml", configured).unwrap();
+    let cache = cache_with(settings.clone());
+    let authority = Authority::from_url("https://a.example").unwrap();
+    let file = b"User-agent: ours\nCrawl-delay: 7\n\nUser-agent: *\nCrawl-delay: 3\n";
+    let (status, headers, asked_again) = (200, http::HeaderMap::new(), None);
+    cache.insert(
+        &authority,
+        &Fetched::Answer { status, headers, body: file.to_vec(), is_redirected: false, asked_again },
+    );
+    let fetch = Fetch { end: tokio::sync::watch::Sender::new(None), goes_on: true.into() };
+    let order = Order::background(FetchReason::Renewal);
+    let hop = Hop { settings: &settings, order: &order, first: &authority, is_first_fetch: false, fetch: &fetch };
+    cache.0.terms(&hop, &authority).crawl_delay
+}
+
+#[tokio::test]
+async fn a_fetch_keeps_the_gap_that_is_asked_of_whoever_is_named_to_the_site() {
+    for (configured, gap) in [
+        ("", 3),
+        ("identity: { product_tokens: [ours] }", 7),
+        ("identity: { user_agent: 'ours/1.0 (+https://ours.example)' }", 7),
+        ("identity: { user_agent: 'others/1.0' }", 3),
+        ("hosts: { a.example: { product_tokens: [ours] } }", 7),
+        ("hosts: { a.example: { crawl_delay: 9s } }", 9),
+    ] {
+        assert_eq!(gap_at(configured), Duration::from_secs(gap), "{configured}");
+    }
 }
 
 /// The answer that came as this one after the first, by a clock that was so many seconds ahead or behind.
