@@ -74,7 +74,7 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Response {
         "robots": {
             "authorities": figures.robots.authorities,
             "files": figures.robots.files,
-            "memory": figures.robots.authority_bytes + figures.robots.file_bytes,
+            "memory": figures.robots.bytes(),
             "fetched": figures.robots.fetched,
             "failed": figures.robots.failed,
         },

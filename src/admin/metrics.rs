@@ -66,10 +66,16 @@ fn registry(admin: &Admin) -> Registry {
     build.get_or_create(&version).set(1);
     registry.register("build_info", "Always 1, with the version", build);
     let memory = Family::<Labels, Gauge>::default();
-    for (of, bytes) in [("authorities", book.authority_bytes), ("files", book.file_bytes)] {
+    let parts = [
+        ("authorities", book.authority_bytes),
+        ("files", book.file_bytes),
+        ("paces", book.pace_bytes),
+        ("unwritten", book.unwritten_bytes),
+    ];
+    for (of, bytes) in parts {
         memory.get_or_create(&vec![("of", of)]).set(whole(bytes));
     }
-    registry.register("memory_bytes", "Memory that rules take", memory);
+    registry.register("memory_bytes", "Memory of what `store.memory` bounds", memory);
     if let Some(fleet) = &figures.fleet {
         gauge(&mut registry, "fleet_up", "1: the fleet's server can be asked", usize::from(fleet.is_up));
         gauge(&mut registry, "fleet_instances", "Instances of the fleet when last seen", fleet.instances as usize);

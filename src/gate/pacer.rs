@@ -22,6 +22,7 @@ use pace::{Shared, Turns};
 use parking_lot::RwLock;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
@@ -30,6 +31,8 @@ pub(super) struct Pacer {
     shards: Box<[RwLock<Shard>]>,
     hasher: RandomState,
     shared: Arc<Shared>,
+    /// Of lanes.
+    count: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -45,7 +48,7 @@ impl Pacer {
     pub fn new(store: Arc<Store>, fleet: Option<Arc<Fleet>>) -> Self {
         let shards = (0..SHARDS).map(|_| RwLock::new(Shard { sweep_at: MIN_SWEEP, ..Shard::default() }));
         let shared = Arc::new(Shared { waiters: Arc::default(), store, fleet });
-        Pacer { shards: shards.collect(), hasher: RandomState::new(), shared }
+        Pacer { shards: shards.collect(), hasher: RandomState::new(), shared, count: AtomicUsize::new(0) }
     }
 
     /// How many requests wait, over all hosts.
@@ -63,6 +66,25 @@ impl Pacer {
         Some(self.find(key)?.figures())
     }
 
+    /// Bytes that the lanes take, but for those who wait in them.
+    pub fn bytes(&self) -> usize {
+        self.count.load(Ordering::Relaxed) * LANE
+    }
+
+    /// Drops the lanes that owe nothing.
+    pub fn sweep(&self) {
+        for shard in &self.shards {
+            self.count.fetch_sub(shard.write().sweep(), Ordering::Relaxed);
+        }
+    }
+
+    /// Now and then.
+    fn make_room(&self, shard: &mut Shard) {
+        if shard.len() >= shard.sweep_at {
+            self.count.fetch_sub(shard.sweep(), Ordering::Relaxed);
+        }
+    }
+
     /// The lane of this key.
     pub fn pace(&self, key: &PaceKey) -> Arc<Pace> {
         let hash = self.hasher.hash_one(key);
@@ -70,7 +92,7 @@ impl Pacer {
             return pace.clone();
         }
         let mut shard = self.shard(hash).write();
-        shard.sweep();
+        self.make_room(&mut shard);
         let new = || {
             let (mut lane, now) = (Lane::default(), Instant::now());
             if let Some(last_start) = self.shared.store.last_unnoted() {
@@ -93,7 +115,7 @@ impl Pacer {
             return pace.clone();
         }
         let mut shard = shard.write();
-        shard.sweep();
+        self.make_room(&mut shard);
         let new = || self.new_pace(Lane::default(), key, Some(page.clone()));
         self.in_table(&mut shard.beside, hash, key, new)
     }
@@ -144,22 +166,25 @@ impl Pacer {
     }
 
     fn new_pace(&self, lane: Turns, key: &PaceKey, page: Option<Arc<Pace>>) -> Arc<Pace> {
+        self.count.fetch_add(1, Ordering::Relaxed);
         Arc::new(Pace::new(lane, key.clone(), page, self.shared.clone()))
     }
 }
 
 impl Shard {
-    /// Makes room for one more, now and then.
-    fn sweep(&mut self) {
-        if self.lanes.len() + self.beside.len() < self.sweep_at {
-            return;
-        }
-        let now = Instant::now();
+    fn len(&self) -> usize {
+        self.lanes.len() + self.beside.len()
+    }
+
+    /// Tells how many went.
+    fn sweep(&mut self) -> usize {
+        let (before, now) = (self.len(), Instant::now());
         let is_used = |pace: &Arc<Pace>| Arc::strong_count(pace) > 1 || !pace.is_idle(now);
         // These hold on to their pages' lanes.
         self.beside.retain(|pace| is_used(pace));
         self.lanes.retain(|pace| is_used(pace));
-        self.sweep_at = MIN_SWEEP.max((self.lanes.len() + self.beside.len()) * 2);
+        self.sweep_at = MIN_SWEEP.max(self.len() * 2);
+        before - self.len()
     }
 }
 
@@ -173,3 +198,5 @@ const SHARDS: usize = 256;
 /// Hosts of which the fleet is told at a time what they owe.
 const TELLING: usize = 256;
 const MIN_SWEEP: usize = 64;
+/// What a lane takes, with its row in the table; its key is the authority's, as a rule.
+const LANE: usize = size_of::<Pace>() + 4 * size_of::<usize>() + 2 * size_of::<Arc<Pace>>();

@@ -13,6 +13,8 @@ pub(super) struct Intern {
     held: Mutex<HashMap<Content, RobotsTxt>>,
     /// Bytes of all of them, as of when each was read or last swept.
     bytes: AtomicUsize,
+    /// Files read since then.
+    read: AtomicUsize,
 }
 
 /// A file's bytes, and how they were read.
@@ -41,6 +43,7 @@ impl Intern {
         // Another may have been faster.
         let kept = held.entry(content).or_insert_with(|| {
             self.bytes.fetch_add(cost(&robots), Ordering::Relaxed);
+            self.read.fetch_add(1, Ordering::Relaxed);
             robots
         });
         Some(kept.clone())
@@ -51,15 +54,22 @@ impl Intern {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// Whether what is counted may be far from what there is: rules are compiled when they are first used.
+    pub fn is_stale(&self) -> bool {
+        let read = self.read.load(Ordering::Relaxed);
+        read > LEAST_STALE && read > self.len() / 4
+    }
+
     /// How many different ones there are.
     pub fn len(&self) -> usize {
         self.held.lock().len()
     }
 
-    /// Drops those that no authority has any more.
+    /// Drops those that no authority has any more, and counts the others.
     pub fn sweep(&self) {
         let mut bytes = 0;
         let mut held = self.held.lock();
+        self.read.store(0, Ordering::Relaxed);
         held.retain(|_, robots| {
             let wanted = robots.holders() > 1;
             bytes += if wanted { cost(robots) } else { 0 };
@@ -83,6 +93,7 @@ fn fingerprint(options: &ParseOptions) -> u64 {
     hasher.finish()
 }
 
+const LEAST_STALE: usize = 100;
 /// A file's place in the table, two thirds full on average.
 const ROW: usize = size_of::<(Content, RobotsTxt)>() * 3 / 2;
 

@@ -102,9 +102,19 @@ pub struct CacheFigures {
     /// Bytes that they take.
     pub authority_bytes: usize,
     pub file_bytes: usize,
+    /// Those of hosts' paces, and of what waits to be written.
+    pub pace_bytes: usize,
+    pub unwritten_bytes: usize,
     /// Fetches that were answered, and those that were not.
     pub fetched: u64,
     pub failed: u64,
+}
+
+impl CacheFigures {
+    /// All that `store.memory` bounds.
+    pub fn bytes(&self) -> usize {
+        self.authority_bytes + self.file_bytes + self.pace_bytes + self.unwritten_bytes
+    }
 }
 
 impl RobotsCache {
@@ -142,15 +152,7 @@ impl RobotsCache {
     }
 
     pub fn figures(&self) -> CacheFigures {
-        let Inner { hosts, files, fetched, failed, .. } = &*self.0;
-        CacheFigures {
-            authorities: hosts.len(),
-            files: files.len(),
-            authority_bytes: hosts.bytes(),
-            file_bytes: files.bytes(),
-            fetched: fetched.load(Ordering::Relaxed),
-            failed: failed.load(Ordering::Relaxed),
-        }
+        self.0.figures()
     }
 
     /// Takes an answer as though it had been fetched just now.
@@ -310,20 +312,35 @@ impl Inner {
         host.page_went(false);
     }
 
+    fn figures(&self) -> CacheFigures {
+        let Inner { hosts, files, pacer, store, fetched, failed, .. } = self;
+        CacheFigures {
+            authorities: hosts.len(),
+            files: files.len(),
+            authority_bytes: hosts.bytes(),
+            file_bytes: files.bytes(),
+            pace_bytes: pacer.bytes(),
+            unwritten_bytes: store.queued_bytes(),
+            fetched: fetched.load(Ordering::Relaxed),
+            failed: failed.load(Ordering::Relaxed),
+        }
+    }
+
     /// Gives up what was used least recently, behind everybody's back, when there is too much in memory.
     fn trim(self: &Arc<Self>) {
         let most = usize::try_from(self.settings.load().store.memory).unwrap_or(usize::MAX);
-        let bytes = |inner: &Self| inner.hosts.bytes() + inner.files.bytes() + inner.store.queued_bytes();
-        if bytes(self) <= most || self.trimming.swap(true, Ordering::Relaxed) {
+        if self.figures().bytes() <= most && !self.files.is_stale() || self.trimming.swap(true, Ordering::Relaxed) {
             return;
         }
         let inner = self.clone();
         tokio::task::spawn_blocking(move || {
-            // A little more than has to be, so that this is rare.
-            let target = most / 16 * 15;
             inner.files.sweep();
-            while bytes(&inner) > target && inner.hosts.shrink() {
-                inner.files.sweep();
+            if inner.figures().bytes() > most {
+                inner.pacer.sweep();
+                // A little more than has to be, so that this is rare.
+                while inner.figures().bytes() > most / 16 * 15 && inner.hosts.shrink() {
+                    inner.files.sweep();
+                }
             }
             inner.trimming.store(false, Ordering::Relaxed);
         });
@@ -342,3 +359,6 @@ fn is_unknown(entry: &Entry) -> bool {
 const DRAINING: Duration = Duration::from_secs(1);
 /// Renewals and the operator's own share their bound as one client does.
 const BACKGROUND: Client = Client(u64::MAX - 1);
+
+#[cfg(test)]
+mod memory_tests;

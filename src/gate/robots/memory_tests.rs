@@ -1,0 +1,89 @@
+//! What is counted against `store.memory` is what is taken, by an allocator that counts.
+
+use super::*;
+use crate::policy::KeyBy;
+use crate::policy::PaceKey;
+use crate::robots::ProductToken;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local! {
+    /// What this thread has taken, less what it has given back.
+    static TAKEN: Cell<isize> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+/// As glibc has it: eight more, in steps of sixteen.
+fn count(bytes: isize) {
+    let taken = (bytes.abs() + 8 + 15) / 16 * 16;
+    let _ = TAKEN.try_with(|all| all.set(all.get() + taken * bytes.signum()));
+}
+
+fn body(number: usize) -> Vec<u8> {
+    let mut text = format!("# of {number}\nUser-agent: *\n");
+    for line in 0..number % 60 {
+        text += &format!("Disallow: /section-{line}/{}\n", number * 31 % 97);
+    }
+    text.into_bytes()
+}
+
+#[tokio::test]
+async fn rules_and_paces_are_counted_as_they_are_taken() {
+    let cache = super::refresh::tests::cache();
+    let Inner { hosts, files, pacer, .. } = &*cache.0;
+    let tokens = [ProductToken::parse("examplebot").unwrap()];
+    let mut counted = (0, 0, 0);
+    let begin = TAKEN.get();
+    for kind in ["files", "rules", "paces"] {
+        for number in 0..4000 {
+            let authority = Authority::from_url(&format!("https://www.host-{number}.example")).unwrap();
+            match kind {
+                "files" => {
+                    let (status, headers, body) = (200, http::HeaderMap::new(), body(number));
+                    let answer = Fetched::Answer { status, headers, body, is_redirected: false, asked_again: None };
+                    cache.insert(&authority, &answer);
+                }
+                "rules" => _ = hosts.host(&authority).load().robots_txt().unwrap().rules_for(&tokens),
+                _ => _ = pacer.pace(&PaceKey::new(KeyBy::Host, &authority, None)),
+            }
+        }
+        files.sweep();
+        let now = (TAKEN.get() - begin, hosts.bytes() + files.bytes(), pacer.bytes());
+        let taken = (now.0 - counted.0) as f64;
+        let said = (now.1 + now.2 - counted.1 - counted.2) as f64;
+        assert!((0.77..1.3).contains(&(said / taken)), "{kind}: counted {said}, taken {taken}");
+        counted = now;
+    }
+}
+
+#[test]
+fn rules_that_are_compiled_later_are_counted_before_many_more_files_are_read() {
+    let files = Intern::default();
+    let mut held = Vec::new();
+    for number in 0..10_000 {
+        held.push(files.intern(&body(number), &Default::default()));
+        held[number].rules_for(&["examplebot"]);
+        if files.is_stale() {
+            files.sweep();
+        }
+    }
+    let counted = files.bytes();
+    files.sweep();
+    assert!(counted * 10 > files.bytes() * 9, "counted {counted} of {}", files.bytes());
+}
