@@ -99,7 +99,6 @@ pub struct Fleet {
 }
 
 impl Settings {
-
     /// What is no fault but may not be meant.
     pub fn warnings(&self) -> &[Complaint] {
         &self.warnings
