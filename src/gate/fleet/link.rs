@@ -5,46 +5,40 @@ use super::message::Message;
 use super::server::{Connection, Server, words};
 use crate::config::{SecretUrl, Settings};
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use redis::{ErrorKind, FromRedisValue, PushInfo, PushKind, RedisError, Script, ScriptInvocation};
 use std::sync::Arc;
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{sleep, sleep_until, timeout};
 
 /// The server, as far as it can be asked.
 pub(super) struct Link {
     settings: Arc<ArcSwap<Settings>>,
     /// This instance's name in the fleet.
     pub me: Box<str>,
-    live: watch::Sender<Option<Live>>,
-    /// Which connection there is or was a moment ago, counted from 1; 0: the server is out of reach.
-    current: AtomicU64,
-    made: AtomicU64,
-    /// Which run of which server it is, as that tells: another may have forgotten.
-    run: Mutex<Option<String>>,
-    /// When all who lost another server at the same time can be taken to have told this one what they know.
-    settled_at: Mutex<Option<Instant>>,
+    live: watch::Sender<Live>,
+    /// Whether the server can be asked; `None` until the first attempt has ended.
+    is_up: watch::Sender<Option<bool>>,
     /// How many the fleet had when last seen.
     instances: AtomicU32,
     /// Bounds the calls at a time.
     places: Semaphore,
+    connections: AtomicU64,
     calls: AtomicU64,
     lost: AtomicU64,
-    /// Whether the server can be asked; `None` until the first attempt has ended.
-    is_up: watch::Sender<Option<bool>>,
-    loss_told: AtomicBool,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Live {
+    /// Which connection there is or was a moment ago, counted from 1; 0: the server is out of reach.
     number: u64,
-    connection: Connection,
-    /// Of the server.
-    run: Option<String>,
+    /// `None` while another is made.
+    connection: Option<Connection>,
+    /// When all who lost another server at the same time can be taken to have told this one what they know.
+    settled_at: Option<Instant>,
 }
 
 /// The server cannot be asked.
@@ -63,42 +57,32 @@ pub struct FleetFigures {
     pub lost: u64,
 }
 
-/// Why a connection is given up.
-struct Broken {
-    why: String,
-    /// It could not be asked since then.
-    since: Instant,
-}
+/// Why a connection is given up, and since when it could not be asked.
+type Broken = (String, Instant);
 
 impl Link {
     pub fn new(settings: Arc<ArcSwap<Settings>>) -> Self {
         Link {
             settings,
             me: format!("{:016x}", fastrand::u64(..)).into(),
-            live: watch::Sender::new(None),
-            current: AtomicU64::new(0),
-            made: AtomicU64::new(0),
-            run: Mutex::default(),
-            settled_at: Mutex::default(),
+            live: watch::Sender::default(),
+            is_up: watch::Sender::default(),
             instances: AtomicU32::new(1),
             places: Semaphore::new(CALLS),
+            connections: AtomicU64::new(0),
             calls: AtomicU64::new(0),
             lost: AtomicU64::new(0),
-            is_up: watch::Sender::new(None),
-            loss_told: AtomicBool::new(false),
         }
     }
 
     /// Which connection there is, and from when turns may be asked for over it; 0: none.
     pub fn current(&self) -> (u64, Option<Instant>) {
-        match self.current.load(Ordering::Acquire) {
-            0 => (0, None),
-            number => (number, *self.settled_at.lock()),
-        }
+        let live = self.live.borrow();
+        (live.number, live.settled_at)
     }
 
     pub fn is_lost(&self) -> bool {
-        self.current.load(Ordering::Acquire) == 0
+        self.live.borrow().number == 0
     }
 
     pub fn instances(&self) -> u32 {
@@ -106,12 +90,8 @@ impl Link {
     }
 
     pub fn figures(&self) -> FleetFigures {
-        FleetFigures {
-            is_up: !self.is_lost(),
-            instances: self.instances(),
-            calls: self.calls.load(Ordering::Relaxed),
-            lost: self.lost.load(Ordering::Relaxed),
-        }
+        let (calls, lost) = (self.calls.load(Ordering::Relaxed), self.lost.load(Ordering::Relaxed));
+        FleetFigures { is_up: !self.is_lost(), instances: self.instances(), calls, lost }
     }
 
     pub fn is_up(&self) -> watch::Receiver<Option<bool>> {
@@ -122,87 +102,68 @@ impl Link {
     /// about the connection.
     pub async fn call<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, Lost> {
         let _place = self.places.acquire().await.map_err(|_| Lost)?;
-        let deadline = tokio::time::Instant::now() + PATIENCE;
-        let mut connections = self.live.subscribe();
-        while !self.is_lost() {
-            let Some(Live { number, mut connection, .. }) = connections.borrow_and_update().clone() else {
-                timeout_at(deadline, connections.changed()).await.map_err(|_| Lost)?.map_err(|_| Lost)?;
-                continue;
-            };
-            self.calls.fetch_add(1, Ordering::Relaxed);
-            match timeout_at(deadline, script.invoke_async(&mut connection)).await.map_err(|_| Lost)? {
-                Ok(answer) => return Ok(answer),
-                // Another version's answer.
-                Err(error) if error.kind() == ErrorKind::Parse => return Err(Lost),
-                Err(error) => {
-                    if connection.is_one() && is_gone(&error) {
-                        self.drop_connection(number);
+        timeout(PATIENCE, self.ask(script)).await.unwrap_or(Err(Lost))
+    }
+
+    async fn ask<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, Lost> {
+        let mut lives = self.live.subscribe();
+        loop {
+            let Live { number, connection, .. } = lives.borrow_and_update().clone();
+            match connection {
+                _ if number == 0 => return Err(Lost),
+                None => lives.changed().await.map_err(|_| Lost)?,
+                Some(mut connection) => {
+                    self.calls.fetch_add(1, Ordering::Relaxed);
+                    match connection.invoke(script).await {
+                        Ok(answer) => return Ok(answer),
+                        // Another version's answer.
+                        Err(error) if error.kind() == ErrorKind::Parse => return Err(Lost),
+                        Err(_) => sleep(AGAIN).await,
                     }
-                    timeout_at(deadline, sleep(AGAIN)).await.map_err(|_| Lost)?;
                 }
             }
         }
-        Err(Lost)
     }
 
     /// Connects, hands on what the server sends, notes that this instance is there; for ever.
     pub async fn keep(self: Arc<Self>, messages: UnboundedSender<Message>) {
         let mut server = None;
-        let mut pause = FIRST_PAUSE;
-        let mut broken: Option<Broken> = None;
+        let (mut why, mut since) = (format!("no answer within {PATIENCE:?}"), Instant::now());
         loop {
-            let mut attempt = std::pin::pin!(timeout(CONNECTING, self.connect(&mut server)));
-            let connected = match broken.take() {
-                None => attempt.await,
-                Some(Broken { why, since }) => tokio::select! {
-                    biased;
-                    () = sleep_until((since + PATIENCE).into()) => {
-                        self.part(&why);
-                        let _ = messages.send(Message::Parted);
-                        attempt.await
-                    }
-                    connected = &mut attempt => match connected {
-                        Ok(Err(_)) | Err(_) if since.elapsed() < PATIENCE => {
-                            broken = Some(Broken { why, since });
-                            connected
-                        }
-                        connected => connected,
-                    },
-                },
+            let connected = tokio::select! {
+                connected = timeout(CONNECTING, self.connect(&mut server)) => connected,
+                never = self.part_at(since + PATIENCE, &why, &messages) => never,
             };
             match connected.unwrap_or_else(|_| Err(format!("no connection within {CONNECTING:?}"))) {
-                Ok((url, live, pushes)) => {
-                    self.take_up(&url, live.clone());
-                    // The gate is gone with whoever receives them.
-                    let _ = messages.send(Message::Joined);
-                    broken = self.serve(&url, live, pushes, &messages).await;
-                    self.live.send_replace(None);
-                    pause = FIRST_PAUSE;
+                Ok((url, connection, pushes)) => {
+                    self.take_up(&url, connection.clone(), &messages);
+                    (why, since) = self.serve(&url, connection, pushes, &messages).await;
+                    self.live.send_modify(|live| live.connection = None);
                 }
-                Err(why) if broken.is_none() => {
-                    self.part(&why);
-                    let _ = messages.send(Message::Parted);
+                Err(error) => {
+                    why = error;
+                    if self.is_lost() || since.elapsed() >= PATIENCE || self.settings.load().fleet.is_none() {
+                        self.part(&why, &messages);
+                    }
                 }
-                Err(_) => {}
             }
-            sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            sleep(if self.is_lost() { PAUSE } else { AGAIN }.mul_f64(0.5 + fastrand::f64())).await;
         }
     }
 
     /// Says goodbye.
     pub async fn leave(&self) {
-        let live = self.live.borrow().clone();
-        if let Some(Live { mut connection, .. }) = live {
+        let connection = self.live.borrow().connection.clone();
+        if let Some(mut connection) = connection {
             // Lost is as good as gone.
-            let _ = timeout(PATIENCE, self.register(&mut connection, 0)).await;
+            let _ = timeout(PATIENCE, self.register(&mut connection, Duration::ZERO)).await;
         }
     }
 
     async fn connect(
         &self,
         server: &mut Option<(SecretUrl, Server)>,
-    ) -> Result<(SecretUrl, Live, UnboundedReceiver<PushInfo>), String> {
+    ) -> Result<(SecretUrl, Connection, UnboundedReceiver<PushInfo>), String> {
         let settings = self.settings.load_full();
         let Some(url) = settings.fleet.as_ref().map(|fleet| fleet.url.clone()) else {
             return Err(String::from("`fleet` has gone from the configuration"));
@@ -213,133 +174,108 @@ impl Link {
         let (sender, pushes) = unbounded_channel();
         let (_, to) = server.as_mut().expect("made above");
         let mut connection = to.connect(sender, PATIENCE).await.map_err(|error| words(&error))?;
-        let own = format!("{TO_ONE}{}", self.me);
-        let channels = [TO_ALL, own.as_str()];
-        let (mut second, mut third) = (connection.clone(), connection.clone());
-        let (subscribed, registered, run) = tokio::join!(
-            connection.subscribe(&channels),
-            // A server that only reads, or has no memory left, is found out here.
-            self.register(&mut second, GONE_AFTER.as_millis() as u64),
-            third.run(),
-        );
+        let own = format!("politely:to:{}", self.me);
+        let (channels, mut second) = (["politely:all", own.as_str()], connection.clone());
+        // A server that only reads, or has no memory left, is found out here.
+        let (subscribed, registered) =
+            tokio::join!(connection.subscribe(&channels), self.register(&mut second, GONE_AFTER));
         subscribed.and(registered).map_err(|error| words(&error))?;
-        let number = self.made.fetch_add(1, Ordering::Relaxed) + 1;
-        Ok((url, Live { number, connection, run }, pushes))
+        Ok((url, connection, pushes))
     }
 
-    fn take_up(&self, url: &SecretUrl, live: Live) {
-        let before = std::mem::replace(&mut *self.run.lock(), live.run.clone());
-        // Who starts anew has lost nothing and need not wait for others who have; nor need anybody where the server has
-        // been there all the time.
-        let is_same = live.run.is_some() && live.run == before;
-        *self.settled_at.lock() = (live.number > 1 && !is_same).then(|| Instant::now() + SETTLING);
-        self.current.store(live.number, Ordering::Release);
-        self.live.send_replace(Some(live));
+    fn take_up(&self, url: &SecretUrl, connection: Connection, messages: &UnboundedSender<Message>) {
+        let number = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        // Who starts anew has lost nothing, and need not wait for others who have.
+        let settled_at = (number > 1).then(|| Instant::now() + SETTLING);
+        self.live.send_replace(Live { number, connection: Some(connection), settled_at });
         self.is_up.send_replace(Some(true));
-        self.loss_told.store(false, Ordering::Relaxed);
         tracing::info!("joined the fleet at {url}, {} instance(s)", self.instances());
+        // The gate is gone with whoever receives them.
+        let _ = messages.send(Message::Joined);
     }
 
-    /// Returns when the connection is given up. `None`: the configuration names another server.
+    /// Returns when the connection is given up.
     async fn serve(
         &self,
         url: &SecretUrl,
-        mut live: Live,
+        connection: Connection,
         mut pushes: UnboundedReceiver<PushInfo>,
         messages: &UnboundedSender<Message>,
-    ) -> Option<Broken> {
-        let is_one = live.connection.is_one();
-        let mut connections = self.live.subscribe();
-        let mut beat = std::pin::pin!(self.beat(url, live.connection.clone()));
+    ) -> Broken {
+        let mut beat = std::pin::pin!(self.beat(url, connection.clone()));
         loop {
-            tokio::select! {
+            let push = tokio::select! {
                 broken = &mut beat => return broken,
-                _ = connections.changed() => {
-                    if connections.borrow_and_update().is_none() {
-                        return Some(Broken { why: "the connection broke".into(), since: Instant::now() });
-                    }
+                push = pushes.recv() => push,
+            };
+            match push {
+                Some(PushInfo { kind: PushKind::Message, data }) => {
+                    let _ = Message::parse(&data, &self.me).map(|message| messages.send(message));
                 }
-                push = pushes.recv() => match push {
-                    Some(PushInfo { kind: PushKind::Message, data }) => {
-                        if let Some(message) = Message::parse(&data, &self.me) {
-                            let _ = messages.send(message);
-                        }
-                    }
-                    // One of a cluster's: its client finds the new one, which may know less.
-                    Some(PushInfo { kind: PushKind::Disconnection, .. }) if !is_one => {
-                        live.number = self.made.fetch_add(1, Ordering::Relaxed) + 1;
-                        self.take_up(url, live.clone());
-                        let _ = messages.send(Message::Joined);
-                    }
-                    Some(PushInfo { kind: PushKind::Disconnection, .. }) | None => {
-                        return Some(Broken { why: "it closed the connection".into(), since: Instant::now() });
-                    }
-                    // What subscribing is answered with, and what we have not subscribed to.
-                    Some(_) => {}
-                },
+                // The new one may know less.
+                Some(PushInfo { kind: PushKind::Disconnection, .. }) if connection.is_mended() => {
+                    self.take_up(url, connection.clone(), messages);
+                }
+                Some(PushInfo { kind: PushKind::Disconnection, .. }) | None => {
+                    return ("it closed the connection".into(), Instant::now());
+                }
+                // What subscribing is answered with, and what we have not subscribed to.
+                Some(_) => {}
             }
         }
     }
 
     /// Tells now and then that this instance is there, until that is not answered.
-    async fn beat(&self, url: &SecretUrl, mut connection: Connection) -> Option<Broken> {
+    async fn beat(&self, url: &SecretUrl, mut connection: Connection) -> Broken {
         loop {
             sleep(REGISTER_EVERY).await;
-            if self.settings.load().fleet.as_ref().map(|fleet| &fleet.url) != Some(url) {
-                return None;
-            }
             let since = Instant::now();
+            if self.settings.load().fleet.as_ref().map(|fleet| &fleet.url) != Some(url) {
+                return ("the configuration names another server".into(), since);
+            }
             self.calls.fetch_add(1, Ordering::Relaxed);
-            let why = match timeout(PATIENCE, self.register(&mut connection, GONE_AFTER.as_millis() as u64)).await {
-                Ok(Ok(())) => continue,
-                Ok(Err(error)) => words(&error),
-                Err(_) => format!("no answer within {PATIENCE:?}"),
-            };
-            return Some(Broken { why, since });
+            match timeout(PATIENCE, self.register(&mut connection, GONE_AFTER)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => return (words(&error), since),
+                Err(_) => return (format!("no answer within {PATIENCE:?}"), since),
+            }
         }
     }
 
-    async fn register(&self, connection: &mut Connection, millis: u64) -> Result<(), RedisError> {
+    async fn register(&self, connection: &mut Connection, until_gone: Duration) -> Result<(), RedisError> {
         static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("instances.lua")));
-        let instances = SCRIPT.key(INSTANCES).arg(&*self.me).arg(millis).invoke_async(connection).await?;
+        let mut script = SCRIPT.key("politely:instances");
+        let instances = connection.invoke(script.arg(&*self.me).arg(until_gone.as_millis() as u64)).await?;
         self.instances.store(instances, Ordering::Relaxed);
         Ok(())
     }
 
-    fn drop_connection(&self, number: u64) {
-        self.live.send_if_modified(|live| live.take_if(|live| live.number == number).is_some());
+    async fn part_at(&self, at: Instant, why: &str, messages: &UnboundedSender<Message>) -> ! {
+        sleep_until(at.into()).await;
+        self.part(why, messages);
+        std::future::pending().await
     }
 
-    fn part(&self, why: &str) {
-        if self.current.swap(0, Ordering::AcqRel) != 0 {
-            self.lost.fetch_add(1, Ordering::Relaxed);
-        }
-        self.is_up.send_replace(Some(false));
-        if !self.loss_told.swap(true, Ordering::Relaxed) {
+    fn part(&self, why: &str, messages: &UnboundedSender<Message>) {
+        let was_up = self.is_up.send_replace(Some(false));
+        if was_up != Some(false) {
+            self.lost.fetch_add(u64::from(was_up == Some(true)), Ordering::Relaxed);
+            // Calls that wait for another connection need wait no longer.
+            self.live.send_replace(Live::default());
+            let _ = messages.send(Message::Parted);
             let url = self.settings.load().fleet.as_ref().map(|fleet| fleet.url.to_string()).unwrap_or_default();
             tracing::warn!("the fleet's server {url} is out of reach: {why}; until it is back, `on_fleet_loss` holds");
         }
-        // Calls that wait for another connection need wait no longer.
-        self.live.send_replace(None);
     }
 }
 
-/// Another connection may do better.
-fn is_gone(error: &RedisError) -> bool {
-    error.is_io_error() || error.is_connection_dropped() || error.code() == Some("READONLY")
-}
-
 /// For one answer, connecting anew included. A slow server is not a lost one.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(2);
 const CONNECTING: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_secs(1);
 const CALLS: usize = 1024;
 /// All notice within this time that a server has been replaced, and tell it what they hold.
 const SETTLING: Duration = Duration::from_secs(1);
-pub(super) const TO_ALL: &str = "politely:all";
-pub(super) const TO_ONE: &str = "politely:to:";
-const INSTANCES: &str = "politely:instances";
 const REGISTER_EVERY: Duration = Duration::from_secs(1);
 const GONE_AFTER: Duration = Duration::from_secs(10);
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);

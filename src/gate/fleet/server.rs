@@ -2,14 +2,14 @@
 
 use crate::config::SecretUrl;
 use crate::tls::roots;
-use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::aio::MultiplexedConnection;
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
 use redis::io::tcp::TcpSettings;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, ErrorKind, IntoConnectionInfo, Pipeline, ProtocolVersion,
-    PushInfo, RedisError, RedisFuture, RedisResult, TlsCertificates, TlsMode, Value,
+    AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, FromRedisValue, IntoConnectionInfo, ProtocolVersion,
+    PushInfo, RedisError, RedisResult, ScriptInvocation, TlsCertificates, TlsMode,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -36,22 +36,18 @@ impl Server {
         let url = url.expose();
         let (scheme, kind) = url.scheme().split_once('+').unwrap_or((url.scheme(), ""));
         let certificates = match scheme {
-            "rediss" => Some(roots::bundle(ca_file).map_err(|error| error.to_string())?.pem),
+            "rediss" => {
+                let roots = roots::bundle(ca_file).map_err(|error| error.to_string())?;
+                Some(TlsCertificates { client_tls: None, root_cert: Some(roots.pem.into()) })
+            }
             _ => None,
         };
-        let certificates = certificates.map(|pem| TlsCertificates { client_tls: None, root_cert: Some(pem.into()) });
-        let built = match kind {
-            "sentinel" => sentinel(url, scheme, certificates).map(|client| Self::Sentinel(Box::new(client))),
-            "cluster" => nodes(url, scheme, true).map(|nodes| Self::Cluster(nodes, certificates)),
-            _ => nodes(url, scheme, true).and_then(|mut nodes| {
-                let info = nodes.remove(0);
-                let client = match certificates {
-                    Some(certificates) => Client::build_with_tls(info, certificates)?,
-                    None => Client::open(info)?,
-                };
-                Ok(Self::One(Box::new(client)))
-            }),
-        };
+        let built = nodes(url, scheme).and_then(|mut nodes| match (kind, certificates) {
+            ("sentinel", certificates) => sentinel(url, &nodes, certificates),
+            ("cluster", certificates) => Ok(Self::Cluster(nodes, certificates)),
+            (_, Some(certificates)) => Ok(Self::One(Box::new(Client::build_with_tls(nodes.remove(0), certificates)?))),
+            (_, None) => Ok(Self::One(Box::new(Client::open(nodes.remove(0))?))),
+        });
         built.map_err(|error| words(&error))
     }
 
@@ -89,93 +85,54 @@ impl Connection {
         }
     }
 
-    /// Which run of the server it leads to: another has forgotten, or lags. `None`: it is a cluster, or does not tell.
-    pub async fn run(&mut self) -> Option<String> {
-        let Self::One(connection) = self else { return None };
-        let server: String = redis::cmd("INFO").arg("server").query_async(connection).await.ok()?;
-        server.lines().find_map(|line| line.strip_prefix("run_id:")).map(|run| run.trim().to_owned())
-    }
-
-    /// Whether the loss of one connection is the loss of all.
-    pub fn is_one(&self) -> bool {
-        matches!(self, Self::One(_))
-    }
-}
-
-impl ConnectionLike for Connection {
-    fn req_packed_command<'a>(&'a mut self, cmd: &'a Cmd) -> RedisFuture<'a, Value> {
+    pub async fn invoke<T: FromRedisValue>(&mut self, script: &ScriptInvocation<'_>) -> RedisResult<T> {
         match self {
-            Self::One(connection) => connection.req_packed_command(cmd),
-            Self::Cluster(connection) => connection.req_packed_command(cmd),
+            Self::One(connection) => script.invoke_async(connection).await,
+            Self::Cluster(connection) => script.invoke_async(connection).await,
         }
     }
 
-    fn req_packed_commands<'a>(
-        &'a mut self,
-        cmd: &'a Pipeline,
-        offset: usize,
-        count: usize,
-    ) -> RedisFuture<'a, Vec<Value>> {
-        match self {
-            Self::One(connection) => connection.req_packed_commands(cmd, offset, count),
-            Self::Cluster(connection) => connection.req_packed_commands(cmd, offset, count),
-        }
-    }
-
-    fn get_db(&self) -> i64 {
-        match self {
-            Self::One(connection) => connection.get_db(),
-            Self::Cluster(connection) => connection.get_db(),
-        }
+    /// Whether one that breaks is replaced by the client itself.
+    pub fn is_mended(&self) -> bool {
+        matches!(self, Self::Cluster(_))
     }
 }
 
 /// An error, with what to do about it where that is known. The server does not repeat passwords.
 pub(super) fn words(error: &RedisError) -> String {
-    let hint = match error.kind() {
-        ErrorKind::AuthenticationFailed => "; correct the user and the password in `fleet`",
-        ErrorKind::RESP3NotSupported => "; Redis 6 or Valkey is needed",
-        _ if error.code().is_some_and(|code| matches!(code, "NOAUTH" | "WRONGPASS" | "NOPERM")) => {
+    let hint = match (error.kind(), error.code()) {
+        (ErrorKind::AuthenticationFailed, _) | (_, Some("NOAUTH" | "WRONGPASS" | "NOPERM")) => {
             "; correct the user and the password in `fleet`"
         }
+        (ErrorKind::RESP3NotSupported, _) => "; Redis 6 or Valkey is needed",
         _ => "",
     };
     format!("{error}{hint}")
 }
 
 /// The host of the URL, and what each `node=` in its query names.
-fn nodes(url: &Url, scheme: &str, with_credentials: bool) -> RedisResult<Vec<ConnectionInfo>> {
+fn nodes(url: &Url, scheme: &str) -> RedisResult<Vec<ConnectionInfo>> {
     let mut first = url.clone();
-    first.set_query(None);
-    // Neither fails: the schemes are of one kind, and the URL has a host.
+    // It does not fail: the schemes are of one kind.
     let _ = first.set_scheme(scheme);
-    if !with_credentials {
-        let _ = (first.set_username(""), first.set_password(None));
-        first.set_path("");
-    }
+    // Answers to SUBSCRIBE and to commands over one connection need the newer protocol: Redis 6, Valkey.
+    first.set_query(Some("protocol=resp3"));
     let more = url.query_pairs().filter(|(name, _)| name == "node").map(|(_, node)| {
-        let place = Url::parse(&format!("{scheme}://{node}"));
         let mut url = first.clone();
-        if let Ok(place) = place {
+        if let Ok(place) = Url::parse(&format!("{scheme}://{node}")) {
+            // Neither does this: both have a host.
             let _ = (url.set_host(place.host_str()), url.set_port(place.port()));
         }
         url
     });
-    std::iter::once(first.clone()).chain(more.collect::<Vec<_>>()).map(|url| info(&url)).collect()
+    let urls: Vec<Url> = std::iter::once(first.clone()).chain(more).collect();
+    urls.into_iter().map(|url| Ok(url.into_connection_info()?.set_tcp_settings(tcp()))).collect()
 }
 
-fn info(url: &Url) -> RedisResult<ConnectionInfo> {
-    let info = url.as_str().into_connection_info()?;
-    // Answers to SUBSCRIBE and to commands over one connection need the newer protocol: Redis 6, Valkey.
-    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-    Ok(info.set_redis_settings(settings).set_tcp_settings(tcp()))
-}
-
-fn sentinel(url: &Url, scheme: &str, certificates: Option<TlsCertificates>) -> RedisResult<SentinelClient> {
-    let master = url.query_pairs().find(|(name, _)| name == "master").map(|(_, master)| master.into_owned());
-    let sentinels = nodes(url, scheme, false)?.into_iter().map(|sentinel| sentinel.addr().clone());
-    let redis = nodes(url, scheme, true)?.remove(0).redis_settings().clone();
-    let mut builder = SentinelClientBuilder::new(sentinels, master.unwrap_or_default(), SentinelServerType::Master)?
+fn sentinel(url: &Url, nodes: &[ConnectionInfo], certificates: Option<TlsCertificates>) -> RedisResult<Server> {
+    let master = url.query_pairs().find(|(name, _)| name == "master").map(|(_, master)| master).unwrap_or_default();
+    let (sentinels, redis) = (nodes.iter().map(|node| node.addr().clone()), nodes[0].redis_settings());
+    let mut builder = SentinelClientBuilder::new(sentinels, master, SentinelServerType::Master)?
         .set_client_to_redis_protocol(ProtocolVersion::RESP3)
         .set_client_to_redis_db(redis.db())
         .set_client_to_redis_tcp_settings(tcp())
@@ -192,7 +149,7 @@ fn sentinel(url: &Url, scheme: &str, certificates: Option<TlsCertificates>) -> R
             .set_client_to_redis_certificates(certificates.clone())
             .set_client_to_sentinel_certificates(certificates);
     }
-    builder.build()
+    builder.build().map(|client| Server::Sentinel(Box::new(client)))
 }
 
 fn tcp() -> TcpSettings {
