@@ -1,6 +1,6 @@
 //! What is otherwise for one user: overrides for hosts, and bounds.
 
-use crate::support::{Client, Origin, Proxy, Reply, assert_refused, eventually};
+use crate::support::{Alpn, Client, Origin, Proxy, Reply, assert_refused, eventually};
 use argon2::{Argon2, Params, PasswordHasher};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -80,6 +80,25 @@ async fn a_user_s_connections_are_bounded_and_given_back() {
     assert_eq!(first.response().await.status(), 200);
     assert_eq!(open("alice").await.1.status(), 200);
     drop(first);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_s_intercepted_tunnels_count_as_long_as_they_last() {
+    let origin = Origin::tls_site(Alpn::H1, ROBOTS).await;
+    let proxy = Proxy::start(&users("max_connections: 1")).await;
+    let host = origin.authority("a.localhost");
+    let credentials = BASE64_STANDARD.encode("alice:alice");
+    let connect =
+        format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\nProxy-Authorization: Basic {credentials}\r\n\r\n");
+    let mut first = proxy.client().await;
+    first.send(&connect).await;
+    assert_eq!(first.head().await.status(), 200);
+    let mut inside = first.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
+    assert_eq!(inside.get("/x", &host).await.status(), 200);
+    let mut second = proxy.client().await;
+    second.send(&connect).await;
+    assert_refused(&second.response().await, 503, "connection_limit_reached", "connection-limit");
+    assert_eq!(inside.get("/y", &host).await.status(), 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -36,7 +36,7 @@ async fn openssl(arguments: &[&str]) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_rejects_our_certificate_is_told_of_once_with_its_cure() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
-    let mut proxy = Binary::serve(ON).await;
+    let proxy = Binary::serve(ON).await;
     let (url, address) = (proxy.url(), proxy.address());
     for _ in 0..3 {
         let refused = crate::support::curl(&["-x", &url, &origin.url("/x")]).await;

@@ -15,6 +15,7 @@ mod egress;
 mod exchange;
 mod explain;
 mod fields;
+mod foreign;
 mod forward;
 mod framing;
 mod h2_origins;

@@ -8,7 +8,7 @@ use super::super::io::Buffer;
 use super::super::respond::Failure;
 use super::connection::Connection;
 use super::wire::{Ahead, Wire};
-use super::{Tunnel, Who};
+use super::{Tunnel, Who, socks};
 use crate::config::InterceptMode;
 use crate::http1::Framing;
 use crate::policy::{self, Authority, Host, Refusal, Scheme};
@@ -25,18 +25,31 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 use tokio_rustls::LazyConfigAcceptor;
 
-/// `via`: what the CONNECT says of the way so far. Gives the connection back where the CONNECT was refused and another
-/// request may follow.
+/// In which words.
+pub enum Asked {
+    /// With what the CONNECT says of the way so far.
+    Connect(Option<String>),
+    Socks,
+}
+
+/// Gives the connection back where the CONNECT was refused and another request may follow.
 pub async fn connect(
     proxy: &Arc<Proxy>,
     mut connection: Connection,
     authority: Authority,
-    via: Option<&str>,
+    asked: Asked,
 ) -> Option<Connection> {
     let began = Instant::now();
     let Connection { wire, input, who, timer, .. } = &mut connection;
-    let request = asked(&authority);
+    let request = request(&authority);
     let mut client = Http1Client::new(Http1::new(wire, input), Framing::None);
+    let (via, granted) = match &asked {
+        Asked::Connect(via) => (via.as_deref(), &b"HTTP/1.1 200 Connection Established\r\n\r\n"[..]),
+        Asked::Socks => {
+            client.is_socks = true;
+            (None, &socks::GRANTED[..])
+        }
+    };
     let exchange = Exchange::new(proxy, &request, who, began);
     let is_looped = via.is_some_and(|via| proxy.via.is_in(via.as_bytes()));
     let mode = proxy.intercept_mode(&authority, who.user.as_deref());
@@ -58,7 +71,7 @@ pub async fn connect(
         }
     };
     let is_tunnel = origin.is_some();
-    client.side.out.put(b"HTTP/1.1 200 Connection Established\r\n\r\n");
+    client.side.out.put(granted);
     if !exchange.established(is_tunnel, &mut client, timer).await {
         return None;
     }
@@ -134,9 +147,8 @@ async fn intercept(proxy: &Arc<Proxy>, mut connection: Connection, authority: Au
             }
         }
         Some(byte) if byte.is_ascii_alphabetic() => {
-            let Connection { wire, input, mut who, timer, seat, .. } = connection;
-            who.tunnel = Some(Tunnel { authority: authority.with_scheme(Scheme::Http), other_name: None });
-            Box::pin(Connection::new(wire, input, who, timer, seat).serve(proxy)).await;
+            connection.who.tunnel = Some(Tunnel { authority: authority.with_scheme(Scheme::Http), other_name: None });
+            Box::pin(connection.serve(proxy)).await;
         }
         Some(_) => {
             tracing::info!(client = %connection.who.address, %authority, "neither TLS nor HTTP inside CONNECT: closed");
@@ -172,7 +184,7 @@ struct Undecrypted {
 }
 
 async fn decrypt(proxy: &Proxy, connection: Connection, connected: Authority) -> Result<Connection, Undecrypted> {
-    let Connection { wire, input, who, mut timer, seat, .. } = connection;
+    let Connection { wire, input, who, mut timer, seat, place, .. } = connection;
     let failed = |error, saw_leaf, io| Undecrypted { error, saw_leaf, io };
     let handshake = async {
         let mut acceptor = LazyConfigAcceptor::new(Acceptor::default(), Ahead { wire, input });
@@ -206,7 +218,7 @@ async fn decrypt(proxy: &Proxy, connection: Connection, connected: Authority) ->
     let shaken = timer.limit(at, handshake).await;
     let (tls, tunnel) = shaken.unwrap_or_else(|| Err(failed(io::ErrorKind::TimedOut.into(), false, None)))?;
     let who = Who { tunnel: Some(tunnel), address: who.address, user: who.user.clone() };
-    Ok(Connection::new(Wire::Tls(Box::new(tls)), Buffer::new(), who, timer, seat))
+    Ok(Connection::new(Wire::Tls(Box::new(tls)), Buffer::new(), who, timer, seat, place))
 }
 
 /// The authority that CONNECT and ClientHello mean together. A name stands for an address that CONNECT gave; two
@@ -223,7 +235,7 @@ fn agree(connected: Authority, name: Option<&str>) -> Tunnel {
 }
 
 /// The CONNECT, for the log and for the answer to it.
-fn asked(authority: &Authority) -> Request<'static> {
+fn request(authority: &Authority) -> Request<'static> {
     Request {
         version: Version::HTTP_11,
         method: "CONNECT",

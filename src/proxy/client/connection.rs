@@ -7,8 +7,10 @@ use super::super::exchange::{Exchange, Outcome, refuse_unread};
 use super::super::io::{Buffer, Timer};
 use super::super::limits::per_client::Place;
 use super::super::limits::total::Seat;
+use super::connect::{self, Asked};
+use super::foreign::{self, Foreign};
 use super::wire::Wire;
-use super::{Who, auth, connect, http2};
+use super::{Who, auth, http2};
 use crate::config::User;
 use crate::http1::{self, Framing, HeadError, Room};
 use crate::policy::{Authority, Refusal};
@@ -31,13 +33,15 @@ pub struct Connection {
     /// Among all connections.
     pub seat: Seat,
     /// Among the connections of the client's user.
-    place: Option<Place<String>>,
+    pub place: Option<Place<String>>,
     last: Last,
 }
 
 /// What comes between two requests.
 enum Came {
     Head,
+    /// No HTTP/1.
+    Foreign(Foreign),
     /// The client has left, was idle too long, or the proxy stops.
     Nothing,
     /// Others need the room.
@@ -56,8 +60,8 @@ enum Then {
 }
 
 impl Connection {
-    pub fn new(wire: Wire, input: Buffer, who: Who, timer: Timer, seat: Seat) -> Self {
-        Connection { wire, input, who, timer, seat, place: None, last: Last::default() }
+    pub fn new(wire: Wire, input: Buffer, who: Who, timer: Timer, seat: Seat, place: Option<Place<String>>) -> Self {
+        Connection { wire, input, who, timer, seat, place, last: Last::default() }
     }
 
     /// Who asked last, by its User-Agent.
@@ -76,6 +80,7 @@ impl Connection {
             match self.next_head(proxy, &mut head, &mut stop).await {
                 Ok(Came::Head) => {}
                 Ok(Came::Nothing) => break,
+                Ok(Came::Foreign(foreign)) => return Box::pin(foreign::serve(proxy, self, foreign)).await,
                 Ok(Came::TakenAway) => {
                     // TLS has a goodbye, for which nobody waits.
                     let _ = self.timer.limit(Instant::now(), self.wire.shutdown()).await;
@@ -96,7 +101,7 @@ impl Connection {
                 Then::Another => {}
                 Then::Opened(authority, via) => {
                     // What most connections are not takes no room in them.
-                    match Box::pin(connect::connect(proxy, self, authority, via.as_deref())).await {
+                    match Box::pin(connect::connect(proxy, self, authority, Asked::Connect(via))).await {
                         Some(refused) => self = refused,
                         None => return,
                     }
@@ -127,6 +132,9 @@ impl Connection {
                 input.consume(2);
                 scanned = 0;
             }
+            if let Some(foreign) = Foreign::of(input.bytes()) {
+                return Ok(Came::Foreign(foreign));
+            }
             if let Some(end) = http1::find_request_end(input.bytes(), &mut scanned, size)? {
                 head.release();
                 std::mem::swap(head, input);
@@ -152,7 +160,7 @@ impl Connection {
             let read = read.await;
             seat.busy();
             match read {
-                Err(came @ (Came::Nothing | Came::TakenAway)) => return Ok(came),
+                Err(came @ (Came::Nothing | Came::TakenAway | Came::Foreign(_))) => return Ok(came),
                 Ok(Ok(0) | Err(_)) => return Ok(Came::Nothing),
                 Ok(Ok(_)) => {}
                 Err(Came::Head) if deadline.is_none() => return Ok(Came::Nothing),
@@ -190,7 +198,7 @@ impl Connection {
         client.is_head = request.method == "HEAD";
         client.expects_continue = request.expects_continue;
         client.persists = request.persists || request.is_connect();
-        match identify(proxy, who, place, &request).await {
+        match identify(proxy, who, place, request.credentials).await {
             Err(refusal) => {
                 Exchange::new(proxy, &request, who, began).finish(Outcome::Refused(refusal), &mut client, timer).await;
             }
@@ -208,7 +216,7 @@ impl Connection {
 
     /// Says goodbye and reads on for a moment: closing with unread bytes would reset the connection and take the answer away
     /// with it.
-    async fn linger(mut self) {
+    pub(super) async fn linger(mut self) {
         let at = Instant::now() + LINGER;
         let Connection { wire, input, timer, .. } = &mut self;
         let drained = async {
@@ -250,11 +258,11 @@ async fn drain(client: &mut Http1Client<'_>, timer: &mut Timer) -> bool {
 }
 
 /// Finds out whose request it is. What comes through a tunnel is from who opened it.
-async fn identify(
+pub(super) async fn identify(
     proxy: &Proxy,
     who: &mut Who,
     place: &mut Option<Place<String>>,
-    request: &Request<'_>,
+    credentials: Option<&[u8]>,
 ) -> Result<(), Refusal> {
     let settings = proxy.settings.load();
     auth::admit(&settings.access, who.address.ip())?;
@@ -264,7 +272,7 @@ async fn identify(
     drop(settings);
     let settings = proxy.settings.load_full();
     let users = &settings.access.users;
-    let user = proxy.passwords.identify(users, who.address.ip(), request.credentials).await?;
+    let user = proxy.passwords.identify(users, who.address.ip(), credentials).await?;
     *place = self::place(proxy, user.as_deref(), place.take())?;
     who.user = user;
     Ok(())

@@ -13,6 +13,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -80,15 +81,22 @@ async fn served(
             Err(error) => return tracing::debug!(client = %address, %error, "no TLS with this client"),
         },
     };
-    Connection::new(wire, Buffer::new(), who, Timer::new(), seat).serve(&proxy).await;
+    Connection::new(wire, Buffer::new(), who, Timer::new(), seat, None).serve(&proxy).await;
 }
 
 async fn decrypt(proxy: &Proxy, tcp: TcpStream, address: SocketAddr, config: Arc<ServerConfig>) -> io::Result<Wire> {
     let limit = proxy.settings.load().limits.header_timeout;
     let here = tcp.local_addr();
-    let ahead = Ahead { wire: Wire::Tcp(tcp), input: Buffer::new() };
-    let shaken = timeout(limit, TlsAcceptor::from(config).accept(ahead).into_fallible()).await;
-    match shaken.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))? {
+    let mut first = [0];
+    let is_plain = timeout(limit, tcp.peek(&mut first)).await?? == 1 && first[0].is_ascii_alphabetic();
+    let mut ahead = Ahead { wire: Wire::Tcp(tcp), input: Buffer::new() };
+    if is_plain {
+        timeout(limit, ahead.write_all(NOT_TLS)).await??;
+        ahead.say_goodbye().await;
+        tracing::info!(client = %address, "HTTP on a listener with `tls`: write https:// in the client's proxy URL");
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    match timeout(limit, TlsAcceptor::from(config).accept(ahead).into_fallible()).await? {
         Ok(tls) => Ok(Wire::Tls(Box::new(tls))),
         Err((error, io)) => {
             // Who knocks and leaves has seen none.
@@ -138,6 +146,9 @@ fn is_the_clients_fault(error: &io::Error) -> bool {
     matches!(error.kind(), Kind::ConnectionAborted | Kind::ConnectionReset | Kind::ConnectionRefused)
 }
 
+const NOT_TLS: &[u8] =
+    b"HTTP/1.1 400 TLS Wanted\r\nContent-Type: text/plain\r\nContent-Length: 75\r\nConnection: close\r\n\r\n\
+    politely speaks TLS on this port: write https:// in the client's proxy URL\n";
 /// Idle connections that are closed at least where there is no descriptor left.
 const MAKE_ROOM: usize = 16;
 /// The log is told once in this time, and not at each try.

@@ -4,8 +4,10 @@ pub mod auth;
 mod connect;
 mod connection;
 pub mod distrusted;
+mod foreign;
 mod http2;
 pub mod listener;
+pub mod socks;
 mod wire;
 
 pub use wire::Wire;

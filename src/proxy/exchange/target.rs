@@ -37,13 +37,15 @@ pub fn locate<'a>(
         {
             return Ok(Located { authority: authority.clone(), path: target });
         }
-        return match named(inside.scheme())? {
-            Some(host) if host != *inside => Err(mismatch(inside, &host)),
-            _ => {
-                *last = head.host.map(|host| (host.to_vec(), inside.clone()));
-                Ok(Located { authority: inside.clone(), path: target })
-            }
+        let authority = match named(inside.scheme())? {
+            Some(host) if host == *inside => host,
+            // As a name in the TLS handshake does: it stands for an address that the client has looked up itself.
+            Some(host) if stands_for(&host, inside) => host,
+            Some(host) => return Err(mismatch(inside, &host)),
+            None => inside.clone(),
         };
+        *last = head.host.map(|host| (host.to_vec(), authority.clone()));
+        return Ok(Located { authority, path: target });
     }
     if let Some((spelt, authority)) = &*last
         && inside.is_none()
@@ -134,6 +136,11 @@ fn asterisk(method: &str, target: &[u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
+fn stands_for(named: &Authority, inside: &Authority) -> bool {
+    let is_plain = inside.scheme() == Scheme::Http;
+    is_plain && inside.host().ip().is_some() && named.host().name().is_some() && named.port() == inside.port()
+}
+
 fn mismatch(inside: &Authority, named: &Authority) -> Refusal {
     Refusal::AuthorityMismatch { connection: inside.to_string().into(), request: named.to_string().into() }
 }
@@ -186,6 +193,19 @@ mod tests {
         assert!(asked("OPTIONS * HTTP/1.1\r\nHost: a.example\r\n\r\n", Some(&tunnel)).is_ok());
         let refusal = asked("GET * HTTP/1.1\r\nHost: a.example\r\n\r\n", Some(&tunnel)).unwrap_err();
         assert!(matches!(refusal, Refusal::BadRequest { .. }), "{refusal}");
+    }
+
+    #[test]
+    fn inside_a_plain_tunnel_to_an_address_a_name_stands_for_it() {
+        let tunnel = |url| Authority::from_url(url).unwrap();
+        let raw = "GET /x HTTP/1.1\r\nHost: a.example\r\n\r\n";
+        let ok = asked(raw, Some(&tunnel("http://192.0.2.1"))).unwrap();
+        assert_eq!(ok, ("http://a.example".to_owned(), "/x".to_owned()));
+        for other in ["http://192.0.2.1:81", "https://192.0.2.1", "http://b.example"] {
+            assert!(matches!(asked(raw, Some(&tunnel(other))), Err(Refusal::AuthorityMismatch { .. })), "{other}");
+        }
+        let raw = "GET /x HTTP/1.1\r\nHost: 192.0.2.2\r\n\r\n";
+        assert!(asked(raw, Some(&tunnel("http://192.0.2.1"))).is_err());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::client::Client;
 use super::http1::{Http1, Sending};
 use super::side::Side;
 use crate::http1::{Body, Framing};
-use crate::proxy::client::Wire;
+use crate::proxy::client::{Wire, socks};
 use crate::proxy::respond::Answer;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -18,6 +18,8 @@ pub struct Http1Client<'a> {
     /// HTTP/1.0.
     pub is_old: bool,
     pub is_head: bool,
+    /// It asked for a connection in the words of SOCKS, and is answered in them.
+    pub is_socks: bool,
     pub expects_continue: bool,
     /// It would keep the connection.
     pub persists: bool,
@@ -55,6 +57,7 @@ impl<'a> Http1Client<'a> {
             framing,
             is_old: false,
             is_head: false,
+            is_socks: false,
             expects_continue: false,
             persists: true,
             is_last: false,
@@ -183,6 +186,10 @@ impl<'a> Client for Http1Client<'a> {
 
     fn answer_locally(&mut self, answer: &Answer, is_last: bool) {
         self.answered = true;
+        if self.is_socks {
+            self.is_last = true;
+            return self.side.out.put(&socks::refused(answer.status));
+        }
         let connection = self.connection(is_last);
         let is_head = self.is_head;
         self.side.out.put_with(|out| answer.write(out, connection, is_head));

@@ -1,0 +1,66 @@
+//! What begins with no request of HTTP/1: SOCKS5 is served; the others are told at once, in their own words and in one line of the
+//! log, and not left to wait for an answer that never comes.
+
+use super::super::Proxy;
+use super::connection::Connection;
+use super::socks;
+use std::sync::Arc;
+use tokio::io::AsyncWriteExt;
+use tokio::time::Instant;
+
+/// Another protocol, known by how it begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Foreign {
+    Socks4,
+    Socks5,
+    Tls,
+    Http2,
+}
+
+impl Foreign {
+    #[inline]
+    pub fn of(input: &[u8]) -> Option<Self> {
+        match input {
+            [4, ..] => Some(Self::Socks4),
+            [5, ..] => Some(Self::Socks5),
+            [0x16, ..] => Some(Self::Tls),
+            [b'P', ..] if input.starts_with(b"PRI * HTTP/2.0\r\n") => Some(Self::Http2),
+            _ => None,
+        }
+    }
+
+    /// What to do about it, and what a client of this kind understands.
+    fn told(self) -> (&'static str, &'static [u8]) {
+        match self {
+            Self::Socks4 | Self::Socks5 => {
+                ("SOCKS4 is not served: have the client use SOCKS5 (socks5h://) or HTTP", SOCKS4_NO)
+            }
+            Self::Tls => (
+                "TLS on a listener without `tls`: write http:// in the client's proxy URL, or give the listener `tls`",
+                ALERT,
+            ),
+            Self::Http2 => ("HTTP/2 without TLS is not served: have the client use HTTP/1.1 with its proxy", GOAWAY),
+        }
+    }
+}
+
+/// To the end of the connection.
+pub async fn serve(proxy: &Arc<Proxy>, mut connection: Connection, foreign: Foreign) {
+    if foreign == Foreign::Socks5 && connection.who.tunnel.is_none() {
+        return socks::serve(proxy, connection).await;
+    }
+    let (what, answer) = foreign.told();
+    tracing::info!(client = %connection.who.address, "{what}");
+    let at = Instant::now() + proxy.settings.load().limits.header_timeout;
+    let Connection { wire, timer, .. } = &mut connection;
+    if let Some(Ok(())) = timer.limit(at, wire.write_all(answer)).await {
+        connection.linger().await;
+    }
+}
+
+/// "Request rejected or failed".
+const SOCKS4_NO: &[u8] = &[0, 91, 0, 0, 0, 0, 0, 0];
+/// A fatal alert, handshake_failure (RFC 8446 §6).
+const ALERT: &[u8] = &[0x15, 3, 1, 0, 2, 2, 40];
+/// SETTINGS, then GOAWAY with HTTP_1_1_REQUIRED (RFC 9113 §3.4, §6.8, §7).
+const GOAWAY: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 13];

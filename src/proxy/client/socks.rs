@@ -1,0 +1,152 @@
+//! SOCKS5 (RFC 1928, with the passwords of RFC 1929): a CONNECT in other words, for the tools that speak nothing else.
+
+use super::super::Proxy;
+use super::super::limits::per_client::Place;
+use super::Who;
+use super::connect::{Asked, connect};
+use super::connection::{Connection, identify};
+use super::wire::Ahead;
+use crate::policy::{Authority, Scheme};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use http::StatusCode;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::Instant;
+
+/// To the end of the connection.
+pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
+    let Connection { wire, input, mut who, mut timer, seat, mut place, .. } = connection;
+    let at = Instant::now() + proxy.settings.load().limits.header_timeout;
+    let mut io = Ahead { wire, input };
+    match timer.limit(at, negotiate(proxy, &mut io, &mut who, &mut place)).await {
+        Some(Ok(authority)) => {
+            let inner = Connection::new(io.wire, io.input, who, timer, seat, place);
+            if let Some(refused) = Box::pin(connect(proxy, inner, authority, Asked::Socks)).await {
+                refused.linger().await;
+            }
+        }
+        Some(Err(error)) => {
+            tracing::info!(client = %who.address, %error, "a SOCKS client was turned away");
+            io.say_goodbye().await;
+        }
+        None => tracing::info!(client = %who.address, "a SOCKS client did not say in time what it wants"),
+    }
+}
+
+/// The answer to what was granted.
+pub const GRANTED: [u8; 10] = reply(0);
+
+/// The answer to what would have this status.
+pub fn refused(status: StatusCode) -> [u8; 10] {
+    reply(match status {
+        StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => HOST_UNREACHABLE,
+        _ if status.is_client_error() => NOT_ALLOWED,
+        _ => FAILURE,
+    })
+}
+
+/// Who it is, and where it wants to go. What is wrong has been answered.
+async fn negotiate(
+    proxy: &Proxy,
+    io: &mut Ahead,
+    who: &mut Who,
+    place: &mut Option<Place<String>>,
+) -> io::Result<Authority> {
+    let [_, count] = take(io).await?;
+    let methods = take_some(io, count).await?;
+    let method = if proxy.settings.load().access.users.is_empty() { ANYBODY } else { PASSWORD };
+    if !methods.contains(&method) {
+        io.write_all(&[VERSION, NO_METHOD]).await?;
+        return Err(wrong(if method == PASSWORD { "it has no password to show" } else { "it insists on credentials" }));
+    }
+    io.write_all(&[VERSION, method]).await?;
+    let credentials = if method == PASSWORD { Some(credentials(io).await?) } else { None };
+    let identified = identify(proxy, who, place, credentials.as_deref()).await;
+    if credentials.is_some() {
+        io.write_all(&[PASSWORD_VERSION, u8::from(identified.is_err())]).await?;
+    }
+    if let Err(refusal) = identified {
+        if credentials.is_none() {
+            destination(io).await?.ok();
+            io.write_all(&reply(NOT_ALLOWED)).await?;
+        }
+        let why = wrong(refusal.to_string());
+        proxy.tell_refused(who.address.ip(), None, refusal);
+        return Err(why);
+    }
+    match destination(io).await? {
+        Ok(authority) => Ok(authority),
+        Err((code, why)) => {
+            io.write_all(&reply(code)).await?;
+            Err(wrong(why))
+        }
+    }
+}
+
+/// Name and password, as HTTP would have them.
+async fn credentials(io: &mut Ahead) -> io::Result<Vec<u8>> {
+    let [_, length] = take(io).await?;
+    let mut both = take_some(io, length).await?;
+    both.push(b':');
+    let [length] = take(io).await?;
+    both.extend(take_some(io, length).await?);
+    Ok(format!("Basic {}", BASE64_STANDARD.encode(both)).into_bytes())
+}
+
+/// The inner error: what is answered, and why.
+async fn destination(io: &mut Ahead) -> io::Result<Result<Authority, (u8, String)>> {
+    let [_, command, _, kind] = take(io).await?;
+    let host = match kind {
+        IPV4 => Ipv4Addr::from(take::<4>(io).await?).to_string(),
+        IPV6 => format!("[{}]", Ipv6Addr::from(take::<16>(io).await?)),
+        NAME => {
+            let [length] = take(io).await?;
+            String::from_utf8_lossy(&take_some(io, length).await?).into_owned()
+        }
+        _ => return Ok(Err((BAD_ADDRESS, format!("an address of kind {kind}")))),
+    };
+    let port = u16::from_be_bytes(take(io).await?);
+    if command != CONNECT {
+        return Ok(Err((BAD_COMMAND, format!("command {command}; only CONNECT is served"))));
+    }
+    Ok(Authority::new(Scheme::Https, &host, Some(port)).map_err(|error| (FAILURE, format!("{host:?}: {error}"))))
+}
+
+async fn take<const N: usize>(io: &mut Ahead) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    io.read_exact(&mut bytes).await?;
+    Ok(bytes)
+}
+
+async fn take_some(io: &mut Ahead, length: u8) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; length.into()];
+    io.read_exact(&mut bytes).await?;
+    Ok(bytes)
+}
+
+/// With the address 0.0.0.0:0, as the one that is connected from means nothing to the client.
+const fn reply(code: u8) -> [u8; 10] {
+    [VERSION, code, 0, IPV4, 0, 0, 0, 0, 0, 0]
+}
+
+fn wrong(why: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why.into())
+}
+
+const VERSION: u8 = 5;
+const PASSWORD_VERSION: u8 = 1;
+const ANYBODY: u8 = 0;
+const PASSWORD: u8 = 2;
+const NO_METHOD: u8 = 0xff;
+const CONNECT: u8 = 1;
+const IPV4: u8 = 1;
+const NAME: u8 = 3;
+const IPV6: u8 = 4;
+const FAILURE: u8 = 1;
+const NOT_ALLOWED: u8 = 2;
+const HOST_UNREACHABLE: u8 = 4;
+const BAD_COMMAND: u8 = 7;
+const BAD_ADDRESS: u8 = 8;

@@ -1,0 +1,92 @@
+//! What clients speak that is no HTTP/1: SOCKS5 is served like CONNECT; the rest is told and closed at once.
+
+use crate::support::{Alpn, Binary, Client, Origin, Proxy, curl, test_ca};
+use argon2::{Argon2, Params, PasswordHasher};
+use std::time::Duration;
+use tokio::time::timeout;
+
+const ROBOTS: &str = "User-agent: *\nDisallow: /private\n";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn socks5_is_held_to_robots_txt_like_everything_else() {
+    let (plain, tls) = (Origin::site(ROBOTS).await, Origin::tls_site(Alpn::H1, ROBOTS).await);
+    let proxy = Proxy::start("").await;
+    let ca = proxy.ca_pem_path();
+    for scheme in ["socks5h", "socks5"] {
+        let through = format!("{scheme}://{}", proxy.address());
+        for origin in [&plain, &tls] {
+            for (path, status) in [("/page", 200), ("/private", 403)] {
+                let url = origin.url_at("a.localhost", path);
+                let address = format!("a.localhost:{}:127.0.0.1", origin.port());
+                let asked = ["--proxy", &through, "--cacert", ca.to_str().unwrap(), "--resolve", &address, &url];
+                let answer = curl(&asked).await;
+                assert_eq!(answer.status(), status, "{scheme} {url}: {}", answer.stderr);
+            }
+        }
+    }
+    for origin in [&plain, &tls] {
+        assert_eq!(origin.log.count("/private"), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn socks5_asks_for_the_password_where_there_are_users() {
+    let origin = Origin::site(ROBOTS).await;
+    let hash = Argon2::from(Params::new(8, 1, 1, None).unwrap()).hash_password(b"right").unwrap();
+    let proxy = Proxy::start(&format!("access: {{ users: [{{ name: alice, password: '{hash}' }}] }}")).await;
+    for (credentials, code) in [("alice:right@", 0), ("alice:wrong@", 97), ("bob:right@", 97), ("", 97)] {
+        let through = format!("socks5h://{credentials}{}", proxy.address());
+        let answer = curl(&["--proxy", &through, &origin.url("/page")]).await;
+        assert_eq!(answer.code, code, "{credentials:?}: {}", answer.stderr);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn socks5_says_why_there_is_no_connection() {
+    let proxy = Proxy::start("intercept: { default: tunnel }\naccess: { clients: [127.0.0.0/8] }").await;
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_be_bytes();
+    let name = |host: &str, port: [u8; 2]| [&[5, 1, 0, 3, host.len() as u8], host.as_bytes(), &port[..]].concat();
+    let bad_kind = vec![5, 1, 0, 9];
+    let bind = [&[5, 2, 0, 1, 127, 0, 0, 1], &nobody[..]].concat();
+    for (asked, code) in [(name("a.localhost", nobody), 4), (bind, 7), (bad_kind, 8), (name("a b", nobody), 1)] {
+        let mut client = proxy.client().await;
+        client.send([&[5, 1, 0], &asked[..]].concat()).await;
+        assert_eq!(client.rest().await, [5, 0, 5, code, 0, 1, 0, 0, 0, 0, 0, 0], "{asked:?}");
+    }
+    let mut client = proxy.client().await;
+    client.send([5, 1, 1]).await;
+    assert_eq!(client.rest().await, [5, 0xff], "GSSAPI alone");
+}
+
+/// In time: none of them waits for the 30 seconds that a head may take.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_speaks_something_else_is_told_at_once() {
+    let proxy = Binary::serve("").await;
+    let address = proxy.address();
+    let ends = async |said: &[u8]| {
+        let mut client = Client::open(address).await;
+        client.send(said).await;
+        timeout(Duration::from_secs(15), client.rest()).await.expect("it is not left to wait")
+    };
+    assert_eq!(ends(&[4, 1, 0, 80, 127, 0, 0, 1, 0]).await, [0, 91, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(ends(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.last(), Some(&13), "HTTP_1_1_REQUIRED");
+    let answer = curl(&["--proxy", &format!("https://{address}"), "http://a.localhost/"]).await;
+    assert_eq!(answer.code, 35, "curl knows that it is no TLS: {}", answer.stderr);
+    let output = proxy.output();
+    for told in ["SOCKS4 is not served", "HTTP/2 without TLS", "TLS on a listener without `tls`"] {
+        assert_eq!(output.matches(told).count(), 1, "{told}: {output}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn http_on_a_tls_listener_is_told_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let files = ["certificate.pem", "key.pem"].map(|name| directory.path().join(name));
+    let (certificate, key) = test_ca().pem_pair("proxy.localhost");
+    files.iter().zip([certificate, key]).for_each(|(file, text)| std::fs::write(file, text).unwrap());
+    let tls = format!("{{ certificate: '{}', key: '{}' }}", files[0].display(), files[1].display());
+    let proxy = Proxy::start(&format!("listen: [{{ address: '127.0.0.1:0', tls: {tls} }}]")).await;
+    let answer = curl(&["--proxy", &format!("http://{}", proxy.address()), "http://a.localhost/"]).await;
+    assert_eq!((answer.status(), answer.code), (400, 0), "{}", answer.stderr);
+    assert!(answer.text().contains("https://"), "{}", answer.text());
+}
