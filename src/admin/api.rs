@@ -58,7 +58,7 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Response {
         "uptime": admin.started.elapsed().as_secs(),
         "listen": admin.listeners,
         "mode": mode,
-        "requests": { "forwarded": counts.forwarded, "failed": counts.failed, "refused": counts.refused,
+        "requests": { "forwarded": counts.forwarded, "failed": counts.failed, "client_gone": counts.client_gone, "refused": counts.refused,
             "reported": counts.reported },
         "distrusted": {
             "total": counts.distrusted.values().sum::<u64>(),

@@ -27,11 +27,13 @@ fn registry(admin: &Admin) -> Registry {
     let (figures, counts) = (admin.gate().figures(), admin.proxy.counters.read());
     let mut registry = Registry::with_prefix("politely");
 
-    let requests = [("forwarded", counts.forwarded), ("failed", counts.failed)].into_iter().chain(counts.refused);
+    let requests = [("forwarded", counts.forwarded), ("failed", counts.failed), ("client-gone", counts.client_gone)]
+        .into_iter()
+        .chain(counts.refused);
     counters(
         &mut registry,
         "requests",
-        "Requests, by how they ended: forwarded, failed, or why refused",
+        "Requests, by how they ended: forwarded, failed, client-gone, or why refused",
         "outcome",
         requests,
     );

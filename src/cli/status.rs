@@ -36,6 +36,10 @@ fn text(status: &Value) -> String {
         format!("politely {}, up {} s, mode {}\n", word(&status["version"]), number("/uptime"), word(&status["mode"]));
     let (forwarded, failed) = (number("/requests/forwarded"), number("/requests/failed"));
     let _ = write!(out, "requests: {forwarded} forwarded, {failed} failed");
+    let gone = number("/requests/client_gone");
+    if gone > 0 {
+        let _ = write!(out, ", {gone} left by their clients");
+    }
     for (slug, count) in status.pointer("/requests/refused").and_then(Value::as_object).into_iter().flatten() {
         let _ = write!(out, ", {count} {slug}");
     }

@@ -128,6 +128,22 @@ async fn nor_does_one_that_the_origin_refuses() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_leaves_is_not_counted_as_a_failure() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        _ => Reply::text("x".repeat(16 << 20)),
+    })
+    .await;
+    let proxy = Proxy::start("").await;
+    let mut client = proxy.client().await;
+    client.send(get(&origin.url("/film"), &origin.authority("a.localhost"))).await;
+    assert_eq!(client.head().await.status(), 200);
+    drop(client);
+    eventually("it to be noticed", || proxy.counts().client_gone == 1).await;
+    assert_eq!(proxy.counts().failed, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_has_said_all_and_closes_its_half_is_answered() {
     let proxy = Proxy::start("").await;
     for origin in origins().await {

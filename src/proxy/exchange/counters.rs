@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Counters {
     forwarded: AtomicU64,
     failed: AtomicU64,
+    client_gone: AtomicU64,
     unverified: AtomicU64,
     refused: Mutex<BTreeMap<&'static str, u64>>,
     reported: Mutex<BTreeMap<&'static str, u64>>,
@@ -22,6 +23,8 @@ pub struct Counts {
     pub forwarded: u64,
     /// The origin could not be reached, or broke off.
     pub failed: u64,
+    /// The client left before it had its answer, or the rest of it.
+    pub client_gone: u64,
     /// Answered by whoever took the place of an origin whose certificate is not verified.
     pub unverified: u64,
     /// Refused, by the refusal's slug.
@@ -39,6 +42,10 @@ impl Counters {
 
     pub(in crate::proxy) fn failed(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(in crate::proxy) fn client_gone(&self) {
+        self.client_gone.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(in crate::proxy) fn unverified(&self) {
@@ -61,6 +68,7 @@ impl Counters {
         Counts {
             forwarded: self.forwarded.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
+            client_gone: self.client_gone.load(Ordering::Relaxed),
             unverified: self.unverified.load(Ordering::Relaxed),
             refused: self.refused.lock().clone(),
             reported: self.reported.lock().clone(),

@@ -190,7 +190,7 @@ impl About<'_> {
                 Last::Cut
             }
             Outcome::Gone => {
-                proxy.counters.failed();
+                proxy.counters.client_gone();
                 error = Some("the client has left".into());
                 Last::Cut
             }
