@@ -74,7 +74,7 @@ async fn one_has_the_lease_and_the_next_in_line_gets_it() {
 }
 
 #[tokio::test]
-async fn who_lets_a_turn_go_by_holds_up_nobody_and_has_another_once_it_asks() {
+async fn who_lets_a_turn_go_by_holds_up_nobody_and_has_the_next_once_it_asks() {
     let Some(redis) = Redis::start().await else { return };
     let redis = &mut redis.connection().await;
     assert_eq!(take("a", 1, redis).await, LEASED);
@@ -85,7 +85,7 @@ async fn who_lets_a_turn_go_by_holds_up_nobody_and_has_another_once_it_asks() {
     sleep(Duration::from_millis(told[6] as u64 + 5)).await;
     let told = Call::new("take", "c", 3).run(redis).await;
     assert!(told[0] == LEASED && told[1] > RESERVED, "but not for ever, and it has started nothing: {told:?}");
-    assert_eq!((take("b", 2, redis).await, take("a", 2, redis).await), (LINE, LINE));
+    assert_eq!((take("a", 2, redis).await, take("b", 2, redis).await), (LINE, LINE));
     give("c", 3, redis).await;
     assert_eq!((take("a", 3, redis).await, take("b", 3, redis).await), (LINE, LEASED));
 }

@@ -31,9 +31,9 @@ end
 local function leave_line(who)
     key.line = string.gsub(key.line, who .. ' ', '')
 end
--- To the first in line, who has so long to take it up, and else has to ask again.
+-- To the first in line, who has so long to take it up, and else is first again when it asks.
 local function pass_on()
-    key.owner, key.number, key.ends, key.from = string.match(key.line, '%x+'), 0, now + RESERVED, now + RESERVED
+    key.owner, key.number, key.ends = string.match(key.line, '%x+'), 0, now + RESERVED
     if key.owner then
         leave_line(key.owner)
         tell('to:' .. key.owner)
@@ -41,7 +41,9 @@ local function pass_on()
 end
 if key.owner and key.ends <= now then
     -- It is gone. It may have started until then, unless it had to wait for longer.
-    if key.from < key.ends and key.ends > key.last then
+    if key.number == 0 then
+        key.late = key.owner
+    elseif key.from < key.ends and key.ends > key.last then
         key.last, key.by = key.ends, ''
     end
     pass_on()
@@ -77,7 +79,9 @@ elseif gap == 0 and key.backoff == 0 and key.hold <= now then
     leave_line(me)
 elseif key.owner then
     answer = 2
-    if not string.find(key.line, me, 1, true) then
+    if key.late == me then
+        key.line, key.late = me .. ' ' .. key.line, nil
+    elseif not string.find(key.line, me, 1, true) then
         key.line = key.line .. me .. ' '
     end
 else

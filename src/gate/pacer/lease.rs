@@ -77,15 +77,16 @@ impl FleetLease {
 
     /// What there is to ask and to report now. `most`: nobody owes more.
     pub fn call<W>(&mut self, lane: &Lane<W>, now: Instant, number: impl FnOnce() -> u64) -> Option<LeaseRequest> {
-        let may_ask = self.ask_at.is_none_or(|at| at <= now);
-        if self.link == 0 || self.calling.is_some() || self.fails && !may_ask {
+        if self.link == 0 || self.calling.is_some() {
             return None;
         }
         let wants = lane.wants_lease();
+        let may_ask = self.ask_at.is_none_or(|at| at <= now);
         let backoff = lane.backoff();
         let debt = lane.debt(now);
         let raised = backoff > self.told_backoff || lane.last_starts().hold > self.told.hold && debt.is_some();
         let op = match self.state {
+            LeaseState::Held(_) if self.fails && !may_ask => return None,
             LeaseState::Held(_) if self.busy == 0 && (lane.waiting() == 0 || self.yields(lane, now)) => LeaseOp::Give,
             LeaseState::Held(held) if held.renew_at <= now && held.ends <= now => LeaseOp::Take,
             LeaseState::Held(held) if held.renew_at <= now || raised => LeaseOp::Keep,
