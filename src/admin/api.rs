@@ -119,8 +119,8 @@ pub(super) async fn explain(State(admin): State<Arc<Admin>>, Query(asked): Query
     let Some(url) = named("url").next() else {
         return problem(StatusCode::BAD_REQUEST, "`url` is missing: /api/v1/explain?url=https://example.com/page");
     };
-    let authority = match Authority::from_url(url) {
-        Ok(authority) => authority,
+    let (authority, target) = match Authority::and_target(url) {
+        Ok(read) => read,
         Err(error) => return problem(StatusCode::BAD_REQUEST, &format!("`{url}`: {error}")),
     };
     let tokens = named("product_token").map(ProductToken::parse).collect::<Result<Vec<_>, _>>();
@@ -133,7 +133,7 @@ pub(super) async fn explain(State(admin): State<Arc<Admin>>, Query(asked): Query
         Err(error) => return problem(StatusCode::BAD_REQUEST, &format!("`purpose`: {error}")),
     };
     let rules = admin.proxy.settings.load().hosts.get(authority.host()).rules.clone().asked_for(&tokens, &purposes);
-    let request = Request::new(&authority, target(url).as_bytes());
+    let request = Request::new(&authority, target.as_bytes());
     Json(json::explanation(&admin.gate().explain(&request, &rules).await)).into_response()
 }
 
@@ -166,13 +166,6 @@ fn parse(name: &str) -> Option<Authority> {
 fn no_authority(name: &str) -> Response {
     let detail = format!("`{name}` is no authority; write https%3A%2F%2Fexample.com, or example.com for https");
     problem(StatusCode::BAD_REQUEST, &detail)
-}
-
-/// Path and query as written.
-fn target(url: &str) -> &str {
-    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
-    let rest = rest.split('#').next().unwrap_or_default();
-    rest.find(['/', '?']).map_or("/", |at| &rest[at..])
 }
 
 const SHOWN: usize = 50;

@@ -34,12 +34,12 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
-    let authority = Authority::from_url(&args.url).map_err(|error| {
+    let (authority, target) = Authority::and_target(&args.url).map_err(|error| {
         Failed::usage(format!("`{}`: {error}", args.url), "write a whole URL, such as https://example.com/page")
     })?;
     let settings = Settings::load(args.config.path().as_deref(), std::env::vars_os())?;
     let rules = settings.hosts.get(authority.host()).rules.clone().asked_for(&args.product_tokens, &args.purposes);
-    let request = Request::new(&authority, target(&args.url).as_bytes());
+    let request = Request::new(&authority, target.as_bytes());
     let explanation = match &args.robots {
         Some(file) => by_file(file, &request, &rules, &settings)?,
         None => super::runtime()?.block_on(by_network(&request, &rules, &settings))?,
@@ -57,14 +57,14 @@ fn by_file(
     rules: &HostRules,
     settings: &Settings,
 ) -> Result<Explanation, Failed> {
-    let bytes = if file.as_os_str() == "-" {
+    let (name, bytes) = if file.as_os_str() == "-" {
         let mut bytes = Vec::new();
-        std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
+        ("standard input".to_owned(), std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes))
     } else {
-        std::fs::read(file)
+        (file.display().to_string(), std::fs::read(file))
     };
     let bytes = bytes.map_err(|error| {
-        Failed::usage(format!("cannot read {}: {error}", file.display()), "`--robots` takes a robots.txt, or `-`")
+        Failed::usage(format!("cannot read {name}: {error}"), "`--robots` takes a robots.txt, or `-`")
     })?;
     let now = SystemTime::now();
     let entry = Entry::answered(Answer {
@@ -77,7 +77,7 @@ fn by_file(
     });
     let mut explanation = explain(&entry, rules, request, now);
     let robots = &mut explanation.robots;
-    robots.url = file.display().to_string();
+    robots.url = name;
     (robots.status, robots.fetched_at, robots.expires_at) = (None, None, None);
     Ok(explanation)
 }
@@ -85,16 +85,6 @@ fn by_file(
 async fn by_network(request: &Request<'_>, rules: &HostRules, settings: &Settings) -> Result<Explanation, Failed> {
     let gate: Gate = server::gate_alone(settings.clone())?;
     Ok(gate.explain(request, rules).await)
-}
-
-/// Path and query as written.
-fn target(url: &str) -> &str {
-    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
-    let rest = rest.split('#').next().unwrap_or_default();
-    match rest.find(['/', '?']) {
-        Some(at) => &rest[at..],
-        None => "/",
-    }
 }
 
 fn text(explanation: &Explanation) -> String {
@@ -130,18 +120,6 @@ fn text(explanation: &Explanation) -> String {
 mod tests {
     use super::*;
     use std::sync::Arc;
-
-    #[test]
-    fn the_target_is_taken_as_written() {
-        for (url, wanted) in [
-            ("http://a.example", "/"),
-            ("http://a.example/a/../b?c=%7e#d", "/a/../b?c=%7e"),
-            ("https://a.example?q", "?q"),
-            ("http://a.example#x", "/"),
-        ] {
-            assert_eq!(target(url), wanted, "{url}");
-        }
-    }
 
     #[test]
     fn what_a_site_has_written_does_not_steer_the_terminal() {

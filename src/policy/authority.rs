@@ -1,6 +1,7 @@
 //! The authority of a request (RFC 3986 §3.2, RFC 9110 §4.2.3): scheme, host and port, in the one spelling by which
 //! rules, paces and connections are keyed. Pure.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 
 use super::host::Host;
@@ -87,12 +88,23 @@ impl Authority {
         }
     }
 
-    /// From an absolute `http` or `https` URL; path, query and fragment are not looked at.
+    /// From an absolute `http` or `https` URL.
     pub fn from_url(url: &str) -> Result<Self, AuthorityError> {
+        Self::and_target(url).map(|(authority, _)| authority)
+    }
+
+    /// The same, with the path and query that a client would ask for: as written, without the fragment.
+    pub fn and_target(url: &str) -> Result<(Self, Cow<'_, str>), AuthorityError> {
         let (scheme, rest) = url.split_once("://").ok_or(AuthorityError::Scheme)?;
         let scheme = Scheme::parse(scheme).ok_or(AuthorityError::Scheme)?;
-        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        Self::parse(scheme, &rest.as_bytes()[..end])
+        let (authority, target) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let authority = Self::parse(scheme, authority.as_bytes())?;
+        if target.bytes().any(|byte| byte == b' ' || byte.is_ascii_control()) {
+            return Err(AuthorityError::Target);
+        }
+        let target = target.split('#').next().unwrap_or_default();
+        let target = if target.starts_with('/') { target.into() } else { format!("/{target}").into() };
+        Ok((authority, target))
     }
 
     /// The same host and port under another scheme: what a CONNECT turns out to carry.
@@ -170,6 +182,9 @@ pub enum AuthorityError {
     /// `user@host`, `user:password@host`.
     #[error("a user name or password before the host is not accepted")]
     Userinfo,
+    /// A space or a control character behind the host.
+    #[error("a URL has no spaces or control characters; a space is written %20")]
+    Target,
     /// Nothing stands where the host belongs.
     #[error("the host is missing")]
     HostMissing,

@@ -1,5 +1,5 @@
 //! The operator's own `allow` and `deny` path patterns for a host (SEMANTICS §4). They go before robots.txt and read as
-//! its rules do. Pure. Compiled once from the configuration, called by `gate` once per request.
+//! its rules do. Pure. Compiled once from the configuration.
 
 use super::Refusal;
 use super::served_paths::{Paths, Served, first_refused};

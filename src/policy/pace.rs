@@ -1,6 +1,6 @@
 //! The pace of one host (SEMANTICS §5): when a request may start, who is next, who waits in vain. A state machine
-//! without clock, sleep or lock. Called by `gate::pacer`, which keeps one [`Lane`] behind one mutex for each
-//! [`PaceKey`](super::PaceKey), with one timer for each lane in which somebody waits:
+//! without clock, sleep or lock. There is one [`Lane`] for each [`PaceKey`](super::PaceKey), behind a mutex, and one timer
+//! for each lane in which somebody waits:
 //!
 //! ```
 //! # use politely::policy::pace::{Client, Lane, Next, Outcome, Terms, Turn};

@@ -39,7 +39,11 @@ pub enum DialFault {
 
 impl DialError {
     pub(super) fn new(kind: DialFault, detail: impl Into<String>) -> Self {
-        DialError { kind, detail: detail.into() }
+        let mut detail = detail.into();
+        if kind == DialFault::Certificate && detail.contains(NOT_YET) {
+            detail += "; perhaps this machine's clock is slow: set it";
+        }
+        DialError { kind, detail }
     }
 
     /// `doing`: what was being done, `connecting to the upstream proxy …`.
@@ -79,6 +83,9 @@ impl DialError {
         }
     }
 }
+
+/// As rustls says it.
+const NOT_YET: &str = "certificate not valid yet";
 
 /// Whether it is this machine that cannot open another connection, or file.
 fn is_own_limit(error: &io::Error) -> bool {
@@ -128,5 +135,31 @@ impl From<DialError> for Box<Error> {
             | DialFault::OwnLimit => ErrorType::ConnectError,
         };
         Error::because(etype, "connecting", error).into_up()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::pki_types::UnixTime;
+    use std::time::Duration;
+
+    #[test]
+    fn a_certificate_that_is_not_valid_yet_raises_the_question_of_the_clock() {
+        let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        let not_yet = || rustls::CertificateError::NotValidYetContext { time: at(10), not_before: at(20) };
+        let expired = rustls::CertificateError::ExpiredContext { time: at(20), not_after: at(10) };
+        let said = |fault: rustls::CertificateError| {
+            let error = io::Error::other(rustls::Error::InvalidCertificate(fault));
+            DialError::from_io(&error, "connecting to the upstream proxy")
+        };
+        assert!(said(not_yet()).to_string().ends_with("; perhaps this machine's clock is slow: set it"));
+        assert!(!said(expired).to_string().contains("clock"));
+        // As it comes from pingora.
+        let cause = rustls::Error::InvalidCertificate(not_yet());
+        let error = Error::because(ErrorType::TLSHandshakeFailure, "handshake", io::Error::other(cause));
+        let error = DialError::from(&*error);
+        assert_eq!(error.kind, DialFault::Certificate);
+        assert!(error.to_string().ends_with("; perhaps this machine's clock is slow: set it"), "{error}");
     }
 }

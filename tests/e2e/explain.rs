@@ -46,6 +46,17 @@ async fn explain_answers_by_its_exit_code_and_in_json() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn standard_input_is_called_so_and_a_url_with_spaces_is_none() {
+    let ended = politely(&["explain", "http://a.example/x", "--robots", "-"]).await;
+    assert!(ended.stdout.contains("--> standard input ("), "{}{}", ended.stdout, ended.stderr);
+    for command in [&["explain", "http://a.example/x y"][..], &["refresh", "http://a.example/x y"]] {
+        let ended = politely(command).await;
+        let what = "`http://a.example/x y`: a URL has no spaces or control characters; a space is written %20";
+        assert!(ended.code == 2 && ended.stderr.contains(what), "{}: {}", ended.code, ended.stderr);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_fetches_the_file_itself() {
     let origin = Origin::tls_site(Alpn::Both, ROBOTS).await;
     let ended = politely_with(&["explain", &origin.url("/private"), "--format", "json"], &open()).await;

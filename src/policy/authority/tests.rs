@@ -177,6 +177,23 @@ fn urls_give_their_authority_and_nothing_else() {
 }
 
 #[test]
+fn the_target_of_a_url_is_as_written_and_begins_with_a_slash() {
+    for (url, wanted) in [
+        ("http://a.example", "/"),
+        ("http://a.example/a/../b?c=%7e#d", "/a/../b?c=%7e"),
+        ("https://a.example?q", "/?q"),
+        ("http://a.example#x", "/"),
+        ("http://a.example/#?x", "/"),
+        ("http://a.example/ü", "/ü"),
+    ] {
+        assert_eq!(Authority::and_target(url).unwrap().1, wanted, "{url}");
+    }
+    for url in ["http://a.example/x y", "http://a.example/x#y z", "http://a.example?\t", "http://a.example/\n"] {
+        assert_eq!(Authority::from_url(url), Err(AuthorityError::Target), "{url:?}");
+    }
+}
+
+#[test]
 fn scheme_host_and_port_all_tell_authorities_apart() {
     let all: std::collections::HashSet<_> =
         ["http://example.com", "https://example.com", "http://www.example.com", "http://example.com:8080"]
