@@ -2,16 +2,18 @@
 
 use crate::admin::Admin;
 use crate::config::{ListenAddress, Settings};
-use crate::gate::{Figures, Gate};
-use crate::proxy::{self, Counts, Decisions, Proxy, listener};
+use crate::gate::{Figures, Gate, HeldFigures, HeldRequest};
+use crate::proxy::{self, Counts, Decisions, Distrusted, HostFailures, Proxy, listener};
 use crate::tls::{Ca, CaError, LeafCache, ListenerTlsError, Roots, RootsError, listener_config, roots};
 use crate::upstream::{TrustError, Upstream, connector_conf};
 use arc_swap::ArcSwap;
 use pingora_core::server::configuration::ServerConf;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tempfile::NamedTempFile;
 use time::OffsetDateTime;
 use tokio::net::TcpListener;
@@ -27,6 +29,17 @@ pub struct Running {
     stop: watch::Sender<bool>,
     listeners: JoinSet<()>,
     admin: Option<(Arc<Admin>, SocketAddr)>,
+}
+
+/// What a proxy did from its start to its end.
+#[derive(Debug)]
+pub struct Totals {
+    pub counts: Counts,
+    pub held: HeldFigures,
+    /// By host: the first hosts that failed.
+    pub failures: BTreeMap<Box<str>, HostFailures>,
+    /// Clients that turned our certificates down of late, the last first.
+    pub distrusted: Vec<Arc<Distrusted>>,
 }
 
 /// Why it could not start.
@@ -208,6 +221,11 @@ impl Running {
         self.proxy.counters.read()
     }
 
+    /// The request that has been held longest, if for so long.
+    pub fn longest_held(&self, at_least: Duration) -> Option<HeldRequest> {
+        self.proxy.gate.longest_held(at_least)
+    }
+
     /// What was refused of late, and what is from now on.
     pub fn decisions(&self) -> &Decisions {
         &self.proxy.decisions
@@ -226,14 +244,22 @@ impl Running {
         self.proxy.reload(settings)
     }
 
-    /// Stops accepting, lets requests under way finish within `limits.drain_timeout`, and returns when all is closed.
-    pub async fn shutdown(mut self) {
+    /// Stops accepting, lets requests under way finish within `limits.drain_timeout`, and returns when all is closed: what
+    /// came of it all.
+    pub async fn shutdown(mut self) -> Totals {
         self.stop.send_replace(true);
         while self.listeners.join_next().await.is_some() {}
         let gate = self.proxy.gate.clone();
         gate.leave().await;
         // It fails only when the runtime is going away itself; then the gate closes when it is dropped.
         let _ = tokio::task::spawn_blocking(move || gate.close()).await;
+        let proxy = self.proxy;
+        Totals {
+            counts: proxy.counters.read(),
+            held: proxy.gate.figures().held,
+            failures: proxy.counters.failures(),
+            distrusted: proxy.distrusted.latest(),
+        }
     }
 }
 

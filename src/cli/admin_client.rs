@@ -4,7 +4,7 @@ use super::{ConfigArg, Failed};
 use crate::config::{ListenAddress, Settings};
 use serde_json::Value;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
@@ -32,13 +32,7 @@ impl AdminArgs {
                 return Err(Failed::usage("the configuration names no admin address to ask", "give it with `--admin`"));
             }
         };
-        let token = match &settings.admin.token_file {
-            Some(path) => Some(std::fs::read_to_string(path).map_err(|error| {
-                Failed::usage(format!("cannot read {}: {error}", path.display()), "`admin.token_file` names it")
-            })?),
-            None => None,
-        };
-        let answer = exchange(address, method, target, token.as_deref().map(str::trim)).map_err(|error| {
+        let answer = exchange(address, method, target, token(&settings)?.as_deref()).map_err(|error| {
             Failed::usage(
                 format!("no answer from {address}: {error}"),
                 "is a proxy running, and is this its admin address?",
@@ -51,8 +45,44 @@ impl AdminArgs {
     }
 }
 
+/// A proxy on another machine.
+pub(super) struct Elsewhere {
+    /// As it was asked for.
+    pub name: String,
+    pub ca_pem: String,
+    pub proxy: (String, u16),
+}
+
+/// The certificate of a proxy that runs elsewhere, and where it listens, from its admin address.
+pub(super) fn elsewhere(url: &str, settings: &Settings) -> Result<Elsewhere, Failed> {
+    let hint = "it is the admin address of a proxy, such as http://proxy:3129";
+    let name = url.strip_prefix("http://").unwrap_or(url).trim_end_matches('/').to_owned();
+    let wrong = |error: &dyn std::fmt::Display| Failed::usage(format!("no answer from {name}: {error}"), hint);
+    let address = name.to_socket_addrs().map_err(|error| wrong(&error))?.next();
+    let address = address.ok_or_else(|| wrong(&"it has no address"))?;
+    let token = token(settings)?;
+    let get = |target| match answer(address, "GET", target, token.as_deref()).map_err(|error| wrong(&error))? {
+        (200, body) => String::from_utf8(body).map_err(|error| wrong(&error)),
+        (401, _) => Err(Failed::usage("the proxy asks for a token", "`admin.token_file` names it")),
+        (status, _) => Err(wrong(&format!("status {status} for {target}"))),
+    };
+    let (ca_pem, pac) = (get("/ca.pem")?, get("/proxy.pac")?);
+    let proxy = pac.split_once("PROXY ").and_then(|(_, rest)| rest.split_once('"')?.0.rsplit_once(':'));
+    let proxy = proxy.and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
+    let proxy = proxy.filter(|_| ca_pem.starts_with("-----BEGIN CERTIFICATE-----"));
+    Ok(Elsewhere { proxy: proxy.ok_or_else(|| wrong(&"that is no admin address"))?, ca_pem, name })
+}
+
+fn token(settings: &Settings) -> Result<Option<String>, Failed> {
+    let Some(path) = &settings.admin.token_file else { return Ok(None) };
+    let token = std::fs::read_to_string(path).map_err(|error| {
+        Failed::usage(format!("cannot read {}: {error}", path.display()), "`admin.token_file` names it")
+    })?;
+    Ok(Some(token.trim().to_owned()))
+}
+
 /// Listening everywhere is listening here.
-fn reachable(address: SocketAddr) -> SocketAddr {
+pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -62,6 +92,16 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 }
 
 fn exchange(address: SocketAddr, method: &str, target: &str, token: Option<&str>) -> io::Result<Answer> {
+    let (status, body) = answer(address, method, target, token)?;
+    Ok(Answer { status, body: serde_json::from_slice(&body).map_err(|_| fault("that is no admin address"))? })
+}
+
+fn fault(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
+}
+
+/// Status and body.
+fn answer(address: SocketAddr, method: &str, target: &str, token: Option<&str>) -> io::Result<(u16, Vec<u8>)> {
     let mut stream = TcpStream::connect_timeout(&address, CONNECT)?;
     // A refresh takes as long as the origin and its pace do.
     stream.set_read_timeout(Some(if method == "POST" { REFRESH } else { READ }))?;
@@ -72,15 +112,13 @@ fn exchange(address: SocketAddr, method: &str, target: &str, token: Option<&str>
     )?;
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;
-    let fault = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
     let mut fields = [httparse::EMPTY_HEADER; 32];
     let mut head = httparse::Response::new(&mut fields);
     let length = match head.parse(&bytes) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) | Err(_) => return Err(fault("that is no HTTP answer")),
     };
-    let body = serde_json::from_slice(&bytes[length..]).map_err(|_| fault("that is no admin address"))?;
-    Ok(Answer { status: head.code.unwrap_or_default(), body })
+    Ok((head.code.unwrap_or_default(), bytes.split_off(length)))
 }
 
 const CONNECT: Duration = Duration::from_secs(5);

@@ -2,16 +2,18 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use time::OffsetDateTime;
 
-use crate::config::{CaSource, Settings};
+use crate::config::{CaSource, ListenAddress, Settings, state_directory};
 use crate::tls::{Ca, ca, roots};
 
 use super::Failed;
-use super::trust::{Kind, Machine, Outcome, Step, variables};
+use super::admin_client;
+use super::trust::{Kind, Machine, Outcome, Step, Told, direct};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -27,14 +29,23 @@ enum Action {
     Path(super::ConfigArg),
     /// Print the certificate that clients have to trust, PEM
     Export(super::ConfigArg),
-    /// Print shell exports that make common programs trust it: eval "$(politely ca env)"
-    Env(super::ConfigArg),
+    /// Print shell exports that make common programs trust it and use the proxy: eval "$(politely ca env)"
+    Env(Env),
     /// Make another in its place; the old one stays beside it as ca.pem.old and ca.key.old
     Rotate(super::ConfigArg),
     /// Make this machine's programs trust it
     Install(Places),
     /// Make this machine's programs forget it
     Uninstall(Places),
+}
+
+#[derive(Debug, clap::Args)]
+struct Env {
+    #[command(flatten)]
+    config: super::ConfigArg,
+    /// Take certificate and proxy from one that runs elsewhere: its admin address, http://proxy:3129
+    #[arg(long, value_name = "URL")]
+    from: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -51,7 +62,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
         Action::Init(config) => init(config),
         Action::Path(config) => super::print(&format!("{}\n", open(config)?.1.path().display())),
         Action::Export(config) => super::print(open(config)?.1.cert_pem()),
-        Action::Env(config) => env(config),
+        Action::Env(args) => env(args),
         Action::Rotate(config) => rotate(config),
         Action::Install(places) => change(places, Machine::install),
         Action::Uninstall(places) => change(places, Machine::uninstall),
@@ -108,12 +119,41 @@ fn tell(what: &str, ca: &Ca) -> Result<ExitCode, Failed> {
     ))
 }
 
-fn env(config: &super::ConfigArg) -> Result<ExitCode, Failed> {
-    let (settings, ca) = open(config)?;
+fn env(args: &Env) -> Result<ExitCode, Failed> {
+    let settings = Settings::load(args.config.path().as_deref(), std::env::vars_os())?;
+    let (directory, ca_pem, proxy) = match &args.from {
+        None => {
+            let ca = warned(Ca::configured(&settings.intercept.ca)?);
+            let proxy = settings.listen.iter().find_map(|listener| match &listener.address {
+                // TLS to the proxy itself takes another scheme, which few programs know; port 0 is known when it serves.
+                ListenAddress::Socket(address) if listener.tls.is_none() && address.port() != 0 => {
+                    let address = admin_client::reachable(*address);
+                    Some((in_url(address.ip()), address.port()))
+                }
+                ListenAddress::Socket(_) | ListenAddress::Inherited(_) => None,
+            });
+            (directory(&settings), ca.cert_pem().to_owned(), proxy)
+        }
+        Some(url) => {
+            let elsewhere = admin_client::elsewhere(url, &settings)?;
+            let name: String = elsewhere.name.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
+            let directory = state_directory().join("from").join(name);
+            std::fs::create_dir_all(&directory)?;
+            (directory, elsewhere.ca_pem, Some(elsewhere.proxy))
+        }
+    };
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
-    let all = variables(&directory(&settings), &roots, &ca, |name| std::env::var_os(name))?;
+    let told = Told { directory: &directory, roots: &roots, ca_pem: &ca_pem, proxy, direct: direct(&settings) };
+    let all = told.variables(|name| std::env::var_os(name))?;
     let exports: String = all.iter().map(|(name, value)| format!("export {name}={}\n", quote(value))).collect();
     super::print(&exports)
+}
+
+fn in_url(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    }
 }
 
 /// Where files beside the authority go.

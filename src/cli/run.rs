@@ -1,24 +1,30 @@
 //! `politely run -- COMMAND`: a command behind a proxy of its own, with its environment set and our CA trusted.
 
-use super::trust::{BUNDLE, variables};
+mod cure;
+mod progress;
+mod summary;
+mod tally;
+
+use super::trust::{Told, direct};
 use super::{Failed, isolate};
-use crate::config::{self, AccessLog, LogLevel, Network, Settings, units};
-use crate::proxy::{Counts, RecentDecision};
-use crate::server::{self, Running};
+use crate::config::{self, AccessLog, LogLevel, Settings, units};
+use crate::proxy::RecentDecision;
+use crate::server;
 use crate::telemetry;
 use crate::tls::{Ca, roots};
 use futures_util::FutureExt;
+use progress::{HELD_LONG, Progress};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::ffi::OsStrExt;
+use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
-use std::time::Duration;
-use tempfile::{NamedTempFile, TempDir};
+use std::time::{Duration, Instant};
+use summary::{ReportTo, Summary};
+use tally::Tally;
 use tokio::net::UnixListener;
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
@@ -38,10 +44,13 @@ pub(super) struct Args {
     /// Give the command a network of its own that only the proxy leads out of: what reads no proxy variable fails there
     #[arg(long)]
     isolate: bool,
+    /// Tell the end as one JSON object, on standard error in place of the summary, or in a file: `json=FILE`
+    #[arg(long, value_name = "json[=FILE]", value_parser = ReportTo::parse)]
+    report: Option<ReportTo>,
     /// Leave the terminal to the command
     #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
-    /// Tell of each refusal as it comes
+    /// Tell of each refusal as it comes, and of what is held
     #[arg(short, long)]
     verbose: bool,
     /// The command and its arguments
@@ -61,6 +70,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
     settings.access = config::Access::default();
     settings.admin.address = None;
     settings.store.directory.get_or_insert_with(config::cache_directory);
+    // What failed then may be well by now, or asked in another way.
+    settings.store.is_impatient = true;
     settings.pace.max_wait = args.max_wait.unwrap_or_else(|| settings.pace.max_wait.max(PATIENCE));
     // The terminal is the command's; faults are told all the same.
     settings.log.access = AccessLog::Off;
@@ -78,13 +89,22 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
-    let (directory, mut trust) = trust(&settings)?;
-    let wgetrc = wgetrc(&directory.path().join(BUNDLE))?;
+    let (began, max_wait) = (Instant::now(), settings.pace.max_wait);
+    let report = args.report.as_ref().map(ReportTo::open).transpose();
+    let report =
+        report.map_err(|error| Failed::usage(format!("cannot write the report: {error}"), "see `--report`"))?;
+    let report = report.flatten();
+    let ca = Ca::configured(&settings.intercept.ca)?;
+    let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
+    let directory = tempfile::Builder::new().prefix("politely-trust-").tempdir()?;
     let direct = direct(&settings);
-    let mut equip = |mut command: Command, proxy: SocketAddr| {
-        tell_java(&mut trust, proxy, direct);
-        command.envs(environment(proxy, direct)).envs(trust.drain(..)).env("WGETRC", wgetrc.path());
-        command.kill_on_drop(true).spawn()
+    // The system's roots and our CA, and the variables that make clients trust them and take the way through here.
+    let equip = |command: &mut Command, proxy: SocketAddr| {
+        let proxy = Some((proxy.ip().to_string(), proxy.port()));
+        let told = Told { directory: directory.path(), roots: &roots, ca_pem: ca.cert_pem(), proxy, direct };
+        let variables = told.variables(|name| std::env::var_os(name))?;
+        command.envs(variables).kill_on_drop(true);
+        Ok::<_, Failed>(())
     };
     // A Ctrl-C goes to the command too, as it is in our process group; it decides, and we tell its end.
     let (mut interrupts, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
@@ -95,48 +115,76 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
         let handed = UnixListener::bind(&socket)?;
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("isolated").arg(&socket).arg("--").args(&args.command);
-        let mut child = equip(command, isolate::INSIDE)?;
+        equip(&mut command, isolate::INSIDE)?;
+        let mut child = command.spawn()?;
         let listener = tokio::select! {
             // A short command may be over already.
             biased;
             taken = isolate::take_over(&handed) => taken?,
             // It has said why.
-            status = child.wait() => return Ok(exit_code(status?)),
+            status = child.wait() => return Ok(ExitCode::from(exit_code(status?))),
         };
         (server::start_on(settings, vec![listener]).await?, child)
     } else {
         let running = server::start(settings).await?;
         let mut command = Command::new(program);
         command.args(arguments);
-        match equip(command, running.addresses()[0]) {
+        let equipped = equip(&mut command, running.addresses()[0]);
+        match equipped.and_then(|()| command.spawn().map_err(|error| not_run(program, &error))) {
             Ok(child) => (running, child),
-            Err(error) => {
+            Err(failed) => {
                 running.shutdown().await;
-                return Err(not_run(program, &error));
+                return Err(failed);
             }
         }
     };
     let (before, mut refused) = running.decisions().follow(0);
-    before.iter().filter(|_| args.verbose).for_each(|decision| tell(decision));
+    let (mut tally, mut progress) = (Tally::default(), Progress::new(args.quiet, args.verbose));
+    let mut hear = |decision: &RecentDecision, progress: &mut Progress| {
+        tally.add(decision);
+        if args.verbose {
+            progress.clear();
+            tell(decision);
+        }
+    };
+    before.iter().for_each(|decision| hear(decision, &mut progress));
     let status = loop {
         tokio::select! {
-            Some(decision) = heard(&mut refused), if args.verbose => tell(&decision),
+            Some(decision) = heard(&mut refused) => hear(&decision, &mut progress),
             status = child.wait() => break status?,
+            () = progress.tick() => progress.show(running.longest_held(HELD_LONG).as_ref()),
             _ = interrupts.recv() => {}
             _ = terminate.recv() => pass_on(&child, Signal::TERM),
             _ = hang_up.recv() => pass_on(&child, Signal::HUP),
         }
     };
-    while args.verbose
-        && let Some(Some(decision)) = unconstrained(heard(&mut refused)).now_or_never()
-    {
-        tell(&decision);
+    // What is asked last counts when it is over, which the command may see a moment earlier.
+    let totals = running.shutdown().await;
+    while let Some(Some(decision)) = unconstrained(heard(&mut refused)).now_or_never() {
+        hear(&decision, &mut progress);
     }
-    let counts = finish(running).await;
-    if !args.quiet {
-        summarize(&counts, program);
+    progress.clear();
+    let code = exit_code(status);
+    let summary = Summary { program, tally, took: began.elapsed(), totals, max_wait };
+    tell_end(&summary, args, report, code);
+    Ok(ExitCode::from(code))
+}
+
+/// The command may have closed the terminal.
+fn tell_end(summary: &Summary<'_>, args: &Args, file: Option<File>, code: u8) {
+    match (&args.report, file) {
+        (Some(_), None) => _ = writeln!(io::stderr(), "{}", summary.json(code)),
+        (_, file) => {
+            if let Some(mut file) = file
+                && let Err(error) = writeln!(file, "{:#}", summary.json(code))
+            {
+                let _ = writeln!(io::stderr(), "error: cannot write the report: {error}");
+            }
+            if !args.quiet {
+                let _ = writeln!(io::stderr(), "{}", summary.text());
+            }
+        }
     }
-    Ok(exit_code(status))
 }
 
 /// As a shell tells it.
@@ -147,67 +195,6 @@ pub(super) fn not_run(program: &OsStr, error: &io::Error) -> Failed {
     };
     let message = format!("error: cannot run `{}`: {error}\nhint: {hint}", program.display());
     Failed { message, code: ExitCode::from(code) }
-}
-
-async fn finish(running: Running) -> Counts {
-    let counts = running.counts();
-    running.shutdown().await;
-    counts
-}
-
-/// For the command's environment.
-type Variables = Vec<(&'static str, OsString)>;
-
-/// The system's roots and our CA, and the variables that make clients behind us trust them.
-fn trust(settings: &Settings) -> Result<(TempDir, Variables), Failed> {
-    let ca = Ca::configured(&settings.intercept.ca).map_err(server::StartError::from)?;
-    let roots = roots::bundle(settings.egress.ca_file.as_deref()).map_err(server::StartError::from)?;
-    let directory = tempfile::Builder::new().prefix("politely-trust-").tempdir()?;
-    let all = variables(directory.path(), &roots, &ca, |name| std::env::var_os(name));
-    Ok((directory, all.map_err(server::StartError::from)?))
-}
-
-/// wget built on GnuTLS takes its roots from no variable: what the user has set up for it, and our bundle.
-fn wgetrc(bundle: &Path) -> io::Result<NamedTempFile> {
-    let own = std::env::var_os("WGETRC").map(PathBuf::from);
-    let own = own.or_else(|| std::env::home_dir().map(|home| home.join(".wgetrc")));
-    let mut settings = own.and_then(|path| std::fs::read(path).ok()).unwrap_or_default();
-    settings.extend_from_slice(b"\nca_certificate = ");
-    settings.extend_from_slice(bundle.as_os_str().as_bytes());
-    settings.push(b'\n');
-    let mut file = tempfile::Builder::new().prefix("politely-wgetrc-").tempfile()?;
-    file.write_all(&settings)?;
-    Ok(file)
-}
-
-/// Hosts that are asked without the proxy: this machine, where browsers are steered by their drivers, and where the proxy
-/// goes for nobody unless `egress.allow` says so. None then.
-fn direct(settings: &Settings) -> &'static str {
-    let opens = |network: &Network| network.0.contains(&IpAddr::V4(Ipv4Addr::LOCALHOST));
-    if settings.egress.allow.iter().any(opens) { "" } else { "localhost,127.0.0.1,::1" }
-}
-
-/// What makes common clients use the proxy.
-fn environment(proxy: SocketAddr, direct: &str) -> Variables {
-    const PROXY: [&str; 6] = ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
-    let url = format!("http://{proxy}");
-    let proxy = PROXY.iter().map(|name| (*name, OsString::from(&url)));
-    let rest = [("NO_PROXY", direct), ("no_proxy", direct), ("NODE_USE_ENV_PROXY", "1"), ("PERL_LWP_ENV_PROXY", "1")];
-    proxy.chain(rest.map(|(name, value)| (name, value.into()))).collect()
-}
-
-/// Java reads no proxy variable, but options, and goes to this machine without a proxy unless told otherwise. What makes it
-/// trust us is among them already.
-fn tell_java(trust: &mut Variables, proxy: SocketAddr, direct: &str) {
-    let (host, port) = (proxy.ip(), proxy.port());
-    let mut options = String::new();
-    for scheme in ["http", "https"] {
-        options += &format!(" -D{scheme}.proxyHost={host} -D{scheme}.proxyPort={port}");
-    }
-    if direct.is_empty() {
-        options += " -Dhttp.nonProxyHosts=";
-    }
-    trust.iter_mut().filter(|(name, _)| *name == "JAVA_TOOL_OPTIONS").for_each(|(_, value)| value.push(&options));
 }
 
 /// The next one that is there still: of many at once the first are missed, and what follows is not.
@@ -227,47 +214,6 @@ fn tell(decision: &RecentDecision) {
     let _ = writeln!(io::stderr(), "{said}");
 }
 
-fn summarize(counts: &Counts, program: &OsStr) {
-    let refused: u64 = counts.refused.values().sum();
-    let total = counts.forwarded + counts.failed + refused;
-    let mut text = format!("politely: {total} requests, {} forwarded", counts.forwarded);
-    if counts.failed > 0 {
-        text += &format!(", {} failed", counts.failed);
-    }
-    for (slug, count) in &counts.refused {
-        text += &format!(", {count} {slug}");
-    }
-    if total == 0 {
-        text += "\npolitely: warning: nothing came through the proxy; if the command fetched something, it went round it, and \
-            robots.txt was not kept";
-        text += &format!("\nhint: {}", cure(program));
-    }
-    // The command may have closed the terminal.
-    let _ = writeln!(io::stderr(), "{text}");
-}
-
-/// What makes a program that reads no proxy variables use a proxy.
-fn cure(program: &OsStr) -> &'static str {
-    let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
-    match name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.') {
-        "node" | "npm" | "npx" | "nodejs" => {
-            "Node.js reads HTTPS_PROXY from version 24 on, by NODE_USE_ENV_PROXY; before it, give \
-            the client a ProxyAgent of the package undici, or of proxy-agent"
-        }
-        "java" | "gradle" | "mvn" | "jbang" => {
-            "a client made with a proxy of its own, or with NO_PROXY, takes no notice of \
-            -Dhttps.proxyHost; take that out"
-        }
-        "php" => {
-            "PHP's streams read no variable: set `proxy` and `request_fulluri` in stream_context_set_default, or use curl"
-        }
-        "ruby" => "Mechanize reads no variable: call `set_proxy` with the host and port of ENV[\"https_proxy\"]",
-        "httrack" => "httrack takes its proxy from -P host:port, for http alone",
-        "python" | "uv" | "pipx" => "aiohttp reads HTTPS_PROXY only in a ClientSession(trust_env=True)",
-        _ => "does it read HTTPS_PROXY? else give it the proxy by its own option; $HTTPS_PROXY holds the address",
-    }
-}
-
 fn pass_on(child: &tokio::process::Child, signal: Signal) {
     // Our own child, not waited for yet, so the number is still its; it may have ended.
     if let Some(pid) = child.id().and_then(|pid| Pid::from_raw(pid.cast_signed())) {
@@ -276,9 +222,9 @@ fn pass_on(child: &tokio::process::Child, signal: Signal) {
 }
 
 /// As a shell tells it: 128 and the signal's number for a command that a signal ended.
-fn exit_code(status: ExitStatus) -> ExitCode {
+fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
-    ExitCode::from(u8::try_from(code).unwrap_or(1))
+    u8::try_from(code).unwrap_or(1)
 }
 
 /// No page is lost for a crawl-delay, and few crawlers wait for longer.

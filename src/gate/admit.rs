@@ -44,12 +44,15 @@ impl Gate {
             match self.step(&host, request, waited)? {
                 Step::Go(admitted) => return Ok(admitted),
                 Step::Fetch(fetching) => {
+                    let _held = self.held.for_robots(request.authority);
                     if let Err(why) = self.wait_for_robots(request, fetching, waited).await {
                         return self.instead_of_robots(&host, request, why);
                     }
                 }
                 Step::Wait(waiting) => {
+                    let held = self.held.for_turn(request.authority, &host.pace, waiting.gap());
                     let permit = waiting.turn().await?;
+                    drop(held);
                     waited += permit.waited;
                     if let Some(admitted) = self.at_its_turn(&host, request, permit)? {
                         return Ok(admitted);

@@ -3,6 +3,7 @@
 mod admit;
 mod decode;
 mod fleet;
+mod held;
 mod pacer;
 mod reported;
 mod robots;
@@ -12,6 +13,7 @@ mod watch;
 
 pub use crate::policy::pace::Outcome;
 pub use fleet::FleetFigures;
+pub use held::{HeldFigures, HeldFor, HeldRequest};
 pub use pacer::Permit;
 pub use reported::Reported;
 pub use robots::CacheFigures;
@@ -25,8 +27,9 @@ use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use fleet::{Fleet, Message};
+use held::Held;
 use http::HeaderMap;
-use pacer::Pacer;
+use pacer::{Pacer, Stand};
 use robots::{FetchReason, Fetched, Fetcher, HostEntry, Order, RobotsCache};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -40,6 +43,7 @@ pub struct Gate {
     settings: Arc<ArcSwap<Settings>>,
     robots: RobotsCache,
     pacer: Arc<Pacer>,
+    held: Held,
     store: Arc<Store>,
     fleet: Option<Arc<Fleet>>,
     /// Ends with the gate.
@@ -100,7 +104,7 @@ impl Gate {
         if let Some(messages) = messages {
             listens.spawn(listen(messages, robots.clone(), pacer.clone()));
         }
-        Gate { settings, robots, pacer, store, fleet, _listens: listens }
+        Gate { settings, robots, pacer, held: Held::default(), store, fleet, _listens: listens }
     }
 
     /// Returns when it is in the fleet, or cannot be for now, or there is none.
@@ -156,7 +160,14 @@ impl Gate {
         if settings.mode == Mode::Report {
             return Ok(pace.rehearse(request.client, terms, false));
         }
-        Ok((pace.turn(request.client, terms).await?, None))
+        let gap = terms.gap();
+        match pace.stand(request.client, terms)? {
+            Stand::Go(permit) => Ok((permit, None)),
+            Stand::Wait(waiting) => {
+                let _held = self.held.for_turn(request.authority, &pace, gap);
+                Ok((waiting.turn().await?, None))
+            }
+        }
     }
 
     /// Our copy, if it is fresh; else as it is after a fetch. `None`: there is none to serve; the origin may say so itself.

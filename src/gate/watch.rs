@@ -2,7 +2,7 @@
 
 use super::robots::{CacheFigures, FetchReason, Order};
 use super::terms::key;
-use super::{FleetFigures, Gate};
+use super::{FleetFigures, Gate, HeldFigures, HeldRequest};
 use crate::config::Settings;
 use crate::policy::{Answer, Authority, Entry, Refusal, explain};
 use std::sync::Arc;
@@ -14,6 +14,7 @@ pub struct Figures {
     pub robots: CacheFigures,
     /// Requests that wait for their turn.
     pub waiting: usize,
+    pub held: HeldFigures,
     /// `None`: it is in no fleet.
     pub fleet: Option<FleetFigures>,
 }
@@ -32,7 +33,12 @@ pub struct PaceFigures {
 impl Gate {
     pub fn figures(&self) -> Figures {
         let fleet = self.fleet.as_ref().map(|fleet| fleet.figures());
-        Figures { robots: self.robots.figures(), waiting: self.pacer.waiting(), fleet }
+        Figures { robots: self.robots.figures(), waiting: self.pacer.waiting(), held: self.held.figures(), fleet }
+    }
+
+    /// The request that has been held longest, if for so long.
+    pub fn longest_held(&self, at_least: Duration) -> Option<HeldRequest> {
+        self.held.longest(at_least)
     }
 
     /// The authorities asked for last, with what is known of each.

@@ -160,6 +160,16 @@ impl Entry {
         self
     }
 
+    /// The same, not left alone any longer after a failure.
+    #[must_use]
+    pub fn due(&self, now: SystemTime) -> Self {
+        let mut due = self.clone();
+        if let Some(trouble) = &mut due.trouble {
+            trouble.retry_at = trouble.retry_at.min(now);
+        }
+        due
+    }
+
     /// As an instance takes it from another, which may have kept it for longer.
     #[must_use]
     pub fn fresh_within(mut self, most: Duration) -> Self {

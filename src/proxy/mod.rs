@@ -11,7 +11,7 @@ mod respond;
 
 pub use client::distrusted::{Distrusted, DistrustedClients};
 pub(crate) use client::listener;
-pub use exchange::counters::{Counters, Counts};
+pub use exchange::counters::{Counters, Counts, HostFailures};
 pub use exchange::recent::{Decisions, RecentDecision};
 pub(crate) use respond::evidence;
 

@@ -8,7 +8,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use super::ca::{Ca, to_pem};
+use super::ca::to_pem;
 use super::error::{CaError, RootsError};
 use super::keep;
 
@@ -39,21 +39,21 @@ pub fn bundle(ca_file: Option<&Path>) -> Result<Roots, RootsError> {
     collect(rustls_native_certs::load_native_certs().certs, ca_file)
 }
 
-/// Writes `roots` and the certificate of `ca` into a file for programs that take a bundle, such as those that read
+/// Writes `roots` and an authority's certificate into a file for programs that take a bundle, such as those that read
 /// `SSL_CERT_FILE`.
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn write_bundle(path: &Path, roots: &Roots, ca: &Ca) -> Result<(), CaError> {
-    keep::write(path, together(roots, ca), 0o644)
+pub fn write_bundle(path: &Path, roots: &Roots, ca_pem: &str) -> Result<(), CaError> {
+    keep::write(path, together(roots, ca_pem), 0o644)
 }
 
 /// The same as a key store of Java's in the form JKS, which every version reads, without a password.
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn write_java(path: &Path, roots: &Roots, ca: &Ca) -> Result<(), CaError> {
-    let pem = together(roots, ca);
+pub fn write_java(path: &Path, roots: &Roots, ca_pem: &str) -> Result<(), CaError> {
+    let pem = together(roots, ca_pem);
     let all: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes()).flatten().collect();
     let mut out = JKS_TRUSTED.to_vec();
     let length = |length: usize| u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
@@ -80,8 +80,8 @@ pub fn write_java(path: &Path, roots: &Roots, ca: &Ca) -> Result<(), CaError> {
 }
 
 /// Ours is among the system's already where it is installed, or where SSL_CERT_FILE names such a bundle.
-fn together(roots: &Roots, ca: &Ca) -> String {
-    let ours = if roots.pem.contains(ca.cert_pem()) { "" } else { ca.cert_pem() };
+fn together(roots: &Roots, ca_pem: &str) -> String {
+    let ours = if roots.pem.contains(ca_pem) { "" } else { ca_pem };
     format!("{}{ours}", roots.pem)
 }
 

@@ -130,6 +130,12 @@ fn env_makes_a_shell_trust_the_systems_roots_and_ours() {
         "APT_CONFIG",
         "PHP_INI_SCAN_DIR",
         "JAVA_TOOL_OPTIONS",
+        "WGETRC",
+        "NODE_OPTIONS",
+        "NODE_USE_ENV_PROXY",
+        "PERL_LWP_ENV_PROXY",
+        "https_proxy",
+        "NO_PROXY",
     ] {
         assert!(exports.contains(&format!("export {name}='")), "{exports}");
     }

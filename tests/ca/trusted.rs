@@ -12,7 +12,7 @@ fn a_bundle_holds_the_systems_roots_and_the_operators() {
     assert_eq!(both.store.len(), system.store.len() + 1);
     assert_eq!(both.pem, system.pem.clone() + ca.cert_pem());
     let bundle = home.path().join("bundle.pem");
-    roots::write_bundle(&bundle, &system, &ca).unwrap();
+    roots::write_bundle(&bundle, &system, ca.cert_pem()).unwrap();
     assert_eq!(fs::read_to_string(&bundle).unwrap(), both.pem);
     assert_eq!(mode(&bundle), 0o644);
 }

@@ -80,19 +80,7 @@ async fn run_sets_what_clients_read() {
         assert_eq!(value(name).unwrap_or_default(), "");
     }
     assert_eq!(value("NODE_USE_ENV_PROXY").as_deref(), Some("1"));
-    for name in [
-        "SSL_CERT_FILE",
-        "CURL_CA_BUNDLE",
-        "REQUESTS_CA_BUNDLE",
-        "NODE_EXTRA_CA_CERTS",
-        "AWS_CA_BUNDLE",
-        "GIT_SSL_CAINFO",
-        "CARGO_HTTP_CAINFO",
-        "PIP_CERT",
-        "DENO_CERT",
-    ] {
-        assert!(value(name).is_some_and(|path| path.starts_with('/')), "{name}");
-    }
+    assert!(value("SSL_CERT_FILE").is_some_and(|path| path.starts_with('/')));
     assert!(ended.stdout.contains("BEGIN CERTIFICATE"));
     assert!(!ended.stdout.contains("PRIVATE KEY"), "never the key");
 }

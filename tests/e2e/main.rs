@@ -31,6 +31,7 @@ mod pacing_many;
 mod pins;
 mod refresh;
 mod robots;
+mod running;
 mod trailers;
 mod unreachable;
 mod upstream_proxy;

@@ -161,10 +161,25 @@ pub async fn politely_reading(arguments: &[&str], input: &[u8]) -> Ended {
     run(arguments, &[], file.into()).await
 }
 
+/// The same on a terminal, which both outputs go to.
+pub async fn politely_on_a_terminal(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
+    let quoted = arguments.iter().map(|argument| format!(" '{argument}'")).collect::<String>();
+    let shell = format!("stty cols 120; exec {}{quoted}", env!("CARGO_BIN_EXE_politely"));
+    let mut command = Command::new("script");
+    command.args(["-qec", &shell, "/dev/null"]).env("TERM", "xterm");
+    run_to_end(command, variables, Stdio::null()).await
+}
+
 async fn run(arguments: &[&str], variables: &[(&str, &str)], input: Stdio) -> Ended {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_politely"));
+    command.args(arguments);
+    run_to_end(command, variables, input).await
+}
+
+async fn run_to_end(mut command: Command, variables: &[(&str, &str)], input: Stdio) -> Ended {
     let home = tempfile::tempdir().expect("a temporary directory");
-    let mut command = command(home.path());
-    command.args(arguments).envs(variables.iter().copied()).stdin(input);
+    at_home(&mut command, home.path());
+    command.envs(variables.iter().copied()).stdin(input);
     let output = super::within("the end of the command", command.output()).await.expect("the binary is built");
     Ended {
         code: output.status.code().unwrap_or(-1),
@@ -175,6 +190,11 @@ async fn run(arguments: &[&str], variables: &[(&str, &str)], input: Stdio) -> En
 
 fn command(home: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_politely"));
+    at_home(&mut command, home);
+    command
+}
+
+fn at_home(command: &mut Command, home: &Path) {
     command.kill_on_drop(true).env("HOME", home).env("XDG_CACHE_HOME", home).env("NO_COLOR", "1");
     for (name, _) in std::env::vars() {
         let proxy = name.to_ascii_lowercase().ends_with("_proxy");
@@ -182,7 +202,6 @@ fn command(home: &Path) -> Command {
             command.env_remove(name);
         }
     }
-    command
 }
 
 #[derive(Clone, Default)]

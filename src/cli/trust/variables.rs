@@ -1,41 +1,96 @@
-//! The variables by which programs are told whom to trust, with the files that they name. What is set already is kept
-//! and added to, where a variable can hold more than one thing.
+//! The variables by which programs are told of the proxy and whom to trust, with the files that they name: one list, for
+//! `run` and for `ca env`. What is set already is kept and added to, where a variable can hold more than one thing.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::tls::{Ca, CaError, Roots, roots};
+use crate::config::{Network, Settings};
+use crate::tls::{CaError, Roots, roots};
 
-/// The bundle's name in the directory.
-pub(in crate::cli) const BUNDLE: &str = "bundle.pem";
-
-/// Writes the files into the directory. `set`: what a variable is set to now.
-pub(in crate::cli) fn variables(
-    directory: &Path,
-    roots: &Roots,
-    ca: &Ca,
-    set: impl Fn(&str) -> Option<OsString>,
-) -> Result<Vec<(&'static str, OsString)>, CaError> {
-    let set = |name| set(name).filter(|value| !value.is_empty());
-    let bundle = directory.join(BUNDLE);
-    roots::write_bundle(&bundle, roots, ca)?;
-    let java = directory.join("java.jks");
-    roots::write_java(&java, roots, ca)?;
-    let mut all: Vec<_> = TRUST.iter().map(|name| (*name, OsString::from(&bundle))).collect();
-    all.push(("JAVA_TOOL_OPTIONS", java_options(&java, set("JAVA_TOOL_OPTIONS"))));
-    // Neither is of use to most: what cannot be written is left out.
-    all.extend(php(directory, &bundle, set("PHP_INI_SCAN_DIR")).map(|value| ("PHP_INI_SCAN_DIR", value)));
-    all.extend(apt(directory, &bundle, set("APT_CONFIG")).map(|value| ("APT_CONFIG", value)));
-    Ok(all)
+/// What programs are told.
+pub(in crate::cli) struct Told<'a> {
+    /// Where the files go.
+    pub directory: &'a Path,
+    pub roots: &'a Roots,
+    pub ca_pem: &'a str,
+    /// Host and port. `None`: it is not known here.
+    pub proxy: Option<(String, u16)>,
+    /// Hosts that are asked without the proxy; mostly [`direct`].
+    pub direct: &'static str,
 }
 
-fn java_options(store: &Path, set: Option<OsString>) -> OsString {
-    let store = store.display().to_string();
-    // The JVM takes quotes away.
-    let quote = if store.contains('"') { "'" } else { "\"" };
-    let ours = format!("-Djavax.net.ssl.trustStore={quote}{store}{quote}");
-    added(set, " ", &ours)
+/// For an environment.
+pub(in crate::cli) type Variables = Vec<(&'static str, OsString)>;
+
+/// Hosts that are asked without the proxy: this machine, where browsers are steered by their drivers, and where the proxy
+/// goes for nobody unless `egress.allow` says so. None then.
+pub(in crate::cli) fn direct(settings: &Settings) -> &'static str {
+    let opens = |network: &Network| network.0.contains(&IpAddr::V4(Ipv4Addr::LOCALHOST));
+    if settings.egress.allow.iter().any(opens) { "" } else { "localhost,127.0.0.1,::1" }
+}
+
+impl Told<'_> {
+    /// Writes the files. `set`: what a variable is set to now.
+    ///
+    /// # Errors
+    /// A file that most programs need cannot be written.
+    pub fn variables(&self, set: impl Fn(&str) -> Option<OsString>) -> Result<Variables, CaError> {
+        let set = |name| set(name).filter(|value| !value.is_empty());
+        let bundle = self.directory.join("bundle.pem");
+        roots::write_bundle(&bundle, self.roots, self.ca_pem)?;
+        let java = self.directory.join("java.jks");
+        roots::write_java(&java, self.roots, self.ca_pem)?;
+        let mut all: Variables = TRUST.iter().map(|name| (*name, OsString::from(&bundle))).collect();
+        all.push(("JAVA_TOOL_OPTIONS", self.java_options(&java, set("JAVA_TOOL_OPTIONS"))));
+        // None is of use to most: what cannot be written is left out.
+        all.extend(php(self.directory, &bundle, set("PHP_INI_SCAN_DIR")).map(|value| ("PHP_INI_SCAN_DIR", value)));
+        all.extend(apt(self.directory, &bundle, set("APT_CONFIG")).map(|value| ("APT_CONFIG", value)));
+        all.extend(wget(self.directory, &bundle, set("WGETRC")).map(|value| ("WGETRC", value)));
+        if let Some((host, port)) = &self.proxy {
+            let url = OsString::from(format!("http://{host}:{port}"));
+            all.extend(PROXY.map(|name| (name, url.clone())));
+            all.extend(["NO_PROXY", "no_proxy"].map(|name| (name, self.direct.into())));
+            all.extend(["NODE_USE_ENV_PROXY", "PERL_LWP_ENV_PROXY"].map(|name| (name, "1".into())));
+            all.extend(node(self.directory, set("NODE_OPTIONS")).map(|value| ("NODE_OPTIONS", value)));
+        }
+        Ok(all)
+    }
+
+    /// Java reads no proxy variable, but options, and goes to this machine without a proxy unless told otherwise.
+    fn java_options(&self, store: &Path, set: Option<OsString>) -> OsString {
+        let store = store.display().to_string();
+        // The JVM takes quotes away.
+        let quote = if store.contains('"') { "'" } else { "\"" };
+        let mut ours = format!("-Djavax.net.ssl.trustStore={quote}{store}{quote}");
+        if let Some((host, port)) = &self.proxy {
+            let host = host.trim_matches(['[', ']']);
+            for scheme in ["http", "https"] {
+                ours += &format!(" -D{scheme}.proxyHost={host} -D{scheme}.proxyPort={port}");
+            }
+            if self.direct.is_empty() {
+                ours += " -Dhttp.nonProxyHosts=";
+            }
+        }
+        added(set, " ", &ours)
+    }
+}
+
+/// Node.js before 24 reads no proxy variable: a script that is loaded first sees to it.
+fn node(directory: &Path, set: Option<OsString>) -> Option<OsString> {
+    let script = directory.join("preload.cjs");
+    fs::write(&script, include_str!("preload.cjs")).ok()?;
+    let script = script.to_str()?.replace('\\', r"\\").replace('"', "\\\"");
+    Some(added(set, " ", &format!("--require \"{script}\"")))
+}
+
+/// wget built on GnuTLS takes its roots from no variable: what the user has set up for it, and our bundle.
+fn wget(directory: &Path, bundle: &Path, set: Option<OsString>) -> Option<OsString> {
+    let theirs = set.map(PathBuf::from).or_else(|| std::env::home_dir().map(|home| home.join(".wgetrc")));
+    let ours = [b"\nca_certificate = ", bundle.as_os_str().as_bytes(), b"\n"].concat();
+    together(directory.join("wgetrc"), theirs, &ours)
 }
 
 /// The empty place is the one that PHP was built with.
@@ -48,13 +103,18 @@ fn php(directory: &Path, bundle: &Path, set: Option<OsString>) -> Option<OsStrin
     Some(added(Some(set.unwrap_or_default()), ":", own.to_str()?))
 }
 
-/// It names one file, so that what the user has set up is in ours.
 fn apt(directory: &Path, bundle: &Path, set: Option<OsString>) -> Option<OsString> {
-    let file = directory.join("apt.conf");
-    let theirs = set.map(PathBuf::from).filter(|theirs| *theirs != file);
-    let mut settings = theirs.and_then(|theirs| fs::read_to_string(theirs).ok()).unwrap_or_default();
-    settings += &format!("\nAcquire::https::CAInfo \"{}\";\n", bundle.display());
-    fs::write(&file, settings).ok()?;
+    let ours = format!("\nAcquire::https::CAInfo \"{}\";\n", bundle.display());
+    together(directory.join("apt.conf"), set.map(PathBuf::from), ours.as_bytes())
+}
+
+/// The variable names one file, so that what the user has set up is in ours: once, however often it is asked for.
+fn together(file: PathBuf, theirs: Option<PathBuf>, ours: &[u8]) -> Option<OsString> {
+    if theirs.as_ref() != Some(&file) {
+        let mut all = theirs.and_then(|theirs| fs::read(theirs).ok()).unwrap_or_default();
+        all.extend_from_slice(ours);
+        fs::write(&file, all).ok()?;
+    }
     Some(file.into())
 }
 
@@ -67,6 +127,8 @@ fn added(set: Option<OsString>, separator: &str, ours: &str) -> OsString {
     }
 }
 
+/// Those that name a proxy.
+const PROXY: [&str; 6] = ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
 /// Those that take a bundle of roots.
 const TRUST: [&str; 12] = [
     "SSL_CERT_FILE",
@@ -86,12 +148,16 @@ const TRUST: [&str; 12] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tls::Ca;
 
     #[test]
     fn what_is_set_already_is_kept_and_added_to_once() {
         let home = tempfile::tempdir().unwrap();
         let ca = Ca::open_or_create(&home.path().join("ca")).unwrap();
         let roots = roots::bundle(None).unwrap();
+        let proxy = Some(("proxy.example".to_owned(), 3128));
+        let told =
+            Told { directory: home.path(), roots: &roots, ca_pem: ca.cert_pem(), proxy, direct: "localhost,127.0.0.1" };
         let theirs = home.path().join("theirs.conf");
         fs::write(&theirs, "Acquire::Retries 3;").unwrap();
         let find = |all: &[(&str, OsString)], wanted: &str| {
@@ -99,24 +165,41 @@ mod tests {
                 all.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.to_str().unwrap().to_owned());
             found.unwrap_or_else(|| panic!("{wanted}")).replace(home.path().to_str().unwrap(), "HOME")
         };
-        let none = variables(home.path(), &roots, &ca, |_| None).unwrap();
+        let java = "-Djavax.net.ssl.trustStore=\"HOME/java.jks\" -Dhttp.proxyHost=proxy.example -Dhttp.proxyPort=3128 \
+                    -Dhttps.proxyHost=proxy.example -Dhttps.proxyPort=3128";
+        let none = told.variables(|_| None).unwrap();
         assert_eq!(find(&none, "PERL_LWP_SSL_CA_FILE"), "HOME/bundle.pem");
-        assert_eq!(find(&none, "JAVA_TOOL_OPTIONS"), "-Djavax.net.ssl.trustStore=\"HOME/java.jks\"");
+        assert_eq!(find(&none, "https_proxy"), "http://proxy.example:3128");
+        assert_eq!(find(&none, "JAVA_TOOL_OPTIONS"), java);
         assert_eq!(find(&none, "PHP_INI_SCAN_DIR"), ":HOME/php");
+        assert_eq!(find(&none, "NODE_OPTIONS"), "--require \"HOME/preload.cjs\"");
         let before = |name: &str| match name {
             "JAVA_TOOL_OPTIONS" => Some("-Xmx1g".into()),
+            "NODE_OPTIONS" => Some("--trace-warnings".into()),
             "PHP_INI_SCAN_DIR" => Some("/etc/php".into()),
             "APT_CONFIG" => Some(theirs.clone().into()),
             _ => Some("theirs".into()),
         };
-        let some = variables(home.path(), &roots, &ca, before).unwrap();
-        assert_eq!(find(&some, "JAVA_TOOL_OPTIONS"), "-Xmx1g -Djavax.net.ssl.trustStore=\"HOME/java.jks\"");
+        let some = told.variables(before).unwrap();
+        assert_eq!(find(&some, "JAVA_TOOL_OPTIONS"), format!("-Xmx1g {java}"));
+        assert_eq!(find(&some, "NODE_OPTIONS"), "--trace-warnings --require \"HOME/preload.cjs\"");
         assert_eq!(find(&some, "PHP_INI_SCAN_DIR"), "/etc/php:HOME/php");
-        let apt = fs::read_to_string(home.path().join("apt.conf")).unwrap();
-        assert!(apt.starts_with("Acquire::Retries 3;\nAcquire::https::CAInfo \""), "{apt}");
+        let apt = || fs::read_to_string(home.path().join("apt.conf")).unwrap();
+        assert!(apt().starts_with("Acquire::Retries 3;\nAcquire::https::CAInfo \""), "{}", apt());
         let again = |name: &str| some.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
-        for name in ["JAVA_TOOL_OPTIONS", "PHP_INI_SCAN_DIR"] {
-            assert_eq!(find(&variables(home.path(), &roots, &ca, again).unwrap(), name), find(&some, name));
-        }
+        let (twice, apt_before) = (told.variables(again).unwrap(), apt());
+        assert_eq!((twice, apt()), (some.clone(), apt_before));
+    }
+
+    #[test]
+    fn a_proxy_that_is_not_known_is_not_named() {
+        let home = tempfile::tempdir().unwrap();
+        let ca = Ca::open_or_create(&home.path().join("ca")).unwrap();
+        let roots = roots::bundle(None).unwrap();
+        let told = Told { directory: home.path(), roots: &roots, ca_pem: ca.cert_pem(), proxy: None, direct: "" };
+        let all = told.variables(|_| None).unwrap();
+        assert!(
+            !all.iter().any(|(name, value)| name.ends_with("_proxy") || value.to_string_lossy().contains("proxyHost"))
+        );
     }
 }

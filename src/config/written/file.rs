@@ -276,6 +276,10 @@ pub struct Store {
     pub memory: u64,
     #[serde(deserialize_with = "units::size")]
     pub disk: u64,
+    /// A host that could not be asked in an earlier process is asked again at once: for one that somebody waits for. Not to
+    /// be written.
+    #[serde(skip)]
+    pub is_impatient: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -146,7 +146,7 @@ impl Pace {
         }
     }
 
-    pub(super) fn figures(&self) -> PaceFigures {
+    pub fn figures(&self) -> PaceFigures {
         let (state, now) = (self.state.lock(), Instant::now());
         let lane = &state.lane;
         let owed = lane.debt(now).map_or(Duration::ZERO, |debt| debt.until - now);

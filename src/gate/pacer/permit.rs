@@ -113,6 +113,11 @@ impl Waiting {
         Waiting { pace: pace.clone(), ticket, answer, terms, since, place }
     }
 
+    /// Between two turns.
+    pub fn gap(&self) -> Duration {
+        self.terms.gap()
+    }
+
     /// Until its turn has come.
     pub async fn turn(mut self) -> Result<Permit, Refusal> {
         let place = self.place.as_mut();

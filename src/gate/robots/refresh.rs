@@ -154,8 +154,10 @@ impl Inner {
         }
         let (inner, authority) = (self.clone(), authority.clone());
         let load = move || {
-            let options = inner.settings.load().robots.parse_options();
-            inner.store.load(&authority, |name, body| inner.files.named(name, &options, body))
+            let settings = inner.settings.load();
+            let options = settings.robots.parse_options();
+            let kept = inner.store.load(&authority, |name, body| inner.files.named(name, &options, body))?;
+            Some(if settings.store.is_impatient { Arc::new(kept.due(SystemTime::now())) } else { kept })
         };
         tokio::task::spawn_blocking(load).await.map_err(rethrown).ok().flatten()
     }

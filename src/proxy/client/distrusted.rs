@@ -19,8 +19,8 @@ pub struct Distrusted {
     pub host: Box<str>,
     /// The User-Agent of the CONNECT.
     pub agent: Option<Box<str>>,
-    /// The last time.
     pub how: Distrust,
+    /// The last time.
     pub at: SystemTime,
     pub times: u64,
 }
@@ -42,7 +42,10 @@ impl DistrustedClients {
     fn add(&self, client: IpAddr, host: &str, agent: Option<&str>, how: Distrust) -> bool {
         let mut kept = self.0.lock();
         let before = kept.iter().position(|one| one.client == client && *one.host == *host);
-        let times = before.map_or(0, |at| kept.remove(at).times) + 1;
+        let before = before.map(|at| kept.remove(at));
+        let times = before.as_ref().map_or(0, |one| one.times) + 1;
+        // What it said once is worth more than that it left.
+        let how = before.map(|one| one.how).filter(|_| how == Distrust::Closed).unwrap_or(how);
         if kept.len() == KEPT {
             kept.remove(0);
         }

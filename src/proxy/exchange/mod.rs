@@ -96,6 +96,7 @@ impl<'a> Exchange<'a> {
     pub async fn established<C: Client>(mut self, is_tunnel: bool, client: &mut C, timer: &mut Timer) -> bool {
         self.status = 200;
         if is_tunnel {
+            self.proxy.counters.tunnelled();
             self.about().conclude(Outcome::Forwarded);
         }
         flush(self.proxy, client, timer).await
@@ -179,13 +180,13 @@ impl About<'_> {
                 Last::Answer(answer)
             }
             Outcome::Failed(failure) => {
-                proxy.counters.failed();
+                self.count_failure(&failure.detail);
                 (refused, error) = (Some(failure.error), Some(failure.detail.clone()));
                 let url = self.url();
                 Last::Answer(Answer::failure(&failure, &Asked { url: url.as_deref(), accept: self.accept() }))
             }
             Outcome::Cut(why) => {
-                proxy.counters.failed();
+                self.count_failure(&why);
                 error = Some(why);
                 Last::Cut
             }
@@ -214,6 +215,13 @@ impl About<'_> {
             record.write();
         }
         last
+    }
+
+    fn count_failure(&self, why: &str) {
+        match self.request {
+            Ok(request) => self.proxy.counters.failed_at(&request.authority, why),
+            Err(_) => self.proxy.counters.failed(),
+        }
     }
 
     fn url(&self) -> Option<String> {

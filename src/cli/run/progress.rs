@@ -1,0 +1,112 @@
+//! While a request is held: one line of the terminal, rewritten. Where there is no terminal, a line now and then if asked for.
+
+use crate::gate::HeldRequest;
+use rustix::termios::tcgetwinsize;
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+pub(super) struct Progress {
+    way: Way,
+    ticks: Interval,
+    /// There is a line on the terminal.
+    is_shown: bool,
+    told: Option<Instant>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Terminal,
+    Lines,
+    Off,
+}
+
+impl Progress {
+    pub fn new(quiet: bool, verbose: bool) -> Self {
+        let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        let way = match (quiet, io::stderr().is_terminal() && !is_dumb) {
+            (true, _) => Way::Off,
+            (false, true) => Way::Terminal,
+            (false, false) if verbose => Way::Lines,
+            (false, false) => Way::Off,
+        };
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Progress { way, ticks, is_shown: false, told: None }
+    }
+
+    /// It is time to look. Never, if nobody is to be shown anything.
+    pub async fn tick(&mut self) {
+        match self.way {
+            Way::Off => std::future::pending().await,
+            Way::Terminal | Way::Lines => _ = self.ticks.tick().await,
+        }
+    }
+
+    /// What is held, if for longer than [`HELD_LONG`].
+    pub fn show(&mut self, held: Option<&HeldRequest>) {
+        match (self.way, held) {
+            (Way::Off, _) | (Way::Lines, None) => {}
+            (Way::Terminal, None) => self.clear(),
+            (Way::Terminal, Some(held)) => {
+                let columns = tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
+                let width = if columns == 0 { USUAL_WIDTH } else { columns };
+                let line: String = line(held).chars().take(width - 1).collect();
+                let _ = write!(io::stderr(), "{CLEAR}{line}");
+                self.is_shown = true;
+            }
+            (Way::Lines, Some(held)) => {
+                if self.told.is_none_or(|told| told.elapsed() >= TELL_AGAIN) {
+                    self.told = Some(Instant::now());
+                    let _ = writeln!(io::stderr(), "{}", line(held));
+                }
+            }
+        }
+    }
+
+    /// Makes room for something else.
+    pub fn clear(&mut self) {
+        if std::mem::take(&mut self.is_shown) {
+            let _ = write!(io::stderr(), "{CLEAR}");
+        }
+    }
+}
+
+fn line(held: &HeldRequest) -> String {
+    let mut line = format!("politely: waiting for {}: {}", held.authority, held.reason);
+    match held.left {
+        Some(left) => line += &format!(", {} s left", left.as_secs() + 1),
+        None => line += &format!(", {} s so far", held.since.as_secs()),
+    }
+    if held.waiting > 1 {
+        line += &format!(", {} wait", held.waiting);
+    }
+    super::super::inert(&line)
+}
+
+/// Who is held for less is not told of.
+pub(super) const HELD_LONG: Duration = Duration::from_secs(2);
+const TICK: Duration = Duration::from_millis(500);
+const TELL_AGAIN: Duration = Duration::from_secs(10);
+const USUAL_WIDTH: usize = 80;
+/// To the start of the line, and nothing on it.
+const CLEAR: &str = "\r\x1b[K";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::HeldFor;
+    use crate::policy::Authority;
+
+    #[test]
+    fn the_line_names_host_reason_and_time_left() {
+        let authority = Authority::from_url("https://a.example").expect("a URL");
+        let since = Duration::from_secs(3);
+        let gap = HeldFor::Gap(Duration::from_secs(30));
+        let one = HeldRequest { authority, reason: gap, since, left: Some(Duration::from_millis(26_500)), waiting: 4 };
+        assert_eq!(line(&one), "politely: waiting for https://a.example: one request in 30 s, 27 s left, 4 wait");
+        let robots = HeldRequest { reason: HeldFor::Robots, left: None, waiting: 1, ..one };
+        let told = "politely: waiting for https://a.example: its robots.txt is being fetched, 3 s so far";
+        assert_eq!(line(&robots), told);
+    }
+}

@@ -1,0 +1,106 @@
+//! What was refused, by the rule and for waiting, as it is heard of.
+
+use crate::gate::Reported;
+use crate::policy::Refusal;
+use crate::proxy::RecentDecision;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// So far.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    rules: HashMap<Rule, u64>,
+    /// The first that were refused rather than held longer.
+    pub too_long: Vec<Box<str>>,
+    pub too_long_in_all: u64,
+    /// How much longer the last of them would have had to wait.
+    pub longest_wait: Duration,
+}
+
+/// A line that refuses requests.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Rule {
+    /// The robots.txt; for an operator's rule, the entry of `hosts`.
+    pub file: Box<str>,
+    /// In a robots.txt, from 1.
+    pub line: Option<u32>,
+    pub text: Box<str>,
+}
+
+impl Tally {
+    pub fn add(&mut self, decision: &RecentDecision) {
+        let Reported::Refused(refusal) = &decision.what else { return };
+        if let Some(rule) = Rule::of(refusal)
+            && (self.rules.len() < MOST_RULES || self.rules.contains_key(&rule))
+        {
+            *self.rules.entry(rule).or_default() += 1;
+        }
+        if let Refusal::CrawlDelay { retry_after } | Refusal::QueueFull { retry_after } = &**refusal {
+            self.too_long_in_all += 1;
+            self.longest_wait = self.longest_wait.max(*retry_after);
+            self.too_long.extend(decision.url.clone().filter(|_| self.too_long.len() < MOST_URLS));
+        }
+    }
+
+    /// Those that refused most, first.
+    pub fn top(&self, most: usize) -> Vec<(&Rule, u64)> {
+        let mut all: Vec<_> = self.rules.iter().map(|(rule, count)| (rule, *count)).collect();
+        all.sort_by(|(a, more), (b, less)| less.cmp(more).then(a.cmp(b)));
+        all.truncate(most);
+        all
+    }
+}
+
+impl Rule {
+    fn of(refusal: &Refusal) -> Option<Self> {
+        match refusal {
+            Refusal::Disallowed { robots_url, rule: Some(rule), .. } => {
+                let kind = if rule.allow { "Allow" } else { "Disallow" };
+                let text = format!("{kind}: {}", rule.pattern).into();
+                Some(Rule { file: robots_url.clone(), line: Some(rule.line), text })
+            }
+            Refusal::Disallowed { robots_url, rule: None, .. } => {
+                Some(Rule { file: robots_url.clone(), line: None, text: "everything, by its state".into() })
+            }
+            Refusal::UsageDisallowed { robots_url, preference, .. } => {
+                let text = format!("{}: {}", preference.key, preference.value).into();
+                Some(Rule { file: robots_url.clone(), line: Some(preference.line), text })
+            }
+            Refusal::RobotsUnreachable { robots_url, .. } => {
+                Some(Rule { file: robots_url.clone(), line: None, text: "it could not be read".into() })
+            }
+            Refusal::OperatorDenied { host, pattern, .. } => Some(Rule {
+                file: format!("hosts: {host}").into(),
+                line: None,
+                text: format!("deny: {pattern}").into(),
+            }),
+            Refusal::CrawlDelay { .. }
+            | Refusal::QueueFull { .. }
+            | Refusal::ConnectionLimit { .. }
+            | Refusal::EgressDenied { .. }
+            | Refusal::ClientDenied { .. }
+            | Refusal::AuthorityMismatch { .. }
+            | Refusal::BadRequest { .. }
+            | Refusal::NotAProxyRequest
+            | Refusal::HeadTooLarge { .. }
+            | Refusal::HeadTimeout { .. }
+            | Refusal::Loop
+            | Refusal::Draining { .. }
+            | Refusal::FleetLost { .. }
+            | Refusal::OwnLimit { .. }
+            | Refusal::AmbiguousPath => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Rule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line} `{}`", self.file, self.text),
+            None => write!(f, "{} `{}`", self.file, self.text),
+        }
+    }
+}
+
+const MOST_RULES: usize = 10_000;
+const MOST_URLS: usize = 1000;

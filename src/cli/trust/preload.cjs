@@ -1,0 +1,79 @@
+// What makes Node.js before 24 (and before 22.21) use the proxy of its environment, loaded by NODE_OPTIONS: `http` and
+// `https` by whatever agent of theirs, and `fetch`, built in or undici's. Later ones do so themselves.
+"use strict";
+const proxy = process.env.https_proxy || process.env.http_proxy;
+if (proxy && !process.allowedNodeEnvironmentFlags.has("--use-env-proxy")) {
+  const [http, https, net, tls] = ["http", "https", "net", "tls"].map((name) => require(name));
+  const { hostname, port } = new URL(proxy);
+  const direct = (process.env.no_proxy || "").split(",").filter(Boolean);
+
+  // A CONNECT for plain HTTP as well: what is inside says what it is.
+  const tunnel = (host, to, done) => {
+    const name = host.includes(":") ? `[${host}]` : host;
+    const socket = net.connect(Number(port), hostname.replace(/[[\]]/g, ""));
+    let head = Buffer.alloc(0);
+    const end = (error) => {
+      socket.removeListener("error", end).removeListener("close", closed).removeListener("data", read);
+      if (error) socket.destroy();
+      done(error, socket);
+    };
+    const closed = () => end(new Error(`the proxy closed the connection to ${name}:${to}`));
+    const read = (piece) => {
+      head = Buffer.concat([head, piece]);
+      const length = head.indexOf("\r\n\r\n");
+      if (length < 0) return;
+      const said = head.toString("latin1", 0, head.indexOf("\r\n"));
+      if (!/^HTTP\/1\.[01] 200/.test(said)) return end(new Error(`the proxy refuses ${name}:${to}: ${said}`));
+      const rest = head.subarray(length + 4);
+      end(null);
+      if (rest.length) socket.unshift(rest);
+    };
+    socket.on("error", end).on("close", closed).on("data", read);
+    socket.write(`CONNECT ${name}:${to} HTTP/1.1\r\nHost: ${name}:${to}\r\nUser-Agent: node\r\n\r\n`);
+  };
+
+  for (const [module, usual] of [[http, 80], [https, 443]]) {
+    const connect = module.Agent.prototype.createConnection;
+    module.Agent.prototype.createConnection = function (options, done) {
+      const host = options.host || options.hostname || "localhost";
+      if (typeof options !== "object" || typeof done !== "function" || options.socketPath || options.socket ||
+          direct.includes(host)) {
+        return connect.apply(this, arguments);
+      }
+      tunnel(host, options.port || usual, (error, socket) => {
+        if (error) return done(error);
+        done(null, module === http ? socket : connect.call(this, { ...options, socket }));
+      });
+    };
+  }
+
+  // The first use of it makes the dispatcher that all versions of undici in the process share.
+  const SHARED = Symbol.for("undici.globalDispatcher.1");
+  void globalThis.Headers;
+  const Agent = globalThis[SHARED]?.constructor;
+  if (Agent) {
+    const connect = (options, done) => {
+      const host = options.hostname.replace(/[[\]]/g, "");
+      const isTls = options.protocol === "https:";
+      const to = options.port || (isTls ? 443 : 80);
+      const secure = (error, socket) => {
+        if (error || !isTls) return done(error, socket);
+        const servername = options.servername || (net.isIP(host) ? undefined : host);
+        const inside = tls.connect({ socket, servername, host, ALPNProtocols: ["http/1.1"] });
+        inside.once("error", done).once("secureConnect", () => {
+          inside.removeListener("error", done);
+          done(null, inside);
+        });
+      };
+      if (!direct.includes(host)) return tunnel(host, to, secure);
+      const socket = net.connect(to, host);
+      socket.once("error", done).once("connect", () => {
+        socket.removeListener("error", done);
+        secure(null, socket);
+      });
+    };
+    Object.defineProperty(globalThis, SHARED, {
+      value: new Agent({ connect }), writable: true, enumerable: false, configurable: false,
+    });
+  }
+}

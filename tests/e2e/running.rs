@@ -1,0 +1,170 @@
+//! What `run` tells of what it does: while a request is held, and at the end.
+
+use crate::commands::open;
+use crate::support::binary::{Ended, politely_on_a_terminal, politely_with};
+use crate::support::{Alpn, Origin, Proxy};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+const SLOW: &str = "User-agent: *\nCrawl-delay: 3\nDisallow: /private\n";
+
+/// curl for each of these, one after the other.
+fn fetch(urls: &[String]) -> String {
+    urls.iter().map(|url| format!("curl -q -s -o /dev/null {url}; ")).collect()
+}
+
+async fn run(flags: &[&str], script: &str) -> Ended {
+    politely_with(&[&["run"], flags, &["sh", "-c", script]].concat(), &open()).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_summary_tells_rules_waits_and_failures() {
+    let origin = Origin::site(SLOW).await;
+    // Nobody listens on the discard port here.
+    let nobody = "http://a.localhost:9";
+    let pages = ["/private", "/private/2", "/1", "/2"].map(|path| origin.url(path));
+    let ended = run(&[], &fetch(&[&pages[..], &[format!("{nobody}/x")]].concat())).await;
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let robots = origin.url("/robots.txt");
+    for part in [
+        "politely: 5 requests, 2 forwarded",
+        "2 robots-disallowed",
+        &format!("  2 by {robots}:3 `Disallow: /private`"),
+        "  1 held for their turn, ",
+    ] {
+        assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
+    }
+    // Its robots.txt cannot be had either.
+    assert!(ended.stderr.contains(&format!("  1 by {nobody}/robots.txt `it could not be read`")), "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_summary_names_what_was_refused_for_waiting_and_the_cure() {
+    let origin = Origin::site(SLOW).await;
+    let pages = ["/1", "/2"].map(|path| origin.url(path));
+    let ended = run(&["--max-wait", "1s"], &fetch(&pages)).await;
+    assert!(ended.stderr.contains(&format!("    {}", pages[1])), "{}", ended.stderr);
+    assert!(ended.stderr.contains("hint: `--max-wait "), "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_without_trust_is_in_the_summary_with_its_cure() {
+    let origin = Origin::tls_site(Alpn::Both, "").await;
+    let script =
+        format!("curl -q -s --cacert /etc/hostname {0}; curl -q -s --cacert /dev/null {0}; exit 0", origin.url("/x"));
+    let own = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=x -keyout /dev/null -out $HOME/own.pem 2>/dev/null; ";
+    let script = format!("{own}{}", script.replace("/etc/hostname", "$HOME/own.pem"));
+    let ended = run(&[], &script).await;
+    let part =
+        format!("the certificate for {} was turned down 2 times: it does not know the authority", origin.url(""));
+    assert!(ended.stderr.contains(&part) && ended.stderr.contains("--cacert"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("nothing came through"), "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_script_gets_the_end_as_json() {
+    let origin = Origin::site(SLOW).await;
+    let script = fetch(&["/private", "/1", "/2"].map(|path| origin.url(path))) + "exit 7";
+    let ended = run(&["--report", "json"], &script).await;
+    let told: Value =
+        serde_json::from_str(ended.stderr.trim()).unwrap_or_else(|error| panic!("{error}: {}", ended.stderr));
+    assert_eq!((ended.code, &told["exit_code"], &told["program"]), (7, &7.into(), &"sh".into()));
+    let requests = &told["requests"];
+    assert_eq!((&requests["total"], &requests["forwarded"]), (&3.into(), &2.into()), "{told}");
+    assert_eq!(
+        (&requests["refused"]["robots-disallowed"], &told["held"]["requests"]),
+        (&1.into(), &1.into()),
+        "{told}"
+    );
+    let rule = &told["rules"][0];
+    let file = origin.url("/robots.txt");
+    assert_eq!((&rule["file"], &rule["line"], &rule["rule"]), (&file.into(), &3.into(), &"Disallow: /private".into()));
+
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("report.json");
+    let ended = run(&["-q", "--report", &format!("json={}", file.display())], &script).await;
+    assert_eq!((ended.code, ended.stderr.as_str()), (7, ""));
+    let told: Value = serde_json::from_slice(&std::fs::read(&file).expect("it was written")).expect("JSON");
+    assert_eq!(told["exit_code"], 7);
+    for wrong in ["text", "json=/no/such/directory/x"] {
+        assert_eq!(run(&["--report", wrong], "true").await.code, 2, "{wrong}");
+    }
+}
+
+/// Where there is a terminal to rewrite a line on, or somebody has asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_a_held_request_sees_why_and_how_long() {
+    let origin = Origin::site("User-agent: *\nCrawl-delay: 5\n").await;
+    let script = fetch(&["/1", "/2"].map(|path| origin.url(path)));
+    let line = format!("politely: waiting for {}: one request in 5 s, ", origin.url(""));
+    let shown = politely_on_a_terminal(&["run", "sh", "-c", &script], &open()).await;
+    assert!(
+        shown.stdout.contains(&format!("\r\u{1b}[K{line}")) && shown.stdout.contains(" s left"),
+        "{}",
+        shown.stdout
+    );
+    assert!(shown.stdout.contains("\r\u{1b}[Kpolitely: 2 requests"), "the line is gone at the end: {}", shown.stdout);
+    let quiet = politely_on_a_terminal(&["run", "-q", "sh", "-c", &script], &open()).await;
+    assert_eq!(quiet.stdout, "");
+    let piped = run(&[], &script).await;
+    assert!(!piped.stderr.contains("waiting for") && !piped.stderr.contains('\u{1b}'), "{}", piped.stderr);
+    let verbose = run(&["-v"], &script).await;
+    assert!(verbose.stderr.contains(&line) && !verbose.stderr.contains('\u{1b}'), "{}", verbose.stderr);
+}
+
+/// What failed then may be well by now: somebody waits for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_could_not_be_read_in_an_earlier_run_is_asked_again_at_once() {
+    let origin = Origin::tls_site(Alpn::Both, "User-agent: *\nDisallow: /private\n").await;
+    let cache = tempfile::tempdir().expect("a temporary directory");
+    let kept = ("XDG_CACHE_HOME", cache.path().to_str().expect("UTF-8"));
+    let url = origin.url("/open");
+    let command = ["run", "curl", "-q", "-sS", "-o", "/dev/null", "-w", "%{http_code}", &url];
+    let all = [&open()[..], &[kept]].concat();
+    // The origin's authority is not known.
+    let without: Vec<_> = all.iter().filter(|(name, _)| !name.ends_with("CA_FILE")).copied().collect();
+    assert_eq!(politely_with(&command, &without).await.stdout, "503");
+    let then = politely_with(&command, &all).await;
+    assert_eq!(then.stdout, "200", "{}", then.stderr);
+    assert_eq!(origin.log.pages(), ["/open"]);
+}
+
+/// On a machine where there is no authority, nor a configuration.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_machine_takes_the_certificate_from_the_running_proxy() {
+    let origin = Origin::tls_site(Alpn::Both, "").await;
+    let proxy = Proxy::start("admin: { address: '127.0.0.1:0' }").await;
+    let state = tempfile::tempdir().expect("a temporary directory");
+    let here = [("STATE_DIRECTORY", state.path().to_str().expect("UTF-8"))];
+    let from = format!("http://{}", proxy.admin_address());
+    let env = politely_with(&["ca", "env", "--from", &from], &here).await;
+    assert_eq!(env.code, 0, "{}", env.stderr);
+    let script = format!("{}\ncurl -q -sS --noproxy '' {}", env.stdout, origin.url("/x"));
+    let output = tokio::process::Command::new("sh").arg("-c").arg(&script).output().await.expect("a shell");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(said, "page /x", "{}{}", String::from_utf8_lossy(&output.stderr), env.stdout);
+    assert!(!state.path().join("ca").exists(), "none was made here");
+    for wrong in [format!("http://{}", proxy.address()), "http://127.0.0.1:9".into(), "nowhere".into()] {
+        let ended = politely_with(&["ca", "env", "--from", &wrong], &here).await;
+        assert!(ended.code == 2 && ended.stdout.is_empty(), "{wrong}: {} {}", ended.code, ended.stderr);
+    }
+}
+
+/// One list for both.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ca_env_sets_what_run_sets() {
+    let env = politely_with(&["ca", "env"], &[]).await;
+    let exported =
+        env.stdout.lines().filter_map(|line| line.strip_prefix("export ")?.split_once('=')).map(|(name, _)| name);
+    let exported: BTreeSet<_> = exported.collect();
+    let script = "env | grep -aE '^[A-Za-z0-9_]+=' | cut -d= -f1";
+    let bare = tokio::process::Command::new("sh").arg("-c").arg(script).output().await.expect("a shell");
+    let bare = String::from_utf8_lossy(&bare.stdout).into_owned();
+    let known: BTreeSet<_> =
+        bare.lines().chain(["HOME", "XDG_CACHE_HOME", "NO_COLOR", "_", "PWD", "SHLVL", "OLDPWD"]).collect();
+    let ended = politely_with(&["run", "-q", "sh", "-c", script], &[]).await;
+    let set: BTreeSet<_> = ended.stdout.lines().filter(|name| !known.contains(name)).collect();
+    let exported: BTreeSet<_> = exported.into_iter().filter(|name| !known.contains(name)).collect();
+    assert_eq!(set, exported);
+    assert!(exported.contains("NODE_OPTIONS") && exported.contains("WGETRC") && exported.contains("https_proxy"));
+}
