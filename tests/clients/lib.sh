@@ -3,6 +3,10 @@
 #
 #   $PLAIN, $TLS        the site's addresses, without the last slash
 #   politely COMMAND    runs COMMAND through a proxy of its own: `politely run -- COMMAND`
+#   isolated COMMAND    the same in a network of its own: `politely run --isolate -- COMMAND`
+#   obeys COMMAND       COMMAND, given an allowed and a disallowed URL of each site, fetches the allowed ones through the
+#                       proxy and no other, isolated or not
+#   goes_round COMMAND  the same for one that reads no variable: it is told of, and isolated it gets nowhere
 #   seen TARGETS…       each arrived at the origin, over http and over https
 #   nothing_disallowed  nothing that robots.txt disallows did
 
@@ -49,7 +53,7 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -su
     -keyout "$WORK/ca.key" -out "$WORK/ca.pem" 2>/dev/null
 openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=a.localhost" \
     -keyout "$WORK/site/key.pem" -out "$WORK/site.csr" 2>/dev/null
-printf 'subjectAltName=DNS:a.localhost\nbasicConstraints=CA:FALSE\nextendedKeyUsage=serverAuth\n' > "$WORK/site.ext"
+printf 'subjectAltName=DNS:a.localhost,IP:127.0.0.1\nbasicConstraints=CA:FALSE\nextendedKeyUsage=serverAuth\n' > "$WORK/site.ext"
 openssl x509 -req -in "$WORK/site.csr" -CA "$WORK/ca.pem" -CAkey "$WORK/ca.key" -set_serial 1 -days 2 \
     -extfile "$WORK/site.ext" -out "$WORK/site/cert.pem" 2>/dev/null
 
@@ -75,6 +79,46 @@ politely() {
     timeout 120 "$BINARY" run -- "$@" >> "$WORK/client.log" 2>&1
 }
 
+isolated() {
+    timeout 120 "$BINARY" run --isolate -- "$@" >> "$WORK/client.log" 2>&1
+}
+
+URLS=("$PLAIN/one.html" "$PLAIN/private/two.html" "$TLS/one.html" "$TLS/private/two.html")
+
+obeys() {
+    for way in politely isolated; do
+        : > "$WORK/site/log"
+        $way "$@" "${URLS[@]}" || true
+        seen /one.html
+        nothing_disallowed_arrived
+        nothing_direct
+    done
+    echo "  $1 ... obeys"
+}
+
+goes_round() {
+    : > "$WORK/site/log"
+    : > "$WORK/client.log"
+    # Names below .localhost are not everybody's.
+    local urls=("${URLS[@]/a.localhost/127.0.0.1}")
+    politely "$@" "${urls[@]}" || true
+    grep -q ' direct$' "$WORK/site/log" || fail "$1 went through the proxy: its recipe is out of date"
+    if ! grep -q ' via$' "$WORK/site/log"; then
+        grep -q 'nothing came through the proxy' "$WORK/client.log" || fail "$1 went round, and nothing was said"
+    fi
+    : > "$WORK/site/log"
+    isolated "$@" "${urls[@]}" || true
+    nothing_disallowed_arrived
+    nothing_direct
+    echo "  $1 ... gets nowhere round the proxy"
+}
+
+nothing_direct() {
+    if grep -v ' politely/[^ ]* direct$' "$WORK/site/log" | grep -q ' direct$'; then
+        fail "something went round the proxy"
+    fi
+}
+
 seen() {
     for target in "$@"; do
         for scheme in http https; do
@@ -83,10 +127,14 @@ seen() {
     done
 }
 
-nothing_disallowed() {
+nothing_disallowed_arrived() {
     if grep -Eq '^[a-z]+ [A-Z]+ [^ ]*(private/|%70rivate|\.secret )' "$WORK/site/log"; then
         fail "something disallowed arrived"
     fi
+}
+
+nothing_disallowed() {
+    nothing_disallowed_arrived
     for scheme in http https; do
         [ "$(grep -c "^$scheme GET /robots.txt politely" "$WORK/site/log")" -ge 1 ] || fail "robots.txt was not read over $scheme"
     done

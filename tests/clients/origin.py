@@ -3,7 +3,8 @@
 
 usage: origin.py DIRECTORY    (holds cert.pem and key.pem; `ports` and `log` are written there)
 
-`ports` holds one line, "HTTP HTTPS"; it appears when both listen. Each line of `log` is "SCHEME METHOD TARGET AGENT".
+`ports` holds one line, "HTTP HTTPS"; it appears when both listen. Each line of `log` is "SCHEME METHOD TARGET AGENT WAY", WAY being
+`via` for what came through a proxy, else `direct`.
 """
 
 import http.server
@@ -47,7 +48,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         scheme = "https" if isinstance(self.connection, ssl.SSLSocket) else "http"
         with log_lock, open("log", "a") as log:
-            log.write(f"{scheme} {self.command} {self.path} {self.headers.get('User-Agent', '-')}\n")
+            agent, way = self.headers.get("User-Agent", "-"), "via" if "Via" in self.headers else "direct"
+            log.write(f"{scheme} {self.command} {self.path} {agent} {way}\n")
         kind, body = PAGES.get(self.path, ("text/plain", f"page {self.path}"))
         body = body.encode()
         self.send_response(200)

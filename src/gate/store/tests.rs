@@ -12,7 +12,7 @@ use std::path::Path;
 const MIB: u64 = 1 << 20;
 
 fn settings(directory: &Path, disk: u64) -> config::Store {
-    config::Store { directory: Some(directory.to_owned()), disk, memory: 64 * MIB }
+    config::Store { directory: Some(directory.to_owned()), disk, memory: 64 * MIB, ..config::Store::default() }
 }
 
 fn open(settings: &config::Store) -> Store {
