@@ -48,7 +48,7 @@ pub(super) struct Summary<'a> {
 impl Summary<'_> {
     fn total(&self) -> u64 {
         let counts = &self.totals.counts;
-        counts.forwarded + counts.failed + counts.refused.values().sum::<u64>()
+        counts.forwarded + counts.failed + counts.client_gone + counts.refused.values().sum::<u64>()
     }
 
     fn program_name(&self) -> String {
@@ -75,6 +75,9 @@ impl Summary<'_> {
         let mut text = format!("politely: {total} requests, {} forwarded", counts.forwarded);
         if counts.failed > 0 {
             text += &format!(", {} failed", counts.failed);
+        }
+        if counts.client_gone > 0 {
+            text += &format!(", {} given up by the client", counts.client_gone);
         }
         for (slug, count) in &counts.refused {
             text += &format!(", {count} {slug}");
@@ -117,7 +120,7 @@ impl Summary<'_> {
     }
 
     pub fn json(&self, exit_code: u8) -> Value {
-        let Counts { forwarded, failed, tunnels, refused, reported, .. } = &self.totals.counts;
+        let Counts { forwarded, failed, client_gone, tunnels, refused, reported, .. } = &self.totals.counts;
         let rules =
             self.tally.top(MOST_RULES).into_iter().map(
                 |(rule, count)| json!({ "file": rule.file, "line": rule.line, "rule": rule.text, "requests": count }),
@@ -135,7 +138,7 @@ impl Summary<'_> {
             "program": self.program.to_string_lossy(),
             "exit_code": exit_code,
             "seconds": self.took.as_secs_f64(),
-            "requests": { "total": self.total(), "forwarded": forwarded, "failed": failed, "refused": refused,
+            "requests": { "total": self.total(), "forwarded": forwarded, "failed": failed, "client_gone": client_gone, "refused": refused,
                 "reported": reported },
             "tunnels": tunnels,
             "held": { "requests": self.totals.held.requests, "seconds": self.totals.held.total.as_secs_f64() },
