@@ -250,9 +250,11 @@ impl Running {
         self.stop.send_replace(true);
         while self.listeners.join_next().await.is_some() {}
         let gate = self.proxy.gate.clone();
-        gate.leave().await;
+        let closed = gate.clone();
         // It fails only when the runtime is going away itself; then the gate closes when it is dropped.
-        let _ = tokio::task::spawn_blocking(move || gate.close()).await;
+        let _ = tokio::task::spawn_blocking(move || closed.close()).await;
+        // Whoever takes its place takes the store.
+        gate.leave().await;
         let proxy = self.proxy;
         Totals {
             counts: proxy.counters.read(),

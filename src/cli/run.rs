@@ -69,7 +69,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
     // where other programs keep theirs.
     settings.access = config::Access::default();
     settings.admin.address = None;
-    settings.store.directory.get_or_insert_with(config::cache_directory);
+    if settings.store.directory.is_none() {
+        // A service of this user's is found where that one keeps its own.
+        settings.store.meeting_place = Some(config::state_directory());
+        settings.store.directory = Some(config::cache_directory());
+    }
     // What failed then may be well by now, or asked in another way.
     settings.store.is_impatient = true;
     settings.pace.max_wait = args.max_wait.unwrap_or_else(|| settings.pace.max_wait.max(PATIENCE));

@@ -22,17 +22,17 @@ pub use watch::{Figures, PaceFigures};
 use crate::config::{Hosts, Mode, Settings};
 use crate::policy::explain::{Explanation, explain};
 use crate::policy::freshness::State;
-use crate::policy::{Access, Authority, Entry, HostRules, Refusal, Request};
+use crate::policy::{Access, Authority, Entry, HostRules, PaceKey, Refusal, Request};
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use fleet::{Fleet, Message};
+use fleet::{Fleet, Message, Need};
 use held::Held;
 use http::HeaderMap;
 use pacer::{Pacer, Stand};
 use robots::{FetchReason, Fetched, Fetcher, HostEntry, Order, RobotsCache};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use store::Store;
 use terms::{key, terms};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -76,17 +76,25 @@ pub struct RobotsCopy {
 impl Gate {
     /// In memory only, and in no fleet.
     pub fn new(settings: Arc<ArcSwap<Settings>>, upstream: Arc<Upstream>) -> Self {
-        Self::with(settings, upstream, Store::memory(), None)
+        Self::with(settings, upstream, Store::memory(), None, None)
     }
 
     /// With what an earlier process left in the store, and in the fleet, as configured.
     pub fn open(settings: Arc<ArcSwap<Settings>>, upstream: Arc<Upstream>) -> Self {
-        let store = {
-            let settings = settings.load();
-            Store::open(&settings.store, settings.pace.max_crawl_delay)
-        };
-        let joined = Fleet::open(&settings);
-        Self::with(settings, upstream, store, joined)
+        let now = settings.load_full();
+        let max_delay = now.pace.max_crawl_delay;
+        let mut needs = None;
+        let joined = Fleet::open(&settings).or_else(|| {
+            if now.store.disk == 0 {
+                return None;
+            }
+            let place = now.store.meeting_place.clone().unwrap_or_else(|| store::directory(&now.store));
+            let (fleet, messages, asked) = Fleet::on_machine(&place, Store::longest_debt(max_delay))?;
+            needs = Some(asked);
+            Some((fleet, messages))
+        });
+        let store = Store::open(&now.store, max_delay, needs.is_some());
+        Self::with(settings, upstream, store, joined, needs)
     }
 
     fn with(
@@ -94,6 +102,7 @@ impl Gate {
         upstream: Arc<Upstream>,
         store: Store,
         joined: Option<(Fleet, UnboundedReceiver<Message>)>,
+        needs: Option<UnboundedReceiver<Need>>,
     ) -> Self {
         let store = Arc::new(store);
         let (fleet, messages) = joined.map(|(fleet, messages)| (Arc::new(fleet), messages)).unzip();
@@ -103,6 +112,9 @@ impl Gate {
         let mut listens = JoinSet::new();
         if let Some(messages) = messages {
             listens.spawn(listen(messages, robots.clone(), pacer.clone()));
+        }
+        if let Some(needs) = needs {
+            listens.spawn(provide(needs, robots.clone(), pacer.clone(), store.clone()));
         }
         Gate { settings, robots, pacer, held: Held::default(), store, fleet, _listens: listens }
     }
@@ -235,6 +247,42 @@ async fn listen(mut messages: UnboundedReceiver<Message>, robots: RobotsCache, p
             }
             Message::Pace { key } => pacer.changed(&key),
             Message::Robots { authority } => robots.published(&authority),
+        }
+    }
+}
+
+/// Does what the other processes of this machine need of this one.
+async fn provide(mut needs: UnboundedReceiver<Need>, robots: RobotsCache, pacer: Arc<Pacer>, store: Arc<Store>) {
+    let mut work = JoinSet::new();
+    while let Some(need) = needs.recv().await {
+        while work.try_join_next().is_some() {}
+        match need {
+            Need::Told(done) => {
+                let pacer = pacer.clone();
+                work.spawn(async move {
+                    pacer.reach_changed().await;
+                    let _ = done.send(());
+                });
+            }
+            Need::Copy { authority, answer } => {
+                let robots = robots.clone();
+                work.spawn(async move {
+                    let _ = answer.send(robots.copy(&authority).await);
+                });
+            }
+            Need::Keep { authority, copy, done } => {
+                let robots = robots.clone();
+                work.spawn(async move {
+                    robots.keep_copy(&authority, copy).await;
+                    let _ = done.send(());
+                });
+            }
+            Need::Owed { key, debt } => {
+                if let Some(key) = PaceKey::from_text(&key) {
+                    store.owe(&key, Instant::now(), || Some(debt));
+                }
+            }
+            Need::Store => store.is_free(),
         }
     }
 }

@@ -121,7 +121,7 @@ impl Pacer {
     }
 
     /// The fleet can be asked, perhaps by way of a server that has forgotten, or cannot be any more. It is told what is
-    /// owed by so many hosts at a time.
+    /// owed by so many hosts at a time; returns when it has been.
     pub async fn reach_changed(&self) {
         let places = Arc::new(Semaphore::new(TELLING));
         for shard in &self.shards {
@@ -133,6 +133,9 @@ impl Pacer {
                 }
             }
         }
+        // Those that were driven already are told of by their drivers, at once.
+        tokio::time::sleep(AT_ONCE).await;
+        let _ = places.acquire_many(TELLING as u32).await;
     }
 
     /// How the key stands in the fleet has changed.
@@ -196,6 +199,7 @@ pub(super) fn without_delay(terms: Terms) -> Terms {
 
 const SHARDS: usize = 256;
 /// Hosts of which the fleet is told at a time what they owe.
+const AT_ONCE: Duration = Duration::from_millis(20);
 const TELLING: usize = 256;
 const MIN_SWEEP: usize = 64;
 /// What a lane takes, with its row in the table; its key is the authority's, as a rule.

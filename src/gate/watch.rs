@@ -15,7 +15,7 @@ pub struct Figures {
     /// Requests that wait for their turn.
     pub waiting: usize,
     pub held: HeldFigures,
-    /// `None`: it is in no fleet.
+    /// `None`: it is in no fleet with a server.
     pub fleet: Option<FleetFigures>,
 }
 
@@ -32,7 +32,7 @@ pub struct PaceFigures {
 
 impl Gate {
     pub fn figures(&self) -> Figures {
-        let fleet = self.fleet.as_ref().map(|fleet| fleet.figures());
+        let fleet = self.fleet.as_ref().and_then(|fleet| fleet.figures());
         Figures { robots: self.robots.figures(), waiting: self.pacer.waiting(), held: self.held.figures(), fleet }
     }
 
@@ -57,7 +57,7 @@ impl Gate {
         if before.robots.parse_options() != self.settings.load().robots.parse_options() {
             self.robots.reread();
         }
-        if self.settings.load().fleet.is_some() && self.fleet.is_none() {
+        if self.settings.load().fleet.is_some() && self.fleet.as_ref().is_none_or(|fleet| fleet.figures().is_none()) {
             tracing::warn!("`fleet` takes a restart where there was none: this instance keeps its own pace until then");
         }
     }

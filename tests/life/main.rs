@@ -14,6 +14,7 @@ mod fetching;
 mod full_disk;
 mod hops;
 mod restart;
+mod sharing;
 mod swap;
 mod watching;
 

@@ -196,6 +196,8 @@ fn command(home: &Path) -> Command {
 
 fn at_home(command: &mut Command, home: &Path) {
     command.kill_on_drop(true).env("HOME", home).env("XDG_CACHE_HOME", home).env("NO_COLOR", "1");
+    // Root's would be the machine's.
+    command.env("STATE_DIRECTORY", home.join("state"));
     for (name, _) in std::env::vars() {
         let proxy = name.to_ascii_lowercase().ends_with("_proxy");
         if proxy || name.starts_with("POLITELY_") || name.starts_with("XDG_DATA") || name.starts_with("XDG_CONFIG") {

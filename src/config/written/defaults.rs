@@ -98,7 +98,7 @@ impl Default for Egress {
 
 impl Default for Store {
     fn default() -> Self {
-        Self { directory: None, memory: 64 << 20, disk: 1 << 30, is_impatient: false }
+        Self { directory: None, memory: 64 << 20, disk: 1 << 30, is_impatient: false, meeting_place: None }
     }
 }
 

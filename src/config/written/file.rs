@@ -280,6 +280,9 @@ pub struct Store {
     /// be written.
     #[serde(skip)]
     pub is_impatient: bool,
+    /// Where the processes of a machine that share meet. `None`: where the store is.
+    #[serde(skip)]
+    pub meeting_place: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -1,6 +1,7 @@
 //! Copies of robots.txt at the server, and the right to fetch one, which one instance has at a time.
 
-use super::{Fleet, Lost};
+use super::machine::{CopyAnswer, Wanted};
+use super::{Fleet, Lost, Server, Way};
 use crate::gate::store::snapshot;
 use crate::policy::freshness::LAST_GOOD_USE;
 use crate::policy::{Authority, Entry};
@@ -46,9 +47,9 @@ impl Fleet {
         let arrival = self.arrivals.wait_for(&authority);
         let mut since = None;
         loop {
-            let mut call = call(&authority, &self.link.me, if anew { "anew" } else { "look" });
-            call.arg(millis(HELD)).arg(since.unwrap_or(NEVER));
-            let (now, state, time, bytes): Answer = self.link.call(&call).await?;
+            let at = since.unwrap_or(NEVER);
+            let wanted = if anew { Wanted::Anew { since: at } } else { Wanted::Look { since: at } };
+            let (now, state, time, bytes) = self.ask_for(&authority, wanted).await?;
             let time = Duration::from_millis(u64::try_from(time).unwrap_or(0));
             match (state, Parcel::new(bytes, time)) {
                 (0, Some(copy)) => return Ok(Claim::Copy(copy)),
@@ -65,11 +66,19 @@ impl Fleet {
 
     /// The copy, whatever its age.
     pub async fn take(&self, authority: &Authority) -> Option<Parcel> {
-        let authority = authority.to_string();
-        let mut call = call(&authority, &self.link.me, "take");
-        call.arg(0).arg(0);
-        let (_, _, age, bytes): Answer = self.link.call(&call).await.ok()?;
+        let (_, _, age, bytes) = self.ask_for(&authority.to_string(), Wanted::Take).await.ok()?;
         Parcel::new(bytes, Duration::from_millis(u64::try_from(age).unwrap_or(0)))
+    }
+
+    fn keeps_copies(&self) -> bool {
+        matches!(&self.way, Way::Machine(machine) if machine.is_keeper())
+    }
+
+    async fn ask_for(&self, authority: &str, wanted: Wanted) -> Result<CopyAnswer, Lost> {
+        match &self.way {
+            Way::Server(Server { link, .. }) => link.call(&wanted.invocation(authority, &link.me)).await,
+            Way::Machine(machine) => machine.copy(authority, wanted).await,
+        }
     }
 
     /// A copy has arrived. False: nobody here waits for it.
@@ -87,6 +96,24 @@ impl Parcel {
     }
 }
 
+impl Wanted {
+    fn invocation(&self, authority: &str, me: &str) -> ScriptInvocation<'static> {
+        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("copy.lua")));
+        let mut call = SCRIPT.key(format!("politely:{{{authority}}}:robots"));
+        call.key(format!("politely:{{{authority}}}:fetching")).arg(me);
+        match self {
+            Self::Look { since } => call.arg("look").arg(millis(HELD)).arg(*since),
+            Self::Anew { since } => call.arg("anew").arg(millis(HELD)).arg(*since),
+            Self::Take => call.arg("take").arg(0).arg(0),
+            Self::Keep => call.arg("keep").arg(millis(HELD)),
+            Self::Put { copy, fresh_for } => {
+                call.arg("put").arg(millis(*fresh_for)).arg(&copy[..]).arg(millis(LAST_GOOD_USE))
+            }
+        };
+        call
+    }
+}
+
 impl Right<'_> {
     /// Does the work, and keeps the right while that takes.
     pub async fn meanwhile<T>(&self, work: impl Future<Output = T>) -> T {
@@ -95,10 +122,8 @@ impl Right<'_> {
             tokio::select! {
                 done = &mut work => return done,
                 () = sleep(HELD / 3) => {
-                    let mut call = call(&self.authority, &self.fleet.link.me, "keep");
-                    call.arg(millis(HELD));
                     // Whoever is cut off fetches on its own.
-                    let _: Result<Answer, Lost> = self.fleet.link.call(&call).await;
+                    let _ = self.fleet.ask_for(&self.authority, Wanted::Keep).await;
                 }
             }
         }
@@ -112,11 +137,11 @@ impl Right<'_> {
             (None, Some(answer)) => answer.freshness.refresh_at(),
             (None, None) => now,
         };
-        let Some(snapshot) = snapshot::pack(entry, now) else { return };
-        let mut call = call(&self.authority, &self.fleet.link.me, "put");
+        // Others ask whoever keeps it anyway.
+        let copy = if self.fleet.keeps_copies() { Some(Vec::new()) } else { snapshot::pack(entry, now) };
+        let Some(copy) = copy else { return };
         let fresh_for = until.duration_since(now).unwrap_or_default();
-        call.arg(millis(fresh_for)).arg(snapshot).arg(millis(LAST_GOOD_USE));
-        let _: Result<Answer, Lost> = self.fleet.link.call(&call).await;
+        let _ = self.fleet.ask_for(&self.authority, Wanted::Put { copy, fresh_for }).await;
     }
 }
 
@@ -140,23 +165,13 @@ impl Drop for Arrival<'_> {
     }
 }
 
-fn call(authority: &str, me: &str, wanted: &str) -> ScriptInvocation<'static> {
-    static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("copy.lua")));
-    let mut call = SCRIPT.key(format!("politely:{{{authority}}}:robots"));
-    call.key(format!("politely:{{{authority}}}:fetching")).arg(me).arg(wanted);
-    call
-}
-
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).expect("no duration here is that long")
 }
 
-/// What the script answers: now, state, time, copy.
-type Answer = (u64, u8, i64, Vec<u8>);
-
 /// Later than any copy; a number that the script can hold.
 const NEVER: u64 = 1 << 52;
 /// For how long the right outlives its instance.
-const HELD: Duration = Duration::from_secs(5);
+pub(super) const HELD: Duration = Duration::from_secs(5);
 /// Looking again a little too early would find the right still held.
 const AFTER: Duration = Duration::from_millis(5);

@@ -1,5 +1,6 @@
 //! The fleet: all instances that share one Redis or Valkey server, and through it paces, backoffs and copies of
-//! robots.txt (SEMANTICS §3 and §5). docs/fleet.md is its manual.
+//! robots.txt (SEMANTICS §3 and §5). docs/fleet.md is its manual. Without a server, those on one machine that use one
+//! store are one (`machine`).
 //!
 //! - Where a gap is in force, an instance starts nothing without the key's lease, which one instance has at a time
 //!   (`turn.lua`); while it has it, its own schedule keeps the pace. Where none is, nobody asks: a refusal by the origin
@@ -9,6 +10,7 @@
 
 mod copies;
 mod link;
+mod machine;
 mod message;
 mod server;
 mod turn;
@@ -16,14 +18,18 @@ mod turn;
 pub(super) use copies::{Claim, Parcel};
 pub use link::FleetFigures;
 pub(super) use link::Lost;
+pub(super) use machine::Need;
 pub(super) use message::Message;
 pub(super) use turn::{LeaseOp, LeaseRequest, LeaseStatus, Place};
 
 use crate::config::{Mode, OnFleetLoss, Settings};
 use crate::policy::Refusal;
 use arc_swap::ArcSwap;
-use copies::Arrivals;
+use copies::{Arrivals, HELD};
 use link::Link;
+pub(super) use machine::Copy;
+use machine::Machine;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -32,11 +38,21 @@ use tokio::task::AbortHandle;
 
 /// This instance's part in the fleet.
 pub(super) struct Fleet {
-    link: Arc<Link>,
-    settings: Arc<ArcSwap<Settings>>,
+    way: Way,
     arrivals: Arrivals,
     /// Counts leases asked for.
     leases: AtomicU64,
+}
+
+/// How the others are reached.
+enum Way {
+    Server(Server),
+    Machine(Machine),
+}
+
+struct Server {
+    link: Arc<Link>,
+    settings: Arc<ArcSwap<Settings>>,
     keeper: AbortHandle,
 }
 
@@ -49,6 +65,8 @@ pub(super) struct Reach {
     pub settled_at: Option<Instant>,
     /// Where the fleet does not answer one goes on alone, one of so many instances. `None`: nothing starts.
     pub alone: Option<u32>,
+    /// There is nobody else: every lease is this instance's, and nobody is asked.
+    pub is_sole: bool,
 }
 
 impl Fleet {
@@ -58,38 +76,54 @@ impl Fleet {
         let link = Arc::new(Link::new(settings.clone()));
         let (sender, messages) = unbounded_channel();
         let keeper = tokio::spawn(link.clone().keep(sender)).abort_handle();
-        let (settings, arrivals, leases) = (settings.clone(), Arrivals::default(), AtomicU64::new(0));
-        Some((Self { link, settings, arrivals, leases, keeper }, messages))
+        let way = Way::Server(Server { link, settings: settings.clone(), keeper });
+        Some((Self { way, arrivals: Arrivals::default(), leases: AtomicU64::new(0) }, messages))
+    }
+
+    /// With the other processes of this machine that meet in this directory. `None`: nobody can, which has been told. To be
+    /// called within a runtime. `longest`: nobody owes more.
+    pub fn on_machine(
+        directory: &Path,
+        longest: Duration,
+    ) -> Option<(Self, UnboundedReceiver<Message>, UnboundedReceiver<Need>)> {
+        let (sender, messages) = unbounded_channel();
+        let (asks, needs) = unbounded_channel();
+        let way = Way::Machine(Machine::open(directory, longest, sender, asks)?);
+        Some((Self { way, arrivals: Arrivals::default(), leases: AtomicU64::new(0) }, messages, needs))
     }
 
     /// Returns when the first attempt to connect has ended.
     pub async fn tried(&self) {
-        // The sender lives as long as we do.
-        let _ = self.link.is_up().wait_for(Option::is_some).await;
+        match &self.way {
+            // The sender lives as long as we do.
+            Way::Server(server) => _ = server.link.is_up().wait_for(Option::is_some).await,
+            Way::Machine(machine) => machine.tried().await,
+        }
     }
 
+    #[inline]
     pub fn reach(&self) -> Reach {
-        let (link, settled_at) = self.link.current();
-        let instances = if self.settings.load().fleet.is_some() { self.link.instances() } else { 1 };
-        Reach { link, settled_at, alone: (!self.refuses_on_loss()).then_some(instances) }
+        match &self.way {
+            Way::Server(server) => server.reach(),
+            Way::Machine(machine) => machine.reach(),
+        }
     }
 
     /// Why nothing goes now, if that is so.
+    #[inline]
     pub fn refusal(&self) -> Option<Refusal> {
-        (self.link.is_lost() && self.refuses_on_loss()).then_some(Refusal::FleetLost { retry_after: COME_BACK })
-    }
-
-    fn refuses_on_loss(&self) -> bool {
-        let settings = self.settings.load();
-        let on_loss = settings.fleet.as_ref().map(|fleet| fleet.on_loss);
-        settings.mode == Mode::Enforce && on_loss == Some(OnFleetLoss::Refuse)
+        match &self.way {
+            Way::Server(server) => server.refusal(),
+            Way::Machine(_) => None,
+        }
     }
 
     /// Returns when nothing goes any more.
     pub async fn refuses(&self) -> Refusal {
-        let mut is_up = self.link.is_up();
+        let Way::Server(server) = &self.way else { return std::future::pending().await };
+        let mut is_up = server.link.is_up();
         loop {
-            if let Some(refusal) = self.refusal() {
+            if let Some(refusal) = server.refusal() {
                 return refusal;
             }
             if is_up.changed().await.is_err() {
@@ -100,8 +134,13 @@ impl Fleet {
 
     /// Asks for a key's lease, or renews or returns it, and tells what is new about the key.
     pub async fn lease(&self, key: &str, request: &LeaseRequest) -> Result<LeaseStatus, Lost> {
-        let answer = self.link.call(&request.invocation(key, &self.link.me)).await?;
-        Ok(LeaseStatus::new(answer, Instant::now()))
+        match &self.way {
+            Way::Server(Server { link, .. }) => {
+                let answer = link.call(&request.invocation(key, &link.me)).await?;
+                Ok(LeaseStatus::new(answer, Instant::now()))
+            }
+            Way::Machine(machine) => machine.lease(key, request).await,
+        }
     }
 
     /// Each larger than the one before.
@@ -109,17 +148,42 @@ impl Fleet {
         self.leases.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    pub fn figures(&self) -> FleetFigures {
-        self.link.figures()
+    /// `None`: it has no server.
+    pub fn figures(&self) -> Option<FleetFigures> {
+        match &self.way {
+            Way::Server(server) => Some(server.link.figures()),
+            Way::Machine(_) => None,
+        }
     }
 
     /// Says goodbye to the others.
     pub async fn leave(&self) {
-        self.link.leave().await;
+        match &self.way {
+            Way::Server(server) => server.link.leave().await,
+            Way::Machine(machine) => machine.leave().await,
+        }
     }
 }
 
-impl Drop for Fleet {
+impl Server {
+    fn reach(&self) -> Reach {
+        let (link, settled_at) = self.link.current();
+        let instances = if self.settings.load().fleet.is_some() { self.link.instances() } else { 1 };
+        Reach { link, settled_at, alone: (!self.refuses_on_loss()).then_some(instances), is_sole: false }
+    }
+
+    fn refusal(&self) -> Option<Refusal> {
+        (self.link.is_lost() && self.refuses_on_loss()).then_some(Refusal::FleetLost { retry_after: COME_BACK })
+    }
+
+    fn refuses_on_loss(&self) -> bool {
+        let settings = self.settings.load();
+        let on_loss = settings.fleet.as_ref().map(|fleet| fleet.on_loss);
+        settings.mode == Mode::Enforce && on_loss == Some(OnFleetLoss::Refuse)
+    }
+}
+
+impl Drop for Server {
     fn drop(&mut self) {
         self.keeper.abort();
     }

@@ -53,7 +53,7 @@ struct Held {
 impl FleetLease {
     /// Takes note of whether the fleet can be asked, and tells the lane.
     pub fn follow<W>(&mut self, lane: &mut Lane<W>, reach: Reach, now: Instant) {
-        let Reach { link, settled_at, alone } = reach;
+        let Reach { link, settled_at, alone, is_sole } = reach;
         if self.link != link {
             // Another server may know nothing of what this one has been told.
             let state = match self.state {
@@ -70,6 +70,7 @@ impl FleetLease {
         let leased = self.held().is_some_and(|held| held.ends > now) && !self.yields(lane, now);
         let parted = alone.filter(|_| link == 0 || self.fails && !leased);
         lane.follow(match parted {
+            _ if is_sole => TurnSource::Fleet { known: true, leased: true, rivals: 1 },
             Some(instances) => TurnSource::Parted { instances },
             None => TurnSource::Fleet { known: self.known, leased, rivals: self.rivals },
         });

@@ -75,9 +75,16 @@ impl Inner {
         refreshed
     }
 
+    /// An answer that is news here.
+    pub(super) fn keep_if_newer(&self, host: &HostEntry, entry: Entry) {
+        if entry.answer.is_some() && !is_older(&entry, &host.load()) {
+            self.keep(host, Arc::new(Entry { trouble: None, ..entry }));
+        }
+    }
+
     /// Away from the threads that serve requests: how long it takes is the sender's to say. It is fresh for no longer
     /// than this instance has it.
-    async fn unpack(self: &Arc<Self>, copy: Option<Parcel>) -> Option<Entry> {
+    pub(super) async fn unpack(self: &Arc<Self>, copy: Option<Parcel>) -> Option<Entry> {
         let (inner, copy) = (self.clone(), copy?);
         let unpack = move || {
             let robots = &inner.settings.load().robots;

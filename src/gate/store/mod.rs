@@ -19,6 +19,7 @@ use crate::policy::{Authority, Entry, PaceKey};
 use crate::robots::RobotsTxt;
 use batch::Owed;
 use disk::Location;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use write_behind::{Bounds, WriteBehind};
@@ -34,14 +35,20 @@ impl Store {
         Store { behind: None }
     }
 
-    /// The store as configured. `max_delay`: the longest gap that a host may be given.
-    pub fn open(settings: &config::Store, max_delay: Duration) -> Self {
+    /// The longest that anything is owed. `max_delay`: the longest gap that a host may be given.
+    pub fn longest_debt(max_delay: Duration) -> Duration {
+        max_delay.max(LONGEST_BACKOFF)
+    }
+
+    /// The store as configured. `max_delay`: the longest gap that a host may be given. `is_shared`: who has it in use is
+    /// asked for what it has.
+    pub fn open(settings: &config::Store, max_delay: Duration, is_shared: bool) -> Self {
         if settings.disk == 0 {
             return Self::memory();
         }
-        let directory = settings.directory.clone().unwrap_or_else(config::state_directory);
+        let directory = directory(settings);
         let queued = usize::try_from(settings.memory / QUEUED_PART).unwrap_or(usize::MAX).max(LEAST_QUEUED);
-        let bounds = Bounds { queued, debt: max_delay.max(LONGEST_BACKOFF) };
+        let bounds = Bounds { queued, debt: Self::longest_debt(max_delay), is_shared };
         let behind = WriteBehind::start(Location { directory, size: settings.disk }, bounds);
         let behind = behind.inspect_err(|error| tracing::warn!(%error, "the store has no thread to write")).ok();
         Store { behind }
@@ -94,6 +101,13 @@ impl Store {
         self.behind.as_ref()?.debt(|| key.to_string()).filter(|debt| debt.until > now)
     }
 
+    /// Whoever had it in use is gone.
+    pub fn is_free(&self) {
+        if let Some(behind) = &self.behind {
+            behind.try_now();
+        }
+    }
+
     /// Returns when all is written that was to be. Blocks.
     pub fn flush(&self) {
         if let Some(behind) = &self.behind {
@@ -113,6 +127,11 @@ impl Drop for Store {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// Where it is, or would be.
+pub(super) fn directory(settings: &config::Store) -> PathBuf {
+    settings.directory.clone().unwrap_or_else(config::state_directory)
 }
 
 const LEAST_DEBT: Duration = Duration::from_secs(1);

@@ -66,7 +66,7 @@ pub(super) fn decompress(packed: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Milliseconds since 1970: the calendar's clock is all that outlives a process.
-pub(super) fn millis(time: SystemTime) -> u64 {
+pub(in crate::gate) fn millis(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -16,7 +16,7 @@ fn settings(directory: &Path, disk: u64) -> config::Store {
 }
 
 fn open(settings: &config::Store) -> Store {
-    Store::open(settings, Duration::from_secs(300))
+    Store::open(settings, Duration::from_secs(300), false)
 }
 
 fn is_open(store: &Store) -> bool {

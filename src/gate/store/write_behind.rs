@@ -28,6 +28,8 @@ pub(super) struct Bounds {
     pub queued: usize,
     /// The longest debt of an earlier process that is believed.
     pub debt: Duration,
+    /// What another process has in use is had from that one.
+    pub is_shared: bool,
 }
 
 struct Shared {
@@ -58,6 +60,8 @@ struct Queue {
     owes_more: bool,
     /// The last attempt to write has failed.
     stuck: bool,
+    /// The next attempt is not to wait.
+    try_now: bool,
     /// What a reader has met with.
     complaint: Option<Failure>,
 }
@@ -126,6 +130,12 @@ impl WriteBehind {
         if !self.shared.add(|batch| batch.owe(key, owed)) {
             self.shared.queue.lock().owes_more = true;
         }
+    }
+
+    /// The file may be free: it is tried at once.
+    pub fn try_now(&self) {
+        self.shared.queue.lock().try_now = true;
+        self.shared.more.notify_one();
     }
 
     /// When the store was opened, if the last process had not closed it: what it started last may not be written.
@@ -214,7 +224,15 @@ impl Shared {
                     if outage.is_none() {
                         self.tell(&failure);
                     }
-                    outage = Some(outage.unwrap_or_default().next());
+                    let next = outage.unwrap_or_default().next();
+                    outage = Some(if self.is_elsewhere(&failure) { Outage::elsewhere() } else { next });
+                    if self.is_elsewhere(&failure) {
+                        // That process has it too.
+                        let mut queue = self.queue.lock();
+                        if queue.next.len() > MOST_QUEUED / 2 || queue.next.bytes() > self.bounds.queued / 2 {
+                            queue.next = Batch::default();
+                        }
+                    }
                 }
                 Ok(()) => {
                     if outage.take().is_some() {
@@ -249,7 +267,10 @@ impl Shared {
     fn wait(&self, outage: Option<&Outage>) -> bool {
         let mut queue = self.queue.lock();
         match outage {
-            Some(outage) => while !queue.closing && !self.more.wait_until(&mut queue, outage.until).timed_out() {},
+            Some(outage) => {
+                while !queue.closing && !queue.try_now && !self.more.wait_until(&mut queue, outage.until).timed_out() {}
+                queue.try_now = false;
+            }
             None => {
                 while queue.next.is_empty() && queue.complaint.is_none() && !queue.closing {
                     self.more.wait(&mut queue);
@@ -318,8 +339,16 @@ impl Shared {
         Ok(())
     }
 
+    /// Another process has it, which is asked for what it has.
+    fn is_elsewhere(&self, failure: &Failure) -> bool {
+        self.bounds.is_shared && matches!(failure, Failure::InUse)
+    }
+
     /// A store that cannot be had is no reason not to serve.
     fn tell(&self, failure: &Failure) {
+        if self.is_elsewhere(failure) {
+            return tracing::debug!("another process has the store {} in use", self.location.file().display());
+        }
         let hint = match failure {
             Failure::InUse => "give each instance its own `store.directory`",
             Failure::Io(error) => match error.kind() {
@@ -351,6 +380,11 @@ impl Default for Outage {
 }
 
 impl Outage {
+    /// Whoever has the file may be gone soon.
+    fn elsewhere() -> Self {
+        Self { until: Instant::now() + RETRY_ELSEWHERE, pause: RETRY_FIRST }
+    }
+
     fn next(self) -> Self {
         let pause = (self.pause * 2).min(RETRY_MAX);
         Self { until: Instant::now() + pause, pause }
@@ -364,4 +398,5 @@ const FORGET_EVERY: Duration = Duration::from_secs(600);
 /// Looking at every page of a gigabyte takes a while.
 const CHECK_EVERY: Duration = Duration::from_secs(600);
 const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_ELSEWHERE: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(60);

@@ -34,7 +34,7 @@ impl Instance {
     /// Over this connection; those made again are settled after a second.
     fn link(&mut self, link: u64) {
         let settled_at = (link > 1).then(|| self.now + ms(1000));
-        self.lease.follow(&mut self.lane, Reach { link, settled_at, alone: None }, self.now);
+        self.lease.follow(&mut self.lane, Reach { link, settled_at, alone: None, is_sole: false }, self.now);
     }
 
     fn call(&mut self) -> Option<LeaseRequest> {
