@@ -41,7 +41,7 @@ pub struct Answer {
     pub validators: Validators,
 }
 
-/// A first answer whose status says that our own message was at fault (400, 408, 421, 426, 431, 494, 505): robots.txt
+/// A first answer whose status says that our own message was at fault (400, 408, 412, 421, 426, 431, 494, 505): robots.txt
 /// is asked for once more, over a fresh HTTP/1.1 connection. Known until the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AskedAgain {

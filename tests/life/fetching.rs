@@ -23,7 +23,7 @@ fn by_version(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_status_that_blames_the_request_is_asked_again_over_http1() {
     let proxy = Proxy::start("").await;
-    for status in [400, 408, 421, 426, 431, 494, 505] {
+    for status in [400, 408, 412, 421, 426, 431, 494, 505] {
         let origin = Origin::https(Alpn::Both, by_version(status, |_| Reply::text(KEEP_OUT))).await;
         assert_eq!(meaning(&proxy, &origin).await, Means::Rules, "{status}");
         let asked = origin.log.of("/robots.txt");
@@ -68,6 +68,27 @@ async fn where_there_is_only_http1_it_is_asked_again_all_the_same() {
     .await;
     let proxy = Proxy::start("").await;
     assert_eq!(meaning(&proxy, &origin).await, Means::Rules);
+}
+
+/// Some servers, and firewalls before them, take a question for a change to be one that cannot be met.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_whose_validators_are_refused_is_fetched_without_them() {
+    let proxy = Proxy::start("robots: { min_ttl: 1s, max_ttl: 1s }").await;
+    for status in [400, 412] {
+        let origin = origin(move |seen| match seen.field("if-none-match") {
+            Some(_) => Reply::status(status),
+            None => Reply::text(KEEP_OUT).field("ETag", "\"v1\""),
+        })
+        .await;
+        assert_eq!(meaning(&proxy, &origin).await, Means::Rules, "{status}");
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        assert_eq!(meaning(&proxy, &origin).await, Means::Rules, "{status}");
+        eventually("the renewal", || origin.log.count("/robots.txt") >= 3).await;
+        assert_eq!(origin.log.of("/robots.txt")[1].field("if-none-match"), Some("\"v1\""), "{status}");
+        assert_eq!(origin.log.of("/robots.txt")[2].field("if-none-match"), None, "{status}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(meaning(&proxy, &origin).await, Means::Rules, "{status}");
+    }
 }
 
 /// Answers one after the other to robots.txt, the last one for good.

@@ -194,6 +194,8 @@ impl Inner {
                 let (first_status, first_version) = (reply.status, reply.version);
                 asked_again = Some(AskedAgain { first_status, first_version });
                 request.want = Want { fresh: true, http1_only: true, ..Want::default() };
+                // It may be what they ask that was at fault.
+                request.validators = None;
                 reply = self.in_turn(&mut hop, &mut request, &mut left).await.map_err(|error| match error {
                     FetchError::Unreachable(why) => {
                         let first = format!("status {first_status} over {first_version}");
@@ -298,7 +300,7 @@ fn words(panic: &(dyn Any + Send)) -> &str {
 
 /// Whether the status says that our own message was at fault, so that it is worth another try in the plainest form.
 fn is_our_fault(status: u16) -> bool {
-    matches!(status, 400 | 408 | 421 | 426 | 431 | 494 | 505)
+    matches!(status, 400 | 408 | 412 | 421 | 426 | 431 | 494 | 505)
 }
 
 fn is_newer(one: &Entry, other: &Entry) -> bool {
