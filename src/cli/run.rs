@@ -5,7 +5,7 @@ mod progress;
 mod summary;
 mod tally;
 
-use super::trust::{Told, direct};
+use super::trust::{Machine, Outcome, Told, direct};
 use super::{Failed, isolate};
 use crate::config::{self, AccessLog, LogLevel, Settings, units};
 use crate::proxy::RecentDecision;
@@ -101,6 +101,15 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
     let ca = Ca::configured(&settings.intercept.ca)?;
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
     let directory = tempfile::Builder::new().prefix("politely-trust-").tempdir()?;
+    let (program, arguments) = args.command.split_first().expect("clap requires one");
+    for outcome in Machine::here().before_run(&ca, program)?.iter().filter(|_| !args.quiet) {
+        let _ = match outcome {
+            Outcome::Done(what) | Outcome::Nothing(what) => {
+                writeln!(io::stderr(), "politely: Chromium's trust: {what}")
+            }
+            Outcome::Failed { what, hint } => writeln!(io::stderr(), "politely: warning: {what}\nhint: {hint}"),
+        };
+    }
     let direct = direct(&settings);
     // The system's roots and our CA, and the variables that make clients trust them and take the way through here.
     let equip = |command: &mut Command, proxy: SocketAddr| {
@@ -113,7 +122,6 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
     // A Ctrl-C goes to the command too, as it is in our process group; it decides, and we tell its end.
     let (mut interrupts, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut hang_up = signal(SignalKind::hangup())?;
-    let (program, arguments) = args.command.split_first().expect("clap requires one");
     let (running, mut child) = if args.isolate {
         let socket = directory.path().join("socket");
         let handed = UnixListener::bind(&socket)?;

@@ -2,7 +2,7 @@
 //! Each step says what was done, or what is missing.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -111,9 +111,16 @@ impl Machine {
         self.change(Change::Uninstall, ca, only)
     }
 
+    /// Makes a Chromium that this program is, or may start, trust the authority; tells what it did, and what it could not do.
+    pub fn before_run(&self, ca: &Ca, program: &OsStr) -> io::Result<Vec<Outcome>> {
+        let program = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
+        let file = written(ca)?;
+        let entry = Entry { name: format!("politely-{}", ca.mark()), pem: ca.cert_pem(), file: file.path() };
+        Ok(nss::before_run(self, &program, &entry))
+    }
+
     fn change(&self, change: Change, ca: &Ca, only: &[Kind]) -> io::Result<Vec<Step>> {
-        let mut file = NamedTempFile::new()?;
-        file.write_all(ca.cert_pem().as_bytes())?;
+        let file = written(ca)?;
         let entry = Entry { name: format!("politely-{}", ca.mark()), pem: ca.cert_pem(), file: file.path() };
         let wanted = [Kind::System, Kind::Browsers, Kind::Java].into_iter();
         let wanted = wanted.filter(|kind| only.is_empty() || only.contains(kind));
@@ -135,6 +142,12 @@ impl Machine {
     fn below_root(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
+}
+
+fn written(ca: &Ca) -> io::Result<NamedTempFile> {
+    let mut file = NamedTempFile::new()?;
+    file.write_all(ca.cert_pem().as_bytes())?;
+    Ok(file)
 }
 
 /// What is put into the stores.

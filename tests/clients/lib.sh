@@ -74,6 +74,10 @@ export POLITELY_EGRESS__CA_FILE=$WORK/ca.pem
 # One authority for all of a script's runs.
 export POLITELY_INTERCEPT__CA__DIRECTORY=$WORK/ca
 export XDG_CACHE_HOME=$WORK/cache
+# What `run` may make in a home is not for that of whoever tests. pyenv's Python is in it.
+[ ! -d "$HOME/.pyenv" ] || export PYENV_ROOT=${PYENV_ROOT:-$HOME/.pyenv}
+mkdir "$WORK/home"
+export HOME=$WORK/home
 
 politely() {
     timeout 120 "$BINARY" run -- "$@" >> "$WORK/client.log" 2>&1

@@ -23,6 +23,28 @@ pub(super) fn change(machine: &Machine, change: Change, entry: &Entry<'_>) -> Ve
     databases.iter().map(|database| change_one(&certutil, database, change, entry)).collect()
 }
 
+/// Before a command is run that is a Chromium, or may start one: its databases alone, which only certutil can change. Nothing
+/// is told where there is nothing to do.
+pub(super) fn before_run(machine: &Machine, program: &str, entry: &Entry<'_>) -> Vec<Outcome> {
+    let name = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let (is_browser, may_start_one) = (BROWSERS.contains(&name), STARTERS.contains(&name));
+    let Some(home) = machine.home.as_ref().filter(|_| is_browser || may_start_one) else { return Vec::new() };
+    let mut databases: Vec<PathBuf> = chromium(machine, home).filter(|place| place.join(DATABASE).is_file()).collect();
+    let brings_its_own = OWN_CHROMIUM.iter().any(|place| home.join(place).is_dir());
+    if databases.is_empty() && (brings_its_own || BROWSERS.iter().any(|name| machine.tool(name).is_some())) {
+        databases.push(home.join(CHROMIUM[0]));
+    }
+    let Some(certutil) = machine.tool("certutil") else {
+        let hint = "install the package libnss3-tools (Debian) or nss-tools (Fedora), which brings it";
+        return match is_browser {
+            true => vec![Outcome::failed("certutil is missing, which makes Chromium trust the authority", hint)],
+            false => Vec::new(),
+        };
+    };
+    let changed = databases.iter().map(|database| change_one(&certutil, database, Change::Install, entry));
+    changed.filter(|outcome| !matches!(outcome, Outcome::Nothing(_))).collect()
+}
+
 fn change_one(certutil: &Path, database: &Path, change: Change, entry: &Entry<'_>) -> Outcome {
     let mut sql = OsString::from("sql:");
     sql.push(database);
@@ -95,6 +117,13 @@ const BROWSERS: [&str; 7] = [
     "microsoft-edge",
     "vivaldi",
 ];
+/// What programs that steer a Chromium are written in, or run by.
+const STARTERS: [&str; 16] = [
+    "python", "pytest", "scrapy", "uv", "poetry", "node", "nodejs", "npm", "npx", "yarn", "pnpm", "deno", "bun",
+    "java", "ruby", "dotnet",
+];
+/// Where Playwright and Puppeteer keep theirs.
+const OWN_CHROMIUM: [&str; 2] = [".cache/ms-playwright", ".cache/puppeteer"];
 const FIREFOX: [&str; 4] = [
     ".mozilla/firefox",
     ".config/mozilla/firefox",

@@ -178,6 +178,32 @@ fn a_chromium_that_has_no_database_yet_gets_one() {
 }
 
 #[test]
+fn a_run_of_what_may_start_a_chromium_makes_it_trust_the_authority() {
+    let fake = Fake::new();
+    let run = |program: &str| {
+        let outcomes = fake.machine.before_run(&fake.ca, program.as_ref()).unwrap();
+        fake.told(outcomes.into_iter().map(|outcome| Step { place: Kind::Browsers, outcome }).collect())
+    };
+    assert_eq!(run("/usr/bin/python3.11"), [""; 0], "there is no Chromium");
+    fake.tool("chromium", "");
+    assert_eq!(
+        run("chromium"),
+        [
+            "error: browsers: certutil is missing, which makes Chromium trust the authority | install the package libnss3-tools (Debian) or nss-tools (Fedora), which brings it"
+        ]
+    );
+    assert_eq!(run("python3"), [""; 0], "it may start none");
+    fake.tool("certutil", "test \"$1\" != -L");
+    fake.file("home/.mozilla/firefox/a.default/cert9.db");
+    assert_eq!(run("wget"), [""; 0]);
+    assert_eq!(run("python3"), ["browsers: made /home/.pki/nssdb and added to it; restart the browser"]);
+    assert!(!fake.calls().contains("firefox"));
+    fake.file("home/.local/share/pki/nssdb/cert9.db");
+    fake.tool("certutil", "");
+    assert_eq!(run("chromium"), [""; 0], "it is there already");
+}
+
+#[test]
 fn a_browser_that_has_it_is_left_alone_and_one_that_must_lose_it_loses_it() {
     let fake = Fake::new();
     fake.file("home/.pki/nssdb/cert9.db");
