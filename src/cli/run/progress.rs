@@ -3,12 +3,13 @@
 use crate::gate::HeldRequest;
 use rustix::termios::tcgetwinsize;
 use std::io::{self, IsTerminal, Write};
-use std::time::{Duration, Instant};
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
 
 pub(super) struct Progress {
     way: Way,
-    ticks: Interval,
+    /// When to look again.
+    next: Instant,
     /// There is a line on the terminal.
     is_shown: bool,
     told: Option<Instant>,
@@ -30,17 +31,16 @@ impl Progress {
             (false, false) if verbose => Way::Lines,
             (false, false) => Way::Off,
         };
-        let mut ticks = interval(TICK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Progress { way, ticks, is_shown: false, told: None }
+        Progress { way, next: Instant::now() + TICK, is_shown: false, told: None }
     }
 
     /// It is time to look. Never, if nobody is to be shown anything.
     pub async fn tick(&mut self) {
         match self.way {
             Way::Off => std::future::pending().await,
-            Way::Terminal | Way::Lines => _ = self.ticks.tick().await,
+            Way::Terminal | Way::Lines => sleep_until(self.next).await,
         }
+        self.next = Instant::now() + TICK;
     }
 
     /// What is held, if for longer than [`HELD_LONG`].
