@@ -1,5 +1,5 @@
-//! Which authority a request is for, and what it asks of it (RFC 9112 §3.2, RFC 9113 §8.3.1): CONNECT, the URL and Host have
-//! to agree.
+//! Which authority a request is for, and what it asks of it (RFC 9112 §3.2, RFC 9113 §8.3.1). To a proxy, what the request
+//! line names is it, and Host counts for nothing (RFC 9112 §3.2.2); inside a CONNECT all who name one have to agree.
 
 use super::request::bad;
 use crate::http1::{Framing, RequestHead};
@@ -65,13 +65,13 @@ pub fn locate<'a>(
     if path.starts_with(b"\\") {
         return Err(bad("a backslash after the authority"));
     }
-    if let Some(host) = named(scheme)?.filter(|host| *host != authority) {
-        return Err(bad(format!("the Host field names {host}, the request target {authority}")));
-    }
-    match inside {
-        Some(inside) if *inside != authority => return Err(mismatch(inside, &authority)),
-        Some(_) => {}
-        None => *last = Some((url.to_vec(), authority.clone())),
+    // Not a name at all is 400 wherever it stands (RFC 9112 §3.2).
+    let host = named(scheme)?;
+    match (inside, host) {
+        (Some(inside), _) if *inside != authority => return Err(mismatch(inside, &authority)),
+        (Some(inside), Some(host)) if *inside != host => return Err(mismatch(inside, &host)),
+        (Some(_), _) => {}
+        (None, _) => *last = Some((url.to_vec(), authority.clone())),
     }
     Ok(Located { authority, path })
 }
@@ -118,13 +118,8 @@ fn connect(target: &[u8], head: &RequestHead<'_>, inside: Option<&Authority>) ->
     }
     let authority = Authority::parse_connect(Scheme::Https, target)
         .map_err(|error| bad(format!("CONNECT wants host:port: {error}")))?;
-    // RFC 9112 §3.2.3: Host repeats the target; some clients leave the port out.
-    if let Some(host) = head.host {
-        let named = Authority::parse(Scheme::Https, host).map_err(|error| bad(error.to_string()))?;
-        if named.host() != authority.host() || (host.contains(&b':') && named.port() != authority.port()) {
-            return Err(bad("the Host field names another host than CONNECT"));
-        }
-    }
+    // RFC 9110 §7.2 has Host repeat the target; some clients name the proxy in it, or leave the port out.
+    head.host.map(|host| Authority::parse(Scheme::Https, host)).transpose().map_err(|error| bad(error.to_string()))?;
     Ok(authority)
 }
 
@@ -176,6 +171,15 @@ mod tests {
         }
     }
 
+    /// RFC 9112 §3.2.2: a proxy ignores the Host beside it.
+    #[test]
+    fn of_a_whole_url_host_says_nothing() {
+        for host in ["b.example", "a.example:1", "127.0.0.1:3128"] {
+            let raw = format!("GET http://a.example:8080/x HTTP/1.1\r\nHost: {host}\r\n\r\n");
+            assert_eq!(asked(&raw, None).unwrap().0, "http://a.example:8080", "{host}");
+        }
+    }
+
     #[test]
     fn inside_a_tunnel_the_authority_is_the_tunnels() {
         let tunnel = Authority::new(Scheme::Https, "a.example", None).unwrap();
@@ -186,6 +190,7 @@ mod tests {
             "GET / HTTP/1.1\r\nHost: a.example:8443\r\n\r\n",
             "GET https://b.example/ HTTP/1.1\r\nHost: b.example\r\n\r\n",
             "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n",
+            "GET https://a.example/ HTTP/1.1\r\nHost: b.example\r\n\r\n",
         ] {
             let refusal = asked(other, Some(&tunnel)).unwrap_err();
             assert!(matches!(refusal, Refusal::AuthorityMismatch { .. }), "{other:?}: {refusal}");
@@ -213,11 +218,13 @@ mod tests {
         for good in ["a.example:443", "[::1]:9", "A.Example:8443"] {
             assert!(asked(&format!("CONNECT {good} HTTP/1.1\r\nHost: {good}\r\n\r\n"), None).is_ok(), "{good}");
         }
-        assert!(asked("CONNECT a.example:8445 HTTP/1.1\r\nHost: a.example\r\n\r\n", None).is_ok());
+        for host in ["a.example", "a.example:1", "b.example:443", "127.0.0.1:3128"] {
+            let (authority, _) = asked(&format!("CONNECT a.example:8445 HTTP/1.1\r\nHost: {host}\r\n\r\n"), None).unwrap();
+            assert_eq!(authority, "https://a.example:8445", "{host}");
+        }
         for bad in [
             "CONNECT a.example HTTP/1.1\r\nHost: a.example\r\n\r\n",
-            "CONNECT a.example:443 HTTP/1.1\r\nHost: b.example:443\r\n\r\n",
-            "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:1\r\n\r\n",
+            "CONNECT a.example:443 HTTP/1.1\r\nHost: a b\r\n\r\n",
             "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\nContent-Length: 3\r\n\r\n",
             "CONNECT /x HTTP/1.1\r\nHost: h\r\n\r\n",
             "CONNECT u@a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n",
@@ -231,7 +238,7 @@ mod tests {
     fn an_authority_that_is_unclear_is_refused() {
         for raw in [
             "GET http://u:p@a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n",
-            "GET http://a.example/ HTTP/1.1\r\nHost: b.example\r\n\r\n",
+            "GET http://a.example/ HTTP/1.1\r\nHost: u@a.example\r\n\r\n",
             "GET http://a.example\\@b.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n",
             "GET ftp://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n",
             "GET a.example HTTP/1.1\r\nHost: a.example\r\n\r\n",
