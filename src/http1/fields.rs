@@ -2,8 +2,9 @@
 //! §7.6.1).
 
 use super::scan::trim;
-use super::{HeadError, MAX_FIELDS};
+use super::{HeadError, MAX_FIELDS, put_field};
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// One field line. Names as sent; values as sent, without the spaces around them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -197,6 +198,10 @@ pub(super) struct Options {
 impl Options {
     /// Reads one Connection field; the fields that it names go into `named`.
     pub fn read<'a>(&mut self, value: &'a [u8], named: &mut SmallVec<[&'a [u8]; 4]>) -> Result<(), HeadError> {
+        if value.eq_ignore_ascii_case(b"keep-alive") {
+            self.keep_alive = true;
+            return Ok(());
+        }
         for option in list(value) {
             match () {
                 () if option.eq_ignore_ascii_case(b"close") => self.close = true,
@@ -212,6 +217,48 @@ impl Options {
 #[inline]
 pub(super) fn is_named(named: &[&[u8]], field: &Field<'_>) -> bool {
     !named.is_empty() && field.kind.can_be_named() && named.iter().any(|name| name.eq_ignore_ascii_case(field.name))
+}
+
+/// Field lines that are written as they came: those that stand one behind the other in `raw`, the head that they are from, go out
+/// in one piece.
+pub struct Lines<'a> {
+    raw: &'a [u8],
+    /// Of `raw`: what is to go out next.
+    held: Range<usize>,
+}
+
+impl<'a> Lines<'a> {
+    pub fn of(raw: &'a [u8]) -> Self {
+        Lines { raw, held: 0..0 }
+    }
+
+    /// Appends one, now or later.
+    #[inline]
+    pub fn put(&mut self, out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+        let start = (name.as_ptr() as usize).wrapping_sub(self.raw.as_ptr() as usize);
+        let end = start.wrapping_add(name.len() + value.len() + 4);
+        let value_at = name.as_ptr() as usize + name.len() + 2;
+        let is_as_it_was = value.as_ptr() as usize == value_at
+            && self.raw.get(start..end).is_some_and(|line| {
+                line.len() >= 4 && line[name.len()..].starts_with(b": ") && line.ends_with(b"\r\n")
+            });
+        if !is_as_it_was {
+            self.flush(out);
+            return put_field(out, name, value);
+        }
+        if self.held.end != start {
+            self.flush(out);
+            self.held.start = start;
+        }
+        self.held.end = end;
+    }
+
+    /// What is held goes out. To be called before anything else is appended.
+    #[inline]
+    pub fn flush(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.raw[self.held.clone()]);
+        self.held = 0..0;
+    }
 }
 
 /// The members of a comma-separated list (RFC 9110 §5.6.1) without empty ones. For lists that hold no quoted strings.
@@ -271,6 +318,22 @@ mod tests {
         assert_eq!(find_field(raw, "accept"), Some(&b"text/html"[..]));
         assert_eq!(find_field(raw, "accept-encoding"), Some(&b"x"[..]));
         assert_eq!(find_field(raw, "host"), None);
+    }
+
+    #[test]
+    fn lines_go_out_as_they_came_or_as_they_should_have() {
+        let raw = b"HTTP/1.1 200 OK\r\nA: 1\r\nB: 2\r\nC:3\r\nD: 4 \r\nE: 5\nF:  6\r\nG:\r\nH: 7\r\nContent-Length: 8, 8\r\nI: 9\r\n\r\n";
+        let (mut read, mut room) = (raw.to_vec(), Room::new());
+        let head = crate::http1::read_response(&mut read, &mut 0, 1000, "GET", &mut room).unwrap().unwrap();
+        let mut out = Vec::new();
+        let mut lines = Lines::of(head.raw);
+        for field in head.fields.iter().filter(|field| field.name != b"B") {
+            lines.put(&mut out, field.name, field.value);
+        }
+        lines.put(&mut out, b"Z", b"0");
+        lines.flush(&mut out);
+        let wanted = "A: 1\r\nC: 3\r\nD: 4\r\nE: 5\r\nF: 6\r\nG: \r\nH: 7\r\nContent-Length: 8\r\nI: 9\r\nZ: 0\r\n";
+        assert_eq!(String::from_utf8(out).unwrap(), wanted);
     }
 
     #[test]

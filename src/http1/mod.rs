@@ -27,7 +27,7 @@ mod scan;
 mod write;
 
 pub use body::{Body, BodyError, Framing, Piece};
-pub use fields::{Field, FieldKind, Room, find_field, list};
+pub use fields::{Field, FieldKind, Lines, Room, find_field, list};
 pub use request::{RequestHead, find_request_end, read_request};
 pub use response::{ResponseHead, read_response};
 pub use scan::{below, equal};

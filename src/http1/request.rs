@@ -9,6 +9,8 @@ use super::{Framing, HeadError};
 pub struct RequestHead<'r> {
     /// How many bytes of the input it takes, its empty line included.
     pub len: usize,
+    /// Those bytes.
+    pub raw: &'r [u8],
     pub method: &'r str,
     /// Byte for byte; neither a space nor a control character is in it.
     pub target: &'r [u8],
@@ -152,6 +154,7 @@ fn read<'r, 'a: 'r>(input: &'a [u8], start: usize, room: &'r mut Room<'a>) -> Re
     let listed = known.upgrade.is_some() && room.named.iter().any(|name| name.eq_ignore_ascii_case(b"upgrade"));
     Ok(RequestHead {
         len: input.len(),
+        raw: input,
         method,
         target,
         minor,

@@ -9,6 +9,8 @@ use super::{Framing, HeadError};
 pub struct ResponseHead<'r> {
     /// How many bytes of the input it takes, its empty line included.
     pub len: usize,
+    /// Those bytes.
+    pub raw: &'r [u8],
     /// 100 to 999.
     pub status: u16,
     pub reason: &'r [u8],
@@ -158,6 +160,7 @@ fn read<'r, 'a: 'r>(input: &'a [u8], method: &str, room: &'r mut Room<'a>) -> Re
     let listed = known.upgrade.is_some() && room.named.iter().any(|name| name.eq_ignore_ascii_case(b"upgrade"));
     Ok(ResponseHead {
         len: input.len(),
+        raw: input,
         status,
         reason,
         minor,
@@ -216,6 +219,12 @@ impl<'a> Known<'a> {
 
     /// RFC 9110 §8.6: one number told several times is that number.
     fn lengths(&mut self, value: &[u8]) -> Result<(), HeadError> {
+        if self.length.is_none() {
+            self.length = number(value);
+            if self.length.is_some() {
+                return Ok(());
+            }
+        }
         let mut any = false;
         for member in list(value) {
             let length = number(member).ok_or(HeadError::Malformed("its Content-Length is not a number"))?;

@@ -3,7 +3,7 @@
 
 use super::hop::is_tls;
 use super::route::Route;
-use crate::http1::{Field, FieldKind, Framing, RequestHead, list, put_field, put_number};
+use crate::http1::{Field, FieldKind, Framing, Lines, RequestHead, list, put_field, put_number};
 use crate::policy::override_fields::names_another_url;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
@@ -58,8 +58,14 @@ impl Outgoing<'_> {
         }
         out.extend_from_slice(b" HTTP/1.1\r\n");
         put_field(out, b"Host", route.0.host.as_bytes());
-        self.pass(route, false, |name, value| put_field(out, name, value));
-        if self.has_crumbs() {
+        let crumbs = self.has_crumbs();
+        let mut lines = Lines::of(match self.fields {
+            Fields::Http1(head) => head.raw,
+            Fields::Http2(_) | Fields::Own(_) => &[],
+        });
+        self.pass(route, crumbs, false, |name, value| lines.put(out, name, value));
+        lines.flush(out);
+        if crumbs {
             // RFC 9113 §8.2.3: cookies that were split are one field.
             out.extend_from_slice(b"Cookie");
             let mut separator: &[u8] = b": ";
@@ -106,9 +112,11 @@ impl Outgoing<'_> {
         *request.version_mut() = Version::HTTP_2;
         let fields = request.headers_mut();
         let mut is_whole = true;
-        self.pass(route, true, |name, value| match (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
-            (Ok(name), Ok(value)) => is_whole &= fields.try_append(name, value).is_ok(),
-            (Err(_), _) | (_, Err(_)) => is_whole = false,
+        self.pass(route, false, true, |name, value| {
+            match (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+                (Ok(name), Ok(value)) => is_whole &= fields.try_append(name, value).is_ok(),
+                (Err(_), _) | (_, Err(_)) => is_whole = false,
+            }
         });
         if let Framing::Length(length) = self.framing {
             fields.insert(header::CONTENT_LENGTH, length.into());
@@ -132,9 +140,9 @@ impl Outgoing<'_> {
     }
 
     /// Each field that goes on, ours among them; not what frames the body and names the host, which the version decides.
-    fn pass(&self, route: &Route, is_http2: bool, mut put: impl FnMut(&[u8], &[u8])) {
+    /// `crumbs`: but for Cookie.
+    fn pass(&self, route: &Route, crumbs: bool, is_http2: bool, mut put: impl FnMut(&[u8], &[u8])) {
         let counts = self.received.is_some() && matches!(self.method, "OPTIONS" | "TRACE");
-        let crumbs = !is_http2 && self.has_crumbs();
         let mut agent = self.user_agent.map(str::as_bytes);
         let mut is_renamed = false;
         self.fields.each(|field, ends_here| match field.kind {
