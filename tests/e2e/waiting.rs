@@ -173,3 +173,21 @@ async fn one_in_flight_that_hangs_up_frees_the_host() {
     drop(client);
     assert_eq!(proxy.get(&origin.url("/page2")).await.status(), 200);
 }
+
+/// The host's only turn is with one who takes nothing of a long answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_has_stalled_holds_up_nobody_who_waits() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(delay("1")),
+        "/huge" => Reply::pattern(1 << 30),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let proxy = Proxy::start("limits: { read_timeout: 12s }\npace: { max_wait: 10s }").await;
+    let mut stalled = proxy.client().await;
+    stalled.send(get(&origin.url("/huge"), &origin.authority("a.localhost"))).await;
+    eventually("the answer's beginning", || origin.log.count("/huge") == 1).await;
+    // Well before the one that has stalled is given up.
+    assert_eq!(proxy.get(&origin.url("/page")).await.status(), 200);
+    drop(stalled);
+}

@@ -32,6 +32,11 @@ impl Permit {
         Self { pace, slot, terms, begun: false, leaving: false, has_left: false, waited, outcome: Outcome::Unused }
     }
 
+    /// Between this start and the next.
+    pub fn gap(&self) -> Duration {
+        self.terms.gap()
+    }
+
     /// One more request to the host under the same permit, in its turn: a retry. If the first has never left, it has not
     /// been a request, and the turn is still there.
     pub async fn again(&mut self) -> Result<(), Refusal> {
@@ -70,12 +75,11 @@ impl Permit {
 
     fn note_start(&mut self, is_gone: bool) {
         let Some(slot) = &self.slot else { return };
-        let at = Instant::now() + ARRIVAL;
         // One that was taken back has freed its place in the fleet already.
         let frees = is_gone && !self.has_left;
         self.has_left |= is_gone;
         if slot.is_shared() || !self.terms.gap().is_zero() {
-            self.pace.left(slot, at, frees);
+            self.pace.left(slot, Instant::now() + ARRIVAL, frees);
         }
     }
 }

@@ -6,14 +6,14 @@ use super::carry::{
 };
 use super::request::Head;
 use super::{Exchange, Outcome, tunnel};
-use crate::gate::Outcome as Learnt;
+use crate::gate::{Outcome as Learnt, Permit};
 use crate::http1::{FieldKind, Framing, list};
 use crate::policy::retry_after;
 use crate::proxy::io::{Buffer, Timer};
 use crate::proxy::limits::body_rate::Least;
 use crate::proxy::respond::{Failure, proxy_status};
 use crate::upstream::{Connection, Fields, Http1Link, Http2Link, Link, Outgoing, ReachError, Route, Want};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// How one try ended.
@@ -213,11 +213,14 @@ impl Exchange<'_> {
         timer: &mut Timer,
         route: &Route,
     ) -> Result<Carried, Broken<Failure>> {
+        let gap = self.permit.as_ref().map_or(Duration::ZERO, Permit::gap);
         let limits = {
             let limits = &self.proxy.settings.load().limits;
             Limits {
                 least: Least { rate: limits.min_rate, over: limits.read_timeout },
                 head: usize::try_from(limits.max_header_size).unwrap_or(usize::MAX),
+                // Whoever waits for the host has waited for its gap anyway.
+                stall: gap.max(limits.read_timeout / STALL),
             }
         };
         let method = self.request.method;
@@ -230,6 +233,11 @@ impl Exchange<'_> {
                 if let Some(permit) = &mut self.permit {
                     permit.has_left();
                 }
+                Ok(Next::Interim)
+            }
+            Event::Stalled => {
+                // It may go on whenever it likes; the host is others' meanwhile.
+                self.permit = None;
                 Ok(Next::Interim)
             }
             Event::Head(head) if head.is_interim() => {
@@ -346,6 +354,8 @@ impl Exchange<'_> {
     }
 }
 
+/// The part of `read_timeout` after which a client that takes nothing of its answer has the host's turn no longer.
+const STALL: u32 = 6;
 /// Two are common (100 and 103); each starts the wait for the final one anew.
 const MAX_INTERIM: u32 = 32;
 /// A connection that was kept may be dead; one that takes no more streams may be followed by another such.

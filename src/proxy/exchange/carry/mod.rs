@@ -26,6 +26,7 @@ use crate::proxy::io::Timer;
 use crate::proxy::limits::body_rate::Least;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// What a request and its answer may take.
@@ -34,6 +35,8 @@ pub struct Limits {
     pub least: Least,
     /// Of an answer's head.
     pub head: usize,
+    /// A client that has taken nothing of its answer for so long has stalled.
+    pub stall: Duration,
 }
 
 /// What happens on the way.
@@ -41,6 +44,8 @@ pub enum Event<'a> {
     /// The head of the request has been written.
     Left,
     Head(&'a AnswerHead<'a>),
+    /// The client takes nothing of the answer, and has not for a while.
+    Stalled,
 }
 
 /// What is to be done about a head of an answer.
@@ -98,6 +103,7 @@ pub async fn carry<C: Client, O: Origin, E>(
         unsent: None,
         answered: false,
         left: false,
+        stalled: false,
         limits,
     };
     poll_fn(|cx| carry.poll(cx, method, timer, &mut on_event)).await
@@ -112,6 +118,7 @@ struct Carry<'a, C, O> {
     unsent: Option<Option<Fault>>,
     answered: bool,
     left: bool,
+    stalled: bool,
     limits: Limits,
 }
 
@@ -144,14 +151,26 @@ impl<C: Client, O: Origin> Carry<'_, C, O> {
                 until(self.up.at);
             }
             if self.is_sent() || self.answered {
-                until(self.down.at);
+                until(self.stalls_at().unwrap_or(self.down.at));
             }
             let Some(at) = at else { return Poll::Pending };
             if timer.poll(cx, at).is_pending() {
                 return Poll::Pending;
             }
-            self.late(Instant::now())?;
+            let now = Instant::now();
+            if self.stalls_at().is_some_and(|at| at <= now) {
+                self.stalled = true;
+                on_event(Event::Stalled, self.client).map_err(Broken::Head)?;
+            }
+            self.late(now)?;
         }
+    }
+
+    /// When the client will have stalled, if it takes nothing until then. `None`: it need not take anything now, or has already.
+    fn stalls_at(&self) -> Option<Instant> {
+        let Limits { least, stall, .. } = self.limits;
+        let may = self.answered && !self.stalled && self.down.is_held_up && stall < least.over;
+        may.then(|| self.down.at - (least.over - stall))
     }
 
     fn is_sent(&self) -> bool {
