@@ -71,9 +71,11 @@ async fn trailers_pass_from_http_1() {
         let lower =
             |fields: &[(String, String)]| fields.iter().map(|(n, v)| (n.to_lowercase(), v.clone())).collect::<Vec<_>>();
         let seen = origin.log.one("/x");
-        if response.head.lists("transfer-encoding", "chunked") {
-            assert_eq!(lower(&response.trailers), [("x-sum".to_owned(), "9".to_owned())]);
-        }
+        // Over HTTP/2 the origin tells the length of its body, behind which HTTP/1 has no trailers.
+        let is_told = target.starts_with("http:");
+        assert_eq!(response.head.lists("transfer-encoding", "chunked"), is_told, "{:?}", response.head);
+        let trailers = if is_told { vec![("x-sum".to_owned(), "9".to_owned())] } else { Vec::new() };
+        assert_eq!(lower(&response.trailers), trailers);
         assert_eq!(
             (response.text().as_str(), lower(&seen.body.trailers)),
             ("body", vec![("x-in".to_owned(), "7".to_owned())])
