@@ -4,11 +4,13 @@ use super::{Admin, router};
 use crate::proxy::listener::accept;
 use axum::Router;
 use hyper::server::conn::http1::Builder;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::net::sockopt::set_tcp_user_timeout;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -52,15 +54,27 @@ impl Admin {
         let mut builder = Builder::new();
         // From the end of the answer before: it is the bound on idle connections as well.
         builder.timer(TokioTimer::new()).header_read_timeout(limit);
-        let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let asked = AtomicBool::new(false);
+        let counted = service_fn(|request| {
+            asked.store(true, Ordering::Relaxed);
+            let answer = service.call(request);
+            async {
+                let answer = answer.await;
+                asked.store(false, Ordering::Relaxed);
+                answer
+            }
+        });
+        let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), counted));
         let ended = tokio::select! {
-            ended = serving.as_mut() => ended,
+            ended = serving.as_mut() => Some(ended),
             () = self.proxy.stopped() => {
                 serving.as_mut().graceful_shutdown();
-                serving.await
+                // To hyper half a head is a request under way.
+                let limit = if asked.load(Ordering::Relaxed) { GOODBYE } else { LAST_WORDS };
+                timeout(limit, serving).await.ok()
             }
         };
-        if let Err(error) = ended {
+        if let Some(Err(error)) = ended {
             tracing::debug!(%error, "a connection to the admin address ended");
         }
     }
@@ -70,3 +84,5 @@ impl Admin {
 const CONNECTIONS: usize = 256;
 /// What is under way when the proxy stops gets so long.
 const GOODBYE: Duration = Duration::from_secs(5);
+/// And what was answered so long to go out.
+const LAST_WORDS: Duration = Duration::from_millis(500);

@@ -61,6 +61,20 @@ async fn idle_connections_do_not_delay_the_end() {
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
 
+/// Nobody has asked for anything yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_only_begun_is_closed_at_once() {
+    let origin = Origin::site("").await;
+    let binary = Binary::serve("limits: { drain_timeout: 1h, header_timeout: 1h }").await;
+    let mut head = Client::open(binary.address()).await;
+    head.send("GET http://a.localhost/ HTTP/1.1\r\nHo").await;
+    let mut hello = Client::connect(binary.address(), &origin.authority("a.localhost")).await;
+    hello.send(b"\x16\x03\x01\x02").await;
+    let mut inside = Client::connect(binary.address(), &origin.authority("a.localhost")).await;
+    inside.send("GET / HTTP/1.1\r\nHo").await;
+    within("the end", binary.stop()).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_never_ends_is_cut_after_the_drain_timeout() {
     let origin = Origin::http(slow).await;

@@ -215,7 +215,10 @@ async fn decrypt(proxy: &Proxy, connection: Connection, connected: Authority) ->
     };
     let at = Instant::now() + proxy.settings.load().limits.header_timeout;
     let handshake = Box::pin(handshake);
-    let shaken = timer.limit(at, handshake).await;
+    let shaken = tokio::select! {
+        shaken = timer.limit(at, handshake) => shaken,
+        () = proxy.stopped() => None,
+    };
     let (tls, tunnel) = shaken.unwrap_or_else(|| Err(failed(io::ErrorKind::TimedOut.into(), false, None)))?;
     let who = Who { tunnel: Some(tunnel), address: who.address, user: who.user.clone() };
     Ok(Connection::new(Wire::Tls(Box::new(tls)), Buffer::new(), who, timer, seat, place))

@@ -76,10 +76,16 @@ async fn served(
     let who = Who { address, tunnel: None, user: None };
     let wire = match tls {
         None => Wire::Tcp(tcp),
-        Some(config) => match Box::pin(decrypt(&proxy, tcp, address, config)).await {
-            Ok(wire) => wire,
-            Err(error) => return tracing::debug!(client = %address, %error, "no TLS with this client"),
-        },
+        Some(config) => {
+            let wire = tokio::select! {
+                wire = Box::pin(decrypt(&proxy, tcp, address, config)) => wire,
+                () = proxy.stopped() => return,
+            };
+            match wire {
+                Ok(wire) => wire,
+                Err(error) => return tracing::debug!(client = %address, %error, "no TLS with this client"),
+            }
+        }
     };
     Connection::new(wire, Buffer::new(), who, Timer::new(), seat, None).serve(&proxy).await;
 }
