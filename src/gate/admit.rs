@@ -20,6 +20,10 @@ enum Step {
     Wait(Waiting),
 }
 
+/// What one request of a connection was for: the next is mostly for the same, and need not look for it.
+#[derive(Default)]
+pub struct LastHost(Option<(Arc<HostEntry>, Arc<Pace>)>);
+
 /// Where a request goes to, and what it goes by.
 struct Host<'a> {
     entry: Arc<HostEntry>,
@@ -32,13 +36,23 @@ impl Gate {
     /// Decides, fetching robots.txt first where it must, and waits for the host's turn.
     /// `hosts`: the client's own, in place of `Settings::hosts`.
     pub async fn admit(&self, request: &Request<'_>, hosts: Option<&Hosts>) -> Result<Admitted, Refusal> {
+        self.admit_next(request, hosts, &mut LastHost::default()).await
+    }
+
+    /// The same. `last`: what the request before on its connection was for.
+    pub async fn admit_next(
+        &self,
+        request: &Request<'_>,
+        hosts: Option<&Hosts>,
+        last: &mut LastHost,
+    ) -> Result<Admitted, Refusal> {
         self.may_go_on()?;
         if request.reads_robots
             && let Some(copy) = self.robots_copy(request, hosts).await?
         {
             return Ok(Admitted::Robots(copy));
         }
-        let host = self.host(request, hosts);
+        let host = self.host(request, hosts, last);
         let mut waited = Duration::ZERO;
         loop {
             match self.step(&host, request, waited)? {
@@ -98,9 +112,19 @@ impl Gate {
         self.fleet.as_deref().and_then(Fleet::refusal).map_or(Ok(()), Err)
     }
 
-    fn host<'a>(&self, request: &Request<'_>, hosts: Option<&'a Hosts>) -> Host<'a> {
+    fn host<'a>(&self, request: &Request<'_>, hosts: Option<&'a Hosts>, last: &mut LastHost) -> Host<'a> {
         let key = key(&self.settings.load(), request.authority, request.address);
-        Host { entry: self.robots.host(request.authority), pace: self.pacer.pace(&key), hosts }
+        // In somebody's hands neither is given up, so that there are no others of the same name.
+        if let Some((entry, pace)) = &last.0
+            && entry.authority == *request.authority
+            && *pace.key() == key
+        {
+            self.robots.touch(entry);
+            return Host { entry: entry.clone(), pace: pace.clone(), hosts };
+        }
+        let (entry, pace) = (self.robots.host(request.authority), self.pacer.pace(&key));
+        last.0 = Some((entry.clone(), pace.clone()));
+        Host { entry, pace, hosts }
     }
 
     /// By what is known now.

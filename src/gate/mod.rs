@@ -12,6 +12,7 @@ mod terms;
 mod watch;
 
 pub use crate::policy::pace::Outcome;
+pub use admit::LastHost;
 pub use fleet::FleetFigures;
 pub use held::{HeldFigures, HeldFor, HeldRequest};
 pub use pacer::Permit;

@@ -140,18 +140,16 @@ impl Authority {
     /// The URL of what is asked of it: path and query.
     pub fn url(&self, target: &str) -> String {
         let host = self.host.name().map_or(IP_MAX, str::len);
-        let port = if self.is_default_port() { 0 } else { 1 + digits(self.port).count() };
-        let mut url = String::with_capacity(self.scheme.as_str().len() + 3 + host + port + target.len());
+        let mut digits = [0; 6];
+        let port = if self.is_default_port() { "" } else { port_text(self.port, &mut digits) };
+        let mut url = String::with_capacity(self.scheme.as_str().len() + 3 + host + port.len() + target.len());
         match &self.host {
             // Without the formatter, for the sake of those who are refused by the thousand.
             Host::Name(name) => [self.scheme.as_str(), "://", name].into_iter().for_each(|part| url.push_str(part)),
             // Writing to memory does not fail.
             Host::Ip(_) => drop(write!(url, "{}://{}", self.scheme, self.host)),
         }
-        if port > 0 {
-            url.push(':');
-            url.extend(digits(self.port));
-        }
+        url.push_str(port);
         url.push_str(target);
         url
     }
@@ -229,11 +227,16 @@ fn split(authority: &[u8]) -> Result<(&str, Option<&str>), AuthorityError> {
     }
 }
 
-/// In decimal.
-fn digits(number: u16) -> impl Iterator<Item = char> {
-    let powers = [10_000, 1000, 100, 10, 1].into_iter();
-    let powers = powers.skip_while(move |&power| power > number);
-    powers.map(move |power| char::from(b'0' + (number / power % 10) as u8))
+/// With the colon before it.
+fn port_text(port: u16, digits: &mut [u8; 6]) -> &str {
+    let (mut at, mut left) = (digits.len(), port);
+    while left > 0 {
+        at -= 1;
+        digits[at] = b'0' + (left % 10) as u8;
+        left /= 10;
+    }
+    digits[at - 1] = b':';
+    str::from_utf8(&digits[at - 1..]).unwrap_or_default()
 }
 
 fn port_number(digits: &str) -> Result<u16, AuthorityError> {

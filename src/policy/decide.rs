@@ -182,8 +182,12 @@ impl Case<'_> {
         self.request.authority.robots_url().into_boxed_str()
     }
 
-    fn names(self) -> Box<[Box<str>]> {
-        self.tokens.iter().map(|token| token.as_str().into()).collect()
+    fn names(self) -> Box<str> {
+        match self.tokens {
+            [] => Box::default(),
+            [token] => token.as_str().into(),
+            tokens => tokens.iter().map(ProductToken::as_str).collect::<Vec<_>>().join(", ").into(),
+        }
     }
 }
 

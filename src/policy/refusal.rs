@@ -13,15 +13,15 @@ pub enum Refusal {
     /// A rule in robots.txt forbids the URL.
     Disallowed {
         robots_url: Box<str>,
-        /// For whom it was asked.
-        product_tokens: Box<[Box<str>]>,
+        /// For whom it was asked, with commas between them.
+        product_tokens: Box<str>,
         /// `None`: everything is disallowed without a rule saying so (`on_unavailable: disallow` and the like).
         rule: Option<RuleEvidence>,
     },
     /// A preference in robots.txt (Content-Signal, Content-Usage) says no to the declared purpose.
     UsageDisallowed {
         robots_url: Box<str>,
-        product_tokens: Box<[Box<str>]>,
+        product_tokens: Box<str>,
         /// `ai-train`, `search`, … as the operator declared it.
         purpose: Box<str>,
         preference: PreferenceEvidence,
@@ -162,7 +162,7 @@ impl fmt::Display for Refusal {
                 // The one that is told most, with as little of the formatter as there can be.
                 f.write_str(robots_url)?;
                 f.write_str(" disallows this URL for ")?;
-                Tokens(product_tokens).fmt(f)?;
+                f.write_str(named(product_tokens))?;
                 f.write_str(": ")?;
                 rule.fmt(f)
             }
@@ -174,7 +174,7 @@ impl fmt::Display for Refusal {
                 write!(
                     f,
                     "everything counts as disallowed for {} by the state of {robots_url}",
-                    Tokens(product_tokens)
+                    named(product_tokens)
                 )
             }
             Self::UsageDisallowed {
@@ -183,7 +183,7 @@ impl fmt::Display for Refusal {
                 purpose,
                 preference,
             } => {
-                let tokens = Tokens(product_tokens);
+                let tokens = named(product_tokens);
                 write!(
                     f,
                     "{robots_url} says no to the purpose `{purpose}` of this URL for {tokens}: {preference}"
@@ -357,21 +357,9 @@ impl fmt::Display for EgressReason {
     }
 }
 
-struct Tokens<'a>(&'a [Box<str>]);
-
-impl fmt::Display for Tokens<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            [] => f.write_str("every crawler"),
-            [first, rest @ ..] => {
-                f.write_str(first)?;
-                rest.iter().try_for_each(|token| {
-                    f.write_str(", ")?;
-                    f.write_str(token)
-                })
-            }
-        }
-    }
+/// For whom something holds.
+fn named(product_tokens: &str) -> &str {
+    if product_tokens.is_empty() { "every crawler" } else { product_tokens }
 }
 
 /// Up to the next tenth of a second, so that nobody is told to come too early.

@@ -69,6 +69,10 @@ pub struct Upstream {
     noting: Mutex<()>,
 }
 
+/// The route of one request of a connection: the next mostly goes the same way.
+#[derive(Default)]
+pub struct LastRoute(Option<(Instant, u64, Route)>);
+
 /// A route that was found lately, and what it was made of.
 #[derive(Clone)]
 struct Known {
@@ -145,6 +149,27 @@ impl Upstream {
     /// The way to the authority. A denied address is left out; if none is left, the authority is denied.
     pub async fn reach(&self, authority: &Authority) -> Result<Route, ReachError> {
         self.reach_for(authority, None).await
+    }
+
+    /// The same as [`reach_for`](Self::reach_for), unless the request before has just gone there. `now`: the time, about.
+    pub async fn reach_again(
+        &self,
+        authority: &Authority,
+        client: Client,
+        now: Instant,
+        last: &mut LastRoute,
+    ) -> Result<Route, ReachError> {
+        let generation = self.reach.load().generation;
+        if let Some((at, found, route)) = &last.0
+            && now < *at + TAKE_AGAIN
+            && *found == generation
+            && route.0.authority == *authority
+        {
+            return Ok(route.clone());
+        }
+        let route = self.reach_for(authority, Some(client)).await?;
+        last.0 = Some((now, generation, route.clone()));
+        Ok(route)
     }
 
     /// The same for a client: names of one that do not answer hold up nobody else.
@@ -302,6 +327,8 @@ fn is_local(address: IpAddr) -> bool {
 /// Routes that are found in one look-up, and how long one is taken as it is.
 const KNOWN_ROUTES: usize = 10_000;
 const KEEP_ROUTE: Duration = Duration::from_secs(30);
+/// How long it is not even asked whether one still holds.
+const TAKE_AGAIN: Duration = Duration::from_secs(1);
 
 /// For a look at what a name means here, where an upstream proxy will look for itself.
 const LOOK: Duration = Duration::from_secs(2);

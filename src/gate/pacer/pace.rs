@@ -70,7 +70,7 @@ impl Pace {
         }
     }
 
-    pub(super) fn key(&self) -> &PaceKey {
+    pub fn key(&self) -> &PaceKey {
         &self.key
     }
 

@@ -147,6 +147,11 @@ impl RobotsCache {
         self.0.hosts.host(authority)
     }
 
+    /// The entry is in use.
+    pub fn touch(&self, host: &HostEntry) {
+        self.0.hosts.touch(host);
+    }
+
     /// Those asked for last.
     pub fn latest(&self, most: usize) -> Vec<Arc<HostEntry>> {
         self.0.hosts.latest(most)

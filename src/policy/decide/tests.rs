@@ -78,11 +78,7 @@ fn disallowed(line: u32, pattern: &str) -> Refusal {
 }
 
 fn refusal(rule: Option<RuleEvidence>) -> Refusal {
-    Refusal::Disallowed {
-        robots_url: "https://example.com/robots.txt".into(),
-        product_tokens: ["FooBot".into()].into(),
-        rule,
-    }
+    Refusal::Disallowed { robots_url: "https://example.com/robots.txt".into(), product_tokens: "FooBot".into(), rule }
 }
 
 fn refuse(rule: Option<(u32, &str)>, refresh: bool) -> Said {
@@ -292,7 +288,7 @@ fn a_preference_disallows_for_a_declared_purpose_only() {
     }
     let unwelcome = Refusal::UsageDisallowed {
         robots_url: "https://example.com/robots.txt".into(),
-        product_tokens: ["FooBot".into()].into(),
+        product_tokens: "FooBot".into(),
         purpose: "ai-train".into(),
         preference: PreferenceEvidence {
             line: 2,

@@ -5,7 +5,7 @@ use super::*;
 fn disallowed(rule: Option<RuleEvidence>) -> Refusal {
     Refusal::Disallowed {
         robots_url: "https://example.com/robots.txt".into(),
-        product_tokens: ["FooBot".into(), "Foo".into()].into(),
+        product_tokens: "FooBot, Foo".into(),
         rule,
     }
 }
@@ -29,7 +29,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
         (
             Refusal::UsageDisallowed {
                 robots_url: robots_url.clone(),
-                product_tokens: [].into(),
+                product_tokens: "".into(),
                 purpose: "ai-train".into(),
                 preference: PreferenceEvidence {
                     line: 3,

@@ -3,7 +3,7 @@
 use super::super::Proxy;
 use super::super::exchange::carry::{Client, Http1, Http1Client, Side};
 use super::super::exchange::request::{Last, Request, Unread};
-use super::super::exchange::{Exchange, Outcome, refuse_unread};
+use super::super::exchange::{Exchange, LastPlace, Outcome, refuse_unread};
 use super::super::io::{Buffer, Timer};
 use super::super::limits::per_client::Place;
 use super::super::limits::total::Seat;
@@ -35,6 +35,7 @@ pub struct Connection {
     /// Among the connections of the client's user.
     pub place: Option<Place<String>>,
     last: Last,
+    last_place: LastPlace,
 }
 
 /// What comes between two requests.
@@ -61,7 +62,7 @@ enum Then {
 
 impl Connection {
     pub fn new(wire: Wire, input: Buffer, who: Who, timer: Timer, seat: Seat, place: Option<Place<String>>) -> Self {
-        Connection { wire, input, who, timer, seat, place, last: Last::default() }
+        Connection { wire, input, who, timer, seat, place, last: Last::default(), last_place: LastPlace::default() }
     }
 
     /// Who asked last, by its User-Agent.
@@ -110,7 +111,8 @@ impl Connection {
                 Then::Cut => return,
             }
         }
-        self.linger().await;
+        let time = if proxy.is_stopping() { LAST_LINGER } else { LINGER };
+        self.linger_for(time).await;
     }
 
     /// Reads until a whole head is there and moves it to `head`.
@@ -135,7 +137,9 @@ impl Connection {
             if let Some(foreign) = Foreign::of(input.bytes()) {
                 return Ok(Came::Foreign(foreign));
             }
-            if let Some(end) = http1::find_request_end(input.bytes(), &mut scanned, size)? {
+            if !input.is_empty()
+                && let Some(end) = http1::find_request_end(input.bytes(), &mut scanned, size)?
+            {
                 head.release();
                 std::mem::swap(head, input);
                 input.put_rest(head, end);
@@ -172,7 +176,7 @@ impl Connection {
     /// One request. Its head is read here, once.
     async fn answer(&mut self, proxy: &Arc<Proxy>, raw: &Buffer) -> Then {
         let began = Instant::now();
-        let Connection { wire, input, who, timer, place, last, .. } = self;
+        let Connection { wire, input, who, timer, place, last, last_place, .. } = self;
         let inside = who.tunnel.as_ref().map(|tunnel| &tunnel.authority);
         let side = Http1::new(wire, input);
         let mut room = Room::new();
@@ -203,7 +207,7 @@ impl Connection {
                 Exchange::new(proxy, &request, who, began).finish(Outcome::Refused(refusal), &mut client, timer).await;
             }
             Ok(()) if request.is_connect() => return Then::Opened(request.authority, request.via),
-            Ok(()) => Exchange::new(proxy, &request, who, began).run(&mut client, timer).await,
+            Ok(()) => Exchange::new(proxy, &request, who, began).run(&mut client, timer, last_place).await,
         }
         if client.is_cut {
             if client.until_close {
@@ -216,8 +220,12 @@ impl Connection {
 
     /// Says goodbye and reads on for a moment: closing with unread bytes would reset the connection and take the answer away
     /// with it.
-    pub(super) async fn linger(mut self) {
-        let at = Instant::now() + LINGER;
+    pub(super) async fn linger(self) {
+        self.linger_for(LINGER).await;
+    }
+
+    async fn linger_for(mut self, time: Duration) {
+        let at = Instant::now() + time;
         let Connection { wire, input, timer, .. } = &mut self;
         let drained = async {
             wire.shutdown().await?;
@@ -309,6 +317,8 @@ impl Stop<'_> {
 }
 
 const LINGER: Duration = Duration::from_secs(2);
+/// When the proxy stops, which waits for it.
+const LAST_LINGER: Duration = Duration::from_millis(500);
 const LINGER_BYTES: usize = 1 << 20;
 /// For the rest of a body that nobody wants.
 const DRAIN_BODY: Duration = Duration::from_secs(10);

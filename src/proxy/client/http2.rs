@@ -4,7 +4,7 @@
 use super::super::Proxy;
 use super::super::exchange::carry::{Http2, Http2Client};
 use super::super::exchange::request::{Request, Unread};
-use super::super::exchange::{Exchange, refuse_unread};
+use super::super::exchange::{Exchange, LastPlace, refuse_unread};
 use super::super::io::Timer;
 use super::super::limits::total::Seat;
 use super::Who;
@@ -30,16 +30,24 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
     let shaken = Builder::new()
         .max_header_list_size(u32::try_from(head).unwrap_or(u32::MAX))
         .max_concurrent_streams(MAX_STREAMS)
-        .initial_window_size(WINDOW)
-        .initial_connection_window_size(WINDOW * MAX_STREAMS)
+        .initial_window_size(WIDE_WINDOW)
+        .initial_connection_window_size(WIDE_WINDOW * FEW + WINDOW * (MAX_STREAMS - FEW))
         .max_send_buffer_size(SEND_BUFFER)
         .handshake::<_, Bytes>(ahead);
     let Ok(Ok(mut streams)) = timeout_at(Instant::now() + preface, shaken).await else { return };
     let who = Arc::new(who);
     let mut exchanges = JoinSet::new();
     let mut is_stopping = false;
+    let mut is_wide = true;
     let mut idle_at = Instant::now() + idle;
     loop {
+        // Between the two numbers it stays as it is.
+        let wants_wide = if is_wide { exchanges.len() <= FEW as usize } else { exchanges.len() <= FEW as usize / 2 };
+        if wants_wide != is_wide {
+            // The client has still to take note of the change before: then later.
+            let changed = streams.set_initial_window_size(if wants_wide { WIDE_WINDOW } else { WINDOW });
+            is_wide = if changed.is_ok() { wants_wide } else { is_wide };
+        }
         tokio::select! {
             stream = streams.accept() => match stream {
                 Some(Ok((request, respond))) => {
@@ -88,7 +96,9 @@ async fn exchange(proxy: Arc<Proxy>, who: Arc<Who>, request: http::Request<RecvS
     let mut client = Http2Client::new(side, respond, parts.method == http::Method::HEAD);
     let Some(tunnel) = &who.tunnel else { return };
     match Request::read_http2(&parts, ends, &tunnel.authority, &proxy.via) {
-        Ok(request) => Exchange::new(&proxy, &request, &who, began).run(&mut client, &mut timer).await,
+        Ok(request) => {
+            Exchange::new(&proxy, &request, &who, began).run(&mut client, &mut timer, &mut LastPlace::default()).await
+        }
         Err(refusal) => {
             let url = format!("{}{}", tunnel.authority, parts.uri.path_and_query().map_or("", |path| path.as_str()));
             let accept = parts.headers.get(http::header::ACCEPT).map(|accept| accept.as_bytes());
@@ -101,7 +111,11 @@ async fn exchange(proxy: Arc<Proxy>, who: Arc<Who>, request: http::Request<RecvS
 
 /// Requests at a time on one connection.
 const MAX_STREAMS: u32 = 100;
-/// What a client may send on one stream before it is taken on; the connection has room for that of all streams.
+/// What a client may send on one stream before it is taken on, where there are few of them and where there are many. The
+/// connection has room for all: a stream on which nothing is taken on holds up no other.
+const WIDE_WINDOW: u32 = 1024 * 1024;
 const WINDOW: u32 = 64 * 1024;
+/// Streams that may have much under way.
+const FEW: u32 = 6;
 const SEND_BUFFER: usize = 64 * 1024;
 const GOODBYE: Duration = Duration::from_secs(1);

@@ -2,13 +2,14 @@
 
 use super::request::Request;
 use crate::config::{Hosts, InterceptMode, User};
-use crate::gate::{Admitted, Permit, Reported, RobotsCopy};
+use crate::gate::{Admitted, LastHost, Permit, Reported, RobotsCopy};
 use crate::policy::{self, Authority, Refusal};
 use crate::proxy::Proxy;
 use crate::proxy::client::Who;
 use crate::proxy::limits::per_client::Place;
-use crate::upstream::{ReachError, Route};
+use crate::upstream::{LastRoute, ReachError, Route};
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// It is not refused.
 pub enum Decided {
@@ -26,9 +27,22 @@ pub struct Go {
     pub route: Option<Route>,
 }
 
+/// Where the request before on a connection went: most go to the same place.
+#[derive(Default)]
+pub struct LastPlace {
+    host: LastHost,
+    route: LastRoute,
+}
+
 impl Proxy {
-    /// Resolves when it may go, or may not.
-    pub(super) async fn decide(&self, request: &Request<'_>, who: &Who) -> Result<Decided, Refusal> {
+    /// Resolves when it may go, or may not. `now`: when it came.
+    pub(super) async fn decide(
+        &self,
+        request: &Request<'_>,
+        who: &Who,
+        now: Instant,
+        last: &mut LastPlace,
+    ) -> Result<Decided, Refusal> {
         if request.is_looped {
             return Err(Refusal::Loop);
         }
@@ -38,7 +52,7 @@ impl Proxy {
             let host = authority.host().to_string().into();
             return Err(Refusal::OperatorDenied { host, pattern: "intercept: deny".into(), matched_path: None });
         }
-        let route = match self.upstream.reach_for(authority, Some(who.client())).await {
+        let route = match self.upstream.reach_again(authority, who.client(), now, &mut last.route).await {
             Ok(route) => Some(route),
             Err(ReachError::Denied(denied)) => return Err(denied.into()),
             // A host without an address has no readable robots.txt either: the gate says so.
@@ -59,7 +73,7 @@ impl Proxy {
         };
         let admitted = tokio::select! {
             biased;
-            admitted = self.gate.admit(&asked, hosts(user)) => admitted?,
+            admitted = self.gate.admit_next(&asked, hosts(user), &mut last.host) => admitted?,
             () = self.stopped() => return Err(Refusal::Draining { retry_after: DRAINING }),
         };
         drop(waiting);

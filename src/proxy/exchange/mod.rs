@@ -12,7 +12,7 @@ mod target;
 pub mod tunnel;
 pub mod via;
 
-pub use decide::hosts;
+pub use decide::{LastPlace, hosts};
 
 use super::Proxy;
 use super::client::Who;
@@ -62,20 +62,20 @@ impl<'a> Exchange<'a> {
         Exchange { proxy, request, who, began, permit: None, reported: None, status: 0 }
     }
 
-    /// From the decision to the end of the answer.
-    pub async fn run<C: Client>(mut self, client: &mut C, timer: &mut Timer) {
-        let outcome = self.outcome(client, timer).await;
+    /// From the decision to the end of the answer. `last`: where the request before on its connection went.
+    pub async fn run<C: Client>(mut self, client: &mut C, timer: &mut Timer, last: &mut LastPlace) {
+        let outcome = self.outcome(client, timer, last).await;
         self.finish(outcome, client, timer).await;
     }
 
-    async fn outcome<C: Client>(&mut self, client: &mut C, timer: &mut Timer) -> Outcome {
+    async fn outcome<C: Client>(&mut self, client: &mut C, timer: &mut Timer, last: &mut LastPlace) -> Outcome {
         if let Err(refusal) = self.agree() {
             return Outcome::Refused(refusal);
         }
         if self.request.max_forwards == Some(0) && !self.request.is_looped {
             return Outcome::Answered(Answer::last_forward(self.request.method));
         }
-        let decided = match client.wait(timer, self.proxy.decide(self.request, self.who)).await {
+        let decided = match client.wait(timer, self.proxy.decide(self.request, self.who, self.began, last)).await {
             Some(Ok(decided)) => decided,
             Some(Err(refusal)) => return Outcome::Refused(refusal),
             None => return Outcome::Gone,
@@ -119,7 +119,7 @@ impl<'a> Exchange<'a> {
         // Where the body has stopped nobody waits for its rest.
         let is_last = matches!(outcome, Outcome::Failed(_)) && !client.is_received();
         match self.about().conclude(outcome) {
-            Last::Answer(answer) => answer_locally(self.proxy, &answer, client, timer, is_last).await,
+            Last::Answer(answer) => answer_locally(self.proxy, answer, client, timer, is_last).await,
             Last::Cut => client.cut(),
             Last::Said => {}
         }
@@ -245,13 +245,13 @@ pub async fn refuse_unread<C: Client>(
     tracing::info!(client = %who.address, refusal = unread.refusal.slug(), "{}", unread.refusal);
     let about = About { proxy, who, began, request: Err(&unread), reported: None, status: 0 };
     if let Last::Answer(answer) = about.conclude(Outcome::Refused(unread.refusal.clone())) {
-        client.answer_locally(&answer, true);
+        client.answer_locally(answer, true);
         flush(proxy, client, timer).await;
     }
 }
 
 /// One buffer, one write. The connection stays usable unless the rest of the request cannot be told from the next.
-async fn answer_locally<C: Client>(proxy: &Proxy, answer: &Answer, client: &mut C, timer: &mut Timer, is_last: bool) {
+async fn answer_locally<C: Client>(proxy: &Proxy, answer: Answer, client: &mut C, timer: &mut Timer, is_last: bool) {
     let is_last = is_last || proxy.is_stopping() || !client.may_skip_body();
     client.answer_locally(answer, is_last);
     flush(proxy, client, timer).await;

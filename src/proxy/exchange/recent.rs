@@ -45,14 +45,21 @@ impl Decisions {
     pub(in crate::proxy) fn add(&self, client: Option<IpAddr>, url: Option<Box<str>>, what: Reported, enforced: bool) {
         let mut kept = self.kept.lock();
         kept.made += 1;
-        let decision =
-            Arc::new(RecentDecision { number: kept.made, at: SystemTime::now(), client, url, what, enforced });
-        if kept.last.len() == KEPT {
-            kept.last.pop_front();
+        let new = RecentDecision { number: kept.made, at: SystemTime::now(), client, url, what, enforced };
+        let mut oldest = if kept.last.len() == KEPT { kept.last.pop_front() } else { None };
+        let decision = match oldest.as_mut().and_then(Arc::get_mut) {
+            // Its place in memory serves the next.
+            Some(place) => {
+                *place = new;
+                oldest.expect("it was looked at one line above")
+            }
+            None => Arc::new(new),
+        };
+        if self.live.receiver_count() > 0 {
+            // It fails where the last has just gone.
+            let _ = self.live.send(decision.clone());
         }
-        kept.last.push_back(decision.clone());
-        // It fails where nobody listens.
-        let _ = self.live.send(decision);
+        kept.last.push_back(decision);
     }
 
     /// Those kept whose number is greater than `after`, in their order.

@@ -219,7 +219,8 @@ mod tests {
             assert!(asked(&format!("CONNECT {good} HTTP/1.1\r\nHost: {good}\r\n\r\n"), None).is_ok(), "{good}");
         }
         for host in ["a.example", "a.example:1", "b.example:443", "127.0.0.1:3128"] {
-            let (authority, _) = asked(&format!("CONNECT a.example:8445 HTTP/1.1\r\nHost: {host}\r\n\r\n"), None).unwrap();
+            let (authority, _) =
+                asked(&format!("CONNECT a.example:8445 HTTP/1.1\r\nHost: {host}\r\n\r\n"), None).unwrap();
             assert_eq!(authority, "https://a.example:8445", "{host}");
         }
         for bad in [

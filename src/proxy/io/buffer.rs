@@ -1,7 +1,8 @@
 //! Bytes on their way from one side to the other. A buffer holds memory only while there are bytes in it; the memory
 //! goes from exchange to exchange within a thread, so that an idle connection costs none.
 
-use std::cell::{Cell, RefCell};
+use super::Scratch;
+use std::cell::RefCell;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -70,14 +71,9 @@ impl Buffer {
     /// Lets `write` append what it likes: to memory without a length of its own, for what is beyond the end here is kept as it
     /// is, so that it need not be cleared for each read.
     pub fn put_with<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
-        let mut written = WRITTEN.try_with(Cell::take).unwrap_or_default();
+        let mut written = Scratch::new();
         let done = write(&mut written);
         self.put(&written);
-        written.clear();
-        if written.capacity() <= LONG {
-            // It fails while the thread ends.
-            let _ = WRITTEN.try_with(|kept| kept.set(written));
-        }
         done
     }
 
@@ -169,7 +165,6 @@ impl Drop for Buffer {
 }
 
 thread_local! {
-    static WRITTEN: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     static FREE: RefCell<[Vec<Vec<u8>>; 2]> = const { RefCell::new([Vec::new(), Vec::new()]) };
 }
 

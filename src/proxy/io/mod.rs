@@ -1,7 +1,9 @@
 //! Bytes and deadlines, the same for clients and origins.
 
 mod buffer;
+mod scratch;
 mod timer;
 
 pub use buffer::Buffer;
+pub use scratch::Scratch;
 pub use timer::Timer;

@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 pub enum Member<'a> {
     /// In pieces.
     Text(&'a [&'a str]),
-    List(&'a [Box<str>]),
+    /// In which nothing has to be escaped, whatever it goes into.
+    Plain(&'a str),
     Number(u64),
 }
 
@@ -16,8 +17,8 @@ pub enum Member<'a> {
 pub(super) fn each(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'_>)) {
     match refusal {
         Refusal::Disallowed { robots_url, product_tokens, rule } => {
-            put("robots_url", Member::Text(&[robots_url]));
-            put("product_token", Member::List(product_tokens));
+            put("robots_url", Member::Plain(robots_url));
+            put("product_token", Member::Text(&[product_tokens]));
             if let Some(rule) = rule {
                 let kind = if rule.allow { "Allow: " } else { "Disallow: " };
                 put("rule", Member::Text(&[kind, &rule.pattern]));
@@ -26,15 +27,15 @@ pub(super) fn each(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'
             }
         }
         Refusal::UsageDisallowed { robots_url, product_tokens, purpose, preference } => {
-            put("robots_url", Member::Text(&[robots_url]));
-            put("product_token", Member::List(product_tokens));
+            put("robots_url", Member::Plain(robots_url));
+            put("product_token", Member::Text(&[product_tokens]));
             put("purpose", Member::Text(&[purpose]));
             put("rule", Member::Text(&[&preference.key, ": ", &preference.value]));
             put("line", Member::Number(preference.line.into()));
             preference.matched_path.iter().for_each(|path| put("matched_path", Member::Text(&[path])));
         }
         Refusal::RobotsUnreachable { robots_url, .. } => {
-            put("robots_url", Member::Text(&[robots_url]));
+            put("robots_url", Member::Plain(robots_url));
         }
         Refusal::OperatorDenied { host, pattern, matched_path } => {
             put("rule", Member::Text(&["hosts.", host, ".deny: ", pattern]));
@@ -64,7 +65,7 @@ pub fn evidence(refusal: &Refusal) -> Map<String, Value> {
     each(refusal, &mut |name, value| {
         let value = match value {
             Member::Text(pieces) => pieces.concat().into(),
-            Member::List(list) => list.join(", ").into(),
+            Member::Plain(text) => text.into(),
             Member::Number(number) => number.into(),
         };
         members.insert(name.into(), value);

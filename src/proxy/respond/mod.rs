@@ -13,7 +13,7 @@ pub use robots_copy::robots_copy;
 use crate::config::Settings;
 use crate::http1::{put_field, put_number, put_status_line};
 use crate::policy::{EgressReason, Refusal};
-use bytes::Bytes;
+use crate::proxy::io::Scratch;
 use evidence::Member;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use std::fmt::Write;
@@ -23,9 +23,10 @@ use text::{Object, put_field_text};
 /// An answer of the proxy's own.
 pub struct Answer {
     pub status: StatusCode,
-    /// Lines, as HTTP/1.1 has them; none is malformed.
-    fields: Vec<u8>,
-    pub body: Bytes,
+    /// Lines of fields, as HTTP/1.1 has them, none malformed; then the body.
+    text: Scratch,
+    /// Where the body begins.
+    body_at: usize,
 }
 
 /// The parts of a request that shape an answer to it.
@@ -42,75 +43,64 @@ struct Problem<'a> {
     /// A proxy error type of RFC 9209.
     error: &'a str,
     detail: &'a str,
+    /// Seconds until it may do to ask again.
+    wait: Option<u64>,
 }
 
 impl Answer {
     pub fn refusal(refusal: &Refusal, asked: &Asked<'_>, settings: &Settings) -> Self {
         let (status, error) = status(refusal, settings);
-        let mut detail = String::with_capacity(DETAIL);
+        let mut detail = Scratch::new();
         // Writing to memory does not fail.
         let _ = write!(detail, "{refusal}");
+        let detail = str::from_utf8(&detail).unwrap_or_default();
         let wait = refusal.retry_after().map(seconds);
-        let problem = Problem { status, slug: refusal.slug(), error, detail: &detail };
-        let mut answer = problem.answer(asked, |members| {
+        let problem = Problem { status, slug: refusal.slug(), error, detail, wait };
+        problem.answer(asked, |members| {
             evidence::each(refusal, &mut |name, value| match value {
                 Member::Text(pieces) => members.text(name, pieces.iter().copied()),
-                Member::List(list) => members.text(name, separated(list)),
+                Member::Plain(text) => members.plain(name, [text]),
                 Member::Number(number) => members.number(name, number),
             });
-            wait.iter().for_each(|&wait| members.number("retry_after", wait));
-        });
-        if let Some(wait) = wait {
-            answer.number(&header::RETRY_AFTER, wait);
-        }
-        if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
-            answer.field(&header::PROXY_AUTHENTICATE, "Basic realm=\"politely\", charset=\"UTF-8\"");
-        }
-        answer
+        })
     }
 
     pub fn failure(failure: &Failure, asked: &Asked<'_>) -> Self {
         let Failure { status, error, detail } = failure;
-        Problem { status: *status, slug: error, error, detail }.answer(asked, |_| {})
+        Problem { status: *status, slug: error, error, detail, wait: None }.answer(asked, |_| {})
     }
 
     /// To OPTIONS or TRACE that may be forwarded no further (RFC 9110 §7.6.2).
     pub fn last_forward(method: &str) -> Self {
         let status = if method == "OPTIONS" { StatusCode::OK } else { StatusCode::METHOD_NOT_ALLOWED };
-        Answer { status, fields: Vec::new(), body: Bytes::new() }
+        Answer { status, text: Scratch::new(), body_at: 0 }
     }
 
-    fn field(&mut self, name: &HeaderName, value: &str) {
-        // What no field may hold is left out: an answer is better than none.
-        if !value.bytes().any(|byte| byte.is_ascii_control()) {
-            put_field(&mut self.fields, name.as_str().as_bytes(), value.as_bytes());
-        }
+    pub fn body(&self) -> &[u8] {
+        &self.text[self.body_at..]
     }
 
-    fn number(&mut self, name: &HeaderName, value: u64) {
-        self.fields.extend_from_slice(name.as_str().as_bytes());
-        self.fields.extend_from_slice(b": ");
-        put_number(&mut self.fields, value);
-        self.fields.extend_from_slice(b"\r\n");
+    fn fields(&self) -> &[u8] {
+        &self.text[..self.body_at]
     }
 
     /// The whole of it in HTTP/1.1. `connection`: what is said of the connection. `bodiless`: it answers HEAD.
     pub fn write(&self, out: &mut Vec<u8>, connection: Option<&'static str>, bodiless: bool) {
         let reason = self.status.canonical_reason().unwrap_or_default();
-        out.reserve(self.fields.len() + self.body.len() + 128);
+        out.reserve(self.text.len() + 128);
         put_status_line(out, self.status.as_u16(), reason.as_bytes());
-        out.extend_from_slice(&self.fields);
+        out.extend_from_slice(self.fields());
         if let Some(connection) = connection {
             put_field(out, b"connection", connection.as_bytes());
         }
         if self.has_length() {
             out.extend_from_slice(b"content-length: ");
-            put_number(out, self.body.len() as u64);
+            put_number(out, self.body().len() as u64);
             out.extend_from_slice(b"\r\n");
         }
         out.extend_from_slice(b"\r\n");
         if !bodiless {
-            out.extend_from_slice(&self.body);
+            out.extend_from_slice(self.body());
         }
     }
 
@@ -118,14 +108,14 @@ impl Answer {
     pub fn head(&self) -> http::Response<()> {
         let mut head = http::Response::new(());
         *head.status_mut() = self.status;
-        let lines = self.fields.split(|&byte| byte == b'\n').filter_map(|line| line.strip_suffix(b"\r"));
+        let lines = self.fields().split(|&byte| byte == b'\n').filter_map(|line| line.strip_suffix(b"\r"));
         for (name, value) in lines.filter_map(|line| line.split_at_checked(memchr::memmem::find(line, b": ")?)) {
             if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(&value[2..])) {
                 head.headers_mut().append(name, value);
             }
         }
         if self.has_length() {
-            head.headers_mut().insert(header::CONTENT_LENGTH, self.body.len().into());
+            head.headers_mut().insert(header::CONTENT_LENGTH, self.body().len().into());
         }
         head
     }
@@ -139,32 +129,39 @@ impl Answer {
 impl Problem<'_> {
     /// `more`: members beside those of every problem.
     fn answer(&self, asked: &Asked<'_>, more: impl FnOnce(&mut Object<'_>)) -> Answer {
-        let Problem { status, slug, error, detail } = *self;
+        let Problem { status, slug, error, detail, wait } = *self;
         let title = title(slug);
         let is_html = asked.accept.is_some_and(page::prefers_html);
-        let mut body = Vec::with_capacity(BODY);
+        let mut text = Scratch::new();
+        let kind = if is_html { HTML } else { JSON };
+        text.extend_from_slice(kind);
+        text.extend_from_slice(b"proxy-status: ");
+        put_proxy_status(&mut text, Some(error), Some(detail));
+        text.extend_from_slice(b"\r\n");
+        if let Some(wait) = wait {
+            text.extend_from_slice(b"retry-after: ");
+            put_number(&mut text, wait);
+            text.extend_from_slice(b"\r\n");
+        }
+        if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+            text.extend_from_slice(b"proxy-authenticate: Basic realm=\"politely\", charset=\"UTF-8\"\r\n");
+        }
+        let body_at = text.len();
         if is_html {
-            page::page(&mut body, status, title, detail, asked.url);
+            page::page(&mut text, status, title, detail, asked.url);
         } else {
-            let mut members = Object::begin(&mut body);
-            members.text("type", ["urn:politely:", slug]);
-            members.text("title", [title]);
+            let mut members = Object::begin(&mut text);
+            members.plain("type", ["urn:politely:", slug]);
+            members.plain("title", [title]);
             members.number("status", status.as_u16().into());
             members.text("detail", [detail]);
             asked.url.iter().for_each(|&url| members.text("url", [url]));
             more(&mut members);
+            wait.iter().for_each(|&wait| members.number("retry_after", wait));
             members.end();
-            body.push(b'\n');
+            text.push(b'\n');
         }
-        let mut answer = Answer { status, fields: Vec::with_capacity(FIELDS), body: body.into() };
-        let kind = if is_html { "text/html; charset=utf-8" } else { "application/problem+json" };
-        answer.field(&header::CONTENT_TYPE, kind);
-        answer.field(&header::CACHE_CONTROL, "no-store");
-        answer.fields.extend_from_slice(PROXY_STATUS.as_str().as_bytes());
-        answer.fields.extend_from_slice(b": ");
-        put_proxy_status(&mut answer.fields, Some(error), Some(detail));
-        answer.fields.extend_from_slice(b"\r\n");
-        answer
+        Answer { status, text, body_at }
     }
 }
 
@@ -250,21 +247,14 @@ fn title(slug: &str) -> &str {
     }
 }
 
-/// With commas between them.
-fn separated(list: &[Box<str>]) -> impl Iterator<Item = &str> {
-    list.iter().enumerate().flat_map(|(at, one)| [if at == 0 { "" } else { ", " }, one])
-}
-
 /// Whole seconds, rounded up: nobody is told to come too early.
 fn seconds(duration: Duration) -> u64 {
     duration.as_nanos().div_ceil(1_000_000_000) as u64
 }
 
 const MAX_DETAILS: usize = 300;
-/// What a sentence, the fields and the body of an answer mostly find room in.
-const DETAIL: usize = 256;
-const FIELDS: usize = 512;
-const BODY: usize = 1024;
+const HTML: &[u8] = b"content-type: text/html; charset=utf-8\r\ncache-control: no-store\r\n";
+const JSON: &[u8] = b"content-type: application/problem+json\r\ncache-control: no-store\r\n";
 pub const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 
 #[cfg(test)]

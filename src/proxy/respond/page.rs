@@ -6,8 +6,10 @@ use std::io::Write;
 
 /// Whether `text/html` is named and weighs more than any JSON (RFC 9110 §12.5.1).
 pub(super) fn prefers_html(accept: &[u8]) -> bool {
-    weight(accept, ["text/html", "application/xhtml+xml"])
-        > weight(accept, ["application/json", "application/problem+json"])
+    // Most crawlers take anything.
+    accept != b"*/*"
+        && weight(accept, ["text/html", "application/xhtml+xml"])
+            > weight(accept, ["application/json", "application/problem+json"])
 }
 
 /// The most that one of these has.

@@ -1,8 +1,9 @@
 //! Our copy of robots.txt for a client that asks for it (RFC 9111 §5.1).
 
-use super::{Answer, PROXY_STATUS};
+use super::Answer;
 use crate::gate::RobotsCopy;
-use bytes::Bytes;
+use crate::http1::{put_field, put_number};
+use crate::proxy::io::Scratch;
 use http::{HeaderMap, StatusCode, header};
 
 /// `conditions`: If-None-Match and If-Modified-Since of the request.
@@ -10,18 +11,21 @@ pub fn robots_copy(copy: &RobotsCopy, conditions: &HeaderMap) -> Answer {
     let unchanged = copy.status == 200 && is_unchanged(conditions, copy);
     let status = StatusCode::from_u16(copy.status).unwrap_or(StatusCode::OK);
     let status = if unchanged { StatusCode::NOT_MODIFIED } else { status };
-    let body = if unchanged { Bytes::new() } else { copy.body.clone() };
-    let mut answer = Answer { status, fields: Vec::with_capacity(256), body };
-    answer.field(&header::CONTENT_TYPE, "text/plain; charset=utf-8");
-    answer.number(&header::AGE, copy.age);
-    answer.field(&PROXY_STATUS, "politely; details=\"from the copy that is kept\"");
-    if let Some(etag) = &copy.etag {
-        answer.field(&header::ETAG, etag);
+    let mut text = Scratch::new();
+    text.extend_from_slice(b"content-type: text/plain; charset=utf-8\r\nage: ");
+    put_number(&mut text, copy.age);
+    text.extend_from_slice(b"\r\nproxy-status: politely; details=\"from the copy that is kept\"\r\n");
+    for (name, value) in [("etag", &copy.etag), ("last-modified", &copy.last_modified)] {
+        // What no field may hold is left out: an answer is better than none.
+        if let Some(value) = value.as_ref().filter(|value| !value.bytes().any(|byte| byte.is_ascii_control())) {
+            put_field(&mut text, name.as_bytes(), value.as_bytes());
+        }
     }
-    if let Some(modified) = &copy.last_modified {
-        answer.field(&header::LAST_MODIFIED, modified);
+    let body_at = text.len();
+    if !unchanged {
+        text.extend_from_slice(&copy.body);
     }
-    answer
+    Answer { status, text, body_at }
 }
 
 /// RFC 9110 §13.2.2: If-None-Match decides if it is there, else If-Modified-Since.

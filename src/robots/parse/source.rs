@@ -92,14 +92,14 @@ impl Span {
     }
 }
 
-const BLOCK: usize = 4096;
+const BLOCK: usize = 1024;
 
 /// Line ends in `text[from..to]`; a CR LF is one, at its LF.
 fn line_ends(text: &[u8], from: usize, to: usize) -> u32 {
     let block = &text[from..to];
-    let lf = block.iter().map(|&byte| u32::from(byte == b'\n')).sum::<u32>();
+    let lf = memchr::memchr_iter(b'\n', block).count();
     let lone_cr = memchr::memchr_iter(b'\r', block).filter(|at| text.get(from + at + 1) != Some(&b'\n')).count();
-    lf + u32::try_from(lone_cr).unwrap_or(u32::MAX)
+    u32::try_from(lf + lone_cr).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub trait Client {
     fn answer(&mut self, head: &AnswerHead<'_>, added: &Added<'_>, is_last: bool) -> bool;
 
     /// An answer of the proxy's own, whole. `is_last`: the connection is not kept.
-    fn answer_locally(&mut self, answer: &Answer, is_last: bool);
+    fn answer_locally(&mut self, answer: Answer, is_last: bool);
 
     /// Whether the connection can be kept behind a final answer that comes before the body has.
     fn may_skip_body(&self) -> bool;

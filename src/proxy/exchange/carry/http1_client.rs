@@ -184,7 +184,7 @@ impl<'a> Client for Http1Client<'a> {
         raw
     }
 
-    fn answer_locally(&mut self, answer: &Answer, is_last: bool) {
+    fn answer_locally(&mut self, answer: Answer, is_last: bool) {
         self.answered = true;
         if self.is_socks {
             self.is_last = true;

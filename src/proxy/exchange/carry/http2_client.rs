@@ -104,11 +104,12 @@ impl Client for Http2Client {
         false
     }
 
-    fn answer_locally(&mut self, answer: &Answer, _: bool) {
+    fn answer_locally(&mut self, answer: Answer, _: bool) {
         self.answered = true;
-        let ends = self.is_head || answer.body.is_empty();
+        let ends = self.is_head || answer.body().is_empty();
         let sent = self.respond.send_response(answer.head(), ends);
-        let sent = sent.and_then(|mut stream| if ends { Ok(()) } else { stream.send_data(answer.body.clone(), true) });
+        let body = || Bytes::copy_from_slice(answer.body());
+        let sent = sent.and_then(|mut stream| if ends { Ok(()) } else { stream.send_data(body(), true) });
         if let Err(error) = sent {
             tracing::debug!(%error, "an answer could not be sent");
         }
