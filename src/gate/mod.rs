@@ -283,7 +283,13 @@ async fn provide(mut needs: UnboundedReceiver<Need>, robots: RobotsCache, pacer:
                     store.owe(&key, Instant::now(), || Some(debt));
                 }
             }
-            Need::Store => store.is_free(),
+            Need::Store(done) => {
+                let store = store.clone();
+                work.spawn_blocking(move || {
+                    store.take_over();
+                    let _ = done.send(());
+                });
+            }
         }
     }
 }

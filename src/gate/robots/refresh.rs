@@ -32,6 +32,7 @@ impl Inner {
     ) -> Result<(), Refusal> {
         // Before the fleet is asked: it may have missed what this instance had before it was killed.
         let was_unknown = is_unknown(&host.load());
+        let had_store = self.store.is_open();
         let will_do = self.take_kept(host).await && order.reason.takes_any_copy();
         let alone = async || match will_do {
             true => Ok(()),
@@ -60,6 +61,11 @@ impl Inner {
                 Err(_) => return alone().await,
             }
         };
+        if !had_store && self.take_kept(host).await && order.reason.takes_any_copy() {
+            // The store of a process that has ended meanwhile.
+            lease.publish(&host.load_full()).await;
+            return Ok(());
+        }
         if let Some(old) = self.unpack(old).await.filter(|old| is_newer(old, &host.load())) {
             let is_enough = order.reason.takes_any_copy() && was_unknown && old.usable(SystemTime::now()).is_some();
             self.keep(host, Arc::new(old));

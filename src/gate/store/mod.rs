@@ -101,8 +101,13 @@ impl Store {
         self.behind.as_ref()?.debt(|| key.to_string()).filter(|debt| debt.until > now)
     }
 
-    /// Whoever had it in use is gone.
-    pub fn is_free(&self) {
+    /// Whether there is anything to read from now.
+    pub fn is_open(&self) -> bool {
+        self.behind.as_ref().is_some_and(WriteBehind::is_open)
+    }
+
+    /// Whoever had it in use is gone. Blocks on the disk.
+    pub fn take_over(&self) {
         if let Some(behind) = &self.behind {
             behind.try_now();
         }

@@ -132,10 +132,16 @@ impl WriteBehind {
         }
     }
 
-    /// The file may be free: it is tried at once.
+    /// The file may be free: it is tried at once. Returns when that has been done. Blocks.
     pub fn try_now(&self) {
-        self.shared.queue.lock().try_now = true;
+        if self.is_open() {
+            return;
+        }
+        let mut queue = self.shared.queue.lock();
+        queue.try_now = true;
         self.shared.more.notify_one();
+        let latest = Instant::now() + RETRY_FIRST;
+        while queue.try_now && !self.shared.written.wait_until(&mut queue, latest).timed_out() {}
     }
 
     /// When the store was opened, if the last process had not closed it: what it started last may not be written.
@@ -168,7 +174,7 @@ impl WriteBehind {
         self.shared.stalled.lock()
     }
 
-    #[cfg(test)]
+    /// Whether there is anything to read from now.
     pub fn is_open(&self) -> bool {
         self.shared.disk.read().is_some()
     }
@@ -217,7 +223,10 @@ impl Shared {
             let closing = self.wait(outage.as_ref());
             let began = Instant::now();
             let done = self.attempt(&mut checked);
-            self.queue.lock().stuck = done.is_err();
+            {
+                let mut queue = self.queue.lock();
+                (queue.stuck, queue.try_now) = (done.is_err(), false);
+            }
             self.written.notify_all();
             match done {
                 Err(failure) => {
@@ -269,7 +278,6 @@ impl Shared {
         match outage {
             Some(outage) => {
                 while !queue.closing && !queue.try_now && !self.more.wait_until(&mut queue, outage.until).timed_out() {}
-                queue.try_now = false;
             }
             None => {
                 while queue.next.is_empty() && queue.complaint.is_none() && !queue.closing {

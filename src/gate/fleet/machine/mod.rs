@@ -68,8 +68,8 @@ pub(in crate::gate) enum Need {
     Keep { authority: String, copy: Vec<u8>, done: oneshot::Sender<()> },
     /// Another process owes this.
     Owed { key: String, debt: Debt },
-    /// The store is this process's to have.
-    Store,
+    /// The store is this process's to have, and is to be opened.
+    Store(oneshot::Sender<()>),
 }
 
 /// A copy of robots.txt, to be sent.
@@ -205,7 +205,6 @@ impl Inner {
                         Err(error) => {
                             tell(self.place.path(), &error.to_string());
                             self.stand(SOLE, Role::None);
-                            let _ = self.needs.send(Need::Store);
                         }
                     }
                     // Others are not to find it free.
@@ -254,11 +253,14 @@ impl Inner {
 
     /// Answers the others. `takes_over`: from one that may have started something just now.
     async fn preside(&self, listener: &UnixListener, takes_over: bool) {
+        // Whoever asks for a copy is to find what the last one had.
+        let (done, is_open) = oneshot::channel();
+        let _ = self.needs.send(Need::Store(done));
+        let _ = timeout(HANDOVER, is_open).await;
         let keeper = Arc::new(Keeper::new(takes_over.then(Instant::now), self.messages.clone(), self.needs.clone()));
         *self.settled_at.lock() = takes_over.then(|| Instant::now() + SETTLING);
         let state = if takes_over { self.next_link() } else { SOLE };
         self.stand(state, Role::Keeper(keeper.clone()));
-        let _ = self.needs.send(Need::Store);
         let mut members = JoinSet::new();
         loop {
             tokio::select! {
