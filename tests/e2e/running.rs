@@ -160,8 +160,10 @@ async fn ca_env_sets_what_run_sets() {
     let script = "env | grep -aE '^[A-Za-z0-9_]+=' | cut -d= -f1";
     let bare = tokio::process::Command::new("sh").arg("-c").arg(script).output().await.expect("a shell");
     let bare = String::from_utf8_lossy(&bare.stdout).into_owned();
-    let known: BTreeSet<_> =
-        bare.lines().chain(["HOME", "XDG_CACHE_HOME", "NO_COLOR", "_", "PWD", "SHLVL", "OLDPWD"]).collect();
+    let known: BTreeSet<_> = bare
+        .lines()
+        .chain(["HOME", "STATE_DIRECTORY", "XDG_CACHE_HOME", "NO_COLOR", "_", "PWD", "SHLVL", "OLDPWD"])
+        .collect();
     let ended = politely_with(&["run", "-q", "sh", "-c", script], &[]).await;
     let set: BTreeSet<_> = ended.stdout.lines().filter(|name| !known.contains(name)).collect();
     let exported: BTreeSet<_> = exported.into_iter().filter(|name| !known.contains(name)).collect();
