@@ -188,8 +188,8 @@ impl Link {
         // Who starts anew has lost nothing, and need not wait for others who have.
         let settled_at = (number > 1).then(|| Instant::now() + SETTLING);
         self.live.send_replace(Live { number, connection: Some(connection), settled_at });
-        self.is_up.send_replace(Some(true));
         tracing::info!("joined the fleet at {url}, {} instance(s)", self.instances());
+        self.is_up.send_replace(Some(true));
         // The gate is gone with whoever receives them.
         let _ = messages.send(Message::Joined);
     }
@@ -257,15 +257,17 @@ impl Link {
     }
 
     fn part(&self, why: &str, messages: &UnboundedSender<Message>) {
-        let was_up = self.is_up.send_replace(Some(false));
-        if was_up != Some(false) {
-            self.lost.fetch_add(u64::from(was_up == Some(true)), Ordering::Relaxed);
-            // Calls that wait for another connection need wait no longer.
-            self.live.send_replace(Live::default());
-            let _ = messages.send(Message::Parted);
-            let url = self.settings.load().fleet.as_ref().map(|fleet| fleet.url.to_string()).unwrap_or_default();
-            tracing::warn!("the fleet's server {url} is out of reach: {why}; until it is back, `on_fleet_loss` holds");
+        let was_up = *self.is_up.borrow();
+        if was_up == Some(false) {
+            return;
         }
+        self.lost.fetch_add(u64::from(was_up == Some(true)), Ordering::Relaxed);
+        // Calls that wait for another connection need wait no longer.
+        self.live.send_replace(Live::default());
+        let _ = messages.send(Message::Parted);
+        let url = self.settings.load().fleet.as_ref().map(|fleet| fleet.url.to_string()).unwrap_or_default();
+        tracing::warn!("the fleet's server {url} is out of reach: {why}; until it is back, `on_fleet_loss` holds");
+        self.is_up.send_replace(Some(false));
     }
 }
 
