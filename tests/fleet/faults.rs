@@ -35,8 +35,8 @@ async fn keeps_apart(count: usize) {
     const IN_FLIGHT: Duration = Duration::from_millis(250);
     let Some(redis) = Redis::start().await else { return };
     let origin = slow_site(IN_FLIGHT).await;
-    // Whose link is down when its turn comes, and again the next time, may wait for long.
-    let fleet = behind_relays(&redis, 3, "on_fleet_loss: refuse\npace: { max_wait: 15s }").await;
+    // Whose link is down when its turn comes, and again the next time, may wait for long: it learns so before the test does.
+    let fleet = behind_relays(&redis, 3, "on_fleet_loss: refuse\npace: { max_wait: 12s }").await;
     for (number, (relay, _)) in fleet.iter().enumerate() {
         // One far away, one with a slow way back, one near.
         let ms = Duration::from_millis;
