@@ -10,8 +10,8 @@ async fn each_class_of_status_means_what_the_rfc_says() {
     for (status, means) in [
         (200, Means::Rules),
         (203, Means::Rules),
-        // A part of a file, nobody knows which.
-        (206, Means::Unreachable),
+        // A part of nothing in particular.
+        (206, Means::Rules),
         (299, Means::Rules),
         (204, Means::AllowAll),
         // Redirects that name no place.

@@ -6,7 +6,7 @@ use crate::config::Settings;
 use crate::policy::freshness::{CacheFields, Freshness, Limits};
 use crate::policy::{Access, Answer, AskedAgain, Entry, Validators, retry_after};
 use crate::robots::access::{AccessKind, from_status};
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::time::{Duration, SystemTime};
 
 /// How a fetch ended.
@@ -58,7 +58,7 @@ pub(super) fn interpret_response(
     {
         return entry;
     }
-    if status == 206 && !is_whole(headers) {
+    if status == 206 && headers.get(header::CONTENT_RANGE).is_some_and(|range| !is_whole(range)) {
         // Whatever rule it lacks would not hold: as an answer that was cut short.
         return old.failed(now, "status 206: a part of the file only", None, fastrand::f64());
     }
@@ -92,9 +92,8 @@ fn validators(headers: &HeaderMap) -> Validators {
 }
 
 /// Whether the range that has come is all there is (RFC 9110 §14.4, §15.3.7): `bytes 0-41/42`.
-fn is_whole(headers: &HeaderMap) -> bool {
-    let range = headers.get(header::CONTENT_RANGE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let Some((unit, range)) = range.trim().split_once(' ') else { return false };
+fn is_whole(range: &HeaderValue) -> bool {
+    let Some((unit, range)) = range.to_str().unwrap_or_default().trim().split_once(' ') else { return false };
     let numbers = range.trim().strip_prefix("0-").and_then(|range| range.split_once('/'));
     let Some((Ok(last), Ok(length))) = numbers.map(|(last, length)| (last.parse::<u64>(), length.parse::<u64>()))
     else {
