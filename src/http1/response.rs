@@ -225,14 +225,13 @@ impl<'a> Known<'a> {
                 return Ok(());
             }
         }
+        // It is written anew, as one number.
+        self.repeated = true;
         let mut any = false;
         for member in list(value) {
             let length = number(member).ok_or(HeadError::Malformed("its Content-Length is not a number"))?;
-            match self.length.replace(length) {
-                Some(before) if before != length => {
-                    return Err(HeadError::Malformed("two Content-Lengths that differ"));
-                }
-                before => self.repeated |= before.is_some(),
+            if self.length.replace(length).is_some_and(|before| before != length) {
+                return Err(HeadError::Malformed("two Content-Lengths that differ"));
             }
             any = true;
         }

@@ -38,6 +38,20 @@ async fn plain_http_in_the_same_segment_is_not_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_asked_outside_says_nothing_inside() {
+    let (origin, other) = (Origin::site("").await, Origin::site("").await);
+    let proxy = Proxy::start("").await;
+    let (authority, elsewhere) = (origin.authority("a.localhost"), other.authority("b.localhost"));
+    let mut client = proxy.client().await;
+    assert_eq!(client.get(&format!("http://{elsewhere}/1"), &elsewhere).await.status(), 200);
+    client.send(connect(&authority, "")).await;
+    assert_eq!(client.head().await.status(), 200);
+    let refused = client.get("/2", &format!("http://{elsewhere}")).await;
+    assert_refused(&refused, 400, "http_request_error", "bad-request");
+    assert_eq!(other.log.pages(), ["/1"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connection_close_concerns_the_request_and_not_the_tunnel() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("").await;

@@ -72,6 +72,8 @@ async fn what_has_only_begun_is_closed_at_once() {
     hello.send(b"\x16\x03\x01\x02").await;
     let mut inside = Client::connect(binary.address(), &origin.authority("a.localhost")).await;
     inside.send("GET / HTTP/1.1\r\nHo").await;
+    let mut socks = Client::open(binary.address()).await;
+    socks.send([5, 1]).await;
     within("the end", binary.stop()).await;
 }
 

@@ -139,6 +139,8 @@ fn a_body_is_as_status_and_method_and_fields_say() {
         // One number told twice is that number.
         ("HTTP/1.1 200 OK", "GET", "Content-Length: 5\r\nContent-Length: 5\r\n", Framing::Length(5), "5", kept),
         ("HTTP/1.1 200 OK", "GET", "Content-Length: 5 , 5\r\n", Framing::Length(5), "5", kept),
+        ("HTTP/1.1 200 OK", "GET", "Content-Length: ,5\r\n", Framing::Length(5), "5", kept),
+        ("HTTP/1.1 200 OK", "GET", "Content-Length: 5,\r\n", Framing::Length(5), "5", kept),
         ("HTTP/1.1 200 OK", "GET", "Content-Length: 05\r\nContent-Length: 5\r\n", Framing::Length(5), "05", kept),
         // No body, whatever they say; where it would have one, they may tell what it would be.
         ("HTTP/1.1 200 OK", "HEAD", length, Framing::None, "5", kept),

@@ -147,8 +147,10 @@ async fn intercept(proxy: &Arc<Proxy>, mut connection: Connection, authority: Au
             }
         }
         Some(byte) if byte.is_ascii_alphabetic() => {
-            connection.who.tunnel = Some(Tunnel { authority: authority.with_scheme(Scheme::Http), other_name: None });
-            Box::pin(connection.serve(proxy)).await;
+            // What was said outside says nothing inside.
+            let Connection { wire, input, mut who, timer, seat, place, .. } = connection;
+            who.tunnel = Some(Tunnel { authority: authority.with_scheme(Scheme::Http), other_name: None });
+            Box::pin(Connection::new(wire, input, who, timer, seat, place).serve(proxy)).await;
         }
         Some(_) => {
             tracing::info!(client = %connection.who.address, %authority, "neither TLS nor HTTP inside CONNECT: closed");

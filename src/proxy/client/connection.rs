@@ -111,20 +111,19 @@ impl Connection {
                 Then::Cut => return,
             }
         }
-        let time = if proxy.is_stopping() { LAST_LINGER } else { LINGER };
-        self.linger_for(time).await;
+        self.linger(proxy).await;
     }
 
     /// Reads until a whole head is there and moves it to `head`.
     async fn next_head(&mut self, proxy: &Proxy, head: &mut Buffer, stop: &mut Stop<'_>) -> Result<Came, Refusal> {
-        let Connection { wire, input, timer, seat, .. } = self;
+        let Connection { wire, input, timer, seat, last_place, .. } = self;
         // Settings are never lent while anything is waited for: old ones would stay, and each loan makes others dearer.
         let (idle, header, size) = {
             let limits = &proxy.settings.load().limits;
             (limits.idle_timeout, limits.header_timeout, limits.max_header_size)
         };
         let size = usize::try_from(size).unwrap_or(usize::MAX);
-        let mut deadline = None;
+        let (mut deadline, mut is_forgotten) = (None, false);
         let idle_since = Instant::now();
         let idle_at = idle_since + idle;
         let mut scanned = 0;
@@ -148,7 +147,7 @@ impl Connection {
             if !input.is_empty() && deadline.is_none() {
                 deadline = Some(Instant::now() + header);
             }
-            let at = deadline.unwrap_or(idle_at);
+            let at = deadline.unwrap_or(if is_forgotten { idle_at } else { idle_at.min(idle_since + FORGET) });
             let read = poll_fn(|cx| {
                 if let Poll::Ready(read) = input.poll_fill(cx, wire) {
                     return Poll::Ready(Ok(read));
@@ -167,6 +166,10 @@ impl Connection {
                 Err(came @ (Came::Nothing | Came::TakenAway | Came::Foreign(_))) => return Ok(came),
                 Ok(Ok(0) | Err(_)) => return Ok(Came::Nothing),
                 Ok(Ok(_)) => {}
+                // Whoever asks for nothing more keeps no host in memory.
+                Err(Came::Head) if deadline.is_none() && !is_forgotten => {
+                    (is_forgotten, *last_place) = (true, LastPlace::default());
+                }
                 Err(Came::Head) if deadline.is_none() => return Ok(Came::Nothing),
                 Err(Came::Head) => return Err(Refusal::HeadTimeout { limit: header }),
             }
@@ -220,12 +223,8 @@ impl Connection {
 
     /// Says goodbye and reads on for a moment: closing with unread bytes would reset the connection and take the answer away
     /// with it.
-    pub(super) async fn linger(self) {
-        self.linger_for(LINGER).await;
-    }
-
-    async fn linger_for(mut self, time: Duration) {
-        let at = Instant::now() + time;
+    pub(super) async fn linger(mut self, proxy: &Proxy) {
+        let at = Instant::now() + if proxy.is_stopping() { LAST_LINGER } else { LINGER };
         let Connection { wire, input, timer, .. } = &mut self;
         let drained = async {
             wire.shutdown().await?;
@@ -316,6 +315,8 @@ impl Stop<'_> {
     }
 }
 
+/// After which a connection no longer knows where its last request went.
+const FORGET: Duration = Duration::from_secs(1);
 const LINGER: Duration = Duration::from_secs(2);
 /// When the proxy stops, which waits for it.
 const LAST_LINGER: Duration = Duration::from_millis(500);

@@ -32,9 +32,8 @@ impl Foreign {
     /// What to do about it, and what a client of this kind understands.
     fn told(self) -> (&'static str, &'static [u8]) {
         match self {
-            Self::Socks4 | Self::Socks5 => {
-                ("SOCKS4 is not served: have the client use SOCKS5 (socks5h://) or HTTP", SOCKS4_NO)
-            }
+            Self::Socks5 => ("SOCKS inside a CONNECT is not served", SOCKS5_NO),
+            Self::Socks4 => ("SOCKS4 is not served: have the client use SOCKS5 (socks5h://) or HTTP", SOCKS4_NO),
             Self::Tls => (
                 "TLS on a listener without `tls`: write http:// in the client's proxy URL, or give the listener `tls`",
                 ALERT,
@@ -54,10 +53,12 @@ pub async fn serve(proxy: &Arc<Proxy>, mut connection: Connection, foreign: Fore
     let at = Instant::now() + proxy.settings.load().limits.header_timeout;
     let Connection { wire, timer, .. } = &mut connection;
     if let Some(Ok(())) = timer.limit(at, wire.write_all(answer)).await {
-        connection.linger().await;
+        connection.linger(proxy).await;
     }
 }
 
+/// No method is acceptable.
+const SOCKS5_NO: &[u8] = &[5, 0xff];
 /// "Request rejected or failed".
 const SOCKS4_NO: &[u8] = &[0, 91, 0, 0, 0, 0, 0, 0];
 /// A fatal alert, handshake_failure (RFC 8446 §6).

@@ -30,24 +30,20 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
     let shaken = Builder::new()
         .max_header_list_size(u32::try_from(head).unwrap_or(u32::MAX))
         .max_concurrent_streams(MAX_STREAMS)
-        .initial_window_size(WIDE_WINDOW)
-        .initial_connection_window_size(WIDE_WINDOW * FEW + WINDOW * (MAX_STREAMS - FEW))
+        .initial_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW * MAX_STREAMS)
         .max_send_buffer_size(SEND_BUFFER)
         .handshake::<_, Bytes>(ahead);
-    let Ok(Ok(mut streams)) = timeout_at(Instant::now() + preface, shaken).await else { return };
+    let shaken = tokio::select! {
+        shaken = timeout_at(Instant::now() + preface, shaken) => shaken,
+        () = proxy.stopped() => return,
+    };
+    let Ok(Ok(mut streams)) = shaken else { return };
     let who = Arc::new(who);
     let mut exchanges = JoinSet::new();
     let mut is_stopping = false;
-    let mut is_wide = true;
     let mut idle_at = Instant::now() + idle;
     loop {
-        // Between the two numbers it stays as it is.
-        let wants_wide = if is_wide { exchanges.len() <= FEW as usize } else { exchanges.len() <= FEW as usize / 2 };
-        if wants_wide != is_wide {
-            // The client has still to take note of the change before: then later.
-            let changed = streams.set_initial_window_size(if wants_wide { WIDE_WINDOW } else { WINDOW });
-            is_wide = if changed.is_ok() { wants_wide } else { is_wide };
-        }
         tokio::select! {
             stream = streams.accept() => match stream {
                 Some(Ok((request, respond))) => {
@@ -111,11 +107,7 @@ async fn exchange(proxy: Arc<Proxy>, who: Arc<Who>, request: http::Request<RecvS
 
 /// Requests at a time on one connection.
 const MAX_STREAMS: u32 = 100;
-/// What a client may send on one stream before it is taken on, where there are few of them and where there are many. The
-/// connection has room for all: a stream on which nothing is taken on holds up no other.
-const WIDE_WINDOW: u32 = 1024 * 1024;
+/// What a client may send on one stream before it is taken on; the connection has room for that of all streams.
 const WINDOW: u32 = 64 * 1024;
-/// Streams that may have much under way.
-const FEW: u32 = 6;
 const SEND_BUFFER: usize = 64 * 1024;
 const GOODBYE: Duration = Duration::from_secs(1);

@@ -21,11 +21,15 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
     let Connection { wire, input, mut who, mut timer, seat, mut place, .. } = connection;
     let at = Instant::now() + proxy.settings.load().limits.header_timeout;
     let mut io = Ahead { wire, input };
-    match timer.limit(at, negotiate(proxy, &mut io, &mut who, &mut place)).await {
+    let negotiated = tokio::select! {
+        negotiated = timer.limit(at, negotiate(proxy, &mut io, &mut who, &mut place)) => negotiated,
+        () = proxy.stopped() => return,
+    };
+    match negotiated {
         Some(Ok(authority)) => {
             let inner = Connection::new(io.wire, io.input, who, timer, seat, place);
             if let Some(refused) = Box::pin(connect(proxy, inner, authority, Asked::Socks)).await {
-                refused.linger().await;
+                refused.linger(proxy).await;
             }
         }
         Some(Err(error)) => {

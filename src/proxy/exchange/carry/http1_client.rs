@@ -187,7 +187,6 @@ impl<'a> Client for Http1Client<'a> {
     fn answer_locally(&mut self, answer: Answer, is_last: bool) {
         self.answered = true;
         if self.is_socks {
-            self.is_last = true;
             return self.side.out.put(&socks::refused(answer.status));
         }
         let connection = self.connection(is_last);
@@ -217,6 +216,8 @@ impl<'a> Client for Http1Client<'a> {
         // What it sends ahead is kept for later, as far as there is room.
         while matches!(self.leaving, Leaving::Not | Leaving::Unread { .. }) && self.side.input.has_room() {
             match self.side.poll_fill(cx) {
+                // An interim answer, by which it could be told from one that only says no more, is of HTTP.
+                Poll::Ready(Ok(0)) if self.is_socks => return Poll::Ready(()),
                 Poll::Ready(Ok(0)) => {
                     let Some(probes) = self.first_probe() else { return Poll::Ready(()) };
                     self.leaving = Leaving::Silent { probes, next: Instant::now() + PATIENCE };
