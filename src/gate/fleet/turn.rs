@@ -18,6 +18,8 @@ pub(in crate::gate) struct LeaseRequest {
     pub backoff: Duration,
     /// `backoff` is what has become of the fleet's under the lease; else it only raises it.
     pub is_exact: bool,
+    /// For how long the instance owes something.
+    pub owed: Duration,
     /// For how long all this matters.
     pub matters: Duration,
     /// Nobody owes more.

@@ -108,7 +108,8 @@ impl FleetLease {
             LeaseState::None | LeaseState::Line | LeaseState::Held(_) => {}
         }
         (self.calling, self.nudged, self.ask_at) = (Some((self.link, backoff)), false, None);
-        let remembered = if backoff.is_zero() { Duration::ZERO } else { HOUR };
+        let owed = debt.map_or(Duration::ZERO, |debt| debt.until - now);
+        let remembered = if owed.is_zero() || backoff.is_zero() { Duration::ZERO } else { HOUR };
         Some(LeaseRequest {
             op,
             number,
@@ -116,7 +117,8 @@ impl FleetLease {
             starts: newer(lane.last_starts(), self.told),
             backoff: if is_exact || backoff > self.told_backoff { backoff } else { Duration::ZERO },
             is_exact,
-            matters: debt.map_or(Duration::ZERO, |debt| debt.until - now + remembered),
+            owed,
+            matters: owed + remembered,
             most: lane.longest_debt(),
         })
     }

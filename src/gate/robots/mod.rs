@@ -236,8 +236,11 @@ impl RobotsCache {
     /// Takes what another process of this machine has fetched.
     pub async fn keep_copy(&self, authority: &str, snapshot: Vec<u8>) {
         let Ok(authority) = Authority::from_url(authority) else { return };
-        if let Some(entry) = self.0.unpack(Some(Parcel { bytes: snapshot, sent: SystemTime::now() })).await {
+        let entry = self.0.unpack(Some(Parcel { bytes: snapshot, sent: SystemTime::now() })).await;
+        // Nothing is made for what says nothing.
+        if let Some(entry) = entry.filter(|entry| entry.answer.is_some()) {
             self.0.keep_if_newer(&self.host(&authority), entry);
+            self.0.trim();
         }
     }
 

@@ -83,7 +83,7 @@ impl Inner {
 
     /// An answer that is news here.
     pub(super) fn keep_if_newer(&self, host: &HostEntry, entry: Entry) {
-        if entry.answer.is_some() && !is_older(&entry, &host.load()) {
+        if !is_older(&entry, &host.load()) {
             self.keep(host, Arc::new(Entry { trouble: None, ..entry }));
         }
     }

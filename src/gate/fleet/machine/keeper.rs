@@ -144,18 +144,18 @@ impl Keeper {
     fn lease_for(&self, me: turns::Member, key: &str, request: wire::Request) -> Status {
         let now = Instant::now();
         let request = request.read(now);
-        if !request.matters.is_zero() {
-            let remembered = if request.backoff.is_zero() { Duration::ZERO } else { turns::HOUR };
-            let debt = Debt { until: now + request.matters.saturating_sub(remembered), backoff: request.backoff };
+        let status = self.lease(me, key, &request, now);
+        if !request.owed.is_zero() {
+            let debt = Debt { until: now + request.owed, backoff: status.backoff };
             let _ = self.needs.send(Need::Owed { key: key.into(), debt });
         }
-        Status::new(&self.lease(me, key, &request, now), Instant::now())
+        Status::new(&status, Instant::now())
     }
 
     async fn kept(&self, authority: &str) -> Option<Copy> {
         let (answer, kept) = oneshot::channel();
         self.needs.send(Need::Copy { authority: authority.into(), answer }).ok()?;
-        kept.await.ok().flatten()
+        kept.await.ok().flatten().filter(|copy| wire::has_room(&copy.snapshot))
     }
 
     async fn put(&self, me: turns::Member, authority: &str, copy: Vec<u8>) {
@@ -231,3 +231,34 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const MOST_TOLD: usize = 1024;
 /// Of one member at a time.
 const MOST_COPIES: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::fleet::LeaseOp;
+    use crate::policy::pace::LastStarts;
+
+    #[test]
+    fn a_debt_is_noted_for_as_long_as_it_is_owed_and_with_the_backoff_that_is_known() {
+        let ((messages, _), (needs, mut noted)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+        let (keeper, seconds) = (Keeper::new(None, messages, needs), Duration::from_secs);
+        let refused = LeaseRequest {
+            op: LeaseOp::Take,
+            number: 1,
+            gap: seconds(1),
+            starts: LastStarts::default(),
+            backoff: seconds(60),
+            is_exact: false,
+            owed: seconds(60),
+            matters: seconds(3660),
+            most: seconds(3600),
+        };
+        let later = LeaseRequest { backoff: Duration::ZERO, owed: seconds(5), matters: seconds(3605), ..refused };
+        for (request, owed) in [(refused, seconds(60)), (later, seconds(5))] {
+            keeper.lease_for(1, "a", wire::Request::new(&request, Instant::now()));
+            let Ok(Need::Owed { debt, .. }) = noted.try_recv() else { panic!("it is noted") };
+            assert!(debt.until <= Instant::now() + owed);
+            assert_eq!(debt.backoff, seconds(60));
+        }
+    }
+}

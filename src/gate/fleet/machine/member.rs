@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
@@ -16,21 +16,25 @@ pub(super) struct Member {
     calls: mpsc::Sender<Call>,
     pending: Mutex<HashMap<u64, oneshot::Sender<Reply>>>,
     ids: AtomicU64,
+    /// Processes that share.
+    members: Arc<AtomicU32>,
 }
 
 impl Member {
-    /// With how many share, and what has to run for answers to come; that ends when none do any more, and says why.
+    /// With what has to run for answers to come; that ends when none do any more, and says why.
     pub async fn join(
         stream: UnixStream,
         messages: mpsc::UnboundedSender<Message>,
-    ) -> io::Result<(Arc<Self>, u32, impl Future<Output = String>)> {
+        members: Arc<AtomicU32>,
+    ) -> io::Result<(Arc<Self>, impl Future<Output = String>)> {
         let (mut reads, mut writes) = stream.into_split();
-        let Hello { version, members } = wire::receive(&mut reads).await?;
+        let Hello { version, members: count } = wire::receive(&mut reads).await?;
         if version != wire::VERSION {
             return Err(io::Error::other("it is of another version"));
         }
         let (calls, mut to_send) = mpsc::channel(MOST_CALLS);
-        let member = Arc::new(Self { calls, pending: Mutex::default(), ids: AtomicU64::new(0) });
+        members.store(count, Ordering::Relaxed);
+        let member = Arc::new(Self { calls, pending: Mutex::default(), ids: AtomicU64::new(0), members });
         let it = member.clone();
         let run = async move {
             let writing = async {
@@ -59,7 +63,7 @@ impl Member {
             it.pending.lock().clear();
             why
         };
-        Ok((member, members, run))
+        Ok((member, run))
     }
 
     pub async fn lease(&self, key: &str, request: &LeaseRequest) -> Result<LeaseStatus, Lost> {
@@ -70,7 +74,13 @@ impl Member {
         }
     }
 
-    pub async fn copy(&self, authority: &str, wanted: Wanted) -> Result<CopyAnswer, Lost> {
+    pub async fn copy(&self, authority: &str, mut wanted: Wanted) -> Result<CopyAnswer, Lost> {
+        if let Wanted::Put { copy, .. } = &mut wanted
+            && !wire::has_room(copy)
+        {
+            // The right is given back all the same.
+            copy.clear();
+        }
         match self.call(Ask::Copy { authority: authority.into(), wanted }).await? {
             Reply::Copy(answer) => Ok(answer),
             Reply::Beat { .. } | Reply::Lease(_) => Err(Lost),
@@ -91,7 +101,8 @@ impl Member {
         loop {
             sleep(BEAT_EVERY).await;
             match timeout(PATIENCE, self.call(Ask::Beat)).await {
-                Ok(Ok(_)) => {}
+                Ok(Ok(Reply::Beat { members })) => self.members.store(members, Ordering::Relaxed),
+                Ok(Ok(Reply::Lease(_) | Reply::Copy(_))) => {}
                 Ok(Err(Lost)) => return "it is gone".into(),
                 Err(_) => return format!("no answer within {PATIENCE:?}"),
             }

@@ -40,12 +40,12 @@ struct Inner {
     place: MeetingPlace,
     /// Nobody owes more.
     longest: Duration,
-    /// [`WAITING`], [`SOLE`], [`PARTED`]; else the number of the connection, the keeper's own included.
+    /// [`WAITING`], [`SOLE`], [`PARTED`], [`NOBODY`]; else the number of the connection, the keeper's own included.
     state: AtomicU64,
     made: AtomicU64,
     settled_at: Mutex<Option<Instant>>,
     /// Processes that share, when last seen.
-    members: AtomicU32,
+    members: Arc<AtomicU32>,
     role: watch::Sender<Role>,
     messages: UnboundedSender<Message>,
     needs: UnboundedSender<Need>,
@@ -95,7 +95,7 @@ impl Machine {
             state: AtomicU64::new(WAITING),
             made: AtomicU64::new(FIRST_LINK),
             settled_at: Mutex::default(),
-            members: AtomicU32::new(2),
+            members: Arc::new(AtomicU32::new(2)),
             role: watch::Sender::new(Role::None),
             messages,
             needs,
@@ -115,7 +115,7 @@ impl Machine {
         match self.inner.state.load(Ordering::Acquire) {
             // Soon another keeps the turns, or this process does.
             WAITING => Reach { link: 0, settled_at: None, alone: None, is_sole: false },
-            SOLE => Reach { link: 0, settled_at: None, alone: None, is_sole: true },
+            SOLE | NOBODY => Reach { link: 0, settled_at: None, alone: None, is_sole: true },
             PARTED => {
                 let alone = Some(self.inner.members.load(Ordering::Relaxed).max(2));
                 Reach { link: 0, settled_at: None, alone, is_sole: false }
@@ -180,7 +180,7 @@ impl Inner {
     async fn ask<T, A: Future<Output = Result<T, Lost>>>(&self, ask: impl Fn(Role) -> A) -> Result<T, Lost> {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         let mut roles = self.role.subscribe();
-        while self.state.load(Ordering::Acquire) != PARTED {
+        while !matches!(self.state.load(Ordering::Acquire), PARTED | NOBODY) {
             let role = roles.borrow_and_update().clone();
             if let Ok(answer) = timeout_at(deadline, ask(role)).await.map_err(|_| Lost)? {
                 return Ok(answer);
@@ -192,19 +192,20 @@ impl Inner {
 
     /// Keeps the turns, or asks whoever does; for ever.
     async fn run(self: Arc<Self>) {
-        let (mut has_shared, mut is_told) = (false, false);
+        let (mut has_shared, mut is_parted) = (false, false);
         let mut since = Instant::now();
         loop {
             let why = match self.place.lock() {
                 Ok(Some(lock)) => {
                     let seat = Seat { place: &self.place, _lock: lock };
+                    self.is_over(&mut is_parted);
                     // Who was killed may have done so a moment ago.
                     let takes_over = has_shared || self.place.is_left();
                     match self.place.listen() {
                         Ok(listener) => self.preside(&listener, takes_over).await,
                         Err(error) => {
                             tell(self.place.path(), &error.to_string());
-                            self.stand(SOLE, Role::None);
+                            self.stand(NOBODY, Role::None);
                         }
                     }
                     // Others are not to find it free.
@@ -214,8 +215,9 @@ impl Inner {
                 }
                 Ok(None) => match timeout(PATIENCE, self.belong(&mut has_shared)).await {
                     Ok(Ok(member)) => {
+                        self.is_over(&mut is_parted);
                         let why = member.await;
-                        (since, is_told) = (Instant::now(), false);
+                        since = Instant::now();
                         self.stand(WAITING, Role::None);
                         why
                     }
@@ -224,27 +226,35 @@ impl Inner {
                 },
                 Err(error) => {
                     tell(self.place.path(), &error.to_string());
-                    return self.stand(SOLE, Role::None);
+                    return self.stand(NOBODY, Role::None);
                 }
             };
             // Whoever has the lock may be about to listen, or to end.
-            if since.elapsed() > HANDOVER && !std::mem::replace(&mut is_told, true) {
+            if since.elapsed() > HANDOVER && !std::mem::replace(&mut is_parted, true) {
                 let place = self.place.path().display();
                 tracing::warn!(
                     "another politely has the lock on {place} and does not answer ({why}): this one keeps each delay as many \
                      times longer as there are, until it does"
                 );
+                // What the other has started nobody knows.
+                has_shared = true;
                 self.stand(PARTED, Role::None);
             }
-            sleep(AGAIN).await;
+            sleep(if is_parted { LOOK_EVERY } else { AGAIN }).await;
+        }
+    }
+
+    fn is_over(&self, is_parted: &mut bool) {
+        if std::mem::take(is_parted) {
+            let place = self.place.path().display();
+            tracing::info!("the politely processes that meet in {place} keep one pace again");
         }
     }
 
     /// Asks whoever has the lock, for as long as what is returned runs; it says why it ended.
     async fn belong(&self, has_shared: &mut bool) -> std::io::Result<impl Future<Output = String>> {
         let stream = self.place.connect().await?;
-        let (member, members, run) = Member::join(stream, self.messages.clone()).await?;
-        self.members.store(members, Ordering::Relaxed);
+        let (member, run) = Member::join(stream, self.messages.clone(), self.members.clone()).await?;
         *self.settled_at.lock() = has_shared.then(|| Instant::now() + SETTLING);
         *has_shared = true;
         self.stand(self.next_link(), Role::Member(member));
@@ -334,6 +344,8 @@ const WAITING: u64 = 0;
 const SOLE: u64 = 1;
 /// There is another, which does not answer.
 const PARTED: u64 = 2;
+/// Others cannot be met.
+const NOBODY: u64 = 3;
 const FIRST_LINK: u64 = 16;
 
 /// For one answer.
@@ -344,3 +356,23 @@ const AGAIN: Duration = Duration::from_millis(20);
 /// All notice within this time that a keeper is gone; those with requests on their way tell the next at once.
 const SETTLING: Duration = Duration::from_millis(250);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::sync::mpsc::unbounded_channel;
+
+    #[tokio::test(start_paused = true)]
+    async fn where_nobody_can_be_met_nobody_is_waited_for() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let in_the_way = directory.path().join("politely.sock.new");
+        std::fs::create_dir(in_the_way).expect("it is writable");
+        let ((messages, _), (needs, _)) = (unbounded_channel(), unbounded_channel());
+        let machine = Machine::open(directory.path(), Duration::ZERO, messages, needs).expect("it is there");
+        machine.tried().await;
+        assert!(machine.reach().is_sole);
+        let before = tokio::time::Instant::now();
+        assert!(machine.copy("http://a", Wanted::Take).await.is_err());
+        assert_eq!(before.elapsed(), Duration::ZERO);
+    }
+}

@@ -217,7 +217,7 @@ const LEASE: Duration = Duration::from_secs(3);
 const RESERVED: Duration = Duration::from_millis(500);
 /// A start is told before it has arrived.
 const AHEAD: Duration = Duration::from_millis(10);
-pub(super) const HOUR: Duration = Duration::from_secs(3600);
+const HOUR: Duration = Duration::from_secs(3600);
 const LEAST_SWEPT: usize = 64;
 
 #[cfg(test)]
@@ -239,6 +239,7 @@ mod tests {
             starts: LastStarts::default(),
             backoff: Duration::ZERO,
             is_exact: false,
+            owed: Duration::ZERO,
             matters: Duration::ZERO,
             most: HOUR,
         }

@@ -81,6 +81,7 @@ pub(super) struct Request {
     starts: Starts,
     backoff: u64,
     is_exact: bool,
+    owed: u64,
     matters: u64,
     most: u64,
 }
@@ -112,6 +113,7 @@ impl Request {
             starts: Starts::new(request.starts, now),
             backoff: micros(request.backoff),
             is_exact: request.is_exact,
+            owed: micros(request.owed),
             matters: micros(request.matters),
             most: micros(request.most),
         }
@@ -130,6 +132,7 @@ impl Request {
             starts: self.starts.read(now),
             backoff: duration(self.backoff),
             is_exact: self.is_exact,
+            owed: duration(self.owed),
             matters: duration(self.matters),
             most: duration(self.most),
         }
@@ -213,6 +216,11 @@ pub(super) async fn send(to: &mut (impl AsyncWrite + Unpin), message: &impl Seri
     to.write_all(&frame).await
 }
 
+/// Whether a copy can be sent; one that is longer is not shared.
+pub(super) fn has_room(copy: &[u8]) -> bool {
+    copy.len() + MARGIN <= LONGEST as usize
+}
+
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.min(FAR).as_micros()).expect("a year fits")
 }
@@ -222,9 +230,10 @@ fn duration(micros: u64) -> Duration {
 }
 
 /// Of all that is sent here. Raised with each change.
-pub(super) const VERSION: u32 = 1;
-/// A copy that is longer is not shared.
-pub(super) const LONGEST: u32 = 16 << 20;
+pub(super) const VERSION: u32 = 2;
+const LONGEST: u32 = 16 << 20;
+/// For all that goes with a copy: an authority, and numbers.
+const MARGIN: usize = 1 << 16;
 const FAR: Duration = Duration::from_secs(366 * 24 * 3600);
 const LONGEST_LINE: Duration = Duration::from_secs(3);
 const MOST_RIVALS: u32 = 1000;
@@ -245,6 +254,7 @@ mod tests {
             starts,
             backoff: Duration::from_secs(1),
             is_exact: true,
+            owed: Duration::from_secs(2),
             matters: Duration::from_secs(3),
             most: Duration::from_secs(3600),
         };
@@ -288,6 +298,7 @@ mod tests {
             starts: starts(),
             backoff: u64::MAX,
             is_exact: true,
+            owed: u64::MAX,
             matters: u64::MAX,
             most: u64::MAX,
         };
