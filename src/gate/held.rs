@@ -45,11 +45,11 @@ impl fmt::Display for HeldFor {
     }
 }
 
-/// Turns waited for since the start, those that are still waited for included.
+/// Turns waited for since the start, for 10 ms or longer: those that only had to ask are not held.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HeldFigures {
     pub requests: u64,
-    /// How long, over all that have ended.
+    /// How long in all.
     pub total: Duration,
 }
 
@@ -72,6 +72,19 @@ struct One {
     turn: Option<(Arc<Pace>, Duration)>,
 }
 
+impl HeldFigures {
+    fn with(self, held: Duration) -> Self {
+        Self { requests: self.requests + 1, total: self.total + held }
+    }
+}
+
+impl One {
+    /// For how long, if that is for a turn, and worth a word.
+    fn turn_held(&self) -> Option<Duration> {
+        self.turn.as_ref().map(|_| self.since.elapsed()).filter(|held| *held >= LEAST)
+    }
+}
+
 impl Held {
     /// It waits for its turn, which come `gap` apart.
     pub fn for_turn(&self, authority: &Authority, pace: &Arc<Pace>, gap: Duration) -> Hold<'_> {
@@ -86,14 +99,14 @@ impl Held {
     fn enter(&self, authority: &Authority, turn: Option<(Arc<Pace>, Duration)>) -> Hold<'_> {
         let mut state = self.0.lock();
         state.came += 1;
-        state.figures.requests += u64::from(turn.is_some());
         let number = state.came;
         state.now.insert(number, One { authority: authority.clone(), since: Instant::now(), turn });
         Hold { held: self, number }
     }
 
     pub fn figures(&self) -> HeldFigures {
-        self.0.lock().figures
+        let state = self.0.lock();
+        state.now.values().filter_map(One::turn_held).fold(state.figures, HeldFigures::with)
     }
 
     /// The one that has waited longest, if for so long.
@@ -111,7 +124,7 @@ impl Held {
         };
         let figures = pace.figures();
         let reason = match (figures.backoff, figures.owed) {
-            (backoff, _) if !backoff.is_zero() => HeldFor::Backoff(gap + backoff),
+            (backoff, _) if !backoff.is_zero() => HeldFor::Backoff(gap.max(backoff)),
             (_, owed) if owed.is_zero() && gap.is_zero() => HeldFor::InFlight(figures.in_flight),
             _ => HeldFor::Gap(gap),
         };
@@ -129,11 +142,14 @@ pub(super) struct Hold<'a> {
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
         let mut state = self.held.0.lock();
-        if let Some(One { since, turn: Some(_), .. }) = state.now.remove(&self.number) {
-            state.figures.total += since.elapsed();
+        if let Some(held) = state.now.remove(&self.number).as_ref().and_then(One::turn_held) {
+            state.figures = state.figures.with(held);
         }
     }
 }
+
+/// Whoever shares a pace asks another process for its turn, which takes less.
+const LEAST: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests {
@@ -152,13 +168,17 @@ mod tests {
         let first = held.for_robots(&a);
         let second = held.for_turn(&b, &pace, Duration::from_secs(5));
         let told = held.longest(Duration::ZERO).expect("it is held");
-        assert_eq!((told.authority, told.reason, told.left), (a, HeldFor::Robots, None));
+        assert_eq!((told.authority, told.reason, told.left), (a.clone(), HeldFor::Robots, None));
         assert_eq!(held.longest(Duration::from_secs(60)), None);
         drop(first);
         let told = held.longest(Duration::ZERO).expect("it is held");
         assert_eq!((told.authority, told.reason.to_string()), (b, "one request in 5 s".into()));
+        drop(held.for_turn(&a, &pace, Duration::ZERO));
+        assert_eq!(held.figures(), HeldFigures::default(), "it had to ask, no more");
+        held.0.lock().now.values_mut().for_each(|one| one.since -= Duration::from_secs(3));
+        assert_eq!(held.figures().requests, 1, "it is held still");
         drop(second);
         assert_eq!((held.longest(Duration::ZERO), held.figures().requests), (None, 1));
-        assert!(!held.figures().total.is_zero());
+        assert!(held.figures().total >= Duration::from_secs(3));
     }
 }

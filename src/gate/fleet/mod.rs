@@ -57,7 +57,7 @@ struct Server {
 }
 
 /// Whether the fleet can be asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Reach {
     /// Over this connection, counted from 1; 0: there is none.
     pub link: u64,
@@ -67,6 +67,8 @@ pub(super) struct Reach {
     pub alone: Option<u32>,
     /// There is nobody else: every lease is this instance's, and nobody is asked.
     pub is_sole: bool,
+    /// Until then others may have started anything, and nobody tells.
+    pub unheard_until: Option<Instant>,
 }
 
 impl Fleet {
@@ -169,7 +171,7 @@ impl Server {
     fn reach(&self) -> Reach {
         let (link, settled_at) = self.link.current();
         let instances = if self.settings.load().fleet.is_some() { self.link.instances() } else { 1 };
-        Reach { link, settled_at, alone: (!self.refuses_on_loss()).then_some(instances), is_sole: false }
+        Reach { link, settled_at, alone: (!self.refuses_on_loss()).then_some(instances), ..Reach::default() }
     }
 
     fn refusal(&self) -> Option<Refusal> {

@@ -53,7 +53,7 @@ struct Held {
 impl FleetLease {
     /// Takes note of whether the fleet can be asked, and tells the lane.
     pub fn follow<W>(&mut self, lane: &mut Lane<W>, reach: Reach, now: Instant) {
-        let Reach { link, settled_at, alone, is_sole } = reach;
+        let Reach { link, settled_at, alone, is_sole, unheard_until } = reach;
         if self.link != link {
             // Another server may know nothing of what this one has been told.
             let state = match self.state {
@@ -66,6 +66,10 @@ impl FleetLease {
             };
             let Self { rivals, busy, calling, .. } = *self;
             *self = Self { link, state, rivals, busy, calling, ask_at: settled_at, ..Self::default() };
+        }
+        if unheard_until.is_some() {
+            let starts = LastStarts { last_start: unheard_until, last_fetch: unheard_until, hold: None };
+            lane.adopt(starts, lane.backoff());
         }
         let leased = self.held().is_some_and(|held| held.ends > now) && !self.yields(lane, now);
         let parted = alone.filter(|_| link == 0 || self.fails && !leased);

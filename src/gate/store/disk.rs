@@ -9,8 +9,9 @@ use crate::policy::pace::Debt;
 use crate::robots::RobotsTxt;
 use redb::{Database, Durability, Error, ReadableDatabase, ReadableTable, ReadableTableMetadata, WriteTransaction};
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -51,7 +52,7 @@ impl Location {
     /// Opens the store, or begins one. A file that is no store of ours is set aside. `suspect`: every page of it is
     /// looked at first.
     pub fn open(&self, suspect: bool) -> Result<Disk, Failure> {
-        fs::create_dir_all(&self.directory).map_err(Failure::Io)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.directory).map_err(Failure::Io)?;
         let path = self.file();
         match self.open_file(&path, suspect) {
             Err(Failure::Unreadable(why)) => {

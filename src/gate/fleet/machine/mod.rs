@@ -44,6 +44,7 @@ struct Inner {
     state: AtomicU64,
     made: AtomicU64,
     settled_at: Mutex<Option<Instant>>,
+    unheard_until: Mutex<Option<Instant>>,
     /// Processes that share, when last seen.
     members: Arc<AtomicU32>,
     role: watch::Sender<Role>,
@@ -95,6 +96,7 @@ impl Machine {
             state: AtomicU64::new(WAITING),
             made: AtomicU64::new(FIRST_LINK),
             settled_at: Mutex::default(),
+            unheard_until: Mutex::default(),
             members: Arc::new(AtomicU32::new(2)),
             role: watch::Sender::new(Role::None),
             messages,
@@ -114,13 +116,14 @@ impl Machine {
     pub fn reach(&self) -> Reach {
         match self.inner.state.load(Ordering::Acquire) {
             // Soon another keeps the turns, or this process does.
-            WAITING => Reach { link: 0, settled_at: None, alone: None, is_sole: false },
-            SOLE | NOBODY => Reach { link: 0, settled_at: None, alone: None, is_sole: true },
+            WAITING => Reach::default(),
+            SOLE => Reach { is_sole: true, ..Reach::default() },
+            NOBODY => Reach { is_sole: true, unheard_until: *self.inner.unheard_until.lock(), ..Reach::default() },
             PARTED => {
                 let alone = Some(self.inner.members.load(Ordering::Relaxed).max(2));
-                Reach { link: 0, settled_at: None, alone, is_sole: false }
+                Reach { alone, unheard_until: *self.inner.unheard_until.lock(), ..Reach::default() }
             }
-            link => Reach { link, settled_at: *self.inner.settled_at.lock(), alone: None, is_sole: false },
+            link => Reach { link, settled_at: *self.inner.settled_at.lock(), ..Reach::default() },
         }
     }
 
@@ -205,6 +208,7 @@ impl Inner {
                         Ok(listener) => self.preside(&listener, takes_over).await,
                         Err(error) => {
                             tell(self.place.path(), &error.to_string());
+                            *self.unheard_until.lock() = takes_over.then(Instant::now);
                             self.stand(NOBODY, Role::None);
                         }
                     }
@@ -226,6 +230,7 @@ impl Inner {
                 },
                 Err(error) => {
                     tell(self.place.path(), &error.to_string());
+                    *self.unheard_until.lock() = has_shared.then(Instant::now);
                     return self.stand(NOBODY, Role::None);
                 }
             };
@@ -238,6 +243,7 @@ impl Inner {
                 );
                 // What the other has started nobody knows.
                 has_shared = true;
+                *self.unheard_until.lock() = Some(Instant::now());
                 self.stand(PARTED, Role::None);
             }
             sleep(if is_parted { LOOK_EVERY } else { AGAIN }).await;

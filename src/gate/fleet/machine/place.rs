@@ -1,10 +1,10 @@
 //! Where the processes of a machine meet: a directory, the lock on it that one of them has, and the socket on which that
 //! one listens. The lock goes with its process, however that ends.
 
-use std::fs::{self, File, Permissions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use tokio::net::{UnixListener, UnixStream};
 
@@ -23,7 +23,8 @@ pub(super) struct Lock {
 
 impl MeetingPlace {
     pub fn open(path: &Path) -> io::Result<Self> {
-        fs::create_dir_all(path)?;
+        // Whoever may read it could have the lock.
+        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         Ok(Self { path: path.to_owned(), directory: File::open(path)? })
     }
 
@@ -52,9 +53,27 @@ impl MeetingPlace {
         let new = self.path.join(NEW);
         let _ = fs::remove_file(&new);
         let listener = UnixListener::bind(self.short(NEW))?;
-        fs::set_permissions(&new, Permissions::from_mode(0o600))?;
+        self.hand_over(&new)?;
         fs::rename(&new, self.path.join(SOCKET))?;
         Ok(listener)
+    }
+
+    /// To the directory's owner, who may be another than root, and nobody else.
+    fn hand_over(&self, socket: &Path) -> io::Result<()> {
+        // Whose directory it is may put something else in its place at any time.
+        let flags = libc::O_PATH | libc::O_NOFOLLOW;
+        let socket = OpenOptions::new().read(true).custom_flags(flags).open(socket)?;
+        let (it, whose) = (socket.metadata()?, self.directory.metadata()?);
+        if !it.file_type().is_socket() || it.nlink() != 1 {
+            return Err(io::Error::other("the new socket has been replaced"));
+        }
+        let socket = format!("/proc/self/fd/{}", socket.as_raw_fd());
+        fs::set_permissions(&socket, Permissions::from_mode(0o600))?;
+        if it.uid() != whose.uid() {
+            // Only root may.
+            let _ = chown(&socket, Some(whose.uid()), Some(whose.gid()));
+        }
+        Ok(())
     }
 
     pub async fn connect(&self) -> io::Result<UnixStream> {
@@ -98,11 +117,21 @@ mod tests {
             let (accepted, connected) = tokio::join!(listener.accept(), other.connect());
             assert!(accepted.is_ok() && connected.is_ok());
         }
-        let mode = fs::metadata(path.join(SOCKET)).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(&path.join(SOCKET))), (0o700, 0o600));
         one.clear();
         assert!(!one.is_left());
         drop(lock);
         assert!(other.lock().unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn what_root_makes_in_anothers_directory_is_that_ones() {
+        let directory = tempfile::tempdir().unwrap();
+        let Ok(()) = chown(directory.path(), Some(4711), Some(4712)) else { return };
+        let place = MeetingPlace::open(directory.path()).unwrap();
+        let _listener = place.listen().unwrap();
+        let socket = fs::metadata(directory.path().join(SOCKET)).unwrap();
+        assert_eq!((socket.uid(), socket.gid(), socket.mode() & 0o777), (4711, 4712, 0o600));
     }
 }

@@ -34,7 +34,7 @@ impl Instance {
     /// Over this connection; those made again are settled after a second.
     fn link(&mut self, link: u64) {
         let settled_at = (link > 1).then(|| self.now + ms(1000));
-        self.lease.follow(&mut self.lane, Reach { link, settled_at, alone: None, is_sole: false }, self.now);
+        self.lease.follow(&mut self.lane, Reach { link, settled_at, ..Reach::default() }, self.now);
     }
 
     fn call(&mut self) -> Option<LeaseRequest> {
@@ -115,4 +115,17 @@ fn what_gives_it_up_is_said_until_it_is_heard_and_nothing_starts_meanwhile() {
     instance.lease.answered(&mut instance.lane, &give, None, instance.now, instance.now);
     assert_eq!(instance.starts_in(ms(600), 1), 0, "it may have been heard");
     assert_eq!(instance.call().map(|call| (call.op, call.number)), Some((LeaseOp::Give, 1)));
+}
+
+#[test]
+fn parted_from_those_who_may_have_started_anything_a_delay_is_owed_once_from_then() {
+    let (mut lane, mut lease, parted_at) = (Lane::default(), FleetLease::default(), Instant::now());
+    let (reach, now) =
+        (Reach { alone: Some(2), unheard_until: Some(parted_at), ..Reach::default() }, parted_at + ms(10));
+    lease.follow(&mut lane, reach, now);
+    let terms = Terms { crawl_delay: ms(1000), ..Terms::default() };
+    assert!(matches!(lane.request(now, Client(1), &terms, || ()), Turn::Wait { .. }));
+    assert_eq!(lane.poll(now), Next::WaitUntil(parted_at + ms(2000)), "once for each of both");
+    lease.follow(&mut lane, reach, parted_at + ms(2000));
+    assert!(matches!(lane.poll(parted_at + ms(2000)), Next::Start(..)));
 }
