@@ -5,6 +5,7 @@ use crate::config::{ListenAddress, Settings};
 use serde_json::Value;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::path::Path;
 use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
@@ -32,12 +33,13 @@ impl AdminArgs {
                 return Err(Failed::usage("the configuration names no admin address to ask", "give it with `--admin`"));
             }
         };
-        let answer = exchange(address, method, target, token(&settings)?.as_deref()).map_err(|error| {
-            Failed::usage(
-                format!("no answer from {address}: {error}"),
-                "is a proxy running, and is this its admin address?",
-            )
-        })?;
+        let answer = exchange(address, method, target, token(settings.admin.token_file.as_deref())?.as_deref())
+            .map_err(|error| {
+                Failed::usage(
+                    format!("no answer from {address}: {error}"),
+                    "is a proxy running, and is this its admin address?",
+                )
+            })?;
         match answer.status {
             401 => Err(Failed::usage("the proxy asks for another token", "`admin.token_file` names it")),
             _ => Ok(answer),
@@ -53,17 +55,21 @@ pub(super) struct Elsewhere {
     pub proxy: (String, u16),
 }
 
-/// The certificate of a proxy that runs elsewhere, and where it listens, from its admin address.
-pub(super) fn elsewhere(url: &str, settings: &Settings) -> Result<Elsewhere, Failed> {
+/// The certificate of a proxy that runs elsewhere, and where it listens, from its admin address. `token_file`: that proxy's,
+/// never this machine's own, which is nothing for others to hear.
+pub(super) fn elsewhere(url: &str, token_file: Option<&Path>) -> Result<Elsewhere, Failed> {
     let hint = "it is the admin address of a proxy, such as http://proxy:3129";
     let name = url.strip_prefix("http://").unwrap_or(url).trim_end_matches('/').to_owned();
     let wrong = |error: &dyn std::fmt::Display| Failed::usage(format!("no answer from {name}: {error}"), hint);
-    let address = name.to_socket_addrs().map_err(|error| wrong(&error))?.next();
-    let address = address.ok_or_else(|| wrong(&"it has no address"))?;
-    let token = token(settings)?;
-    let get = |target| match answer(address, "GET", target, token.as_deref()).map_err(|error| wrong(&error))? {
+    let addresses: Vec<_> = name.to_socket_addrs().map_err(|error| wrong(&error))?.collect();
+    let token = token(token_file)?;
+    let ask = |target| {
+        let none = Err(fault("it has no address"));
+        addresses.iter().fold(none, |said, address| said.or_else(|_| answer(*address, "GET", target, token.as_deref())))
+    };
+    let get = |target| match ask(target).map_err(|error| wrong(&error))? {
         (200, body) => String::from_utf8(body).map_err(|error| wrong(&error)),
-        (401, _) => Err(Failed::usage("the proxy asks for a token", "`admin.token_file` names it")),
+        (401, _) => Err(Failed::usage("the proxy asks for a token", "`--token-file` names a file that holds it")),
         (status, _) => Err(wrong(&format!("status {status} for {target}"))),
     };
     let (ca_pem, pac) = (get("/ca.pem")?, get("/proxy.pac")?);
@@ -73,10 +79,10 @@ pub(super) fn elsewhere(url: &str, settings: &Settings) -> Result<Elsewhere, Fai
     Ok(Elsewhere { proxy: proxy.ok_or_else(|| wrong(&"that is no admin address"))?, ca_pem, name })
 }
 
-fn token(settings: &Settings) -> Result<Option<String>, Failed> {
-    let Some(path) = &settings.admin.token_file else { return Ok(None) };
+fn token(file: Option<&Path>) -> Result<Option<String>, Failed> {
+    let Some(path) = file else { return Ok(None) };
     let token = std::fs::read_to_string(path).map_err(|error| {
-        Failed::usage(format!("cannot read {}: {error}", path.display()), "`admin.token_file` names it")
+        Failed::usage(format!("cannot read {}: {error}", path.display()), "it is to hold the admin address's token")
     })?;
     Ok(Some(token.trim().to_owned()))
 }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use time::OffsetDateTime;
 
 use crate::config::{CaSource, ListenAddress, Settings, state_directory};
-use crate::tls::{Ca, ca, roots};
+use crate::tls::{Ca, ca, keep, roots};
 
 use super::Failed;
 use super::admin_client;
@@ -46,6 +46,9 @@ struct Env {
     /// Take certificate and proxy from one that runs elsewhere: its admin address, http://proxy:3129
     #[arg(long, value_name = "URL")]
     from: Option<String>,
+    /// What that proxy's admin address asks for: its `admin.token_file`, or a copy; ours does not go there
+    #[arg(long, value_name = "FILE", requires = "from")]
+    token_file: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -135,13 +138,12 @@ fn env(args: &Env) -> Result<ExitCode, Failed> {
             (directory(&settings), ca.cert_pem().to_owned(), proxy)
         }
         Some(url) => {
-            let elsewhere = admin_client::elsewhere(url, &settings)?;
+            let elsewhere = admin_client::elsewhere(url, args.token_file.as_deref())?;
             let name: String = elsewhere.name.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
-            let directory = state_directory().join("from").join(name);
-            std::fs::create_dir_all(&directory)?;
-            (directory, elsewhere.ca_pem, Some(elsewhere.proxy))
+            (state_directory().join("from").join(name), elsewhere.ca_pem, Some(elsewhere.proxy))
         }
     };
+    keep::directory(&directory)?;
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
     let told = Told { directory: &directory, roots: &roots, ca_pem: &ca_pem, proxy, direct: direct(&settings) };
     let all = told.variables(|name| std::env::var_os(name))?;

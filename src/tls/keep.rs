@@ -10,7 +10,7 @@ use std::path::Path;
 use super::error::CaError;
 
 /// Makes the directory, 0700, if it is not there.
-pub(super) fn directory(path: &Path) -> Result<(), CaError> {
+pub(crate) fn directory(path: &Path) -> Result<(), CaError> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(fault(path, "made"))?;
     let mode = fs::metadata(path).map_err(fault(path, "read"))?.mode() & 0o7777;
     // Who can write here can put a key of his own in our key's place.
@@ -27,7 +27,7 @@ pub(super) fn lock(directory: &Path) -> Result<File, CaError> {
 }
 
 /// Puts the whole content there at once, under [`lock`] where others could do the same.
-pub(super) fn write(path: &Path, content: impl AsRef<[u8]>, mode: u32) -> Result<(), CaError> {
+pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>, mode: u32) -> Result<(), CaError> {
     let new = path.with_added_extension("new");
     // Left over by a process that was killed here.
     match fs::remove_file(&new) {

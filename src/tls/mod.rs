@@ -8,7 +8,7 @@ use rustls::crypto::CryptoProvider;
 pub mod ca;
 mod distrust;
 mod error;
-mod keep;
+pub(crate) mod keep;
 pub mod leaf;
 mod listener;
 pub mod roots;

@@ -1,16 +1,21 @@
 // What makes Node.js before 24 (and before 22.21) use the proxy of its environment, loaded by NODE_OPTIONS: `http` and
 // `https` by whatever agent of theirs, and `fetch`, built in or undici's. Later ones do so themselves.
 "use strict";
-const proxy = process.env.https_proxy || process.env.http_proxy;
-if (proxy && !process.allowedNodeEnvironmentFlags.has("--use-env-proxy")) {
+let proxy;
+try {
+  proxy = new URL(process.env.https_proxy || process.env.http_proxy);
+} catch {
+  // None, or none that could be used: no reason to stop the program.
+}
+if (proxy?.protocol === "http:" && !process.allowedNodeEnvironmentFlags.has("--use-env-proxy")) {
   const [http, https, net, tls] = ["http", "https", "net", "tls"].map((name) => require(name));
-  const { hostname, port } = new URL(proxy);
+  const { hostname, port } = proxy;
   const direct = (process.env.no_proxy || "").split(",").filter(Boolean);
 
   // A CONNECT for plain HTTP as well: what is inside says what it is.
   const tunnel = (host, to, done) => {
     const name = host.includes(":") ? `[${host}]` : host;
-    const socket = net.connect(Number(port), hostname.replace(/[[\]]/g, ""));
+    const socket = net.connect(Number(port) || 80, hostname.replace(/[[\]]/g, ""));
     let head = Buffer.alloc(0);
     const end = (error) => {
       socket.removeListener("error", end).removeListener("close", closed).removeListener("data", read);

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::config::{Network, Settings};
-use crate::tls::{CaError, Roots, roots};
+use crate::tls::{CaError, Roots, keep, roots};
 
 /// What programs are told.
 pub(in crate::cli) struct Told<'a> {
@@ -113,7 +113,8 @@ fn together(file: PathBuf, theirs: Option<PathBuf>, ours: &[u8]) -> Option<OsStr
     if theirs.as_ref() != Some(&file) {
         let mut all = theirs.and_then(|theirs| fs::read(theirs).ok()).unwrap_or_default();
         all.extend_from_slice(ours);
-        fs::write(&file, all).ok()?;
+        // Theirs may hold a password.
+        keep::write(&file, all, 0o600).ok()?;
     }
     Some(file.into())
 }
