@@ -246,9 +246,18 @@ impl Running {
 
     /// Stops accepting, lets requests under way finish within `limits.drain_timeout`, and returns when all is closed: what
     /// came of it all.
-    pub async fn shutdown(mut self) -> Totals {
+    pub async fn shutdown(self) -> Totals {
+        self.shutdown_before(std::future::pending()).await
+    }
+
+    /// The same, but what is under way still at `cut` is cut off then.
+    pub async fn shutdown_before(mut self, cut: impl Future<Output = ()>) -> Totals {
         self.stop.send_replace(true);
-        while self.listeners.join_next().await.is_some() {}
+        tokio::select! {
+            () = async { while self.listeners.join_next().await.is_some() {} } => {}
+            () = cut => {}
+        }
+        self.listeners.shutdown().await;
         let gate = self.proxy.gate.clone();
         let closed = gate.clone();
         // It fails only when the runtime is going away itself; then the gate closes when it is dropped.

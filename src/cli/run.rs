@@ -102,12 +102,19 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
     let directory = tempfile::Builder::new().prefix("politely-trust-").tempdir()?;
     let (program, arguments) = args.command.split_first().expect("clap requires one");
-    for outcome in Machine::here().before_run(&ca, program)?.iter().filter(|_| !args.quiet) {
+    for outcome in &Machine::here().before_run(&ca, program)? {
         let _ = match outcome {
-            Outcome::Done(what) | Outcome::Nothing(what) => {
-                writeln!(io::stderr(), "politely: Chromium's trust: {what}")
+            // It outlives the run, so that it is told whatever `-q` says.
+            Outcome::Done(what) => {
+                writeln!(
+                    io::stderr(),
+                    "politely: Chromium's trust: {what}; undo: politely ca uninstall --only browsers"
+                )
             }
-            Outcome::Failed { what, hint } => writeln!(io::stderr(), "politely: warning: {what}\nhint: {hint}"),
+            Outcome::Failed { what, hint } if !args.quiet => {
+                writeln!(io::stderr(), "politely: warning: {what}\nhint: {hint}")
+            }
+            Outcome::Nothing(_) | Outcome::Failed { .. } => Ok(()),
         };
     }
     let direct = direct(&settings);
@@ -162,16 +169,24 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
     before.iter().for_each(|decision| hear(decision, &mut progress));
     let status = loop {
         tokio::select! {
-            Some(decision) = heard(&mut refused) => hear(&decision, &mut progress),
-            status = child.wait() => break status?,
-            () = progress.tick() => progress.show(running.longest_held(HELD_LONG).as_ref()),
+            // A signal that ends the command is the command's, and not the one that cuts off what it leaves.
+            biased;
             _ = interrupts.recv() => {}
             _ = terminate.recv() => pass_on(&child, Signal::TERM),
             _ = hang_up.recv() => pass_on(&child, Signal::HUP),
+            status = child.wait() => break status?,
+            () = progress.tick() => progress.show(running.longest_held(HELD_LONG).as_ref()),
+            Some(decision) = heard(&mut refused) => hear(&decision, &mut progress),
         }
     };
     // What is asked last counts when it is over, which the command may see a moment earlier.
-    let totals = running.shutdown().await;
+    let cut = async {
+        tokio::select! {
+            _ = interrupts.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    };
+    let totals = running.shutdown_before(cut).await;
     while let Some(Some(decision)) = unconstrained(heard(&mut refused)).now_or_never() {
         hear(&decision, &mut progress);
     }
@@ -187,8 +202,8 @@ fn tell_end(summary: &Summary<'_>, args: &Args, file: Option<File>, code: u8) {
     match (&args.report, file) {
         (Some(_), None) => _ = writeln!(io::stderr(), "{}", summary.json(code)),
         (_, file) => {
-            if let Some(mut file) = file
-                && let Err(error) = writeln!(file, "{:#}", summary.json(code))
+            if let Some(file) = file
+                && let Err(error) = summary::replace(file, &summary.json(code))
             {
                 let _ = writeln!(io::stderr(), "error: cannot write the report: {error}");
             }

@@ -6,7 +6,8 @@ use crate::proxy::{Counts, Distrusted};
 use crate::server::Totals;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -27,13 +28,22 @@ impl ReportTo {
         }
     }
 
-    /// The file, which is to be found out before the command runs.
-    pub fn open(&self) -> std::io::Result<Option<File>> {
+    /// The file, so that it is known before the command runs that it can be written. What it holds stays until then.
+    pub fn open(&self) -> io::Result<Option<File>> {
         match self {
             Self::StandardError => Ok(None),
-            Self::File(path) => File::create(path).map(Some),
+            Self::File(path) => OpenOptions::new().create(true).truncate(false).write(true).open(path).map(Some),
         }
     }
+}
+
+/// Puts the report in the place of what the file held.
+pub(super) fn replace(mut file: File, report: &Value) -> io::Result<()> {
+    // A pipe has no length.
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    file.write_all(format!("{report:#}\n").as_bytes())
 }
 
 /// All there is to tell.
@@ -60,12 +70,8 @@ impl Summary<'_> {
         one.how.cure(one.agent.as_deref().or(Some(&self.program_name())))
     }
 
-    /// For `--max-wait`: so that the last that was turned away would have had its turn.
-    fn enough(&self) -> String {
-        match (self.max_wait + self.tally.longest_wait).as_secs() + 1 {
-            seconds @ 0..120 => format!("{seconds}s"),
-            seconds => format!("{}m", seconds.div_ceil(60)),
-        }
+    fn at_least(&self) -> String {
+        at_least(self.max_wait, self.tally.longest_wait)
     }
 
     /// The first line, and one for each thing that is worth it.
@@ -95,7 +101,7 @@ impl Summary<'_> {
         if tally.too_long_in_all > 0 {
             line(format!("{} refused that would have had to wait longer than may be:", tally.too_long_in_all));
             tally.too_long.iter().take(SHOWN).for_each(|url| line(format!("  {url}")));
-            line(format!("hint: `--max-wait {}` holds them until their turn", self.enough()));
+            line(format!("hint: `--max-wait {}` or more holds them until their turn", self.at_least()));
         }
         for (host, failures) in failures.iter().take(SHOWN) {
             line(format!("{} failed at {host}: {}", failures.count, failures.last));
@@ -108,13 +114,15 @@ impl Summary<'_> {
         if counts.tunnels > 0 {
             line(format!("{} tunnels, of whose inside robots.txt was not kept: `intercept: tunnel`", counts.tunnels));
         }
-        if total == counts.tunnels && distrusted.is_empty() {
-            let what = if total == 0 { "nothing" } else { "nothing but tunnels" };
+        if total == 0 && distrusted.is_empty() {
             text += &format!(
-                "\npolitely: warning: {what} came through the proxy; if the command fetched something, it went round it, \
+                "\npolitely: warning: nothing came through the proxy; if the command fetched something, it went round it, \
                  and robots.txt was not kept\nhint: {}",
                 cure(&self.program_name())
             );
+        } else if total == counts.tunnels && distrusted.is_empty() {
+            text += "\npolitely: warning: nothing but tunnels came through the proxy: robots.txt was kept for nothing that \
+                     the command fetched\nhint: `intercept` in the configuration says which hosts are tunnelled";
         }
         text
     }
@@ -146,11 +154,20 @@ impl Summary<'_> {
             "refused_for_waiting": {
                 "requests": self.tally.too_long_in_all,
                 "urls": too_long,
-                "max_wait": (self.tally.too_long_in_all > 0).then(|| self.enough()),
+                "max_wait": (self.tally.too_long_in_all > 0).then(|| self.at_least()),
             },
             "failures": failures.collect::<Vec<_>>(),
             "distrusted": distrusted.collect::<Vec<_>>(),
         })
+    }
+}
+
+/// For `--max-wait`: the least by which the last that was turned away would have had its turn, behind nobody else.
+fn at_least(max_wait: Duration, longest_wait: Duration) -> String {
+    // One that has waited for robots.txt too long is told less.
+    match longest_wait.max(max_wait).as_secs() + 1 {
+        seconds @ 0..120 => format!("{seconds}s"),
+        seconds => format!("{}m", seconds.div_ceil(60)),
     }
 }
 
@@ -169,5 +186,25 @@ mod tests {
         for wrong in ["", "text", "json=", "text=x"] {
             assert!(ReportTo::parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_report_takes_the_place_of_the_last_one_at_the_end() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "the report of an earlier run, which was longer").unwrap();
+        let opened = ReportTo::File(file.path().into()).open().unwrap().unwrap();
+        assert!(std::fs::read_to_string(file.path()).unwrap().starts_with("the report of"));
+        replace(opened, &json!(1)).unwrap();
+        assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "1\n");
+        let pipe = ReportTo::File("/dev/null".into()).open().unwrap().unwrap();
+        replace(pipe, &json!(1)).unwrap();
+    }
+
+    #[test]
+    fn the_wait_that_is_advised_is_the_whole_one() {
+        let advised = |max_wait, longest| at_least(Duration::from_secs(max_wait), Duration::from_secs(longest));
+        assert_eq!(advised(10, 60), "61s");
+        assert_eq!(advised(600, 900), "16m");
+        assert_eq!(advised(60, 2), "61s", "it has waited for robots.txt so long");
     }
 }

@@ -13,7 +13,7 @@ pub(super) struct Tally {
     /// The first that were refused rather than held longer.
     pub too_long: Vec<Box<str>>,
     pub too_long_in_all: u64,
-    /// How much longer the last of them would have had to wait.
+    /// Until the turn of the last of them, had it been held: at least, as those that are refused do not stand in the line.
     pub longest_wait: Duration,
 }
 
@@ -30,12 +30,16 @@ pub(super) struct Rule {
 impl Tally {
     pub fn add(&mut self, decision: &RecentDecision) {
         let Reported::Refused(refusal) = &decision.what else { return };
+        // In report mode it went all the same.
+        if !decision.enforced {
+            return;
+        }
         if let Some(rule) = Rule::of(refusal)
             && (self.rules.len() < MOST_RULES || self.rules.contains_key(&rule))
         {
             *self.rules.entry(rule).or_default() += 1;
         }
-        if let Refusal::CrawlDelay { retry_after } | Refusal::QueueFull { retry_after } = &**refusal {
+        if let Refusal::CrawlDelay { retry_after } = &**refusal {
             self.too_long_in_all += 1;
             self.longest_wait = self.longest_wait.max(*retry_after);
             self.too_long.extend(decision.url.clone().filter(|_| self.too_long.len() < MOST_URLS));
@@ -104,3 +108,34 @@ impl std::fmt::Display for Rule {
 
 const MOST_RULES: usize = 10_000;
 const MOST_URLS: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::SystemTime;
+
+    fn refused(refusal: Refusal, enforced: bool) -> RecentDecision {
+        let (url, what) = (Some("http://a.example/".into()), Reported::from(refusal));
+        RecentDecision { number: 1, at: SystemTime::now(), client: None, url, what, enforced }
+    }
+
+    #[test]
+    fn only_a_turn_that_comes_too_late_is_a_matter_of_waiting() {
+        let [short, long, longest] = [5, 7, 60].map(Duration::from_secs);
+        let mut tally = Tally::default();
+        tally.add(&refused(Refusal::CrawlDelay { retry_after: long }, true));
+        tally.add(&refused(Refusal::CrawlDelay { retry_after: short }, true));
+        tally.add(&refused(Refusal::QueueFull { retry_after: longest }, true));
+        assert_eq!((tally.too_long_in_all, tally.too_long.len(), tally.longest_wait), (2, 2, long));
+    }
+
+    #[test]
+    fn what_report_mode_lets_go_is_not_refused() {
+        let mut tally = Tally::default();
+        let robots_url = "http://a.example/robots.txt".into();
+        let unread = Refusal::RobotsUnreachable { retry_after: Duration::ZERO, robots_url, why: "status 503".into() };
+        tally.add(&refused(unread, false));
+        tally.add(&refused(Refusal::CrawlDelay { retry_after: Duration::from_secs(7) }, false));
+        assert_eq!((tally.top(5).len(), tally.too_long_in_all, tally.longest_wait), (0, 0, Duration::ZERO));
+    }
+}
