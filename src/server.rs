@@ -38,7 +38,7 @@ pub struct Totals {
     pub held: HeldFigures,
     /// By host: the first hosts that failed.
     pub failures: BTreeMap<Box<str>, HostFailures>,
-    /// Clients that turned our certificates down of late, the last first.
+    /// Clients that have turned our certificates down, the last first.
     pub distrusted: Vec<Arc<Distrusted>>,
 }
 
@@ -226,7 +226,7 @@ impl Running {
         self.proxy.gate.longest_held(at_least)
     }
 
-    /// What was refused of late, and what is from now on.
+    /// What was refused recently, and what is from now on.
     pub fn decisions(&self) -> &Decisions {
         &self.proxy.decisions
     }

@@ -1,4 +1,4 @@
-//! `/api/v1/decisions`: the refusals of late as JSON, or as they come (`text/event-stream`, HTML §9.2).
+//! `/api/v1/decisions`: the recent refusals as JSON, or as they come (`text/event-stream`, HTML §9.2).
 
 use super::{Admin, json};
 use crate::proxy::RecentDecision;

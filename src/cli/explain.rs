@@ -100,7 +100,7 @@ fn text(explanation: &Explanation) -> String {
     };
     out += &match (preference, rule) {
         (Some(preference), _) => shown(preference.line, &preference.key, &preference.value),
-        (None, Some(rule)) => shown(rule.line, if rule.allow { "Allow" } else { "Disallow" }, &rule.pattern),
+        (None, Some(rule)) => shown(rule.line, rule.key(), &rule.pattern),
         (None, None) => format!("  --> {} ({})\n", robots.url, robots.access),
     };
     if let (Some(again), Some(status)) = (robots.asked_again, robots.status) {

@@ -280,13 +280,20 @@ impl RuleEvidence {
         let allow = rule.kind() == RuleKind::Allow;
         Self { line: rule.line(), allow, pattern: rule.pattern().into(), matched_path }
     }
+
+    /// The key of its line.
+    pub fn key(&self) -> &'static str {
+        if self.allow { "Allow" } else { "Disallow" }
+    }
 }
 
 impl fmt::Display for RuleEvidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("line ")?;
         self.line.fmt(f)?;
-        f.write_str(if self.allow { ", `Allow: " } else { ", `Disallow: " })?;
+        f.write_str(", `")?;
+        f.write_str(self.key())?;
+        f.write_str(": ")?;
         f.write_str(&self.pattern)?;
         f.write_str("`")?;
         served_as(f, &self.matched_path)

@@ -59,8 +59,7 @@ impl Rule {
     fn of(refusal: &Refusal) -> Option<Self> {
         match refusal {
             Refusal::Disallowed { robots_url, rule: Some(rule), .. } => {
-                let kind = if rule.allow { "Allow" } else { "Disallow" };
-                let text = format!("{kind}: {}", rule.pattern).into();
+                let text = format!("{}: {}", rule.key(), rule.pattern).into();
                 Some(Rule { file: robots_url.clone(), line: Some(rule.line), text })
             }
             Refusal::Disallowed { robots_url, rule: None, .. } => {

@@ -266,7 +266,7 @@ fn request(authority: &Authority) -> Request<'static> {
 /// Whoever leaves within it of the handshake, and has asked for nothing, does not like the certificate.
 const LOOKS_AT_LEAF: Duration = Duration::from_secs(1);
 /// The content type of a TLS record that begins a handshake (RFC 8446 §5.1).
-const TLS_HANDSHAKE: u8 = 0x16;
+pub(super) const TLS_HANDSHAKE: u8 = 0x16;
 /// The record of a fatal alert (RFC 8446 §6): the name in the handshake is none.
 const UNRECOGNIZED_NAME: &[u8] = &[0x15, 3, 3, 0, 2, 2, 112];
 

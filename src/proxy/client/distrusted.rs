@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Those of late.
+/// The latest of them.
 #[derive(Default)]
 pub struct DistrustedClients(Mutex<Vec<Arc<Distrusted>>>);
 

@@ -2,6 +2,7 @@
 //! log, and not left to wait for an answer that never comes.
 
 use super::super::Proxy;
+use super::connect::TLS_HANDSHAKE;
 use super::connection::Connection;
 use super::socks;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ impl Foreign {
         match input {
             [4, ..] => Some(Self::Socks4),
             [5, ..] => Some(Self::Socks5),
-            [0x16, ..] => Some(Self::Tls),
+            [TLS_HANDSHAKE, ..] => Some(Self::Tls),
             [b'P', ..] if input.starts_with(b"PRI * HTTP/2.0\r\n") => Some(Self::Http2),
             _ => None,
         }

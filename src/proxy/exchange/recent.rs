@@ -1,4 +1,4 @@
-//! The refusals of late, and those that report mode let through, for people who watch.
+//! The recent refusals, and those that report mode let through, for people who watch.
 
 use crate::gate::Reported;
 use parking_lot::Mutex;

@@ -20,8 +20,7 @@ pub(super) fn each(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'
             put("robots_url", Member::Plain(robots_url));
             put("product_token", Member::Text(&[product_tokens]));
             if let Some(rule) = rule {
-                let kind = if rule.allow { "Allow: " } else { "Disallow: " };
-                put("rule", Member::Text(&[kind, &rule.pattern]));
+                put("rule", Member::Text(&[rule.key(), ": ", &rule.pattern]));
                 put("line", Member::Number(rule.line.into()));
                 rule.matched_path.iter().for_each(|path| put("matched_path", Member::Text(&[path])));
             }
