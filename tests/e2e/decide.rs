@@ -23,6 +23,21 @@ async fn a_refusal_names_the_rule_and_its_line() {
     assert_eq!(origin.log.targets(), ["/robots.txt"]);
 }
 
+/// Which is all that wget, apt and many others show of an answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_status_line_says_why() {
+    let origin = Origin::site("User-agent: *\nDisallow: /no\nCrawl-delay: 100\n").await;
+    let proxy = Proxy::start("pace: { max_wait: 1s }").await;
+    let line = async |target: &str| {
+        let response = proxy.get(&origin.url(target)).await;
+        String::from_utf8_lossy(&response.head.start_line).into_owned()
+    };
+    assert_eq!(line("/no").await, "HTTP/1.1 403 Disallowed by robots.txt");
+    assert_eq!(line("/1").await, "HTTP/1.1 200 OK");
+    assert_eq!(line("/2").await, "HTTP/1.1 429 Crawl-delay");
+    assert_eq!(line("/robots.txt").await, "HTTP/1.1 200 OK");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_browser_gets_a_page() {
     let origin = Origin::site("User-agent: *\nDisallow: /<b>\n").await;

@@ -10,6 +10,11 @@ pub fn assert_refused(response: &Response, status: u16, error: &str, kind: &str)
     assert_eq!(response.head.proxy_error().as_deref(), Some(error), "{:?}", response.head);
     let problem = response.problem();
     assert_problem(&problem, status, kind);
+    // Tools that speak HTTP/1 show their users the status line, and no more.
+    if let Some(line) = response.head.start_line.strip_prefix(b"HTTP/1.1 ") {
+        let title = problem["title"].as_str().unwrap_or_default();
+        assert_eq!(String::from_utf8_lossy(line), format!("{status} {title}"));
+    }
     problem
 }
 

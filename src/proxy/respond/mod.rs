@@ -23,6 +23,8 @@ use text::{Object, put_field_text};
 /// An answer of the proxy's own.
 pub struct Answer {
     pub status: StatusCode,
+    /// In the status line of HTTP/1, which is all that many a tool shows its user.
+    reason: &'static str,
     /// Lines of fields, as HTTP/1.1 has them, none malformed; then the body.
     text: Scratch,
     /// Where the body begins.
@@ -73,7 +75,12 @@ impl Answer {
     /// To OPTIONS or TRACE that may be forwarded no further (RFC 9110 §7.6.2).
     pub fn last_forward(method: &str) -> Self {
         let status = if method == "OPTIONS" { StatusCode::OK } else { StatusCode::METHOD_NOT_ALLOWED };
-        Answer { status, text: Scratch::new(), body_at: 0 }
+        Answer::new(status, Scratch::new(), 0)
+    }
+
+    /// With the reason that everybody gives for this status.
+    fn new(status: StatusCode, text: Scratch, body_at: usize) -> Self {
+        Answer { status, reason: status.canonical_reason().unwrap_or_default(), text, body_at }
     }
 
     pub fn body(&self) -> &[u8] {
@@ -86,9 +93,8 @@ impl Answer {
 
     /// The whole of it in HTTP/1.1. `connection`: what is said of the connection. `bodiless`: it answers HEAD.
     pub fn write(&self, out: &mut Vec<u8>, connection: Option<&'static str>, bodiless: bool) {
-        let reason = self.status.canonical_reason().unwrap_or_default();
-        out.reserve(self.text.len() + 128);
-        put_status_line(out, self.status.as_u16(), reason.as_bytes());
+        out.reserve(self.text.len() + 160);
+        put_status_line(out, self.status.as_u16(), self.reason.as_bytes());
         out.extend_from_slice(self.fields());
         if let Some(connection) = connection {
             put_field(out, b"connection", connection.as_bytes());
@@ -161,7 +167,7 @@ impl Problem<'_> {
             members.end();
             text.push(b'\n');
         }
-        Answer { status, text, body_at }
+        Answer { status, reason: title, text, body_at }
     }
 }
 
@@ -220,12 +226,13 @@ fn status(refusal: &Refusal, settings: &Settings) -> (StatusCode, &'static str) 
     }
 }
 
-fn title(slug: &str) -> &str {
+/// What is wrong in a few words, for the body and for the status line.
+fn title(slug: &str) -> &'static str {
     match slug {
         "robots-disallowed" => "Disallowed by robots.txt",
         "usage-disallowed" => "Disallowed by a usage preference in robots.txt",
         "robots-unreachable" => "robots.txt is unreachable",
-        "crawl-delay" => "Held back by the crawl-delay",
+        "crawl-delay" => "Crawl-delay",
         "queue-full" => "Too many requests are waiting",
         "connection-limit" => "Too many connections",
         "egress-denied" => "Not reachable through this proxy",
@@ -242,7 +249,10 @@ fn title(slug: &str) -> &str {
         "ambiguous-path" => "Servers may take the path in too many ways",
         "dns_error" | "dns_timeout" => "The host name cannot be resolved",
         "tls_certificate_error" => "The origin's certificate is not trusted",
-        "http_request_error" => "Malformed request",
+        "http_request_error" => "The body of the request is at fault",
+        "http_protocol_error" | "http_response_header_section_size" => "The origin's answer cannot be read",
+        "http_response_timeout" | "connection_write_timeout" => "The origin does not answer in time",
+        "connection_terminated" => "The origin closed the connection",
         _ => "The origin cannot be reached",
     }
 }

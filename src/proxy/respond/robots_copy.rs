@@ -25,7 +25,7 @@ pub fn robots_copy(copy: &RobotsCopy, conditions: &HeaderMap) -> Answer {
     if !unchanged {
         text.extend_from_slice(&copy.body);
     }
-    Answer { status, text, body_at }
+    Answer::new(status, text, body_at)
 }
 
 /// RFC 9110 §13.2.2: If-None-Match decides if it is there, else If-Modified-Since.
