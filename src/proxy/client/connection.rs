@@ -1,7 +1,7 @@
 //! One connection of a client's: each head is read here, then the request is carried, or a CONNECT opened.
 
 use super::super::Proxy;
-use super::super::exchange::carry::{Client, Http1, Http1Client, Side};
+use super::super::exchange::carry::{Client, Http1, Http1Client, Side, UNWANTED};
 use super::super::exchange::request::{Last, Request, Unread};
 use super::super::exchange::{Exchange, LastPlace, Outcome, refuse_unread};
 use super::super::io::{Buffer, Timer};
@@ -248,7 +248,7 @@ async fn drain(client: &mut Http1Client<'_>, timer: &mut Timer) -> bool {
     if client.is_received() {
         return true;
     }
-    let at = Instant::now() + DRAIN_BODY;
+    let at = Instant::now() + UNWANTED;
     let drained = poll_fn(|cx| {
         loop {
             let n = client.side.bytes().len();
@@ -321,5 +321,3 @@ const LINGER: Duration = Duration::from_secs(2);
 /// When the proxy stops, which waits for it.
 const LAST_LINGER: Duration = Duration::from_millis(500);
 const LINGER_BYTES: usize = 1 << 20;
-/// For the rest of a body that nobody wants.
-const DRAIN_BODY: Duration = Duration::from_secs(10);

@@ -58,18 +58,12 @@ impl Answer {
         let detail = str::from_utf8(&detail).unwrap_or_default();
         let wait = refusal.retry_after().map(seconds);
         let problem = Problem { status, slug: refusal.slug(), error, detail, wait };
-        problem.answer(asked, |members| {
-            evidence::each(refusal, &mut |name, value| match value {
-                Member::Text(pieces) => members.text(name, pieces.iter().copied()),
-                Member::Plain(text) => members.plain(name, [text]),
-                Member::Number(number) => members.number(name, number),
-            });
-        })
+        problem.answer(asked, Some(refusal))
     }
 
     pub fn failure(failure: &Failure, asked: &Asked<'_>) -> Self {
         let Failure { status, error, detail } = failure;
-        Problem { status: *status, slug: error, error, detail, wait: None }.answer(asked, |_| {})
+        Problem { status: *status, slug: error, error, detail, wait: None }.answer(asked, None)
     }
 
     /// To OPTIONS or TRACE that may be forwarded no further (RFC 9110 §7.6.2).
@@ -133,8 +127,8 @@ impl Answer {
 }
 
 impl Problem<'_> {
-    /// `more`: members beside those of every problem.
-    fn answer(&self, asked: &Asked<'_>, more: impl FnOnce(&mut Object<'_>)) -> Answer {
+    /// `refusal`: what has members beside those of every problem.
+    fn answer(&self, asked: &Asked<'_>, refusal: Option<&Refusal>) -> Answer {
         let Problem { status, slug, error, detail, wait } = *self;
         let title = title(slug);
         let is_html = asked.accept.is_some_and(page::prefers_html);
@@ -154,7 +148,7 @@ impl Problem<'_> {
         }
         let body_at = text.len();
         if is_html {
-            page::page(&mut text, status, title, detail, asked.url);
+            page::page(&mut text, self, asked.url, refusal);
         } else {
             let mut members = Object::begin(&mut text);
             members.plain("type", ["urn:politely:", slug]);
@@ -162,7 +156,13 @@ impl Problem<'_> {
             members.number("status", status.as_u16().into());
             members.text("detail", [detail]);
             asked.url.iter().for_each(|&url| members.text("url", [url]));
-            more(&mut members);
+            if let Some(refusal) = refusal {
+                evidence::each(refusal, &mut |name, value| match value {
+                    Member::Text(pieces) => members.text(name, pieces.iter().copied()),
+                    Member::Plain(text) => members.plain(name, [text]),
+                    Member::Number(number) => members.number(name, number),
+                });
+            }
             wait.iter().for_each(|&wait| members.number("retry_after", wait));
             members.end();
             text.push(b'\n');

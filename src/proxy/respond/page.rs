@@ -1,7 +1,10 @@
 //! Answers of the proxy's own as a page, for browsers. Pure.
 
+use super::evidence::{self, Member};
 use super::text::put_html;
-use http::StatusCode;
+use super::{Problem, title};
+use crate::http1::put_number;
+use crate::policy::Refusal;
 use std::io::Write;
 
 /// Whether `text/html` is named and weighs more than any JSON (RFC 9110 §12.5.1).
@@ -24,33 +27,121 @@ fn weight(accept: &[u8], wanted: [&str; 2]) -> f32 {
     ranges.fold(0.0, f32::max)
 }
 
-/// The answer, for a person.
-pub(super) fn page(out: &mut Vec<u8>, status: StatusCode, title: &str, detail: &str, url: Option<&str>) {
+/// The answer, for a person: what is wrong, what that goes by, what can be done. `refusal`: `None` where the origin failed.
+pub(super) fn page(out: &mut Vec<u8>, problem: &Problem<'_>, url: Option<&str>, refusal: Option<&Refusal>) {
+    let (status, title) = (problem.status.as_u16(), title(problem.slug));
     let head = format_args!(
-        "<!doctype html>\n<meta charset=\"utf-8\">\n<title>{status} {title}</title>\n\
-         <style>body{{font:16px/1.5 system-ui,sans-serif;max-width:40em;margin:4em auto;padding:0 1em}}</style>\n\
-         <h1>{title}</h1>\n",
-        status = status.as_u16(),
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>{status} {title}</title>\n\
+         <style>body{{font:16px/1.5 system-ui,sans-serif;max-width:40em;margin:4em auto;padding:0 1em}}\
+         dt{{font-weight:600}}code{{overflow-wrap:anywhere}}</style>\n<h1>{title}</h1>\n",
     );
     // Writing to memory does not fail.
     let _ = out.write_fmt(head);
     if let Some(url) = url {
-        out.extend_from_slice(b"<p><code>");
-        put_html(out, url);
-        out.extend_from_slice(b"</code></p>\n");
+        put(out, &["<p><code>", url, "</code></p>\n"]);
     }
-    out.extend_from_slice(b"<p>");
-    put_html(out, detail);
+    put(out, &["<p>", problem.detail, "</p>\n"]);
+    if let Some(refusal) = refusal {
+        let mut before = "<dl>\n";
+        evidence::each(refusal, &mut |name, value| {
+            put(out, &[before, "", "<dt>", label(name), "</dt><dd><code>"]);
+            before = "";
+            match value {
+                Member::Text(pieces) => pieces.iter().for_each(|piece| put_html(out, piece)),
+                Member::Plain(text) => put(out, &["<a href=\"", text, "\">", text, "</a>"]),
+                Member::Number(number) => put_number(out, number),
+            }
+            out.extend_from_slice(b"</code></dd>\n");
+        });
+        if before.is_empty() {
+            out.extend_from_slice(b"</dl>\n");
+        }
+        put(out, &["<p>"]);
+        out.extend_from_slice(remedy(refusal).as_bytes());
+        put(out, &["</p>\n"]);
+    }
     out.extend_from_slice(END.as_bytes());
 }
 
-const END: &str = "</p>\n<p>This answer comes from politely, a proxy that keeps robots.txt, not from the site.</p>\n\
-    <p>To use it, point a client's proxy setting at this address: <code>curl -x</code>, <code>HTTP_PROXY</code> and \
-    <code>HTTPS_PROXY</code>, or run a command behind a proxy of its own with <code>politely run -- COMMAND</code>.</p>\n";
+/// Every other one, from the second on, is text and no HTML.
+fn put(out: &mut Vec<u8>, pieces: &[&str]) {
+    for (number, piece) in pieces.iter().enumerate() {
+        if number % 2 == 0 { out.extend_from_slice(piece.as_bytes()) } else { put_html(out, piece) }
+    }
+}
+
+/// What a member of the evidence is called.
+fn label(name: &'static str) -> &'static str {
+    match name {
+        "robots_url" => "robots.txt",
+        "product_token" => "What the crawler is called",
+        "rule" => "Rule",
+        "line" => "Line",
+        "purpose" => "Declared purpose",
+        "matched_path" => "What servers may take the path for",
+        name => name,
+    }
+}
+
+/// What whoever reads the page can do about it. HTML.
+fn remedy(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::Disallowed { .. } => {
+            "The site asks crawlers to leave this alone: crawl the rest, or ask its owner. <code>politely explain</code> with \
+             the URL tells how the rule was chosen. Where the owner has agreed, whoever runs this proxy can say so for the \
+             host: <code>hosts</code> takes <code>allow</code> patterns."
+        }
+        Refusal::UsageDisallowed { .. } => {
+            "The site does not want this used for the purpose that the proxy has declared (<code>identity.purpose</code>): \
+             leave it out, or ask its owner."
+        }
+        Refusal::RobotsUnreachable { .. } => {
+            "Until the site's robots.txt can be read nobody knows what it allows (RFC 9309 §2.3.1.4). The proxy asks for it \
+             again by itself; <code>politely refresh</code> with the host asks now."
+        }
+        Refusal::CrawlDelay { .. } => {
+            "Come back after that time, or let requests wait for longer: <code>pace.max_wait</code>, or \
+             <code>politely run --max-wait</code>."
+        }
+        Refusal::QueueFull { .. } => "Ask for less at a time, and come back after that time.",
+        Refusal::ConnectionLimit { .. } => "Close some, or have the client keep fewer open.",
+        Refusal::EgressDenied { .. } => {
+            "Whoever runs this proxy can open addresses and ports: <code>egress.allow</code>, <code>egress.ports</code>."
+        }
+        Refusal::ClientDenied { credentials: true, .. } => {
+            "Name and password go into the client's proxy URL: <code>http://NAME:PASSWORD@…</code>."
+        }
+        Refusal::ClientDenied { credentials: false, .. } => {
+            "Whoever runs this proxy can admit addresses: <code>access.clients</code>."
+        }
+        Refusal::AuthorityMismatch { .. } => "Open a connection for each host.",
+        Refusal::NotAProxyRequest => {
+            "To use it, point a client's proxy setting at this address: <code>curl -x</code>, <code>HTTP_PROXY</code> and \
+             <code>HTTPS_PROXY</code>, or run a command behind a proxy of its own with \
+             <code>politely run -- COMMAND</code>."
+        }
+        Refusal::BadRequest { .. } | Refusal::HeadTooLarge { .. } | Refusal::HeadTimeout { .. } => {
+            "It is for the client to mend; nothing was sent to the site."
+        }
+        Refusal::Loop => "A proxy cannot be its own upstream: look at the client's and the proxy's settings.",
+        Refusal::Draining { .. } => "Come back after that time.",
+        Refusal::FleetLost { .. } | Refusal::OwnLimit { .. } => {
+            "It is for whoever runs this proxy to mend; the site has nothing to do with it."
+        }
+        Refusal::OperatorDenied { .. } => "Whoever runs this proxy has decided so, not the site.",
+        Refusal::AmbiguousPath => "Ask for the path in its plain form.",
+    }
+}
+
+const END: &str = "<p>This answer comes from politely, a proxy that keeps robots.txt, not from the site.</p>\n";
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Answer, Asked};
     use super::*;
+    use crate::config::Settings;
+    use crate::policy::RuleEvidence;
+    use std::time::Duration;
 
     #[test]
     fn html_goes_to_those_who_prefer_it() {
@@ -62,11 +153,51 @@ mod tests {
         }
     }
 
+    fn shown(refusal: &Refusal, url: &str) -> String {
+        let answer = Answer::refusal(
+            refusal,
+            &Asked { url: Some(url), accept: Some(b"text/html") },
+            &Settings::parse("test.yaml", "").unwrap(),
+        );
+        String::from_utf8(answer.body().to_vec()).unwrap()
+    }
+
+    fn disallowed(pattern: &str) -> Refusal {
+        let rule = RuleEvidence { line: 7, allow: false, pattern: pattern.into(), matched_path: None };
+        let (robots_url, product_tokens) = ("https://a.example/robots.txt".into(), "examplebot".into());
+        Refusal::Disallowed { robots_url, product_tokens, rule: Some(rule) }
+    }
+
     #[test]
-    fn a_hostile_url_is_inert_in_the_page() {
-        let mut out = Vec::new();
-        page(&mut out, StatusCode::FORBIDDEN, "t", "d", Some("http://a/<script>\"&"));
-        let page = String::from_utf8(out).unwrap();
-        assert!(page.contains("http://a/&lt;script&gt;&quot;&amp;") && !page.contains("<script>"));
+    fn a_refusal_is_explained() {
+        let page = shown(&disallowed("/private/"), "https://a.example/private/x");
+        for part in [
+            "<h1>Disallowed by robots.txt</h1>",
+            "<code>https://a.example/private/x</code>",
+            "<dt>Rule</dt><dd><code>Disallow: /private/</code></dd>",
+            "<dt>Line</dt><dd><code>7</code></dd>",
+            "<a href=\"https://a.example/robots.txt\">https://a.example/robots.txt</a>",
+            "<code>examplebot</code>",
+            "politely explain",
+        ] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        assert!(!page.contains("HTTP_PROXY"), "it is in use: {page}");
+        let delay = shown(&Refusal::CrawlDelay { retry_after: Duration::from_secs(90) }, "http://a.example/");
+        assert!(delay.contains("90 s") && delay.contains("max-wait") && !delay.contains("<dl>"), "{delay}");
+    }
+
+    #[test]
+    fn whoever_takes_it_for_a_site_is_told_how_to_use_it() {
+        assert!(shown(&Refusal::NotAProxyRequest, "").contains("HTTP_PROXY"));
+    }
+
+    #[test]
+    fn what_others_have_written_is_inert_in_the_page() {
+        let page = shown(&disallowed("/<script>\"&"), "http://a/<script>\"&");
+        assert!(
+            page.contains("http://a/&lt;script&gt;&quot;&amp;") && page.contains("/&lt;script&gt;&quot;&amp;</code>")
+        );
+        assert!(!page.contains("<script>"), "{page}");
     }
 }

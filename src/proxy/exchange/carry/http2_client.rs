@@ -1,5 +1,6 @@
 //! A client's stream in HTTP/2.
 
+use super::UNWANTED;
 use super::answer::{Added, AnswerHead};
 use super::client::Client;
 use super::http2::Http2;
@@ -41,21 +42,18 @@ impl Http2Client {
         }
     }
 
-    /// What still comes of the request behind its whole answer, within bounds. With the stream's last handle a reset goes
-    /// out (RFC 9113 §8.1), and clients lose an answer that they have not read by then.
+    /// What still comes of the request behind its whole answer, for a while. With the stream's last handle a reset goes out
+    /// (RFC 9113 §8.1), and clients lose an answer that they have not read by then; some wait for room to send without end.
     async fn pass_over_rest(&mut self) {
         self.side.consume(self.side.bytes().len());
         let Some(receiving) = &mut self.side.receiving else { return };
         let rest = async {
-            let mut room = REST;
             while let Some(Ok(piece)) = receiving.data().await {
-                let Some(left) = room.checked_sub(piece.len()) else { return };
-                room = left;
                 // It fails where the stream has ended.
                 let _ = receiving.flow_control().release_capacity(piece.len());
             }
         };
-        let _ = timeout(REST_TIME, rest).await;
+        let _ = timeout(UNWANTED, rest).await;
     }
 }
 
@@ -146,8 +144,5 @@ impl Client for Http2Client {
     }
 }
 
-/// Of an upload that has been answered already, so much is passed over, for so long.
-const REST: usize = 16 * 1024 * 1024;
-const REST_TIME: Duration = Duration::from_secs(5);
 /// So long is waited for what is there of an answer to go out before it is cut.
 const SENT_TIME: Duration = Duration::from_secs(1);

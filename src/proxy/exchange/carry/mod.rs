@@ -262,3 +262,6 @@ impl<C: Client, O: Origin> Carry<'_, C, O> {
         Ok(())
     }
 }
+
+/// What is left of a request that has its answer is passed over for so long: many a client reads nothing before it has sent all.
+pub const UNWANTED: Duration = Duration::from_secs(30);
