@@ -1,5 +1,6 @@
 //! Each robots.txt is fetched once for all.
 
+use crate::faults::behind_relays;
 use crate::server::Redis;
 use crate::support::{Binary, Client, Origin, Reply, eventually};
 use crate::{all, get, instances};
@@ -100,6 +101,29 @@ async fn a_refresh_reaches_all_who_use_the_copy() {
         }
     }
     assert_eq!(origin.log.count("/robots.txt"), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_anothers_fetch_looks_again_when_its_link_is_back() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = origin(|_, _| Reply::text(KEEP_OUT).after(Duration::from_millis(1500))).await;
+    let fleet = behind_relays(&redis, 2, "").await;
+    let url = origin.url("/private");
+    let waits = async {
+        eventually("the fetch", || origin.log.count("/robots.txt") == 1).await;
+        let began = Instant::now();
+        let breaks = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            // That the copy is there is said in this time.
+            fleet[1].0.lose_answers(Duration::from_millis(1500)).await;
+        };
+        let (waited, ()) = tokio::join!(get(&fleet[1].1, &url), breaks);
+        (waited, began.elapsed())
+    };
+    let (fetched, (waited, time)) = tokio::join!(get(&fleet[0].1, &url), waits);
+    assert_eq!((fetched.status(), waited.status(), origin.log.count("/robots.txt")), (403, 403, 1));
+    // Else it would wait for as long as the right to fetch is held.
+    assert!(time < Duration::from_secs(4), "{time:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 /// Instances, each with a relay of its own before the server.
-async fn behind_relays(redis: &Redis, count: usize, yaml: &str) -> Vec<(Relay, Binary)> {
+pub async fn behind_relays(redis: &Redis, count: usize, yaml: &str) -> Vec<(Relay, Binary)> {
     let mut fleet = Vec::new();
     for _ in 0..count {
         let relay = Relay::to(redis.address()).await;
@@ -35,8 +35,7 @@ async fn keeps_apart(count: usize) {
     const IN_FLIGHT: Duration = Duration::from_millis(250);
     let Some(redis) = Redis::start().await else { return };
     let origin = slow_site(IN_FLIGHT).await;
-    // Whose link is down when its turn comes, and again the next time, may wait for long: it learns so before the test does.
-    let fleet = behind_relays(&redis, 3, "on_fleet_loss: refuse\npace: { max_wait: 12s }").await;
+    let fleet = behind_relays(&redis, 3, "on_fleet_loss: refuse").await;
     for (number, (relay, _)) in fleet.iter().enumerate() {
         // One far away, one with a slow way back, one near.
         let ms = Duration::from_millis;
@@ -133,6 +132,9 @@ async fn a_cut_connection_is_made_anew_and_loses_nobody() {
         relay.cut();
     }
     assert!(!says(instance, "out of reach"), "{}", instance.output());
+    // The server remembers, so nobody has to be waited for who might know more.
+    let joined = instance.output().matches("joined the fleet").count();
+    assert!(joined == 1 && says(instance, "there again"), "{}", instance.output());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,13 +5,10 @@ use super::{Fleet, Lost, Server, Way};
 use crate::gate::store::snapshot;
 use crate::policy::freshness::LAST_GOOD_USE;
 use crate::policy::{Authority, Entry};
-use parking_lot::Mutex;
 use redis::{Script, ScriptInvocation};
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
-use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 /// What becomes of the wish for a copy.
 pub(in crate::gate) enum Claim<'f> {
@@ -35,20 +32,16 @@ pub(in crate::gate) struct Right<'f> {
     authority: String,
 }
 
-/// Who waits for a copy that another instance fetches.
-#[derive(Default)]
-pub(super) struct Arrivals(Mutex<HashMap<Box<str>, Arc<Notify>>>);
-
 impl Fleet {
     /// A copy that is fresh, or the right to fetch it; waits while another instance has that. `anew`: no copy will do
     /// that is from before now.
     pub async fn claim(&self, authority: &Authority, anew: bool) -> Result<Claim<'_>, Lost> {
         let authority = authority.to_string();
-        let arrival = self.arrivals.wait_for(&authority);
-        let mut since = None;
+        let (mut arrivals, mut since) = (self.arrivals.subscribe(), None);
         loop {
             let at = since.unwrap_or(NEVER);
             let wanted = if anew { Wanted::Anew { since: at } } else { Wanted::Look { since: at } };
+            let reconnected = self.reconnected();
             let (now, state, time, bytes) = self.ask_for(&authority, wanted).await?;
             let time = Duration::from_millis(u64::try_from(time).unwrap_or(0));
             match (state, Parcel::new(bytes, time)) {
@@ -56,9 +49,9 @@ impl Fleet {
                 (1, copy) => return Ok(Claim::Fetch(Right { fleet: self, authority }, copy)),
                 _ => {
                     since = since.or(Some(now));
-                    let left = time + AFTER;
-                    // Too late only means to look again.
-                    let _ = timeout(left, arrival.notify.notified()).await;
+                    // What does not come, or is overlooked, only means to look again.
+                    let arrived = async { while arrivals.recv().await.is_ok_and(|arrived| *arrived != *authority) {} };
+                    tokio::select! { () = arrived => {}, () = reconnected => {}, () = sleep(time + AFTER) => {} }
                 }
             }
         }
@@ -81,10 +74,24 @@ impl Fleet {
         }
     }
 
-    /// A copy has arrived. False: nobody here waits for it.
-    pub fn arrived(&self, authority: &str) -> bool {
-        let waits = self.arrivals.0.lock().get(authority).cloned();
-        waits.inspect(|notify| notify.notify_one()).is_some()
+    /// A copy has arrived.
+    pub fn arrived(&self, authority: &str) {
+        // Nobody may wait for any.
+        let _ = self.arrivals.send(authority.into());
+    }
+
+    /// Returns when there is another connection: what was sent over the last one may be lost.
+    fn reconnected(&self) -> impl Future<Output = ()> {
+        let changes = match &self.way {
+            Way::Server(server) => Some(server.link.changes()),
+            Way::Machine(_) => None,
+        };
+        async {
+            match changes {
+                Some(mut changes) => _ = changes.changed().await,
+                None => std::future::pending().await,
+            }
+        }
     }
 }
 
@@ -142,26 +149,6 @@ impl Right<'_> {
         let Some(copy) = copy else { return };
         let fresh_for = until.duration_since(now).unwrap_or_default();
         let _ = self.fleet.ask_for(&self.authority, Wanted::Put { copy, fresh_for }).await;
-    }
-}
-
-impl Arrivals {
-    fn wait_for(&self, authority: &str) -> Arrival<'_> {
-        let notify = self.0.lock().entry(authority.into()).or_default().clone();
-        Arrival { arrivals: self, authority: authority.into(), notify }
-    }
-}
-
-/// Somebody who waits. There is one for each authority, as for each fetch.
-struct Arrival<'a> {
-    arrivals: &'a Arrivals,
-    authority: Box<str>,
-    notify: Arc<Notify>,
-}
-
-impl Drop for Arrival<'_> {
-    fn drop(&mut self) {
-        self.arrivals.0.lock().remove(&self.authority);
     }
 }
 

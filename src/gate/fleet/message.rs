@@ -1,6 +1,6 @@
 //! What the server sends unasked. Pure.
 
-use redis::{FromRedisValue, Value};
+use redis::{FromRedisValue, PushInfo, PushKind};
 
 /// Something has happened in the fleet. A message that is lost costs time, and nothing else.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,8 +17,8 @@ pub(in crate::gate) enum Message {
 
 impl Message {
     /// `None`: it is our own, or none that this version knows.
-    pub fn parse(data: &[Value], me: &str) -> Option<Self> {
-        let [_channel, payload] = data else { return None };
+    pub fn parse(push: &PushInfo, me: &str) -> Option<Self> {
+        let (PushKind::Message, [_channel, payload]) = (&push.kind, &push.data[..]) else { return None };
         let text = String::from_redis_value(payload.clone()).ok()?;
         let (kind, rest) = text.split_once(' ')?;
         let (_, name) = rest.split_once(' ').filter(|(from, _)| *from != me)?;
@@ -33,10 +33,11 @@ impl Message {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use redis::Value;
 
     fn parsed(payload: &str) -> Option<Message> {
-        let channel = Value::BulkString(b"politely:all".to_vec());
-        Message::parse(&[channel, Value::BulkString(payload.into())], "me")
+        let data = ["politely:all", payload].map(|text| Value::BulkString(text.into())).to_vec();
+        Message::parse(&PushInfo { kind: PushKind::Message, data }, "me")
     }
 
     #[test]

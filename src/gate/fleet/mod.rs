@@ -25,7 +25,7 @@ pub(super) use turn::{LeaseOp, LeaseRequest, LeaseStatus, Place};
 use crate::config::{Mode, OnFleetLoss, Settings};
 use crate::policy::Refusal;
 use arc_swap::ArcSwap;
-use copies::{Arrivals, HELD};
+use copies::HELD;
 use link::Link;
 pub(super) use machine::Copy;
 use machine::Machine;
@@ -33,13 +33,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use tokio::sync::broadcast;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::AbortHandle;
 
 /// This instance's part in the fleet.
 pub(super) struct Fleet {
     way: Way,
-    arrivals: Arrivals,
+    /// Tells which copies have come.
+    arrivals: broadcast::Sender<Arc<str>>,
     /// Counts leases asked for.
     leases: AtomicU64,
 }
@@ -59,8 +61,10 @@ struct Server {
 /// Whether the fleet can be asked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Reach {
-    /// Over this connection, counted from 1; 0: there is none.
+    /// At this server, counted from 1, one that may have forgotten as another; 0: at none.
     pub link: u64,
+    /// Over this connection to it: what was sent over those before may be lost.
+    pub connection: u64,
     /// Leases are asked for from then on.
     pub settled_at: Option<Instant>,
     /// Where the fleet does not answer one goes on alone, one of so many instances. `None`: nothing starts.
@@ -79,7 +83,7 @@ impl Fleet {
         let (sender, messages) = unbounded_channel();
         let keeper = tokio::spawn(link.clone().keep(sender)).abort_handle();
         let way = Way::Server(Server { link, settings: settings.clone(), keeper });
-        Some((Self { way, arrivals: Arrivals::default(), leases: AtomicU64::new(0) }, messages))
+        Some((Self::new(way), messages))
     }
 
     /// With the other processes of this machine that meet in this directory. `None`: nobody can, which has been told. To be
@@ -91,14 +95,17 @@ impl Fleet {
         let (sender, messages) = unbounded_channel();
         let (asks, needs) = unbounded_channel();
         let way = Way::Machine(Machine::open(directory, longest, sender, asks)?);
-        Some((Self { way, arrivals: Arrivals::default(), leases: AtomicU64::new(0) }, messages, needs))
+        Some((Self::new(way), messages, needs))
+    }
+
+    fn new(way: Way) -> Self {
+        Self { way, arrivals: broadcast::Sender::new(ARRIVALS), leases: AtomicU64::new(0) }
     }
 
     /// Returns when the first attempt to connect has ended.
     pub async fn tried(&self) {
         match &self.way {
-            // The sender lives as long as we do.
-            Way::Server(server) => _ = server.link.is_up().wait_for(Option::is_some).await,
+            Way::Server(server) => server.link.tried().await,
             Way::Machine(machine) => machine.tried().await,
         }
     }
@@ -123,14 +130,13 @@ impl Fleet {
     /// Returns when nothing goes any more.
     pub async fn refuses(&self) -> Refusal {
         let Way::Server(server) = &self.way else { return std::future::pending().await };
-        let mut is_up = server.link.is_up();
+        let mut changes = server.link.changes();
         loop {
             if let Some(refusal) = server.refusal() {
                 return refusal;
             }
-            if is_up.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
+            // The sender lives as long as we do.
+            let _ = changes.changed().await;
         }
     }
 
@@ -169,9 +175,8 @@ impl Fleet {
 
 impl Server {
     fn reach(&self) -> Reach {
-        let (link, settled_at) = self.link.current();
         let instances = if self.settings.load().fleet.is_some() { self.link.instances() } else { 1 };
-        Reach { link, settled_at, alone: (!self.refuses_on_loss()).then_some(instances), ..Reach::default() }
+        Reach { alone: (!self.refuses_on_loss()).then_some(instances), ..self.link.reach() }
     }
 
     fn refusal(&self) -> Option<Refusal> {
@@ -191,5 +196,7 @@ impl Drop for Server {
     }
 }
 
+/// Copies that may come while one who waits looks away, and else has to ask.
+const ARRIVALS: usize = 256;
 /// The server is tried about as often.
 const COME_BACK: Duration = Duration::from_secs(2);

@@ -2,26 +2,18 @@
 
 use crate::config::SecretUrl;
 use crate::tls::roots;
-use redis::aio::MultiplexedConnection;
+use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
 use redis::io::tcp::TcpSettings;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
     AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, FromRedisValue, IntoConnectionInfo, ProtocolVersion,
-    PushInfo, RedisError, RedisResult, ScriptInvocation, TlsCertificates, TlsMode,
+    RedisError, RedisResult, ScriptInvocation, TlsCertificates, TlsMode,
 };
 use std::path::Path;
 use std::time::Duration;
-use tokio::sync::mpsc::UnboundedSender;
 use url::Url;
-
-/// Where to connect to.
-pub(super) enum Server {
-    One(Box<Client>),
-    Sentinel(Box<SentinelClient>),
-    Cluster(Vec<ConnectionInfo>, Option<TlsCertificates>),
-}
 
 /// A connection, which calls share.
 #[derive(Clone)]
@@ -30,9 +22,15 @@ pub(super) enum Connection {
     Cluster(ClusterConnection),
 }
 
-impl Server {
-    /// `ca_file`: roots beside the system's, to verify servers by where the URL says TLS.
-    pub fn new(url: &SecretUrl, ca_file: Option<&Path>) -> Result<Self, String> {
+impl Connection {
+    /// `ca_file`: roots beside the system's, to verify servers by where the URL says TLS. `pushes`: gets what the server
+    /// sends unasked. `patience`: for one answer.
+    pub async fn open(
+        url: &SecretUrl,
+        ca_file: Option<&Path>,
+        pushes: impl AsyncPushSender,
+        patience: Duration,
+    ) -> Result<Self, String> {
         let url = url.expose();
         let (scheme, kind) = url.scheme().split_once('+').unwrap_or((url.scheme(), ""));
         let certificates = match scheme {
@@ -42,42 +40,34 @@ impl Server {
             }
             _ => None,
         };
-        let built = nodes(url, scheme).and_then(|mut nodes| match (kind, certificates) {
-            ("sentinel", certificates) => sentinel(url, &nodes, certificates),
-            ("cluster", certificates) => Ok(Self::Cluster(nodes, certificates)),
-            (_, Some(certificates)) => Ok(Self::One(Box::new(Client::build_with_tls(nodes.remove(0), certificates)?))),
-            (_, None) => Ok(Self::One(Box::new(Client::open(nodes.remove(0))?))),
-        });
-        built.map_err(|error| words(&error))
-    }
-
-    /// `pushes`: gets what the server sends unasked. `patience`: for one answer.
-    pub async fn connect(&mut self, pushes: UnboundedSender<PushInfo>, patience: Duration) -> RedisResult<Connection> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(patience))
-            .set_response_timeout(Some(patience))
-            .set_push_sender(pushes.clone());
-        match self {
-            Self::One(client) => client.get_multiplexed_async_connection_with_config(&config).await,
-            Self::Sentinel(client) => client.get_async_connection_with_config(&config).await,
-            Self::Cluster(nodes, certificates) => {
-                let mut builder = ClusterClientBuilder::new(nodes.clone())
+        let opened = async {
+            let mut nodes = nodes(url, scheme)?;
+            if kind == "cluster" {
+                let builder = ClusterClientBuilder::new(nodes)
                     .use_protocol(ProtocolVersion::RESP3)
                     .tcp_settings(tcp())
                     .connection_timeout(patience)
                     .response_timeout(patience)
+                    .connection_concurrency_limit(CALLS)
                     .push_sender(pushes);
-                if let Some(certificates) = certificates {
-                    builder = builder.certs(certificates.clone());
-                }
-                return builder.build()?.get_async_connection().await.map(Connection::Cluster);
+                let builder = certificates.into_iter().fold(builder, ClusterClientBuilder::certs);
+                return Ok(Self::Cluster(builder.build()?.get_async_connection().await?));
             }
-        }
-        .map(Connection::One)
+            let client = match (kind, certificates) {
+                ("sentinel", certificates) => sentinel(url, &nodes, certificates)?.async_get_client().await?,
+                (_, Some(certificates)) => Client::build_with_tls(nodes.remove(0), certificates)?,
+                (_, None) => Client::open(nodes.remove(0))?,
+            };
+            let config = AsyncConnectionConfig::new()
+                .set_connection_timeout(Some(patience))
+                .set_response_timeout(Some(patience))
+                .set_concurrency_limit(CALLS)
+                .set_push_sender(pushes);
+            client.get_multiplexed_async_connection_with_config(&config).await.map(Self::One)
+        };
+        opened.await.map_err(|error| words(&error))
     }
-}
 
-impl Connection {
     pub async fn subscribe(&mut self, channels: &[&str]) -> RedisResult<()> {
         match self {
             Self::One(connection) => connection.subscribe(channels).await,
@@ -92,9 +82,12 @@ impl Connection {
         }
     }
 
-    /// Whether one that breaks is replaced by the client itself.
-    pub fn is_mended(&self) -> bool {
-        matches!(self, Self::Cluster(_))
+    /// What is another after a restart or a failover, for then the server may have forgotten. `None`: nobody says.
+    pub async fn history(&mut self) -> Option<String> {
+        let Self::One(connection) = self else { return None };
+        let info: String = redis::cmd("INFO").query_async(connection).await.ok()?;
+        let is_told = |line: &&str| ["run_id:", "master_replid:"].iter().any(|name| line.starts_with(name));
+        Some(info.lines().filter(is_told).collect()).filter(|told: &String| !told.is_empty())
     }
 }
 
@@ -129,7 +122,7 @@ fn nodes(url: &Url, scheme: &str) -> RedisResult<Vec<ConnectionInfo>> {
     urls.into_iter().map(|url| Ok(url.into_connection_info()?.set_tcp_settings(tcp()))).collect()
 }
 
-fn sentinel(url: &Url, nodes: &[ConnectionInfo], certificates: Option<TlsCertificates>) -> RedisResult<Server> {
+fn sentinel(url: &Url, nodes: &[ConnectionInfo], certificates: Option<TlsCertificates>) -> RedisResult<SentinelClient> {
     let master = url.query_pairs().find(|(name, _)| name == "master").map(|(_, master)| master).unwrap_or_default();
     let (sentinels, redis) = (nodes.iter().map(|node| node.addr().clone()), nodes[0].redis_settings());
     let mut builder = SentinelClientBuilder::new(sentinels, master, SentinelServerType::Master)?
@@ -149,9 +142,12 @@ fn sentinel(url: &Url, nodes: &[ConnectionInfo], certificates: Option<TlsCertifi
             .set_client_to_redis_certificates(certificates.clone())
             .set_client_to_sentinel_certificates(certificates);
     }
-    builder.build().map(|client| Server::Sentinel(Box::new(client)))
+    builder.build()
 }
 
 fn tcp() -> TcpSettings {
     TcpSettings::default().set_nodelay(true)
 }
+
+/// At a time.
+const CALLS: usize = 1024;

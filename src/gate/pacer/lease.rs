@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 /// One key's lease.
 #[derive(Debug, Default)]
 pub(super) struct FleetLease {
-    /// The connection over which it was got; 0: there is none.
+    /// The server it was got of; 0: there is none.
     link: u64,
+    /// The connection to it over which something was heard last.
+    connection: u64,
     state: LeaseState,
     /// The fleet has said how the key stands, and no refusal has been published since.
     known: bool,
@@ -21,7 +23,7 @@ pub(super) struct FleetLease {
     told_backoff: Duration,
     /// Nothing is asked before.
     ask_at: Option<Instant>,
-    /// The call on its way: of what link it is, and the backoff when it left.
+    /// The call on its way: of which server it is asked, and the backoff when it left.
     calling: Option<(u64, Duration)>,
     /// How the key stands has changed while it was asked: who knows which of both was first.
     nudged: bool,
@@ -53,7 +55,11 @@ struct Held {
 impl FleetLease {
     /// Takes note of whether the fleet can be asked, and tells the lane.
     pub fn follow<W>(&mut self, lane: &mut Lane<W>, reach: Reach, now: Instant) {
-        let Reach { link, settled_at, alone, is_sole, unheard_until } = reach;
+        let Reach { link, connection, settled_at, alone, is_sole, unheard_until } = reach;
+        if self.link == link && self.connection != connection {
+            // It may have said something that was lost.
+            self.changed(now);
+        }
         if self.link != link {
             // Another server may know nothing of what this one has been told.
             let state = match self.state {
@@ -67,6 +73,7 @@ impl FleetLease {
             let Self { rivals, busy, calling, .. } = *self;
             *self = Self { link, state, rivals, busy, calling, ask_at: settled_at, ..Self::default() };
         }
+        self.connection = connection;
         if unheard_until.is_some() {
             let starts = LastStarts { last_start: unheard_until, last_fetch: unheard_until, hold: None };
             lane.adopt(starts, lane.backoff());

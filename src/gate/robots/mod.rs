@@ -204,8 +204,8 @@ impl RobotsCache {
 
     /// Another instance has fetched this: whoever waits for it here goes on, and a copy that is in use is replaced.
     pub fn published(&self, authority: &str) {
-        if self.0.fleet.as_ref().is_some_and(|fleet| fleet.arrived(authority)) {
-            return;
+        if let Some(fleet) = &self.0.fleet {
+            fleet.arrived(authority);
         }
         let known = Authority::from_url(authority).ok().and_then(|authority| self.0.hosts.find(&authority));
         if let Some(host) = known.filter(|host| !is_unknown(&host.load())) {

@@ -18,6 +18,14 @@ fn ms(ms: u64) -> Duration {
 
 impl Instance {
     fn leased() -> Self {
+        let mut instance = Self::waiting();
+        let take = instance.call().expect("it asks");
+        assert_eq!(take.op, LeaseOp::Take);
+        instance.answer(&take, Place::Leased);
+        instance
+    }
+
+    fn waiting() -> Self {
         let (lane, lease) = (Lane::default(), FleetLease::default());
         let mut instance = Self { lane, lease, now: Instant::now(), numbers: 0 };
         instance.link(1);
@@ -25,16 +33,18 @@ impl Instance {
             let terms = Terms { crawl_delay: ms(100), ..Terms::default() };
             assert!(matches!(instance.lane.request(instance.now, Client(client), &terms, || ()), Turn::Wait { .. }));
         }
-        let take = instance.call().expect("it asks");
-        assert_eq!(take.op, LeaseOp::Take);
-        instance.answer(&take, Place::Leased);
         instance
     }
 
-    /// Over this connection; those made again are settled after a second.
+    /// To this server; those that may have forgotten are settled after a second.
     fn link(&mut self, link: u64) {
         let settled_at = (link > 1).then(|| self.now + ms(1000));
         self.lease.follow(&mut self.lane, Reach { link, settled_at, ..Reach::default() }, self.now);
+    }
+
+    /// Over this connection, to the first.
+    fn connection(&mut self, connection: u64) {
+        self.lease.follow(&mut self.lane, Reach { link: 1, connection, ..Reach::default() }, self.now);
     }
 
     fn call(&mut self) -> Option<LeaseRequest> {
@@ -115,6 +125,32 @@ fn what_gives_it_up_is_said_until_it_is_heard_and_nothing_starts_meanwhile() {
     instance.lease.answered(&mut instance.lane, &give, None, instance.now, instance.now);
     assert_eq!(instance.starts_in(ms(600), 1), 0, "it may have been heard");
     assert_eq!(instance.call().map(|call| (call.op, call.number)), Some((LeaseOp::Give, 1)));
+}
+
+#[test]
+fn a_connection_that_is_made_again_to_a_server_that_remembers_costs_neither_the_lease_nor_the_place() {
+    let mut instance = Instance::leased();
+    instance.connection(1);
+    let keep = instance.call().expect("what the server has said meanwhile is lost");
+    assert_eq!((keep.op, keep.number), (LeaseOp::Keep, 1));
+    // What is answered over the next is the answer still.
+    instance.connection(2);
+    instance.answer(&keep, Place::Leased);
+    assert_eq!(instance.starts_in(ms(1000), 1), 10);
+}
+
+#[test]
+fn and_whoever_waits_in_line_asks_at_once_over_it_and_not_after_a_second() {
+    let mut instance = Instance::waiting();
+    let take = instance.call().expect("it asks");
+    instance.answer(&take, Place::Line(ms(3000)));
+    assert!(instance.call().is_none(), "it is told when its turn has come");
+    instance.connection(1);
+    let again = instance.call().expect("it may have been");
+    assert_eq!(again.op, LeaseOp::Take);
+    instance.connection(2);
+    instance.answer(&again, Place::Leased);
+    assert_eq!(instance.starts_in(ms(1000), 1), 10, "it was asked of the same server");
 }
 
 #[test]
