@@ -8,6 +8,7 @@ use super::{Admitted, Gate, Reported, rules};
 use crate::config::{Hosts, Mode, Settings, Subresources};
 use crate::policy::pace::Terms;
 use crate::policy::{Decision, Refusal, Request, Ruling, decide};
+use crate::upstream::Versions;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
@@ -186,10 +187,11 @@ impl Gate {
         reason: FetchReason,
         crawl_delay: Option<Duration>,
     ) -> Fetching {
+        let versions = if request.speaks_http2 { Versions::Http2First } else { Versions::Http1First };
         let order = match reason {
-            FetchReason::FirstUse => Order { reason, client: request.client, crawl_delay },
+            FetchReason::FirstUse => Order { reason, client: request.client, crawl_delay, versions },
             FetchReason::Renewal | FetchReason::Anew | FetchReason::Published => {
-                Order { crawl_delay, ..Order::background(reason) }
+                Order { crawl_delay, versions, ..Order::background(reason) }
             }
         };
         self.robots.refresh(entry, order)

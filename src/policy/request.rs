@@ -22,6 +22,8 @@ pub struct Request<'a> {
     pub client: Client,
     /// Where it will be sent, for `pace.key: address`; `None` where that is not known.
     pub address: Option<IpAddr>,
+    /// As it will come to the origin, if that is its choice.
+    pub speaks_http2: bool,
     /// It is for a part of a page, which `subresources: burst` lets follow the page.
     pub is_subresource: bool,
     /// The client has not too many requests waiting already.
@@ -42,6 +44,7 @@ impl<'a> Request<'a> {
             product_tokens: &[],
             client: Client(0),
             address: None,
+            speaks_http2: false,
             is_subresource: false,
             may_wait: true,
             prefer_wait: None,

@@ -1,11 +1,12 @@
 //! A connection for one request: one that was kept, a stream on one that is shared, or a new one.
 
-use super::dial_error::DialError;
+use super::dial_error::{DialError, DialFault};
 use super::endpoint::Idle;
 use super::hop::is_tls;
 use super::http2::{self, Found, Http2Link};
 use super::route::Route;
 use super::stream::Stream;
+use http::Version;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -19,12 +20,30 @@ use tokio::time::Instant;
 pub struct Want {
     /// A new one: a kept one has just turned out to be dead.
     pub fresh: bool,
-    /// HTTP/1.1, though the origin may speak HTTP/2: for upgrades, and where the origin asks for it.
-    pub http1_only: bool,
+    pub versions: Versions,
     /// The request cannot be sent a second time: a kept connection is looked at once more right before its use.
     pub once: bool,
     /// The address to try before the others: where the one before was.
     pub first: Option<SocketAddr>,
+}
+
+/// Which versions of HTTP a request may go over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Versions {
+    /// What the origin chooses.
+    #[default]
+    Http2First,
+    /// HTTP/2 only with an origin that speaks nothing else: what need not be translated is not.
+    Http1First,
+    /// For upgrades, and where the origin asks for it.
+    Http1Only,
+}
+
+impl Versions {
+    /// The client's own first.
+    pub fn of(client: Version) -> Self {
+        if client == Version::HTTP_2 { Self::Http2First } else { Self::Http1First }
+    }
 }
 
 /// A connection for one request.
@@ -79,28 +98,46 @@ impl Route {
         Box::pin(self.open_for(want)).await
     }
 
+    /// Whether HTTP/2 is to be spoken, as far as it is known what the origin speaks.
+    fn may_be_http2(&self, versions: Versions) -> bool {
+        let shared = &self.0.endpoint.http2;
+        let may_be = match versions {
+            Versions::Http2First => !shared.is_http1.load(Relaxed),
+            Versions::Http1First => shared.is_only.load(Relaxed),
+            Versions::Http1Only => false,
+        };
+        may_be && is_tls(&self.0.authority)
+    }
+
     /// One that is there.
     async fn kept(&self, want: Want) -> Option<Connection> {
-        if is_tls(&self.0.authority) && !want.http1_only {
-            loop {
-                match self.0.endpoint.http2.take() {
-                    Found::Link(link, address) => {
-                        return Some(Connection { reused: true, address, link: Link::Http2(link) });
-                    }
-                    Found::Soon(connection) => connection.known().await,
-                    Found::None => break,
+        if !self.may_be_http2(want.versions) {
+            let Idle { stream, address, .. } = self.0.endpoint.take(self.0.keep.time, want.once).await?;
+            return Some(Connection { reused: true, address, link: self.http1(stream, address) });
+        }
+        loop {
+            match self.0.endpoint.http2.take() {
+                Found::Link(link, address) => {
+                    return Some(Connection { reused: true, address, link: Link::Http2(link) });
                 }
+                Found::Soon(connection) => connection.known().await,
+                Found::None => return None,
             }
         }
-        let Idle { stream, address, .. } = self.0.endpoint.take(self.0.keep.time, want.once).await?;
-        Some(Connection { reused: true, address, link: self.http1(stream, address) })
     }
 
     async fn open_for(&self, want: Want) -> Result<Connection, DialError> {
         let shared = &self.0.endpoint.http2;
-        let is_shareable = is_tls(&self.0.authority) && !want.http1_only;
-        if !is_shareable || want.fresh || shared.is_http1.load(Relaxed) {
-            return self.open_now(want).await;
+        if !self.may_be_http2(want.versions) {
+            match self.open_now(want, want.versions == Versions::Http2First).await {
+                Err(error) if error.kind == DialFault::Alpn && want.versions == Versions::Http1First => {
+                    shared.is_only.store(true, Relaxed);
+                }
+                opened => return opened,
+            }
+        }
+        if want.fresh {
+            return self.open_now(want, true).await;
         }
         // Where it may be HTTP/2, one opens a connection, and the others see what has become of it.
         let began = Instant::now();
@@ -113,16 +150,16 @@ impl Route {
         if let Some(kept) = self.kept(want).await {
             return Ok(kept);
         }
-        let opened = self.open_now(want).await;
+        let opened = self.open_now(want, true).await;
         *opening = opened.as_ref().err().map(|error| (Instant::now(), error.clone()));
         opened
     }
 
-    async fn open_now(&self, want: Want) -> Result<Connection, DialError> {
+    async fn open_now(&self, want: Want, may_be_http2: bool) -> Result<Connection, DialError> {
         let way = &*self.0;
-        let (stream, address) = way.dialler.open(way, !want.http1_only, want.first).await?;
+        let (stream, address) = way.dialler.open(way, may_be_http2, want.first).await?;
         let is_http2 = stream.is_http2();
-        if !want.http1_only {
+        if may_be_http2 {
             way.endpoint.http2.is_http1.store(!is_http2, Relaxed);
         }
         let link = match is_http2 {

@@ -2,6 +2,7 @@
 
 use super::words::words;
 use pingora_core::{Error, ErrorType};
+use rustls::AlertDescription;
 use std::io;
 
 /// What went wrong on the way to an origin.
@@ -22,6 +23,8 @@ pub enum DialFault {
     Ended,
     Certificate,
     Alert,
+    /// It speaks none of the protocols that were offered.
+    Alpn,
     Tls,
     /// What came is not HTTP.
     Malformed,
@@ -52,6 +55,7 @@ impl DialError {
         if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
             let kind = match tls {
                 rustls::Error::InvalidCertificate(_) => DialFault::Certificate,
+                rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol) => DialFault::Alpn,
                 rustls::Error::AlertReceived(_) => DialFault::Alert,
                 _ => DialFault::Tls,
             };
@@ -86,6 +90,7 @@ impl DialError {
 
 /// As rustls says it.
 const NOT_YET: &str = "certificate not valid yet";
+const NO_PROTOCOL: &str = "received fatal alert: NoApplicationProtocol";
 
 /// Whether it is this machine that cannot open another connection, or file.
 fn is_own_limit(error: &io::Error) -> bool {
@@ -108,6 +113,7 @@ impl From<&Error> for DialError {
             // It keeps rustls' words alone.
             ErrorType::TLSHandshakeFailure | ErrorType::HandshakeError => match () {
                 () if detail.contains("invalid peer certificate") => DialFault::Certificate,
+                () if detail.contains(NO_PROTOCOL) => DialFault::Alpn,
                 () if detail.contains("received fatal alert") => DialFault::Alert,
                 () => DialFault::Tls,
             },
@@ -126,6 +132,7 @@ impl From<DialError> for Box<Error> {
             DialFault::Certificate => ErrorType::InvalidCert,
             DialFault::Ended
             | DialFault::Alert
+            | DialFault::Alpn
             | DialFault::Tls
             | DialFault::Malformed
             | DialFault::Credentials

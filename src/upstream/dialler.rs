@@ -136,9 +136,12 @@ fn may_differ(kind: DialFault) -> bool {
         | DialFault::Malformed
         | DialFault::Declined
         | DialFault::DeclinedInTime => true,
-        DialFault::Certificate | DialFault::Alert | DialFault::Credentials | DialFault::Loop | DialFault::OwnLimit => {
-            false
-        }
+        DialFault::Certificate
+        | DialFault::Alert
+        | DialFault::Alpn
+        | DialFault::Credentials
+        | DialFault::Loop
+        | DialFault::OwnLimit => false,
     }
 }
 

@@ -1,7 +1,7 @@
 //! One file, got over the connections that pages are got over: for whoever needs one, robots.txt first of all. What bounds it
 //! in time is the caller's; in size, how far the caller reads.
 
-use super::connect::{Connection, Http1Link, Link, Want};
+use super::connect::{Connection, Http1Link, Link, Versions, Want};
 use super::dial_error::DialError;
 use super::http2::{Http2Link, is_unprocessed, wants_http1};
 use super::outgoing::Outgoing;
@@ -96,7 +96,9 @@ impl Route {
         request: &Outgoing<'_>,
         mut told: impl FnMut(Sent),
     ) -> Result<Got, Unanswered> {
-        want.http1_only |= !request.fits_http2();
+        if !request.fits_http2() {
+            want.versions = Versions::Http1Only;
+        }
         let connected = self.connect(want).await;
         let Connection { reused, address, link } =
             connected.map_err(|error| Unanswered { error: error.into(), again: None })?;
@@ -112,8 +114,8 @@ impl Route {
         };
         let first = Some(address);
         let again = match &error {
-            GetError::Http2(error) if !want.http1_only && wants_http1(error) => {
-                Some(Want { http1_only: true, first, ..Want::default() })
+            GetError::Http2(error) if want.versions != Versions::Http1Only && wants_http1(error) => {
+                Some(Want { versions: Versions::Http1Only, first, ..Want::default() })
             }
             GetError::Http2(error) if !want.fresh && (reused || is_unprocessed(error)) => {
                 Some(Want { fresh: true, first, ..want })

@@ -77,6 +77,8 @@ pub(super) struct Shared {
     pub opening: tokio::sync::Mutex<Option<(Instant, DialError)>>,
     /// When last asked, the endpoint chose HTTP/1: there is nothing to share.
     pub is_http1: AtomicBool,
+    /// The endpoint has refused to speak HTTP/1.
+    pub is_only: AtomicBool,
 }
 
 /// What there is for a request.
@@ -118,7 +120,7 @@ struct Vitals {
 impl Shared {
     pub fn new(all: Arc<AtomicUsize>) -> Self {
         let (connections, opening) = (Mutex::default(), tokio::sync::Mutex::default());
-        Shared { connections, all, opening, is_http1: AtomicBool::new(false) }
+        Shared { connections, all, opening, is_http1: AtomicBool::new(false), is_only: AtomicBool::new(false) }
     }
 
     /// A stream on one of the connections.

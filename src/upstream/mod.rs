@@ -19,7 +19,7 @@ mod stream;
 mod trust;
 mod words;
 
-pub use connect::{Connection, Http1Link, Link, Want};
+pub use connect::{Connection, Http1Link, Link, Versions, Want};
 pub use dial_error::{DialError, DialFault};
 pub use dialler::connector_conf;
 pub use get::{BodyStream, GetError, Got, Sent, Unanswered};

@@ -2,7 +2,7 @@
 
 use super::support::{Alpn, Origin, Reply};
 use super::{get, get_with, page, route, upstream};
-use politely::upstream::{DialFault, GetError, Want};
+use politely::upstream::{DialFault, GetError, Versions, Want};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -139,7 +139,7 @@ async fn a_certificate_that_is_not_trusted_stays_so() {
         for origin in [origin, wrong_name] {
             let upstream = upstream("");
             let route = route(&upstream, &origin.url("")).await;
-            for want in [Want::default(), Want { http1_only: true, ..Want::default() }] {
+            for want in [Want::default(), Want { versions: Versions::Http1Only, ..Want::default() }] {
                 match get_with(&route, "/", want).await {
                     Err(GetError::Dial(error)) => assert_eq!(error.kind, DialFault::Certificate, "{error}"),
                     _ => panic!("it was believed"),

@@ -3,7 +3,7 @@
 use super::support::{Alpn, Origin, Reply, eventually, test_ca, within};
 use super::{asking, get, page, route, upstream};
 use bytes::Bytes;
-use politely::upstream::{Link, Want};
+use politely::upstream::{Link, Versions, Want};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -135,7 +135,7 @@ async fn an_origin_that_wants_http1_gets_it() {
     .await;
     let upstream = upstream("");
     let route = route(&upstream, &origin.url("")).await;
-    let want = Want { http1_only: true, ..Want::default() };
+    let want = Want { versions: Versions::Http1Only, ..Want::default() };
     assert_eq!(super::get_with(&route, "/", want).await.unwrap().1, "page /");
     // What HTTP/2 cannot carry goes over HTTP/1.1 by itself.
     assert_eq!(get(&route, "/<`>").await.unwrap().1, "page /");

@@ -36,7 +36,7 @@ impl Odd {
     async fn start(way: Way) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let protocols: &[&[u8]] = &[b"h2", b"http/1.1"];
+        let protocols: &[&[u8]] = if let Way::Http1 = way { &[b"h2", b"http/1.1"] } else { &[b"h2"] };
         let acceptor = tokio_rustls::TlsAcceptor::from(test_ca().server_config(&["a.localhost"], protocols));
         let asked = Arc::new(AtomicUsize::new(0));
         let count = asked.clone();

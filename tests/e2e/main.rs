@@ -36,5 +36,6 @@ mod trailers;
 mod unreachable;
 mod upstream_proxy;
 mod usage;
+mod versions;
 mod waiting;
 mod websocket;

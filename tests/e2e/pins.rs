@@ -110,7 +110,8 @@ async fn verify_off_is_for_the_host_it_is_written_for_and_told_with_each_answer(
     let (mut socket, _) = WebSocket::open(client, "/ws", &origin.authority("a.localhost")).await.expect("101");
     assert_eq!(socket.echo(b"hello").await, b"hello");
     assert_eq!(proxy.counts().unverified, 3);
-    assert_eq!(origin.log.of("/x")[0].protocol, Protocol::Http2, "terms of its own keep no host from HTTP/2");
+    let page = proxy.h2(&origin, "a.localhost").await.get(&origin.url("/h2")).await;
+    assert_eq!((page.text().as_str(), origin.log.one("/h2").protocol), ("page", Protocol::Http2));
     let response = get(&proxy, &origin, "b.localhost", "/x").await;
     assert_refused(&response, 502, "tls_certificate_error", "tls_certificate_error");
     // The word is taken back: connections of before are not used for it.

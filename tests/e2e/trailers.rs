@@ -60,7 +60,7 @@ async fn trailers_on_http_1_leave_bodies_and_connections_in_order() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn trailers_pass_from_http_1() {
-    let (plain, tls) = (Origin::http(with_trailers).await, Origin::https(Alpn::Both, with_trailers).await);
+    let (plain, tls) = (Origin::http(with_trailers).await, Origin::https(Alpn::H2, with_trailers).await);
     let proxy = Proxy::start("").await;
     for (origin, mut client, target) in [
         (&plain, proxy.client().await, plain.url("/x")),

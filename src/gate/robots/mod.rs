@@ -20,6 +20,7 @@ use crate::config::Settings;
 use crate::policy::freshness::State;
 use crate::policy::pace::Client;
 use crate::policy::{Access, Answer, Authority, Entry, Refusal};
+use crate::upstream::Versions;
 use arc_swap::ArcSwap;
 use host_table::HostTable;
 use intern::Intern;
@@ -60,6 +61,8 @@ pub(super) struct Order {
     pub client: Client,
     /// The gap that holds for whoever causes it.
     pub crawl_delay: Option<Duration>,
+    /// As whoever causes it will go to the site, over the same connection.
+    pub versions: Versions,
 }
 
 /// Why robots.txt is fetched.
@@ -265,7 +268,7 @@ impl RobotsCache {
 impl Order {
     /// At nobody's cost.
     pub fn background(reason: FetchReason) -> Self {
-        Order { reason, client: BACKGROUND, crawl_delay: None }
+        Order { reason, client: BACKGROUND, crawl_delay: None, versions: Versions::default() }
     }
 }
 

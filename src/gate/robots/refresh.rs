@@ -12,7 +12,7 @@ use crate::gate::terms;
 use crate::policy::freshness::State;
 use crate::policy::pace::{Outcome, Terms};
 use crate::policy::{self, AskedAgain, Authority, Entry, KeyBy, Refusal};
-use crate::upstream::Want;
+use crate::upstream::{Versions, Want};
 use futures_util::FutureExt;
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -189,17 +189,19 @@ impl Inner {
         let mut hop = Hop { settings, order, first: authority, is_first_fetch: old.answer.is_none(), fetch };
         let mut left = settings.robots.timeout;
         let mut asked_again = None;
+        let versions = order.versions;
         loop {
             let url = trail.current().clone();
             let at = Authority::from_url(url.as_str()).map_err(|error| format!("redirected to {url}: {error}"))?;
             // They are those of a file that was here; what is found elsewhere is kept without.
             let validators = old.answer.as_ref().map(|answer| &answer.validators).filter(|_| !trail.is_redirected());
-            let mut request = Request { authority: &at, url: &url, validators, want: Want::default() };
+            let mut request =
+                Request { authority: &at, url: &url, validators, want: Want { versions, ..Want::default() } };
             let mut reply = self.in_turn(&mut hop, &mut request, &mut left).await?;
             if is_our_fault(reply.status) && asked_again.is_none() {
                 let (first_status, first_version) = (reply.status, reply.version);
                 asked_again = Some(AskedAgain { first_status, first_version });
-                request.want = Want { fresh: true, http1_only: true, ..Want::default() };
+                request.want = Want { fresh: true, versions: Versions::Http1Only, ..Want::default() };
                 // It may be what they ask that was at fault.
                 request.validators = None;
                 reply = self.in_turn(&mut hop, &mut request, &mut left).await.map_err(|error| match error {

@@ -8,6 +8,7 @@ use crate::proxy::Proxy;
 use crate::proxy::client::Who;
 use crate::proxy::limits::per_client::Place;
 use crate::upstream::{LastRoute, ReachError, Route};
+use http::Version;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -66,6 +67,7 @@ impl Proxy {
             product_tokens: user.map_or(&[], |user| &user.product_tokens),
             client: who.client(),
             address: route.as_ref().and_then(Route::origin),
+            speaks_http2: request.version == Version::HTTP_2,
             is_subresource: request.is_subresource,
             may_wait,
             prefer_wait: request.prefer_wait,

@@ -12,7 +12,7 @@ use crate::policy::retry_after;
 use crate::proxy::io::{Buffer, Timer};
 use crate::proxy::limits::body_rate::Least;
 use crate::proxy::respond::{Failure, proxy_status};
-use crate::upstream::{Connection, Fields, Http1Link, Http2Link, Link, Outgoing, ReachError, Route, Want};
+use crate::upstream::{Connection, Fields, Http1Link, Http2Link, Link, Outgoing, ReachError, Route, Versions, Want};
 use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -42,7 +42,8 @@ impl Exchange<'_> {
                 None => return Outcome::Gone,
             },
         };
-        let mut want = Want { once: !self.request.is_idempotent(), ..Want::default() };
+        let versions = Versions::of(self.request.version);
+        let mut want = Want { versions, once: !self.request.is_idempotent(), ..Want::default() };
         if self.request.is_upgrade {
             return match client.wait(timer, route.open()).await {
                 Some(Ok(stream)) => match self.over_http1(client, timer, &route, stream, drop, false, want).await {
@@ -155,7 +156,7 @@ impl Exchange<'_> {
         }
         let Some(Ok(request)) = self.outgoing(|outgoing| outgoing.to_http2(route)) else {
             return Tried::Again(
-                Want { http1_only: true, ..want },
+                Want { versions: Versions::Http1Only, ..want },
                 Failure::malformed("HTTP/2 cannot carry the request"),
             );
         };
@@ -327,7 +328,7 @@ impl Exchange<'_> {
                 let goes_away = fault.goes_away();
                 let again = match &fault {
                     _ if !untouched => None,
-                    fault if fault.wants_http1() => Some(Want { http1_only: true, ..want }),
+                    fault if fault.wants_http1() => Some(Want { versions: Versions::Http1Only, ..want }),
                     fault if fault.is_unprocessed() => Some(want),
                     // It was closed while it was kept, or for what somebody else asked.
                     fault if shared && (over || fault.is_end()) && self.request.is_idempotent() => {

@@ -27,7 +27,7 @@ impl Failure {
             DialFault::TimedOut | DialFault::DeclinedInTime => (Status::GATEWAY_TIMEOUT, "connection_timeout"),
             DialFault::Ended => (Status::BAD_GATEWAY, "connection_terminated"),
             DialFault::Certificate => (Status::BAD_GATEWAY, "tls_certificate_error"),
-            DialFault::Alert => (Status::BAD_GATEWAY, "tls_alert_received"),
+            DialFault::Alert | DialFault::Alpn => (Status::BAD_GATEWAY, "tls_alert_received"),
             DialFault::Tls => (Status::BAD_GATEWAY, "tls_protocol_error"),
             DialFault::Malformed => (Status::BAD_GATEWAY, "http_protocol_error"),
             // It is for the operator to mend; the client cannot show what the upstream proxy wants to see.
