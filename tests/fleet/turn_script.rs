@@ -8,8 +8,6 @@ use tokio::time::sleep;
 
 const KEY: &str = "politely:{a.example}:lease";
 const LEASE: u64 = 1600;
-/// For how long the next in line has to take up a lease that is given up.
-const RESERVED: i64 = 1500;
 const HOUR: i64 = 3_600_000;
 /// What it answers first.
 const NONE: i64 = 0;
@@ -81,13 +79,33 @@ async fn who_lets_a_turn_go_by_holds_up_nobody_and_has_the_next_once_it_asks() {
     assert_eq!((take("b", 1, redis).await, take("c", 1, redis).await), (LINE, LINE));
     give("a", 1, redis).await;
     let told = Call::new("take", "c", 2).run(redis).await;
-    assert!(told[0] == LINE && (1..=RESERVED).contains(&told[6]), "it is for the first, who is cut off: {told:?}");
+    assert!(told[0] == LINE && (1..=LEASE as i64).contains(&told[6]), "it is for the first, who is cut off: {told:?}");
     sleep(Duration::from_millis(told[6] as u64 + 5)).await;
     let told = Call::new("take", "c", 3).run(redis).await;
-    assert!(told[0] == LEASED && told[1] > RESERVED, "but not for ever, and it has started nothing: {told:?}");
+    assert!(told[0] == LEASED && told[1] > LEASE as i64, "but not for ever, and it has started nothing: {told:?}");
     assert_eq!((take("a", 2, redis).await, take("b", 2, redis).await), (LINE, LINE));
     give("c", 3, redis).await;
     assert_eq!((take("a", 3, redis).await, take("b", 3, redis).await), (LINE, LEASED));
+}
+
+#[tokio::test]
+async fn so_has_one_that_never_heard_that_the_lease_was_its_own_unless_it_gives_it_back() {
+    let Some(redis) = Redis::start().await else { return };
+    let redis = &mut redis.connection().await;
+    for gives_back in [false, true] {
+        assert_eq!(take("a", 1, redis).await, LEASED);
+        assert_eq!((take("b", 1, redis).await, take("c", 1, redis).await), (LINE, LINE));
+        sleep(Duration::from_millis(LEASE + 50)).await;
+        assert_eq!(take("b", 2, redis).await, LEASED);
+        if gives_back {
+            give("a", 1, redis).await;
+        }
+        assert_eq!(take("a", 2, redis).await, LINE);
+        give("b", 2, redis).await;
+        let (a, c) = if gives_back { (LINE, LEASED) } else { (LEASED, LINE) };
+        assert_eq!((take("a", 3, redis).await, take("c", 2, redis).await), (a, c));
+        let () = redis.del(KEY).await.expect("it is there");
+    }
 }
 
 #[tokio::test]

@@ -9,7 +9,6 @@
 --          12 the longest that anything is owed
 -- Answers  0 nothing · 1 no lease is needed · 2 in line · 3 leased; then how long ago the last start and first fetch of
 --          other instances were, or -1; hold; backoff; instances that want the key; for how long another has it
-local RESERVED = 1500
 local HOUR = 3600000
 
 local op, me, number = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -31,21 +30,20 @@ end
 local function leave_line(who)
     key.line = string.gsub(key.line, who .. ' ', '')
 end
--- To the first in line, who has so long to take it up, and else is first again when it asks.
+-- To the first in line, who has a lease's time to take it up, and else is first again when it asks.
 local function pass_on()
-    key.owner, key.number, key.ends = string.match(key.line, '%x+'), 0, now + RESERVED
+    key.owner, key.number, key.ends = string.match(key.line, '%x+'), 0, now + lease
     if key.owner then
         leave_line(key.owner)
         tell('to:' .. key.owner)
     end
 end
 if key.owner and key.ends <= now then
-    -- It is gone. It may have started until then, unless it had to wait for longer.
-    if key.number == 0 then
-        key.late = key.owner
-    elseif key.from < key.ends and key.ends > key.last then
+    -- It is gone, or has not heard that the lease is its own. It may have started until then, unless it had to wait.
+    if key.number > 0 and key.from < key.ends and key.ends > key.last then
         key.last, key.by = key.ends, ''
     end
+    key.late = key.owner
     pass_on()
 end
 
@@ -69,6 +67,7 @@ end
 local answer = 0
 if op == 'give' then
     leave_line(me)
+    key.late = key.late ~= me and key.late or nil
     if mine or key.owner == me and key.number == 0 then
         pass_on()
     end

@@ -259,7 +259,7 @@ fn newer(starts: LastStarts, told: LastStarts) -> LastStarts {
 const STARTS: Duration = Duration::from_secs(2);
 /// Often enough that a late answer does no harm.
 const RENEW: Duration = Duration::from_secs(1);
-const RETRY: Duration = Duration::from_millis(500);
+const RETRY: Duration = Duration::from_millis(100);
 /// Asking a little too early would find it still held.
 const AFTER: Duration = Duration::from_millis(5);
 /// For how long an instance goes on while others wait, and how long these wait for all the others.
