@@ -1,0 +1,9 @@
+# aria2
+#
+# Without `--no-conf` its own settings count too. It retries nothing that was refused with 429.
+family='Command line'
+install() { debian aria2; }
+version() { aria2c --version | sed -n '1s/aria2 version //p'; }
+fetch() {
+    politely run sh -c 'aria2c --force-sequential --ca-certificate="$SSL_CERT_FILE" "$@"' sh "$@"
+}

@@ -1,0 +1,13 @@
+# Chromium
+#
+# `--no-sandbox` is for root alone.
+family='Browsers'
+quick=yes
+sees='/ /style.css /script.js /image.svg /data.json'
+install() { debian chromium libnss3-tools; }
+version() { chromium --version | sed 's/Chromium \([^ ]*\).*/\1/'; }
+crawl() {
+    for url; do
+        politely run chromium --headless --no-sandbox --disable-background-networking --timeout=6000 --dump-dom "$url"
+    done
+}

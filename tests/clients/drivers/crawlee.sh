@@ -1,0 +1,27 @@
+# Crawlee
+#
+# A session takes 403 and 429 for a block, and is exchanged for another up to ten times: `blockedStatusCodes: []` ends that. It is
+# told of the proxy by its own option.
+family='Crawlers'
+sees='/ /one.html /deep/three.html'
+install() { npm_registry @crawlee/cheerio; }
+version() { npm_version @crawlee/cheerio; }
+recipe crawl.mjs <<'END'
+import { CheerioCrawler, ProxyConfiguration } from "@crawlee/cheerio";
+
+const crawler = new CheerioCrawler({
+  proxyConfiguration: new ProxyConfiguration({ proxyUrls: [process.env.https_proxy] }),
+  sessionPoolOptions: { blockedStatusCodes: [] },
+  additionalMimeTypes: ["*/*"],
+  navigationTimeoutSecs: 660,
+  requestHandlerTimeoutSecs: 660,
+  async requestHandler({ enqueueLinks, request, response }) {
+    console.log(request.url, response.statusCode);
+    await enqueueLinks();
+  },
+});
+await crawler.run(process.argv.slice(2));
+END
+crawl() {
+    politely run node crawl.mjs "$@"
+}

@@ -1,0 +1,18 @@
+# Java HttpURLConnection
+family=Java
+install() { command -v java > /dev/null || debian default-jdk-headless; }
+version() { java -version 2>&1 | sed -n '1s/.*"\(.*\)".*/\1/p'; }
+recipe Fetch.java <<'END'
+import java.net.*;
+
+class Fetch {
+    public static void main(String[] urls) throws Exception {
+        for (var url : urls) {
+            System.out.println(url + " " + ((HttpURLConnection) new URL(url).openConnection()).getResponseCode());
+        }
+    }
+}
+END
+fetch() {
+    politely run java Fetch.java "$@"
+}

@@ -1,0 +1,20 @@
+# undici
+#
+# Its own `EnvHttpProxyAgent` reads the proxy's variables.
+family=Node.js
+install() { npm_registry undici; }
+version() { npm_version undici; }
+recipe fetch.mjs <<'END'
+import { EnvHttpProxyAgent, RetryAgent, request } from "undici";
+
+const dispatcher = new RetryAgent(new EnvHttpProxyAgent({ headersTimeout: 660_000 }), { statusCodes: [429, 503], throwOnError: false });
+for (const url of process.argv.slice(2)) {
+  const { statusCode, body } = await request(url, { dispatcher });
+  console.log(url, statusCode);
+  await body.dump();
+}
+END
+returns=yes
+fetch() {
+    politely run node fetch.mjs "$@"
+}

@@ -1,0 +1,9 @@
+# pip
+family='Package managers and the like'
+install() { pypi pip; }
+version() { pypi_version pip; }
+fetch() {
+    for url; do
+        politely run pip download --no-deps "$url#egg=x"
+    done
+}

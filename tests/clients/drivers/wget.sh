@@ -1,0 +1,12 @@
+# wget
+#
+# wget keeps no Retry-After: `--waitretry` is the most that it waits between two tries, one second more each time.
+family='Command line'
+quick=yes
+returns=yes
+sees='/ /one.html /deep/three.html /style.css /script.js /image.svg'
+install() { debian wget; }
+version() { wget --version | sed -n '1s/GNU Wget \([^ ]*\).*/\1/p'; }
+crawl() {
+    politely run wget -e robots=off --recursive --page-requisites --retry-on-http-error=429,503 --waitretry=60 "$@"
+}

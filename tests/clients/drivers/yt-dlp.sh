@@ -1,0 +1,9 @@
+# yt-dlp
+#
+# It brings its own roots, unless told `no-certifi`.
+family='Package managers and the like'
+install() { pypi yt-dlp; }
+version() { pypi_version yt-dlp; }
+fetch() {
+    politely run yt-dlp --compat-options no-certifi --ignore-errors "$@"
+}
