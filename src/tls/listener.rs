@@ -23,7 +23,7 @@ pub enum ListenerTlsError {
     ClientCa { path: PathBuf, source: VerifierBuilderError },
 }
 
-/// What to accept TLS with: HTTP/1.1 alone, and clients' certificates if an authority is named.
+/// What to accept TLS with: HTTP/2 or HTTP/1, and clients' certificates if an authority is named.
 ///
 /// # Errors
 /// A file is missing or holds something else.
@@ -50,7 +50,7 @@ pub fn listener_config(tls: &ListenerTls) -> Result<Arc<ServerConfig>, ListenerT
         }
     };
     let mut config = builder.with_single_cert(chain, key).map_err(pair)?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()];
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec(), b"http/1.0".to_vec()];
     Ok(Arc::new(config))
 }
 

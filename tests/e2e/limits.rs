@@ -221,7 +221,7 @@ async fn hostile_bytes_harm_nobody_else() {
         client.half_close().await;
         let rest = client.rest().await;
         // In the words of HTTP/1, HTTP/2, TLS, SOCKS4 or SOCKS5, or in none.
-        let words: [&[u8]; 5] = [b"HTTP/1.1 ", &[0, 0, 0, 4, 0], &[0x15, 3], &[0, 91], &[5]];
+        let words: [&[u8]; 5] = [b"HTTP/1.1 ", &[0, 0], &[0x15, 3], &[0, 91], &[5]];
         assert!(rest.is_empty() || words.iter().any(|begin| rest.starts_with(begin)), "{}", rest.escape_ascii());
     }
     let client = Client::connect(binary.address(), &authority).await;

@@ -18,6 +18,7 @@ mod fields;
 mod foreign;
 mod forward;
 mod framing;
+mod h2_clients;
 mod h2_origins;
 mod harness;
 mod intercept;

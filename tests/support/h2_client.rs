@@ -5,6 +5,7 @@ use super::message::{Head, Response};
 use super::origin_h2::{plain, send};
 use super::within;
 use bytes::Bytes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// One h2 connection; clones share it.
 #[derive(Clone)]
@@ -20,6 +21,54 @@ impl H2Client {
     pub async fn over(client: Client) -> Self {
         assert_eq!(client.alpn().as_deref(), Some(&b"h2"[..]), "h2 was not agreed on");
         Self::handshake(client.source.inner).await
+    }
+
+    /// Without asking whether the peer speaks h2 (RFC 9113 §3.3).
+    pub async fn known(client: Client) -> Self {
+        Self::handshake(client.source.inner).await
+    }
+
+    /// A connection to `authority` in a stream, or the refusal's status.
+    pub async fn connect(&self, authority: &str) -> Result<Client, u16> {
+        self.open(http::Request::connect(authority).body(()).expect("an authority")).await
+    }
+
+    /// A stream that carries bytes both ways once it is answered with 200.
+    pub async fn open(&self, request: http::Request<()>) -> Result<Client, u16> {
+        let Pending { response, stream: mut up } = self.send(request, false).await;
+        let response = within("an h2 response", response).await.expect("a head");
+        if response.status() != 200 {
+            return Err(response.status().as_u16());
+        }
+        let mut down = response.into_body();
+        let (inner, pipe) = tokio::io::duplex(64 * 1024);
+        let (mut from_pipe, mut to_pipe) = tokio::io::split(pipe);
+        tokio::spawn(async move {
+            let mut piece = vec![0; 16 * 1024];
+            while let Ok(n @ 1..) = from_pipe.read(&mut piece).await {
+                if send(&mut up, Bytes::copy_from_slice(&piece[..n])).await.is_err() {
+                    return;
+                }
+            }
+            up.send_data(Bytes::new(), true).ok();
+        });
+        tokio::spawn(async move {
+            while let Some(Ok(piece)) = down.data().await {
+                down.flow_control().release_capacity(piece.len()).ok();
+                if to_pipe.write_all(&piece).await.is_err() {
+                    return;
+                }
+            }
+            to_pipe.shutdown().await.ok();
+        });
+        Ok(Client::over(Stream::Pipe(inner)))
+    }
+
+    /// Waits until the peer has said that it takes extended CONNECT (RFC 8441 §3).
+    pub async fn takes_protocols(&self) {
+        while !self.0.is_extended_connect_protocol_enabled() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
     }
 
     async fn handshake(stream: Stream) -> Self {

@@ -3,6 +3,9 @@
 use super::client::Client;
 use super::message::{Head, Source};
 use super::origin_log::Seen;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use ring::digest;
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
@@ -23,14 +26,16 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let asked = seen.field("sec-websocket-key") == Some(KEY)
+    let key = seen.field("sec-websocket-key").unwrap_or_default();
+    let asked = BASE64_STANDARD.decode(key).is_ok_and(|key| key.len() == 16)
         && seen.field("upgrade").is_some_and(|value| value.eq_ignore_ascii_case("websocket"))
         && seen.all("connection").join(",").to_ascii_lowercase().contains("upgrade");
     if !asked {
         return writer.write_all(b"HTTP/1.1 426 Upgrade Required\r\nContent-Length: 0\r\n\r\n").await;
     }
     let mut head = format!(
-        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {ACCEPT}\r\n"
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {}\r\n",
+        accepted(key)
     );
     for (name, value) in fields {
         head += &format!("{name}: {value}\r\n");
@@ -45,6 +50,12 @@ where
         }
     }
     Ok(())
+}
+
+/// RFC 6455 §4.2.2.
+fn accepted(key: &str) -> String {
+    let key = format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
+    BASE64_STANDARD.encode(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, key.as_bytes()))
 }
 
 /// A client whose handshake was answered with 101.
@@ -66,6 +77,11 @@ impl WebSocket {
         assert_eq!(head.field("upgrade"), Some("websocket"));
         assert!(head.lists("connection", "upgrade"), "{head:?}");
         Ok((Self(client), head))
+    }
+
+    /// One whose handshake was another's.
+    pub fn over(client: Client) -> Self {
+        Self(client)
     }
 
     /// Sends a binary message and returns what comes back.

@@ -4,11 +4,11 @@ use super::super::Proxy;
 use super::super::exchange::carry::{Client, Http1, Http1Client};
 use super::super::exchange::request::{Head, Request};
 use super::super::exchange::{Exchange, Outcome, hosts, tunnel};
-use super::super::io::Buffer;
+use super::super::io::{Buffer, Timer};
 use super::super::respond::Failure;
 use super::connection::Connection;
 use super::wire::{Ahead, Wire};
-use super::{Tunnel, Who, socks};
+use super::{Tunnel, Who};
 use crate::config::InterceptMode;
 use crate::http1::Framing;
 use crate::policy::{self, Authority, Host, Refusal, Scheme};
@@ -32,32 +32,58 @@ pub enum Asked {
     Socks,
 }
 
-/// Gives the connection back where the CONNECT was refused and another request may follow.
+/// What has become of a CONNECT.
+pub enum Granted {
+    /// It was refused, or the client does not hear that it was not.
+    No,
+    /// It was tunnelled, and is over.
+    Over,
+    /// What is inside is served here.
+    Inside,
+}
+
+/// In HTTP/1 or SOCKS. Gives the connection back where it was refused and another request may follow.
 pub async fn connect(
     proxy: &Arc<Proxy>,
     mut connection: Connection,
     authority: Authority,
     asked: Asked,
 ) -> Option<Connection> {
-    let began = Instant::now();
+    let agent = connection.agent();
     let Connection { wire, input, who, timer, .. } = &mut connection;
     let request = request(&authority);
     let mut client = Http1Client::new(Http1::new(wire, input), Framing::None);
-    let (via, granted) = match &asked {
-        Asked::Connect(via) => (via.as_deref(), &b"HTTP/1.1 200 Connection Established\r\n\r\n"[..]),
+    let via = match &asked {
+        Asked::Connect(via) => via.as_deref(),
         Asked::Socks => {
             client.is_socks = true;
-            (None, &socks::GRANTED[..])
+            None
         }
     };
-    let exchange = Exchange::new(proxy, &request, who, began);
+    match grant(Exchange::new(proxy, &request, who, Instant::now()), via, &mut client, timer).await {
+        Granted::No => {
+            let goes_on = !client.is_last && !client.is_cut;
+            goes_on.then_some(connection)
+        }
+        Granted::Over => None,
+        Granted::Inside => {
+            inside(proxy, connection, authority, agent).await;
+            None
+        }
+    }
+}
+
+/// `via`: what the CONNECT says of the way so far.
+pub async fn grant<C: Client>(exchange: Exchange<'_>, via: Option<&str>, client: &mut C, timer: &mut Timer) -> Granted {
+    let Exchange { proxy, who, request, .. } = exchange;
+    let authority = &request.authority;
     let is_looped = via.is_some_and(|via| proxy.via.is_in(via.as_bytes()));
-    let mode = proxy.intercept_mode(&authority, who.user.as_deref());
+    let mode = proxy.intercept_mode(authority, who.user.as_deref());
     let opened = match mode {
         _ if is_looped => Err(Outcome::Refused(Refusal::Loop)),
         // A denied host is denied inside, where the client sees the status.
         InterceptMode::Intercept | InterceptMode::Deny => Ok(None),
-        InterceptMode::Tunnel => match client.wait(timer, open(proxy, &authority, who, via)).await {
+        InterceptMode::Tunnel => match client.wait(timer, open(proxy, authority, who, via)).await {
             Some(opened) => opened.map(Some),
             None => Err(Outcome::Gone),
         },
@@ -65,32 +91,29 @@ pub async fn connect(
     let origin = match opened {
         Ok(origin) => origin,
         Err(outcome) => {
-            exchange.finish(outcome, &mut client, timer).await;
-            let goes_on = !client.is_last && !client.is_cut;
-            return goes_on.then_some(connection);
+            exchange.finish(outcome, client, timer).await;
+            return Granted::No;
         }
     };
-    let is_tunnel = origin.is_some();
-    client.side.out.put(granted);
-    if !exchange.established(is_tunnel, &mut client, timer).await {
-        return None;
+    client.grant();
+    if !exchange.established(origin.is_some(), client, timer).await {
+        return Granted::No;
     }
-    match origin {
-        Some(mut origin) => {
-            let mut ahead = Buffer::new();
-            let mut origin = Http1::new(&mut origin, &mut ahead);
-            client.open();
-            origin.open();
-            let idle = proxy.settings.load().limits.tunnel_idle_timeout;
-            tunnel::run(&mut client.side, &mut origin, idle, timer).await;
-        }
-        None => {
-            if let Err(error) = intercept(proxy, connection, authority).await {
-                tracing::debug!(%error, "what is inside a CONNECT has ended");
-            }
-        }
+    let Some(mut origin) = origin else { return Granted::Inside };
+    let mut ahead = Buffer::new();
+    let mut origin = Http1::new(&mut origin, &mut ahead);
+    client.open();
+    origin.open();
+    let idle = proxy.settings.load().limits.tunnel_idle_timeout;
+    tunnel::run(client.side(), &mut origin, idle, timer).await;
+    Granted::Over
+}
+
+/// Serves what is inside. `agent`: the User-Agent of the CONNECT.
+pub async fn inside(proxy: &Arc<Proxy>, connection: Connection, authority: Authority, agent: Option<String>) {
+    if let Err(error) = intercept(proxy, connection, authority, agent).await {
+        tracing::debug!(%error, "what is inside a CONNECT has ended");
     }
-    None
 }
 
 /// Connects first, so that a failure is an answer and not an end. Only starts are paced: the turn ends here.
@@ -115,11 +138,16 @@ async fn open(proxy: &Proxy, authority: &Authority, who: &Who, via: Option<&str>
 }
 
 /// Serves what the client sends inside: TLS on our leaf, or plain HTTP. Anything else is closed.
-async fn intercept(proxy: &Arc<Proxy>, mut connection: Connection, authority: Authority) -> io::Result<()> {
+async fn intercept(
+    proxy: &Arc<Proxy>,
+    mut connection: Connection,
+    authority: Authority,
+    agent: Option<String>,
+) -> io::Result<()> {
     let at = Instant::now() + proxy.settings.load().limits.header_timeout;
     match first_byte(proxy, &mut connection, at).await.transpose()?.flatten() {
         Some(TLS_HANDSHAKE) => {
-            let (agent, host) = (connection.agent(), authority.to_string());
+            let host = authority.to_string();
             let tell = |address, how| proxy.tell_distrust(address, &host, agent.as_deref(), how);
             let address = connection.who.address;
             let mut inside = match decrypt(proxy, connection, authority).await {

@@ -41,7 +41,9 @@ pub struct Connection {
 /// What comes between two requests.
 enum Came {
     Head,
-    /// No HTTP/1.
+    /// HTTP/2 with prior knowledge (RFC 9113 §3.3).
+    Http2,
+    /// No HTTP.
     Foreign(Foreign),
     /// The client has left, was idle too long, or the proxy stops.
     Nothing,
@@ -81,6 +83,7 @@ impl Connection {
             match self.next_head(proxy, &mut head, &mut stop).await {
                 Ok(Came::Head) => {}
                 Ok(Came::Nothing) => break,
+                Ok(Came::Http2) => return http2::serve(proxy, self).await,
                 Ok(Came::Foreign(foreign)) => return Box::pin(foreign::serve(proxy, self, foreign)).await,
                 Ok(Came::TakenAway) => {
                     // TLS has a goodbye, for which nobody waits.
@@ -133,6 +136,9 @@ impl Connection {
                 input.consume(2);
                 scanned = 0;
             }
+            if input.bytes().starts_with(PREFACE) {
+                return Ok(Came::Http2);
+            }
             if let Some(foreign) = Foreign::of(input.bytes()) {
                 return Ok(Came::Foreign(foreign));
             }
@@ -163,7 +169,7 @@ impl Connection {
             let read = read.await;
             seat.busy();
             match read {
-                Err(came @ (Came::Nothing | Came::TakenAway | Came::Foreign(_))) => return Ok(came),
+                Err(came @ (Came::Nothing | Came::TakenAway | Came::Http2 | Came::Foreign(_))) => return Ok(came),
                 Ok(Ok(0) | Err(_)) => return Ok(Came::Nothing),
                 Ok(Ok(_)) => {}
                 // Whoever asks for nothing more keeps no host in memory.
@@ -315,6 +321,8 @@ impl Stop<'_> {
     }
 }
 
+/// How HTTP/2 begins.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
 /// After which a connection no longer knows where its last request went.
 const FORGET: Duration = Duration::from_secs(1);
 const LINGER: Duration = Duration::from_secs(2);

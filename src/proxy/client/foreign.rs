@@ -15,7 +15,6 @@ pub enum Foreign {
     Socks4,
     Socks5,
     Tls,
-    Http2,
 }
 
 impl Foreign {
@@ -25,7 +24,6 @@ impl Foreign {
             [4, ..] => Some(Self::Socks4),
             [5, ..] => Some(Self::Socks5),
             [TLS_HANDSHAKE, ..] => Some(Self::Tls),
-            [b'P', ..] if input.starts_with(b"PRI * HTTP/2.0\r\n") => Some(Self::Http2),
             _ => None,
         }
     }
@@ -39,7 +37,6 @@ impl Foreign {
                 "TLS on a listener without `tls`: write http:// in the client's proxy URL, or give the listener `tls`",
                 ALERT,
             ),
-            Self::Http2 => ("HTTP/2 without TLS is not served: have the client use HTTP/1.1 with its proxy", GOAWAY),
         }
     }
 }
@@ -64,5 +61,3 @@ const SOCKS5_NO: &[u8] = &[5, 0xff];
 const SOCKS4_NO: &[u8] = &[0, 91, 0, 0, 0, 0, 0, 0];
 /// A fatal alert, handshake_failure (RFC 8446 §6).
 const ALERT: &[u8] = &[0x15, 3, 1, 0, 2, 2, 40];
-/// SETTINGS, then GOAWAY with HTTP_1_1_REQUIRED (RFC 9113 §3.4, §6.8, §7).
-const GOAWAY: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 13];

@@ -1,33 +1,43 @@
-//! A client's connection in HTTP/2 (RFC 9113), inside an intercepted CONNECT: each stream is an exchange of its own, in a task
-//! of its own. What one stream is sent and does not read takes no other's room.
+//! A client's connection in HTTP/2 (RFC 9113), to the proxy or inside a CONNECT: each stream is an exchange of its own, in a
+//! task of its own, and may be a CONNECT itself. What one stream is sent and does not read takes no other's room.
 
 use super::super::Proxy;
-use super::super::exchange::carry::{Http2, Http2Client};
+use super::super::exchange::carry::Http2Client;
 use super::super::exchange::request::{Request, Unread};
-use super::super::exchange::{Exchange, LastPlace, refuse_unread};
-use super::super::io::Timer;
+use super::super::exchange::{Exchange, LastPlace, Outcome, refuse_unread, websocket};
+use super::super::io::{Buffer, Timer};
+use super::super::limits::per_client::Place;
 use super::super::limits::total::Seat;
 use super::Who;
-use super::connection::Connection;
-use super::wire::Ahead;
+use super::connect::{self, Granted};
+use super::connection::{Connection, identify};
+use super::wire::{Ahead, Wire};
+use crate::policy::Refusal;
 use bytes::Bytes;
 use h2::server::{Builder, SendResponse};
 use h2::{Reason, RecvStream};
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-/// Until one side ends it.
-pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
-    let Connection { wire, mut input, who, seat, .. } = connection;
+/// Until one side ends it. Boxed, for a stream may hold another connection inside.
+pub fn serve(proxy: &Arc<Proxy>, connection: Connection) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(serve_streams(proxy.clone(), connection))
+}
+
+async fn serve_streams(proxy: Arc<Proxy>, connection: Connection) {
+    let Connection { wire, mut input, who, seat, place, .. } = connection;
     let (idle, preface, head) = {
         let limits = &proxy.settings.load().limits;
         (limits.idle_timeout, limits.header_timeout, limits.max_header_size)
     };
     let ahead = Ahead { wire, input: std::mem::take(&mut input) };
     let shaken = Builder::new()
+        .enable_connect_protocol()
         .max_header_list_size(u32::try_from(head).unwrap_or(u32::MAX))
         .max_concurrent_streams(MAX_STREAMS)
         .initial_window_size(WINDOW)
@@ -39,7 +49,7 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
         () = proxy.stopped() => return,
     };
     let Ok(Ok(mut streams)) = shaken else { return };
-    let who = Arc::new(who);
+    let asker = Arc::new(Asker { who, place: Mutex::new(place) });
     let mut exchanges = JoinSet::new();
     let mut is_stopping = false;
     let mut idle_at = Instant::now() + idle;
@@ -48,7 +58,7 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
             stream = streams.accept() => match stream {
                 Some(Ok((request, respond))) => {
                     seat.busy();
-                    exchanges.spawn(exchange(proxy.clone(), who.clone(), request, respond));
+                    exchanges.spawn(exchange(proxy.clone(), asker.clone(), request, respond));
                 }
                 Some(Err(error)) => return tracing::debug!(%error, "an HTTP/2 connection of a client's has ended"),
                 None => break,
@@ -81,28 +91,94 @@ async fn idle_enough(seat: &Seat, since: Instant, until: Instant) {
     }
 }
 
+/// Who is at the other end, for all streams.
+struct Asker {
+    who: Who,
+    /// Among the connections of the user who asked last.
+    place: Mutex<Option<Place<String>>>,
+}
+
 /// One stream.
-async fn exchange(proxy: Arc<Proxy>, who: Arc<Who>, request: http::Request<RecvStream>, respond: SendResponse<Bytes>) {
+async fn exchange(
+    proxy: Arc<Proxy>,
+    asker: Arc<Asker>,
+    request: http::Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+) {
     let began = Instant::now();
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    websocket::add_key(&mut parts);
     let mut timer = Timer::new();
     let ends = body.is_end_stream();
-    let mut side = Http2::default();
-    side.receiving = (!ends).then_some(body);
-    let mut client = Http2Client::new(side, respond, parts.method == http::Method::HEAD);
-    let Some(tunnel) = &who.tunnel else { return };
-    match Request::read_http2(&parts, ends, &tunnel.authority, &proxy.via) {
+    let mut client = Http2Client::new((!ends).then_some(body), respond, parts.method == http::Method::HEAD);
+    let inside = asker.who.tunnel.as_ref().map(|tunnel| &tunnel.authority);
+    match Request::read_http2(&parts, ends, inside, &proxy.via) {
+        Ok(request) if inside.is_some() => {
+            answer(&proxy, &request, &asker.who, began, &mut client, &mut timer).await;
+        }
         Ok(request) => {
-            Exchange::new(&proxy, &request, &who, began).run(&mut client, &mut timer, &mut LastPlace::default()).await
+            let mut who = asker.who.clone();
+            let identified = identify(&proxy, &mut who, &mut *asker.place.lock().await, request.credentials).await;
+            match identified {
+                Err(refusal) => {
+                    let exchange = Exchange::new(&proxy, &request, &who, began);
+                    exchange.finish(Outcome::Refused(refusal), &mut client, &mut timer).await;
+                }
+                Ok(()) if request.is_connect() => return connect(&proxy, &request, &who, began, client, timer).await,
+                Ok(()) => answer(&proxy, &request, &who, began, &mut client, &mut timer).await,
+            }
         }
         Err(refusal) => {
-            let url = format!("{}{}", tunnel.authority, parts.uri.path_and_query().map_or("", |path| path.as_str()));
+            let path = parts.uri.path_and_query().map_or("", |path| path.as_str());
+            let url = inside.map_or_else(|| parts.uri.to_string(), |authority| format!("{authority}{path}"));
             let accept = parts.headers.get(http::header::ACCEPT).map(|accept| accept.as_bytes());
             let unread = Unread { refusal, accept, url: Some(url) };
-            refuse_unread(&proxy, unread, &who, began, &mut client, &mut timer).await;
+            refuse_unread(&proxy, unread, &asker.who, began, &mut client, &mut timer).await;
         }
     }
     client.finish().await;
+}
+
+async fn answer(
+    proxy: &Proxy,
+    request: &Request<'_>,
+    who: &Who,
+    began: Instant,
+    client: &mut Http2Client,
+    timer: &mut Timer,
+) {
+    if request.is_upgrade {
+        client.hold_back();
+    }
+    Exchange::new(proxy, request, who, began).run(client, timer, &mut LastPlace::default()).await;
+}
+
+/// A connection in a stream. It has a seat of its own, for it takes as much room as any other.
+async fn connect(
+    proxy: &Arc<Proxy>,
+    request: &Request<'_>,
+    who: &Who,
+    began: Instant,
+    mut client: Http2Client,
+    mut timer: Timer,
+) {
+    let exchange = Exchange::new(proxy, request, who, began);
+    let limit = proxy.settings.load().limits.max_connections.get();
+    let Some(seat) = proxy.room.take(limit) else {
+        let why = format!("{limit} connections are open, which is as many as are allowed").into();
+        let refusal = Refusal::OwnLimit { retry_after: GOODBYE, why };
+        exchange.finish(Outcome::Refused(refusal), &mut client, &mut timer).await;
+        return client.finish().await;
+    };
+    match connect::grant(exchange, request.via.as_deref(), &mut client, &mut timer).await {
+        Granted::Inside => {
+            let wire = Wire::Stream(Box::new(client.side));
+            let connection = Connection::new(wire, Buffer::new(), who.clone(), timer, seat, None);
+            let agent = request.user_agent.map(|agent| String::from_utf8_lossy(agent).into_owned());
+            connect::inside(proxy, connection, request.authority.clone(), agent).await;
+        }
+        Granted::No | Granted::Over => client.finish().await,
+    }
 }
 
 /// Requests at a time on one connection.

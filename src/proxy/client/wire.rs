@@ -1,6 +1,8 @@
-//! The bytes of a client's connection: TCP, or TLS inside of it as often as it takes.
+//! The bytes of a client's connection: TCP, or a stream of HTTP/2, or TLS inside of it as often as it takes.
 
+use super::super::exchange::carry::Http2;
 use super::super::io::Buffer;
+use h2::Reason;
 use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
@@ -14,6 +16,8 @@ use tokio_rustls::server::TlsStream;
 pub enum Wire {
     Tcp(TcpStream),
     Tls(Box<TlsStream<Ahead>>),
+    /// What is inside of a CONNECT that came in HTTP/2.
+    Stream(Box<Http2>),
 }
 
 /// A connection of which some has been read already.
@@ -47,28 +51,32 @@ impl Wire {
     pub fn is_h2(&self) -> bool {
         match self {
             Wire::Tls(tls) => tls.get_ref().1.alpn_protocol() == Some(b"h2"),
-            Wire::Tcp(_) => false,
+            Wire::Tcp(_) | Wire::Stream(_) => false,
         }
     }
 
     /// Whether the other end has closed its half at least, though not all that it sent has been read.
     pub fn is_shut(&self) -> bool {
-        let ready = pin!(self.tcp().ready(Interest::READABLE));
+        let tcp = match self {
+            Wire::Tcp(tcp) => tcp,
+            Wire::Tls(tls) => return tls.get_ref().0.wire.is_shut(),
+            Wire::Stream(_) => return false,
+        };
+        let ready = pin!(tcp.ready(Interest::READABLE));
         let ready = ready.poll(&mut Context::from_waker(Waker::noop()));
         matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
 
     /// Dropped, it will end in a way that cannot be taken for a good one.
-    pub fn will_reset(&self) {
-        if let Err(error) = self.tcp().set_zero_linger() {
-            tracing::debug!(%error, "a connection ends as if all were well");
-        }
-    }
-
-    fn tcp(&self) -> &TcpStream {
+    pub fn will_reset(&mut self) {
         match self {
-            Wire::Tcp(tcp) => tcp,
-            Wire::Tls(tls) => tls.get_ref().0.wire.tcp(),
+            Wire::Tcp(tcp) => {
+                if let Err(error) = tcp.set_zero_linger() {
+                    tracing::debug!(%error, "a connection ends as if all were well");
+                }
+            }
+            Wire::Tls(tls) => tls.get_mut().0.wire.will_reset(),
+            Wire::Stream(stream) => stream.reset(Reason::INTERNAL_ERROR),
         }
     }
 }
@@ -77,6 +85,7 @@ impl AsyncRead for Wire {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Wire::Tcp(tcp) => Pin::new(tcp).poll_read(cx, buf),
+            Wire::Stream(stream) => Pin::new(stream).poll_read(cx, buf),
             Wire::Tls(tls) => match Pin::new(tls).poll_read(cx, buf) {
                 // Peers that close TCP without close_notify are common: what a request is says itself where it ends.
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
@@ -91,12 +100,13 @@ impl AsyncWrite for Wire {
         match self.get_mut() {
             Wire::Tcp(tcp) => Pin::new(tcp).poll_write(cx, bytes),
             Wire::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
+            Wire::Stream(stream) => Pin::new(stream).poll_write(cx, bytes),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Wire::Tcp(_) => Poll::Ready(Ok(())),
+            Wire::Tcp(_) | Wire::Stream(_) => Poll::Ready(Ok(())),
             Wire::Tls(tls) => Pin::new(tls).poll_flush(cx),
         }
     }
@@ -105,6 +115,7 @@ impl AsyncWrite for Wire {
         match self.get_mut() {
             Wire::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
             Wire::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+            Wire::Stream(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

@@ -5,7 +5,7 @@ use super::carry::{
     Next, Origin, Sending,
 };
 use super::request::Head;
-use super::{Exchange, Outcome, tunnel};
+use super::{Exchange, Outcome, tunnel, websocket};
 use crate::gate::{Outcome as Learnt, Permit};
 use crate::http1::{FieldKind, Framing, list};
 use crate::policy::retry_after;
@@ -13,6 +13,7 @@ use crate::proxy::io::{Buffer, Timer};
 use crate::proxy::limits::body_rate::Least;
 use crate::proxy::respond::{Failure, proxy_status};
 use crate::upstream::{Connection, Fields, Http1Link, Http2Link, Link, Outgoing, ReachError, Route, Versions, Want};
+use http::header;
 use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -192,7 +193,7 @@ impl Exchange<'_> {
         let request = self.request;
         let (fields, upgrade) = match request.head {
             Head::Http1(head) => (Fields::Http1(head), head.upgrade.filter(|_| request.is_upgrade)),
-            Head::Http2(fields) => (Fields::Http2(fields), None),
+            Head::Http2(fields) => (Fields::Http2(fields), request.is_upgrade.then_some(&b"websocket"[..])),
             Head::Connect => return None,
         };
         let outgoing = Outgoing {
@@ -267,6 +268,14 @@ impl Exchange<'_> {
         let agrees = || head.upgrade.is_some_and(|to| list(to).any(|to| to.eq_ignore_ascii_case(b"websocket")));
         if is_switched && !agrees() {
             return Err(Failure::malformed("it switches to another protocol than was asked for"));
+        }
+        if let (true, Head::Http2(asked)) = (self.request.is_upgrade, self.request.head) {
+            // Any 2xx would stand for the 101.
+            let declined = !is_switched && !(200..300).contains(&head.status);
+            let accept = head.named(header::SEC_WEBSOCKET_ACCEPT.as_str().as_bytes());
+            if !declined && !(is_switched && websocket::is_accepted(asked, accept.as_deref())) {
+                return Err(Failure::malformed("it does not agree to a WebSocket"));
+            }
         }
         if self.request.is_upgrade && head.is_irregular {
             return Err(Failure::malformed("its head is not written as it has to be"));

@@ -11,6 +11,7 @@ pub mod request;
 mod target;
 pub mod tunnel;
 pub mod via;
+pub mod websocket;
 
 pub use decide::{LastPlace, hosts};
 

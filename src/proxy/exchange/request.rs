@@ -2,6 +2,7 @@
 
 use super::target::{self, Located};
 use super::via::Via;
+use super::websocket;
 use crate::http1::{FieldKind, Framing, HeadError, RequestHead, find_field};
 use crate::policy::{Authority, Refusal};
 use crate::robots::ProductToken;
@@ -132,16 +133,18 @@ impl<'a> Request<'a> {
         Ok(request)
     }
 
-    /// A stream's. Only what is inside CONNECT speaks HTTP/2.
+    /// A stream's. `inside`: the authority of the CONNECT around the connection.
     pub fn read_http2(
         parts: &'a http::request::Parts,
         ends: bool,
-        inside: &Authority,
+        inside: Option<&Authority>,
         via: &Via,
     ) -> Result<Self, Refusal> {
-        let method = parts.method.as_str();
+        let is_upgrade = websocket::is_asked_for(parts)?;
+        // RFC 8441 §5: in HTTP/1.1 it is a GET.
+        let method = if is_upgrade { "GET" } else { parts.method.as_str() };
         let fields = &parts.headers;
-        let (authority, path) = target::locate_http2(parts, inside)?;
+        let (authority, path) = target::locate_http2(parts, method, inside)?;
         let length = length(fields)?;
         let mut request = Request {
             version: Version::HTTP_2,
@@ -149,13 +152,14 @@ impl<'a> Request<'a> {
             authority,
             target: outgoing_target(method, path),
             framing: match (ends, length) {
+                (false, None) if is_upgrade || method == "CONNECT" => Framing::None,
                 (true, None | Some(0)) => length.map_or(Framing::None, Framing::Length),
                 (true, Some(_)) => return Err(bad("a Content-Length on a request without a body")),
                 (false, Some(length)) => Framing::Length(length),
                 (false, None) => Framing::Chunked,
             },
             expects_continue: !ends && fields.get(header::EXPECT).is_some_and(|it| it.as_bytes() == b"100-continue"),
-            is_upgrade: false,
+            is_upgrade,
             persists: true,
             is_looped: false,
             user_agent: None,
@@ -213,7 +217,7 @@ impl<'a> Request<'a> {
 
     /// Whether this asks for the very file that we keep a copy of.
     pub fn reads_robots(&self) -> bool {
-        *self.target == *b"/robots.txt" && matches!(self.method, "GET" | "HEAD")
+        *self.target == *b"/robots.txt" && matches!(self.method, "GET" | "HEAD") && !self.is_upgrade
     }
 
     pub fn url(&self) -> String {

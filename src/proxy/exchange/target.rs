@@ -21,7 +21,7 @@ pub fn locate<'a>(
 ) -> Result<Located<'a>, Refusal> {
     let RequestHead { method, target, .. } = *head;
     if method == "CONNECT" {
-        return connect(target, head, inside).map(|authority| Located { authority, path: b"" });
+        return connect_http1(target, head, inside).map(|authority| Located { authority, path: b"" });
     }
     if head.host.is_none() && head.minor == 1 {
         return Err(bad("no Host field in an HTTP/1.1 request"));
@@ -76,13 +76,18 @@ pub fn locate<'a>(
     Ok(Located { authority, path })
 }
 
-/// `:authority` names the target; it has to be the connection's.
-pub fn locate_http2<'a>(parts: &'a http::request::Parts, inside: &Authority) -> Result<(Authority, &'a [u8]), Refusal> {
-    if parts.method == http::Method::CONNECT {
-        return Err(bad("CONNECT inside a CONNECT tunnel"));
+/// `:authority` names the target; inside a CONNECT it has to be the connection's.
+pub fn locate_http2<'a>(
+    parts: &'a http::request::Parts,
+    method: &str,
+    inside: Option<&Authority>,
+) -> Result<(Authority, &'a [u8]), Refusal> {
+    let named = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
+    if method == "CONNECT" {
+        return connect(named.unwrap_or_default(), inside).map(|authority| (authority, &b""[..]));
     }
     let path = parts.uri.path_and_query().map_or(&b""[..], |path| path.as_str().as_bytes());
-    asterisk(parts.method.as_str(), path)?;
+    asterisk(method, path)?;
     if !path.starts_with(b"/") && path != b"*" {
         return Err(bad(":path does not begin with a slash"));
     }
@@ -91,14 +96,21 @@ pub fn locate_http2<'a>(parts: &'a http::request::Parts, inside: &Authority) -> 
     if hosts.next().is_some() {
         return Err(bad("more than one Host field"));
     }
-    let named = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
     let written = named.or(host).ok_or_else(|| bad("no :authority"))?;
-    let parse = |written| Authority::parse(inside.scheme(), written).map_err(|error| bad(error.to_string()));
+    let scheme = match (parts.uri.scheme_str(), inside) {
+        (Some(scheme), _) => {
+            Scheme::parse(scheme).ok_or_else(|| bad(format!("scheme {scheme:?} is not http or https")))?
+        }
+        (None, Some(inside)) => inside.scheme(),
+        (None, None) => return Err(bad("no :scheme")),
+    };
+    let parse = |written| Authority::parse(scheme, written).map_err(|error| bad(error.to_string()));
     let authority = parse(written)?;
-    let scheme = parts.uri.scheme_str().unwrap_or(inside.scheme().as_str());
-    if authority != *inside || !scheme.eq_ignore_ascii_case(inside.scheme().as_str()) {
-        let named = format!("{scheme}://{}", authority.host_header());
-        return Err(Refusal::AuthorityMismatch { connection: inside.to_string().into(), request: named.into() });
+    if let Some(inside) = inside
+        && authority != *inside
+        && !(scheme == Scheme::Http && stands_for(&authority, inside))
+    {
+        return Err(mismatch(inside, &authority));
     }
     if let Some(host) = host
         && host != written
@@ -109,15 +121,18 @@ pub fn locate_http2<'a>(parts: &'a http::request::Parts, inside: &Authority) -> 
     Ok((authority, path))
 }
 
-fn connect(target: &[u8], head: &RequestHead<'_>, inside: Option<&Authority>) -> Result<Authority, Refusal> {
+fn connect(target: &[u8], inside: Option<&Authority>) -> Result<Authority, Refusal> {
     if inside.is_some() {
         return Err(bad("CONNECT inside a CONNECT tunnel"));
     }
+    Authority::parse_connect(Scheme::Https, target).map_err(|error| bad(format!("CONNECT wants host:port: {error}")))
+}
+
+fn connect_http1(target: &[u8], head: &RequestHead<'_>, inside: Option<&Authority>) -> Result<Authority, Refusal> {
+    let authority = connect(target, inside)?;
     if head.framing != Framing::None {
         return Err(bad("CONNECT with a body"));
     }
-    let authority = Authority::parse_connect(Scheme::Https, target)
-        .map_err(|error| bad(format!("CONNECT wants host:port: {error}")))?;
     // RFC 9110 §7.2 has Host repeat the target; some clients name the proxy in it, or leave the port out.
     head.host.map(|host| Authority::parse(Scheme::Https, host)).transpose().map_err(|error| bad(error.to_string()))?;
     Ok(authority)

@@ -55,7 +55,8 @@ impl Room {
         }
     }
 
-    fn take(&self, limit: usize) -> Option<Seat> {
+    /// One, if fewer than `limit` are open.
+    pub fn take(&self, limit: usize) -> Option<Seat> {
         let mut taken = false;
         self.0.count.send_if_modified(|open| {
             taken = *open < limit;

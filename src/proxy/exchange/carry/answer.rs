@@ -99,6 +99,17 @@ impl<'a> AnswerHead<'a> {
         found
     }
 
+    /// The first field of this name.
+    pub fn named(&self, name: &[u8]) -> Option<Vec<u8>> {
+        let mut found = None;
+        self.each(|_, it, value| {
+            if it.eq_ignore_ascii_case(name) && found.is_none() {
+                found = Some(value.to_vec());
+            }
+        });
+        found
+    }
+
     /// Writes it in HTTP/1.1. `framing`: how the body goes out. `connection`: what is said of the connection.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>, framing: Framing, connection: Option<&str>, added: &Added<'_>) {

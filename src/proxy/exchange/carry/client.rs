@@ -38,6 +38,9 @@ pub trait Client {
     /// Whether the connection can be kept behind a final answer that comes before the body has.
     fn may_skip_body(&self) -> bool;
 
+    /// What was asked for is a connection, and it is there.
+    fn grant(&mut self);
+
     /// From now on every byte goes through, both ways.
     fn open(&mut self);
 

@@ -199,6 +199,11 @@ impl<'a> Client for Http1Client<'a> {
         !self.expects_continue || self.is_received() || !self.side.input.is_empty()
     }
 
+    fn grant(&mut self) {
+        let granted = if self.is_socks { &socks::GRANTED[..] } else { b"HTTP/1.1 200 Connection Established\r\n\r\n" };
+        self.side.out.put(granted);
+    }
+
     fn open(&mut self) {
         self.side.open();
     }

@@ -22,6 +22,8 @@ pub struct Http2 {
     kept: Option<Vec<Bytes>>,
     unread: VecDeque<Bytes>,
     fault: Option<h2::Error>,
+    /// Nothing more is sent.
+    ended: bool,
 }
 
 impl Http2 {
@@ -61,6 +63,26 @@ impl Http2 {
         if sending.send_data(Bytes::from_owner(Mark { _gone: mark }), false).is_ok() {
             let _ = gone.await;
         }
+    }
+
+    /// Both directions have come to their end.
+    pub fn is_over(&self) -> bool {
+        self.ended && self.receiving.as_ref().is_none_or(RecvStream::is_end_stream)
+    }
+
+    /// How much of `wanted` may be sent now.
+    pub(super) fn poll_room(&mut self, cx: &mut Context<'_>, wanted: usize) -> Poll<Result<usize, Fault>> {
+        let Some(sending) = &mut self.sending else { return Poll::Ready(Err(Fault::Ended)) };
+        let wanted = wanted.min(PIECE);
+        sending.reserve_capacity(wanted);
+        while sending.capacity() == 0 {
+            match ready!(sending.poll_capacity(cx)) {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Poll::Ready(Err(error.into())),
+                None => return Poll::Ready(Err(Fault::Ended)),
+            }
+        }
+        Poll::Ready(Ok(wanted.min(sending.capacity())))
     }
 
     fn release(&mut self, n: usize) {
@@ -127,27 +149,20 @@ impl Side for Http2 {
     }
 
     fn poll_send<S: Side>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), Fault>> {
-        let wanted = from.bytes().len().min(PIECE);
-        let Some(sending) = &mut self.sending else {
+        if self.sending.is_none() {
             // Nobody wants it any more.
             from.consume(from.bytes().len());
             return Poll::Ready(Ok(()));
-        };
-        sending.reserve_capacity(wanted);
-        while sending.capacity() == 0 {
-            match ready!(sending.poll_capacity(cx)) {
-                Some(Ok(_)) => {}
-                Some(Err(error)) => return Poll::Ready(Err(error.into())),
-                None => return Poll::Ready(Err(Fault::Ended)),
-            }
         }
-        let n = wanted.min(sending.capacity());
+        let n = ready!(self.poll_room(cx, from.bytes().len()))?;
+        let Some(sending) = &mut self.sending else { return Poll::Ready(Err(Fault::Ended)) };
         let sent = sending.send_data(from.take(n), false);
         Poll::Ready(sent.map_err(Fault::from))
     }
 
     fn end(&mut self, trailers: Option<HeaderMap>) {
-        let Some(sending) = &mut self.sending else { return };
+        let Some(sending) = self.sending.as_mut().filter(|_| !self.ended) else { return };
+        self.ended = true;
         let ended = match trailers {
             Some(trailers) => sending.send_trailers(trailers),
             None => sending.send_data(Bytes::new(), true),

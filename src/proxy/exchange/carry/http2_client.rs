@@ -8,8 +8,9 @@ use super::side::Side;
 use crate::http1::Framing;
 use crate::proxy::respond::Answer;
 use bytes::Bytes;
-use h2::Reason;
 use h2::server::SendResponse;
+use h2::{Reason, RecvStream};
+use http::{StatusCode, header};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -22,24 +23,48 @@ pub struct Http2Client {
     began: bool,
     answered: bool,
     is_cut: bool,
+    /// What follows the request, and is no body of it: for the protocol that it asks for.
+    held_back: Option<RecvStream>,
+    is_open: bool,
 }
 
 impl Http2Client {
-    pub fn new(side: Http2, respond: SendResponse<Bytes>, is_head: bool) -> Self {
-        Http2Client { side, respond, is_head, began: false, answered: false, is_cut: false }
+    pub fn new(receiving: Option<RecvStream>, respond: SendResponse<Bytes>, is_head: bool) -> Self {
+        let mut side = Http2::default();
+        side.receiving = receiving;
+        let (began, answered, is_cut, is_open) = (false, false, false, false);
+        Http2Client { side, respond, is_head, began, answered, is_cut, held_back: None, is_open }
+    }
+
+    /// What follows the request comes once it is [`open`](Client::open), and not before.
+    pub fn hold_back(&mut self) {
+        self.held_back = self.side.receiving.take();
+    }
+
+    fn begin(&mut self, head: http::Response<()>) {
+        self.answered = true;
+        match self.respond.send_response(head, false) {
+            Ok(sending) => self.side.sending = Some(sending),
+            Err(error) => tracing::debug!(%error, "an answer could not be sent"),
+        }
     }
 
     /// The end of the stream, behind the exchange.
     pub async fn finish(&mut self) {
+        self.side.receiving = self.held_back.take().or(self.side.receiving.take());
         match (self.answered, self.is_cut) {
-            // A reset overtakes what has not gone out.
-            (true, true) => {
-                let _ = timeout(SENT_TIME, self.side.sent()).await;
-                self.side.reset(Reason::INTERNAL_ERROR);
-            }
+            (true, true) => self.end_early(Reason::INTERNAL_ERROR).await,
+            // RFC 9113 §8.5: the connection at the other end broke.
+            (true, false) if self.is_open && !self.side.is_over() => self.end_early(Reason::CONNECT_ERROR).await,
             (true, false) => self.pass_over_rest().await,
             (false, _) => {}
         }
+    }
+
+    /// A reset overtakes what has not gone out.
+    async fn end_early(&mut self, reason: Reason) {
+        let _ = timeout(SENT_TIME, self.side.sent()).await;
+        self.side.reset(reason);
     }
 
     /// What still comes of the request behind its whole answer, for a while. With the stream's last handle a reset goes out
@@ -80,7 +105,7 @@ impl Client for Http2Client {
     }
 
     fn is_received(&self) -> bool {
-        self.side.bytes().is_empty() && self.side.receiving.as_ref().is_none_or(h2::RecvStream::is_end_stream)
+        self.side.bytes().is_empty() && self.side.receiving.as_ref().is_none_or(RecvStream::is_end_stream)
     }
 
     fn is_http1(&self) -> bool {
@@ -117,11 +142,21 @@ impl Client for Http2Client {
         true
     }
 
-    fn open(&mut self) {}
+    fn grant(&mut self) {
+        self.begin(http::Response::new(()));
+    }
 
-    fn switch(&mut self, _: &AnswerHead<'_>, _: &Added<'_>) {
-        // HTTP/2 knows no 101; nobody asks for it there.
-        self.cut();
+    fn open(&mut self) {
+        self.is_open = true;
+        self.side.receiving = self.held_back.take().or(self.side.receiving.take());
+    }
+
+    /// RFC 8441 §5: 200 stands for the 101 of HTTP/1.1.
+    fn switch(&mut self, head: &AnswerHead<'_>, added: &Added<'_>) {
+        let mut head = head.to_http2(added);
+        *head.status_mut() = StatusCode::OK;
+        head.headers_mut().remove(header::SEC_WEBSOCKET_ACCEPT);
+        self.begin(head);
     }
 
     fn cut(&mut self) {

@@ -8,6 +8,7 @@ mod http1;
 mod http1_client;
 mod http2;
 mod http2_client;
+mod http2_io;
 mod origin;
 mod side;
 mod trailers;

@@ -1,0 +1,183 @@
+//! Clients that speak HTTP/2 to the proxy itself, or without TLS inside a CONNECT, and what their streams may hold: requests,
+//! connections (RFC 9113 §8.5), WebSockets (RFC 8441).
+
+use crate::support::h2_client::request;
+use crate::support::websocket::WebSocket;
+use crate::support::{Alpn, Client, H2Client, Origin, Proxy, Reply, assert_refused, test_ca, within};
+use argon2::{Argon2, Params, PasswordHasher};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+
+const ROBOTS: &str = "User-agent: *\nDisallow: /no\n";
+
+/// A proxy with TLS of its own, and with `yaml`.
+async fn tls_proxy(yaml: &str) -> (Proxy, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let files = ["certificate.pem", "key.pem"].map(|name| directory.path().join(name));
+    let (certificate, key) = test_ca().pem_pair("proxy.localhost");
+    files.iter().zip([certificate, key]).for_each(|(file, text)| std::fs::write(file, text).unwrap());
+    let tls = format!("{{ certificate: '{}', key: '{}' }}", files[0].display(), files[1].display());
+    (Proxy::start(&format!("listen: [{{ address: '127.0.0.1:0', tls: {tls} }}]\n{yaml}")).await, directory)
+}
+
+async fn over_tls(proxy: &Proxy) -> H2Client {
+    H2Client::over(proxy.client().await.tls("proxy.localhost", test_ca().pem_file(), &[b"h2", b"http/1.1"]).await).await
+}
+
+fn websocket(url: &str) -> http::Request<()> {
+    let mut asked = request("CONNECT", url);
+    asked.headers_mut().insert("sec-websocket-version", "13".parse().unwrap());
+    asked.extensions_mut().insert(h2::ext::Protocol::from_static("websocket"));
+    asked
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_and_connections_share_one_connection_to_the_proxy() {
+    let (plain, tls) = (Origin::site(ROBOTS).await, Origin::tls_site(Alpn::Both, ROBOTS).await);
+    let (encrypted, _files) = tls_proxy("").await;
+    let open = Proxy::start("").await;
+    for (proxy, client) in
+        [(&encrypted, over_tls(&encrypted).await), (&open, H2Client::known(open.client().await).await)]
+    {
+        for origin in [&plain, &tls] {
+            assert_eq!(client.get(&origin.url("/x")).await.text(), "page /x");
+            assert_refused(&client.get(&origin.url("/no")).await, 403, "http_request_denied", "robots-disallowed");
+        }
+        // What is inside of a stream is intercepted like what is inside of a connection, in each version.
+        let host = tls.authority("a.localhost");
+        for alpn in [&b"h2"[..], b"http/1.1"] {
+            let inside = client.connect(&host).await.expect("200");
+            let mut inside = inside.tls("a.localhost", &proxy.ca_pem_path(), &[alpn]).await;
+            if alpn == b"h2" {
+                let inside = H2Client::over(inside).await;
+                assert_eq!(inside.get(&tls.url("/x")).await.text(), "page /x");
+                assert_eq!(inside.get(&tls.url("/no")).await.status(), 403);
+                assert_eq!(inside.connect(&host).await.err(), Some(400), "no CONNECT inside a CONNECT");
+            } else {
+                for _ in 0..3 {
+                    assert_eq!(inside.get("/x", &host).await.text(), "page /x");
+                    assert_eq!(inside.get("/no", &host).await.status(), 403);
+                }
+            }
+        }
+        let host = plain.authority("a.localhost");
+        let mut inside = client.connect(&host).await.expect("200");
+        assert_eq!(inside.get("/x", &host).await.text(), "page /x");
+        assert_eq!(inside.get("/no", &host).await.status(), 403);
+        inside.half_close().await;
+        assert!(inside.rest().await.is_empty(), "its end is told");
+    }
+    for origin in [&plain, &tls] {
+        assert!(!origin.log.pages().iter().any(|path| path == "/no"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tunnel_in_a_stream_carries_all_of_it_both_ways() {
+    let origin = Origin::tls_site(Alpn::H1, ROBOTS).await;
+    let proxy = Proxy::start("intercept: { default: tunnel }").await;
+    let client = H2Client::known(proxy.client().await).await;
+    let host = origin.authority("a.localhost");
+    for _ in 0..3 {
+        let mut inside = client.connect(&host).await.expect("200").tls("a.localhost", test_ca().pem_file(), &[]).await;
+        assert_eq!(inside.get("/x", &host).await.text(), "page /x", "it is the origin's own certificate");
+    }
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    assert_eq!(client.connect(&format!("a.localhost:{nobody}")).await.err(), Some(502));
+    assert_eq!(proxy.counts().tunnels, 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_stream_shows_its_credentials() {
+    let origin = Origin::tls_site(Alpn::H1, ROBOTS).await;
+    let hash = Argon2::from(Params::new(8, 1, 1, None).unwrap()).hash_password(b"right").unwrap();
+    let user = format!("{{ name: alice, password: '{hash}', max_connections: 1 }}");
+    let proxy = Proxy::start(&format!("access: {{ users: [{user}] }}")).await;
+    let client = H2Client::known(proxy.client().await).await;
+    assert_refused(&client.get(&origin.url("/x")).await, 407, "http_request_denied", "client-denied");
+    assert_eq!(client.connect(&origin.authority("a.localhost")).await.err(), Some(407));
+    let sign = |mut request: http::Request<()>| {
+        let credentials = format!("Basic {}", BASE64_STANDARD.encode("alice:right"));
+        request.headers_mut().insert("proxy-authorization", credentials.parse().unwrap());
+        request
+    };
+    // All at once: they are one connection of hers.
+    let mut pending = Vec::new();
+    for number in 0..20 {
+        pending.push(client.send(sign(request("GET", &origin.url(&format!("/{number}")))), true).await);
+    }
+    for pending in pending {
+        assert_eq!(pending.response().await.unwrap().status(), 200);
+    }
+    let connect = http::Request::connect(origin.authority("a.localhost")).body(()).unwrap();
+    let inside = client.open(sign(connect)).await.expect("200");
+    let mut inside = inside.tls("a.localhost", &proxy.ca_pem_path(), &[]).await;
+    assert_eq!(inside.get("/x", &origin.authority("a.localhost")).await.status(), 200);
+    assert!(origin.log.all().iter().all(|seen| seen.field("proxy-authorization").is_none()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_names_no_one_place_is_refused() {
+    let proxy = Proxy::start("").await;
+    let client = H2Client::known(proxy.client().await).await;
+    let mut two = request("GET", "http://a.localhost/x");
+    two.headers_mut().insert("host", "b.localhost".parse().unwrap());
+    for asked in [two, request("GET", "ftp://a.localhost/x"), request("GET", "http://u:p@a.localhost/x")] {
+        let answer = client.send(asked, true).await.response().await;
+        // h2 itself turns down some.
+        assert!(answer.as_ref().map_or(true, |answer| answer.status() == 400), "{answer:?}");
+    }
+    assert_eq!(client.connect("a.localhost").await.err(), Some(400), "no port");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_tls_inside_a_connect_it_is_held_to_robots_txt() {
+    let origin = Origin::site(ROBOTS).await;
+    let proxy = Proxy::start("").await;
+    for host in ["a.localhost", "127.0.0.1"] {
+        let client = Client::connect(proxy.address(), &origin.authority(host)).await;
+        let client = H2Client::known(client).await;
+        assert_refused(&client.get(&origin.url("/no")).await, 403, "http_request_denied", "robots-disallowed");
+        if host == "a.localhost" {
+            let other = client.get(&origin.url_at("b.localhost", "/x")).await;
+            assert_refused(&other, 421, "http_request_error", "authority-mismatch");
+        }
+    }
+    assert!(origin.log.pages().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_websocket_in_a_stream() {
+    let handler = |seen: &crate::support::Seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(ROBOTS),
+        "/page" => Reply::text("no WebSocket"),
+        "/gone" => Reply::status(410),
+        "/wrong" => Reply::raw(
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: x\r\n\r\n",
+        ),
+        _ => Reply::websocket().field("X-Origin", "yes"),
+    };
+    let (plain, tls) = (Origin::http(handler).await, Origin::https(Alpn::Both, handler).await);
+    let proxy = Proxy::start("").await;
+    let (inside, direct) = (proxy.h2(&tls, "a.localhost").await, H2Client::known(proxy.client().await).await);
+    for (client, origin) in [(&inside, &tls), (&direct, &plain), (&direct, &tls)] {
+        client.takes_protocols().await;
+        for _ in 0..2 {
+            let mut socket = WebSocket::over(client.open(websocket(&origin.url("/ws"))).await.expect("200"));
+            for length in [1, 126, 65_536, 300_000] {
+                let message: Vec<u8> = (0..length).map(|byte| byte as u8).collect();
+                assert!(socket.echo(&message).await == message, "{length}");
+            }
+            assert!(socket.close().await, "nothing after the close frame");
+        }
+        for (path, status) in [("/no", 403), ("/gone", 410), ("/page", 502), ("/robots.txt", 502), ("/wrong", 502)] {
+            let answer = within(path, client.open(websocket(&origin.url(path)))).await;
+            assert_eq!(answer.err(), Some(status), "{path}");
+        }
+        let mut other = websocket(&origin.url("/ws"));
+        other.extensions_mut().insert(h2::ext::Protocol::from_static("connect-udp"));
+        assert_eq!(client.open(other).await.err(), Some(400));
+        assert_eq!(client.get(&origin.url("/page")).await.status(), 200, "the connection goes on");
+    }
+    assert_eq!((plain.log.count("/no"), tls.log.count("/no")), (0, 0));
+}
