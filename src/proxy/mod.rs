@@ -44,6 +44,7 @@ pub struct Proxy {
     mints: limits::leaf_rate::Mints,
     room: limits::total::Room,
     via: exchange::via::Via,
+    pages: exchange::pages::Pages,
 }
 
 impl Proxy {
@@ -72,6 +73,7 @@ impl Proxy {
             mints: limits::leaf_rate::Mints::new(),
             room: limits::total::Room::default(),
             via,
+            pages: exchange::pages::Pages::default(),
         }
     }
 

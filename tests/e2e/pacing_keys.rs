@@ -47,6 +47,42 @@ async fn parts_of_a_page_follow_it_in_a_burst_and_rules_hold_for_them() {
     assert_gaps(&origin, 2, 2 * SECOND);
 }
 
+/// As over http, where browsers do not say what a request is for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parts_that_do_not_say_so_are_known_by_their_page() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text("User-agent: *\nDisallow: /no\nCrawl-delay: 100\n"),
+        "/style.css" => Reply::text("").field("Content-Type", "text/css"),
+        path if path.starts_with("/page") => Reply::text("").field("Content-Type", "text/html; charset=utf-8"),
+        _ => Reply::text("part"),
+    })
+    .await;
+    // What would have to wait is told so at once.
+    let proxy = Proxy::start("pace: { subresources: burst, max_wait: 1s }").await;
+    let status = async |target: &str, accept: &str, referer: Option<&str>| {
+        let referer = referer.map_or(String::new(), |page| format!("Referer: {page}\r\n"));
+        let (url, host) = (origin.url(target), origin.authority("a.localhost"));
+        let mut client = proxy.client().await;
+        client.send(format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nAccept: {accept}\r\n{referer}\r\n")).await;
+        client.response().await.status()
+    };
+    let (image, any) = ("image/avif,image/webp,*/*;q=0.8", "*/*");
+    let (page, style) = (origin.url("/page"), origin.url("/style.css"));
+    let page = Some(&*page);
+    assert_eq!(status("/page", "text/html,*/*;q=0.8", None).await, 200);
+    assert_eq!(status("/i.png", image, page).await, 200);
+    assert_eq!(status("/s.js?v=1", any, page).await, 200);
+    assert_eq!(status("/style.css", "text/css,*/*;q=0.1", page).await, 200);
+    assert_eq!(status("/f.woff2", any, Some(&style)).await, 200, "what a style names is its part");
+    assert_eq!(status("/no.png", image, page).await, 403, "rules hold for parts");
+    // Crawlers send Referer as well: what they take is pages.
+    assert_eq!(status("/page2", any, page).await, 429);
+    assert_eq!(status("/i.png", any, page).await, 429);
+    assert_eq!(status("/page2", "text/html, image/*", page).await, 429);
+    assert_eq!(status("/i.png", image, None).await, 429);
+    assert_eq!(status("/i.png", image, Some(&origin.url("/page2"))).await, 429, "nobody has had that page");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_part_waits_like_a_page_by_default() {
     let origin = Origin::site(&delay("1")).await;

@@ -1,5 +1,6 @@
 //! Whether a request may go, and where to: egress, then the gate.
 
+use super::pages::{self, Pages};
 use super::request::Request;
 use crate::config::{Hosts, InterceptMode, User};
 use crate::gate::{Admitted, LastHost, Permit, Reported, RobotsCopy};
@@ -68,7 +69,7 @@ impl Proxy {
             client: who.client(),
             address: route.as_ref().and_then(Route::origin),
             speaks_http2: request.version == Version::HTTP_2,
-            is_subresource: request.is_subresource,
+            is_subresource: request.is_subresource || self.follows_page(request, who, now),
             may_wait,
             prefer_wait: request.prefer_wait,
             reads_robots: request.reads_robots(),
@@ -88,6 +89,12 @@ impl Proxy {
             }
             Admitted::Robots(copy) => Decided::Robots(copy),
         })
+    }
+
+    fn follows_page(&self, request: &Request<'_>, who: &Who, now: Instant) -> bool {
+        pages::is_part(request.accept, &request.target)
+            && Pages::are_wanted(&self.settings.load())
+            && self.pages.lead_to(who.client(), request, now)
     }
 
     /// What is done with CONNECT to this host.

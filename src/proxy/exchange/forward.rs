@@ -4,6 +4,7 @@ use super::carry::{
     self, Added, AnswerHead, Broken, Carried, Client, Event, Fault, Http1, Http1Origin, Http2, Http2Origin, Limits,
     Next, Origin, Sending,
 };
+use super::pages::Pages;
 use super::request::Head;
 use super::{Exchange, Outcome, tunnel, websocket};
 use crate::gate::{Outcome as Learnt, Permit};
@@ -16,6 +17,7 @@ use crate::upstream::{Connection, Fields, Http1Link, Http2Link, Link, Outgoing, 
 use http::header;
 use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
 
 /// How one try ended.
 enum Tried {
@@ -217,7 +219,9 @@ impl Exchange<'_> {
     ) -> Result<Carried, Broken<Failure>> {
         let gap = self.permit.as_ref().map_or(Duration::ZERO, Permit::gap);
         let limits = {
-            let limits = &self.proxy.settings.load().limits;
+            let settings = self.proxy.settings.load();
+            self.leads = Pages::are_wanted(&settings);
+            let limits = &settings.limits;
             Limits {
                 least: Least { rate: limits.min_rate, over: limits.read_timeout },
                 head: usize::try_from(limits.max_header_size).unwrap_or(usize::MAX),
@@ -281,6 +285,12 @@ impl Exchange<'_> {
             return Err(Failure::malformed("its head is not written as it has to be"));
         }
         self.learn(head);
+        if self.leads
+            && (200..300).contains(&head.status)
+            && head.named(b"content-type").is_some_and(|kind| Pages::is_one(&kind))
+        {
+            self.proxy.pages.hand(self.who.client(), self.request, Instant::now());
+        }
         self.status = head.status;
         let told = self.told(route);
         let added = Added { via: self.proxy.via.line(head.version), proxy_status: told.as_deref() };

@@ -6,6 +6,7 @@ pub mod carry;
 pub mod counters;
 mod decide;
 mod forward;
+pub mod pages;
 pub mod recent;
 pub mod request;
 mod target;
@@ -42,6 +43,8 @@ pub struct Exchange<'a> {
     reported: Option<Reported>,
     /// That the client was answered with by the origin; 0: none.
     status: u16,
+    /// If the answer is a page, its parts may follow it.
+    leads: bool,
 }
 
 /// How it ended.
@@ -60,7 +63,7 @@ pub enum Outcome {
 
 impl<'a> Exchange<'a> {
     pub fn new(proxy: &'a Proxy, request: &'a Request<'a>, who: &'a Who, began: Instant) -> Self {
-        Exchange { proxy, request, who, began, permit: None, reported: None, status: 0 }
+        Exchange { proxy, request, who, began, permit: None, reported: None, status: 0, leads: false }
     }
 
     /// From the decision to the end of the answer. `last`: where the request before on its connection went.

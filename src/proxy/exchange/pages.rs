@@ -1,0 +1,101 @@
+//! Parts of pages whose client does not say so: over http browsers send no `Sec-Fetch-Dest`. Pages that were just handed to a
+//! client are remembered; what names one of them in Referer, and by Accept or by its name is an image, a style, a script or a
+//! font, is a part of it.
+
+use super::request::Request;
+use crate::config::{Settings, Subresources};
+use crate::policy::pace::Client;
+use http::header;
+use quick_cache::sync::Cache;
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Those that were handed to clients lately.
+pub struct Pages {
+    keys: RandomState,
+    handed: Cache<u64, Instant>,
+}
+
+impl Default for Pages {
+    fn default() -> Self {
+        Pages { keys: RandomState::new(), handed: Cache::new(KEPT) }
+    }
+}
+
+impl Pages {
+    /// Whether pages are of any use.
+    pub fn are_wanted(settings: &Settings) -> bool {
+        settings.pace.subresources == Subresources::Burst
+    }
+
+    /// A page, or a style, which names fonts and images.
+    pub fn is_one(content_type: &[u8]) -> bool {
+        let kind = content_type.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
+        [&b"text/html"[..], b"application/xhtml+xml", b"text/css"].iter().any(|page| kind.eq_ignore_ascii_case(page))
+    }
+
+    pub fn hand(&self, client: Client, request: &Request<'_>, now: Instant) {
+        // Other hosts are told no more than where it came from.
+        for page in [request.url(), request.authority.url("/")] {
+            self.handed.insert(self.key(client, page.as_bytes()), now);
+        }
+    }
+
+    /// Whether this is a part of one of them.
+    pub fn lead_to(&self, client: Client, request: &Request<'_>, now: Instant) -> bool {
+        let referers = request.head.fields_named(&[header::REFERER]);
+        referers.get(header::REFERER).is_some_and(|page| {
+            self.handed.get(&self.key(client, page.as_bytes())).is_some_and(|handed| now < handed + LATELY)
+        })
+    }
+
+    fn key(&self, client: Client, page: &[u8]) -> u64 {
+        self.keys.hash_one((client.0, page))
+    }
+}
+
+/// Whether it asks for what pages are made of. What takes anything, as crawlers do, goes by its name.
+pub fn is_part(accept: Option<&[u8]>, target: &[u8]) -> bool {
+    let accept = accept.unwrap_or(b"*/*");
+    let first = accept.split(|byte| matches!(byte, b',' | b';')).next().unwrap_or_default().trim_ascii();
+    if first == b"*/*" {
+        let path = target.split(|&byte| byte == b'?').next().unwrap_or_default();
+        return NAMES.iter().any(|name| path.ends_with(name.as_bytes()));
+    }
+    let is_kind = |kind: &&str| first.get(..kind.len()).is_some_and(|it| it.eq_ignore_ascii_case(kind.as_bytes()));
+    KINDS.iter().any(|kind| is_kind(&kind)) && memchr::memmem::find(accept, b"html").is_none()
+}
+
+/// How what is accepted first begins.
+const KINDS: [&str; 5] = ["image/", "text/css", "font/", "audio/", "video/"];
+/// Of what browsers ask for with `Accept: */*`.
+const NAMES: [&str; 7] = [".js", ".mjs", ".css", ".woff", ".woff2", ".ttf", ".otf"];
+const KEPT: usize = 10_000;
+/// By then a page has what it is made of.
+const LATELY: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_told_by_what_is_accepted_or_by_their_names() {
+        let browser = "image/avif,image/webp,image/apng,image/svg+xml,image/*,*/*;q=0.8";
+        for (accept, target) in [
+            (browser, "/i"),
+            ("text/css,*/*;q=0.1", "/s"),
+            ("*/*", "/s.js?v=1"),
+            ("*/*", "/f.woff2"),
+            ("Image/*", "/x"),
+        ] {
+            assert!(is_part(Some(accept.as_bytes()), target.as_bytes()), "{accept} {target}");
+        }
+        let page = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8";
+        for (accept, target) in [(page, "/s.js"), ("*/*", "/page"), ("*/*", "/photo.jpg"), ("image/*, text/html", "/x")]
+        {
+            assert!(!is_part(Some(accept.as_bytes()), target.as_bytes()), "{accept} {target}");
+        }
+        assert!(is_part(None, b"/s.css") && !is_part(None, b"/"));
+    }
+}
