@@ -187,7 +187,7 @@ impl Gate {
         reason: FetchReason,
         crawl_delay: Option<Duration>,
     ) -> Fetching {
-        let versions = if request.speaks_http2 { Versions::Http2First } else { Versions::Http1First };
+        let versions = if request.speaks_http2 { Versions::Http2Known } else { Versions::Http1First };
         let order = match reason {
             FetchReason::FirstUse => Order { reason, client: request.client, crawl_delay, versions },
             FetchReason::Renewal | FetchReason::Anew | FetchReason::Published => {

@@ -33,6 +33,8 @@ pub enum Versions {
     /// What the origin chooses.
     #[default]
     Http2First,
+    /// HTTP/2, where there is no TLS to choose in: who asks knows the origin. Over TLS it chooses.
+    Http2Known,
     /// HTTP/2 only with an origin that speaks nothing else: what need not be translated is not.
     Http1First,
     /// For upgrades, and where the origin asks for it.
@@ -40,9 +42,13 @@ pub enum Versions {
 }
 
 impl Versions {
-    /// The client's own first.
-    pub fn of(client: Version) -> Self {
-        if client == Version::HTTP_2 { Self::Http2First } else { Self::Http1First }
+    /// The client's own first. `knows`: it speaks as if to the origin itself.
+    pub fn of(client: Version, knows: bool) -> Self {
+        match client {
+            Version::HTTP_2 if knows => Self::Http2Known,
+            Version::HTTP_2 => Self::Http2First,
+            _ => Self::Http1First,
+        }
     }
 }
 
@@ -102,11 +108,16 @@ impl Route {
     fn may_be_http2(&self, versions: Versions) -> bool {
         let shared = &self.0.endpoint.http2;
         let may_be = match versions {
-            Versions::Http2First => !shared.is_http1.load(Relaxed),
+            Versions::Http2Known if self.is_known_http2(versions) => return true,
+            Versions::Http2First | Versions::Http2Known => !shared.is_http1.load(Relaxed),
             Versions::Http1First => shared.is_only.load(Relaxed),
             Versions::Http1Only => false,
         };
         may_be && is_tls(&self.0.authority)
+    }
+
+    pub(super) fn is_known_http2(&self, versions: Versions) -> bool {
+        versions == Versions::Http2Known && !is_tls(&self.0.authority) && self.asks().is_none()
     }
 
     /// One that is there.
@@ -129,7 +140,7 @@ impl Route {
     async fn open_for(&self, want: Want) -> Result<Connection, DialError> {
         let shared = &self.0.endpoint.http2;
         if !self.may_be_http2(want.versions) {
-            match self.open_now(want, want.versions == Versions::Http2First).await {
+            match self.open_now(want, matches!(want.versions, Versions::Http2First | Versions::Http2Known)).await {
                 Err(error) if error.kind == DialFault::Alpn && want.versions == Versions::Http1First => {
                     shared.is_only.store(true, Relaxed);
                 }
@@ -158,7 +169,7 @@ impl Route {
     async fn open_now(&self, want: Want, may_be_http2: bool) -> Result<Connection, DialError> {
         let way = &*self.0;
         let (stream, address) = way.dialler.open(way, may_be_http2, want.first).await?;
-        let is_http2 = stream.is_http2();
+        let is_http2 = stream.is_http2() || self.is_known_http2(want.versions);
         if may_be_http2 {
             way.endpoint.http2.is_http1.store(!is_http2, Relaxed);
         }

@@ -114,6 +114,10 @@ impl Route {
         };
         let first = Some(address);
         let again = match &error {
+            // What a client takes for known may be wrong.
+            GetError::Http2(_) if self.is_known_http2(want.versions) => {
+                Some(Want { versions: Versions::Http1Only, first, ..Want::default() })
+            }
             GetError::Http2(error) if want.versions != Versions::Http1Only && wants_http1(error) => {
                 Some(Want { versions: Versions::Http1Only, first, ..Want::default() })
             }

@@ -143,7 +143,57 @@ async fn without_tls_inside_a_connect_it_is_held_to_robots_txt() {
             assert_refused(&other, 421, "http_request_error", "authority-mismatch");
         }
     }
-    assert!(origin.log.pages().is_empty());
+    assert_eq!(origin.log.count("/no") + origin.log.count("/x"), 0);
+}
+
+/// An origin that speaks HTTP/2 without TLS and nothing else, as gRPC servers do: pieces go back as they come, then a trailer.
+async fn http2_alone() -> (u16, tokio::task::JoinHandle<()>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let serving = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+                while let Some(Ok((request, mut respond))) = connection.accept().await {
+                    tokio::spawn(async move {
+                        let is_robots = request.uri().path() == "/robots.txt";
+                        let Ok(mut answer) = respond.send_response(http::Response::new(()), false) else { return };
+                        if is_robots {
+                            return drop(answer.send_data(ROBOTS.into(), true));
+                        }
+                        let mut body = request.into_body();
+                        while let Some(Ok(piece)) = body.data().await {
+                            body.flow_control().release_capacity(piece.len()).ok();
+                            answer.send_data(piece, false).ok();
+                        }
+                        let mut trailers = http::HeaderMap::new();
+                        trailers.insert("grpc-status", "0".parse().unwrap());
+                        answer.send_trailers(trailers).ok();
+                    });
+                }
+            });
+        }
+    });
+    (port, serving)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_tls_it_goes_on_to_an_origin_that_speaks_nothing_else() {
+    let (port, _serving) = http2_alone().await;
+    let proxy = Proxy::start("pace: { max_concurrent: 8 }").await;
+    let host = format!("a.localhost:{port}");
+    let client = H2Client::known(Client::connect(proxy.address(), &host).await).await;
+    let url = |path: &str| format!("http://{host}{path}");
+    for _ in 0..3 {
+        let answer = client.exchange(request("POST", &url("/x")), b"ping").await.expect("an answer");
+        assert_eq!((answer.status(), answer.text().as_str()), (200, "ping"));
+        assert_eq!(answer.trailers, [("grpc-status".to_owned(), "0".to_owned())]);
+    }
+    assert_eq!(client.exchange(request("POST", &url("/no")), b"ping").await.unwrap().status(), 403);
+    // To an origin that speaks HTTP/1 alone it is no request.
+    let origin = Origin::site("").await;
+    let client = H2Client::known(Client::connect(proxy.address(), &origin.authority("b.localhost")).await).await;
+    assert!(matches!(client.get(&origin.url_at("b.localhost", "/x")).await.status(), 502..=504));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -52,8 +52,8 @@ async fn parts_of_a_page_follow_it_in_a_burst_and_rules_hold_for_them() {
 async fn parts_that_do_not_say_so_are_known_by_their_page() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("User-agent: *\nDisallow: /no\nCrawl-delay: 100\n"),
-        "/style.css" => Reply::text("").field("Content-Type", "text/css"),
-        path if path.starts_with("/page") => Reply::text("").field("Content-Type", "text/html; charset=utf-8"),
+        "/style.css" => Reply::status(200).field("Content-Type", "text/css"),
+        path if path.starts_with("/page") => Reply::status(200).field("Content-Type", "text/html; charset=utf-8"),
         _ => Reply::text("part"),
     })
     .await;

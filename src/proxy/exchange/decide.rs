@@ -4,7 +4,7 @@ use super::pages::{self, Pages};
 use super::request::Request;
 use crate::config::{Hosts, InterceptMode, User};
 use crate::gate::{Admitted, LastHost, Permit, Reported, RobotsCopy};
-use crate::policy::{self, Authority, Refusal};
+use crate::policy::{self, Authority, Refusal, Scheme};
 use crate::proxy::Proxy;
 use crate::proxy::client::Who;
 use crate::proxy::limits::per_client::Place;
@@ -68,7 +68,8 @@ impl Proxy {
             product_tokens: user.map_or(&[], |user| &user.product_tokens),
             client: who.client(),
             address: route.as_ref().and_then(Route::origin),
-            speaks_http2: request.version == Version::HTTP_2,
+            speaks_http2: request.version == Version::HTTP_2
+                && (who.tunnel.is_some() || authority.scheme() == Scheme::Https),
             is_subresource: request.is_subresource || self.follows_page(request, who, now),
             may_wait,
             prefer_wait: request.prefer_wait,

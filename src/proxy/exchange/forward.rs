@@ -45,7 +45,7 @@ impl Exchange<'_> {
                 None => return Outcome::Gone,
             },
         };
-        let versions = Versions::of(self.request.version);
+        let versions = Versions::of(self.request.version, self.who.tunnel.is_some());
         let mut want = Want { versions, once: !self.request.is_idempotent(), ..Want::default() };
         if self.request.is_upgrade {
             return match client.wait(timer, route.open()).await {
