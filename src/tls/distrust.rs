@@ -85,6 +85,12 @@ fn known(agent: &str) -> Option<&'static str> {
 
 /// Parts of User-Agents, in lower case, those that others contain last.
 const CURES: &[(&[&str], &str)] = &[
+    (&["yt-dlp"], "yt-dlp brings its own roots: `--compat-options no-certifi` has it read SSL_CERT_FILE"),
+    (
+        &["linkchecker"],
+        "linkchecker brings its own roots: `sslverify` in its configuration takes a bundle such as SSL_CERT_FILE",
+    ),
+    (&["ureq"], "ureq brings its own roots: RootCerts::PlatformVerifier has it read SSL_CERT_FILE"),
     (&["git/"], "git reads GIT_SSL_CAINFO, or `http.sslCAInfo`: the file of `politely ca path`"),
     (&["pip/"], "pip reads PIP_CERT, or `--cert`: a bundle such as `politely ca env` makes"),
     (&["aria2"], "aria2 takes `--ca-certificate` with a bundle such as `politely ca env` makes"),
@@ -135,6 +141,9 @@ mod tests {
             ("Python-urllib/3.11", "SSL_CERT_FILE"),
             ("Java-http-client/17.0.15", "trustStore"),
             ("Mozilla/5.0 (X11; Linux x86_64) Chrome/146.0.0.0 Safari/537.36", "--only browsers"),
+            ("yt-dlp", "no-certifi"),
+            ("LinkChecker/10.2", "sslverify"),
+            ("ureq/3.5.1", "PlatformVerifier"),
             ("ExampleBot", "politely ca install"),
         ] {
             assert!(cure(Some(agent)).contains(part), "{agent}: {}", cure(Some(agent)));

@@ -16,7 +16,9 @@ pub(super) fn cure(name: &str) -> &'static str {
         }
         "ruby" => "Mechanize reads no variable: call `set_proxy` with the host and port of ENV[\"https_proxy\"]",
         "httrack" => "httrack takes its proxy from -P host:port, for http alone",
-        "python" | "uv" | "pipx" => "aiohttp reads HTTPS_PROXY only in a ClientSession(trust_env=True)",
+        "python" | "uv" | "pipx" => {
+            "aiohttp reads HTTPS_PROXY only in a ClientSession(trust_env=True), urllib3 in a ProxyManager alone"
+        }
         _ => "does it read HTTPS_PROXY? else give it the proxy by its own option; $HTTPS_PROXY holds the address",
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     rules: HashMap<Rule, u64>,
-    /// The first that were refused rather than held longer.
+    /// The first that were refused rather than held longer, each once.
     pub too_long: Vec<Box<str>>,
     pub too_long_in_all: u64,
     /// Until the turn of the last of them, had it been held: at least, as those that are refused do not stand in the line.
@@ -42,7 +42,12 @@ impl Tally {
         if let Refusal::CrawlDelay { retry_after } = &**refusal {
             self.too_long_in_all += 1;
             self.longest_wait = self.longest_wait.max(*retry_after);
-            self.too_long.extend(decision.url.clone().filter(|_| self.too_long.len() < MOST_URLS));
+            if let Some(url) = &decision.url
+                && self.too_long.len() < MOST_URLS
+                && !self.too_long.contains(url)
+            {
+                self.too_long.push(url.clone());
+            }
         }
     }
 
@@ -125,7 +130,16 @@ mod tests {
         tally.add(&refused(Refusal::CrawlDelay { retry_after: long }, true));
         tally.add(&refused(Refusal::CrawlDelay { retry_after: short }, true));
         tally.add(&refused(Refusal::QueueFull { retry_after: longest }, true));
-        assert_eq!((tally.too_long_in_all, tally.too_long.len(), tally.longest_wait), (2, 2, long));
+        assert_eq!((tally.too_long_in_all, tally.longest_wait), (2, long));
+    }
+
+    #[test]
+    fn what_is_tried_again_and_again_is_named_once() {
+        let mut tally = Tally::default();
+        for _ in 0..3 {
+            tally.add(&refused(Refusal::CrawlDelay { retry_after: Duration::from_secs(7) }, true));
+        }
+        assert_eq!((tally.too_long_in_all, &*tally.too_long), (3, &["http://a.example/".into()][..]));
     }
 
     #[test]
