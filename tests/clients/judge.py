@@ -49,6 +49,8 @@ def faults(log, told, wanted, args):
     for url, count in refusals.items():
         if count > MANY and urllib.parse.urlsplit(url).netloc in asked:
             yield f"was refused {url} {count} times"
+    if args.refused and not args.returns and wanted <= arrived:
+        yield "came back, of which its driver says nothing (returns=yes)"
     if args.refused and not refusals:
         yield "was never refused for waiting: there is nothing to judge"
 

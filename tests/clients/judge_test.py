@@ -55,6 +55,8 @@ class Judge(unittest.TestCase):
         refused = f"politely: {ONE}: later than the request may wait\n"
         self.assertEqual(judge(self.robots, "--refused", told=refused), "gives up")
         self.assertEqual(judge(self.robots + page(ONE), "--refused", "--returns", told=refused), "comes back")
+        self.assertEqual(judge(self.robots, "--refused", "--returns", told=refused), f"allowed, and did not arrive: {ONE}")
+        self.assertIn("came back", judge(self.robots + page(ONE), "--refused", told=refused))
         self.assertEqual(judge(self.robots, "--refused", told=refused * 6), f"was refused {ONE} 6 times")
         self.assertIn("never refused", judge(self.robots, "--refused"))
 

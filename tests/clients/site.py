@@ -87,7 +87,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         inside.close()
 
     def do_GET(self):
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.read_body()
         if self.path.startswith("http://") and not self.headers.get("Host", "").endswith((".example", f":{plain.server_port}")):
             return self.send_error(502)
         scheme = "https" if isinstance(self.connection, ssl.SSLSocket) else "http"
@@ -101,6 +101,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             log.write("\t".join([f"{self.arrived:.4f}", scheme, self.command, site + path, agent, way]) + "\n")
         if self.headers.get("Upgrade", "").lower() == "websocket":
             return self.websocket()
+        if self.headers.get("Content-Type", "") == "application/grpc":
+            return self.grpc()
         kind, body = PAGES.get(path.partition("?")[0], ("text/plain", f"page {path}"))
         if path == "/" and host in DELAYS:
             body = LINKS
@@ -116,6 +118,23 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     do_HEAD = do_POST = do_GET
+
+    def read_body(self):
+        if "chunked" not in self.headers.get("Transfer-Encoding", ""):
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            return
+        while size := int(self.rfile.readline(), 16):
+            self.rfile.read(size + 2)
+        while self.rfile.readline().strip():
+            pass
+
+    def grpc(self):
+        """One message, `hello`, and how it ended: as in HTTP/2, with the trailers of HTTP/1.1."""
+        self.send_response(200)
+        for name, value in [("Content-Type", "application/grpc"), ("Transfer-Encoding", "chunked"), ("Trailer", "grpc-status")]:
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(b"a\r\n\0\0\0\0\5hello\r\n0\r\ngrpc-status: 0\r\n\r\n")
 
     def websocket(self):
         """One message, `hello`, and the end (RFC 6455)."""

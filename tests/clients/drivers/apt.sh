@@ -1,6 +1,7 @@
 # apt
 family='Package managers and the like'
 quick=yes
+returns=yes
 install() { debian apt; }
 version() { dpkg-query -W -f '${Version}' apt; }
 fetch() {

@@ -2,6 +2,7 @@
 #
 # `net:max-retries` is without bound by default; it is the bound on how often it comes back.
 family='Command line'
+returns=yes
 install() { debian lftp; }
 version() { lftp --version | sed -n '1s/.*Version \([^ ]*\).*/\1/p'; }
 fetch() {

@@ -1,5 +1,6 @@
 # pip
 family='Package managers and the like'
+returns=yes
 install() { pypi pip; }
 version() { pypi_version pip; }
 fetch() {
