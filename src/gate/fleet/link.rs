@@ -145,15 +145,6 @@ impl Link {
         }
     }
 
-    /// Says goodbye.
-    pub async fn leave(&self) {
-        let connection = self.live.borrow().connection.clone();
-        if let Some(mut connection) = connection {
-            // Lost is as good as gone.
-            let _ = self.register(&mut connection, Duration::ZERO).await;
-        }
-    }
-
     async fn connect(
         &self,
         messages: &UnboundedSender<Message>,
@@ -165,10 +156,12 @@ impl Link {
         let closed = Arc::new(Notify::new());
         let pushes = {
             let (me, messages, closed) = (self.me.clone(), messages.clone(), closed.clone());
-            move |push: PushInfo| match push.kind {
-                PushKind::Disconnection => Ok(closed.notify_one()),
+            move |push: PushInfo| {
+                if push.kind == PushKind::Disconnection {
+                    closed.notify_one();
+                }
                 // Whoever receives them is gone with the gate.
-                _ => Message::parse(&push, &me).map_or(Ok(()), |message| messages.send(message)),
+                Message::parse(&push, &me).map_or(Ok(()), |message| messages.send(message))
             }
         };
         let mut connection = Connection::open(&url, settings.egress.ca_file.as_deref(), pushes, PATIENCE).await?;
@@ -177,7 +170,7 @@ impl Link {
             (["politely:all", own.as_str()], connection.clone(), connection.clone());
         // A server that only reads, or has no memory left, is found out here.
         let (subscribed, registered, history) =
-            tokio::join!(connection.subscribe(&channels), self.register(&mut second, GONE_AFTER), third.history());
+            tokio::join!(connection.subscribe(&channels), self.register(&mut second), third.history());
         subscribed.map_err(|error| words(&error)).and(registered)?;
         self.take_up(&url, connection.clone(), history);
         let _ = messages.send(Message::Joined);
@@ -207,16 +200,16 @@ impl Link {
             if self.settings.load().fleet.as_ref().map(|fleet| &fleet.url) != Some(url) {
                 return ("the configuration names another server".into(), since);
             }
-            if let Err(why) = self.register(&mut connection, GONE_AFTER).await {
+            if let Err(why) = self.register(&mut connection).await {
                 return (why, since);
             }
         }
     }
 
-    async fn register(&self, connection: &mut Connection, until_gone: Duration) -> Result<(), String> {
+    async fn register(&self, connection: &mut Connection) -> Result<(), String> {
         static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("instances.lua")));
         let mut script = SCRIPT.key("politely:instances");
-        script.arg(&*self.me).arg(until_gone.as_millis() as u64);
+        script.arg(&*self.me).arg(GONE_AFTER.as_millis() as u64);
         let answer = timeout(PATIENCE, connection.invoke(&script)).await;
         let instances = answer.map_err(|_| format!("no answer within {PATIENCE:?}"))?.map_err(|error| words(&error))?;
         self.calls.fetch_add(1, Ordering::Relaxed);

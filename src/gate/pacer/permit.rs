@@ -79,8 +79,14 @@ impl Permit {
         let frees = is_gone && !self.has_left;
         self.has_left |= is_gone;
         if slot.is_shared() || !self.terms.gap().is_zero() {
-            self.pace.left(slot, Instant::now() + ARRIVAL, frees);
+            self.pace.left(slot, Instant::now() + self.margin(), frees);
         }
+    }
+
+    /// Half a percent of a short gap is enough of it.
+    fn margin(&self) -> Duration {
+        let gap = self.terms.gap();
+        if gap.is_zero() { ARRIVAL } else { ARRIVAL.min(gap / 200) }
     }
 }
 
