@@ -76,7 +76,12 @@ fn ask(authority: &Authority) -> Request<'_> {
 
 async fn go(gate: &Gate, ask: &Request<'_>) {
     match gate.admit(ask, None).await {
-        Ok(Admitted::Go { mut permit, .. }) => permit.outcome = Outcome::Success,
+        Ok(Admitted::Go { mut permit, .. }) => {
+            // One that never leaves gives its turn back.
+            permit.leaves();
+            permit.has_left();
+            permit.outcome = Outcome::Success;
+        }
         Ok(Admitted::Robots(_)) => panic!("nobody asked for it"),
         Err(refusal) => panic!("{refusal}"),
     }

@@ -17,10 +17,10 @@ use super::store::Store;
 use super::watch::PaceFigures;
 use crate::policy::PaceKey;
 use crate::policy::pace::{Client, Lane, LastStarts, Terms};
-use hashbrown::HashTable;
+use hashbrown::{DefaultHashBuilder, HashTable};
 use pace::{Shared, Turns};
 use parking_lot::RwLock;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ use tokio::sync::Semaphore;
 /// All lanes.
 pub(super) struct Pacer {
     shards: Box<[RwLock<Shard>]>,
-    hasher: RandomState,
+    hasher: DefaultHashBuilder,
     shared: Arc<Shared>,
     /// Of lanes.
     count: AtomicUsize,
@@ -48,7 +48,7 @@ impl Pacer {
     pub fn new(store: Arc<Store>, fleet: Option<Arc<Fleet>>) -> Self {
         let shards = (0..SHARDS).map(|_| RwLock::new(Shard { sweep_at: MIN_SWEEP, ..Shard::default() }));
         let shared = Arc::new(Shared { waiters: Arc::default(), store, fleet });
-        Pacer { shards: shards.collect(), hasher: RandomState::new(), shared, count: AtomicUsize::new(0) }
+        Pacer { shards: shards.collect(), hasher: DefaultHashBuilder::default(), shared, count: AtomicUsize::new(0) }
     }
 
     /// How many requests wait, over all hosts.

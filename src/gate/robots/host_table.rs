@@ -9,16 +9,16 @@
 
 use crate::policy::{Authority, Entry, Host};
 use arc_swap::{ArcSwap, Guard};
-use hashbrown::HashTable;
+use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::RwLock;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 /// All places.
 pub(super) struct HostTable {
     shards: Box<[RwLock<HashTable<Arc<HostEntry>>>]>,
-    hasher: RandomState,
+    hasher: DefaultHashBuilder,
     bytes: AtomicUsize,
     count: AtomicUsize,
     /// Counts new places: the time by which uses are told apart.
@@ -67,7 +67,7 @@ impl HostTable {
     pub fn new() -> Self {
         HostTable {
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
-            hasher: RandomState::new(),
+            hasher: DefaultHashBuilder::default(),
             bytes: AtomicUsize::new(0),
             count: AtomicUsize::new(0),
             clock: AtomicU32::new(0),
