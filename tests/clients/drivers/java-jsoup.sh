@@ -2,7 +2,7 @@
 #
 # A timeout of its own (30 s) ends what is held for its turn: `timeout(0)` is none.
 family=Java
-install() { command -v java > /dev/null || debian default-jdk-headless; debian libjsoup-java; }
+install() { command -v javac > /dev/null || debian default-jdk-headless; debian libjsoup-java; }
 version() { dpkg-query -W -f '${Version}' libjsoup-java; }
 recipe Fetch.java <<'END'
 import org.jsoup.Jsoup;

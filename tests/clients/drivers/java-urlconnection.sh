@@ -1,6 +1,6 @@
 # Java HttpURLConnection
 family=Java
-install() { command -v java > /dev/null || debian default-jdk-headless; }
+install() { command -v javac > /dev/null || debian default-jdk-headless; }
 version() { java -version 2>&1 | sed -n '1s/.*"\(.*\)".*/\1/p'; }
 recipe Fetch.java <<'END'
 import java.net.*;
