@@ -20,3 +20,6 @@ END
 fetch() {
     politely run java Fetch.java "$@"
 }
+bare() {
+    politely run env -u JAVA_TOOL_OPTIONS java Fetch.java "$@"
+}

@@ -19,3 +19,6 @@ END
 fetch() {
     politely run java -cp /usr/share/java/jsoup.jar Fetch.java "$@"
 }
+bare() {
+    politely run env -u JAVA_TOOL_OPTIONS java -cp /usr/share/java/jsoup.jar Fetch.java "$@"
+}

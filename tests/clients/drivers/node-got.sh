@@ -16,3 +16,6 @@ END
 fetch() {
     politely run node fetch.mjs "$@"
 }
+bare() {
+    politely run env -u NODE_OPTIONS -u NODE_USE_ENV_PROXY node fetch.mjs "$@"
+}

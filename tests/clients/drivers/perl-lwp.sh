@@ -14,3 +14,6 @@ END
 fetch() {
     politely run perl fetch.pl "$@"
 }
+bare() {
+    politely run env -u PERL_LWP_ENV_PROXY perl fetch.pl "$@"
+}
