@@ -49,14 +49,17 @@ def faults(log, told, wanted, args):
     for url, count in refusals.items():
         if count > MANY and urllib.parse.urlsplit(url).netloc in asked:
             yield f"was refused {url} {count} times"
-    if args.refused and not args.returns and wanted <= arrived:
+    if args.refused and not args.returns and refusals and wanted <= arrived:
         yield "came back, of which its driver says nothing (returns=yes)"
-    if args.refused and not refusals:
-        yield "was never refused for waiting: there is nothing to judge"
+    # Who is slower than the delay is not refused.
+    if args.refused and not refusals and not wanted <= arrived:
+        yield "was not refused for waiting, and did not get there"
 
 
-def verdict(log, wanted, args):
+def verdict(log, told, wanted, args):
     arrived = {line.url for line in log if line.way == "via"}
+    if args.refused and "politely: http" not in told:
+        return "too slow for it"
     if args.refused:
         return "comes back" if wanted <= arrived else "gives up"
     return "works" if wanted <= arrived else "fails"
@@ -83,5 +86,5 @@ else:
         slow = urllib.parse.urlsplit(url).netloc in DELAYS
         wanted |= {url.rstrip("/") + path for path in (["/", "/1", "/2"] if slow else args.sees.split())}
 found = sorted(set(faults(log, told, wanted, args)))
-print(*(found or [verdict(log, wanted, args)]), sep="\n", file=sys.stderr)
+print(*(found or [verdict(log, told, wanted, args)]), sep="\n", file=sys.stderr)
 sys.exit(bool(found))

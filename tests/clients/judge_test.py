@@ -58,7 +58,8 @@ class Judge(unittest.TestCase):
         self.assertEqual(judge(self.robots, "--refused", "--returns", told=refused), f"allowed, and did not arrive: {ONE}")
         self.assertIn("came back", judge(self.robots + page(ONE), "--refused", told=refused))
         self.assertEqual(judge(self.robots, "--refused", told=refused * 6), f"was refused {ONE} 6 times")
-        self.assertIn("never refused", judge(self.robots, "--refused"))
+        self.assertIn("was not refused", judge(self.robots, "--refused"))
+        self.assertEqual(judge(self.robots + page(ONE), "--refused"), "too slow for it")
 
 
 if __name__ == "__main__":
