@@ -263,7 +263,6 @@ impl Running {
         // It fails only when the runtime is going away itself; then the gate closes when it is dropped.
         let _ = tokio::task::spawn_blocking(move || closed.close()).await;
         // Whoever takes its place takes the store.
-        gate.leave().await;
         let proxy = self.proxy;
         Totals {
             counts: proxy.counters.read(),

@@ -23,17 +23,17 @@ pub use watch::{Figures, PaceFigures};
 use crate::config::{Hosts, Mode, Settings};
 use crate::policy::explain::{Explanation, explain};
 use crate::policy::freshness::State;
-use crate::policy::{Access, Authority, Entry, HostRules, PaceKey, Refusal, Request};
+use crate::policy::{Access, Authority, Entry, HostRules, Refusal, Request};
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use fleet::{Fleet, Message, Need};
+use fleet::{Fleet, Message};
 use held::Held;
 use http::HeaderMap;
 use pacer::{Pacer, Stand};
 use robots::{FetchReason, Fetched, Fetcher, HostEntry, Order, RobotsCache};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 use store::Store;
 use terms::{key, terms};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -83,39 +83,28 @@ impl Gate {
     /// With what an earlier process left in the store, and in the fleet, as configured.
     pub fn open(settings: Arc<ArcSwap<Settings>>, upstream: Arc<Upstream>) -> Self {
         let now = settings.load_full();
-        let max_delay = now.pace.max_crawl_delay;
-        let mut needs = None;
-        let joined = Fleet::open(&settings).or_else(|| {
-            if now.store.disk == 0 {
-                return None;
-            }
-            let place = now.store.meeting_place.clone().unwrap_or_else(|| store::directory(&now.store));
-            let (fleet, messages, asked) = Fleet::on_machine(&place, Store::longest_debt(max_delay))?;
-            needs = Some(asked);
-            Some((fleet, messages))
-        });
-        let store = Store::open(&now.store, max_delay, needs.is_some());
-        Self::with(settings, upstream, store, joined, needs)
+        let (fleet, messages) = Fleet::open(&settings).unzip();
+        let shares = fleet.is_none() && now.store.disk > 0;
+        let place = || now.store.meeting_place.clone().unwrap_or_else(|| store::directory(&now.store));
+        let on_machine = shares.then(|| Fleet::on_machine(&place())).flatten();
+        let store = Store::open(&now.store, now.pace.max_crawl_delay, on_machine.is_some());
+        Self::with(settings, upstream, store, fleet.or(on_machine), messages)
     }
 
     fn with(
         settings: Arc<ArcSwap<Settings>>,
         upstream: Arc<Upstream>,
         store: Store,
-        joined: Option<(Fleet, UnboundedReceiver<Message>)>,
-        needs: Option<UnboundedReceiver<Need>>,
+        fleet: Option<Fleet>,
+        messages: Option<UnboundedReceiver<Message>>,
     ) -> Self {
-        let store = Arc::new(store);
-        let (fleet, messages) = joined.map(|(fleet, messages)| (Arc::new(fleet), messages)).unzip();
+        let (store, fleet) = (Arc::new(store), fleet.map(Arc::new));
         let pacer = Arc::new(Pacer::new(store.clone(), fleet.clone()));
         let fetcher = Fetcher::new(upstream);
         let robots = RobotsCache::new(fetcher, pacer.clone(), store.clone(), settings.clone(), fleet.clone());
         let mut listens = JoinSet::new();
         if let Some(messages) = messages {
             listens.spawn(listen(messages, robots.clone(), pacer.clone()));
-        }
-        if let Some(needs) = needs {
-            listens.spawn(provide(needs, robots.clone(), pacer.clone(), store.clone()));
         }
         Gate { settings, robots, pacer, held: Held::default(), store, fleet, _listens: listens }
     }
@@ -124,13 +113,6 @@ impl Gate {
     pub async fn join(&self) {
         if let Some(fleet) = &self.fleet {
             fleet.tried().await;
-        }
-    }
-
-    /// Says goodbye to the fleet, if there is one.
-    pub async fn leave(&self) {
-        if let Some(fleet) = &self.fleet {
-            fleet.leave().await;
         }
     }
 
@@ -248,48 +230,6 @@ async fn listen(mut messages: UnboundedReceiver<Message>, robots: RobotsCache, p
             }
             Message::Pace { key } => pacer.changed(&key),
             Message::Robots { authority } => robots.published(&authority),
-        }
-    }
-}
-
-/// Does what the other processes of this machine need of this one.
-async fn provide(mut needs: UnboundedReceiver<Need>, robots: RobotsCache, pacer: Arc<Pacer>, store: Arc<Store>) {
-    let mut work = JoinSet::new();
-    while let Some(need) = needs.recv().await {
-        while work.try_join_next().is_some() {}
-        match need {
-            Need::Told(done) => {
-                let pacer = pacer.clone();
-                work.spawn(async move {
-                    pacer.reach_changed().await;
-                    let _ = done.send(());
-                });
-            }
-            Need::Copy { authority, answer } => {
-                let robots = robots.clone();
-                work.spawn(async move {
-                    let _ = answer.send(robots.copy(&authority).await);
-                });
-            }
-            Need::Keep { authority, copy, done } => {
-                let robots = robots.clone();
-                work.spawn(async move {
-                    robots.keep_copy(&authority, copy).await;
-                    let _ = done.send(());
-                });
-            }
-            Need::Owed { key, debt } => {
-                if let Some(key) = PaceKey::from_text(&key) {
-                    store.owe(&key, Instant::now(), || Some(debt));
-                }
-            }
-            Need::Store(done) => {
-                let store = store.clone();
-                work.spawn_blocking(move || {
-                    store.take_over();
-                    let _ = done.send(());
-                });
-            }
         }
     }
 }

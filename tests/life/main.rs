@@ -15,6 +15,7 @@ mod full_disk;
 mod hops;
 mod restart;
 mod sharing;
+mod stamped;
 mod swap;
 mod watching;
 

@@ -2,6 +2,7 @@
 //! them ends and however.
 
 use crate::origin;
+use crate::stamped::StampedOrigin;
 use crate::support::binary::{Binary, Ended, politely_with};
 use crate::support::{Client, Origin, Reply, eventually, test_ca};
 use std::path::Path;
@@ -31,9 +32,8 @@ async fn serve(directory: &Path) -> Binary {
 }
 
 /// `run` of so many requests one after the other.
-async fn run(home: &Path, origin: &Origin, name: &str, count: usize) -> Ended {
-    let script =
-        format!("for i in $(seq {count}); do curl -q -sS -o /dev/null -f {}/$i || exit 9; done", origin.url(name));
+async fn run(home: &Path, url: &str, count: usize) -> Ended {
+    let script = format!("for i in $(seq {count}); do curl -q -sS -o /dev/null -f {url}/$i || exit 9; done");
     let (home, roots) = (home.to_str().expect("UTF-8"), test_ca().pem_file().to_str().expect("UTF-8"));
     let variables = [
         ("STATE_DIRECTORY", home),
@@ -81,8 +81,8 @@ async fn a_serve_and_two_runs_keep_one_pace_and_fetch_robots_once() {
         Binary::serve_with("store: { directory: ~ }", &[("STATE_DIRECTORY", home.path().to_str().expect("UTF-8"))])
             .await;
     let crawl = crawl(&proxy, &origin, "/page/serve");
-    let (one, other) =
-        tokio::join!(run(home.path(), &origin, "/page/one", 7), run(home.path(), &origin, "/page/other", 7));
+    let (one, other) = (origin.url("/page/one"), origin.url("/page/other"));
+    let (one, other) = tokio::join!(run(home.path(), &one, 7), run(home.path(), &other, 7));
     crawl.abort();
     for ended in [one, other] {
         assert_eq!(ended.code, 0, "{}", ended.stderr);
@@ -91,6 +91,21 @@ async fn a_serve_and_two_runs_keep_one_pace_and_fetch_robots_once() {
     assert_gaps(&origin, GAP, 20);
     assert_eq!(origin.log.count("/robots.txt"), 1);
     assert!(!proxy.output().contains("another politely"), "{}", proxy.output());
+}
+
+/// By the kernel's clock nothing is put down to noise.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_two_starts_of_two_runs_are_closer_than_the_delay() {
+    let origin = StampedOrigin::start("User-agent: *\nCrawl-delay: 0.2\n");
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let (one, other) = (origin.url("/page/one"), origin.url("/page/other"));
+    let (one, other) = tokio::join!(run(home.path(), &one, 20), run(home.path(), &other, 20));
+    assert_eq!((one.code, other.code), (0, 0), "{} {}", one.stderr, other.stderr);
+    let starts = origin.starts();
+    let pages: Vec<_> = starts.iter().filter(|(target, _)| target.starts_with("/page")).collect();
+    assert_eq!((pages.len(), starts.len()), (40, 41), "{starts:?}");
+    let too_close: Vec<_> = pages.windows(2).filter(|two| two[1].1 - two[0].1 < Duration::from_millis(200)).collect();
+    assert!(too_close.is_empty(), "{too_close:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -105,7 +120,7 @@ async fn each_gets_its_share_of_the_turns() {
     assert_gaps(&origin, Duration::from_millis(100), 30);
 }
 
-/// The one that the others ask, in the middle of it all.
+/// In the middle of it all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_is_killed_is_taken_over_and_nobodys_gap_is_broken() {
     let origin = slow().await;
@@ -119,7 +134,7 @@ async fn one_that_is_killed_is_taken_over_and_nobodys_gap_is_broken() {
     let (killed, before) = (Instant::now(), pages());
     drop(first.kill().await);
     eventually("the next page", || pages() > before).await;
-    assert!(killed.elapsed() < GAP + Duration::from_secs(2), "{:?}", killed.elapsed());
+    assert!(killed.elapsed() < GAP + Duration::from_secs(1), "{:?}", killed.elapsed());
     eventually("pages of the others", || pages() >= before + 8).await;
     // What was known is known, and what is new is kept by whoever has the store now.
     let other = origin_of_rules().await;
@@ -173,7 +188,7 @@ async fn an_origin_that_asks_for_time_has_it_from_all() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_is_stopped_holds_nobody_up_and_is_told_of() {
+async fn one_that_is_stopped_holds_nobody_up() {
     let origin = slow().await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (one, other) = (serve(directory.path()).await, serve(directory.path()).await);
@@ -181,19 +196,43 @@ async fn one_that_is_stopped_holds_nobody_up_and_is_told_of() {
         assert_eq!(get(proxy, &origin.url("/page")).await, 200);
     }
     one.signal(libc::SIGSTOP);
-    eventually("a word of it", || other.output().contains("does not answer")).await;
     let crawl = crawl(&other, &origin, "/page/alone");
     eventually("pages all the same", || origin.log.gaps("/page/alone").len() > 3).await;
-    let gaps = origin.log.gaps("/page/alone");
-    assert!(gaps.iter().all(|gap| *gap + LATE >= 2 * GAP), "for each that there may be: {gaps:?}");
     one.signal(libc::SIGCONT);
-    let before = origin.log.gaps("/page/alone").len();
-    eventually("its pace again", || {
-        let gaps = origin.log.gaps("/page/alone");
-        gaps[before..].iter().any(|gap| *gap < 2 * GAP - LATE)
+    assert_eq!(get(&one, &origin.url("/page/again")).await, 200);
+    crawl.abort();
+    assert_gaps(&origin, GAP, 7);
+}
+
+/// It may have sent its request, or be about to: nobody can tell until it goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_stopped_in_its_turn_keeps_it_and_is_told_of() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 0.5\n"),
+        path if path.starts_with("/page/long") => Reply::text("page").after(Duration::from_secs(1)),
+        _ => Reply::text("page"),
     })
     .await;
-    crawl.abort();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (one, other) = (serve(directory.path()).await, serve(directory.path()).await);
+    let long = crawl(&one, &origin, "/page/long/one");
+    eventually("its turn", || origin.log.count("/page/long/one/0") == 1).await;
+    one.signal(libc::SIGSTOP);
+    let next = crawl(&other, &origin, "/page/next");
+    let told = format!("(process {}) is stopped in its turn for a.localhost", one.pid());
+    eventually("a word of it", || other.output().contains(&told)).await;
+    assert_eq!(origin.log.count("/page/next/0"), 0, "nobody else starts");
+    one.signal(libc::SIGCONT);
+    eventually("the next", || origin.log.count("/page/next/0") == 1).await;
+    (long.abort(), next.abort());
+    // Nobody waits for one that has ended, stopped as it was.
+    let long = crawl(&one, &origin, "/page/long/last");
+    eventually("its turn again", || origin.log.count("/page/long/last/0") == 1).await;
+    one.signal(libc::SIGSTOP);
+    drop(one.kill().await);
+    assert_eq!(get(&other, &origin.url("/page/after")).await, 200);
+    long.abort();
+    assert_gaps(&origin, GAP, 4);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -209,20 +248,21 @@ async fn where_nothing_can_be_shared_that_is_said_and_it_serves() {
     assert!(told.contains("store.directory"), "{told}");
 }
 
-/// What comes over the socket from whoever may write there.
+/// What is in the file from whoever may write there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nonsense_on_the_socket_is_borne() {
-    use tokio::io::AsyncWriteExt;
+async fn nonsense_in_the_file_is_borne() {
+    use std::os::unix::fs::FileExt;
     let origin = slow().await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let proxy = serve(directory.path()).await;
-    for nonsense in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 64], &[0; 64], &[5, 0, 0, 0, 1, 1, 1, 1, 1], b"\x01"] {
-        let socket = directory.path().join("politely.sock");
-        let mut stream = tokio::net::UnixStream::connect(socket).await.expect("it listens");
-        let _ = stream.write_all(nonsense).await;
+    let file = std::fs::File::options().write(true).open(directory.path().join("politely.pace1")).expect("it is there");
+    for nonsense in [0xff, 0x01, 0x80] {
+        file.write_all_at(&vec![nonsense; 4 << 20], 0).expect("it is writable");
         assert_eq!(get(&proxy, &origin.url("/page")).await, 200);
     }
-    assert_gaps(&origin, GAP, 5);
+    let next = serve(directory.path()).await;
+    assert_eq!(get(&next, &origin.url("/page")).await, 200);
+    assert_gaps(&origin, GAP, 4);
 }
 
 async fn origin_of_rules() -> Origin {

@@ -1,6 +1,7 @@
 //! Copies of robots.txt at the server, and the right to fetch one, which one instance has at a time.
 
-use super::machine::{CopyAnswer, Wanted};
+use super::link::Link;
+use super::machine;
 use super::{Fleet, Lost, Server, Way};
 use crate::gate::store::snapshot;
 use crate::policy::freshness::LAST_GOOD_USE;
@@ -27,26 +28,55 @@ pub(in crate::gate) struct Parcel {
 
 /// The right to fetch one authority's robots.txt. Renewed by [`meanwhile`](Self::meanwhile), given back with
 /// [`publish`](Self::publish); others have it soon after neither is done any more.
-pub(in crate::gate) struct Right<'f> {
-    fleet: &'f Fleet,
-    authority: String,
+pub(in crate::gate) enum Right<'f> {
+    Server { link: &'f Link, authority: String },
+    Machine(machine::Right),
 }
+
+/// What is wanted of a copy at the server. Instants are milliseconds by its clock.
+enum Wanted {
+    /// It, if it is fresh or not older than that; else the right to fetch it.
+    Look { since: u64 },
+    /// It, if it is not older; else the right to fetch it.
+    Anew { since: u64 },
+    /// It, whatever its age.
+    Take,
+    /// The right for longer.
+    Keep,
+    /// Here it is, and nobody fetches it any more.
+    Put { copy: Vec<u8>, fresh_for: Duration },
+}
+
+/// Now; 0 here it is, 1 fetch it, 2 another does, 3 done; for how long the other may be waited for, in milliseconds; the
+/// copy.
+type CopyAnswer = (u64, u8, i64, Vec<u8>);
 
 impl Fleet {
     /// A copy that is fresh, or the right to fetch it; waits while another instance has that. `anew`: no copy will do
     /// that is from before now.
     pub async fn claim(&self, authority: &Authority, anew: bool) -> Result<Claim<'_>, Lost> {
         let authority = authority.to_string();
+        let link = match &self.way {
+            Way::Server(Server { link, .. }) => link,
+            Way::Machine(machine) => {
+                return Ok(match machine.claim(&authority, anew).await? {
+                    machine::Claimed::Copy(copy) => Claim::Copy(copy),
+                    machine::Claimed::Fetch(right, old) => Claim::Fetch(Right::Machine(right), old),
+                });
+            }
+        };
         let (mut arrivals, mut since) = (self.arrivals.subscribe(), None);
         loop {
             let at = since.unwrap_or(NEVER);
             let wanted = if anew { Wanted::Anew { since: at } } else { Wanted::Look { since: at } };
-            let reconnected = self.reconnected();
-            let (now, state, time, bytes) = self.ask_for(&authority, wanted).await?;
+            let mut changes = link.changes();
+            // There is another connection: what was sent over the last one may be lost.
+            let reconnected = async { _ = changes.changed().await };
+            let (now, state, time, bytes) = wanted.ask(link, &authority).await?;
             let time = Duration::from_millis(u64::try_from(time).unwrap_or(0));
             match (state, Parcel::new(bytes, time)) {
                 (0, Some(copy)) => return Ok(Claim::Copy(copy)),
-                (1, copy) => return Ok(Claim::Fetch(Right { fleet: self, authority }, copy)),
+                (1, copy) => return Ok(Claim::Fetch(Right::Server { link, authority }, copy)),
                 _ => {
                     since = since.or(Some(now));
                     // What does not come, or is overlooked, only means to look again.
@@ -57,41 +87,17 @@ impl Fleet {
         }
     }
 
-    /// The copy, whatever its age.
+    /// The copy that the server tells of, whatever its age.
     pub async fn take(&self, authority: &Authority) -> Option<Parcel> {
-        let (_, _, age, bytes) = self.ask_for(&authority.to_string(), Wanted::Take).await.ok()?;
+        let Way::Server(Server { link, .. }) = &self.way else { return None };
+        let (_, _, age, bytes) = Wanted::Take.ask(link, &authority.to_string()).await.ok()?;
         Parcel::new(bytes, Duration::from_millis(u64::try_from(age).unwrap_or(0)))
-    }
-
-    fn keeps_copies(&self) -> bool {
-        matches!(&self.way, Way::Machine(machine) if machine.is_keeper())
-    }
-
-    async fn ask_for(&self, authority: &str, wanted: Wanted) -> Result<CopyAnswer, Lost> {
-        match &self.way {
-            Way::Server(Server { link, .. }) => link.call(&wanted.invocation(authority, &link.me)).await,
-            Way::Machine(machine) => machine.copy(authority, wanted).await,
-        }
     }
 
     /// A copy has arrived.
     pub fn arrived(&self, authority: &str) {
         // Nobody may wait for any.
         let _ = self.arrivals.send(authority.into());
-    }
-
-    /// Returns when there is another connection: what was sent over the last one may be lost.
-    fn reconnected(&self) -> impl Future<Output = ()> {
-        let changes = match &self.way {
-            Way::Server(server) => Some(server.link.changes()),
-            Way::Machine(_) => None,
-        };
-        async {
-            match changes {
-                Some(mut changes) => _ = changes.changed().await,
-                None => std::future::pending().await,
-            }
-        }
     }
 }
 
@@ -104,6 +110,10 @@ impl Parcel {
 }
 
 impl Wanted {
+    async fn ask(&self, link: &Link, authority: &str) -> Result<CopyAnswer, Lost> {
+        link.call(&self.invocation(authority, &link.me)).await
+    }
+
     fn invocation(&self, authority: &str, me: &str) -> ScriptInvocation<'static> {
         static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("copy.lua")));
         let mut call = SCRIPT.key(format!("politely:{{{authority}}}:robots"));
@@ -126,11 +136,12 @@ impl Right<'_> {
     pub async fn meanwhile<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
         loop {
+            let Self::Server { link, authority } = self else { return work.await };
             tokio::select! {
                 done = &mut work => return done,
                 () = sleep(HELD / 3) => {
                     // Whoever is cut off fetches on its own.
-                    let _ = self.fleet.ask_for(&self.authority, Wanted::Keep).await;
+                    let _ = Wanted::Keep.ask(link, authority).await;
                 }
             }
         }
@@ -144,11 +155,14 @@ impl Right<'_> {
             (None, Some(answer)) => answer.freshness.refresh_at(),
             (None, None) => now,
         };
-        // Others ask whoever keeps it anyway.
-        let copy = if self.fleet.keeps_copies() { Some(Vec::new()) } else { snapshot::pack(entry, now) };
-        let Some(copy) = copy else { return };
-        let fresh_for = until.duration_since(now).unwrap_or_default();
-        let _ = self.fleet.ask_for(&self.authority, Wanted::Put { copy, fresh_for }).await;
+        match self {
+            Self::Server { link, authority } => {
+                let Some(copy) = snapshot::pack(entry, now) else { return };
+                let fresh_for = until.duration_since(now).unwrap_or_default();
+                let _ = Wanted::Put { copy, fresh_for }.ask(link, &authority).await;
+            }
+            Self::Machine(right) => right.publish(entry, until),
+        }
     }
 }
 
@@ -159,6 +173,6 @@ fn millis(duration: Duration) -> u64 {
 /// Later than any copy; a number that the script can hold.
 const NEVER: u64 = 1 << 52;
 /// For how long the right outlives its instance.
-pub(super) const HELD: Duration = Duration::from_secs(5);
+const HELD: Duration = Duration::from_secs(5);
 /// Looking again a little too early would find the right still held.
 const AFTER: Duration = Duration::from_millis(5);

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, sleep_until, timeout};
 
 /// The server, as far as it can be asked.
-pub(super) struct Link {
+pub(in crate::gate) struct Link {
     settings: Arc<ArcSwap<Settings>>,
     /// This instance's name in the fleet.
     pub me: Box<str>,

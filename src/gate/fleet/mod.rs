@@ -18,16 +18,14 @@ mod turn;
 pub(super) use copies::{Claim, Parcel};
 pub use link::FleetFigures;
 pub(super) use link::Lost;
-pub(super) use machine::Need;
 pub(super) use message::Message;
 pub(super) use turn::{LeaseOp, LeaseRequest, LeaseStatus, Place};
 
 use crate::config::{Mode, OnFleetLoss, Settings};
-use crate::policy::Refusal;
+use crate::policy::pace::LastStarts;
+use crate::policy::{PaceKey, Refusal};
 use arc_swap::ArcSwap;
-use copies::HELD;
 use link::Link;
-pub(super) use machine::Copy;
 use machine::Machine;
 use std::path::Path;
 use std::sync::Arc;
@@ -69,10 +67,6 @@ pub(super) struct Reach {
     pub settled_at: Option<Instant>,
     /// Where the fleet does not answer one goes on alone, one of so many instances. `None`: nothing starts.
     pub alone: Option<u32>,
-    /// There is nobody else: every lease is this instance's, and nobody is asked.
-    pub is_sole: bool,
-    /// Until then others may have started anything, and nobody tells.
-    pub unheard_until: Option<Instant>,
 }
 
 impl Fleet {
@@ -86,16 +80,9 @@ impl Fleet {
         Some((Self::new(way), messages))
     }
 
-    /// With the other processes of this machine that meet in this directory. `None`: nobody can, which has been told. To be
-    /// called within a runtime. `longest`: nobody owes more.
-    pub fn on_machine(
-        directory: &Path,
-        longest: Duration,
-    ) -> Option<(Self, UnboundedReceiver<Message>, UnboundedReceiver<Need>)> {
-        let (sender, messages) = unbounded_channel();
-        let (asks, needs) = unbounded_channel();
-        let way = Way::Machine(Machine::open(directory, longest, sender, asks)?);
-        Some((Self::new(way), messages, needs))
+    /// With the other processes of this machine that meet in this directory. `None`: nobody can, which has been told.
+    pub fn on_machine(directory: &Path) -> Option<Self> {
+        Machine::open(directory).map(|machine| Self::new(Way::Machine(machine)))
     }
 
     fn new(way: Way) -> Self {
@@ -106,7 +93,7 @@ impl Fleet {
     pub async fn tried(&self) {
         match &self.way {
             Way::Server(server) => server.link.tried().await,
-            Way::Machine(machine) => machine.tried().await,
+            Way::Machine(_) => {}
         }
     }
 
@@ -151,6 +138,18 @@ impl Fleet {
         }
     }
 
+    /// A request that has the key's lease leaves now. A server is told later, and counts on it until then.
+    pub fn starts(&self, key: &PaceKey, starts: LastStarts) {
+        if let Way::Machine(machine) = &self.way {
+            machine.note(&key.to_string(), starts);
+        }
+    }
+
+    /// Whether others know something of the key that has to be asked for. A server tells of it.
+    pub fn has_news(&self, key: &PaceKey, now: Instant) -> bool {
+        matches!(&self.way, Way::Machine(machine) if machine.is_held_back(&key.to_string(), now))
+    }
+
     /// Each larger than the one before.
     pub fn next_number(&self) -> u64 {
         self.leases.fetch_add(1, Ordering::Relaxed) + 1
@@ -161,15 +160,6 @@ impl Fleet {
         match &self.way {
             Way::Server(server) => Some(server.link.figures()),
             Way::Machine(_) => None,
-        }
-    }
-
-    /// Says goodbye to the others.
-    pub async fn leave(&self) {
-        match &self.way {
-            // It is missed before long.
-            Way::Server(_) => {}
-            Way::Machine(machine) => machine.leave().await,
         }
     }
 }

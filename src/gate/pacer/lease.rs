@@ -27,6 +27,7 @@ pub(super) struct FleetLease {
     calling: Option<(u64, Duration)>,
     /// How the key stands has changed while it was asked: who knows which of both was first.
     nudged: bool,
+    look_at: Option<Instant>,
     /// This key's server does not answer.
     fails: bool,
 }
@@ -55,7 +56,7 @@ struct Held {
 impl FleetLease {
     /// Takes note of whether the fleet can be asked, and tells the lane.
     pub fn follow<W>(&mut self, lane: &mut Lane<W>, reach: Reach, now: Instant) {
-        let Reach { link, connection, settled_at, alone, is_sole, unheard_until } = reach;
+        let Reach { link, connection, settled_at, alone } = reach;
         if self.link == link && self.connection != connection {
             // It may have said something that was lost.
             self.changed(now);
@@ -74,14 +75,9 @@ impl FleetLease {
             *self = Self { link, state, rivals, busy, calling, ask_at: settled_at, ..Self::default() };
         }
         self.connection = connection;
-        if unheard_until.is_some() {
-            let starts = LastStarts { last_start: unheard_until, last_fetch: unheard_until, hold: None };
-            lane.adopt(starts, lane.backoff());
-        }
         let leased = self.held().is_some_and(|held| held.ends > now) && !self.yields(lane, now);
         let parted = alone.filter(|_| link == 0 || self.fails && !leased);
         lane.follow(match parted {
-            _ if is_sole => TurnSource::Fleet { known: true, leased: true, rivals: 1 },
             Some(instances) => TurnSource::Parted { instances },
             None => TurnSource::Fleet { known: self.known, leased, rivals: self.rivals },
         });
@@ -182,6 +178,16 @@ impl FleetLease {
         }
     }
 
+    /// Whether to look if there is news of which nobody tells, now and then: where a gap or a backoff is in force the lease
+    /// is asked for anyway.
+    pub fn looks<W>(&mut self, lane: &Lane<W>, now: Instant) -> bool {
+        let is_due = self.known && lane.backoff().is_zero() && self.look_at.is_none_or(|at| at <= now);
+        if is_due {
+            self.look_at = Some(now + LOOK_EVERY);
+        }
+        is_due
+    }
+
     /// A request starts.
     pub fn started(&mut self, slot: &Slot, now: Instant) {
         if slot.is_shared() {
@@ -262,6 +268,7 @@ const RENEW: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_millis(100);
 /// Asking a little too early would find it still held.
 const AFTER: Duration = Duration::from_millis(5);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// For how long an instance goes on while others wait, and how long these wait for all the others.
 const SHARE: Duration = Duration::from_secs(4);
 const ROUND: Duration = Duration::from_secs(8);

@@ -244,6 +244,9 @@ impl Pace {
     pub(super) fn left(self: &Arc<Self>, slot: &Slot, at: Instant, is_gone: bool) {
         let mut state = self.state.lock();
         state.lane.left(slot, at);
+        if let Some(fleet) = self.fleet().filter(|_| slot.is_shared()) {
+            fleet.starts(&self.key, state.lane.last_starts());
+        }
         self.note_debt(&state, Instant::now());
         if is_gone && state.lease.left(slot) {
             self.wake(&mut state);
@@ -326,9 +329,12 @@ impl Pace {
     }
 
     fn follow(&self, state: &mut State, now: Instant) {
-        if let Some(fleet) = self.fleet() {
-            state.lease.follow(&mut state.lane, fleet.reach(), now);
+        let Some(fleet) = self.fleet() else { return };
+        let State { lane, lease, .. } = state;
+        if lease.looks(lane, now) && fleet.has_news(&self.key, now) {
+            lease.changed(now);
         }
+        lease.follow(lane, fleet.reach(), now);
     }
 
     /// Subresources that follow their page are this instance's own affair.

@@ -12,10 +12,9 @@ pub(super) use fetch::Fetcher;
 pub(super) use host_table::HostEntry;
 pub(super) use response::Fetched;
 
-use super::fleet::{Copy, Fleet, Parcel};
+use super::fleet::Fleet;
 use super::pacer::Pacer;
 use super::store::Store;
-use super::store::snapshot::{millis, pack};
 use crate::config::Settings;
 use crate::policy::freshness::State;
 use crate::policy::pace::Client;
@@ -222,29 +221,6 @@ impl RobotsCache {
             return Some(host.load_full()).filter(|entry| !is_unknown(entry));
         }
         self.0.kept(authority).await
-    }
-
-    /// What is known of the authority, for another process of this machine. That it could not be had is this one's to know.
-    pub async fn copy(&self, authority: &str) -> Option<Copy> {
-        let authority = Authority::from_url(authority).ok()?;
-        let known = self.look_up(&authority).await?;
-        let now = SystemTime::now();
-        let entry = Entry::answered(known.answer.clone()?);
-        let freshness = &known.answer.as_ref()?.freshness;
-        let (at, is_fresh) = (millis(freshness.validated_at()), freshness.is_fresh(now));
-        let snapshot = tokio::task::spawn_blocking(move || pack(&entry, now)).await.ok()??;
-        Some(Copy { at, is_fresh, snapshot })
-    }
-
-    /// Takes what another process of this machine has fetched.
-    pub async fn keep_copy(&self, authority: &str, snapshot: Vec<u8>) {
-        let Ok(authority) = Authority::from_url(authority) else { return };
-        let entry = self.0.unpack(Some(Parcel { bytes: snapshot, sent: SystemTime::now() })).await;
-        // Nothing is made for what says nothing.
-        if let Some(entry) = entry.filter(|entry| entry.answer.is_some()) {
-            self.0.keep_if_newer(&self.host(&authority), entry);
-            self.0.trim();
-        }
     }
 
     /// After a change of how files are read: reads those in memory anew, behind everybody's back.

@@ -81,13 +81,6 @@ impl Inner {
         refreshed
     }
 
-    /// An answer that is news here.
-    pub(super) fn keep_if_newer(&self, host: &HostEntry, entry: Entry) {
-        if !is_older(&entry, &host.load()) {
-            self.keep(host, Arc::new(Entry { trouble: None, ..entry }));
-        }
-    }
-
     /// Away from the threads that serve requests: how long it takes is the sender's to say. It is fresh for no longer
     /// than this instance has it.
     pub(super) async fn unpack(self: &Arc<Self>, copy: Option<Parcel>) -> Option<Entry> {

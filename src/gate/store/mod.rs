@@ -106,13 +106,6 @@ impl Store {
         self.behind.as_ref().is_some_and(WriteBehind::is_open)
     }
 
-    /// Whoever had it in use is gone. Blocks on the disk.
-    pub fn take_over(&self) {
-        if let Some(behind) = &self.behind {
-            behind.try_now();
-        }
-    }
-
     /// Returns when all is written that was to be. Blocks.
     pub fn flush(&self) {
         if let Some(behind) = &self.behind {

@@ -170,7 +170,7 @@ impl<'a> Record<'a> {
 }
 
 /// The year 10889 at the latest: every platform's clock can tell it.
-pub(super) fn time(millis: u64) -> SystemTime {
+pub(in crate::gate) fn time(millis: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(millis.min(1 << 48))
 }
 

@@ -60,8 +60,6 @@ struct Queue {
     owes_more: bool,
     /// The last attempt to write has failed.
     stuck: bool,
-    /// The next attempt is not to wait.
-    try_now: bool,
     /// What a reader has met with.
     complaint: Option<Failure>,
 }
@@ -130,18 +128,6 @@ impl WriteBehind {
         if !self.shared.add(|batch| batch.owe(key, owed)) {
             self.shared.queue.lock().owes_more = true;
         }
-    }
-
-    /// The file may be free: it is tried at once. Returns when that has been done. Blocks.
-    pub fn try_now(&self) {
-        if self.is_open() {
-            return;
-        }
-        let mut queue = self.shared.queue.lock();
-        queue.try_now = true;
-        self.shared.more.notify_one();
-        let latest = Instant::now() + RETRY_FIRST;
-        while queue.try_now && !self.shared.written.wait_until(&mut queue, latest).timed_out() {}
     }
 
     /// When the store was opened, if the last process had not closed it: what it started last may not be written.
@@ -224,8 +210,7 @@ impl Shared {
             let began = Instant::now();
             let done = self.attempt(&mut checked);
             {
-                let mut queue = self.queue.lock();
-                (queue.stuck, queue.try_now) = (done.is_err(), false);
+                self.queue.lock().stuck = done.is_err();
             }
             self.written.notify_all();
             match done {
@@ -276,9 +261,7 @@ impl Shared {
     fn wait(&self, outage: Option<&Outage>) -> bool {
         let mut queue = self.queue.lock();
         match outage {
-            Some(outage) => {
-                while !queue.closing && !queue.try_now && !self.more.wait_until(&mut queue, outage.until).timed_out() {}
-            }
+            Some(outage) => while !queue.closing && !self.more.wait_until(&mut queue, outage.until).timed_out() {},
             None => {
                 while queue.next.is_empty() && queue.complaint.is_none() && !queue.closing {
                     self.more.wait(&mut queue);

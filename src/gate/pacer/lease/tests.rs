@@ -152,16 +152,3 @@ fn and_whoever_waits_in_line_asks_at_once_over_it_and_not_after_a_second() {
     instance.answer(&again, Place::Leased);
     assert_eq!(instance.starts_in(ms(1000), 1), 10, "it was asked of the same server");
 }
-
-#[test]
-fn parted_from_those_who_may_have_started_anything_a_delay_is_owed_once_from_then() {
-    let (mut lane, mut lease, parted_at) = (Lane::default(), FleetLease::default(), Instant::now());
-    let (reach, now) =
-        (Reach { alone: Some(2), unheard_until: Some(parted_at), ..Reach::default() }, parted_at + ms(10));
-    lease.follow(&mut lane, reach, now);
-    let terms = Terms { crawl_delay: ms(1000), ..Terms::default() };
-    assert!(matches!(lane.request(now, Client(1), &terms, || ()), Turn::Wait { .. }));
-    assert_eq!(lane.poll(now), Next::WaitUntil(parted_at + ms(2000)), "once for each of both");
-    lease.follow(&mut lane, reach, parted_at + ms(2000));
-    assert!(matches!(lane.poll(parted_at + ms(2000)), Next::Start(..)));
-}

@@ -101,14 +101,4 @@ fn what_came_long_before_is_not_newer_for_its_count() {
     assert!(is_newer(&copy(1, -3600), &Entry::default()), "whatever there is, where nothing is known");
 }
 
-#[tokio::test]
-async fn what_another_process_has_is_kept_and_nothing_is_made_of_what_says_nothing() {
-    let (cache, now) = (cache(), SystemTime::now());
-    let failed = Entry::default().failed(now, "status 503", None, 0.0);
-    for (entry, authorities) in [(failed, 0), (copy(1, 0), 1)] {
-        cache.keep_copy("http://a.example", snapshot::pack(&entry, now).expect("it is packed")).await;
-        assert_eq!(cache.figures().authorities, authorities);
-    }
-}
-
 const DAY: u64 = 24 * 3600;

@@ -1,0 +1,278 @@
+use super::*;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
+use tempfile::{TempDir, tempdir};
+
+const NOW: Duration = Duration::ZERO;
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn place() -> TempDir {
+    tempdir().expect("a temporary directory")
+}
+
+fn open(directory: &TempDir) -> Machine {
+    Machine::open(directory.path()).expect("it is there")
+}
+
+fn both() -> (TempDir, Machine, Machine) {
+    let directory = place();
+    let (one, other) = (open(&directory), open(&directory));
+    (directory, one, other)
+}
+
+fn request(op: LeaseOp, gap: u64) -> LeaseRequest {
+    LeaseRequest {
+        op,
+        number: 1,
+        gap: ms(gap),
+        starts: LastStarts::default(),
+        backoff: Duration::ZERO,
+        is_exact: op != LeaseOp::Take,
+        owed: Duration::ZERO,
+        matters: Duration::ZERO,
+        most: HOUR,
+    }
+}
+
+impl Machine {
+    /// What is asked at once, as of `later`.
+    #[track_caller]
+    fn at(&self, at: Instant, later: Duration, op: LeaseOp, gap: u64) -> LeaseStatus {
+        let asked = self.ask(Id::of("a"), "a", &request(op, gap), at + later);
+        asked.expect("the file is there").expect("nobody is at it")
+    }
+
+    fn starts(&self, at: Instant) {
+        self.note("a", LastStarts { last_start: Some(at), ..LastStarts::default() });
+    }
+}
+
+fn soon(status: LeaseStatus) -> bool {
+    matches!(status.place, Place::Line(_))
+}
+
+#[test]
+fn one_has_the_lease_and_the_next_has_it_with_the_last_start() {
+    let ((_directory, one, other), now) = (both(), Instant::now());
+    assert_eq!(one.at(now, NOW, LeaseOp::Take, 3000).place, Place::Leased);
+    assert!(soon(other.at(now, NOW, LeaseOp::Take, 3000)));
+    assert_eq!(one.at(now, NOW, LeaseOp::Keep, 3000).rivals, 2, "it hears of who waits");
+    one.starts(now);
+    let waits = other.at(now, ms(10), LeaseOp::Take, 3000);
+    assert_eq!((waits.place, waits.starts.last_start), (Place::Line(LOOK_AGAIN), Some(now)), "not before it is due");
+    one.at(now, ms(20), LeaseOp::Give, 3000);
+    // Who gave it up stands behind, for a moment.
+    assert!(soon(one.at(now, ms(30), LeaseOp::Take, 3000)));
+    assert!(soon(one.at(now, ms(3100), LeaseOp::Take, 3000)));
+    let has = other.at(now, ms(3000), LeaseOp::Take, 3000);
+    assert_eq!((has.place, has.starts.last_start, has.rivals), (Place::Leased, Some(now), 2));
+    other.at(now, ms(3010), LeaseOp::Give, 3000);
+    assert_eq!(one.at(now, ms(3020), LeaseOp::Take, 3000).place, Place::Leased);
+}
+
+#[test]
+fn without_others_who_gave_it_up_has_it_again() {
+    let ((_directory, one, _other), now) = (both(), Instant::now());
+    for _ in 0..3 {
+        assert_eq!(one.at(now, NOW, LeaseOp::Take, 3000).place, Place::Leased);
+        one.at(now, NOW, LeaseOp::Give, 3000);
+    }
+}
+
+#[test]
+fn what_has_been_kept_is_known_whenever_its_process_ended() {
+    let ((_directory, one, other), now) = (both(), Instant::now());
+    one.at(now, NOW, LeaseOp::Take, 3000);
+    one.starts(now);
+    assert!(soon(other.at(now, NOW, LeaseOp::Take, 3000)));
+    drop(one);
+    let has = other.at(now, ms(10), LeaseOp::Take, 3000);
+    assert_eq!((has.place, has.starts.last_start, has.rivals), (Place::Leased, Some(now), 1));
+}
+
+#[test]
+fn what_the_starts_of_others_were_is_known_to_who_comes_back() {
+    let ((_directory, one, other), now) = (both(), Instant::now());
+    other.at(now, NOW, LeaseOp::Take, 3000);
+    other.starts(now);
+    other.at(now, NOW, LeaseOp::Give, 3000);
+    for _ in 0..2 {
+        // It gives up, and has forgotten what it was told.
+        assert_eq!(one.at(now, ms(5), LeaseOp::Take, 3000).starts.last_start, Some(now));
+        one.at(now, ms(5), LeaseOp::Give, 3000);
+    }
+}
+
+#[test]
+fn a_start_that_nobody_made_binds_nobody() {
+    let ((_directory, one, other), now) = (both(), Instant::now());
+    one.at(now, NOW, LeaseOp::Take, 3000);
+    let starts = LastStarts { last_start: Some(now), ..LastStarts::default() };
+    let kept = LeaseRequest { starts, ..request(LeaseOp::Keep, 3000) };
+    one.ask(Id::of("a"), "a", &kept, now).expect("the file is there");
+    one.at(now, NOW, LeaseOp::Give, 3000);
+    assert_eq!(other.at(now, NOW, LeaseOp::Take, 3000).starts.last_start, None);
+}
+
+#[test]
+fn without_a_delay_nobody_needs_it_until_the_origin_asks_for_time() {
+    let ((_directory, one, other), now) = (both(), Instant::now());
+    assert_eq!(one.at(now, NOW, LeaseOp::Take, 0).place, Place::Free);
+    assert!(!other.is_held_back("a", now));
+    let starts = LastStarts { hold: Some(now + ms(5000)), ..LastStarts::default() };
+    let (backoff, matters) = (ms(1000), ms(6000));
+    let refused = LeaseRequest { starts, backoff, matters, is_exact: false, ..request(LeaseOp::Give, 0) };
+    one.ask(Id::of("a"), "a", &refused, now).expect("the file is there").expect("nobody is at it");
+    assert!(other.is_held_back("a", now));
+    let told = other.at(now, NOW, LeaseOp::Take, 0);
+    assert_eq!((told.place, told.starts.hold, told.backoff), (Place::Leased, Some(now + ms(5000)), ms(1000)));
+    // Who has not the lease tells of more, and of no less.
+    let more = LeaseRequest { backoff: ms(2000), ..refused };
+    for told in [more, refused] {
+        one.ask(Id::of("a"), "a", &told, now).expect("the file is there").expect("nobody is at it");
+    }
+    other.starts(now);
+    assert_eq!(other.at(now, NOW, LeaseOp::Keep, 0).backoff, NOW, "it has been told that it has passed");
+    assert_eq!(other.at(now, ms(5001), LeaseOp::Give, 0).starts.last_start, Some(now));
+    assert!(!one.is_held_back("a", now + ms(5001)));
+}
+
+#[test]
+fn of_those_who_wait_all_are_counted() {
+    let (directory, now) = (place(), Instant::now());
+    let all: Vec<_> = (0..6).map(|_| open(&directory)).collect();
+    for (before, each) in all.iter().enumerate() {
+        let rivals = each.at(now, NOW, LeaseOp::Take, 1000).rivals;
+        assert_eq!(rivals as usize, before + 1);
+    }
+    assert_eq!(all[0].at(now, NOW, LeaseOp::Keep, 1000).rivals, 6);
+    all[3].at(now, NOW, LeaseOp::Give, 1000);
+    assert_eq!(all[0].at(now, NOW, LeaseOp::Keep, 1000).rivals, 5);
+}
+
+/// As a machine is that was started anew: its clock begins anew too.
+#[test]
+fn after_a_boot_no_time_has_passed() {
+    let (directory, now) = (place(), Instant::now());
+    let file = directory.path().join("politely.pace1");
+    {
+        let one = open(&directory);
+        let starts = LastStarts { hold: Some(now + ms(60_000)), ..LastStarts::default() };
+        let taken = LeaseRequest { starts, backoff: ms(500), ..request(LeaseOp::Take, 3000) };
+        one.ask(Id::of("a"), "a", &taken, now).expect("the file is there");
+        one.starts(now);
+        drop(open(&directory));
+        assert_eq!(one.at(now, NOW, LeaseOp::Keep, 3000).starts.last_start, Some(now), "the same boot");
+    }
+    File::options().write(true).open(&file).expect("it is ours").write_all_at(&[7; 8], 0).expect("it is ours");
+    let opened = Instant::now();
+    let one = open(&directory);
+    let has = one.at(opened, ms(50), LeaseOp::Take, 3000);
+    let start = has.starts.last_start.expect("it is owed");
+    assert!(start >= opened && start <= Instant::now() + ms(60), "the start counts as of now");
+    let hold = has.starts.hold.expect("it is owed");
+    assert!(hold >= opened + ms(59_999), "and what was left is left");
+}
+
+#[test]
+fn hosts_of_one_bucket_keep_out_of_each_others_way() {
+    let ((_directory, one, other), now) = (both(), Instant::now());
+    let first = Id::of("a");
+    let names: Vec<String> =
+        (0..).map(|n| format!("h{n}")).filter(|n| Id::of(n).bucket() == first.bucket()).take(9).collect();
+    let ask = |machine: &Machine, name: &String, op, at| {
+        machine.ask(Id::of(name), name, &request(op, 3000), at).expect("the file is there").expect("nobody is at it")
+    };
+    for (name, machine) in names.iter().zip([&one, &other].into_iter().cycle()) {
+        let place = ask(machine, name, LeaseOp::Take, now).place;
+        // There is no room for the last until one of them owes nothing any more.
+        assert_eq!(place, if *name == names[8] { Place::Line(LOOK_AGAIN) } else { Place::Leased });
+    }
+    ask(&one, &names[0], LeaseOp::Give, now);
+    assert!(soon(ask(&one, &names[8], LeaseOp::Take, now)));
+    assert_eq!(ask(&one, &names[8], LeaseOp::Take, now + ms(6100)).place, Place::Leased);
+}
+
+#[test]
+fn what_is_anothers_is_not_trusted_and_what_root_makes_in_anothers_directory_is_that_ones() {
+    let directory = place();
+    let file = directory.path().join("politely.pace1");
+    drop(open(&directory));
+    let mode = std::fs::metadata(&file).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    std::fs::remove_file(&file).expect("it is ours");
+    symlink("/etc/passwd", &file).expect("it is ours");
+    assert!(Machine::open(directory.path()).is_none());
+    std::fs::remove_file(&file).expect("it is ours");
+    let Ok(()) = chown(directory.path(), Some(4711), Some(4712)) else { return };
+    drop(open(&directory));
+    for name in ["politely.pace1", "politely.copies1"] {
+        let it = std::fs::metadata(directory.path().join(name)).expect("it is there");
+        assert_eq!((it.uid(), it.gid()), (4711, 4712), "{name}");
+    }
+    chown(&file, Some(4713), None).expect("root may");
+    assert!(Machine::open(directory.path()).is_none());
+}
+
+#[test]
+fn where_nothing_can_be_made_or_is_no_file_it_goes_on_alone() {
+    let directory = place();
+    let file = directory.path().join("file");
+    File::create(&file).expect("it is writable");
+    assert!(Machine::open(&file).is_none());
+    std::fs::create_dir(directory.path().join("politely.pace1")).expect("it is writable");
+    assert!(Machine::open(directory.path()).is_none());
+    let read_only = place();
+    std::fs::set_permissions(read_only.path(), Permissions::from_mode(0o500)).expect("it is ours");
+    // Root may all the same.
+    let may = File::create(read_only.path().join("x")).is_ok();
+    assert_eq!(Machine::open(read_only.path()).is_some(), may);
+}
+
+#[tokio::test]
+async fn what_cannot_be_written_any_more_leaves_each_to_itself_and_keeps_nobody_waiting() {
+    let (directory, one, other) = both();
+    assert_eq!(one.lease("a", &request(LeaseOp::Take, 3000)).await.map(|it| it.place), Ok(Place::Leased));
+    File::options()
+        .write(true)
+        .open(directory.path().join("politely.pace1"))
+        .and_then(|it| it.set_len(0))
+        .expect("ours");
+    assert!(one.lease("a", &request(LeaseOp::Keep, 3000)).await.is_err());
+    assert_eq!((one.reach().link, one.reach().alone), (0, Some(1)));
+    assert!(other.slots.lock(Id::of("a").lease(), 1).expect("it is open"), "it is free");
+}
+
+#[tokio::test]
+async fn one_fetches_and_the_others_wait_for_that() {
+    use crate::policy::freshness::Freshness;
+    use crate::policy::{Access, Answer, Entry, Validators};
+    use std::time::SystemTime;
+    let (_directory, one, other) = both();
+    let entry = {
+        let freshness = Freshness::new(SystemTime::now(), Duration::from_secs(60), 0.0);
+        let (status, asked_again, generation, validators) = (200, None, 1, Validators::default());
+        let access = Access::Missing;
+        Entry::answered(Answer { access, status, asked_again, freshness, generation, validators })
+    };
+    let Ok(Claimed::Fetch(right, None)) = one.claim("http://a", false).await else { panic!("nobody has it") };
+    let waits = other.claim("http://a", false);
+    let publishes = async {
+        sleep(ms(20)).await;
+        right.publish(&entry, SystemTime::now() + Duration::from_secs(60));
+    };
+    let (claimed, ()) = tokio::join!(waits, publishes);
+    assert!(matches!(claimed, Ok(Claimed::Copy(_))));
+    // It is not new to who wants a new one.
+    let Ok(Claimed::Fetch(right, Some(_))) = other.claim("http://a", true).await else { panic!("it may be fetched") };
+    drop(right);
+    // That it could not be had is each one's to find.
+    let failed = Entry::default().failed(SystemTime::now(), "status 503", None, 0.0);
+    for machine in [&one, &other, &one] {
+        let Ok(Claimed::Fetch(right, None)) = machine.claim("http://b", false).await else { panic!("nobody has it") };
+        right.publish(&failed, SystemTime::now() + Duration::from_secs(60));
+    }
+}
