@@ -87,6 +87,16 @@ impl Fleet {
         }
     }
 
+    /// Leaves what this process has to the others of its machine, in which case nobody else is to be asked. False: there is
+    /// a server, which may know more.
+    pub async fn offer(&self, authority: &Authority, entry: &Entry) -> bool {
+        let Way::Machine(machine) = &self.way else { return false };
+        if let Ok(Some(right)) = machine.right(&authority.to_string()) {
+            Right::Machine(right).publish(entry).await;
+        }
+        true
+    }
+
     /// The copy that the server tells of, whatever its age.
     pub async fn take(&self, authority: &Authority) -> Option<Parcel> {
         let Way::Server(Server { link, .. }) = &self.way else { return None };

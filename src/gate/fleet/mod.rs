@@ -145,9 +145,12 @@ impl Fleet {
         }
     }
 
-    /// Whether others know something of the key that has to be asked for. A server tells of it.
-    pub fn has_news(&self, key: &PaceKey, now: Instant) -> bool {
-        matches!(&self.way, Way::Machine(machine) if machine.is_held_back(&key.to_string(), now))
+    /// Whether the origin has asked none of the processes of this machine for time. `None`: a server is to be asked, and tells.
+    pub fn is_free(&self, key: &PaceKey, now: Instant) -> Option<bool> {
+        match &self.way {
+            Way::Server(_) => None,
+            Way::Machine(machine) => Some(!machine.is_held_back(&key.to_string(), now)),
+        }
     }
 
     /// Each larger than the one before.

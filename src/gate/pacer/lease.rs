@@ -178,14 +178,23 @@ impl FleetLease {
         }
     }
 
-    /// Whether to look if there is news of which nobody tells, now and then: where a gap or a backoff is in force the lease
-    /// is asked for anyway.
+    /// Whether to look how the key stands where nobody tells, now and then. Where a gap or a backoff is in force the lease is
+    /// asked for anyway.
     pub fn looks<W>(&mut self, lane: &Lane<W>, now: Instant) -> bool {
-        let is_due = self.known && lane.backoff().is_zero() && self.look_at.is_none_or(|at| at <= now);
+        let is_due = lane.backoff().is_zero() && self.look_at.is_none_or(|at| at <= now);
         if is_due {
             self.look_at = Some(now + LOOK_EVERY);
         }
         is_due
+    }
+
+    /// So it stands, or the lease tells more.
+    pub fn seen(&mut self, is_free: bool, now: Instant) {
+        match (self.known, is_free) {
+            (false, true) => self.known = true,
+            (true, false) => self.changed(now),
+            (true, true) | (false, false) => {}
+        }
     }
 
     /// A request starts.

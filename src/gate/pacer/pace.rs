@@ -331,10 +331,13 @@ impl Pace {
     fn follow(&self, state: &mut State, now: Instant) {
         let Some(fleet) = self.fleet() else { return };
         let State { lane, lease, .. } = state;
-        if lease.looks(lane, now) && fleet.has_news(&self.key, now) {
-            lease.changed(now);
-        }
         lease.follow(lane, fleet.reach(), now);
+        if lease.looks(lane, now)
+            && let Some(is_free) = fleet.is_free(&self.key, now)
+        {
+            lease.seen(is_free, now);
+            lease.follow(lane, fleet.reach(), now);
+        }
     }
 
     /// Subresources that follow their page are this instance's own affair.

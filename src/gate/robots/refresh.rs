@@ -44,6 +44,9 @@ impl Inner {
             entry.into_iter().for_each(|entry| self.keep(host, Arc::new(entry)));
             return Ok(());
         }
+        if will_do && is_enough(&host.load()) && fleet.offer(authority, &host.load_full()).await {
+            return Ok(());
+        }
         let mut anew = order.reason == FetchReason::Anew;
         let (lease, old) = loop {
             match fleet.claim(authority, anew).await {

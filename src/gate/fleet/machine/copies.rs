@@ -43,8 +43,7 @@ impl Machine {
         let (id, since) = (Id::of(authority), time(millis(SystemTime::now())));
         loop {
             // First, so that nobody leaves one in between.
-            let has_right = self.slots.lock(id.right(), 1).map_err(|error| self.give_up(&error))?;
-            let right = has_right.then(|| Right { slots: self.slots.clone(), copies: self.copies.clone(), id });
+            let right = self.right(authority).map_err(|error| self.give_up(&error))?;
             let copies = self.copies.clone();
             let kept = spawn_blocking(move || copies.read(id)).await.ok().flatten();
             let now = SystemTime::now();
@@ -56,6 +55,13 @@ impl Machine {
                 (_, None) => sleep(LOOK_EVERY).await,
             }
         }
+    }
+
+    /// `None`: another has it.
+    pub fn right(&self, authority: &str) -> io::Result<Option<Right>> {
+        let id = Id::of(authority);
+        let right = || Right { slots: self.slots.clone(), copies: self.copies.clone(), id };
+        Ok(self.slots.lock(id.right(), 1)?.then(right))
     }
 }
 
