@@ -27,7 +27,7 @@ pub(in crate::gate) struct Link {
 }
 
 #[derive(Clone, Default)]
-pub(super) struct Live {
+pub(in crate::gate) struct Live {
     /// Whether the first attempt has ended.
     is_tried: bool,
     /// `None`: the server is out of reach. One that has broken stays until there is another.

@@ -62,7 +62,7 @@ impl Machine {
     #[inline]
     pub fn reach(&self) -> Reach {
         let link = u64::from(!self.is_broken.load(Ordering::Relaxed));
-        Reach { link, settled_at: None, alone: Some(1) }
+        Reach { link, alone: Some(1), ..Reach::default() }
     }
 
     /// Asks for a key's lease, or renews or returns it.
