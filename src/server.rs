@@ -259,10 +259,8 @@ impl Running {
         }
         self.listeners.shutdown().await;
         let gate = self.proxy.gate.clone();
-        let closed = gate.clone();
         // It fails only when the runtime is going away itself; then the gate closes when it is dropped.
-        let _ = tokio::task::spawn_blocking(move || closed.close()).await;
-        // Whoever takes its place takes the store.
+        let _ = tokio::task::spawn_blocking(move || gate.close()).await;
         let proxy = self.proxy;
         Totals {
             counts: proxy.counters.read(),
