@@ -111,7 +111,7 @@ async fn a_scheme_is_not_talked_down_within_h2() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_only_looks_like_tls_goes_nowhere() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
-    let proxy = Proxy::start("limits: { header_timeout: 500ms }").await;
+    let proxy = Proxy::start("limits: { header_timeout: 500ms, idle_timeout: 1s }").await;
     let mut siege = Siege::default();
     for (name, bytes) in [
         ("one byte", &b"\x16"[..]),

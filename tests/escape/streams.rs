@@ -46,13 +46,23 @@ async fn malformed_requests_reach_nobody() {
         ("another Host", with(&[("host", &other)])),
         ("two Hosts", with(&[("host", &host), ("host", &other)])),
         (
-            "an extended CONNECT",
+            "an extended CONNECT for what is not served",
+            block(&[
+                (":method", "CONNECT"),
+                (":protocol", "connect-udp"),
+                (":scheme", "https"),
+                (":authority", &host),
+                (":path", "/x"),
+            ]),
+        ),
+        (
+            "a WebSocket at a disallowed path",
             block(&[
                 (":method", "CONNECT"),
                 (":protocol", "websocket"),
                 (":scheme", "https"),
                 (":authority", &host),
-                (":path", "/x"),
+                (":path", "/secret"),
             ]),
         ),
         ("a CONNECT", block(&[(":method", "CONNECT"), (":authority", &other)])),
@@ -100,7 +110,7 @@ async fn malformed_requests_reach_nobody() {
         let wrong = is_ok(&taken) || taken == Taken::Nothing;
         siege.tried(name, wrong.then(|| format!("{taken:?}")));
     }
-    siege.withstood(50);
+    siege.withstood(51);
     assert_eq!(origin.log.pages(), Vec::<String>::new());
 }
 

@@ -89,6 +89,8 @@ async fn what_the_proxy_sends_is_taken_by_a_strict_origin() {
         assert_eq!(client.get("/private/y", &origin.authority("a.localhost")).await.status(), 403, "{alpn:?}");
         assert_eq!(client.get("/too", &origin.authority("a.localhost")).await.status(), 200, "{alpn:?}");
         for seen in origin.log.all() {
+            // Each client's version goes before, where the origin speaks it.
+            let protocol = if seen.path() == "/too" { Protocol::Http1 } else { protocol };
             assert_eq!((seen.refused, seen.protocol), (None, protocol), "{}", show(&seen.head));
         }
         assert_eq!(origin.log.pages(), ["/open", "/too"], "{alpn:?}");
