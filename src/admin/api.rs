@@ -62,7 +62,7 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Response {
             "reported": counts.reported },
         "distrusted": {
             "total": counts.distrusted.values().sum::<u64>(),
-            "clients": admin.proxy.distrusted.latest().iter().map(|one| json::distrusted(one)).collect::<Vec<_>>(),
+            "clients": admin.proxy.distrusted.latest().iter().filter(|one| one.is_sure).map(|one| json::distrusted(one)).collect::<Vec<_>>(),
         },
         "waiting": figures.waiting,
         "fleet": figures.fleet.map(|fleet| json!({

@@ -128,7 +128,8 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
     };
     // A Ctrl-C goes to the command too, as it is in our process group; it decides, and we tell its end.
     let (mut interrupts, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let mut hang_up = signal(SignalKind::hangup())?;
+    // Under nohup it stays ignored, here and by the command.
+    let mut hang_up = (!hang_up_is_ignored()).then(|| signal(SignalKind::hangup())).transpose()?;
     let (running, mut child) = if args.isolate {
         let socket = directory.path().join("socket");
         let handed = UnixListener::bind(&socket)?;
@@ -173,7 +174,7 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
             biased;
             _ = interrupts.recv() => {}
             _ = terminate.recv() => pass_on(&child, Signal::TERM),
-            _ = hang_up.recv() => pass_on(&child, Signal::HUP),
+            Some(()) = hung_up(&mut hang_up) => pass_on(&child, Signal::HUP),
             status = child.wait() => break status?,
             () = progress.tick() => progress.show(running.longest_held(HELD_LONG).as_ref()),
             Some(decision) = heard(&mut refused) => hear(&decision, &mut progress),
@@ -232,6 +233,20 @@ async fn heard<T: Clone>(live: &mut broadcast::Receiver<T>) -> Option<T> {
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return None,
         }
+    }
+}
+
+/// As whoever started us has left it; asked for before a handler is set.
+fn hang_up_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    ignored.is_some_and(|signals| signals & (1 << (Signal::HUP.as_raw() - 1)) != 0)
+}
+
+async fn hung_up(hang_up: &mut Option<tokio::signal::unix::Signal>) -> Option<()> {
+    match hang_up {
+        Some(hang_up) => hang_up.recv().await,
+        None => std::future::pending().await,
     }
 }
 

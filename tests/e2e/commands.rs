@@ -56,6 +56,9 @@ async fn status_says_when_it_asks_something_else() {
 /// The terminal is closed: the command does not stay behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_passes_a_hang_up_on() {
+    let nohup = "trap '' HUP; exec \"$0\" run -q sh -c 'kill -HUP $PPID; kill -HUP $$; sleep 0.2; exit 7'";
+    let ignoring = run(&["sh", "-c", nohup, env!("CARGO_BIN_EXE_politely")]).await;
+    assert_eq!(ignoring.code, 7, "what nohup has it ignore stays ignored: {}", ignoring.stderr);
     let ended = run(&["sh", "-c", "trap 'exit 9' HUP; kill -HUP $PPID; for i in $(seq 100); do sleep 0.1; done"]).await;
     assert_eq!(ended.code, 9, "{}", ended.stderr);
 }

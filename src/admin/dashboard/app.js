@@ -84,6 +84,16 @@ function decision(made) {
   return row(at, element("td", made.client || "", "tight"), element("td", made.url || ""), why);
 }
 
+function distrusted(one) {
+  const client = one.user_agent ? `${one.client} (${one.user_agent})` : one.client;
+  return row(
+    element("td", client),
+    element("td", one.host),
+    element("td", one.times, "number"),
+    element("td", `${one.how}: ${one.cure}`),
+  );
+}
+
 function trouble(error) {
   byId("state").textContent = error.message;
   byId("state").className = "bad";
@@ -96,6 +106,8 @@ async function update() {
     byId("state").textContent =
       `${status.version}, ${status.mode}, on ${status.listen.join(", ")}, up for ${seconds(status.uptime)}`;
     figures(status);
+    byId("distrust").hidden = status.distrusted.clients.length === 0;
+    byId("distrusted").replaceChildren(...status.distrusted.clients.map(distrusted));
     byId("hosts").replaceChildren(...status.authorities.map(host));
     for (const made of decisions) {
       if (made.number <= last) continue;

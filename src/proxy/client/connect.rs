@@ -147,14 +147,13 @@ async fn intercept(
     let at = Instant::now() + proxy.settings.load().limits.header_timeout;
     match first_byte(proxy, &mut connection, at).await.transpose()?.flatten() {
         Some(TLS_HANDSHAKE) => {
-            let host = authority.to_string();
-            let tell = |address, how| proxy.tell_distrust(address, &host, agent.as_deref(), how);
-            let address = connection.who.address;
+            let (address, host) = (connection.who.address, authority.to_string());
+            let tell = |how| proxy.tell_distrust(address, &host, agent.as_deref(), how);
             let mut inside = match decrypt(proxy, connection, authority).await {
                 Ok(inside) => inside,
                 Err(Undecrypted { error, saw_leaf, io }) => {
                     if let Some(how) = Distrust::of(&error).filter(|_| saw_leaf) {
-                        tell(address, how);
+                        tell(how);
                     }
                     if let Some(io) = io {
                         io.say_goodbye().await;
@@ -164,13 +163,17 @@ async fn intercept(
             };
             // Some look at the certificate only now, and leave without a word.
             let at = Instant::now() + LOOKS_AT_LEAF;
-            let left = match first_byte(proxy, &mut inside, at).await {
+            let first = first_byte(proxy, &mut inside, at).await;
+            if let Some(Ok(Some(_))) = first {
+                proxy.distrusted.is_content(address.ip(), &host);
+            }
+            let left = match first {
                 Some(Ok(None)) if !proxy.is_stopping() => Some(Distrust::Closed),
                 Some(Err(error)) => Distrust::of(&error),
                 Some(Ok(_)) | None => None,
             };
             match left {
-                Some(how) => tell(address, how),
+                Some(how) => tell(how),
                 None => Box::pin(inside.serve(proxy)).await,
             }
         }

@@ -3,13 +3,23 @@
 use super::super::Proxy;
 use crate::tls::Distrust;
 use parking_lot::Mutex;
+use quick_cache::sync::Cache;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 /// The latest of them.
-#[derive(Default)]
-pub struct DistrustedClients(Mutex<Vec<Arc<Distrusted>>>);
+pub struct DistrustedClients {
+    kept: Mutex<Vec<Arc<Distrusted>>>,
+    /// Those that have asked for something behind the certificate for a host: whatever they leave for, it is not that.
+    content: Cache<(IpAddr, Box<str>), ()>,
+}
+
+impl Default for DistrustedClients {
+    fn default() -> Self {
+        DistrustedClients { kept: Mutex::default(), content: Cache::new(CONTENT) }
+    }
+}
 
 /// One client's distrust of the certificate for one host.
 #[derive(Debug, Clone)]
@@ -23,6 +33,8 @@ pub struct Distrusted {
     /// The last time.
     pub at: SystemTime,
     pub times: u64,
+    /// There is no doubt: it has said so, or has left without a word more than once.
+    pub is_sure: bool,
 }
 
 impl Distrusted {
@@ -35,31 +47,43 @@ impl Distrusted {
 impl DistrustedClients {
     /// Those that came last first.
     pub fn latest(&self) -> Vec<Arc<Distrusted>> {
-        self.0.lock().iter().rev().cloned().collect()
+        self.kept.lock().iter().rev().cloned().collect()
     }
 
-    /// `true`: it is the first time for this client and host, as far as is remembered.
+    /// The client does trust the certificate for this host.
+    pub(super) fn is_content(&self, client: IpAddr, host: &str) {
+        let client = client.to_canonical();
+        self.content.insert((client, host.into()), ());
+        self.kept.lock().retain(|one| one.how != Distrust::Closed || one.client != client || *one.host != *host);
+    }
+
+    /// `true`: it is now known of this client and host, and was not before, as far as is remembered.
     fn add(&self, client: IpAddr, host: &str, agent: Option<&str>, how: Distrust) -> bool {
-        let mut kept = self.0.lock();
+        let mut kept = self.kept.lock();
         let before = kept.iter().position(|one| one.client == client && *one.host == *host);
         let before = before.map(|at| kept.remove(at));
         let times = before.as_ref().map_or(0, |one| one.times) + 1;
+        let was_sure = before.as_ref().is_some_and(|one| one.is_sure);
+        let is_sure = was_sure || how != Distrust::Closed || times > 1;
         // What it said once is worth more than that it left.
         let how = before.map(|one| one.how).filter(|_| how == Distrust::Closed).unwrap_or(how);
         if kept.len() == KEPT {
             kept.remove(0);
         }
         let (host, agent) = (host.into(), agent.map(Box::from));
-        kept.push(Arc::new(Distrusted { client, host, agent, how, at: SystemTime::now(), times }));
-        times == 1
+        kept.push(Arc::new(Distrusted { client, host, agent, how, at: SystemTime::now(), times, is_sure }));
+        is_sure && !was_sure
     }
 }
 
 impl Proxy {
     /// Counts it, and tells the log the first time.
     pub(super) fn tell_distrust(&self, client: SocketAddr, host: &str, agent: Option<&str>, how: Distrust) {
-        self.counters.distrusted(how.slug());
         let client = client.ip().to_canonical();
+        if how == Distrust::Closed && self.distrusted.content.get(&(client, host.into())).is_some() {
+            return;
+        }
+        self.counters.distrusted(how.slug());
         if self.distrusted.add(client, host, agent, how) {
             let (what, cure) = (how.what(), how.cure(agent));
             tracing::warn!(%client, host, agent, "a client turns down the certificate for this host: {what}; {cure}");
@@ -69,6 +93,7 @@ impl Proxy {
 
 /// Pairs of client and host that are remembered.
 const KEPT: usize = 200;
+const CONTENT: usize = 1000;
 
 #[cfg(test)]
 mod tests {
@@ -92,10 +117,21 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let clients = DistrustedClients::default();
         for host in 0..KEPT + 5 {
-            clients.add(HERE, &host.to_string(), None, Distrust::Closed);
+            clients.add(HERE, &host.to_string(), None, Distrust::UnknownCa);
         }
         assert_eq!(clients.latest().len(), KEPT);
-        assert!(!clients.add(HERE, "10", None, Distrust::Closed));
-        assert!(clients.add(HERE, "0", None, Distrust::Closed), "it was forgotten");
+        assert!(!clients.add(HERE, "10", None, Distrust::UnknownCa));
+        assert!(clients.add(HERE, "0", None, Distrust::UnknownCa), "it was forgotten");
+    }
+
+    /// As checks of a port do, and browsers that connect ahead of what they will ask.
+    #[test]
+    fn who_leaves_once_may_have_had_another_reason() {
+        let clients = DistrustedClients::default();
+        let left = || clients.add(HERE, "a", None, Distrust::Closed);
+        assert_eq!([left(), left(), left()], [false, true, false]);
+        clients.is_content(HERE, "a");
+        assert!(clients.latest().is_empty(), "it was another reason");
+        assert!(!clients.add(HERE, "b", None, Distrust::Closed) && clients.add(HERE, "b", None, Distrust::UnknownCa));
     }
 }
