@@ -4,7 +4,7 @@
 family='Command line'
 schemes=http
 install() { debian httrack; }
-version() { httrack --version | sed -n 's/.*version \([^ ]*\).*/\1/p'; }
+version() { httrack --version | sed -n 's/.*version \([0-9.-]*\).*/\1/p'; }
 crawl() {
     politely run sh -c 'httrack "$@" -P "${http_proxy#http://}" -s0 -q -O mirror' sh "$@"
 }
