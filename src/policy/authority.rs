@@ -140,18 +140,27 @@ impl Authority {
     /// The URL of what is asked of it: path and query.
     pub fn url(&self, target: &str) -> String {
         let host = self.host.name().map_or(IP_MAX, str::len);
-        let mut digits = [0; 6];
-        let port = if self.is_default_port() { "" } else { port_text(self.port, &mut digits) };
-        let mut url = String::with_capacity(self.scheme.as_str().len() + 3 + host + port.len() + target.len());
-        match &self.host {
-            // Without the formatter, for the sake of those who are refused by the thousand.
-            Host::Name(name) => [self.scheme.as_str(), "://", name].into_iter().for_each(|part| url.push_str(part)),
-            // Writing to memory does not fail.
-            Host::Ip(_) => drop(write!(url, "{}://{}", self.scheme, self.host)),
-        }
-        url.push_str(port);
-        url.push_str(target);
+        let mut url = String::with_capacity("https://".len() + host + ":65535".len() + target.len());
+        // Writing to memory does not fail.
+        let _ = self.write_url(target, &mut url);
         url
+    }
+
+    /// The same, written to where it is wanted: without the formatter, for the sake of those who are refused by the thousand.
+    pub fn write_url(&self, target: &str, out: &mut impl Write) -> fmt::Result {
+        out.write_str(match self.scheme {
+            Scheme::Http => "http://",
+            Scheme::Https => "https://",
+        })?;
+        match &self.host {
+            Host::Name(name) => out.write_str(name)?,
+            Host::Ip(_) => write!(out, "{}", self.host)?,
+        }
+        if !self.is_default_port() {
+            out.write_str(":")?;
+            out.write_str(decimal(self.port.into(), &mut [0; 10]))?;
+        }
+        out.write_str(target)
     }
 
     /// The Host field for requests to it: `example.com`, `example.com:8080`, `[::1]:8080`.
@@ -227,16 +236,18 @@ fn split(authority: &[u8]) -> Result<(&str, Option<&str>), AuthorityError> {
     }
 }
 
-/// With the colon before it.
-fn port_text(port: u16, digits: &mut [u8; 6]) -> &str {
-    let (mut at, mut left) = (digits.len(), port);
-    while left > 0 {
+/// A number as text, without the formatter.
+pub(super) fn decimal(number: u32, digits: &mut [u8; 10]) -> &str {
+    let (mut at, mut left) = (digits.len(), number);
+    loop {
         at -= 1;
         digits[at] = b'0' + (left % 10) as u8;
         left /= 10;
+        if left == 0 {
+            break;
+        }
     }
-    digits[at - 1] = b':';
-    str::from_utf8(&digits[at - 1..]).unwrap_or_default()
+    str::from_utf8(&digits[at..]).unwrap_or_default()
 }
 
 fn port_number(digits: &str) -> Result<u16, AuthorityError> {

@@ -1,6 +1,7 @@
 //! May this request go, by what is configured and what is known of its authority's robots.txt? (SEMANTICS §3 and §4.) The
 //! only place that decides; a decision carries its evidence, which `explain`, the refusal and the logs render. Pure.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::entry::{Entry, Trouble};
@@ -8,7 +9,7 @@ use super::freshness::{LAST_GOOD_USE, State};
 use super::host_rules::{HostRules, RobotsOverride};
 use super::own_rules::OwnVerdict;
 use super::served_paths::{Served, first_refused};
-use super::{PreferenceEvidence, Refusal, Request, RuleEvidence};
+use super::{Authority, PreferenceEvidence, Refusal, Request, RuleEvidence};
 use crate::robots::{PreferenceRef, ProductToken, Reason, RuleSet, Verdict, VisitTime};
 
 /// What to do with a request.
@@ -161,31 +162,31 @@ impl Case<'_> {
             return (Ruling::Allow(Allowance::LongUnreachable), left_alone.is_none());
         }
         let Some(retry_after) = left_alone else { return (Ruling::Fetch, false) };
-        let why = Refusal::RobotsUnreachable { retry_after, robots_url: self.robots_url(), why: trouble.why.clone() };
+        let why = Refusal::RobotsUnreachable { retry_after, authority: self.authority(), why: trouble.why.clone() };
         (Ruling::Refuse(why), false)
     }
 
     fn disallowed(self, rule: Option<RuleEvidence>) -> Refusal {
-        Refusal::Disallowed { robots_url: self.robots_url(), product_tokens: self.names(), rule }
+        Refusal::Disallowed { authority: self.authority(), product_tokens: self.names(), rule }
     }
 
     fn unwelcome(self, preference: PreferenceRef<'_>, matched_path: Option<Box<str>>) -> Refusal {
         Refusal::UsageDisallowed {
-            robots_url: self.robots_url(),
+            authority: self.authority(),
             product_tokens: self.names(),
             purpose: preference.purpose().into(),
             preference: PreferenceEvidence::new(preference, matched_path),
         }
     }
 
-    fn robots_url(self) -> Box<str> {
-        self.request.authority.robots_url().into_boxed_str()
+    fn authority(self) -> Authority {
+        self.request.authority.clone()
     }
 
-    fn names(self) -> Box<str> {
+    fn names(self) -> Arc<str> {
         match self.tokens {
-            [] => Box::default(),
-            [token] => token.as_str().into(),
+            [] => Arc::default(),
+            [token] => token.shared(),
             tokens => tokens.iter().map(ProductToken::as_str).collect::<Vec<_>>().join(", ").into(),
         }
     }

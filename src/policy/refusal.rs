@@ -1,10 +1,13 @@
 //! Why a request is not forwarded (one variant per outcome of the decision), with the evidence. Pure; knows no HTTP
 //! status: `proxy::respond` alone chooses one.
 
-use std::fmt;
+use std::fmt::{self, Write};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::Authority;
+use super::authority::decimal;
 use crate::robots::{PreferenceRef, RuleKind, RuleRef};
 
 /// A refusal. `Display` is one sentence for the person who reads the answer or the log.
@@ -12,16 +15,17 @@ use crate::robots::{PreferenceRef, RuleKind, RuleRef};
 pub enum Refusal {
     /// A rule in robots.txt forbids the URL.
     Disallowed {
-        robots_url: Box<str>,
+        /// Whose robots.txt it is.
+        authority: Authority,
         /// For whom it was asked, with commas between them.
-        product_tokens: Box<str>,
+        product_tokens: Arc<str>,
         /// `None`: everything is disallowed without a rule saying so (`on_unavailable: disallow` and the like).
         rule: Option<RuleEvidence>,
     },
     /// A preference in robots.txt (Content-Signal, Content-Usage) says no to the declared purpose.
     UsageDisallowed {
-        robots_url: Box<str>,
-        product_tokens: Box<str>,
+        authority: Authority,
+        product_tokens: Arc<str>,
         /// `ai-train`, `search`, … as the operator declared it.
         purpose: Box<str>,
         preference: PreferenceEvidence,
@@ -30,7 +34,7 @@ pub enum Refusal {
     RobotsUnreachable {
         /// Until robots.txt is asked for again.
         retry_after: Duration,
-        robots_url: Box<str>,
+        authority: Authority,
         /// `status 503`, `timed out after 10 s`, …
         why: Box<str>,
     },
@@ -155,49 +159,34 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Refusal {
+    /// Its sentence, written to where it is wanted.
+    pub fn write(&self, f: &mut impl Write) -> fmt::Result {
         match self {
-            Self::Disallowed { robots_url, product_tokens, rule: Some(rule) } => {
-                // The one that is told most, with as little of the formatter as there can be.
-                f.write_str(robots_url)?;
+            Self::Disallowed { authority, product_tokens, rule: Some(rule) } => {
+                // The one that is told most, without the formatter.
+                authority.write_url(ROBOTS_TXT, f)?;
                 f.write_str(" disallows this URL for ")?;
                 f.write_str(named(product_tokens))?;
                 f.write_str(": ")?;
-                rule.fmt(f)
+                rule.write(f)
             }
-            Self::Disallowed {
-                robots_url,
-                product_tokens,
-                rule: None,
-            } => {
-                write!(
-                    f,
-                    "everything counts as disallowed for {} by the state of {robots_url}",
-                    named(product_tokens)
-                )
+            Self::Disallowed { authority, product_tokens, rule: None } => {
+                let tokens = named(product_tokens);
+                write!(f, "everything counts as disallowed for {tokens} by the state of {authority}/robots.txt")
             }
-            Self::UsageDisallowed {
-                robots_url,
-                product_tokens,
-                purpose,
-                preference,
-            } => {
+            Self::UsageDisallowed { authority, product_tokens, purpose, preference } => {
                 let tokens = named(product_tokens);
                 write!(
                     f,
-                    "{robots_url} says no to the purpose `{purpose}` of this URL for {tokens}: {preference}"
+                    "{authority}/robots.txt says no to the purpose `{purpose}` of this URL for {tokens}: {preference}"
                 )
             }
-            Self::RobotsUnreachable {
-                retry_after,
-                robots_url,
-                why,
-            } => {
+            Self::RobotsUnreachable { retry_after, authority, why } => {
                 let wait = Seconds(*retry_after);
                 write!(
                     f,
-                    "{robots_url} could not be read ({why}), so nothing is allowed; it is tried again in {wait}"
+                    "{authority}/robots.txt could not be read ({why}), so nothing is allowed; it is tried again in {wait}"
                 )
             }
             Self::CrawlDelay { retry_after } => {
@@ -262,6 +251,12 @@ impl fmt::Display for Refusal {
     }
 }
 
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f)
+    }
+}
+
 /// The rule of robots.txt that decided, as written there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleEvidence {
@@ -285,12 +280,10 @@ impl RuleEvidence {
     pub fn key(&self) -> &'static str {
         if self.allow { "Allow" } else { "Disallow" }
     }
-}
 
-impl fmt::Display for RuleEvidence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write(&self, f: &mut impl Write) -> fmt::Result {
         f.write_str("line ")?;
-        self.line.fmt(f)?;
+        f.write_str(decimal(self.line, &mut [0; 10]))?;
         f.write_str(", `")?;
         f.write_str(self.key())?;
         f.write_str(": ")?;
@@ -300,7 +293,13 @@ impl fmt::Display for RuleEvidence {
     }
 }
 
-fn served_as(f: &mut fmt::Formatter<'_>, matched_path: &Option<Box<str>>) -> fmt::Result {
+impl fmt::Display for RuleEvidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f)
+    }
+}
+
+fn served_as(f: &mut impl Write, matched_path: &Option<Box<str>>) -> fmt::Result {
     match matched_path {
         Some(path) => write!(f, ", which matches `{path}`: servers may take this URL's path for that"),
         None => Ok(()),
@@ -363,6 +362,9 @@ impl fmt::Display for EgressReason {
         }
     }
 }
+
+/// Where an authority's rules are.
+const ROBOTS_TXT: &str = "/robots.txt";
 
 /// For whom something holds.
 fn named(product_tokens: &str) -> &str {

@@ -102,12 +102,12 @@ impl Proxy {
     /// For those who watch: a request is refused.
     fn tell_refused(&self, client: IpAddr, url: Option<String>, refusal: Refusal) {
         self.counters.refused(refusal.slug());
-        self.decisions.add(Some(client), url.map(Box::from), refusal.into(), true);
+        self.decisions.refused(client, url.map(Box::from), refusal);
     }
 
     /// The same for one that report mode lets through.
     fn tell_reported(&self, client: Option<IpAddr>, url: &str, reported: &Reported) {
         self.counters.reported(reported.slug());
-        self.decisions.add(client, Some(url.into()), reported.clone(), false);
+        self.decisions.reported(client, url.into(), reported.clone());
     }
 }

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// A crawler's name, such as `ExampleBot`; compared without regard to case.
 ///
 /// RFC 9309 allows letters, `_` and `-`. A name with other characters (`360Spider`, `Mail.Ru`) is accepted too: it is
 /// found only where a file gives exactly that name.
 #[derive(Debug, Clone)]
-pub struct ProductToken(Box<str>);
+pub struct ProductToken(Arc<str>);
 
 impl ProductToken {
     /// Tokens taken from one User-Agent header at most.
@@ -57,6 +58,11 @@ impl ProductToken {
 
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The same, to keep.
+    pub fn shared(&self) -> Arc<str> {
+        self.0.clone()
     }
 
     /// Whether RFC 9309 knows such a name: letters, `_` and `-` only.

@@ -63,19 +63,19 @@ impl Tally {
 impl Rule {
     fn of(refusal: &Refusal) -> Option<Self> {
         match refusal {
-            Refusal::Disallowed { robots_url, rule: Some(rule), .. } => {
+            Refusal::Disallowed { authority, rule: Some(rule), .. } => {
                 let text = format!("{}: {}", rule.key(), rule.pattern).into();
-                Some(Rule { file: robots_url.clone(), line: Some(rule.line), text })
+                Some(Rule { file: authority.robots_url().into(), line: Some(rule.line), text })
             }
-            Refusal::Disallowed { robots_url, rule: None, .. } => {
-                Some(Rule { file: robots_url.clone(), line: None, text: "everything, by its state".into() })
+            Refusal::Disallowed { authority, rule: None, .. } => {
+                Some(Rule { file: authority.robots_url().into(), line: None, text: "everything, by its state".into() })
             }
-            Refusal::UsageDisallowed { robots_url, preference, .. } => {
+            Refusal::UsageDisallowed { authority, preference, .. } => {
                 let text = format!("{}: {}", preference.key, preference.value).into();
-                Some(Rule { file: robots_url.clone(), line: Some(preference.line), text })
+                Some(Rule { file: authority.robots_url().into(), line: Some(preference.line), text })
             }
-            Refusal::RobotsUnreachable { robots_url, .. } => {
-                Some(Rule { file: robots_url.clone(), line: None, text: "it could not be read".into() })
+            Refusal::RobotsUnreachable { authority, .. } => {
+                Some(Rule { file: authority.robots_url().into(), line: None, text: "it could not be read".into() })
             }
             Refusal::OperatorDenied { host, pattern, .. } => Some(Rule {
                 file: format!("hosts: {host}").into(),
@@ -116,6 +116,7 @@ const MOST_URLS: usize = 1000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Authority;
     use std::time::SystemTime;
 
     fn refused(refusal: Refusal, enforced: bool) -> RecentDecision {
@@ -145,8 +146,8 @@ mod tests {
     #[test]
     fn what_report_mode_lets_go_is_not_refused() {
         let mut tally = Tally::default();
-        let robots_url = "http://a.example/robots.txt".into();
-        let unread = Refusal::RobotsUnreachable { retry_after: Duration::ZERO, robots_url, why: "status 503".into() };
+        let authority = Authority::from_url("http://a.example").unwrap();
+        let unread = Refusal::RobotsUnreachable { retry_after: Duration::ZERO, authority, why: "status 503".into() };
         tally.add(&refused(unread, false));
         tally.add(&refused(Refusal::CrawlDelay { retry_after: Duration::from_secs(7) }, false));
         assert_eq!((tally.top(5).len(), tally.too_long_in_all, tally.longest_wait), (0, 0, Duration::ZERO));

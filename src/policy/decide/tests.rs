@@ -73,12 +73,16 @@ fn allow(crawl_delay: Option<u64>, refresh: bool) -> Said {
     Said::Allow { crawl_delay: crawl_delay.map(Duration::from_secs), refresh }
 }
 
+fn example() -> Authority {
+    Authority::from_url("https://example.com").expect("it is one")
+}
+
 fn disallowed(line: u32, pattern: &str) -> Refusal {
     refusal(Some(RuleEvidence { line, allow: false, pattern: pattern.into(), matched_path: None }))
 }
 
 fn refusal(rule: Option<RuleEvidence>) -> Refusal {
-    Refusal::Disallowed { robots_url: "https://example.com/robots.txt".into(), product_tokens: "FooBot".into(), rule }
+    Refusal::Disallowed { authority: example(), product_tokens: "FooBot".into(), rule }
 }
 
 fn refuse(rule: Option<(u32, &str)>, refresh: bool) -> Said {
@@ -86,8 +90,7 @@ fn refuse(rule: Option<(u32, &str)>, refresh: bool) -> Said {
 }
 
 fn unreachable_for(retry_after: Duration) -> Said {
-    let robots_url = "https://example.com/robots.txt".into();
-    let why = Refusal::RobotsUnreachable { retry_after, robots_url, why: "status 503".into() };
+    let why = Refusal::RobotsUnreachable { retry_after, authority: example(), why: "status 503".into() };
     Said::Refuse { why, refresh: false }
 }
 
@@ -287,7 +290,7 @@ fn a_preference_disallows_for_a_declared_purpose_only() {
         assert_eq!(ask("/art/1", purposes), allow(None, false));
     }
     let unwelcome = Refusal::UsageDisallowed {
-        robots_url: "https://example.com/robots.txt".into(),
+        authority: example(),
         product_tokens: "FooBot".into(),
         purpose: "ai-train".into(),
         preference: PreferenceEvidence {

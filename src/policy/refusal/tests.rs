@@ -2,18 +2,17 @@
 
 use super::*;
 
+fn example() -> Authority {
+    Authority::from_url("https://example.com").unwrap()
+}
+
 fn disallowed(rule: Option<RuleEvidence>) -> Refusal {
-    Refusal::Disallowed {
-        robots_url: "https://example.com/robots.txt".into(),
-        product_tokens: "FooBot, Foo".into(),
-        rule,
-    }
+    Refusal::Disallowed { authority: example(), product_tokens: "FooBot, Foo".into(), rule }
 }
 
 #[test]
 fn each_refusal_is_one_sentence_with_its_evidence() {
     let rule = RuleEvidence { line: 14, allow: false, pattern: "/private*".into(), matched_path: None };
-    let robots_url: Box<str> = "https://example.com/robots.txt".into();
     let second = Duration::from_millis(1001);
     for (refusal, slug, sentence) in [
         (
@@ -28,7 +27,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
         ),
         (
             Refusal::UsageDisallowed {
-                robots_url: robots_url.clone(),
+                authority: example(),
                 product_tokens: "".into(),
                 purpose: "ai-train".into(),
                 preference: PreferenceEvidence {
@@ -43,7 +42,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
              `Content-Usage: / train-ai=n`",
         ),
         (
-            Refusal::RobotsUnreachable { retry_after: second, robots_url, why: "status 503".into() },
+            Refusal::RobotsUnreachable { retry_after: second, authority: example(), why: "status 503".into() },
             "robots-unreachable",
             "https://example.com/robots.txt could not be read (status 503), so nothing is allowed; it is tried \
              again in 1.1 s",

@@ -1,11 +1,12 @@
 //! The recent refusals, and those that report mode let through, for people who watch.
 
 use crate::gate::Reported;
+use crate::policy::Refusal;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use tokio::sync::broadcast;
 
 /// The last of them, and a way to hear of each as it comes.
@@ -42,18 +43,43 @@ impl Default for Decisions {
 }
 
 impl Decisions {
-    pub(in crate::proxy) fn add(&self, client: Option<IpAddr>, url: Option<Box<str>>, what: Reported, enforced: bool) {
+    /// One that was refused.
+    pub(in crate::proxy) fn refused(&self, client: IpAddr, url: Option<Box<str>>, refusal: Refusal) {
+        self.add(Some(client), url, true, |what| match what {
+            // Its place in memory serves the next.
+            Some(Reported::Refused(mut place)) => {
+                *place = refusal;
+                Reported::Refused(place)
+            }
+            Some(Reported::Held(_)) | None => refusal.into(),
+        });
+    }
+
+    /// One that report mode lets through.
+    pub(in crate::proxy) fn reported(&self, client: Option<IpAddr>, url: Box<str>, reported: Reported) {
+        self.add(client, Some(url), false, |_| reported);
+    }
+
+    /// `what` is made of that of the one that is forgotten for it.
+    fn add(
+        &self,
+        client: Option<IpAddr>,
+        url: Option<Box<str>>,
+        enforced: bool,
+        what: impl FnOnce(Option<Reported>) -> Reported,
+    ) {
+        let at = SystemTime::now();
         let mut kept = self.kept.lock();
         kept.made += 1;
-        let new = RecentDecision { number: kept.made, at: SystemTime::now(), client, url, what, enforced };
+        let number = kept.made;
         let mut oldest = if kept.last.len() == KEPT { kept.last.pop_front() } else { None };
         let decision = match oldest.as_mut().and_then(Arc::get_mut) {
-            // Its place in memory serves the next.
             Some(place) => {
-                *place = new;
-                oldest.expect("it was looked at one line above")
+                let before = std::mem::replace(&mut place.what, Reported::Held(Duration::ZERO));
+                *place = RecentDecision { number, at, client, url, what: what(Some(before)), enforced };
+                oldest.expect("it was looked at some lines above")
             }
-            None => Arc::new(new),
+            None => Arc::new(RecentDecision { number, at, client, url, what: what(None), enforced }),
         };
         if self.live.receiver_count() > 0 {
             // It fails where the last has just gone.
@@ -87,11 +113,10 @@ const KEPT: usize = 500;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Refusal;
     use std::net::Ipv4Addr;
 
     fn add(decisions: &Decisions, url: &str) {
-        decisions.add(Some(Ipv4Addr::LOCALHOST.into()), Some(url.into()), Reported::from(Refusal::Loop), true);
+        decisions.refused(Ipv4Addr::LOCALHOST.into(), Some(url.into()), Refusal::Loop);
     }
 
     fn numbers(decisions: &[Arc<RecentDecision>]) -> Vec<u64> {

@@ -1,6 +1,6 @@
 //! What a refusal goes by, as members of the answer and of what people who watch are shown.
 
-use crate::policy::Refusal;
+use crate::policy::{Authority, Refusal};
 use serde_json::{Map, Value};
 
 /// The value of a member.
@@ -8,16 +8,16 @@ use serde_json::{Map, Value};
 pub enum Member<'a> {
     /// In pieces.
     Text(&'a [&'a str]),
-    /// In which nothing has to be escaped, whatever it goes into.
-    Plain(&'a str),
+    /// The URL of this authority's robots.txt: nothing in it has to be escaped, whatever it goes into.
+    RobotsUrl(&'a Authority),
     Number(u64),
 }
 
 /// Each member, by name.
 pub(super) fn each(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'_>)) {
     match refusal {
-        Refusal::Disallowed { robots_url, product_tokens, rule } => {
-            put("robots_url", Member::Plain(robots_url));
+        Refusal::Disallowed { authority, product_tokens, rule } => {
+            put("robots_url", Member::RobotsUrl(authority));
             put("product_token", Member::Text(&[product_tokens]));
             if let Some(rule) = rule {
                 put("rule", Member::Text(&[rule.key(), ": ", &rule.pattern]));
@@ -25,16 +25,16 @@ pub(super) fn each(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'
                 rule.matched_path.iter().for_each(|path| put("matched_path", Member::Text(&[path])));
             }
         }
-        Refusal::UsageDisallowed { robots_url, product_tokens, purpose, preference } => {
-            put("robots_url", Member::Plain(robots_url));
+        Refusal::UsageDisallowed { authority, product_tokens, purpose, preference } => {
+            put("robots_url", Member::RobotsUrl(authority));
             put("product_token", Member::Text(&[product_tokens]));
             put("purpose", Member::Text(&[purpose]));
             put("rule", Member::Text(&[&preference.key, ": ", &preference.value]));
             put("line", Member::Number(preference.line.into()));
             preference.matched_path.iter().for_each(|path| put("matched_path", Member::Text(&[path])));
         }
-        Refusal::RobotsUnreachable { robots_url, .. } => {
-            put("robots_url", Member::Plain(robots_url));
+        Refusal::RobotsUnreachable { authority, .. } => {
+            put("robots_url", Member::RobotsUrl(authority));
         }
         Refusal::OperatorDenied { host, pattern, matched_path } => {
             put("rule", Member::Text(&["hosts.", host, ".deny: ", pattern]));
@@ -64,7 +64,7 @@ pub fn evidence(refusal: &Refusal) -> Map<String, Value> {
     each(refusal, &mut |name, value| {
         let value = match value {
             Member::Text(pieces) => pieces.concat().into(),
-            Member::Plain(text) => text.into(),
+            Member::RobotsUrl(authority) => authority.robots_url().into(),
             Member::Number(number) => number.into(),
         };
         members.insert(name.into(), value);

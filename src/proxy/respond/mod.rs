@@ -16,7 +16,6 @@ use crate::policy::{EgressReason, Refusal};
 use crate::proxy::io::Scratch;
 use evidence::Member;
 use http::{HeaderName, HeaderValue, StatusCode, header};
-use std::fmt::Write;
 use std::time::Duration;
 use text::{Object, put_field_text};
 
@@ -54,7 +53,7 @@ impl Answer {
         let (status, error) = status(refusal, settings);
         let mut detail = Scratch::new();
         // Writing to memory does not fail.
-        let _ = write!(detail, "{refusal}");
+        let _ = refusal.write(&mut detail);
         let detail = str::from_utf8(&detail).unwrap_or_default();
         let wait = refusal.retry_after().map(seconds);
         let problem = Problem { status, slug: refusal.slug(), error, detail, wait };
@@ -150,22 +149,18 @@ impl Problem<'_> {
         if is_html {
             page::page(&mut text, self, asked.url, refusal);
         } else {
-            let mut members = Object::begin(&mut text);
-            members.plain("type", ["urn:politely:", slug]);
-            members.plain("title", [title]);
-            members.number("status", status.as_u16().into());
+            let mut members = Object::begin(&mut text, slug, title, status);
             members.text("detail", [detail]);
             asked.url.iter().for_each(|&url| members.text("url", [url]));
             if let Some(refusal) = refusal {
                 evidence::each(refusal, &mut |name, value| match value {
                     Member::Text(pieces) => members.text(name, pieces.iter().copied()),
-                    Member::Plain(text) => members.plain(name, [text]),
+                    Member::RobotsUrl(authority) => members.robots_url(name, authority),
                     Member::Number(number) => members.number(name, number),
                 });
             }
             wait.iter().for_each(|&wait| members.number("retry_after", wait));
             members.end();
-            text.push(b'\n');
         }
         Answer { status, reason: title, text, body_at }
     }

@@ -48,7 +48,10 @@ pub(super) fn page(out: &mut Vec<u8>, problem: &Problem<'_>, url: Option<&str>, 
             before = "";
             match value {
                 Member::Text(pieces) => pieces.iter().for_each(|piece| put_html(out, piece)),
-                Member::Plain(text) => put(out, &["<a href=\"", text, "\">", text, "</a>"]),
+                Member::RobotsUrl(authority) => {
+                    let url = authority.robots_url();
+                    put(out, &["<a href=\"", &url, "\">", &url, "</a>"]);
+                }
                 Member::Number(number) => put_number(out, number),
             }
             out.extend_from_slice(b"</code></dd>\n");
@@ -140,7 +143,7 @@ mod tests {
     use super::super::{Answer, Asked};
     use super::*;
     use crate::config::Settings;
-    use crate::policy::RuleEvidence;
+    use crate::policy::{Authority, RuleEvidence};
     use std::time::Duration;
 
     #[test]
@@ -164,8 +167,8 @@ mod tests {
 
     fn disallowed(pattern: &str) -> Refusal {
         let rule = RuleEvidence { line: 7, allow: false, pattern: pattern.into(), matched_path: None };
-        let (robots_url, product_tokens) = ("https://a.example/robots.txt".into(), "examplebot".into());
-        Refusal::Disallowed { robots_url, product_tokens, rule: Some(rule) }
+        let authority = Authority::from_url("https://a.example").unwrap();
+        Refusal::Disallowed { authority, product_tokens: "examplebot".into(), rule: Some(rule) }
     }
 
     #[test]

@@ -1,55 +1,71 @@
 //! Text as what it stands in wants it, written straight to where it goes. Pure.
 
-use crate::http1::{below, equal};
+use crate::http1::{below, equal, put_number};
+use crate::policy::Authority;
+use http::StatusCode;
+use std::fmt;
 
-/// An object of JSON, written member by member.
-pub(super) struct Object<'a> {
-    out: &'a mut Vec<u8>,
-    is_empty: bool,
-}
+/// A problem as an object of JSON, written member by member. Names are ours: nothing in them has to be escaped.
+pub(super) struct Object<'a>(&'a mut Vec<u8>);
 
 impl<'a> Object<'a> {
-    pub fn begin(out: &'a mut Vec<u8>) -> Self {
-        out.push(b'{');
-        Object { out, is_empty: true }
+    /// With the members that every problem has and in which nothing has to be escaped.
+    pub fn begin(out: &'a mut Vec<u8>, slug: &str, title: &str, status: StatusCode) -> Self {
+        out.reserve(USUAL);
+        for part in ["{\"type\":\"urn:politely:", slug, "\",\"title\":\"", title, "\",\"status\":"] {
+            out.extend_from_slice(part.as_bytes());
+        }
+        put_number(out, status.as_u16().into());
+        Object(out)
     }
 
     /// `pieces`: one after the other.
     #[inline]
     pub fn text<'b>(&mut self, name: &str, pieces: impl IntoIterator<Item = &'b str>) {
         self.name(name, b"\":\"");
-        pieces.into_iter().for_each(|text| put_json(self.out, text));
-        self.out.push(b'"');
+        pieces.into_iter().for_each(|text| put_json(self.0, text));
+        self.0.push(b'"');
     }
 
-    /// `pieces`: ours, in which nothing has to be escaped.
-    #[inline]
-    pub fn plain<'b>(&mut self, name: &str, pieces: impl IntoIterator<Item = &'b str>) {
+    /// Where this authority's robots.txt is.
+    pub fn robots_url(&mut self, name: &str, authority: &Authority) {
         self.name(name, b"\":\"");
-        pieces.into_iter().for_each(|text| self.out.extend_from_slice(text.as_bytes()));
-        self.out.push(b'"');
+        // Writing to memory does not fail.
+        let _ = authority.write_url("/robots.txt", &mut Plain(self.0));
+        self.0.push(b'"');
     }
 
     #[inline]
     pub fn number(&mut self, name: &str, value: u64) {
         self.name(name, b"\":");
-        crate::http1::put_number(self.out, value);
+        put_number(self.0, value);
     }
 
     pub fn end(self) {
-        self.out.push(b'}');
+        self.0.extend_from_slice(b"}\n");
     }
 
-    /// `name`: one of ours, in which nothing has to be escaped.
     #[inline]
     fn name(&mut self, name: &str, colon: &[u8]) {
-        self.out.reserve(name.len() + 8);
-        self.out.extend_from_slice(if self.is_empty { b"\"" } else { b",\"" });
-        self.out.extend_from_slice(name.as_bytes());
-        self.out.extend_from_slice(colon);
-        self.is_empty = false;
+        self.0.extend_from_slice(b",\"");
+        self.0.extend_from_slice(name.as_bytes());
+        self.0.extend_from_slice(colon);
     }
 }
+
+/// Text in which nothing has to be escaped.
+struct Plain<'a>(&'a mut Vec<u8>);
+
+impl fmt::Write for Plain<'_> {
+    #[inline]
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// Bytes of most problems.
+const USUAL: usize = 1024;
 
 /// Within a string of a structured field (RFC 9651 §3.3.3), which holds printable ASCII only: so many characters at most.
 pub(super) fn put_field_text(out: &mut Vec<u8>, text: &str, most: usize) {
@@ -142,13 +158,19 @@ mod tests {
             }
         }
         let mut out = Vec::new();
-        let mut object = Object::begin(&mut out);
+        let mut object = Object::begin(&mut out, "slug", "a title", StatusCode::FORBIDDEN);
         object.text("all", [&*all]);
         object.text("empty", []);
         object.text("pieces", ["a\"", "b"]);
+        let robots_url = "https://[::1]:8443/robots.txt";
+        object.robots_url("robots_url", &Authority::from_url(robots_url).unwrap());
         object.number("number", u64::MAX);
         object.end();
         let read: serde_json::Value = serde_json::from_slice(&out).unwrap();
-        assert_eq!(read, serde_json::json!({ "all": all, "empty": "", "pieces": "a\"b", "number": u64::MAX }));
+        let wanted = serde_json::json!({
+            "type": "urn:politely:slug", "title": "a title", "status": 403,
+            "all": all, "empty": "", "pieces": "a\"b", "robots_url": robots_url, "number": u64::MAX,
+        });
+        assert_eq!(read, wanted);
     }
 }

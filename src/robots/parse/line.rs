@@ -190,9 +190,14 @@ pub(crate) fn read_rule(text: &[u8], line: &Line, grammar: Grammar) -> Option<(R
     Some((kind, Record { key, value, colon: true }))
 }
 
-/// The value that begins at this byte, as far as [`read`] took it.
+/// The value that begins at this byte, as far as [`read`] took it. Found without reading its line again: it is asked for each
+/// request that a rule refuses.
 pub(crate) fn value_at(text: &[u8], offset: usize, grammar: Grammar) -> Span {
-    record_at(text, offset, grammar).map_or_else(|| Span::new(offset..offset), |record| Span::new(record.value))
+    let start = memchr::memrchr3(b'\n', b'\r', 0, &text[..offset]).map_or(0, |end| end + 1);
+    let rest = &text[offset..text.len().min(start + grammar.max_line).max(offset)];
+    let line = &rest[..memchr::memchr3(b'\n', b'\r', b'#', rest).unwrap_or(rest.len())];
+    let len = memchr::memchr(0, line).unwrap_or(line.len());
+    Span::new(offset..grammar.trim_end(text, offset, offset + len))
 }
 
 /// The record whose value begins at this byte.

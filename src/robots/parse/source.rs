@@ -92,7 +92,7 @@ impl Span {
     }
 }
 
-const BLOCK: usize = 1024;
+const BLOCK: usize = 256;
 
 /// Line ends in `text[from..to]`; a CR LF is one, at its LF.
 fn line_ends(text: &[u8], from: usize, to: usize) -> u32 {
