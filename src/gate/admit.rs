@@ -49,7 +49,7 @@ impl Gate {
     ) -> Result<Admitted, Refusal> {
         self.may_go_on()?;
         if request.reads_robots
-            && let Some(copy) = self.robots_copy(request, hosts).await?
+            && let Some(copy) = Box::pin(self.robots_copy(request, hosts)).await?
         {
             return Ok(Admitted::Robots(copy));
         }
@@ -60,13 +60,14 @@ impl Gate {
                 Step::Go(admitted) => return Ok(admitted),
                 Step::Fetch(fetching) => {
                     let _held = self.held.for_robots(request.authority);
-                    if let Err(why) = self.wait_for_robots(request, fetching, waited).await {
+                    // What most requests do not wait for takes no room in them, here and below.
+                    if let Err(why) = Box::pin(self.wait_for_robots(request, fetching, waited)).await {
                         return self.instead_of_robots(&host, request, why);
                     }
                 }
                 Step::Wait(waiting) => {
                     let held = self.held.for_turn(request.authority, &host.pace, waiting.gap());
-                    let permit = waiting.turn().await?;
+                    let permit = Box::pin(waiting.turn()).await?;
                     drop(held);
                     waited += permit.waited;
                     if let Some(admitted) = self.at_its_turn(&host, request, permit)? {

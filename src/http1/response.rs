@@ -49,26 +49,32 @@ impl ResponseHead<'_> {
     }
 }
 
-/// Reads one head from the start of `input`: the answer to a request of this method. `None`: it is not whole yet. `scanned` is 0
-/// for a new head, and what the call before left there when more has come. A folded line becomes one line in `input`
-/// (§5.2), which is why it is lent for writing.
+/// Reads one head from the start of `input`: the answer to a request of this method, as `look` sees it. `None`: it is not whole
+/// yet. `scanned` is 0 for a new head, and what the call before left there when more has come. A folded line becomes one line in
+/// `input` (§5.2), which is why it is lent for writing.
 ///
 /// # Errors
 /// What is no answer of HTTP/1; lengths that differ or are no numbers; a Transfer-Encoding other than `chunked`, or one in
 /// HTTP/1.0 (§6.1); control characters.
 #[inline]
-pub fn read_response<'r, 'a: 'r>(
-    input: &'a mut [u8],
+pub fn read_response<R>(
+    input: &mut [u8],
     scanned: &mut usize,
     limit: usize,
     method: &str,
-    room: &'r mut Room<'a>,
-) -> Result<Option<ResponseHead<'r>>, HeadError> {
+    look: impl FnOnce(&ResponseHead<'_>) -> R,
+) -> Result<Option<R>, HeadError> {
+    // Nearly all come in one piece, without folded lines: their end is found by reading them.
+    if *scanned == 0
+        && let Ok(head) = read(input, method, &mut Room::new())
+        && head.len <= limit
+    {
+        return Ok(Some(look(&head)));
+    }
     let end = end_of_head(input, scanned)?;
     within(limit, end, input.len())?;
     let Some(end) = end else { return Ok(None) };
-    room.clear();
-    read(&input[..end], method, room).map(Some)
+    read(&input[..end], method, &mut Room::new()).map(|head| Some(look(&head)))
 }
 
 fn end_of_head(input: &mut [u8], scanned: &mut usize) -> Result<Option<usize>, HeadError> {
@@ -110,10 +116,11 @@ fn unfold(input: &mut [u8], at: usize) -> Result<(), HeadError> {
     Ok(())
 }
 
+/// The head that `input` begins with. One that is not whole is an error like others.
 fn read<'r, 'a: 'r>(input: &'a [u8], method: &str, room: &'r mut Room<'a>) -> Result<ResponseHead<'r>, HeadError> {
     let (status, minor) = match input {
         [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor @ (b'0' | b'1'), b' ', a @ b'1'..=b'9', b, c, rest @ ..]
-            if b.is_ascii_digit() && c.is_ascii_digit() && matches!(rest[0], b' ' | b'\r' | b'\n') =>
+            if b.is_ascii_digit() && c.is_ascii_digit() && matches!(rest.first(), Some(b' ' | b'\r' | b'\n')) =>
         {
             let digit = |byte: &u8| u16::from(byte - b'0');
             (digit(a) * 100 + digit(b) * 10 + digit(c), minor - b'0')
@@ -128,16 +135,16 @@ fn read<'r, 'a: 'r>(input: &'a [u8], method: &str, room: &'r mut Room<'a>) -> Re
     let (reason, mut at) = line(input, STATUS_END, &mut is_irregular)?;
 
     let mut known = Known::default();
-    while !matches!(input[at], b'\r' | b'\n') {
+    while !matches!(input.get(at), Some(b'\r' | b'\n')) {
         let name_end = token_end(input, at);
         let name = &input[at..name_end];
         let mut colon = name_end;
         // §5.1: spaces before the colon are to be taken away.
-        while matches!(input[colon], b' ' | b'\t') {
+        while matches!(input.get(colon), Some(b' ' | b'\t')) {
             colon += 1;
             is_irregular = true;
         }
-        if name.is_empty() || input[colon] != b':' {
+        if name.is_empty() || input.get(colon) != Some(&b':') {
             return Err(HeadError::Malformed("a header field's name holds what no name can, or has no colon"));
         }
         let (value, next) = line(input, colon + 1, &mut is_irregular)?;
@@ -146,21 +153,22 @@ fn read<'r, 'a: 'r>(input: &'a [u8], method: &str, room: &'r mut Room<'a>) -> Re
         room.push(field)?;
         at = next;
     }
-    let rest = &input[at..];
-    if rest != b"\r\n" {
-        if rest != b"\n" {
-            return Err(HeadError::Malformed("a CR without LF"));
+    let len = match &input[at..] {
+        [b'\r', b'\n', ..] => at + 2,
+        [b'\n', ..] => {
+            is_irregular = true;
+            at + 1
         }
-        is_irregular = true;
-    }
+        _ => return Err(HeadError::Malformed("a CR without LF")),
+    };
 
     let (framing, doubt) = known.framing(status, minor, method, room)?;
     let Options { close, keep_alive } = known.options;
     let room = &*room;
     let listed = known.upgrade.is_some() && room.named.iter().any(|name| name.eq_ignore_ascii_case(b"upgrade"));
     Ok(ResponseHead {
-        len: input.len(),
-        raw: input,
+        len,
+        raw: &input[..len],
         status,
         reason,
         minor,
@@ -177,9 +185,9 @@ fn read<'r, 'a: 'r>(input: &'a [u8], method: &str, room: &'r mut Room<'a>) -> Re
 #[inline]
 fn line<'a>(input: &'a [u8], from: usize, is_irregular: &mut bool) -> Result<(&'a [u8], usize), HeadError> {
     let end = text_end(input, from);
-    let next = match (input[end], input.get(end + 1)) {
-        (b'\r', Some(b'\n')) => end + 2,
-        (b'\n', _) => {
+    let next = match (input.get(end), input.get(end + 1)) {
+        (Some(b'\r'), Some(b'\n')) => end + 2,
+        (Some(b'\n'), _) => {
             *is_irregular = true;
             end + 1
         }

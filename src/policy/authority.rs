@@ -140,7 +140,9 @@ impl Authority {
     /// The URL of what is asked of it: path and query.
     pub fn url(&self, target: &str) -> String {
         let host = self.host.name().map_or(IP_MAX, str::len);
-        let mut url = String::with_capacity("https://".len() + host + ":65535".len() + target.len());
+        let port = if self.is_default_port() { 0 } else { 2 + self.port.ilog10() as usize };
+        // As much as it takes, for most are kept.
+        let mut url = String::with_capacity(self.scheme.as_str().len() + 3 + host + port + target.len());
         // Writing to memory does not fail.
         let _ = self.write_url(target, &mut url);
         url

@@ -6,7 +6,7 @@ use super::dial_error::DialError;
 use super::http2::{Http2Link, is_unprocessed, wants_http1};
 use super::outgoing::Outgoing;
 use super::route::Route;
-use crate::http1::{Body, BodyError, Framing, HeadError, Room, read_response};
+use crate::http1::{Body, BodyError, Framing, HeadError, ResponseHead, read_response};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
 use std::future::{Future, poll_fn};
@@ -281,25 +281,28 @@ struct Head {
     close: bool,
 }
 
-/// In a function of its own, so that the fields' places are on no future.
 fn head(input: &mut [u8], scanned: &mut usize, limit: usize, method: &str) -> Result<Option<Head>, GetError> {
-    let mut room = Room::new();
-    let Some(head) = read_response(input, scanned, limit, method, &mut room)? else { return Ok(None) };
-    let mut headers = HeaderMap::with_capacity(head.fields.len());
-    for field in head.fields {
-        let (name, value) = (HeaderName::from_bytes(field.name), HeaderValue::from_bytes(field.value));
-        let (Ok(name), Ok(value)) = (name, value) else { return Err(GetError::Malformed("a header field")) };
-        headers.append(name, value);
+    read_response(input, scanned, limit, method, Head::of)?.transpose()
+}
+
+impl Head {
+    fn of(head: &ResponseHead<'_>) -> Result<Self, GetError> {
+        let mut headers = HeaderMap::with_capacity(head.fields.len());
+        for field in head.fields {
+            let (name, value) = (HeaderName::from_bytes(field.name), HeaderValue::from_bytes(field.value));
+            let (Ok(name), Ok(value)) = (name, value) else { return Err(GetError::Malformed("a header field")) };
+            headers.append(name, value);
+        }
+        StatusCode::from_u16(head.status).map_err(|_| GetError::Malformed("its status"))?;
+        Ok(Head {
+            len: head.len,
+            status: head.status,
+            is_interim: head.is_interim(),
+            headers,
+            framing: head.framing,
+            close: head.close,
+        })
     }
-    StatusCode::from_u16(head.status).map_err(|_| GetError::Malformed("its status"))?;
-    Ok(Some(Head {
-        len: head.len,
-        status: head.status,
-        is_interim: head.is_interim(),
-        headers,
-        framing: head.framing,
-        close: head.close,
-    }))
 }
 
 /// Two are common (100 and 103).

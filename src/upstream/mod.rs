@@ -167,7 +167,8 @@ impl Upstream {
         {
             return Ok(route.clone());
         }
-        let route = self.reach_for(authority, Some(client)).await?;
+        // So that what most requests need not do takes no room in them.
+        let route = Box::pin(self.reach_for(authority, Some(client))).await?;
         last.0 = Some((now, generation, route.clone()));
         Ok(route)
     }

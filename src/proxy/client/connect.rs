@@ -83,7 +83,7 @@ pub async fn grant<C: Client>(exchange: Exchange<'_>, via: Option<&str>, client:
         _ if is_looped => Err(Outcome::Refused(Refusal::Loop)),
         // A denied host is denied inside, where the client sees the status.
         InterceptMode::Intercept | InterceptMode::Deny => Ok(None),
-        InterceptMode::Tunnel => match client.wait(timer, open(proxy, authority, who, via)).await {
+        InterceptMode::Tunnel => match client.wait(timer, Box::pin(open(proxy, authority, who, via)).as_mut()).await {
             Some(opened) => opened.map(Some),
             None => Err(Outcome::Gone),
         },

@@ -98,8 +98,9 @@ impl Connection {
                     break;
                 }
             }
-            // What is needed while a request is under way takes no room in a connection that is idle.
-            let then = Box::pin(self.answer(proxy, &head)).await;
+            // What is needed while a request is under way takes no room in a connection that is idle. It is made where it
+            // stays: `Box::pin` would copy all of it.
+            let then = Box::into_pin(Box::write(Box::new_uninit(), self.answer(proxy, &head))).await;
             head.release();
             match then {
                 Then::Another => {}
@@ -202,7 +203,7 @@ impl Connection {
             Err(refusal) => {
                 let unread = Unread::new(refusal, raw.bytes());
                 let mut client = Http1Client::new(side, Framing::None);
-                refuse_unread(proxy, unread, who, began, &mut client, timer).await;
+                Box::pin(refuse_unread(proxy, unread, who, began, &mut client, timer)).await;
                 return Then::Close;
             }
         };

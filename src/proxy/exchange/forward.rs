@@ -15,6 +15,7 @@ use crate::proxy::limits::body_rate::Least;
 use crate::proxy::respond::{Failure, proxy_status};
 use crate::upstream::{Connection, Fields, Http1Link, Http2Link, Link, Outgoing, ReachError, Route, Versions, Want};
 use http::header;
+use std::pin::pin;
 use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
@@ -38,28 +39,26 @@ impl Exchange<'_> {
         let route = match route {
             Some(route) => route,
             // It had no address a moment ago.
-            None => match client.wait(timer, self.reach()).await {
+            None => match client.wait(timer, Box::pin(self.reach()).as_mut()).await {
                 Some(Ok(route)) => route,
                 Some(Err(ReachError::Denied(denied))) => return Outcome::Refused(denied.into()),
                 Some(Err(ReachError::Resolve(error))) => return Outcome::Failed(Failure::from_resolve(&error)),
                 None => return Outcome::Gone,
             },
         };
+        if self.request.is_upgrade {
+            // What most requests are not takes no room in them, here and below.
+            return Box::pin(self.upgrade(client, timer, &route)).await;
+        }
         let versions = Versions::of(self.request.version, self.who.tunnel.is_some());
         let mut want = Want { versions, once: !self.request.is_idempotent(), ..Want::default() };
-        if self.request.is_upgrade {
-            return match client.wait(timer, route.open()).await {
-                Some(Ok(stream)) => match self.over_http1(client, timer, &route, stream, drop, false, want).await {
-                    Tried::Over(outcome) => outcome,
-                    Tried::Again(_, failure) | Tried::Untried(_, failure) => Outcome::Failed(failure),
-                },
-                Some(Err(error)) => Outcome::Failed(Failure::from_dial(&error)),
-                None => Outcome::Gone,
-            };
-        }
         let (mut tries, mut untried) = (0, 0);
         loop {
-            let connection = match client.wait(timer, route.connect(want)).await {
+            let connected = {
+                let connecting = pin!(route.connect(want));
+                client.wait(timer, connecting).await
+            };
+            let connection = match connected {
                 Some(Ok(connection)) => connection,
                 Some(Err(error)) => return Outcome::Failed(Failure::from_dial(&error)),
                 None => return Outcome::Gone,
@@ -91,12 +90,25 @@ impl Exchange<'_> {
             }
             // One more request to the host.
             if let Some(permit) = &mut self.permit {
-                match client.wait(timer, permit.again()).await {
+                match client.wait(timer, Box::pin(permit.again()).as_mut()).await {
                     Some(Ok(())) => {}
                     Some(Err(refusal)) => return Outcome::Refused(refusal),
                     None => return Outcome::Gone,
                 }
             }
+        }
+    }
+
+    /// On a connection of its own, which may become another protocol's.
+    async fn upgrade<C: Client>(&mut self, client: &mut C, timer: &mut Timer, route: &Route) -> Outcome {
+        let stream = match client.wait(timer, pin!(route.open())).await {
+            Some(Ok(stream)) => stream,
+            Some(Err(error)) => return Outcome::Failed(Failure::from_dial(&error)),
+            None => return Outcome::Gone,
+        };
+        match self.over_http1(client, timer, route, stream, drop, false, Want::default()).await {
+            Tried::Over(outcome) => outcome,
+            Tried::Again(_, failure) | Tried::Untried(_, failure) => Outcome::Failed(failure),
         }
     }
 
@@ -131,7 +143,7 @@ impl Exchange<'_> {
                 client.open();
                 origin.side.open();
                 let idle = self.proxy.settings.load().limits.tunnel_idle_timeout;
-                tunnel::run(client.side(), &mut origin.side, idle, timer).await;
+                Box::pin(tunnel::run(client.side(), &mut origin.side, idle, timer)).await;
                 Tried::Over(Outcome::Forwarded)
             }
             Ok(carried) => {

@@ -28,6 +28,7 @@ use decide::Decided;
 use http::header;
 use request::{Request, Unread};
 use std::future::poll_fn;
+use std::pin::pin;
 use std::task::Poll;
 use tokio::time::Instant;
 
@@ -79,7 +80,11 @@ impl<'a> Exchange<'a> {
         if self.request.max_forwards == Some(0) && !self.request.is_looped {
             return Outcome::Answered(Answer::last_forward(self.request.method));
         }
-        let decided = match client.wait(timer, self.proxy.decide(self.request, self.who, self.began, last)).await {
+        let decided = {
+            let deciding = pin!(self.proxy.decide(self.request, self.who, self.began, last));
+            client.wait(timer, deciding).await
+        };
+        let decided = match decided {
             Some(Ok(decided)) => decided,
             Some(Err(refusal)) => return Outcome::Refused(refusal),
             None => return Outcome::Gone,

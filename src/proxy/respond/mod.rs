@@ -135,7 +135,7 @@ impl Problem<'_> {
         let kind = if is_html { HTML } else { JSON };
         text.extend_from_slice(kind);
         text.extend_from_slice(b"proxy-status: ");
-        put_proxy_status(&mut text, Some(error), Some(detail));
+        let is_plain = put_proxy_status(&mut text, Some(error), Some(detail));
         text.extend_from_slice(b"\r\n");
         if let Some(wait) = wait {
             text.extend_from_slice(b"retry-after: ");
@@ -150,7 +150,11 @@ impl Problem<'_> {
             page::page(&mut text, self, asked.url, refusal);
         } else {
             let mut members = Object::begin(&mut text, slug, title, status);
-            members.text("detail", [detail]);
+            if is_plain {
+                members.plain("detail", detail)
+            } else {
+                members.text("detail", [detail])
+            }
             asked.url.iter().for_each(|&url| members.text("url", [url]));
             if let Some(refusal) = refusal {
                 evidence::each(refusal, &mut |name, value| match value {
@@ -173,17 +177,18 @@ pub fn proxy_status(error: Option<&str>, details: Option<&str>) -> String {
     String::from_utf8(status).expect("it is ASCII")
 }
 
-fn put_proxy_status(out: &mut Vec<u8>, error: Option<&str>, details: Option<&str>) {
+/// Whether the details are there as they are.
+fn put_proxy_status(out: &mut Vec<u8>, error: Option<&str>, details: Option<&str>) -> bool {
     out.extend_from_slice(b"politely");
     if let Some(error) = error {
         out.extend_from_slice(b"; error=");
         out.extend_from_slice(error.as_bytes());
     }
-    if let Some(details) = details {
-        out.extend_from_slice(b"; details=\"");
-        put_field_text(out, details, MAX_DETAILS);
-        out.push(b'"');
-    }
+    let Some(details) = details else { return true };
+    out.extend_from_slice(b"; details=\"");
+    let is_plain = put_field_text(out, details, MAX_DETAILS);
+    out.push(b'"');
+    is_plain
 }
 
 fn status(refusal: &Refusal, settings: &Settings) -> (StatusCode, &'static str) {

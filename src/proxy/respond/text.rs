@@ -19,6 +19,13 @@ impl<'a> Object<'a> {
         Object(out)
     }
 
+    /// In which nothing has to be escaped.
+    pub fn plain(&mut self, name: &str, text: &str) {
+        self.name(name, b"\":\"");
+        self.0.extend_from_slice(text.as_bytes());
+        self.0.push(b'"');
+    }
+
     /// `pieces`: one after the other.
     #[inline]
     pub fn text<'b>(&mut self, name: &str, pieces: impl IntoIterator<Item = &'b str>) {
@@ -68,10 +75,12 @@ impl fmt::Write for Plain<'_> {
 const USUAL: usize = 1024;
 
 /// Within a string of a structured field (RFC 9651 §3.3.3), which holds printable ASCII only: so many characters at most.
-pub(super) fn put_field_text(out: &mut Vec<u8>, text: &str, most: usize) {
+/// Whether nothing has to be, which then is true of JSON as well.
+pub(super) fn put_field_text(out: &mut Vec<u8>, text: &str, most: usize) -> bool {
     let escaped = |word| below(word, b' ') | equal(word, b'"') | equal(word, b'\\');
     if holds_none(text, |word| escaped(word) | equal(word, 0x7f) | below(!word, 0x80)) {
-        return out.extend_from_slice(&text.as_bytes()[..text.len().min(most)]);
+        out.extend_from_slice(&text.as_bytes()[..text.len().min(most)]);
+        return true;
     }
     for c in text.chars().take(most) {
         match c {
@@ -80,6 +89,7 @@ pub(super) fn put_field_text(out: &mut Vec<u8>, text: &str, most: usize) {
             _ => out.push(b'?'),
         }
     }
+    false
 }
 
 /// Within an element of HTML, or an attribute.

@@ -5,6 +5,7 @@ use super::side::Side;
 use crate::proxy::io::Timer;
 use crate::proxy::respond::Answer;
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::time::Instant;
 
@@ -57,24 +58,24 @@ pub trait Client {
     fn wake_at(&self) -> Option<Instant>;
 
     /// Resolves with the output of what it waits for, or with none when it has gone.
-    fn wait<F: Future>(&mut self, timer: &mut Timer, waited_for: F) -> impl Future<Output = Option<F::Output>> {
-        async {
-            let mut waited_for = std::pin::pin!(waited_for);
-            poll_fn(|cx| {
-                if let Poll::Ready(output) = waited_for.as_mut().poll(cx) {
-                    return Poll::Ready(Some(output));
+    fn wait<F: Future>(
+        &mut self,
+        timer: &mut Timer,
+        mut waited_for: Pin<&mut F>,
+    ) -> impl Future<Output = Option<F::Output>> {
+        poll_fn(move |cx| {
+            if let Poll::Ready(output) = waited_for.as_mut().poll(cx) {
+                return Poll::Ready(Some(output));
+            }
+            loop {
+                if self.poll_gone(cx).is_ready() {
+                    return Poll::Ready(None);
                 }
-                loop {
-                    if self.poll_gone(cx).is_ready() {
-                        return Poll::Ready(None);
-                    }
-                    match self.wake_at() {
-                        Some(at) if timer.poll(cx, at).is_ready() => {}
-                        Some(_) | None => return Poll::Pending,
-                    }
+                match self.wake_at() {
+                    Some(at) if timer.poll(cx, at).is_ready() => {}
+                    Some(_) | None => return Poll::Pending,
                 }
-            })
-            .await
-        }
+            }
+        })
     }
 }

@@ -4,7 +4,7 @@ use super::answer::AnswerHead;
 use super::http1::Http1;
 use super::http2::Http2;
 use super::side::{Fault, Side};
-use crate::http1::{Body, Framing, HeadError, Room, read_response};
+use crate::http1::{Body, Framing, HeadError, ResponseHead, read_response};
 use h2::client::ResponseFuture;
 use http::{HeaderMap, header};
 use std::pin::Pin;
@@ -23,7 +23,7 @@ pub trait Origin {
         cx: &mut Context<'_>,
         method: &str,
         limit: usize,
-        read: impl FnOnce(&AnswerHead<'_>) -> R,
+        read: impl FnMut(&AnswerHead<'_>) -> R,
     ) -> Poll<Result<R, Fault>>;
 
     /// The body of the head read last comes next. `raw`: with its framing.
@@ -70,21 +70,21 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Origin for Http1Origin<'a, T> {
         cx: &mut Context<'_>,
         method: &str,
         limit: usize,
-        read: impl FnOnce(&AnswerHead<'_>) -> R,
+        mut read: impl FnMut(&AnswerHead<'_>) -> R,
     ) -> Poll<Result<R, Fault>> {
         loop {
             if !self.side.input.is_empty() {
-                let mut room = Room::new();
-                let read_so_far =
-                    read_response(self.side.input.bytes_mut(), &mut self.scanned, limit, method, &mut room);
-                let head = read_so_far.map_err(|error| match error {
-                    HeadError::TooLarge { limit } => Fault::TooLarge(limit),
-                    HeadError::TooManyFields | HeadError::Malformed(_) => Fault::Malformed(error.to_string()),
-                })?;
-                if let Some(head) = head {
+                let look = |head: &ResponseHead<'_>| {
                     (self.framing, self.closes) = (head.framing, head.close);
-                    let (len, done) = (head.len, read(&AnswerHead::of_http1(&head)));
-                    drop(room);
+                    (head.len, read(&AnswerHead::of_http1(head)))
+                };
+                let input = self.side.input.bytes_mut();
+                let whole =
+                    read_response(input, &mut self.scanned, limit, method, look).map_err(|error| match error {
+                        HeadError::TooLarge { limit } => Fault::TooLarge(limit),
+                        HeadError::TooManyFields | HeadError::Malformed(_) => Fault::Malformed(error.to_string()),
+                    })?;
+                if let Some((len, done)) = whole {
                     self.side.input.consume(len);
                     self.scanned = 0;
                     return Poll::Ready(Ok(done));
@@ -137,7 +137,7 @@ impl Origin for Http2Origin {
         cx: &mut Context<'_>,
         method: &str,
         _: usize,
-        read: impl FnOnce(&AnswerHead<'_>) -> R,
+        mut read: impl FnMut(&AnswerHead<'_>) -> R,
     ) -> Poll<Result<R, Fault>> {
         if self.interim {
             match ready!(self.response.poll_informational(cx)) {
