@@ -5,7 +5,7 @@ use crate::server::Redis;
 use crate::support::{Binary, Client, Origin, Reply, eventually};
 use crate::{LATE, assert_apart, get, says, starts};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -35,24 +35,25 @@ async fn keeps_apart(count: usize) {
     const IN_FLIGHT: Duration = Duration::from_millis(250);
     let Some(redis) = Redis::start().await else { return };
     let origin = slow_site(IN_FLIGHT).await;
-    let fleet = behind_relays(&redis, 3, "on_fleet_loss: refuse").await;
+    let fleet = behind_relays(&redis, 3, "on_fleet_loss: refuse\npace: { max_wait: 18s }").await;
     for (number, (relay, _)) in fleet.iter().enumerate() {
         // One far away, one with a slow way back, one near.
         let ms = Duration::from_millis;
         let (there, back) = [(ms(250), ms(250)), (ms(5), ms(200)), (ms(1), ms(1))][number];
         relay.delay(there, back);
     }
-    let stop = Arc::new(AtomicBool::new(false));
+    let (stop, in_vain) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let mut clients = JoinSet::new();
     for (number, (_, instance)) in fleet.iter().enumerate() {
         for _ in 0..2 {
-            let (address, stop) = (instance.address(), stop.clone());
+            let (address, stop, in_vain) = (instance.address(), stop.clone(), in_vain.clone());
             let (url, authority) = (origin.url(&format!("/page-{number}")), origin.authority("a.localhost"));
             clients.spawn(async move {
                 while !stop.load(Ordering::SeqCst) {
                     // 429: it waits in vain; 503 while it takes the server for lost.
                     let status = Client::open(address).await.get(&url, &authority).await.status();
                     assert!(matches!(status, 200 | 429 | 503), "{status}");
+                    in_vain.fetch_add(usize::from(status == 429), Ordering::SeqCst);
                     if status != 200 {
                         sleep(Duration::from_millis(50)).await;
                     }
@@ -90,9 +91,12 @@ async fn keeps_apart(count: usize) {
     stop.store(true, Ordering::SeqCst);
     let starts = starts(&origin, "/page");
     let each: Vec<usize> = (0..fleet.len()).map(through).collect();
-    println!("{} starts in {:?}, through each {each:?}", starts.len(), began.elapsed());
+    let in_vain = in_vain.load(Ordering::SeqCst);
+    println!("{} starts in {:?}, through each {each:?}; {in_vain} waited in vain", starts.len(), began.elapsed());
     clients.join_all().await;
     assert_apart(&starts, IN_FLIGHT);
+    // Whose link breaks each time that its turn comes; both clients wait then.
+    assert!(in_vain <= 2 + count / 100, "{in_vain} waited for 18 s");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
