@@ -20,6 +20,10 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local kept = redis.call('GET', KEYS[1])
 local key = kept and cjson.decode(kept) or { number = 0, from = 0, by = '', fetch_by = '', line = '' }
 local latest = { ends = now + lease, last = now + 1, fetch = now + 1, hold = now + most, backoff = HOUR }
+if math.max(key.last or 0, key.fetch or 0) > now + 1 then
+    -- The clock was set back: whose start was the last one is not known any more.
+    key.by, key.fetch_by = '', ''
+end
 for field, at in pairs(latest) do
     key[field] = math.min(key[field] or 0, at)
 end
