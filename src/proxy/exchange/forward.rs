@@ -289,7 +289,8 @@ impl Exchange<'_> {
             // Any 2xx would stand for the 101.
             let declined = !is_switched && !(200..300).contains(&head.status);
             let accept = head.named(header::SEC_WEBSOCKET_ACCEPT.as_str().as_bytes());
-            if !declined && !(is_switched && websocket::is_accepted(asked, accept.as_deref())) {
+            let accepts = is_switched && websocket::is_accepted(asked, accept.as_deref());
+            if !declined && !accepts {
                 return Err(Failure::malformed("it does not agree to a WebSocket"));
             }
         }

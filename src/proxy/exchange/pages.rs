@@ -63,8 +63,8 @@ pub fn is_part(accept: Option<&[u8]>, target: &[u8]) -> bool {
         let path = target.split(|&byte| byte == b'?').next().unwrap_or_default();
         return NAMES.iter().any(|name| path.ends_with(name.as_bytes()));
     }
-    let is_kind = |kind: &&str| first.get(..kind.len()).is_some_and(|it| it.eq_ignore_ascii_case(kind.as_bytes()));
-    KINDS.iter().any(|kind| is_kind(&kind)) && memchr::memmem::find(accept, b"html").is_none()
+    let is_kind = |kind: &str| first.get(..kind.len()).is_some_and(|it| it.eq_ignore_ascii_case(kind.as_bytes()));
+    KINDS.into_iter().any(is_kind) && memchr::memmem::find(accept, b"html").is_none()
 }
 
 /// How what is accepted first begins.
