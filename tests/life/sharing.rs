@@ -224,7 +224,8 @@ async fn one_that_is_stopped_in_its_turn_keeps_it_and_is_told_of() {
     assert_eq!(origin.log.count("/page/next/0"), 0, "nobody else starts");
     one.signal(libc::SIGCONT);
     eventually("the next", || origin.log.count("/page/next/0") == 1).await;
-    (long.abort(), next.abort());
+    long.abort();
+    next.abort();
     // Nobody waits for one that has ended, stopped as it was.
     let long = crawl(&one, &origin, "/page/long/last");
     eventually("its turn again", || origin.log.count("/page/long/last/0") == 1).await;
