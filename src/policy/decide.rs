@@ -126,10 +126,10 @@ impl Case<'_> {
             return Ruling::Refuse(self.disallowed(rule));
         }
         if self.rules.options.enforce_visit_time
-            && let Some(retry_after) = file.visit_time().and_then(|window| opens_in(window, self.now))
+            && let Some(hours) = file.visit_time()
+            && let Some(retry_after) = opens_in(hours, self.now)
         {
-            // As for a turn that comes too late: the site is open again then.
-            return Ruling::Refuse(Refusal::CrawlDelay { retry_after });
+            return Ruling::Refuse(Refusal::Closed { retry_after, authority: self.authority(), hours });
         }
         Ruling::Allow(match verdict.rule() {
             Some(rule) => Allowance::Rule { offset: rule.offset() },

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::Authority;
 use super::authority::decimal;
-use crate::robots::{PreferenceRef, RuleKind, RuleRef};
+use crate::robots::{PreferenceRef, RuleKind, RuleRef, VisitTime};
 
 /// A refusal. `Display` is one sentence for the person who reads the answer or the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +42,13 @@ pub enum Refusal {
     CrawlDelay {
         /// Until its turn would have come.
         retry_after: Duration,
+    },
+    /// The site is not open at this time of the day (`Visit-time`, where that is kept).
+    Closed {
+        /// Until it opens.
+        retry_after: Duration,
+        authority: Authority,
+        hours: VisitTime,
     },
     /// Too many wait for the host already, or in all.
     QueueFull { retry_after: Duration },
@@ -103,7 +110,7 @@ impl Refusal {
             Self::Disallowed { .. } => "robots-disallowed",
             Self::UsageDisallowed { .. } => "usage-disallowed",
             Self::RobotsUnreachable { .. } => "robots-unreachable",
-            Self::CrawlDelay { .. } => "crawl-delay",
+            Self::CrawlDelay { .. } | Self::Closed { .. } => "crawl-delay",
             Self::QueueFull { .. } => "queue-full",
             Self::ConnectionLimit { .. } => "connection-limit",
             Self::EgressDenied { .. } => "egress-denied",
@@ -138,6 +145,7 @@ impl Refusal {
         match self {
             Self::RobotsUnreachable { retry_after, .. }
             | Self::CrawlDelay { retry_after }
+            | Self::Closed { retry_after, .. }
             | Self::QueueFull { retry_after }
             | Self::Draining { retry_after }
             | Self::FleetLost { retry_after }
@@ -194,6 +202,13 @@ impl Refusal {
                 write!(
                     f,
                     "the host's turn for this request comes in {wait}, later than the request may wait"
+                )
+            }
+            Self::Closed { retry_after, authority, hours } => {
+                let wait = Seconds(*retry_after);
+                write!(
+                    f,
+                    "by {authority}/robots.txt the site is open to crawlers at `Visit-time: {hours}` (UTC) alone, again in {wait}"
                 )
             }
             Self::QueueFull { retry_after } => {

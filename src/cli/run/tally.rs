@@ -82,6 +82,11 @@ impl Rule {
                 line: None,
                 text: format!("deny: {pattern}").into(),
             }),
+            // No `--max-wait` opens it: the hours are what there is to know.
+            Refusal::Closed { authority, hours, .. } => {
+                let text = format!("Visit-time: {hours} (UTC)").into();
+                Some(Rule { file: authority.robots_url().into(), line: None, text })
+            }
             Refusal::CrawlDelay { .. }
             | Refusal::QueueFull { .. }
             | Refusal::ConnectionLimit { .. }

@@ -269,7 +269,11 @@ fn visit_time_closes_the_site_only_when_enforced() {
     let enforcing = Options { enforce_visit_time: true, ..Options::default() };
     let ask = |minutes: u32, options: &Options| ask_with(&file(), "/", Duration::from_secs(60) * minutes, options);
     let closed_for = |minutes: u32, refresh| Said::Refuse {
-        why: Refusal::CrawlDelay { retry_after: Duration::from_secs(60) * minutes },
+        why: Refusal::Closed {
+            retry_after: Duration::from_secs(60) * minutes,
+            authority: Authority::new(Scheme::Https, "example.com", None).unwrap(),
+            hours: VisitTime { from: 6 * 60, to: 8 * 60 + 45 },
+        },
         refresh,
     };
     assert_eq!(ask(1, &Options::default()), allow(Some(2), false));

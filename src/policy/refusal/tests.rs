@@ -53,6 +53,16 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
             "the host's turn for this request comes in 1.1 s, later than the request may wait",
         ),
         (
+            Refusal::Closed {
+                retry_after: second,
+                authority: example(),
+                hours: VisitTime { from: 22 * 60, to: 6 * 60 + 5 },
+            },
+            "crawl-delay",
+            "by https://example.com/robots.txt the site is open to crawlers at `Visit-time: 2200-0605` (UTC) alone, again \
+             in 1.1 s",
+        ),
+        (
             Refusal::QueueFull { retry_after: Duration::from_secs(60) },
             "queue-full",
             "too many requests wait for this host already; come back in 60 s",

@@ -33,7 +33,7 @@ pub(super) fn each(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'
             put("line", Member::Number(preference.line.into()));
             preference.matched_path.iter().for_each(|path| put("matched_path", Member::Text(&[path])));
         }
-        Refusal::RobotsUnreachable { authority, .. } => {
+        Refusal::RobotsUnreachable { authority, .. } | Refusal::Closed { authority, .. } => {
             put("robots_url", Member::RobotsUrl(authority));
         }
         Refusal::OperatorDenied { host, pattern, matched_path } => {

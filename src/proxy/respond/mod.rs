@@ -201,7 +201,7 @@ fn status(refusal: &Refusal, settings: &Settings) -> (StatusCode, &'static str) 
         Refusal::RobotsUnreachable { .. } => {
             (configured(settings.robots.unreachable_status), "destination_unavailable")
         }
-        Refusal::CrawlDelay { .. } => (StatusCode::TOO_MANY_REQUESTS, "http_request_denied"),
+        Refusal::CrawlDelay { .. } | Refusal::Closed { .. } => (StatusCode::TOO_MANY_REQUESTS, "http_request_denied"),
         Refusal::QueueFull { .. } | Refusal::ConnectionLimit { .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached")
         }

@@ -106,6 +106,9 @@ fn remedy(refusal: &Refusal) -> &'static str {
             "Come back after that time, or let requests wait for longer: <code>pace.max_wait</code>, or \
              <code>politely run --max-wait</code>."
         }
+        Refusal::Closed { .. } => {
+            "Come back after that time. Whoever runs this proxy has it keep such hours: <code>robots.visit_time</code>."
+        }
         Refusal::QueueFull { .. } => "Ask for less at a time, and come back after that time.",
         Refusal::ConnectionLimit { .. } => "Close some, or have the client keep fewer open.",
         Refusal::EgressDenied { .. } => {

@@ -1,6 +1,7 @@
 //! The pace a file asks for: Crawl-delay, Request-rate, Visit-time. Not RFC 9309; Bing, Yandex and the 1996 extended
 //! standard. Pure.
 
+use std::fmt;
 use std::time::Duration;
 
 /// What a file says about pace.
@@ -92,6 +93,14 @@ impl VisitTime {
     pub(crate) fn parse(value: &[u8]) -> Option<Self> {
         let (from, to) = str::from_utf8(value).ok()?.split_once('-')?;
         Some(Self { from: minute_of_day(from.trim())?, to: minute_of_day(to.trim())? })
+    }
+}
+
+/// As it is written there.
+impl fmt::Display for VisitTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { from, to } = self;
+        write!(f, "{:02}{:02}-{:02}{:02}", from / 60, from % 60, to / 60, to % 60)
     }
 }
 
