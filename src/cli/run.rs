@@ -10,7 +10,7 @@ use super::{Failed, isolate};
 use crate::config::{self, AccessLog, LogLevel, Settings, units};
 use crate::proxy::RecentDecision;
 use crate::server;
-use crate::telemetry;
+use crate::telemetry::{self, StandardError};
 use crate::tls::{Ca, roots};
 use futures_util::FutureExt;
 use progress::{HELD_LONG, Progress};
@@ -160,24 +160,30 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
     };
     let (before, mut refused) = running.decisions().follow(0);
     let (mut tally, mut progress) = (Tally::default(), Progress::new(args.quiet, args.verbose));
-    let mut hear = |decision: &RecentDecision, progress: &mut Progress| {
+    let mut hear = |decision: &RecentDecision| {
         tally.add(decision);
         if args.verbose {
-            progress.clear();
             tell(decision);
         }
     };
-    before.iter().for_each(|decision| hear(decision, &mut progress));
+    before.iter().for_each(|decision| hear(decision));
+    let mut is_told_to_end = false;
     let status = loop {
         tokio::select! {
             // A signal that ends the command is the command's, and not the one that cuts off what it leaves.
             biased;
-            _ = interrupts.recv() => {}
-            _ = terminate.recv() => pass_on(&child, Signal::TERM),
-            Some(()) = hung_up(&mut hang_up) => pass_on(&child, Signal::HUP),
+            _ = interrupts.recv() => is_told_to_end = true,
+            _ = terminate.recv() => {
+                is_told_to_end = true;
+                pass_on(&child, Signal::TERM);
+            }
+            Some(()) = hung_up(&mut hang_up) => {
+                is_told_to_end = true;
+                pass_on(&child, Signal::HUP);
+            }
             status = child.wait() => break status?,
             () = progress.tick() => progress.show(running.longest_held(HELD_LONG).as_ref()),
-            Some(decision) = heard(&mut refused) => hear(&decision, &mut progress),
+            Some(decision) = heard(&mut refused) => hear(&decision),
         }
     };
     // What is asked last counts when it is over, which the command may see a moment earlier.
@@ -189,11 +195,12 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
     };
     let totals = running.shutdown_before(cut).await;
     while let Some(Some(decision)) = unconstrained(heard(&mut refused)).now_or_never() {
-        hear(&decision, &mut progress);
+        hear(&decision);
     }
-    progress.clear();
     let code = exit_code(status);
-    let summary = Summary { program, tally, took: began.elapsed(), totals, max_wait };
+    // The signal may have reached the command alone, or first.
+    let is_cut_off = is_told_to_end || ENDING.contains(&i32::from(code).saturating_sub(BY_SIGNAL));
+    let summary = Summary { program, tally, took: began.elapsed(), totals, max_wait, is_cut_off };
     tell_end(&summary, args, report, code);
     Ok(ExitCode::from(code))
 }
@@ -201,15 +208,15 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
 /// The command may have closed the terminal.
 fn tell_end(summary: &Summary<'_>, args: &Args, file: Option<File>, code: u8) {
     match (&args.report, file) {
-        (Some(_), None) => _ = writeln!(io::stderr(), "{}", summary.json(code)),
+        (Some(_), None) => _ = writeln!(StandardError, "{}", summary.json(code)),
         (_, file) => {
             if let Some(file) = file
                 && let Err(error) = summary::replace(file, &summary.json(code))
             {
-                let _ = writeln!(io::stderr(), "error: cannot write the report: {error}");
+                let _ = writeln!(StandardError, "error: cannot write the report: {error}");
             }
             if !args.quiet {
-                let _ = writeln!(io::stderr(), "{}", summary.text());
+                let _ = writeln!(StandardError, "{}", summary.text());
             }
         }
     }
@@ -253,7 +260,7 @@ async fn hung_up(hang_up: &mut Option<tokio::signal::unix::Signal>) -> Option<()
 fn tell(decision: &RecentDecision) {
     let url = decision.url.as_deref().unwrap_or("a request that could not be read");
     let said = super::inert(&format!("politely: {url}: {}", decision.what));
-    let _ = writeln!(io::stderr(), "{said}");
+    let _ = writeln!(StandardError, "{said}");
 }
 
 fn pass_on(child: &tokio::process::Child, signal: Signal) {
@@ -265,12 +272,15 @@ fn pass_on(child: &tokio::process::Child, signal: Signal) {
 
 /// As a shell tells it: 128 and the signal's number for a command that a signal ended.
 fn exit_code(status: ExitStatus) -> u8 {
-    let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    let code = status.code().or(status.signal().map(|signal| BY_SIGNAL + signal)).unwrap_or(1);
     u8::try_from(code).unwrap_or(1)
 }
 
 /// No page is lost for a crawl-delay, and few crawlers wait for longer.
 const PATIENCE: Duration = Duration::from_secs(600);
+const BY_SIGNAL: i32 = 128;
+/// By which somebody ends a command.
+const ENDING: [i32; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
 const NOT_FOUND: u8 = 127;
 const NOT_RUNNABLE: u8 = 126;
 

@@ -95,6 +95,48 @@ async fn a_script_gets_the_end_as_json() {
     }
 }
 
+/// It had no time to go round anything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_somebody_ends_is_not_taken_for_one_that_went_round() {
+    for (script, code) in [
+        ("kill -TERM $PPID; exec sleep 60", 143),
+        ("kill -INT $$", 130),
+        ("kill -INT $PPID; sleep 0.2; exit 3", 3),
+        ("exit 129", 129),
+    ] {
+        let ended = run(&[], script).await;
+        assert_eq!(ended.code, code, "{script}: {}", ended.stderr);
+        assert!(ended.stderr.contains("told to end before anything came through"), "{script}: {}", ended.stderr);
+        assert!(!ended.stderr.contains("warning") && !ended.stderr.contains("hint"), "{script}: {}", ended.stderr);
+    }
+}
+
+/// No wait that may be asked for opens it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_site_that_is_closed_is_told_with_its_hours() {
+    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    let opens = (since_epoch.as_secs() / 3600 + 8) % 24;
+    let hours = format!("{opens:02}00-{opens:02}30");
+    let origin = Origin::site(&format!("User-agent: *\nVisit-time: {hours}\n")).await;
+    let variables = [&open()[..], &[("POLITELY_ROBOTS__VISIT_TIME", "enforce")]].concat();
+    let ended = politely_with(&["run", "sh", "-c", &fetch(&[origin.url("/1")])], &variables).await;
+    let told = format!("  1 by {} `Visit-time: {hours} (UTC)`", origin.url("/robots.txt"));
+    assert!(ended.stderr.contains(&told) && !ended.stderr.contains("--max-wait"), "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_logged_while_a_request_is_held_has_a_line_to_itself() {
+    let origin = Origin::site("User-agent: *\nCrawl-delay: 6\n").await;
+    let [first, second] = ["/1", "/2"].map(|path| fetch(&[origin.url(path)]));
+    let foreign = "curl -q -s --noproxy '' --proxy socks4://${http_proxy#http://} http://a.localhost/";
+    let script = format!("{first} ({second}) & sleep 4; {foreign}; wait");
+    let shown =
+        politely_on_a_terminal(&["run", "-v", "sh", "-c", &script.replace('\'', "'\\''")], &open()).await.stdout;
+    let line = shown.lines().find(|line| line.contains("SOCKS4 is not served")).unwrap_or_else(|| panic!("{shown}"));
+    let begun = line.trim_end().rsplit('\r').next().expect("one at least");
+    assert!(shown.contains("waiting for") && !begun.contains("waiting for"), "{shown}");
+}
+
 /// Where there is a terminal to rewrite a line on, or somebody has asked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_waits_for_a_held_request_sees_why_and_how_long() {

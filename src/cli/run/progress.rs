@@ -1,6 +1,7 @@
 //! While a request is held: one line of the terminal, rewritten. Where there is no terminal, a line now and then if asked for.
 
 use crate::gate::HeldRequest;
+use crate::telemetry::StandardError;
 use rustix::termios::tcgetwinsize;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -10,8 +11,6 @@ pub(super) struct Progress {
     way: Way,
     /// When to look again.
     next: Instant,
-    /// There is a line on the terminal.
-    is_shown: bool,
     told: Option<Instant>,
 }
 
@@ -31,7 +30,7 @@ impl Progress {
             (false, false) if verbose => Way::Lines,
             (false, false) => Way::Off,
         };
-        Progress { way, next: Instant::now() + TICK, is_shown: false, told: None }
+        Progress { way, next: Instant::now() + TICK, told: None }
     }
 
     /// It is time to look. Never, if nobody is to be shown anything.
@@ -47,27 +46,19 @@ impl Progress {
     pub fn show(&mut self, held: Option<&HeldRequest>) {
         match (self.way, held) {
             (Way::Off, _) | (Way::Lines, None) => {}
-            (Way::Terminal, None) => self.clear(),
+            (Way::Terminal, None) => StandardError::show(None),
             (Way::Terminal, Some(held)) => {
                 let columns = tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
                 let width = if columns == 0 { USUAL_WIDTH } else { columns };
                 let line: String = line(held).chars().take(width - 1).collect();
-                let _ = write!(io::stderr(), "{CLEAR}{line}");
-                self.is_shown = true;
+                StandardError::show(Some(&line));
             }
             (Way::Lines, Some(held)) => {
                 if self.told.is_none_or(|told| told.elapsed() >= TELL_AGAIN) {
                     self.told = Some(Instant::now());
-                    let _ = writeln!(io::stderr(), "{}", line(held));
+                    let _ = writeln!(StandardError, "{}", line(held));
                 }
             }
-        }
-    }
-
-    /// Makes room for something else.
-    pub fn clear(&mut self) {
-        if std::mem::take(&mut self.is_shown) {
-            let _ = write!(io::stderr(), "{CLEAR}");
         }
     }
 }
@@ -89,8 +80,6 @@ pub(super) const HELD_LONG: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(500);
 const TELL_AGAIN: Duration = Duration::from_secs(10);
 const USUAL_WIDTH: usize = 80;
-/// To the start of the line, and nothing on it.
-const CLEAR: &str = "\r\x1b[K";
 
 #[cfg(test)]
 mod tests {

@@ -53,6 +53,8 @@ pub(super) struct Summary<'a> {
     pub took: Duration,
     pub totals: Totals,
     pub max_wait: Duration,
+    /// Somebody has ended it by a signal.
+    pub is_cut_off: bool,
 }
 
 impl Summary<'_> {
@@ -114,7 +116,9 @@ impl Summary<'_> {
         if counts.tunnels > 0 {
             line(format!("{} tunnels, of whose inside robots.txt was not kept: `intercept: tunnel`", counts.tunnels));
         }
-        if total == 0 && distrusted.is_empty() {
+        if total == 0 && self.is_cut_off {
+            text += "\n  it was told to end before anything came through";
+        } else if total == 0 && distrusted.is_empty() {
             text += &format!(
                 "\npolitely: warning: nothing came through the proxy; if the command fetched something, it went round it, \
                  and robots.txt was not kept\nhint: {}",
