@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 use tokio::task::spawn_blocking;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// Their directory.
 #[derive(Debug)]
@@ -36,14 +36,17 @@ pub(in crate::gate::fleet) enum Claimed {
 }
 
 impl Machine {
-    /// A copy that is fresh, or the right to fetch it; waits while another process has that. `anew`: no copy will do that is
-    /// from before now.
+    /// A copy that is fresh, or the right to fetch it; waits while another process has that, unless that one does not come
+    /// back with it: it may be stopped. `anew`: no copy will do that is from before now.
     pub async fn claim(&self, authority: &str, anew: bool) -> Result<Claimed, Lost> {
         // As a copy tells it.
         let (id, since) = (Id::of(authority), time(millis(SystemTime::now())));
+        let patience = Instant::now() + FETCH_LASTS;
         loop {
             // First, so that nobody leaves one in between.
             let right = self.right(authority).map_err(|error| self.give_up(&error))?;
+            // Twice is better than never.
+            let right = right.or_else(|| (Instant::now() >= patience).then(|| self.right_of(id)));
             let copies = self.copies.clone();
             let kept = spawn_blocking(move || copies.read(id)).await.ok().flatten();
             let now = SystemTime::now();
@@ -60,8 +63,11 @@ impl Machine {
     /// `None`: another has it.
     pub fn right(&self, authority: &str) -> io::Result<Option<Right>> {
         let id = Id::of(authority);
-        let right = || Right { slots: self.slots.clone(), copies: self.copies.clone(), id };
-        Ok(self.slots.lock(id.right(), 1)?.then(right))
+        Ok(self.slots.lock(id.right(), 1)?.then(|| self.right_of(id)))
+    }
+
+    fn right_of(&self, id: Id) -> Right {
+        Right { slots: self.slots.clone(), copies: self.copies.clone(), id }
     }
 }
 
@@ -149,4 +155,6 @@ const PLACES: u64 = 4096;
 const HEAD: usize = 32;
 const LONGEST: u64 = 256 << 10;
 const OLD: Duration = Duration::from_secs(24 * 3600);
+/// As a rule no fetch takes longer, with all its redirects.
+const FETCH_LASTS: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -276,3 +276,17 @@ async fn one_fetches_and_the_others_wait_for_that() {
         right.publish(&failed, SystemTime::now() + Duration::from_secs(60));
     }
 }
+
+/// It may be stopped.
+#[tokio::test(start_paused = true)]
+async fn who_does_not_come_back_with_a_copy_is_not_waited_for_for_ever() {
+    let (_directory, one, other) = both();
+    let Ok(Claimed::Fetch(right, None)) = one.claim("http://a", false).await else { panic!("nobody has it") };
+    let began = tokio::time::Instant::now();
+    let Ok(Claimed::Fetch(second, None)) = other.claim("http://a", false).await else { panic!("it waits no longer") };
+    assert!(began.elapsed() >= Duration::from_secs(60), "{:?}", began.elapsed());
+    drop(second);
+    assert!(other.right("http://a").expect("the file is there").is_none(), "the first has it still");
+    drop(right);
+    assert!(other.right("http://a").expect("the file is there").is_some());
+}
