@@ -5,7 +5,7 @@ use crate::support::{Binary, Client, Origin, Reply, eventually};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 /// How long files may get for the process.
-fn limit(proxy: &Binary, bytes: Option<u64>) {
+pub fn limit(proxy: &Binary, bytes: Option<u64>) {
     let pid = Pid::from_raw(i32::try_from(proxy.pid()).expect("a process id")).expect("it is not 0");
     prlimit(Some(pid), Resource::Fsize, Rlimit { current: bytes, maximum: None }).expect("our own child");
 }
@@ -64,4 +64,27 @@ async fn a_disk_that_was_full_at_the_start_is_used_once_it_is_not() {
     let proxy = Binary::serve_in(proxy.kill().await, "").await;
     fetch(&proxy, &origin, 0..5).await;
     assert_eq!(origin.log.count("/robots.txt"), 5);
+}
+
+/// On a small disk of its own, where the system lets a test have one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_had_no_room_to_begin_is_not_taken_for_damage() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (disk, run) = (directory.path().display(), format!("{} run true", env!("CARGO_BIN_EXE_politely")));
+    let script = format!(
+        "mount -t tmpfs -o size=1m none {disk} || exit 77; {run}; echo more room >&2; mount -o remount,size=32m {disk}; {run}"
+    );
+    let store = format!("{disk}/store");
+    let mut command = tokio::process::Command::new("unshare");
+    command.args(["-rm", "sh", "-c", &script]).env("POLITELY_STORE__DIRECTORY", &store);
+    command.env("HOME", directory.path()).env("STATE_DIRECTORY", directory.path().join("state"));
+    let told = match command.output().await {
+        Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
+        Err(error) => error.to_string(),
+    };
+    let Some((before, after)) = told.split_once("more room") else {
+        return eprintln!("skipped: no disk of one's own here: {told}");
+    };
+    assert!(before.contains("cannot be written"), "{told}");
+    assert!(!after.contains("set aside") && !after.contains("cannot"), "{told}");
 }

@@ -54,6 +54,7 @@ impl Location {
     pub fn open(&self, suspect: bool) -> Result<Disk, Failure> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.directory).map_err(Failure::Io)?;
         let path = self.file();
+        let is_new = !path.exists();
         match self.open_file(&path, suspect) {
             Err(Failure::Unreadable(why)) => {
                 // Only once the new one stands: a disk that is full must not cost the old one.
@@ -66,6 +67,11 @@ impl Location {
                 fs::rename(&path, &aside).and_then(|()| fs::rename(&new, &path)).map_err(Failure::Io)?;
                 tracing::warn!("the store {} is set aside as {}: {why}", path.display(), aside.display());
                 Ok(disk)
+            }
+            // What there was no room for is no store, and no damaged one either.
+            Err(Failure::Io(error)) if is_new => {
+                let _ = fs::remove_file(&path);
+                Err(Failure::Io(error))
             }
             opened => opened,
         }
