@@ -3,7 +3,7 @@
 
 use crate::support::h2_client::request;
 use crate::support::websocket::WebSocket;
-use crate::support::{Alpn, Client, H2Client, Origin, Proxy, Reply, assert_refused, test_ca, within};
+use crate::support::{Alpn, Client, H2Client, Origin, Proxy, Reply, assert_refused, curl, test_ca, within};
 use argon2::{Argon2, Params, PasswordHasher};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -29,6 +29,24 @@ fn websocket(url: &str) -> http::Request<()> {
     asked.headers_mut().insert("sec-websocket-version", "13".parse().unwrap());
     asked.extensions_mut().insert(h2::ext::Protocol::from_static("websocket"));
     asked
+}
+
+/// In HTTP/1.1, which is what most clients speak to a proxy.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn curl_goes_through_a_proxy_with_tls() {
+    let (proxy, _files) = tls_proxy("").await;
+    let (url, ca) = (format!("https://proxy.localhost:{}", proxy.address().port()), proxy.ca_pem_path());
+    let own = test_ca().pem_file().to_str().expect("UTF-8");
+    let trust = ["--proxy", &url, "--proxy-cacert", own, "--cacert", ca.to_str().expect("UTF-8")];
+    for origin in [Origin::site(ROBOTS).await, Origin::tls_site(Alpn::Both, ROBOTS).await] {
+        for version in ["--http1.1", "--http2"] {
+            let page = curl(&[&trust[..], &[version, &origin.url("/x")]].concat()).await;
+            assert_eq!((page.code, page.text().as_str()), (0, "page /x"), "{version}: {}", page.stderr);
+            let refused = curl(&[&trust[..], &[version, &origin.url("/no")]].concat()).await;
+            assert_eq!((refused.code, refused.status()), (0, 403), "{version}: {}", refused.stderr);
+        }
+        assert_eq!(origin.log.pages(), ["/x", "/x"]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
