@@ -13,22 +13,39 @@ pub struct StampedOrigin {
 }
 
 impl StampedOrigin {
-    pub fn start(robots: &'static str) -> Self {
+    /// What begins with `/page/long` is answered after a second.
+    pub fn start(robots: impl Into<Arc<str>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
         stamp(&listener);
         let (port, seen) = (listener.local_addr().expect("it listens").port(), Arc::<Mutex<Vec<_>>>::default());
-        let log = seen.clone();
+        let (log, robots) = (seen.clone(), robots.into());
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let log = log.clone();
-                thread::spawn(move || answer(stream, robots, &log));
+                let (log, robots) = (log.clone(), robots.clone());
+                thread::spawn(move || answer(stream, &robots, &log));
             }
         });
         Self { port, seen }
     }
 
     pub fn url(&self, path: &str) -> String {
-        format!("http://a.localhost:{}{path}", self.port)
+        format!("http://{}{path}", self.authority())
+    }
+
+    pub fn authority(&self) -> String {
+        format!("a.localhost:{}", self.port)
+    }
+
+    /// How often this has been asked for.
+    pub fn count(&self, target: &str) -> usize {
+        self.starts().iter().filter(|(asked, _)| asked == target).count()
+    }
+
+    /// The times between one start and the next, of all requests whose target begins with `prefix`.
+    pub fn gaps(&self, prefix: &str) -> Vec<Duration> {
+        let mut starts = self.starts();
+        starts.retain(|(target, _)| target.starts_with(prefix));
+        starts.windows(2).map(|two| two[1].1 - two[0].1).collect()
     }
 
     /// What was asked for and when, in the order of its arrival.
@@ -39,12 +56,17 @@ impl StampedOrigin {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "it has a thread to itself")]
 fn answer(mut stream: TcpStream, robots: &str, log: &Mutex<Vec<(String, Duration)>>) {
     // A head comes in one piece here.
     let Some((head, at)) = receive(&stream) else { return };
     let target = head.split(' ').nth(1).unwrap_or_default().to_owned();
+    let is_long = target.starts_with("/page/long");
     let body = if target == "/robots.txt" { robots } else { "page" };
     log.lock().expect("no thread panics with it").push((target, at));
+    if is_long {
+        thread::sleep(Duration::from_secs(1));
+    }
     let length = body.len();
     let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
 }
