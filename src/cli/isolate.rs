@@ -7,7 +7,7 @@ use rustix::net::{
     recvmsg, sendmsg,
 };
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -26,7 +26,7 @@ pub(super) const INSIDE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4A
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Where the proxy waits for its socket
-    socket: PathBuf,
+    directory: PathBuf,
     #[arg(trailing_var_arg = true, required = true)]
     command: Vec<OsString>,
 }
@@ -41,11 +41,22 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
         )
     })?;
     let listener = TcpListener::bind(INSIDE)?;
-    hand_over(&args.socket, &listener)?;
+    hand_over(&args.directory, &listener)?;
     drop(listener);
     let (program, arguments) = args.command.split_first().expect("clap requires one");
     let error = Command::new(program).args(arguments).exec();
     Err(super::run::not_run(program, &error))
+}
+
+/// Waits there for the socket that comes from inside.
+pub(super) fn wait_in(directory: &Path) -> io::Result<UnixListener> {
+    let directory = File::open(directory)?;
+    UnixListener::bind(meeting_point(&directory))
+}
+
+/// A socket's path has 108 bytes at most, and that of the directory may be longer.
+fn meeting_point(directory: &File) -> String {
+    format!("/proc/self/fd/{}/socket", directory.as_raw_fd())
 }
 
 /// The socket that comes from inside.
@@ -68,11 +79,12 @@ fn receive(stream: impl AsFd) -> io::Result<TcpListener> {
 }
 
 fn hand_over(to: &Path, listener: &TcpListener) -> io::Result<()> {
+    let directory = File::open(to)?;
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut room);
     let sockets = [listener.as_fd()];
     control.push(SendAncillaryMessage::ScmRights(&sockets));
-    sendmsg(UnixStream::connect(to)?, &[IoSlice::new(&[0])], &mut control, SendFlags::empty())?;
+    sendmsg(UnixStream::connect(meeting_point(&directory))?, &[IoSlice::new(&[0])], &mut control, SendFlags::empty())?;
     Ok(())
 }
 

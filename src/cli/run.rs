@@ -25,7 +25,6 @@ use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 use summary::{ReportTo, Summary};
 use tally::Tally;
-use tokio::net::UnixListener;
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::broadcast::{self, error::RecvError};
@@ -100,7 +99,12 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
     let report = report.flatten();
     let ca = Ca::configured(&settings.intercept.ca)?;
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
-    let directory = tempfile::Builder::new().prefix("politely-trust-").tempdir()?;
+    let directory = tempfile::Builder::new().prefix("politely-trust-").tempdir().map_err(|error| {
+        Failed::usage(
+            format!("cannot keep temporary files: {error}"),
+            "`TMPDIR` says where; is it there, and writable?",
+        )
+    })?;
     let (program, arguments) = args.command.split_first().expect("clap requires one");
     for outcome in &Machine::here().before_run(&ca, program)? {
         let _ = match outcome {
@@ -131,10 +135,9 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
     // Under nohup it stays ignored, here and by the command.
     let mut hang_up = (!hang_up_is_ignored()).then(|| signal(SignalKind::hangup())).transpose()?;
     let (running, mut child) = if args.isolate {
-        let socket = directory.path().join("socket");
-        let handed = UnixListener::bind(&socket)?;
+        let handed = isolate::wait_in(directory.path())?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("isolated").arg(&socket).arg("--").args(&args.command);
+        command.arg("isolated").arg(directory.path()).arg("--").args(&args.command);
         equip(&mut command, isolate::INSIDE)?;
         let mut child = command.spawn()?;
         let listener = tokio::select! {
@@ -167,7 +170,11 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
         }
     };
     before.iter().for_each(|decision| hear(decision));
-    let mut is_told_to_end = false;
+    // One that came before the command did not reach it.
+    let mut is_told_to_end = interrupts.recv().now_or_never().is_some();
+    if is_told_to_end {
+        pass_on(&child, Signal::INT);
+    }
     let status = loop {
         tokio::select! {
             // A signal that ends the command is the command's, and not the one that cuts off what it leaves.
@@ -200,7 +207,8 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
     let code = exit_code(status);
     // The signal may have reached the command alone, or first.
     let is_cut_off = is_told_to_end || ENDING.contains(&i32::from(code).saturating_sub(BY_SIGNAL));
-    let summary = Summary { program, tally, took: began.elapsed(), totals, max_wait, is_cut_off };
+    let summary =
+        Summary { program, tally, took: began.elapsed(), totals, max_wait, is_cut_off, is_isolated: args.isolate };
     tell_end(&summary, args, report, code);
     Ok(ExitCode::from(code))
 }

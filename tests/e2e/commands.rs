@@ -64,6 +64,12 @@ async fn run_passes_a_hang_up_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_says_where_it_can_keep_no_temporary_files() {
+    let ended = politely_with(&["run", "true"], &[("TMPDIR", "/no/such/directory")]).await;
+    assert!(ended.code == 2 && ended.stderr.contains("TMPDIR"), "{}: {}", ended.code, ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_sets_what_clients_read() {
     let script = "env; echo; cat \"$SSL_CERT_FILE\"";
     let variables = [&open()[..], &[("NO_PROXY", "a.localhost"), ("no_proxy", "*")]].concat();
@@ -159,8 +165,14 @@ async fn run_isolates_a_command_so_that_nothing_goes_round() {
         let around = isolated(format!("curl -q -sSk --noproxy '*' {private}")).await;
         assert_eq!(around.code, 7, "curl's own code for a host that it cannot connect to: {}", around.stderr);
         assert!(around.stderr.contains("nothing came through the proxy"), "{}", around.stderr);
+        assert!(!around.stderr.contains("it went round"), "it could not: {}", around.stderr);
         assert_eq!(origin.log.pages(), ["/open"]);
     }
+    // Longer than the name of a socket may be.
+    let temporary = tempfile::Builder::new().prefix(&"t".repeat(200)).tempdir().expect("a temporary directory");
+    let there = [&open()[..], &[("TMPDIR", temporary.path().to_str().expect("a UTF-8 path"))]].concat();
+    let ended = politely_with(&["run", "--isolate", "curl", "-q", "-sS", &plain.url("/open")], &there).await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "page /open"), "{}", ended.stderr);
     let missing = politely_with(&["run", "--isolate", "/no/such/command"], &open()).await;
     assert!(missing.code == 127 && missing.stderr.contains("/no/such/command"), "{}: {}", missing.code, missing.stderr);
 }

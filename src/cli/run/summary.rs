@@ -55,6 +55,7 @@ pub(super) struct Summary<'a> {
     pub max_wait: Duration,
     /// Somebody has ended it by a signal.
     pub is_cut_off: bool,
+    pub is_isolated: bool,
 }
 
 impl Summary<'_> {
@@ -119,11 +120,12 @@ impl Summary<'_> {
         if total == 0 && self.is_cut_off {
             text += "\n  it was told to end before anything came through";
         } else if total == 0 && distrusted.is_empty() {
-            text += &format!(
-                "\npolitely: warning: nothing came through the proxy; if the command fetched something, it went round it, \
-                 and robots.txt was not kept\nhint: {}",
-                cure(&self.program_name())
-            );
+            let instead = match self.is_isolated {
+                true => "if the command asked for something, it did not ask the proxy, and got nowhere",
+                false => "if the command fetched something, it went round it, and robots.txt was not kept",
+            };
+            let cure = cure(&self.program_name());
+            text += &format!("\npolitely: warning: nothing came through the proxy; {instead}\nhint: {cure}");
         } else if total == counts.tunnels && distrusted.is_empty() {
             text += "\npolitely: warning: nothing but tunnels came through the proxy: robots.txt was kept for nothing that \
                      the command fetched\nhint: `intercept` in the configuration says which hosts are tunnelled";
