@@ -160,13 +160,14 @@ pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<R
     let (stop, shutdown) = watch::channel(false);
     let proxy = Arc::new(Proxy::new(settings, gate, upstream, leaves, shutdown));
 
+    let told = addresses.iter().copied().zip(tls.iter().map(Option::is_some)).collect();
     let mut listeners = JoinSet::new();
     for (socket, tls) in sockets.into_iter().zip(tls) {
         listeners.spawn(listener::serve(proxy.clone(), socket, tls));
     }
     let admin = match admin_socket.zip(admin_address) {
         Some((socket, address)) => {
-            let admin = Admin::new(proxy.clone(), addresses.clone(), ca_pem, &admin_settings).map_err(|source| {
+            let admin = Admin::new(proxy.clone(), told, ca_pem, &admin_settings).map_err(|source| {
                 StartError::Token { path: admin_settings.token_file.clone().unwrap_or_default(), source }
             })?;
             let admin = Arc::new(admin);

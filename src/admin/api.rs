@@ -34,7 +34,8 @@ pub(super) async fn ca(State(admin): State<Arc<Admin>>) -> Response {
 
 /// All traffic through the proxy, by the name under which this was asked for.
 pub(super) async fn pac(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Response {
-    let Some(listener) = admin.listeners.first() else {
+    // One without TLS, if there is one: more programs can use it.
+    let Some((listener, is_tls)) = admin.listeners.iter().min_by_key(|(_, is_tls)| *is_tls) else {
         return problem(StatusCode::NOT_FOUND, "the proxy listens nowhere");
     };
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
@@ -44,7 +45,8 @@ pub(super) async fn pac(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> 
     } else {
         listener.to_string()
     };
-    let script = format!("function FindProxyForURL(url, host) {{\n  return \"PROXY {address}\";\n}}\n");
+    let how = if *is_tls { "HTTPS" } else { "PROXY" };
+    let script = format!("function FindProxyForURL(url, host) {{\n  return \"{how} {address}\";\n}}\n");
     ([(header::CONTENT_TYPE, "application/x-ns-proxy-autoconfig")], script).into_response()
 }
 
@@ -56,7 +58,7 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Response {
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "uptime": admin.started.elapsed().as_secs(),
-        "listen": admin.listeners,
+        "listen": admin.listeners.iter().map(|(address, _)| address).collect::<Vec<_>>(),
         "mode": mode,
         "requests": { "forwarded": counts.forwarded, "failed": counts.failed, "client_gone": counts.client_gone, "refused": counts.refused,
             "reported": counts.reported },

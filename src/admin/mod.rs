@@ -28,8 +28,8 @@ pub type Reload = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 /// What every handler reads.
 pub struct Admin {
     proxy: Arc<Proxy>,
-    /// Where the proxy listens.
-    listeners: Vec<SocketAddr>,
+    /// Where the proxy listens, and whether for TLS.
+    listeners: Vec<(SocketAddr, bool)>,
     ca_pem: String,
     token: Option<Token>,
     /// Set by whoever knows where the configuration is.
@@ -44,7 +44,7 @@ impl Admin {
     /// The token cannot be read, or is empty.
     pub fn new(
         proxy: Arc<Proxy>,
-        listeners: Vec<SocketAddr>,
+        listeners: Vec<(SocketAddr, bool)>,
         ca_pem: String,
         settings: &config::Admin,
     ) -> io::Result<Self> {

@@ -52,7 +52,8 @@ pub(super) struct Elsewhere {
     /// As it was asked for.
     pub name: String,
     pub ca_pem: String,
-    pub proxy: (String, u16),
+    /// `None`: it speaks TLS to its clients, which few programs can.
+    pub proxy: Option<(String, u16)>,
 }
 
 /// The certificate of a proxy that runs elsewhere, and where it listens, from its admin address. `token_file`: that proxy's,
@@ -73,8 +74,12 @@ pub(super) fn elsewhere(url: &str, token_file: Option<&Path>) -> Result<Elsewher
         (status, _) => Err(wrong(&format!("status {status} for {target}"))),
     };
     let (ca_pem, pac) = (get("/ca.pem")?, get("/proxy.pac")?);
-    let proxy = pac.split_once("PROXY ").and_then(|(_, rest)| rest.split_once('"')?.0.rsplit_once(':'));
-    let proxy = proxy.and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
+    let proxy = pac.split_once("return \"").and_then(|(_, rest)| rest.split_once('"')?.0.split_once(' '));
+    let proxy = proxy.and_then(|(how, proxy)| {
+        let (host, port) = proxy.rsplit_once(':')?;
+        let proxy = (host.to_owned(), port.parse().ok()?);
+        Some((how == "PROXY").then_some(proxy))
+    });
     let proxy = proxy.filter(|_| ca_pem.starts_with("-----BEGIN CERTIFICATE-----"));
     Ok(Elsewhere { proxy: proxy.ok_or_else(|| wrong(&"that is no admin address"))?, ca_pem, name })
 }

@@ -140,7 +140,7 @@ fn env(args: &Env) -> Result<ExitCode, Failed> {
         Some(url) => {
             let elsewhere = admin_client::elsewhere(url, args.token_file.as_deref())?;
             let name: String = elsewhere.name.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
-            (state_directory().join("from").join(name), elsewhere.ca_pem, Some(elsewhere.proxy))
+            (state_directory().join("from").join(name), elsewhere.ca_pem, elsewhere.proxy)
         }
     };
     keep::directory(&directory)?;

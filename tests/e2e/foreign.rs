@@ -1,5 +1,6 @@
 //! What clients speak that is no HTTP: SOCKS5 is served like CONNECT; the rest is told and closed at once.
 
+use crate::support::binary::politely;
 use crate::support::{Alpn, Binary, Client, Origin, Proxy, curl, test_ca};
 use argon2::{Argon2, Params, PasswordHasher};
 use std::time::Duration;
@@ -88,4 +89,26 @@ async fn http_on_a_tls_listener_is_told_so() {
     let answer = curl(&["--proxy", &format!("http://{}", proxy.address()), "http://a.localhost/"]).await;
     assert_eq!((answer.status(), answer.code), (400, 0), "{}", answer.stderr);
     assert!(answer.text().contains("https://"), "{}", answer.text());
+}
+
+/// `proxy.pac` says so; of two listeners the one without TLS is told, as more programs can use it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn others_are_not_sent_to_a_tls_listener_as_to_a_plain_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let files = ["certificate.pem", "key.pem"].map(|name| directory.path().join(name));
+    let (certificate, key) = test_ca().pem_pair("proxy.localhost");
+    files.iter().zip([certificate, key]).for_each(|(file, text)| std::fs::write(file, text).unwrap());
+    let tls = format!("{{ certificate: '{}', key: '{}' }}", files[0].display(), files[1].display());
+    for plain in [false, true] {
+        let more = if plain { ", { address: '127.0.0.1:0' }" } else { "" };
+        let listen =
+            format!("listen: [{{ address: '127.0.0.1:0', tls: {tls} }}{more}]\nadmin: {{ address: '127.0.0.1:0' }}");
+        let proxy = Proxy::start(&listen).await;
+        let admin = format!("http://{}", proxy.admin_address());
+        let pac = curl(&[&format!("{admin}/proxy.pac")]).await.text();
+        assert_eq!(pac.contains(&format!("HTTPS {}", proxy.address())), !plain, "{pac}");
+        assert_eq!(pac.contains("PROXY "), plain, "{pac}");
+        let env = politely(&["ca", "env", "--from", &admin]).await;
+        assert_eq!((env.code, env.stdout.contains("https_proxy")), (0, plain), "{}{}", env.stdout, env.stderr);
+    }
 }
