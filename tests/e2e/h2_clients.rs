@@ -109,7 +109,7 @@ async fn a_tunnel_in_a_stream_carries_all_of_it_both_ways() {
 async fn each_stream_shows_its_credentials() {
     let origin = Origin::tls_site(Alpn::H1, ROBOTS).await;
     let hash = Argon2::from(Params::new(8, 1, 1, None).unwrap()).hash_password(b"right").unwrap();
-    let user = format!("{{ name: alice, password: '{hash}', max_connections: 1 }}");
+    let user = format!("{{ name: alice, password: '{hash}', max_connections: 2 }}");
     let proxy = Proxy::start(&format!("access: {{ users: [{user}] }}")).await;
     let client = H2Client::known(proxy.client().await).await;
     assert_refused(&client.get(&origin.url("/x")).await, 407, "http_request_denied", "client-denied");
@@ -119,7 +119,7 @@ async fn each_stream_shows_its_credentials() {
         request.headers_mut().insert("proxy-authorization", credentials.parse().unwrap());
         request
     };
-    // All at once: they are one connection of hers.
+    // All at once: they are one connection of hers, and what she opens in one of them is another.
     let mut pending = Vec::new();
     for number in 0..20 {
         pending.push(client.send(sign(request("GET", &origin.url(&format!("/{number}")))), true).await);
@@ -127,8 +127,9 @@ async fn each_stream_shows_its_credentials() {
     for pending in pending {
         assert_eq!(pending.response().await.unwrap().status(), 200);
     }
-    let connect = http::Request::connect(origin.authority("a.localhost")).body(()).unwrap();
-    let inside = client.open(sign(connect)).await.expect("200");
+    let connect = || sign(http::Request::connect(origin.authority("a.localhost")).body(()).unwrap());
+    let inside = client.open(connect()).await.expect("200");
+    assert_eq!(client.open(connect()).await.err(), Some(503));
     let mut inside = inside.tls("a.localhost", &proxy.ca_pem_path(), &[]).await;
     assert_eq!(inside.get("/x", &origin.authority("a.localhost")).await.status(), 200);
     assert!(origin.log.all().iter().all(|seen| seen.field("proxy-authorization").is_none()));

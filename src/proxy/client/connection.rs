@@ -287,13 +287,17 @@ pub(super) async fn identify(
     let settings = proxy.settings.load_full();
     let users = &settings.access.users;
     let user = proxy.passwords.identify(users, who.address.ip(), credentials).await?;
-    *place = self::place(proxy, user.as_deref(), place.take())?;
+    *place = user_place(proxy, user.as_deref(), place.take())?;
     who.user = user;
     Ok(())
 }
 
 /// A place among the user's connections: the one that this connection has, if it is of the same user.
-fn place(proxy: &Proxy, user: Option<&User>, has: Option<Place<String>>) -> Result<Option<Place<String>>, Refusal> {
+pub(super) fn user_place(
+    proxy: &Proxy,
+    user: Option<&User>,
+    has: Option<Place<String>>,
+) -> Result<Option<Place<String>>, Refusal> {
     let Some((user, limit)) = user.and_then(|user| Some((user, user.max_connections?.get()))) else { return Ok(None) };
     let name = user.name.as_ref();
     match has.filter(|place| place.client() == name) {

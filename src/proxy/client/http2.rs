@@ -6,17 +6,18 @@ use super::super::exchange::carry::Http2Client;
 use super::super::exchange::request::{Request, Unread};
 use super::super::exchange::{Exchange, LastPlace, Outcome, refuse_unread, websocket};
 use super::super::io::{Buffer, Timer};
-use super::super::limits::per_client::Place;
+use super::super::limits::per_client::{self, Place};
 use super::super::limits::total::Seat;
 use super::Who;
 use super::connect::{self, Granted};
-use super::connection::{Connection, identify};
+use super::connection::{Connection, identify, user_place};
 use super::wire::{Ahead, Wire};
 use crate::policy::Refusal;
 use bytes::Bytes;
 use h2::server::{Builder, SendResponse};
 use h2::{Reason, RecvStream};
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -153,7 +154,7 @@ async fn answer(
     Exchange::new(proxy, request, who, began).run(client, timer, &mut LastPlace::default()).await;
 }
 
-/// A connection in a stream. It has a seat of its own, for it takes as much room as any other.
+/// A connection in a stream. It counts as any other: in all, of its client and of its user.
 async fn connect(
     proxy: &Arc<Proxy>,
     request: &Request<'_>,
@@ -163,22 +164,35 @@ async fn connect(
     mut timer: Timer,
 ) {
     let exchange = Exchange::new(proxy, request, who, began);
-    let limit = proxy.settings.load().limits.max_connections.get();
-    let Some(seat) = proxy.room.take(limit) else {
-        let why = format!("{limit} connections are open, which is as many as are allowed").into();
-        let refusal = Refusal::OwnLimit { retry_after: GOODBYE, why };
-        exchange.finish(Outcome::Refused(refusal), &mut client, &mut timer).await;
-        return client.finish().await;
+    let (seat, _of_client, of_user) = match places(proxy, who) {
+        Ok(places) => places,
+        Err(refusal) => {
+            exchange.finish(Outcome::Refused(refusal), &mut client, &mut timer).await;
+            return client.finish().await;
+        }
     };
     match connect::grant(exchange, request.via.as_deref(), &mut client, &mut timer).await {
         Granted::Inside => {
             let wire = Wire::Stream(Box::new(client.side));
-            let connection = Connection::new(wire, Buffer::new(), who.clone(), timer, seat, None);
+            let connection = Connection::new(wire, Buffer::new(), who.clone(), timer, seat, of_user);
             let agent = request.user_agent.map(|agent| String::from_utf8_lossy(agent).into_owned());
             connect::inside(proxy, connection, request.authority.clone(), agent).await;
         }
         Granted::No | Granted::Over => client.finish().await,
     }
+}
+
+fn places(proxy: &Proxy, who: &Who) -> Result<(Seat, Place<IpAddr>, Option<Place<String>>), Refusal> {
+    let limits = &proxy.settings.load().limits;
+    let (most, of_client) = (limits.max_connections.get(), limits.max_connections_per_client.get());
+    let Some(seat) = proxy.room.take(most) else {
+        let why = format!("{most} connections are open, which is as many as are allowed").into();
+        return Err(Refusal::OwnLimit { retry_after: GOODBYE, why });
+    };
+    let Some(place) = proxy.clients.enter(per_client::client(who.address.ip()), of_client) else {
+        return Err(Refusal::ConnectionLimit { limit: of_client });
+    };
+    Ok((seat, place, user_place(proxy, who.user.as_deref(), None)?))
 }
 
 /// Requests at a time on one connection.
