@@ -81,6 +81,7 @@ async fn parts_that_do_not_say_so_are_known_by_their_page() {
     assert_eq!(status("/page2", "text/html, image/*", page).await, 429);
     assert_eq!(status("/i.png", image, None).await, 429);
     assert_eq!(status("/i.png", image, Some(&origin.url("/page2"))).await, 429, "nobody has had that page");
+    assert_eq!(status("/s.js", "*/*\r\nSec-Fetch-Dest: empty", page).await, 429, "a script asked for it");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -45,8 +45,14 @@ enum Means {
 }
 
 async fn meaning(proxy: &Proxy, origin: &Origin) -> Means {
-    let private = proxy.get(&origin.url("/private")).await;
-    let open = proxy.get(&origin.url("/open")).await;
+    let [private, open] = [origin.url("/private"), origin.url("/open")];
+    let (private, open) = if private.starts_with("https:") {
+        // Over HTTP/2, if the origin speaks it.
+        let client = proxy.h2(origin, "a.localhost").await;
+        (client.get(&private).await, client.get(&open).await)
+    } else {
+        (proxy.get(&private).await, proxy.get(&open).await)
+    };
     match (private.status(), open.status()) {
         (403, 200) => Means::Rules,
         (200, 200) => Means::AllowAll,

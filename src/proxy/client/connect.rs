@@ -286,7 +286,7 @@ fn request(authority: &Authority) -> Request<'static> {
         agent_tokens: Cow::Borrowed(&[]),
         accept: None,
         credentials: None,
-        is_subresource: false,
+        is_subresource: None,
         prefer_wait: None,
         max_forwards: None,
         via: None,

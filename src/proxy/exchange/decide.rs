@@ -70,7 +70,7 @@ impl Proxy {
             address: route.as_ref().and_then(Route::origin),
             speaks_http2: request.version == Version::HTTP_2
                 && (who.tunnel.is_some() || authority.scheme() == Scheme::Https),
-            is_subresource: request.is_subresource || self.follows_page(request, who, now),
+            is_subresource: request.is_subresource.unwrap_or_else(|| self.follows_page(request, who, now)),
             may_wait,
             prefer_wait: request.prefer_wait,
             reads_robots: request.reads_robots(),

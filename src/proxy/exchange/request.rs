@@ -29,7 +29,8 @@ pub struct Request<'a> {
     pub agent_tokens: Cow<'a, [ProductToken]>,
     pub accept: Option<&'a [u8]>,
     pub credentials: Option<&'a [u8]>,
-    pub is_subresource: bool,
+    /// What Sec-Fetch-Dest says of it; `None`: nothing.
+    pub is_subresource: Option<bool>,
     pub prefer_wait: Option<Duration>,
     /// How many more proxies may forward it (RFC 9110 §7.6.2).
     pub max_forwards: Option<u32>,
@@ -120,7 +121,7 @@ impl<'a> Request<'a> {
             agent_tokens: Cow::Borrowed(&[]),
             accept: None,
             credentials: None,
-            is_subresource: false,
+            is_subresource: None,
             prefer_wait: None,
             max_forwards: None,
             via: None,
@@ -166,7 +167,7 @@ impl<'a> Request<'a> {
             agent_tokens: Cow::Borrowed(&[]),
             accept: None,
             credentials: None,
-            is_subresource: false,
+            is_subresource: None,
             prefer_wait: None,
             max_forwards: None,
             via: None,
@@ -196,7 +197,7 @@ impl<'a> Request<'a> {
                         Some(self.via.take().map_or_else(|| line.to_string(), |before| format!("{before}, {line}")));
                 }
             }
-            FieldKind::SecFetchDest => self.is_subresource = is_subresource(value),
+            FieldKind::SecFetchDest => self.is_subresource = Some(is_subresource(value)),
             FieldKind::Prefer => self.prefer_wait = self.prefer_wait.or_else(|| prefer_wait(value)),
             FieldKind::MaxForwards if matches!(self.method, "OPTIONS" | "TRACE") => {
                 self.max_forwards = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());

@@ -8,6 +8,7 @@ use crate::gate::store::snapshot::{self, millis, time};
 use crate::policy::Entry;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,9 +17,9 @@ use std::time::{Duration, SystemTime};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
-/// Their directory.
+/// Their directory: that very one, whatever has its name by now.
 #[derive(Debug)]
-pub(super) struct Copies(PathBuf);
+pub(super) struct Copies(File);
 
 /// The right to fetch one authority's robots.txt; given back when dropped.
 #[derive(Debug)]
@@ -79,10 +80,11 @@ impl Copies {
             _ => {}
         }
         let flags = libc::O_NOFOLLOW | libc::O_DIRECTORY;
-        hand_over(&OpenOptions::new().read(true).custom_flags(flags).open(&path)?, directory)?;
-        let copies = Self(path.clone());
+        let copies = Self(OpenOptions::new().read(true).custom_flags(flags).open(&path)?);
+        hand_over(&copies.0, directory)?;
+        let swept = Self(copies.0.try_clone()?);
         // Nobody waits for it.
-        let _ = thread::Builder::new().spawn(move || sweep(&path));
+        let _ = thread::Builder::new().spawn(move || swept.sweep());
         Ok(copies)
     }
 
@@ -99,19 +101,33 @@ impl Copies {
 
     fn write(&self, id: Id, copy: &[u8], until: SystemTime) -> io::Result<()> {
         let path = self.path(id);
-        let new = path.with_extension(format!("{}", std::process::id()));
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new);
+        let new = path.with_extension(format!("{:016x}", fastrand::u64(..)));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         let write = |mut file: File| {
-            hand_over(&file, &self.0)?;
+            hand_over(&file, &self.directory())?;
             let head = [id.tag, id.place, millis(SystemTime::now()), millis(until)].map(u64::to_le_bytes);
             file.write_all(&[head.as_flattened(), copy].concat())?;
             fs::rename(&new, &path)
         };
-        file.and_then(write).inspect_err(|_| _ = fs::remove_file(&new))
+        write(file).inspect_err(|_| _ = fs::remove_file(&new))
     }
 
     fn path(&self, id: Id) -> PathBuf {
-        self.0.join(format!("{:03x}", id.place % PLACES))
+        self.directory().join(format!("{:03x}", id.place % PLACES))
+    }
+
+    fn directory(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
+    }
+
+    /// What nobody has renewed for so long is fetched anew.
+    fn sweep(&self) {
+        for file in fs::read_dir(self.directory()).into_iter().flatten().flatten() {
+            let age = file.metadata().and_then(|it| it.modified()).ok().and_then(|at| at.elapsed().ok());
+            if age.is_some_and(|age| age > OLD) {
+                let _ = fs::remove_file(file.path());
+            }
+        }
     }
 }
 
@@ -139,21 +155,11 @@ impl Drop for Right {
     }
 }
 
-/// What nobody has renewed for so long is fetched anew.
-fn sweep(directory: &Path) {
-    for file in fs::read_dir(directory).into_iter().flatten().flatten() {
-        let age = file.metadata().and_then(|it| it.modified()).ok().and_then(|at| at.elapsed().ok());
-        if age.is_some_and(|age| age > OLD) {
-            let _ = fs::remove_file(file.path());
-        }
-    }
-}
-
 /// With the version of what is in it.
 const DIRECTORY: &str = "politely.copies1";
 const PLACES: u64 = 4096;
 const HEAD: usize = 32;
-const LONGEST: u64 = 256 << 10;
+const LONGEST: u64 = 64 << 10;
 const OLD: Duration = Duration::from_secs(24 * 3600);
 /// As a rule no fetch takes longer, with all its redirects.
 const FETCH_LASTS: Duration = Duration::from_secs(60);

@@ -35,6 +35,8 @@ pub(super) struct Machine {
     is_broken: AtomicBool,
     /// The stopped process that has been told of.
     told_of: AtomicU32,
+    /// Processes that wanted the key asked for last.
+    rivals: AtomicU32,
 }
 
 /// What this process has locked of a key.
@@ -52,8 +54,8 @@ impl Machine {
             let slots = Arc::new(Slots::open(directory)?);
             let copies = Arc::new(Copies::open(directory)?);
             let me = u64::from(std::process::id()) << 32 | u64::from(fastrand::u32(..));
-            let (is_broken, told_of) = (AtomicBool::new(false), AtomicU32::new(0));
-            Ok(Self { slots, parts: Mutex::default(), copies, me, is_broken, told_of })
+            let (is_broken, told_of, rivals) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU32::new(1));
+            Ok(Self { slots, parts: Mutex::default(), copies, me, is_broken, told_of, rivals })
         };
         open().inspect_err(|error: &io::Error| tell(&directory.display().to_string(), error)).ok()
     }
@@ -62,7 +64,7 @@ impl Machine {
     #[inline]
     pub fn reach(&self) -> Reach {
         let link = u64::from(!self.is_broken.load(Ordering::Relaxed));
-        Reach { link, alone: Some(1), ..Reach::default() }
+        Reach { link, alone: Some(self.rivals.load(Ordering::Relaxed)), ..Reach::default() }
     }
 
     /// Asks for a key's lease, or renews or returns it.
@@ -172,14 +174,21 @@ impl Machine {
             last_fetch: start(slot.last_fetch),
             hold: instant(slot.hold).map(|hold| hold.min(at + request.most)).filter(|hold| *hold > at),
         };
-        let waits = u32::from(matches!(place, Place::Line(_)));
-        Ok(Some(LeaseStatus { place, starts, backoff: slot.backoff(), rivals: waiting + waits + 1 }))
+        let rivals = waiting + 1 + u32::from(matches!(place, Place::Line(_)));
+        if place != Place::Free {
+            self.rivals.store(rivals, Ordering::Relaxed);
+        }
+        Ok(Some(LeaseStatus { place, starts, backoff: slot.backoff(), rivals }))
     }
 
     fn tell_all(&self, slot: &mut Slot, request: &LeaseRequest, is_mine: bool, hold: u64, now: u64) {
         let backoff = span(request.backoff.min(request.most));
         slot.backoff = if is_mine && request.is_exact { backoff } else { slot.backoff.max(backoff) };
-        slot.hold = slot.hold.max(hold);
+        // What is further ahead than anything can be is nonsense, or of before the machine was started.
+        slot.hold = slot.hold.min(now + span(request.most)).max(hold);
+        for start in [&mut slot.last_start, &mut slot.last_fetch] {
+            *start = (*start).min(now + span(AHEAD));
+        }
         let mut matters = request.matters;
         if is_mine {
             slot.by = self.me;

@@ -53,6 +53,9 @@ impl Slots {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
         let file = options.open(directory.join(FILE))?;
+        if NETWORK.contains(&rustix::fs::fstatfs(&file)?.f_type) {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "it is on a network file system"));
+        }
         hand_over(&file, directory)?;
         let slots = Self(file);
         // Others have it for no longer than this one.
@@ -140,16 +143,17 @@ impl Slots {
     }
 
     /// How many of these bytes other processes have locked.
-    pub fn count_locked(&self, mut at: u64, end: u64) -> io::Result<u32> {
-        let mut count = 0;
-        while at < end {
-            let lock = self.control(libc::F_OFD_GETLK, libc::F_WRLCK, at, end - at)?;
-            if libc::c_int::from(lock.l_type) == libc::F_UNLCK {
-                break;
-            }
-            (at, count) = ((lock.l_start + lock.l_len).cast_unsigned().max(at + 1), count + 1);
+    pub fn count_locked(&self, at: u64, end: u64) -> io::Result<u32> {
+        if at >= end {
+            return Ok(0);
         }
-        Ok(count)
+        let lock = self.control(libc::F_OFD_GETLK, libc::F_WRLCK, at, end - at)?;
+        if libc::c_int::from(lock.l_type) == libc::F_UNLCK {
+            return Ok(0);
+        }
+        // It is any of them, not the first.
+        let (start, after) = (lock.l_start.cast_unsigned(), (lock.l_start + lock.l_len).cast_unsigned());
+        Ok(1 + self.count_locked(at, start)? + self.count_locked(after.max(start + 1), end)?)
     }
 
     fn control(&self, command: libc::c_int, kind: libc::c_int, at: u64, length: u64) -> io::Result<libc::flock> {
@@ -238,7 +242,9 @@ pub(super) fn instant(at: u64) -> Option<Instant> {
 /// What root makes in another's directory is that one's. Nobody else's is trusted.
 pub(super) fn hand_over(file: &File, directory: &Path) -> io::Result<()> {
     let (it, whose, me) = (file.metadata()?, fs::metadata(directory)?, rustix::process::geteuid().as_raw());
-    if it.uid() != me && !(me == 0 && it.uid() == whose.uid()) {
+    // A file of another name may be anybody's.
+    let is_linked = it.is_file() && it.nlink() != 1;
+    if is_linked || it.uid() != me && !(me == 0 && it.uid() == whose.uid()) {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "what is there is somebody else's"));
     }
     if me == 0 && it.uid() != whose.uid() {
@@ -258,6 +264,8 @@ static ZERO: LazyLock<(Instant, u64)> = LazyLock::new(|| {
     (instant, nanos)
 });
 
+/// NFS, SMB and 9P, whose clients have clocks of their own.
+const NETWORK: [i64; 5] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997];
 /// With the version of what is in it.
 const FILE: &str = "politely.pace1";
 const SLOT: u64 = 64;

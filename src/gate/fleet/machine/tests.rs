@@ -177,6 +177,41 @@ fn after_a_boot_no_time_has_passed() {
     assert!(hold >= opened + ms(59_999), "and what was left is left");
 }
 
+/// There is no start or lease by which the file's last moment could be told.
+#[test]
+fn after_a_boot_what_an_origin_has_asked_for_ends() {
+    let (directory, now) = (place(), Instant::now());
+    {
+        let one = open(&directory);
+        let starts = LastStarts { hold: Some(now + ms(5000)), ..LastStarts::default() };
+        let refused = LeaseRequest { starts, backoff: ms(500), matters: ms(6000), ..request(LeaseOp::Give, 0) };
+        one.ask(Id::of("a"), "a", &refused, now).expect("the file is there");
+    }
+    let file = directory.path().join("politely.pace1");
+    File::options().write(true).open(&file).expect("it is ours").write_all_at(&[7; 8], 0).expect("it is ours");
+    let (one, most) = (open(&directory), ms(10_000));
+    let held = |later| {
+        let asked = LeaseRequest { most, ..request(LeaseOp::Take, 3000) };
+        let status = one.ask(Id::of("a"), "a", &asked, now + later).expect("the file is there");
+        status.expect("nobody is at it").starts.hold
+    };
+    assert!(held(NOW).is_some_and(|hold| hold <= now + most));
+    assert_eq!(held(ms(11_000)), None);
+}
+
+/// The kernel tells of any lock, not of the first.
+#[test]
+fn who_waits_is_counted_whatever_else_they_have() {
+    let ((directory, one, other), now) = (both(), Instant::now());
+    let third = open(&directory);
+    let elsewhere = request(LeaseOp::Take, 1000);
+    third.ask(Id::of("b"), "b", &elsewhere, now).expect("the file is there");
+    assert_eq!(one.at(now, NOW, LeaseOp::Take, 1000).place, Place::Leased);
+    other.at(now, NOW, LeaseOp::Take, 1000);
+    third.at(now, NOW, LeaseOp::Take, 1000);
+    assert_eq!(one.at(now, NOW, LeaseOp::Keep, 1000).rivals, 3);
+}
+
 #[test]
 fn hosts_of_one_bucket_keep_out_of_each_others_way() {
     let ((_directory, one, other), now) = (both(), Instant::now());
