@@ -164,7 +164,7 @@ async fn connect(
     mut timer: Timer,
 ) {
     let exchange = Exchange::new(proxy, request, who, began);
-    let (seat, _of_client, of_user) = match places(proxy, who) {
+    let Places { seat, user, client: _client } = match Places::take(proxy, who) {
         Ok(places) => places,
         Err(refusal) => {
             exchange.finish(Outcome::Refused(refusal), &mut client, &mut timer).await;
@@ -174,7 +174,7 @@ async fn connect(
     match connect::grant(exchange, request.via.as_deref(), &mut client, &mut timer).await {
         Granted::Inside => {
             let wire = Wire::Stream(Box::new(client.side));
-            let connection = Connection::new(wire, Buffer::new(), who.clone(), timer, seat, of_user);
+            let connection = Connection::new(wire, Buffer::new(), who.clone(), timer, seat, user);
             let agent = request.user_agent.map(|agent| String::from_utf8_lossy(agent).into_owned());
             connect::inside(proxy, connection, request.authority.clone(), agent).await;
         }
@@ -182,17 +182,27 @@ async fn connect(
     }
 }
 
-fn places(proxy: &Proxy, who: &Who) -> Result<(Seat, Place<IpAddr>, Option<Place<String>>), Refusal> {
-    let limits = &proxy.settings.load().limits;
-    let (most, of_client) = (limits.max_connections.get(), limits.max_connections_per_client.get());
-    let Some(seat) = proxy.room.take(most) else {
-        let why = format!("{most} connections are open, which is as many as are allowed").into();
-        return Err(Refusal::OwnLimit { retry_after: GOODBYE, why });
-    };
-    let Some(place) = proxy.clients.enter(per_client::client(who.address.ip()), of_client) else {
-        return Err(Refusal::ConnectionLimit { limit: of_client });
-    };
-    Ok((seat, place, user_place(proxy, who.user.as_deref(), None)?))
+/// What a connection is counted by.
+struct Places {
+    seat: Seat,
+    client: Place<IpAddr>,
+    user: Option<Place<String>>,
+}
+
+impl Places {
+    fn take(proxy: &Proxy, who: &Who) -> Result<Self, Refusal> {
+        let limits = &proxy.settings.load().limits;
+        let (most, of_client) = (limits.max_connections.get(), limits.max_connections_per_client.get());
+        let Some(seat) = proxy.room.take(most) else {
+            let why = format!("{most} connections are open, which is as many as are allowed").into();
+            return Err(Refusal::OwnLimit { retry_after: GOODBYE, why });
+        };
+        let Some(client) = proxy.clients.enter(per_client::client(who.address.ip()), of_client) else {
+            return Err(Refusal::ConnectionLimit { limit: of_client });
+        };
+        let user = user_place(proxy, who.user.as_deref(), None)?;
+        Ok(Self { seat, client, user })
+    }
 }
 
 /// Requests at a time on one connection.
