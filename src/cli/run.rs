@@ -22,6 +22,8 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use summary::{ReportTo, Summary};
 use tally::Tally;
@@ -132,6 +134,11 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
     };
     // A Ctrl-C goes to the command too, as it is in our process group; it decides, and we tell its end.
     let (mut interrupts, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    // One that came before the command did not reach it. It is noted by the handler itself, so that it is known at once.
+    let came: Arc<AtomicBool> = Arc::default();
+    let note = came.clone();
+    // SAFETY: a store to an atomic may be done in any signal handler.
+    unsafe { signal_hook_registry::register(libc::SIGINT, move || note.store(true, Ordering::Relaxed)) }?;
     // Under nohup it stays ignored, here and by the command.
     let mut hang_up = (!hang_up_is_ignored()).then(|| signal(SignalKind::hangup())).transpose()?;
     let (running, mut child) = if args.isolate {
@@ -170,8 +177,7 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
         }
     };
     before.iter().for_each(|decision| hear(decision));
-    // One that came before the command did not reach it.
-    let mut is_told_to_end = interrupts.recv().now_or_never().is_some();
+    let mut is_told_to_end = came.load(Ordering::Relaxed);
     if is_told_to_end {
         pass_on(&child, Signal::INT);
     }

@@ -7,7 +7,6 @@
 //! file of before the machine was started is taken to be of now.
 
 use crate::gate::store::digest;
-use rustix::time::{ClockId, clock_gettime};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -256,13 +255,20 @@ pub(super) fn hand_over(file: &File, directory: &Path) -> io::Result<()> {
 /// One instant by both clocks: of some looks, the one that took least.
 static ZERO: LazyLock<(Instant, u64)> = LazyLock::new(|| {
     let looks = (0..8).map(|_| {
-        let (before, time) = (Instant::now(), clock_gettime(ClockId::Monotonic));
+        let (before, time) = (Instant::now(), monotonic());
         let nanos = time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned();
         (before.elapsed(), before, nanos)
     });
     let (_, instant, nanos) = looks.min_by_key(|(took, ..)| *took).expect("eight");
     (instant, nanos)
 });
+
+fn monotonic() -> libc::timespec {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: it writes to the one `timespec`, which outlives the call; Linux has this clock.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time
+}
 
 /// NFS, SMB and 9P, whose clients have clocks of their own.
 const NETWORK: [i64; 5] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997];
