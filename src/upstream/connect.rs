@@ -176,8 +176,13 @@ impl Route {
         let link = match is_http2 {
             true => {
                 way.dialler.pool.opened_http2(&way.endpoint, way.keep);
+                let agreed = stream.is_http2();
                 let opening = http2::Connection::open(stream, address, &way.endpoint, way.head_size, way.keep.time);
-                Link::Http2(opening.await?)
+                let link = opening.await?;
+                if !agreed {
+                    link.spoken(&way.endpoint).await?;
+                }
+                Link::Http2(link)
             }
             false => self.http1(stream, address),
         };

@@ -2,7 +2,7 @@
 //! in time is the caller's; in size, how far the caller reads.
 
 use super::connect::{Connection, Http1Link, Link, Versions, Want};
-use super::dial_error::DialError;
+use super::dial_error::{DialError, DialFault};
 use super::http2::{Http2Link, is_unprocessed, wants_http1};
 use super::outgoing::Outgoing;
 use super::route::Route;
@@ -99,9 +99,13 @@ impl Route {
         if !request.fits_http2() {
             want.versions = Versions::Http1Only;
         }
+        // What a client takes for known may be wrong.
+        let http1 = || self.is_known_http2(want.versions).then(|| Want { versions: Versions::Http1Only, ..want });
         let connected = self.connect(want).await;
-        let Connection { reused, address, link } =
-            connected.map_err(|error| Unanswered { error: error.into(), again: None })?;
+        let Connection { reused, address, link } = connected.map_err(|error| {
+            let again = http1().filter(|_| error.kind == DialFault::Malformed);
+            Unanswered { error: error.into(), again }
+        })?;
         let answered = match link {
             Link::Http1(link) => self.get_http1(link, request, &mut told).await,
             Link::Http2(link) => self.get_http2(link, request, &mut told).await,
@@ -114,10 +118,7 @@ impl Route {
         };
         let first = Some(address);
         let again = match &error {
-            // What a client takes for known may be wrong.
-            GetError::Http2(_) if self.is_known_http2(want.versions) => {
-                Some(Want { versions: Versions::Http1Only, first, ..Want::default() })
-            }
+            GetError::Http2(_) if self.is_known_http2(want.versions) => http1(),
             GetError::Http2(error) if want.versions != Versions::Http1Only && wants_http1(error) => {
                 Some(Want { versions: Versions::Http1Only, first, ..Want::default() })
             }

@@ -41,6 +41,16 @@ impl Http2Link {
         self.send.send_request(request, end)
     }
 
+    /// Waits for the origin to speak HTTP/2, where that has not been agreed on: another would take what is sent for requests.
+    pub(super) async fn spoken(&self, endpoint: &Endpoint) -> Result<(), DialError> {
+        self.connection.known().await;
+        if self.connection.vitals.is_known.load(Relaxed) {
+            return Ok(());
+        }
+        endpoint.http2.remove(&self.connection.vitals);
+        Err(DialError::new(DialFault::Malformed, "the origin does not speak HTTP/2 without TLS"))
+    }
+
     /// Whether the connection would take another stream.
     pub fn is_alive(&self) -> bool {
         self.connection.is_alive()

@@ -7,6 +7,7 @@ use crate::support::{Alpn, Client, H2Client, Origin, Proxy, Reply, assert_refuse
 use argon2::{Argon2, Params, PasswordHasher};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const ROBOTS: &str = "User-agent: *\nDisallow: /no\n";
 
@@ -209,10 +210,36 @@ async fn without_tls_it_goes_on_to_an_origin_that_speaks_nothing_else() {
         assert_eq!(answer.trailers, [("grpc-status".to_owned(), "0".to_owned())]);
     }
     assert_eq!(client.exchange(request("POST", &url("/no")), b"ping").await.unwrap().status(), 403);
-    // To an origin that speaks HTTP/1 alone it is no request.
-    let origin = Origin::site("").await;
+}
+
+/// It would take what a client sends for requests, which nobody has held to robots.txt.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_tls_an_origin_hears_nothing_before_it_speaks_http2() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let host = format!("a.localhost:{}", listener.local_addr().unwrap().port());
+    let heard = tokio::spawn(async move {
+        let (mut stream, mut heard) = (listener.accept().await.unwrap().0, Vec::new());
+        while let Ok(1..) = stream.read_buf(&mut heard).await {
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").await;
+        }
+        heard
+    });
+    let proxy = Proxy::start("hosts: { '*': { robots: ignore } }").await;
+    let client = H2Client::known(Client::connect(proxy.address(), &host).await).await;
+    let hidden = b"GET /no HTTP/1.1\r\nHost: a.localhost\r\n\r\n";
+    let answer = client.exchange(request("POST", &format!("http://{host}/x")), hidden).await.expect("an answer");
+    assert_eq!(answer.status(), 502);
+    assert!(answer.text().contains("does not speak HTTP/2 without TLS"), "{}", answer.text());
+    let heard = within("the end", heard).await.unwrap();
+    assert!(!String::from_utf8_lossy(&heard).contains("/no"), "{heard:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_tls_robots_txt_is_had_over_http1_too() {
+    let (proxy, origin) = (Proxy::start("").await, Origin::site("").await);
     let client = H2Client::known(Client::connect(proxy.address(), &origin.authority("b.localhost")).await).await;
-    assert!(matches!(client.get(&origin.url_at("b.localhost", "/x")).await.status(), 502..=504));
+    assert_eq!(client.get(&origin.url_at("b.localhost", "/x")).await.status(), 502);
+    assert_eq!(origin.log.count("/robots.txt"), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
