@@ -100,10 +100,10 @@ impl Route {
             want.versions = Versions::Http1Only;
         }
         // What a client takes for known may be wrong.
-        let http1 = || self.is_known_http2(want.versions).then(|| Want { versions: Versions::Http1Only, ..want });
+        let http1 = self.is_known_http2(want.versions).then_some(Want { versions: Versions::Http1Only, ..want });
         let connected = self.connect(want).await;
         let Connection { reused, address, link } = connected.map_err(|error| {
-            let again = http1().filter(|_| error.kind == DialFault::Malformed);
+            let again = http1.filter(|_| error.kind == DialFault::Malformed);
             Unanswered { error: error.into(), again }
         })?;
         let answered = match link {
@@ -118,7 +118,7 @@ impl Route {
         };
         let first = Some(address);
         let again = match &error {
-            GetError::Http2(_) if self.is_known_http2(want.versions) => http1(),
+            GetError::Http2(_) if self.is_known_http2(want.versions) => http1,
             GetError::Http2(error) if want.versions != Versions::Http1Only && wants_http1(error) => {
                 Some(Want { versions: Versions::Http1Only, first, ..Want::default() })
             }
