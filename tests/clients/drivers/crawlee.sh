@@ -1,13 +1,15 @@
 # Crawlee
 #
 # A session takes 403 and 429 for a block, and is exchanged for another up to ten times: `blockedStatusCodes: []` ends that. It is
-# told of the proxy by its own option.
+# told of the proxy by its own option. A 429 is tried again after as long as Retry-After says.
 family='Crawlers'
+returns=yes
 sees='/ /one.html /deep/three.html'
 install() { npm_registry @crawlee/cheerio; }
 version() { npm_version @crawlee/cheerio; }
 recipe crawl.mjs <<'END'
 import { CheerioCrawler, ProxyConfiguration } from "@crawlee/cheerio";
+import { setTimeout } from "node:timers/promises";
 
 const crawler = new CheerioCrawler({
   proxyConfiguration: new ProxyConfiguration({ proxyUrls: [process.env.https_proxy] }),
@@ -17,6 +19,10 @@ const crawler = new CheerioCrawler({
   requestHandlerTimeoutSecs: 660,
   async requestHandler({ enqueueLinks, request, response }) {
     console.log(request.url, response.statusCode);
+    if (response.statusCode === 429) {
+      await setTimeout(1000 * Number(response.headers["retry-after"] ?? 1));
+      throw new Error("asked to come back");
+    }
     await enqueueLinks();
   },
 });

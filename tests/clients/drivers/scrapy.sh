@@ -1,14 +1,23 @@
 # Scrapy
 #
 # What is held for its turn outlasts Scrapy's own timeout, unless that is longer than `--max-wait`. A 429 is tried again
-# without regard to Retry-After, but no sooner than DOWNLOAD_DELAY.
+# at once; with this middleware, after as long as Retry-After says.
 family='Crawlers'
 quick=yes
+returns=yes
 sees='/ /one.html /deep/three.html /script.js /image.svg /mapped.html'
 install() { pypi scrapy; }
 version() { pypi_version scrapy; }
 recipe spider.py <<'END'
+import asyncio
 import scrapy
+
+
+class KeepRetryAfter:
+    async def process_response(self, request, response):
+        if response.status == 429:
+            await asyncio.sleep(int(response.headers.get("Retry-After", 1)))
+        return response
 
 
 class Site(scrapy.spiders.SitemapSpider):
@@ -18,6 +27,8 @@ class Site(scrapy.spiders.SitemapSpider):
         "CONCURRENT_REQUESTS_PER_DOMAIN": 16,
         "DOWNLOAD_TIMEOUT": 660,
         "RETRY_HTTP_CODES": [429, 500, 502, 503, 504],
+        "RETRY_TIMES": 5,
+        "DOWNLOADER_MIDDLEWARES": {KeepRetryAfter: 560},
     }
 
     def __init__(self, sites, **kwargs):
