@@ -22,7 +22,6 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use summary::{ReportTo, Summary};
@@ -130,15 +129,15 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
         let told = Told { directory: directory.path(), roots: &roots, ca_pem: ca.cert_pem(), proxy, direct };
         let variables = told.variables(|name| std::env::var_os(name))?;
         command.envs(variables).kill_on_drop(true);
+        // SAFETY: it reads an atomic, and makes an error of a number.
+        unsafe { command.pre_exec(end_if_interrupted) };
         Ok::<_, Failed>(())
     };
     // A Ctrl-C goes to the command too, as it is in our process group; it decides, and we tell its end.
     let (mut interrupts, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    // One that came before the command did not reach it. It is noted by the handler itself, so that it is known at once.
-    let came: Arc<AtomicBool> = Arc::default();
-    let note = came.clone();
+    // One that came before there was a command did not reach it.
     // SAFETY: a store to an atomic may be done in any signal handler.
-    unsafe { signal_hook_registry::register(libc::SIGINT, move || note.store(true, Ordering::Relaxed)) }?;
+    unsafe { signal_hook_registry::register(libc::SIGINT, || IS_INTERRUPTED.store(true, Ordering::Relaxed)) }?;
     // Under nohup it stays ignored, here and by the command.
     let mut hang_up = (!hang_up_is_ignored()).then(|| signal(SignalKind::hangup())).transpose()?;
     let (running, mut child) = if args.isolate {
@@ -146,7 +145,10 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("isolated").arg(directory.path()).arg("--").args(&args.command);
         equip(&mut command, isolate::INSIDE)?;
-        let mut child = command.spawn()?;
+        let mut child = match command.spawn() {
+            Err(error) if is_interrupted(&error) => return Ok(ExitCode::from(INTERRUPTED)),
+            child => child?,
+        };
         let listener = tokio::select! {
             // A short command may be over already.
             biased;
@@ -164,7 +166,11 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
             Ok(child) => (running, child),
             Err(failed) => {
                 running.shutdown().await;
-                return Err(failed);
+                return if IS_INTERRUPTED.load(Ordering::Relaxed) {
+                    Ok(ExitCode::from(INTERRUPTED))
+                } else {
+                    Err(failed)
+                };
             }
         }
     };
@@ -177,10 +183,7 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
         }
     };
     before.iter().for_each(|decision| hear(decision));
-    let mut is_told_to_end = came.load(Ordering::Relaxed);
-    if is_told_to_end {
-        pass_on(&child, Signal::INT);
-    }
+    let mut is_told_to_end = false;
     let status = loop {
         tokio::select! {
             // A signal that ends the command is the command's, and not the one that cuts off what it leaves.
@@ -218,6 +221,21 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
     tell_end(&summary, args, report, code);
     Ok(ExitCode::from(code))
 }
+
+/// In what becomes the command, which has our handlers until it is that.
+fn end_if_interrupted() -> io::Result<()> {
+    match IS_INTERRUPTED.load(Ordering::Relaxed) {
+        true => Err(io::Error::from_raw_os_error(libc::EINTR)),
+        false => Ok(()),
+    }
+}
+
+fn is_interrupted(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EINTR)
+}
+
+static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
+const INTERRUPTED: u8 = 128 + libc::SIGINT as u8;
 
 /// The command may have closed the terminal.
 fn tell_end(summary: &Summary<'_>, args: &Args, file: Option<File>, code: u8) {
