@@ -146,7 +146,7 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
         command.arg("isolated").arg(directory.path()).arg("--").args(&args.command);
         equip(&mut command, isolate::INSIDE)?;
         let mut child = match command.spawn() {
-            Err(error) if is_interrupted(&error) => return Ok(ExitCode::from(INTERRUPTED)),
+            Err(_) if IS_INTERRUPTED.load(Ordering::Relaxed) => return Ok(ExitCode::from(INTERRUPTED)),
             child => child?,
         };
         let listener = tokio::select! {
@@ -228,10 +228,6 @@ fn end_if_interrupted() -> io::Result<()> {
         true => Err(io::Error::from_raw_os_error(libc::EINTR)),
         false => Ok(()),
     }
-}
-
-fn is_interrupted(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(libc::EINTR)
 }
 
 static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);

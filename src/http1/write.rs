@@ -35,18 +35,7 @@ pub fn put_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 
 /// A number in decimal.
 pub fn put_number(out: &mut Vec<u8>, number: u64) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    let mut left = number;
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (left % 10) as u8;
-        left /= 10;
-        if left == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// What stands before a chunk of this size. The chunk is followed by CRLF; one of size 0 would be the last.

@@ -160,7 +160,7 @@ impl Authority {
         }
         if !self.is_default_port() {
             out.write_str(":")?;
-            out.write_str(decimal(self.port.into(), &mut [0; 10]))?;
+            out.write_str(itoa::Buffer::new().format(self.port))?;
         }
         out.write_str(target)
     }
@@ -236,20 +236,6 @@ fn split(authority: &[u8]) -> Result<(&str, Option<&str>), AuthorityError> {
         None => Err(AuthorityError::Ipv6),
         Some(port) => Ok((host, Some(port))),
     }
-}
-
-/// A number as text, without the formatter.
-pub(super) fn decimal(number: u32, digits: &mut [u8; 10]) -> &str {
-    let (mut at, mut left) = (digits.len(), number);
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (left % 10) as u8;
-        left /= 10;
-        if left == 0 {
-            break;
-        }
-    }
-    str::from_utf8(&digits[at..]).unwrap_or_default()
 }
 
 fn port_number(digits: &str) -> Result<u16, AuthorityError> {

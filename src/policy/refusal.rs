@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Authority;
-use super::authority::decimal;
 use crate::robots::{PreferenceRef, RuleKind, RuleRef, VisitTime};
 
 /// A refusal. `Display` is one sentence for the person who reads the answer or the log.
@@ -298,7 +297,7 @@ impl RuleEvidence {
 
     fn write(&self, f: &mut impl Write) -> fmt::Result {
         f.write_str("line ")?;
-        f.write_str(decimal(self.line, &mut [0; 10]))?;
+        f.write_str(itoa::Buffer::new().format(self.line))?;
         f.write_str(", `")?;
         f.write_str(self.key())?;
         f.write_str(": ")?;

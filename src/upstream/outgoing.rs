@@ -7,7 +7,6 @@ use crate::http1::{Field, FieldKind, Framing, Lines, RequestHead, list, put_fiel
 use crate::policy::override_fields::names_another_url;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
-use std::io::Write;
 
 /// One request.
 #[derive(Clone, Copy)]
@@ -162,9 +161,8 @@ impl Outgoing<'_> {
             FieldKind::Other if names_another_url(field.name) => {}
             FieldKind::MaxForwards if counts => {
                 let left = str::from_utf8(field.value).ok().and_then(|value| value.trim().parse::<u32>().ok());
-                let mut digits = [0; 10];
                 match left {
-                    Some(left) => put(field.name, decimal(left.saturating_sub(1), &mut digits)),
+                    Some(left) => put(field.name, itoa::Buffer::new().format(left.saturating_sub(1)).as_bytes()),
                     None => put(field.name, field.value),
                 }
             }
@@ -231,13 +229,6 @@ fn via<'a>(received: Version, name: &str, line: &'a mut [u8; 64]) -> &'a [u8] {
     start.copy_from_slice(version);
     rest[..name.len()].copy_from_slice(name.as_bytes());
     &line[..version.len() + name.len()]
-}
-
-fn decimal(number: u32, digits: &mut [u8; 10]) -> &[u8] {
-    let mut left = &mut digits[..];
-    write!(left, "{number}").expect("there is room for it");
-    let left = left.len();
-    &digits[..10 - left]
 }
 
 fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {

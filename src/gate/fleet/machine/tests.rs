@@ -1,3 +1,5 @@
+//! Processes of one machine, as far as they are told apart by their open files.
+
 use super::*;
 use std::fs::{File, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
