@@ -2,16 +2,28 @@
 
 CARGO ?= cargo
 PREFIX ?= /usr/local
+# Where systemd looks for what an administrator installs, whatever the prefix.
+UNITDIR ?= /etc/systemd/system
+# What `make install` installs.
+BINARY ?= target/release/politely
+
+man1 = $(DESTDIR)$(PREFIX)/share/man/man1
+man5 = $(DESTDIR)$(PREFIX)/share/man/man5
+bash = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+zsh = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+fish = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test ci build install needs
+.PHONY: help demo test ci build install uninstall deb needs
 
 help:
-	@echo "make demo     crawl a sample site on this machine through the proxy, each answer explained"
-	@echo "make test     build and run all tests"
-	@echo "make build    the optimised binary, target/release/politely"
-	@echo "make install  that binary, the configuration and the systemd service, below $(PREFIX) and /etc"
-	@echo "make ci       everything that must hold before a change goes in"
+	@echo "make demo       crawl a sample site on this machine through the proxy, each answer explained"
+	@echo "make test       build and run all tests"
+	@echo "make build      the optimised binary, target/release/politely, its debug information beside it"
+	@echo "make install    that binary, manual, completions, configuration and systemd service, below $(PREFIX) and /etc"
+	@echo "make uninstall  removes them, but for configuration and state"
+	@echo "make deb        a Debian package of that binary"
+	@echo "make ci         everything that must hold before a change goes in"
 
 demo: needs
 	@$(CARGO) run --locked --quiet -- demo
@@ -22,12 +34,36 @@ test: needs
 
 build: needs
 	@$(CARGO) build --locked --release
+	@packaging/stage target/release/politely $(PREFIX)/bin target/package
+	@if [ -e target/package/politely.debug ]; then mv target/package/politely target/package/politely.debug target/release/; fi
 
-install: build
-	install -D -m 755 target/release/politely $(DESTDIR)$(PREFIX)/bin/politely
+# Of what is built already: root may have no cargo.
+install:
+	@packaging/stage $(BINARY) $(PREFIX)/bin target/install
+	install -D -m 755 target/install/politely $(DESTDIR)$(PREFIX)/bin/politely
+	install -d $(man1) $(man5) $(bash) $(zsh) $(fish) $(DESTDIR)$(UNITDIR)
+	install -m 644 target/install/man/*.1 $(man1)
+	install -m 644 target/install/man/*.5 $(man5)
+	install -m 644 target/install/completions/politely $(bash)
+	install -m 644 target/install/completions/_politely $(zsh)
+	install -m 644 target/install/completions/politely.fish $(fish)
+	install -m 644 target/install/units/* $(DESTDIR)$(UNITDIR)
 	test -e $(DESTDIR)/etc/politely/politely.yaml || \
 	  install -D -m 644 conf/politely.yaml $(DESTDIR)/etc/politely/politely.yaml
-	install -D -m 644 systemd/politely.service $(DESTDIR)/etc/systemd/system/politely.service
+	@rm -rf target/install
+	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
+
+uninstall:
+	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ]; then \
+	  systemctl disable --now politely.socket politely.service 2>/dev/null || true; fi
+	rm -f $(DESTDIR)$(PREFIX)/bin/politely $(man1)/politely.1 $(man1)/politely-*.1 $(man5)/politely.yaml.5 \
+	  $(bash)/politely $(zsh)/_politely $(fish)/politely.fish \
+	  $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(wildcard systemd/*)))
+	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
+	@echo "left as they are: $(DESTDIR)/etc/politely, $(DESTDIR)/var/lib/politely"
+
+deb:
+	@packaging/deb/build $(BINARY)
 
 ci:
 	@bash .ci/run

@@ -52,9 +52,9 @@ enum Command {
     /// Crawl a sample site on loopback and explain each answer
     Demo,
     /// Print the completions of a shell
-    Completions(packaging::Args),
-    /// Print the manual page
-    Man,
+    Completions(packaging::Completions),
+    /// Print the manual page, or write all of them
+    Man(packaging::Man),
     #[command(hide = true)]
     Isolated(isolate::Args),
 }
@@ -89,7 +89,7 @@ pub fn main() -> ExitCode {
     match &cli.command {
         Command::Serve(_) | Command::Run(_) | Command::Demo | Command::Isolated(_) => {}
         Command::Check(_) | Command::Ca(_) | Command::Explain(_) | Command::Lint(_) => end_with_reader(),
-        Command::Completions(_) | Command::Man | Command::Status(_) | Command::Refresh(_) => end_with_reader(),
+        Command::Completions(_) | Command::Man(_) | Command::Status(_) | Command::Refresh(_) => end_with_reader(),
     }
     let done = match &cli.command {
         Command::Serve(args) => serve::run(args),
@@ -102,7 +102,7 @@ pub fn main() -> ExitCode {
         Command::Refresh(args) => refresh::run(args),
         Command::Demo => demo::run(),
         Command::Completions(args) => Ok(packaging::completions(args)),
-        Command::Man => packaging::man(),
+        Command::Man(args) => packaging::man(args),
         Command::Isolated(args) => isolate::run(args),
     };
     done.unwrap_or_else(|failed| {

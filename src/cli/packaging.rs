@@ -1,26 +1,115 @@
 //! `politely completions` and `politely man`: for packagers.
 
 use super::{Cli, Failed};
-use clap::CommandFactory;
+use crate::config;
+use clap::{Command, CommandFactory};
 use clap_complete::Shell;
+use clap_mangen::roff::{Inline, Roff, bold, roman};
+use std::fs;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct Completions {
     /// For this shell
     #[arg(value_enum)]
     shell: Shell,
 }
 
+#[derive(Debug, clap::Args)]
+pub(super) struct Man {
+    /// Write all pages there instead, one for each command and politely.yaml(5)
+    #[arg(long, value_name = "DIR")]
+    directory: Option<PathBuf>,
+}
+
 /// Prints the completions of one shell.
-pub(super) fn completions(args: &Args) -> ExitCode {
+pub(super) fn completions(args: &Completions) -> ExitCode {
     clap_complete::generate(args.shell, &mut Cli::command(), "politely", &mut io::stdout().lock());
     ExitCode::SUCCESS
 }
 
-/// Prints the manual page.
-pub(super) fn man() -> Result<ExitCode, Failed> {
-    clap_mangen::Man::new(Cli::command()).render(&mut io::stdout().lock())?;
+/// Prints the manual page, or writes them all.
+pub(super) fn man(args: &Man) -> Result<ExitCode, Failed> {
+    let mut command = Cli::command();
+    command.build();
+    match &args.directory {
+        None => page(command).render(&mut io::stdout().lock())?,
+        Some(directory) => {
+            let failed =
+                |error: io::Error| Failed::usage(format!("{}: {error}", directory.display()), "is it writable?");
+            fs::create_dir_all(directory).map_err(failed)?;
+            write_pages(&command, "politely", directory).map_err(failed)?;
+            fs::write(directory.join("politely.yaml.5"), configuration(config::DEFAULTS)).map_err(failed)?;
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
+
+fn page(command: Command) -> clap_mangen::Man {
+    clap_mangen::Man::new(command).source(SOURCE).manual("politely")
+}
+
+/// The pages of a command and of those below it: `politely-ca-rotate.1`.
+fn write_pages(command: &Command, name: &str, directory: &Path) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    page(command.clone().display_name(name.to_owned())).render(&mut bytes)?;
+    fs::write(directory.join(format!("{name}.1")), bytes)?;
+    let below = command.get_subcommands().filter(|below| !below.is_hide_set());
+    below.into_iter().try_for_each(|below| write_pages(below, &format!("{name}-{}", below.get_name()), directory))
+}
+
+/// politely.yaml(5), made of the file we ship: its comments are the text, its lines the headings.
+fn configuration(file: &str) -> String {
+    let mut roff = Roff::new();
+    roff.control("TH", ["politely.yaml", "5", "", SOURCE, "politely"]);
+    roff.control("SH", ["NAME"]).text([roman("politely.yaml - the configuration of politely(1)")]);
+    roff.control("SH", ["SYNOPSIS"]).text([bold("/etc/politely/politely.yaml")]);
+    roff.control("SH", ["DESCRIPTION"]);
+    let mut comment: Vec<&str> = Vec::new();
+    for line in file.lines() {
+        let text = line.trim_start();
+        match text.strip_prefix('#') {
+            Some(said) => comment.push(said.strip_prefix(' ').unwrap_or(said)),
+            // The head of the file.
+            None if text.is_empty() => tell(&mut roff, &mut comment),
+            None if line.len() == text.len() => {
+                roff.control("SH", [text.split(':').next().unwrap_or(text)]);
+                tell(&mut roff, &mut comment);
+                if !text.ends_with(':') {
+                    roff.control("PP", []).text([bold(text)]);
+                }
+            }
+            None => {
+                let depth = (line.len() - text.len()) / 2;
+                roff.control("TP", []).text([bold(format!("{}{text}", "  ".repeat(depth - 1)))]);
+                tell(&mut roff, &mut comment);
+            }
+        }
+    }
+    tell(&mut roff, &mut comment);
+    roff.control("SH", ["SEE ALSO"]).text([bold("politely"), roman("(1), "), bold("politely-check"), roman("(1)")]);
+    roff.render()
+}
+
+/// A comment's paragraphs. What is indented in it stays as it is.
+fn tell(roff: &mut Roff, comment: &mut Vec<&str>) {
+    let mut literal = false;
+    for line in comment.drain(..) {
+        if line.starts_with(' ') != literal {
+            literal = !literal;
+            roff.control(if literal { "RS" } else { "fi" }, []);
+            roff.control(if literal { "nf" } else { "RE" }, []);
+        }
+        match line.is_empty() {
+            true => roff.control("PP", []),
+            false => roff.text([Inline::Roman(line.to_owned())]),
+        };
+    }
+    if literal {
+        roff.control("fi", []).control("RE", []);
+    }
+}
+
+const SOURCE: &str = concat!("politely ", env!("CARGO_PKG_VERSION"));

@@ -1,0 +1,25 @@
+//! What packages are made of: pages of the manual.
+
+use super::*;
+
+#[test]
+fn every_command_and_the_configuration_have_a_page() {
+    let home = tempfile::tempdir().unwrap();
+    let pages = home.path().join("man");
+    let done = Command::new(env!("CARGO_BIN_EXE_politely")).args(["man", "--directory"]).arg(&pages).status().unwrap();
+    assert!(done.success());
+    let names: BTreeSet<String> =
+        fs::read_dir(&pages).unwrap().map(|page| page.unwrap().file_name().into_string().unwrap()).collect();
+    for name in ["politely.1", "politely-serve.1", "politely-ca.1", "politely-ca-rotate.1", "politely.yaml.5"] {
+        assert!(names.contains(name), "{names:?}");
+    }
+    assert!(!names.iter().any(|name| name.contains("isolated")), "{names:?}");
+    let page = fs::read_to_string(pages.join("politely.yaml.5")).unwrap();
+    let shipped: serde_yaml::Mapping = serde_yaml::from_str(CONF).unwrap();
+    for (section, keys) in &shipped {
+        assert!(page.contains(&format!("\n.SH {}\n", section.as_str().unwrap())), "{section:?}");
+        for key in keys.as_mapping().into_iter().flat_map(|keys| keys.keys()) {
+            assert!(page.contains(&format!("\\fB{}: ", key.as_str().unwrap())) || key == "ca", "{key:?}");
+        }
+    }
+}
