@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::config::{CaSource, Fleet, InterceptMode, Mode, OnFleetLoss, Settings};
+use crate::config::{AccessLog, CaSource, Fleet, InterceptMode, Mode, OnFleetLoss, PortRange, Settings};
 use crate::tls::{Ca, ca, roots};
 
 use super::Failed;
@@ -66,9 +66,24 @@ fn describe(settings: &Settings, told: &mut String) {
         };
         say(format!("shares paces and copies of robots.txt through {url}; without it {loss} (on_fleet_loss)"));
     }
+    let users: Vec<&str> = settings.access.users.iter().map(|user| user.name.as_ref()).collect();
+    if !users.is_empty() {
+        say(format!("asks for a name and a password: {} (access.users)", users.join(", ")));
+    }
+    let ports: Vec<String> = settings.egress.ports.iter().map(PortRange::to_string).collect();
+    say(format!("goes to ports {} (egress.ports)", ports.join(", ")));
+    for host in settings.hosts.unverified() {
+        say(format!("accepts any certificate from {host} (verify: off)"));
+    }
     let opened: Vec<String> = settings.egress.allow.iter().map(|network| network.0.to_string()).collect();
     if !opened.is_empty() {
         say(format!("may reach {} although private (egress.allow)", opened.join(", ")));
+    }
+    match &settings.log.access {
+        AccessLog::Off => say(String::from("logs no requests (log.access)")),
+        AccessLog::Stdout => say(String::from("logs requests to standard output (log.access)")),
+        AccessLog::Journal => say(String::from("logs requests to the journal (log.access)")),
+        AccessLog::File(path) => say(format!("logs requests to {} (log.access)", path.display())),
     }
 }
 

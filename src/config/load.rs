@@ -7,19 +7,20 @@ use std::sync::Arc;
 use super::hosts::Hosts;
 use super::read::check::Check;
 use super::read::environment::{self, Variable};
-use super::read::error::{Complaint, ConfigErrors, Fault, Place};
-use super::read::reader;
+use super::read::error::{Complaint, ConfigErrors, Source};
+use super::read::files::Files;
+use super::read::reader::{self, MOST_FAULTS};
 use super::read::source::{At, Node, Value};
-use super::read::text::{read_text, syntax};
+use super::read::text::read_text;
 use super::settings::{Access, CaSource, Fleet, Intercept, Settings, User};
-use super::shown::shown;
+use super::shown::{defaults, shown};
 use super::validate;
 use super::written::file::{CaFiles, File};
 use super::written::values::AccessLog;
 
 impl Settings {
-    /// Reads the file, if there is one, and lays the environment (`std::env::vars_os()`) over it. Relative paths start at
-    /// the file's directory.
+    /// Reads the file, if there is one, those that it includes, and lays the environment (`std::env::vars_os()`) over them.
+    /// Relative paths start at the file's directory.
     ///
     /// # Errors
     /// All that is wrong with it, at once.
@@ -28,14 +29,18 @@ impl Settings {
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigErrors> {
         let environment: Vec<_> = environment.into_iter().collect();
-        let strange = environment::service_links(&environment);
-        let variables = environment::variables(environment);
+        let credentials = environment.iter().find(|(name, value)| name == "CREDENTIALS_DIRECTORY" && !value.is_empty());
+        let credentials = credentials.map(|(_, directory)| PathBuf::from(directory));
+        let (variables, strange) = environment::variables(environment, &defaults());
+        let over = Over { variables, credentials };
         let mut settings = match path {
-            None => Self::build("", "", &variables)?,
+            None => Self::build("", "", &over)?,
             Some(path) => {
                 let name = path.display().to_string();
-                let text = read_text(path).map_err(|fault| ConfigErrors::new(&name, "", vec![fault]))?;
-                Self::build(&name, &text, &variables)?
+                let text = read_text(path).map_err(|fault| {
+                    ConfigErrors::new(vec![Source { name: name.clone(), text: String::new() }], vec![fault])
+                })?;
+                Self::build(&name, &text, &over)?
             }
         };
         settings.warnings.extend(strange);
@@ -47,54 +52,35 @@ impl Settings {
     /// # Errors
     /// All that is wrong with it, at once.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigErrors> {
-        Self::build(name, text, &[])
+        Self::build(name, text, &Over::default())
     }
 
-    fn build(name: &str, text: &str, variables: &[Variable]) -> Result<Self, ConfigErrors> {
+    fn build(name: &str, text: &str, over: &Over) -> Result<Self, ConfigErrors> {
+        let Over { variables, credentials } = over;
+        let mut files = Files::default();
+        let Some(mut root) = files.read(name, text) else { return Err(files.into_errors(variables)) };
+        let judge = |node: &Node, files: &mut Files| reader::read::<File>(node, &mut files.faults).0;
+        drop(judge(&root, &mut files));
+        environment::overlay(&mut root, variables, |path| path == ["include"], &mut files.faults);
+        let include = reader::read::<File>(&root, &mut Vec::new()).0.include;
+        files.include(&mut root, &include, |node, files| drop(judge(node, files)));
+        environment::overlay(&mut root, variables, |path| path != ["include"], &mut files.faults);
+        root.each_value(&mut |node| locate_credential(node, credentials.as_deref(), &mut files.faults));
+
+        // What is wrong in a file is wrong even where another or a variable takes its place, and has been told.
         let mut faults = Vec::new();
-        let mut root = match Node::read(text) {
-            Ok((root, duplicates)) => {
-                faults.extend(duplicates.into_iter().map(|duplicate| {
-                    let first = place(text, variables, duplicate.first);
-                    let hint = match first {
-                        Place::Line { line, .. } => format!("it stands in line {line} already; keep one of them"),
-                        Place::File | Place::Variable(_) | Place::Unwritten => String::from("keep one of them"),
-                    };
-                    (duplicate.at, Complaint::new(format!("duplicate key `{}`", duplicate.key), hint))
-                }));
-                root
-            }
-            Err(error) => return Err(ConfigErrors::new(name, text, vec![syntax(text, &error)])),
-        };
-        if matches!(root.value, Value::Null) {
-            root = Node { at: At::Unwritten, value: Value::Map(Vec::new()) };
+        let (file, dropped) = reader::read::<File>(&root, &mut faults);
+        faults.retain(|fault| !files.faults.contains(fault));
+        let mut check = Check::new(&root, &dropped, &mut faults);
+        let mut settings = Self::from_file(file, shown(&root), &mut check);
+        validate::check(&settings, &mut check);
+        files.faults.extend(faults);
+        files.faults.truncate(MOST_FAULTS);
+        if !files.is_good() {
+            return Err(files.into_errors(variables));
         }
-        let mut file: File = reader::read(&root, &mut faults);
-        if !variables.is_empty() {
-            environment::overlay(&mut root, variables, &mut faults);
-            // What is wrong in the file is wrong even where a variable takes its place, and has been told.
-            let mut again = Vec::new();
-            file = reader::read(&root, &mut again);
-            faults.extend(again.into_iter().filter(|(at, _)| !matches!(at, At::Node(_))));
-        }
-        // What depends on several keys is judged only when each of them is right.
-        let settings = if faults.is_empty() {
-            let mut check = Check::new(&root, &mut faults);
-            let mut settings = Self::from_file(file, shown(&root), &mut check);
-            validate::check(&settings, &mut check);
-            settings.warnings = validate::warnings(&settings);
-            Some(settings)
-        } else {
-            None
-        };
-        match settings {
-            Some(settings) if faults.is_empty() => Ok(settings.based(Path::new(name).parent())),
-            Some(_) | None => {
-                let placed =
-                    faults.into_iter().map(|(at, complaint)| Fault { place: place(text, variables, at), complaint });
-                Err(ConfigErrors::new(name, text, placed.collect()))
-            }
-        }
+        settings.warnings = validate::warnings(&settings);
+        Ok(settings.based(Path::new(name).parent()))
     }
 
     fn from_file(file: File, shown: serde_json::Value, check: &mut Check<'_>) -> Self {
@@ -103,6 +89,7 @@ impl Settings {
         let ca = match (certificate, key) {
             (Some(certificate), Some(key)) if directory.is_none() => CaSource::Files { certificate, key },
             (None, None) => CaSource::Directory(directory),
+            (Some(_), None) | (None, Some(_)) if !check.is_sure(&["intercept"]) => CaSource::Directory(directory),
             (Some(_), None) => {
                 check.fault(
                     &["intercept", "ca", "certificate"],
@@ -185,12 +172,29 @@ impl Default for Settings {
     }
 }
 
-fn place(text: &str, variables: &[Variable], at: At) -> Place {
-    match at {
-        At::Node(number) => {
-            Node::locate(text, number).map_or(Place::File, |(line, column)| Place::Line { line, column })
+/// What goes over the files.
+#[derive(Default)]
+struct Over {
+    variables: Vec<Variable>,
+    /// Where systemd puts a service's credentials (`LoadCredential=`).
+    credentials: Option<PathBuf>,
+}
+
+/// Makes `credential:NAME` the path of that credential.
+fn locate_credential(node: &mut Node, directory: Option<&Path>, faults: &mut Vec<(At, Complaint)>) {
+    let Some(name) = node.text().and_then(|text| text.strip_prefix("credential:")) else { return };
+    let fault = match directory {
+        Some(directory) if !name.is_empty() && !name.contains('/') => {
+            node.value = Value::Text(directory.join(name).display().to_string());
+            return;
         }
-        At::Variable(number) => Place::Variable(variables[number as usize].name.clone()),
-        At::Unwritten => Place::Unwritten,
-    }
+        Some(_) => Complaint::new(format!("`credential:{name}` names no credential"), "write `credential:NAME`"),
+        None => Complaint::new(
+            format!("there is no credential `{name}` outside a service that gets it"),
+            format!(
+                "the unit needs `LoadCredential={name}:PATH`; elsewhere, CREDENTIALS_DIRECTORY names the directory with the file"
+            ),
+        ),
+    };
+    faults.push((node.at, fault));
 }

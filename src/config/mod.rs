@@ -14,6 +14,7 @@ pub use hosts::{HostPolicy, Hosts};
 pub use paths::{cache_directory, state_directory};
 pub use read::error::{Complaint, ConfigErrors, Fault, Place};
 pub use settings::{Access, CaSource, Fleet, Intercept, Settings, User};
+pub use shown::DEFAULTS;
 pub use written::file::{
     Admin, Egress, Fallback, Identity, Limits, Listener, ListenerTls, Log, LogFormat, LogLevel, Mode, OnFleetLoss,
     OnVisitTime, Pace, Robots, Store, Subresources,

@@ -7,11 +7,15 @@ use url::Url;
 
 /// The whole configuration, of which `root` is written.
 pub(super) fn shown(root: &Node) -> Value {
-    let (defaults, _) = Node::read(DEFAULTS).expect("the file of the defaults is YAML, as a test holds");
-    let mut all = json(&defaults);
+    let mut all = json(&defaults());
     lay_over(&mut all, json(root));
     hide_secrets(&mut all);
     all
+}
+
+/// Every key that there is, with its default.
+pub(super) fn defaults() -> Node {
+    Node::read(DEFAULTS).expect("the file of the defaults is YAML, as a test holds").0
 }
 
 fn json(node: &Node) -> Value {
@@ -68,7 +72,8 @@ fn hide_secrets(value: &mut Value) {
     }
 }
 
-const DEFAULTS: &str = include_str!("../../conf/politely.yaml");
+/// The file we ship, in which every key stands with its default and what it does.
+pub const DEFAULTS: &str = include_str!("../../conf/politely.yaml");
 const HIDDEN: &str = "(hidden)";
 
 #[cfg(test)]

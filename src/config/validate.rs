@@ -19,11 +19,11 @@ pub(super) fn check(settings: &Settings, check: &mut Check<'_>) {
 
 fn listeners(settings: &Settings, check: &mut Check<'_>) {
     let Settings { listen, admin, access, .. } = settings;
-    if listen.is_empty() {
+    if listen.is_empty() && check.is_sure(&["listen"]) {
         let hint = "write `listen: [{ address: 127.0.0.1:3128 }]`";
         check.fault(&["listen"], "there is no address to listen on", hint);
     }
-    let open_to_all = access.clients.is_empty() && access.users.is_empty();
+    let open_to_all = access.clients.is_empty() && access.users.is_empty() && check.is_sure(&["listen", "access"]);
     for (index, listener) in listen.iter().enumerate() {
         let (address, number) = (&listener.address, index.to_string());
         let key = ["listen", &number, "address"];
@@ -42,7 +42,7 @@ fn listeners(settings: &Settings, check: &mut Check<'_>) {
         let hint = "give it a port of its own, or write `off`";
         check.fault(&key, format!("`{address}` is a listener of the proxy's already"), hint);
     }
-    if address.is_loopback() == Some(false) && admin.token_file.is_none() {
+    if address.is_loopback() == Some(false) && admin.token_file.is_none() && check.is_sure(&["admin"]) {
         let hint = "add `token_file: …`, or take an address of 127.0.0.1";
         check.fault(&key, format!("anybody who reaches `{address}` could steer this proxy"), hint);
     }
@@ -55,7 +55,7 @@ fn is_same(one: &ListenAddress, other: &ListenAddress) -> bool {
 
 fn robots_and_pace(settings: &Settings, check: &mut Check<'_>) {
     let Settings { robots, pace, .. } = settings;
-    if robots.min_ttl > robots.max_ttl {
+    if robots.min_ttl > robots.max_ttl && check.is_sure(&["robots"]) {
         let (min, max) = (show_duration(robots.min_ttl), show_duration(robots.max_ttl));
         let what = format!("`min_ttl` ({min}) is longer than `max_ttl` ({max})");
         check.fault(&["robots", "min_ttl"], what, "lower the one or raise the other");
@@ -72,7 +72,7 @@ fn robots_and_pace(settings: &Settings, check: &mut Check<'_>) {
         let hint = "write 403 or another from 400 to 499";
         check.fault(&["robots", "deny_status"], "this status is no refusal", hint);
     }
-    if pace.min_delay > pace.max_crawl_delay {
+    if pace.min_delay > pace.max_crawl_delay && check.is_sure(&["pace"]) {
         let (min, max) = (show_duration(pace.min_delay), show_duration(pace.max_crawl_delay));
         let what = format!("`min_delay` ({min}) is longer than `max_crawl_delay` ({max})");
         check.fault(&["pace", "min_delay"], what, "lower the one or raise the other");
@@ -97,7 +97,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
 
 fn egress(settings: &Settings, check: &mut Check<'_>) {
     let Settings { egress, .. } = settings;
-    if egress.ports.is_empty() {
+    if egress.ports.is_empty() && check.is_sure(&["egress"]) {
         check.fault(&["egress", "ports"], "no port is left to go to", "write `ports: [80, 443]`");
     }
     let Some(url) = &egress.upstream_proxy else { return };

@@ -24,7 +24,8 @@ fn check_says_what_a_good_file_means_and_makes_nothing() {
     let (home, file) = written(
         "listen: [{ address: 127.0.0.1:8080 }, { address: 0.0.0.0:3128 }]\naccess: { clients: [10.0.0.0/8] }\n\
          mode: report\nidentity: { product_tokens: [ExampleBot, OtherBot] }\nintercept: { default: tunnel }\n\
-         egress: { allow: [10.1.0.0/16] }\n",
+         egress: { allow: [10.1.0.0/16], ports: [443, \"8000-9000\"] }\nlog: { access: /var/log/a.log }\n\
+         hosts: { b.example: { verify: off }, a.example: { verify: off } }\n",
     );
     let (code, told, faults) = check(&file, &[("POLITELY_FLEET", "")]);
     assert_eq!((code, faults.as_str()), (Some(0), ""));
@@ -38,12 +39,28 @@ HOME/politely.yaml is good
   refuses and delays nothing; what would have been is only told (mode: report)
   finds its group in robots.txt as ExampleBot, OtherBot
   https passes unread: robots.txt is not held to there (intercept.default)
+  goes to ports 443, 8000-9000 (egress.ports)
+  accepts any certificate from a.example (verify: off)
+  accepts any certificate from b.example (verify: off)
   may reach 10.1.0.0/16 although private (egress.allow)
+  logs requests to /var/log/a.log (log.access)
   makes its certificate authority in HOME/state/ca on first use
 "
     );
     assert!(roots.contains(" roots: "), "{roots}");
     assert!(!home.path().join("state").exists());
+}
+
+#[test]
+fn check_names_the_users() {
+    let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
+    let user = |name: &str| format!("{{ name: {name}, password: \"{hash}\" }}");
+    let (_home, file) = written(&format!("access: {{ users: [{}, {}] }}", user("alice"), user("bob")));
+    let (code, told, _) = check(&file, &[]);
+    assert_eq!(code, Some(0));
+    assert!(told.contains("  asks for a name and a password: alice, bob (access.users)\n"), "{told}");
+    assert!(told.contains("  goes to ports 80, 443 (egress.ports)\n"), "{told}");
+    assert!(told.contains("  logs no requests (log.access)\n"), "{told}");
 }
 
 #[test]

@@ -34,8 +34,8 @@ fn a_variable_at_fault_is_named_in_place_of_a_line() {
         with_environment(
             None,
             &[
-                ("POLITELY_PACE__MAX_WIAT", "10s"),
                 ("POLITELY_PACE__MIN_DELAY", "10"),
+                ("POLITELY_ROBOTS", "{max_tll: 1h}"),
                 ("POLITELY_LISTEN", "[{ address: 0.0.0.0:1 "),
                 ("POLITELY_MODE", "off"),
             ]
@@ -50,18 +50,56 @@ error: `off` is not one of the words that can stand here
   --> POLITELY_MODE
 hint: write `enforce` or `report`
 
-error: unknown key `max_wiat`
-  --> POLITELY_PACE__MAX_WIAT
-hint: did you mean `max_wait`?
-
 error: the duration `10` lacks its unit
   --> POLITELY_PACE__MIN_DELAY
-hint: write `10s` for seconds or `10ms` for milliseconds"
+hint: write `10s` for seconds or `10ms` for milliseconds
+
+error: unknown key `max_tll`
+  --> POLITELY_ROBOTS
+hint: did you mean `max_ttl`?"
     );
     let fault = with_environment(None, &[("POLITELY_ROBOTS__MIN_TTL", "3d")]).unwrap_err();
     assert!(fault.contains("--> POLITELY_ROBOTS__MIN_TTL"), "{fault}");
-    let fault = with_environment(None, &[("POLITELY_MODE__X", "1"), ("POLITELY_ROBOT", "1")]).unwrap_err();
-    assert!(fault.contains("--> POLITELY_MODE__X") && fault.contains("--> POLITELY_ROBOT"), "{fault}");
+}
+
+#[test]
+fn a_variable_that_names_no_key_is_warned_of_and_stops_nothing() {
+    let strange = [
+        ("POLITELY_PORT", "tcp://10.0.0.7:3128"),
+        ("POLITELY_PACE__MAX_WIAT", "10s"),
+        ("POLITELY_MODE__X", "1"),
+        ("POLITELY_TEAM", "a"),
+    ];
+    let settings = with_environment(None, &strange).unwrap();
+    let warnings: Vec<String> = settings.warnings().iter().map(|it| format!("{} | {}", it.what, it.hint)).collect();
+    assert_eq!(
+        warnings,
+        [
+            "the environment variable `POLITELY_MODE__X` sets nothing | there are no keys below `mode`",
+            "the environment variable `POLITELY_PACE__MAX_WIAT` sets nothing | did you mean `POLITELY_PACE__MAX_WAIT`?",
+            "the environment variable `POLITELY_PORT` sets nothing | Kubernetes makes it for a service named `politely`; \
+             `enableServiceLinks: false` in the pod keeps it away",
+            "the environment variable `POLITELY_TEAM` sets nothing | each key is `POLITELY_` and its name, with `__` \
+             between section and key",
+        ]
+    );
+}
+
+#[test]
+fn a_credential_of_the_service_is_named_in_place_of_a_path() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("politely.yaml");
+    let yaml = "admin: { address: 0.0.0.0:3129, token_file: credential:token }\n\
+                listen: [{ address: 127.0.0.1:1, tls: { certificate: a.pem, key: credential:key } }]\n";
+    fs::write(&file, yaml).unwrap();
+    let settings = with_environment(Some(&file), &[("CREDENTIALS_DIRECTORY", "/run/credentials/politely.service")]);
+    let settings = settings.unwrap();
+    assert_eq!(settings.admin.token_file, Some(PathBuf::from("/run/credentials/politely.service/token")));
+    assert_eq!(settings.listen[0].tls.as_ref().unwrap().key, PathBuf::from("/run/credentials/politely.service/key"));
+    let told = with_environment(Some(&file), &[]).unwrap_err();
+    assert!(told.contains("politely.yaml:1:45\n"), "{told}");
+    assert!(told.contains("there is no credential `token` outside a service that gets it"), "{told}");
+    assert!(told.contains("the unit needs `LoadCredential=key:PATH`"), "{told}");
 }
 
 #[test]

@@ -57,6 +57,29 @@ listen:
 }
 
 #[test]
+fn what_keys_mean_together_is_told_beside_a_misspelt_word() {
+    let yaml = "\
+mode: enforced
+listen: [{ address: 0.0.0.0:3128 }]
+pace: { min_delay: 10m }
+robots: { deny_status: 200, max_tll: 1m, min_ttl: 30d }
+access: { users: [{ nmae: x, password: y }, { name: bob, password: hunter2 }] }
+";
+    assert_eq!(
+        short(yaml),
+        [
+            "1:7 `enforced` is not one of the words that can stand here | did you mean `enforce`?",
+            "3:20 `min_delay` (10m) is longer than `max_crawl_delay` (5m) | lower the one or raise the other",
+            "4:24 this status is no refusal | write 403 or another from 400 to 499",
+            "4:29 unknown key `max_tll` | did you mean `max_ttl`?",
+            "5:21 unknown key `nmae` | did you mean `name`?",
+            "5:68 this is no Argon2 hash of a password | make one with `argon2 \"$(openssl rand -hex 8)\" -id -e`, of the package argon2; it begins with `$argon2id$`",
+        ],
+        "who may use it and how long copies are fresh is not known"
+    );
+}
+
+#[test]
 fn a_value_of_the_wrong_kind_is_told_what_should_stand_there() {
     for (yaml, fault) in [
         ("pace: 3", "1:7 expected a map of keys, found `3` | write the keys of this section below it, indented"),

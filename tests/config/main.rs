@@ -26,6 +26,8 @@ mod check;
 mod environment;
 mod faults;
 mod hosts;
+mod include;
+mod packages;
 mod together;
 
 fn good(yaml: &str) -> Settings {
@@ -41,7 +43,7 @@ fn short(yaml: &str) -> Vec<String> {
     let errors = Settings::parse("politely.yaml", yaml).expect_err("this has faults");
     let line = |fault: &politely::config::Fault| {
         let place = match &fault.place {
-            Place::Line { line, column } => format!("{line}:{column} "),
+            Place::Line { line, column, .. } => format!("{line}:{column} "),
             Place::Variable(name) => format!("{name} "),
             Place::File => String::from("file "),
             Place::Unwritten => String::new(),
@@ -79,7 +81,7 @@ fn the_file_we_ship_has_every_key_there_is() {
         map.keys().map(|key| key.as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(names(&shipped), keys(|key| key.to_owned()));
-    let plain = ["listen", "mode", "fleet", "on_fleet_loss", "hosts"];
+    let plain = ["include", "listen", "mode", "fleet", "on_fleet_loss", "hosts"];
     for (section, value) in shipped.iter().filter(|(key, _)| !plain.contains(&key.as_str().unwrap())) {
         let section = section.as_str().unwrap();
         assert_eq!(names(value.as_mapping().unwrap()), keys(|key| format!("{section}: {{ {key} }}")), "{section}");

@@ -1,22 +1,76 @@
 //! Faults that no single value shows, told under the keys they are about.
 
-use super::error::Complaint;
-use super::source::{At, Node};
+use std::collections::HashSet;
+use std::ptr;
+
+use super::error::{Complaint, nearest};
+use super::source::{At, Node, Value};
 
 /// Collects faults under the keys they are about.
 pub(in crate::config) struct Check<'a> {
     root: &'a Node,
+    /// What was at fault where it stands, by identity: it has been read as though it were not there.
+    dropped: &'a HashSet<*const Node>,
     faults: &'a mut Vec<(At, Complaint)>,
 }
 
 impl<'a> Check<'a> {
-    pub fn new(root: &'a Node, faults: &'a mut Vec<(At, Complaint)>) -> Self {
-        Self { root, faults }
+    pub fn new(root: &'a Node, dropped: &'a HashSet<*const Node>, faults: &'a mut Vec<(At, Complaint)>) -> Self {
+        Self { root, dropped, faults }
     }
 
     /// `path` leads to the key through keys and list indices. The fault stands where it is written, else at its section.
     pub fn fault(&mut self, path: &[&str], what: impl Into<String>, hint: impl Into<String>) {
-        let written = (1..=path.len()).rev().find_map(|length| self.root.find(&path[..length]));
-        self.faults.push((written.map_or(At::Unwritten, |node| node.at), Complaint::new(what, hint)));
+        let mut node = self.root;
+        for step in path {
+            match self.below(node, step) {
+                Some(below) => node = below,
+                None => break,
+            }
+        }
+        let at = if ptr::eq(node, self.root) { At::Unwritten } else { node.at };
+        self.faults.push((at, Complaint::new(what, hint)));
+    }
+
+    /// Whether all that stands in these sections was read. What compares keys would find faults that are none where one of
+    /// them is misspelt.
+    pub fn is_sure(&self, sections: &[&str]) -> bool {
+        let is_read = |(key, value): &(Node, Node)| {
+            let name = key.text().unwrap_or_default();
+            match self.is_dropped(key) {
+                true => nearest(name, sections).is_none(),
+                false => !sections.contains(&name) || self.is_whole(value),
+            }
+        };
+        !self.is_dropped(self.root) && self.root.entries().iter().all(is_read)
+    }
+
+    fn is_dropped(&self, node: &Node) -> bool {
+        self.dropped.contains(&ptr::from_ref(node))
+    }
+
+    fn is_whole(&self, node: &Node) -> bool {
+        !self.is_dropped(node)
+            && match &node.value {
+                Value::List(items) => items.iter().all(|item| self.is_whole(item)),
+                Value::Map(entries) => entries.iter().all(|(key, value)| self.is_whole(key) && self.is_whole(value)),
+                Value::Null
+                | Value::Bool(_)
+                | Value::Unsigned(_)
+                | Value::Signed(_)
+                | Value::Decimal(_)
+                | Value::Text(_) => true,
+            }
+    }
+
+    /// Of a list, what was dropped does not count.
+    fn below(&self, node: &'a Node, step: &str) -> Option<&'a Node> {
+        match &node.value {
+            Value::List(items) => {
+                let mut kept = items.iter().filter(|item| !self.is_dropped(item));
+                kept.nth(step.parse().ok()?)
+            }
+            _ => node.find(&[step]),
+        }
     }
 }

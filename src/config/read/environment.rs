@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use super::error::Complaint;
+use super::error::{Complaint, nearest};
 use super::source::{At, Node, Value};
 
 /// A variable that sets a key.
@@ -13,39 +13,69 @@ pub(in crate::config) struct Variable {
     value: String,
 }
 
-/// Those of the variables that set keys, sections before the keys in them. Empty ones count as not set.
-pub(in crate::config) fn variables(all: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<Variable> {
-    let ours = all.into_iter().filter_map(|(name, value)| {
-        let name = name.into_string().ok()?;
-        let keys = name.strip_prefix(PREFIX)?;
-        if value.is_empty() || NO_KEYS.contains(&keys) || is_service_link(keys) {
+/// Those of the variables that set keys, sections before the keys in them, and a warning of each that has our prefix and names
+/// none. Empty ones count as not set. `all_keys`: the file in which every key stands.
+pub(in crate::config) fn variables(
+    all: impl IntoIterator<Item = (OsString, OsString)>,
+    all_keys: &Node,
+) -> (Vec<Variable>, Vec<Complaint>) {
+    let (mut variables, mut warnings) = (Vec::new(), Vec::new());
+    for (name, value) in all {
+        let Ok(name) = name.into_string() else { continue };
+        let Some(keys) = name.strip_prefix(PREFIX).filter(|keys| !value.is_empty() && !NO_KEYS.contains(keys)) else {
+            continue;
+        };
+        let path: Vec<String> = keys.split("__").map(str::to_ascii_lowercase).collect();
+        match unknown(all_keys, &path) {
+            // What is not UTF-8 is a fault of the value, not of the name: it becomes one where the value is read.
+            None => variables.push(Variable { value: value.to_string_lossy().into_owned(), name, path }),
+            Some(hint) => {
+                let hint = if is_service_link(keys) { SERVICE_LINK.to_owned() } else { hint };
+                warnings.push(Complaint::new(format!("the environment variable `{name}` sets nothing"), hint));
+            }
+        }
+    }
+    variables.sort_by(|a, b| a.path.cmp(&b.path));
+    warnings.sort_by(|a, b| a.what.cmp(&b.what));
+    (variables, warnings)
+}
+
+/// What is wrong with a path that leads to no key.
+fn unknown(mut section: &Node, path: &[String]) -> Option<String> {
+    for (depth, step) in path.iter().enumerate() {
+        let Value::Map(keys) = &section.value else {
+            return Some(format!("there are no keys below `{}`", path[..depth].join(".")));
+        };
+        // Such as `hosts`: what is below it is the operator's to name.
+        if keys.is_empty() {
             return None;
         }
-        let path = keys.split("__").map(str::to_ascii_lowercase).collect();
-        // What is not UTF-8 is a fault of the value, not of the name: it becomes one where the value is read.
-        Some(Variable { name, path, value: value.to_string_lossy().into_owned() })
-    });
-    let mut variables: Vec<Variable> = ours.collect();
-    variables.sort_by(|a, b| a.path.cmp(&b.path));
-    variables
+        match keys.iter().find(|(key, _)| key.text() == Some(step)) {
+            Some((_, value)) => section = value,
+            None => {
+                let known: Vec<&str> = keys.iter().filter_map(|(key, _)| key.text()).collect();
+                return Some(match nearest(step, &known) {
+                    Some(key) => {
+                        let mut meant = path.to_vec();
+                        meant[depth] = key.to_owned();
+                        format!("did you mean `{PREFIX}{}`?", meant.join("__").to_ascii_uppercase())
+                    }
+                    None => format!("each key is `{PREFIX}` and its name, with `__` between section and key"),
+                });
+            }
+        }
+    }
+    None
 }
 
-/// A warning of each variable that has our prefix and sets no key, because Kubernetes made it.
-pub(in crate::config) fn service_links(all: &[(OsString, OsString)]) -> Vec<Complaint> {
-    let names = all.iter().filter_map(|(name, _)| name.to_str());
-    let links = names.filter(|name| name.strip_prefix(PREFIX).is_some_and(is_service_link));
-    let warning = |name: &str| {
-        let what = format!("the environment variable `{name}` is not read");
-        let hint =
-            "Kubernetes makes it for a service named `politely`; `enableServiceLinks: false` in the pod keeps it away";
-        Complaint::new(what, hint)
-    };
-    links.map(warning).collect()
-}
-
-/// Lays the variables over the file.
-pub(in crate::config) fn overlay(root: &mut Node, variables: &[Variable], faults: &mut Vec<(At, Complaint)>) {
-    for (number, variable) in (0..).zip(variables) {
+/// Lays those of the variables that `which` wants over the file.
+pub(in crate::config) fn overlay(
+    root: &mut Node,
+    variables: &[Variable],
+    which: impl Fn(&[String]) -> bool,
+    faults: &mut Vec<(At, Complaint)>,
+) {
+    for (number, variable) in (0..).zip(variables).filter(|(_, variable)| which(&variable.path)) {
         let at = At::Variable(number);
         match value(&variable.value) {
             Ok(mut node) => {
@@ -84,42 +114,51 @@ fn is_service_link(keys: &str) -> bool {
 const PREFIX: &str = "POLITELY_";
 /// Where the file is: read by the command line.
 const NO_KEYS: [&str; 1] = ["CONFIG"];
+const SERVICE_LINK: &str =
+    "Kubernetes makes it for a service named `politely`; `enableServiceLinks: false` in the pod keeps it away";
 const VALUE_FORMS: &str = "lists and maps are written `[80, 443]` and `{key: value}`; other values as they are";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn names(all: &[(&str, &str)]) -> Vec<String> {
+    /// The names of those that are keys, and the warnings.
+    fn read(all: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
         let all = all.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
-        variables(all).into_iter().map(|variable| variable.name).collect()
+        let keys = "pace: { queue: 1, max_wait: 1s }\nhosts: {}\nmode: enforce\nfleet: null\n";
+        let (variables, warnings) = variables(all, &Node::read(keys).unwrap().0);
+        let warning = |warning: Complaint| format!("{} | {}", warning.what, warning.hint);
+        (variables.into_iter().map(|variable| variable.name).collect(), warnings.into_iter().map(warning).collect())
     }
 
     #[test]
     fn sections_come_before_the_keys_in_them() {
         let all = [("POLITELY_PACE__QUEUE", "1"), ("HOME", "/"), ("POLITELY_PACE", "{queue: 2}")];
-        assert_eq!(names(&all), ["POLITELY_PACE", "POLITELY_PACE__QUEUE"]);
+        assert_eq!(read(&all).0, ["POLITELY_PACE", "POLITELY_PACE__QUEUE"]);
     }
 
     #[test]
-    fn the_variables_of_a_kubernetes_service_of_our_name_are_not_keys() {
-        let all = [
-            ("POLITELY_PORT", "tcp://10.0.0.7:3128"),
-            ("POLITELY_PORT_3128_TCP_ADDR", "10.0.0.7"),
-            ("POLITELY_SERVICE_HOST", "10.0.0.7"),
-            ("POLITELY_SERVICE_PORT_PROXY", "3128"),
-            ("POLITELY_CONFIG", "/etc/politely/politely.yaml"),
-            ("POLITELY_FLEET", ""),
-        ];
-        assert_eq!(names(&all), Vec::<String>::new());
+    fn a_name_of_ours_that_is_no_key_is_warned_of() {
+        for (name, hint) in [
+            ("POLITELY_PACE__MAX_WIAT", "did you mean `POLITELY_PACE__MAX_WAIT`?"),
+            ("POLITELY_PAEC__MAX_WAIT", "did you mean `POLITELY_PACE__MAX_WAIT`?"),
+            ("POLITELY_MODE__X", "there are no keys below `mode`"),
+            ("POLITELY_HOME", "each key is `POLITELY_` and its name, with `__` between section and key"),
+            ("POLITELY_PORT", SERVICE_LINK),
+            ("POLITELY_PORT_3128_TCP_ADDR", SERVICE_LINK),
+            ("POLITELY_SERVICE_HOST", SERVICE_LINK),
+            ("POLITELY_SERVICE_PORT_PROXY", SERVICE_LINK),
+        ] {
+            let warning = format!("the environment variable `{name}` sets nothing | {hint}");
+            assert_eq!(read(&[(name, "1")]), (vec![], vec![warning]));
+        }
     }
 
     #[test]
-    fn the_variables_of_a_kubernetes_service_are_warned_of() {
-        let all = [("POLITELY_PORT", "tcp://10.0.0.7:3128"), ("POLITELY_MODE", "report"), ("PORT", "1")];
-        let warnings = service_links(&all.map(|(name, value)| (name.into(), value.into())));
-        assert_eq!(warnings.len(), 1);
-        assert_eq!(warnings[0].what, "the environment variable `POLITELY_PORT` is not read");
+    fn what_is_empty_or_somebody_elses_is_neither() {
+        let all = [("POLITELY_CONFIG", "/etc/politely/politely.yaml"), ("POLITELY_FLEET", ""), ("PORT", "1")];
+        assert_eq!(read(&all), (vec![], vec![]));
+        assert_eq!(read(&[("POLITELY_HOSTS__EXAMPLE", "{robots: ignore}")]).0, ["POLITELY_HOSTS__EXAMPLE"]);
     }
 
     #[test]

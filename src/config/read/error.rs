@@ -37,8 +37,8 @@ impl fmt::Display for Complaint {
 pub enum Place {
     /// The file as a whole.
     File,
-    /// A line and a column of it, both from 1, the column in characters.
-    Line { line: usize, column: usize },
+    /// A line and a column, both from 1, the column in characters. `file`: 0, or the number of the included file.
+    Line { file: usize, line: usize, column: usize },
     /// An environment variable.
     Variable(String),
     /// Nowhere: what is wrong was left to its default.
@@ -51,19 +51,25 @@ pub struct Fault {
     pub complaint: Complaint,
 }
 
-/// All that is wrong with a configuration, in the order of the file, then of the environment. Never empty.
+/// A file's name, as it was asked for, and its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::config) struct Source {
+    pub name: String,
+    pub text: String,
+}
+
+/// All that is wrong with a configuration, in the order of the files, then of the environment. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors {
-    /// The file's name, as it was asked for.
-    name: String,
-    text: String,
+    /// The file, and those that it includes. Never empty.
+    sources: Vec<Source>,
     faults: Vec<Fault>,
 }
 
 impl ConfigErrors {
-    pub(in crate::config) fn new(name: &str, text: &str, mut faults: Vec<Fault>) -> Self {
+    pub(in crate::config) fn new(sources: Vec<Source>, mut faults: Vec<Fault>) -> Self {
         faults.sort_by(|a, b| a.place.cmp(&b.place));
-        Self { name: name.to_owned(), text: text.to_owned(), faults }
+        Self { sources, faults }
     }
 
     pub fn faults(&self) -> &[Fault] {
@@ -81,16 +87,19 @@ impl ConfigErrors {
         let Complaint { what, hint } = &fault.complaint;
         let title = Level::ERROR.primary_title(what);
         let mut shown = match &fault.place {
-            Place::File => renderer.render(&[Group::with_title(title)]) + ARROW + &self.name,
+            Place::File => renderer.render(&[Group::with_title(title)]) + ARROW + &self.sources[0].name,
             Place::Variable(name) => renderer.render(&[Group::with_title(title)]) + ARROW + name,
             Place::Unwritten => renderer.render(&[Group::with_title(title)]),
-            Place::Line { line, column } => match self.excerpt(*line, *column) {
-                Some(excerpt) => renderer.render(&[title.element(excerpt)]),
-                None => {
-                    let place = format!("{ARROW}{}:{line}:{column}", self.name);
-                    renderer.render(&[Group::with_title(title)]) + &place
+            Place::Line { file, line, column } => {
+                let source = &self.sources[*file];
+                match source.excerpt(*line, *column) {
+                    Some(excerpt) => renderer.render(&[title.element(excerpt)]),
+                    None => {
+                        let place = format!("{ARROW}{}:{line}:{column}", source.name);
+                        renderer.render(&[Group::with_title(title)]) + &place
+                    }
                 }
-            },
+            }
         };
         if !hint.is_empty() {
             let hint = Group::with_title(Level::HELP.with_name("hint").secondary_title(hint));
@@ -98,7 +107,9 @@ impl ConfigErrors {
         }
         shown
     }
+}
 
+impl Source {
     /// The line with the value underlined. `None` where the line may hold a secret.
     fn excerpt(&self, line: usize, column: usize) -> Option<Snippet<'_, Annotation<'_>>> {
         let start = self.text.split_inclusive('\n').take(line - 1).map(str::len).sum::<usize>();
@@ -120,13 +131,17 @@ impl fmt::Display for ConfigErrors {
 
 impl std::error::Error for ConfigErrors {}
 
-/// The nearest of the known words, if one is near enough to have been meant.
+/// Offers the nearest of the known words.
 pub(in crate::config) fn did_you_mean(word: &str, known: &[&str]) -> Option<String> {
+    nearest(word, known).map(|nearest| format!("did you mean `{nearest}`?"))
+}
+
+/// The nearest of the known words, if one is near enough to have been meant.
+pub(in crate::config) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let word = word.to_ascii_lowercase().replace('-', "_");
-    let distance = |known: &&&str| strsim::damerau_levenshtein(&word, &known.replace('-', "_"));
-    let nearest = known.iter().min_by_key(distance)?;
-    let near = distance(&nearest) <= (word.chars().count() / 3).max(1);
-    near.then(|| format!("did you mean `{nearest}`?"))
+    let distance = |known: &str| strsim::damerau_levenshtein(&word, &known.replace('-', "_"));
+    let nearest = known.iter().copied().min_by_key(|known| distance(known))?;
+    (distance(nearest) <= (word.chars().count() / 3).max(1)).then_some(nearest)
 }
 
 fn holds_secret(line: &str) -> bool {

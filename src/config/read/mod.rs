@@ -3,6 +3,7 @@
 pub(super) mod check;
 pub(super) mod environment;
 pub(super) mod error;
+pub(super) mod files;
 pub(super) mod reader;
 pub(super) mod source;
 pub(super) mod text;

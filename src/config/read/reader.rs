@@ -13,12 +13,16 @@ use serde::forward_to_deserialize_any;
 use super::error::{Complaint, did_you_mean};
 use super::source::{At, Node, Value};
 
-/// Reads the tree, or as much of it as is right, and puts what is wrong into `faults`.
-pub(in crate::config) fn read<T: DeserializeOwned + Default>(root: &Node, faults: &mut Vec<(At, Complaint)>) -> T {
+/// Reads the tree, or as much of it as is right, and puts what is wrong into `faults`. The nodes that it left out for that
+/// come with it.
+pub(in crate::config) fn read<T: DeserializeOwned + Default>(
+    root: &Node,
+    faults: &mut Vec<(At, Complaint)>,
+) -> (T, HashSet<*const Node>) {
     let mut dropped = HashSet::new();
     while faults.len() < MOST_FAULTS {
         let error = match T::deserialize(Reader { node: root, dropped: &dropped }) {
-            Ok(value) => return value,
+            Ok(value) => return (value, dropped),
             Err(error) => error,
         };
         let node = error.node.unwrap_or(root);
@@ -30,7 +34,8 @@ pub(in crate::config) fn read<T: DeserializeOwned + Default>(root: &Node, faults
             break;
         }
     }
-    T::default()
+    dropped.insert(ptr::from_ref(root));
+    (T::default(), dropped)
 }
 
 /// Whether this key, or one that may have been meant to be this one, stands in the map but is at fault.

@@ -10,10 +10,13 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
 
-/// Where a value was written. The numbers count the file's values, and the environment's variables.
+/// Where a value was written. The numbers count the files, the values of each, and the environment's variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(in crate::config) enum At {
-    Node(u32),
+    Node {
+        file: u32,
+        number: u32,
+    },
     Variable(u32),
     /// Nowhere: the value is a default.
     Unwritten,
@@ -46,16 +49,21 @@ pub(in crate::config) struct Duplicate {
 }
 
 impl Node {
-    /// Reads a whole document; nothing but comments is an empty map. Refuses tags, several documents and bombs.
+    /// Reads a whole document; nothing but comments is `null`. Refuses tags, several documents and bombs.
     pub fn read(text: &str) -> Result<(Self, Vec<Duplicate>), serde_yaml::Error> {
-        let walk = Walk { seen: &Cell::new(0), stop_at: None, duplicates: &RefCell::default() };
+        Self::read_file(text, 0)
+    }
+
+    /// The same of the file of this number.
+    pub fn read_file(text: &str, file: u32) -> Result<(Self, Vec<Duplicate>), serde_yaml::Error> {
+        let walk = Walk { file, seen: &Cell::new(0), stop_at: None, duplicates: &RefCell::default() };
         let node = walk.deserialize(serde_yaml::Deserializer::from_str(text))?;
         Ok((node, walk.duplicates.take()))
     }
 
     /// Line and column, from 1, of a node of this text.
     pub fn locate(text: &str, number: u32) -> Option<(usize, usize)> {
-        let walk = Walk { seen: &Cell::new(0), stop_at: Some(number), duplicates: &RefCell::default() };
+        let walk = Walk { file: 0, seen: &Cell::new(0), stop_at: Some(number), duplicates: &RefCell::default() };
         let stopped = walk.deserialize(serde_yaml::Deserializer::from_str(text)).err()?;
         stopped.location().map(|location| (location.line(), location.column()))
     }
@@ -83,6 +91,26 @@ impl Node {
 
     pub fn text(&self) -> Option<&str> {
         if let Value::Text(text) = &self.value { Some(text) } else { None }
+    }
+
+    /// The keys of a map and their values; of anything else none.
+    pub fn entries(&self) -> &[(Self, Self)] {
+        if let Value::Map(entries) = &self.value { entries } else { &[] }
+    }
+
+    /// Calls `act` for this value and each in it, keys left out.
+    pub fn each_value(&mut self, act: &mut impl FnMut(&mut Self)) {
+        act(self);
+        match &mut self.value {
+            Value::List(items) => items.iter_mut().for_each(|item| item.each_value(act)),
+            Value::Map(entries) => entries.iter_mut().for_each(|(_, value)| value.each_value(act)),
+            Value::Null
+            | Value::Bool(_)
+            | Value::Unsigned(_)
+            | Value::Signed(_)
+            | Value::Decimal(_)
+            | Value::Text(_) => {}
+        }
     }
 
     /// Puts a value where the path of keys says, over what is there; makes the maps on the way.
@@ -126,6 +154,7 @@ impl Node {
 /// One value's reading: counts it, and breaks off if it is the one sought.
 #[derive(Clone, Copy)]
 struct Walk<'a> {
+    file: u32,
     seen: &'a Cell<u32>,
     stop_at: Option<u32>,
     duplicates: &'a RefCell<Vec<Duplicate>>,
@@ -138,7 +167,7 @@ impl Walk<'_> {
         if number == MOST_NODES {
             return Err(E::custom(format!("{OURS}{TOO_MANY}")));
         }
-        if Some(number) == self.stop_at { Err(E::custom("here")) } else { Ok(At::Node(number)) }
+        if Some(number) == self.stop_at { Err(E::custom("here")) } else { Ok(At::Node { file: self.file, number }) }
     }
 
     fn leaf<E: Error>(self, value: Value) -> Result<Node, E> {

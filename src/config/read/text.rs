@@ -22,13 +22,14 @@ pub(in crate::config) fn read_text(path: &Path) -> Result<String, Fault> {
     })
 }
 
-pub(in crate::config) fn syntax(text: &str, error: &serde_yaml::Error) -> Fault {
+/// What is wrong with a text that is no YAML, and where, if that is known: in the file of this number.
+pub(in crate::config) fn syntax(text: &str, file: usize, error: &serde_yaml::Error) -> Fault {
     let message = error.to_string();
     let message = message.rsplit(OURS).next().unwrap_or_default();
     let what = message.split(" at line ").next().unwrap_or_default();
     let (place, line) = match error.location() {
         Some(at) => {
-            let place = Place::Line { line: at.line(), column: at.column() };
+            let place = Place::Line { file, line: at.line(), column: at.column() };
             (place, text.lines().nth(at.line() - 1).unwrap_or_default())
         }
         None => (Place::File, ""),

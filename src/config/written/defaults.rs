@@ -18,6 +18,7 @@ use super::values::{AccessLog, ListenAddress, PortRange};
 impl Default for File {
     fn default() -> Self {
         Self {
+            include: Vec::new(),
             listen: vec![Listener { address: loopback(3128), tls: None }],
             admin: Admin::default(),
             mode: Mode::default(),

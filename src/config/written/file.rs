@@ -20,6 +20,9 @@ use super::words;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct File {
+    /// Files and directories of them, which go over this one.
+    #[serde(deserialize_with = "values::paths")]
+    pub include: Vec<PathBuf>,
     pub listen: Vec<Listener>,
     pub admin: Admin,
     pub mode: Mode,

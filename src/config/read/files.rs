@@ -1,0 +1,192 @@
+//! The file that was asked for and those that it includes: read one by one, so that each fault keeps its place, and joined
+//! to one tree.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::environment::Variable;
+use super::error::{Complaint, ConfigErrors, Fault, Place, Source};
+use super::source::{At, Node, Value};
+use super::text::{read_text, syntax};
+
+/// What has been read, and what is wrong with it so far.
+#[derive(Default)]
+pub(in crate::config) struct Files {
+    sources: Vec<Source>,
+    /// Where no value stands: files that are no YAML.
+    unread: Vec<Fault>,
+    pub faults: Vec<(At, Complaint)>,
+}
+
+impl Files {
+    /// Reads one more text. `None`: it is no YAML.
+    pub fn read(&mut self, name: &str, text: &str) -> Option<Node> {
+        let file = self.sources.len();
+        self.sources.push(Source { name: name.to_owned(), text: text.to_owned() });
+        let number = u32::try_from(file).ok()?;
+        let (mut root, duplicates) = match Node::read_file(text, number) {
+            Ok(read) => read,
+            Err(error) => {
+                self.unread.push(syntax(text, file, &error));
+                return None;
+            }
+        };
+        for duplicate in duplicates {
+            self.twice(&duplicate.key, duplicate.at, duplicate.first);
+        }
+        if matches!(root.value, Value::Null) {
+            root = Node { at: At::Unwritten, value: Value::Map(Vec::new()) };
+        }
+        Some(root)
+    }
+
+    /// Lays the files that `include` names over the one that names them, and hands each of them to `judge` before.
+    pub fn include(&mut self, root: &mut Node, include: &[PathBuf], mut judge: impl FnMut(&Node, &mut Self)) {
+        let main = PathBuf::from(&self.sources[0].name);
+        let base = main.parent().unwrap_or(Path::new(""));
+        let mut joined = Node { at: At::Unwritten, value: Value::Map(Vec::new()) };
+        for (index, path) in include.iter().enumerate() {
+            let index = index.to_string();
+            let written = root.find(&["include", &index]).or_else(|| root.find(&["include"]));
+            let at = written.map_or(At::Unwritten, |node| node.at);
+            let files = match files(&base.join(path)) {
+                Ok(files) => files,
+                Err(error) => {
+                    let what = format!("`{}` cannot be included: {error}", path.display());
+                    self.faults.push((at, Complaint::new(what, "name a file, or a directory of *.yaml files")));
+                    continue;
+                }
+            };
+            for file in files.into_iter().filter(|file| !is_same(file, &main)) {
+                let name = file.display().to_string();
+                let text = match read_text(&file) {
+                    Ok(text) => text,
+                    Err(fault) => {
+                        let what = format!("{name}: {}", fault.complaint.what);
+                        self.faults.push((at, Complaint::new(what, "make it readable, or move it away")));
+                        continue;
+                    }
+                };
+                let Some(node) = self.read(&name, &text) else { continue };
+                if let Some(nested) = node.find(&["include"]) {
+                    let hint = "name the files in the first one";
+                    self.faults.push((nested.at, Complaint::new("an included file includes no others", hint)));
+                }
+                judge(&node, self);
+                self.join(&mut joined, node);
+            }
+        }
+        lay_over(root, joined, &mut Vec::new());
+    }
+
+    /// One of the included files beside another: neither overrides the other.
+    fn join(&mut self, node: &mut Node, other: Node) {
+        match (&mut node.value, other.value) {
+            (Value::Map(entries), Value::Map(others)) => {
+                for (key, value) in others {
+                    match entries.iter_mut().find(|(known, _)| key.text().is_some() && known.text() == key.text()) {
+                        None => entries.push((key, value)),
+                        Some((known, here)) => match (&here.value, &value.value) {
+                            (Value::Map(_), Value::Map(_)) | (Value::List(_), Value::List(_)) => self.join(here, value),
+                            (_, Value::Null) => {}
+                            (Value::Null, _) => (*known, *here) = (key, value),
+                            _ => self.twice(key.text().unwrap_or_default(), key.at, known.at),
+                        },
+                    }
+                }
+            }
+            (Value::List(items), Value::List(others)) => items.extend(others),
+            _ => {}
+        }
+    }
+
+    fn twice(&mut self, key: &str, at: At, first: At) {
+        let hint = match (self.place(first, &[]), at, first) {
+            (Place::Line { line, .. }, At::Node { file, .. }, At::Node { file: other, .. }) if file == other => {
+                format!("it stands in line {line} already; keep one of them")
+            }
+            (Place::Line { file, line, .. }, ..) => {
+                format!("it stands in {}:{line} already; keep one of them", self.sources[file].name)
+            }
+            (Place::File | Place::Variable(_) | Place::Unwritten, ..) => String::from("keep one of them"),
+        };
+        self.faults.push((at, Complaint::new(format!("duplicate key `{key}`"), hint)));
+    }
+
+    pub fn is_good(&self) -> bool {
+        self.unread.is_empty() && self.faults.is_empty()
+    }
+
+    /// All that is wrong, with its places.
+    pub fn into_errors(mut self, variables: &[Variable]) -> ConfigErrors {
+        let mut faults = std::mem::take(&mut self.unread);
+        for (at, complaint) in std::mem::take(&mut self.faults) {
+            faults.push(Fault { place: self.place(at, variables), complaint });
+        }
+        ConfigErrors::new(self.sources, faults)
+    }
+
+    fn place(&self, at: At, variables: &[Variable]) -> Place {
+        match at {
+            At::Node { file, number } => {
+                let file = file as usize;
+                Node::locate(&self.sources[file].text, number).map_or(Place::File, |(line, column)| Place::Line {
+                    file,
+                    line,
+                    column,
+                })
+            }
+            At::Variable(number) => Place::Variable(variables[number as usize].name.clone()),
+            At::Unwritten => Place::Unwritten,
+        }
+    }
+}
+
+/// A file, or those of a directory in the order of their names.
+fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
+    if !fs::metadata(path)?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let file = entry?.path();
+        let is_hidden = file.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+        if !is_hidden && file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
+            files.push(file);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The directory may be the first file's own.
+fn is_same(file: &Path, main: &Path) -> bool {
+    let [file, main] = [file, main].map(|path| fs::canonicalize(path).ok());
+    file.is_some() && file == main
+}
+
+/// Key by key; of lists only that of users, who have names, is added to.
+fn lay_over(node: &mut Node, over: Node, path: &mut Vec<String>) {
+    match (&mut node.value, over.value) {
+        (_, Value::Null) => {}
+        (Value::Map(entries), Value::Map(others)) => {
+            for (key, value) in others {
+                let Some(name) = key.text().map(str::to_owned) else {
+                    entries.push((key, value));
+                    continue;
+                };
+                match entries.iter_mut().find(|(known, _)| known.text() == Some(&name)) {
+                    None => entries.push((key, value)),
+                    Some((_, here)) => {
+                        path.push(name);
+                        lay_over(here, value, path);
+                        path.pop();
+                    }
+                }
+            }
+        }
+        (Value::List(items), Value::List(others)) if *path == ["access", "users"] => items.extend(others),
+        (value, other) => (node.at, *value) = (over.at, other),
+    }
+}
