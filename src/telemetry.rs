@@ -1,16 +1,25 @@
 //! Logs: what happens to standard error, and one line a request where `log.access` says.
 
+mod line_queue;
+
 use crate::config::{AccessLog, Log, LogFormat, LogLevel};
+use line_queue::LineQueue;
+use parking_lot::Mutex;
 use std::fmt;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, StderrLock, Write};
-use std::sync::Mutex;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tracing::Level;
-use tracing_subscriber::filter::{LevelFilter, Targets, filter_fn};
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::prelude::*;
-use tracing_subscriber::{Layer, fmt as lines};
+use tracing_subscriber::reload;
+use tracing_subscriber::{Layer, Registry, fmt as lines};
 
 /// The target of a request's line.
 pub const ACCESS: &str = "access";
@@ -20,6 +29,88 @@ pub const ACCESS: &str = "access";
 /// # Errors
 /// The access log cannot be opened.
 pub fn init(log: &Log) -> io::Result<()> {
+    let change = Change::prepare(log)?;
+    EVENT_LINES.write_to(StandardError)?;
+    let (event_layer, to_events) = switchable(log.format, &EVENT_LINES, events(log));
+    let (request_layer, to_requests) = switchable(log.format, &ACCESS_LINES, requests(log));
+    // A test or an embedding program may log already.
+    if tracing_subscriber::registry().with(vec![event_layer, request_layer]).try_init().is_ok() {
+        let _ = SWITCH.set(Box::new(move |log| {
+            to_events(log.format, events(log));
+            to_requests(log.format, requests(log));
+        }));
+    }
+    change.apply()
+}
+
+/// Other settings for the logs, ready to be taken up. With the same ones the access log is opened anew, as it has to be when
+/// its file was moved away.
+pub struct Change {
+    log: Log,
+    file: Option<File>,
+}
+
+impl Change {
+    /// # Errors
+    /// The access log cannot be opened: then all stays as it was.
+    pub fn prepare(log: &Log) -> io::Result<Self> {
+        let file = match &log.access {
+            AccessLog::File(path) => Some(open(path)?),
+            AccessLog::Off | AccessLog::Stdout | AccessLog::Journal => None,
+        };
+        Ok(Self { log: log.clone(), file })
+    }
+
+    /// # Errors
+    /// There is no thread to write the access log.
+    pub fn apply(self) -> io::Result<()> {
+        let mut written_to = WRITTEN_TO.lock();
+        match (&self.log.access, self.file) {
+            (AccessLog::File(_), Some(file)) => ACCESS_LINES.write_to(file)?,
+            // A reader that has stalled holds up one thread, however often this comes.
+            (same, _) if *written_to == *same => {}
+            (AccessLog::Stdout, _) => ACCESS_LINES.write_to(File::from(io::stdout().as_fd().try_clone_to_owned()?))?,
+            // What a service writes to standard error, systemd puts into the journal.
+            (AccessLog::Journal, _) => ACCESS_LINES.write_to(StandardError)?,
+            (AccessLog::Off | AccessLog::File(_), _) => ACCESS_LINES.close(),
+        }
+        written_to.clone_from(&self.log.access);
+        if let Some(switch) = SWITCH.get() {
+            switch(&self.log);
+        }
+        Ok(())
+    }
+}
+
+/// Whether the access log can be written, if it is a file. Makes none.
+///
+/// # Errors
+/// It cannot.
+pub fn check(log: &Log) -> io::Result<()> {
+    let AccessLog::File(path) = &log.access else { return Ok(()) };
+    match OpenOptions::new().append(true).custom_flags(libc::O_NONBLOCK).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            rustix::fs::access(directory, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)?;
+            Ok(())
+        }
+        opened => opened.map(drop),
+    }
+}
+
+/// Returns when what was logged is written, but no later than a moment from now.
+pub fn flush() {
+    EVENT_LINES.flush(LAST_WORDS);
+    ACCESS_LINES.flush(LAST_WORDS);
+}
+
+/// Lines that were dropped so far, by log.
+pub fn dropped() -> [(&'static str, u64); 2] {
+    [&EVENT_LINES, &ACCESS_LINES].map(|log| (log.name(), log.dropped()))
+}
+
+/// What happens.
+fn events(log: &Log) -> Targets {
     let level = match log.level {
         LogLevel::Error => Level::ERROR,
         LogLevel::Warn => Level::WARN,
@@ -29,28 +120,59 @@ pub fn init(log: &Log) -> io::Result<()> {
     };
     // What pingora and its kin say at `info` is about their insides.
     let others = level.min(if level > Level::INFO { level } else { Level::ERROR });
-    let events = Targets::new()
+    Targets::new()
         .with_target("politely", level)
         .with_default(others)
         // An idle connection that was just being closed: another is made, and what fails then is told by us.
         .with_target("pingora_core::connectors", if level > Level::INFO { level.into() } else { LevelFilter::OFF })
-        .with_target(ACCESS, LevelFilter::OFF);
-    let events = layer(log.format, BoxMakeWriter::new(|| StandardError)).with_filter(events);
-    let access = match &log.access {
-        AccessLog::Off => None,
-        AccessLog::Stdout => Some(BoxMakeWriter::new(io::stdout)),
-        // What a service writes to standard error, systemd puts into the journal.
-        AccessLog::Journal => Some(BoxMakeWriter::new(|| StandardError)),
-        AccessLog::File(path) => {
-            Some(BoxMakeWriter::new(Mutex::new(OpenOptions::new().create(true).append(true).open(path)?)))
-        }
-    };
-    let only_access = filter_fn(|metadata| metadata.target() == ACCESS);
-    let access = access.map(|writer| layer(log.format, writer).with_filter(only_access));
-    // A test or an embedding program may log already.
-    let _ = tracing_subscriber::registry().with(events).with(access).try_init();
-    Ok(())
+        .with_target(ACCESS, LevelFilter::OFF)
 }
+
+/// One line a request.
+fn requests(log: &Log) -> Targets {
+    let level = if log.access == AccessLog::Off { LevelFilter::OFF } else { LevelFilter::INFO };
+    Targets::new().with_target(ACCESS, level)
+}
+
+/// A log whose form and filter can be changed.
+fn switchable(
+    format: LogFormat,
+    lines: &'static LineQueue,
+    filter: Targets,
+) -> (Lines, impl Fn(LogFormat, Targets) + Send + Sync) {
+    let (filter, filters) = reload::Layer::new(filter);
+    let (layer, layers) = reload::Layer::new(layer(format, lines));
+    let switch = move |format, filter| {
+        // They fail only when the registry is gone, which is the process's.
+        let _ = layers.reload(self::layer(format, lines));
+        let _ = filters.reload(filter);
+    };
+    (layer.with_filter(filter).boxed(), switch)
+}
+
+fn layer(format: LogFormat, queue: &'static LineQueue) -> Lines {
+    let writer = BoxMakeWriter::new(move || queue);
+    match format {
+        LogFormat::Text => lines::layer().with_writer(writer).with_ansi(false).boxed(),
+        LogFormat::Json => lines::layer().json().flatten_event(true).with_writer(writer).boxed(),
+    }
+}
+
+/// A pipe that nobody reads is an error, and does not hold us up.
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
+
+type Switch = Box<dyn Fn(&Log) + Send + Sync>;
+type Lines = Box<dyn Layer<Registry> + Send + Sync>;
+
+static EVENT_LINES: LineQueue = LineQueue::new("events");
+static ACCESS_LINES: LineQueue = LineQueue::new("access");
+static WRITTEN_TO: Mutex<AccessLog> = Mutex::new(AccessLog::Off);
+/// Set when we log at all.
+static SWITCH: OnceLock<Switch> = OnceLock::new();
+/// At the end of the process.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Standard error, where what is written takes the place of the line that is shown there for the moment.
 #[derive(Debug, Clone, Copy)]
@@ -97,13 +219,3 @@ impl Write for StandardError {
 static IS_SHOWN: AtomicBool = AtomicBool::new(false);
 /// To the start of the line, and nothing on it.
 const CLEAR: &str = "\r\x1b[K";
-
-fn layer<S>(format: LogFormat, writer: BoxMakeWriter) -> Box<dyn Layer<S> + Send + Sync>
-where
-    S: tracing::Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a>,
-{
-    match format {
-        LogFormat::Text => lines::layer().with_writer(writer).with_ansi(false).boxed(),
-        LogFormat::Json => lines::layer().json().flatten_event(true).with_writer(writer).boxed(),
-    }
-}

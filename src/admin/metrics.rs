@@ -2,6 +2,7 @@
 
 use super::Admin;
 use super::json::problem;
+use crate::telemetry;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
@@ -55,6 +56,8 @@ fn registry(admin: &Admin) -> Registry {
     unverified.inc_by(counts.unverified);
     let help = "Answers of origins whose certificate is not verified, as configured";
     registry.register("unverified_answers", help, unverified);
+    let help = "Lines of the logs that were dropped, as their reader or disk did not keep up, by log";
+    counters(&mut registry, "log_lines_dropped", help, "log", telemetry::dropped());
     let fetches = [("answered", figures.robots.fetched), ("failed", figures.robots.failed)];
     counters(&mut registry, "robots_fetches", "Fetches of robots.txt, by result", "result", fetches);
 

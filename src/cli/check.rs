@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::config::{AccessLog, CaSource, Fleet, InterceptMode, Mode, OnFleetLoss, PortRange, Settings};
+use crate::telemetry;
 use crate::tls::{Ca, ca, roots};
 
 use super::Failed;
@@ -18,6 +19,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
     let path = args.config.path();
     let settings = Settings::load(path.as_deref(), std::env::vars_os())?;
+    telemetry::check(&settings.log).map_err(|error| Failed::log(&settings.log, &error))?;
     let mut told = match &path {
         Some(path) => format!("{} is good\n", path.display()),
         None => String::from("there is no configuration file; the defaults hold\n"),

@@ -14,8 +14,9 @@ mod serve;
 mod status;
 mod trust;
 
-use crate::config::{ConfigErrors, Log};
+use crate::config::{AccessLog, ConfigErrors, Log};
 use crate::server::StartError;
+use crate::telemetry;
 use crate::tls::{CaError, RootsError};
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
@@ -105,6 +106,7 @@ pub fn main() -> ExitCode {
         Command::Man(args) => packaging::man(args),
         Command::Isolated(args) => isolate::run(args),
     };
+    telemetry::flush();
     done.unwrap_or_else(|failed| {
         eprintln!("{failed}");
         failed.code
@@ -125,7 +127,16 @@ impl Failed {
     }
 
     fn log(log: &Log, error: &io::Error) -> Self {
-        Self::usage(format!("cannot open the access log {:?}: {error}", log.access), "correct `log.access`")
+        let AccessLog::File(path) = &log.access else {
+            return Self::usage(error, "the logs need a thread to write them");
+        };
+        let hint = match error.kind() {
+            io::ErrorKind::NotFound => {
+                "make its directory, or correct `log.access`; under systemd, `LogsDirectory=` makes it"
+            }
+            _ => "let the user that the proxy runs as write there, or correct `log.access`",
+        };
+        Self::usage(format!("cannot open the access log {}: {error}", path.display()), hint)
     }
 }
 

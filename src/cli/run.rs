@@ -235,6 +235,7 @@ const INTERRUPTED: u8 = 128 + libc::SIGINT as u8;
 
 /// The command may have closed the terminal.
 fn tell_end(summary: &Summary<'_>, args: &Args, file: Option<File>, code: u8) {
+    telemetry::flush();
     match (&args.report, file) {
         (Some(_), None) => _ = writeln!(StandardError, "{}", summary.json(code)),
         (_, file) => {

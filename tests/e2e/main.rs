@@ -25,6 +25,7 @@ mod intercept;
 mod lifecycle;
 mod limits;
 mod lint;
+mod logging;
 mod messages;
 mod pacing;
 mod pacing_keys;

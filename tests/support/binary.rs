@@ -6,7 +6,9 @@ use std::io::{Seek, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
 
@@ -86,6 +88,11 @@ impl Binary {
     /// What it has written so far.
     pub fn output(&self) -> String {
         self.output.text()
+    }
+
+    /// Whether nobody reads any more what it writes.
+    pub fn stall(&self, is_stalled: bool) {
+        self.output.is_stalled.store(is_stalled, Ordering::Relaxed);
     }
 
     /// The largest resident size so far, in KiB.
@@ -207,7 +214,10 @@ fn at_home(command: &mut Command, home: &Path) {
 }
 
 #[derive(Clone, Default)]
-struct Output(Arc<Mutex<String>>);
+struct Output {
+    text: Arc<Mutex<String>>,
+    is_stalled: Arc<AtomicBool>,
+}
 
 impl Output {
     fn collect(&self, stream: impl AsyncRead + Unpin + Send + 'static) {
@@ -215,15 +225,20 @@ impl Output {
         tokio::spawn(async move {
             let mut lines = BufReader::new(stream).lines();
             while let Ok(Some(line)) = lines.next_line().await {
-                let mut output = output.0.lock().expect("nobody panics with it in hand");
-                output.push_str(&line);
-                output.push('\n');
+                {
+                    let mut text = output.text.lock().expect("nobody panics with it in hand");
+                    text.push_str(&line);
+                    text.push('\n');
+                }
+                while output.is_stalled.load(Ordering::Relaxed) {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
             }
         });
     }
 
     fn text(&self) -> String {
-        self.0.lock().expect("nobody panics with it in hand").clone()
+        self.text.lock().expect("nobody panics with it in hand").clone()
     }
 
     fn listening(&self) -> Option<SocketAddr> {

@@ -1,0 +1,248 @@
+//! Lines on their way to a log. A thread writes them, so that a reader that stalls, or a disk that is full, stops nobody who
+//! logs: what there is no room for is dropped, and counted.
+
+use parking_lot::{Condvar, Mutex};
+use std::io::{self, ErrorKind, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A log. What it is written to may be changed while it is in use.
+pub struct LineQueue {
+    name: &'static str,
+    lane: Mutex<Option<Arc<Lane>>>,
+    dropped: AtomicU64,
+}
+
+/// What is written to one place, in the order in which it came.
+#[derive(Default)]
+struct Lane {
+    state: Mutex<State>,
+    more: Condvar,
+    written: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    lines: Vec<u8>,
+    is_writing: bool,
+    /// Another place has taken over: the thread ends when all is written.
+    is_closed: bool,
+}
+
+impl LineQueue {
+    /// One that is written nowhere yet: its lines are lost.
+    pub const fn new(name: &'static str) -> Self {
+        Self { name, lane: Mutex::new(None), dropped: AtomicU64::new(0) }
+    }
+
+    /// Writes to `target` from now on. What came before goes to where it went so far.
+    ///
+    /// # Errors
+    /// No thread can be started; nothing has changed then.
+    pub fn write_to(&'static self, target: impl Write + Send + 'static) -> io::Result<()> {
+        let lane = Arc::new(Lane::default());
+        let writing = lane.clone();
+        thread::Builder::new().name(format!("politely-{}", self.name)).spawn(move || self.run(&writing, target))?;
+        self.replace(Some(lane));
+        Ok(())
+    }
+
+    /// Writes nothing from now on.
+    pub fn close(&self) {
+        self.replace(None);
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Lines that were dropped: there was no room for them, or they could not be written.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Returns when all that came so far is written, or the time is up.
+    pub fn flush(&self, limit: Duration) {
+        let Some(lane) = self.lane.lock().clone() else { return };
+        let until = Instant::now() + limit;
+        let mut state = lane.state.lock();
+        while !state.lines.is_empty() || state.is_writing {
+            if lane.written.wait_until(&mut state, until).timed_out() {
+                return;
+            }
+        }
+    }
+
+    fn replace(&self, lane: Option<Arc<Lane>>) {
+        if let Some(before) = std::mem::replace(&mut *self.lane.lock(), lane) {
+            before.state.lock().is_closed = true;
+            before.more.notify_one();
+        }
+    }
+
+    fn put(&self, line: &[u8]) {
+        let lane = self.lane.lock();
+        let Some(lane) = &*lane else { return };
+        let mut state = lane.state.lock();
+        if state.lines.len() + line.len() > ROOM {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let was_empty = state.lines.is_empty();
+        state.lines.extend_from_slice(line);
+        // Whoever is writing looks again by itself.
+        let is_asleep = was_empty && !state.is_writing;
+        drop(state);
+        if is_asleep {
+            lane.more.notify_one();
+        }
+    }
+
+    fn run(&self, lane: &Lane, mut target: impl Write) {
+        let mut batch = Vec::new();
+        let mut told = self.dropped();
+        loop {
+            {
+                let mut state = lane.state.lock();
+                state.is_writing = false;
+                lane.written.notify_all();
+                while state.lines.is_empty() {
+                    if state.is_closed {
+                        return;
+                    }
+                    lane.more.wait(&mut state);
+                }
+                std::mem::swap(&mut state.lines, &mut batch);
+                state.is_writing = true;
+            }
+            let lost = write_lines(&mut target, &batch);
+            self.dropped.fetch_add(lost, Ordering::Relaxed);
+            batch.clear();
+            batch.shrink_to(KEPT);
+            let dropped = self.dropped();
+            if lost == 0 && dropped > told {
+                tracing::warn!(
+                    log = self.name,
+                    lines = dropped - told,
+                    "log lines were dropped: its reader is too slow"
+                );
+                told = dropped;
+            }
+        }
+    }
+}
+
+/// Tells how many lines were not written.
+fn write_lines(target: &mut impl Write, mut lines: &[u8]) -> u64 {
+    while !lines.is_empty() {
+        match target.write(lines) {
+            Ok(0) => break,
+            Ok(n) => lines = &lines[n..],
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // Whoever shares the pipe has made it so.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => thread::park_timeout(LOOK_AGAIN),
+            Err(_) => break,
+        }
+    }
+    let _ = target.flush();
+    memchr::memchr_iter(b'\n', lines).count() as u64
+}
+
+/// One line, whole.
+impl Write for &LineQueue {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.put(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Bytes that wait: some thousands of lines.
+const ROOM: usize = 1 << 20;
+/// What is kept of the memory that a burst has taken.
+const KEPT: usize = 1 << 16;
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+    /// Takes a write when it is let.
+    struct Slow(Receiver<()>, Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.recv().map_err(|_| ErrorKind::BrokenPipe)?;
+            self.1.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn slow(queue: &'static LineQueue) -> (SyncSender<()>, Arc<Mutex<Vec<u8>>>) {
+        let (let_go, gate) = sync_channel(1000);
+        let seen = Arc::<Mutex<Vec<u8>>>::default();
+        queue.write_to(Slow(gate, seen.clone())).unwrap();
+        (let_go, seen)
+    }
+
+    fn text(seen: &Mutex<Vec<u8>>) -> String {
+        String::from_utf8(seen.lock().clone()).unwrap()
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn nobody_waits_for_a_reader_that_stalls_and_what_is_dropped_is_counted() {
+        static QUEUE: LineQueue = LineQueue::new("test");
+        let (let_go, seen) = slow(&QUEUE);
+        let line = format!("{}\n", "x".repeat(1023));
+        let most = 2 * ROOM as u64 / 1024;
+        for _ in 0..3 * most {
+            (&QUEUE).write_all(line.as_bytes()).unwrap();
+        }
+        let dropped = QUEUE.dropped();
+        assert!(dropped >= 2 * most, "{dropped} of {}", 3 * most);
+        (0..100).for_each(|_| let_go.send(()).unwrap());
+        QUEUE.flush(LONG);
+        assert_eq!(text(&seen).lines().count() as u64, 3 * most - dropped, "whole lines, and all the others");
+        assert!(text(&seen).lines().all(|line| line.len() == 1023));
+    }
+
+    #[test]
+    fn lines_stay_with_the_place_that_they_were_written_for() {
+        static QUEUE: LineQueue = LineQueue::new("test");
+        let (first, before) = slow(&QUEUE);
+        (&QUEUE).write_all(b"one\n").unwrap();
+        let (second, after) = slow(&QUEUE);
+        (&QUEUE).write_all(b"two\n").unwrap();
+        second.send(()).unwrap();
+        QUEUE.flush(LONG);
+        assert_eq!((text(&before).as_str(), text(&after).as_str()), ("", "two\n"), "the first is stalled still");
+        first.send(()).unwrap();
+        while text(&before).is_empty() {
+            thread::yield_now();
+        }
+        assert_eq!(text(&before), "one\n");
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_counted() {
+        static QUEUE: LineQueue = LineQueue::new("test");
+        drop(slow(&QUEUE).0);
+        (&QUEUE).write_all(b"one\n").unwrap();
+        QUEUE.flush(LONG);
+        assert_eq!(QUEUE.dropped(), 1);
+        QUEUE.flush(Duration::ZERO);
+    }
+}
