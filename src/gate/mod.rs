@@ -103,8 +103,9 @@ impl Gate {
         let fetcher = Fetcher::new(upstream);
         let robots = RobotsCache::new(fetcher, pacer.clone(), store.clone(), settings.clone(), fleet.clone());
         let mut listens = JoinSet::new();
-        if let Some(messages) = messages {
+        if let (Some(fleet), Some(messages)) = (fleet.clone(), messages) {
             listens.spawn(listen(messages, robots.clone(), pacer.clone()));
+            listens.spawn(async move { fleet.keep().await });
         }
         Gate { settings, robots, pacer, held: Held::default(), store, fleet, _listens: listens }
     }
@@ -222,11 +223,12 @@ async fn listen(mut messages: UnboundedReceiver<Message>, robots: RobotsCache, p
     let mut telling = JoinSet::new();
     while let Some(message) = messages.recv().await {
         match message {
-            Message::Joined | Message::Parted => {
+            Message::Link => {
                 // Nothing else waits while the fleet is told.
                 let pacer = pacer.clone();
                 telling.abort_all();
-                telling.spawn(async move { pacer.reach_changed().await });
+                telling.spawn(async move { pacer.link_changed().await });
+                robots.published("");
             }
             Message::Pace { key } => pacer.changed(&key),
             Message::Robots { authority } => robots.published(&authority),

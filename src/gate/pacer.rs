@@ -120,9 +120,9 @@ impl Pacer {
         self.in_table(&mut shard.beside, hash, key, new)
     }
 
-    /// The fleet can be asked, perhaps by way of a server that has forgotten, or cannot be any more. It is told what is
-    /// owed by so many hosts at a time; returns when it has been.
-    pub async fn reach_changed(&self) {
+    /// The fleet can be asked, perhaps by way of a server that has forgotten, or cannot be any more; what it has sent may have
+    /// been lost. It is told what is owed by so many hosts at a time; returns when it has been.
+    pub async fn link_changed(&self) {
         let places = Arc::new(Semaphore::new(TELLING));
         for shard in &self.shards {
             let lanes: Vec<_> = shard.read().lanes.iter().cloned().collect();

@@ -1,25 +1,24 @@
-//! Copies of robots.txt at the server, and the right to fetch one, which one instance has at a time.
+//! Copies of robots.txt that the fleet shares, and the right to fetch one, which one instance has at a time.
 
 use super::link::Link;
-use super::machine;
-use super::{Fleet, Lost, Server, Way};
+use super::{Fleet, Lost, Way};
 use crate::gate::store::snapshot;
 use crate::policy::freshness::LAST_GOOD_USE;
 use crate::policy::{Authority, Entry};
 use redis::{Script, ScriptInvocation};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// What becomes of the wish for a copy.
-pub(in crate::gate) enum Claim<'f> {
+pub(in crate::gate) enum Claim {
     /// Here it is.
     Copy(Parcel),
     /// It is for this instance to fetch; the copy is to be renewed.
-    Fetch(Right<'f>, Option<Parcel>),
+    Fetch(Right, Option<Parcel>),
 }
 
-/// A copy as it comes from the server.
+/// A copy as the fleet has it.
 pub(in crate::gate) struct Parcel {
     pub bytes: Vec<u8>,
     /// When it was put there, by our clock.
@@ -27,18 +26,27 @@ pub(in crate::gate) struct Parcel {
 }
 
 /// The right to fetch one authority's robots.txt. Renewed by [`meanwhile`](Self::meanwhile), given back with
-/// [`publish`](Self::publish); others have it soon after neither is done any more.
-pub(in crate::gate) enum Right<'f> {
-    Server { link: &'f Link, authority: String },
-    Machine(machine::Right),
+/// [`publish`](Self::publish), or when dropped; a server has others wait for a while then.
+pub(in crate::gate) struct Right {
+    fleet: Arc<Fleet>,
+    authority: String,
 }
 
-/// What is wanted of a copy at the server. Instants are milliseconds by its clock.
+/// What a look at the copy comes to.
+pub(super) enum Found {
+    Copy(Parcel),
+    /// The right to fetch it, and one that is to be renewed.
+    Right(Option<Parcel>),
+    /// Another has that: look again after so long.
+    Busy(Duration),
+}
+
+/// What is wanted of a copy at the server.
 enum Wanted {
-    /// It, if it is fresh or not older than that; else the right to fetch it.
-    Look { since: u64 },
-    /// It, if it is not older; else the right to fetch it.
-    Anew { since: u64 },
+    /// It, if it is fresh or no older than that; else the right to fetch it.
+    Look(Duration),
+    /// It, if it is no older; else the right to fetch it.
+    Anew(Duration),
     /// It, whatever its age.
     Take,
     /// The right for longer.
@@ -47,74 +55,59 @@ enum Wanted {
     Put { copy: Vec<u8>, fresh_for: Duration },
 }
 
-/// Now; 0 here it is, 1 fetch it, 2 another does, 3 done; for how long the other may be waited for, in milliseconds; the
-/// copy.
-type CopyAnswer = (u64, u8, i64, Vec<u8>);
+/// 0 here it is, 1 fetch it, 2 another does, 3 done; its age, or for how long the other may be waited for, in milliseconds;
+/// the copy.
+type CopyAnswer = (u8, u64, Vec<u8>);
 
 impl Fleet {
     /// A copy that is fresh, or the right to fetch it; waits while another instance has that. `anew`: no copy will do
     /// that is from before now.
-    pub async fn claim(&self, authority: &Authority, anew: bool) -> Result<Claim<'_>, Lost> {
-        let authority = authority.to_string();
-        let link = match &self.way {
-            Way::Server(Server { link, .. }) => link,
-            Way::Machine(machine) => {
-                return Ok(match machine.claim(&authority, anew).await? {
-                    machine::Claimed::Copy(copy) => Claim::Copy(copy),
-                    machine::Claimed::Fetch(right, old) => Claim::Fetch(Right::Machine(right), old),
-                });
-            }
-        };
-        let (mut arrivals, mut since) = (self.arrivals.subscribe(), None);
+    pub async fn claim(self: &Arc<Self>, authority: &Authority, anew: bool) -> Result<Claim, Lost> {
+        // Dropped, it is given back, whoever has it.
+        let right = Right { fleet: self.clone(), authority: authority.to_string() };
+        let (mut arrivals, began) = (self.arrivals.subscribe(), Instant::now());
         loop {
-            let at = since.unwrap_or(NEVER);
-            let wanted = if anew { Wanted::Anew { since: at } } else { Wanted::Look { since: at } };
-            let mut changes = link.changes();
-            // There is another connection: what was sent over the last one may be lost.
-            let reconnected = async { _ = changes.changed().await };
-            let (now, state, time, bytes) = wanted.ask(link, &authority).await?;
-            let time = Duration::from_millis(u64::try_from(time).unwrap_or(0));
-            match (state, Parcel::new(bytes, time)) {
-                (0, Some(copy)) => return Ok(Claim::Copy(copy)),
-                (1, copy) => return Ok(Claim::Fetch(Right::Server { link, authority }, copy)),
-                _ => {
-                    since = since.or(Some(now));
+            let found = match &self.way {
+                Way::Server(link) => link.look(&right.authority, anew, began.elapsed()).await?,
+                Way::Machine(machine) => machine.look(&right.authority, anew, began.elapsed()).await?,
+            };
+            match found {
+                Found::Copy(copy) => return Ok(Claim::Copy(copy)),
+                Found::Right(old) => return Ok(Claim::Fetch(right, old)),
+                Found::Busy(time) => {
                     // What does not come, or is overlooked, only means to look again.
-                    let arrived = async { while arrivals.recv().await.is_ok_and(|arrived| *arrived != *authority) {} };
-                    tokio::select! { () = arrived => {}, () = reconnected => {}, () = sleep(time + AFTER) => {} }
+                    let is_other = |arrived: &Arc<str>| !arrived.is_empty() && **arrived != *right.authority;
+                    let arrived = async { while arrivals.recv().await.is_ok_and(|arrived| is_other(&arrived)) {} };
+                    tokio::select! { () = arrived => {}, () = sleep(time) => {} }
                 }
             }
         }
     }
 
-    /// Leaves what this process has to the others of its machine, in which case nobody else is to be asked. False: there is
-    /// a server, which may know more.
-    pub async fn offer(&self, authority: &Authority, entry: &Entry) -> bool {
-        let Way::Machine(machine) = &self.way else { return false };
-        if let Ok(Some(right)) = machine.right(&authority.to_string()) {
-            Right::Machine(right).publish(entry).await;
-        }
-        true
-    }
-
     /// The copy that the server tells of, whatever its age.
     pub async fn take(&self, authority: &Authority) -> Option<Parcel> {
-        let Way::Server(Server { link, .. }) = &self.way else { return None };
-        let (_, _, age, bytes) = Wanted::Take.ask(link, &authority.to_string()).await.ok()?;
-        Parcel::new(bytes, Duration::from_millis(u64::try_from(age).unwrap_or(0)))
+        let Way::Server(link) = &self.way else { return None };
+        let (_, age, bytes) = Wanted::Take.ask(link, &authority.to_string()).await.ok()?;
+        Parcel::new(bytes, age)
     }
+}
 
-    /// A copy has arrived.
-    pub fn arrived(&self, authority: &str) {
-        // Nobody may wait for any.
-        let _ = self.arrivals.send(authority.into());
+impl Link {
+    async fn look(&self, authority: &str, anew: bool, age: Duration) -> Result<Found, Lost> {
+        let wanted = if anew { Wanted::Anew(age) } else { Wanted::Look(age) };
+        let (state, time, bytes) = wanted.ask(self, authority).await?;
+        Ok(match (state, Parcel::new(bytes, time)) {
+            (0, Some(copy)) => Found::Copy(copy),
+            (1, copy) => Found::Right(copy),
+            _ => Found::Busy(Duration::from_millis(time) + AFTER),
+        })
     }
 }
 
 impl Parcel {
-    /// None is sent as no bytes.
-    fn new(bytes: Vec<u8>, age: Duration) -> Option<Self> {
-        let sent = SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
+    /// None is sent as no bytes. `age`: in milliseconds.
+    fn new(bytes: Vec<u8>, age: u64) -> Option<Self> {
+        let sent = SystemTime::now().checked_sub(Duration::from_millis(age)).unwrap_or(SystemTime::UNIX_EPOCH);
         (!bytes.is_empty()).then_some(Self { bytes, sent })
     }
 }
@@ -129,9 +122,9 @@ impl Wanted {
         let mut call = SCRIPT.key(format!("politely:{{{authority}}}:robots"));
         call.key(format!("politely:{{{authority}}}:fetching")).arg(me);
         match self {
-            Self::Look { since } => call.arg("look").arg(millis(HELD)).arg(*since),
-            Self::Anew { since } => call.arg("anew").arg(millis(HELD)).arg(*since),
-            Self::Take => call.arg("take").arg(0).arg(0),
+            Self::Look(age) => call.arg("look").arg(millis(HELD)).arg(millis(*age)),
+            Self::Anew(age) => call.arg("anew").arg(millis(HELD)).arg(millis(*age)),
+            Self::Take => call.arg("take"),
             Self::Keep => call.arg("keep").arg(millis(HELD)),
             Self::Put { copy, fresh_for } => {
                 call.arg("put").arg(millis(*fresh_for)).arg(&copy[..]).arg(millis(LAST_GOOD_USE))
@@ -141,37 +134,43 @@ impl Wanted {
     }
 }
 
-impl Right<'_> {
+impl Right {
     /// Does the work, and keeps the right while that takes.
     pub async fn meanwhile<T>(&self, work: impl Future<Output = T>) -> T {
-        let mut work = std::pin::pin!(work);
-        loop {
-            let Self::Server { link, authority } = self else { return work.await };
-            tokio::select! {
-                done = &mut work => return done,
-                () = sleep(HELD / 3) => {
-                    // Whoever is cut off fetches on its own.
-                    let _ = Wanted::Keep.ask(link, authority).await;
-                }
+        let keep = async {
+            let Way::Server(link) = &self.fleet.way else { return std::future::pending().await };
+            loop {
+                sleep(HELD / 3).await;
+                // Whoever is cut off fetches on its own.
+                let _ = Wanted::Keep.ask(link, &self.authority).await;
             }
-        }
+        };
+        tokio::select! { done = work => done, never = keep => never }
     }
 
     /// Hands the copy to all.
-    pub async fn publish(self, entry: &Entry) {
+    pub async fn publish(self, entry: Arc<Entry>) {
         let now = SystemTime::now();
         let until = match (&entry.trouble, &entry.answer) {
             (Some(trouble), _) => trouble.retry_at,
             (None, Some(answer)) => answer.freshness.refresh_at(),
             (None, None) => now,
         };
-        match self {
-            Self::Server { link, authority } => {
-                let Some(copy) = snapshot::pack(entry, now) else { return };
+        match &self.fleet.way {
+            Way::Server(link) => {
+                let Some(copy) = snapshot::pack(&entry, now) else { return };
                 let fresh_for = until.duration_since(now).unwrap_or_default();
-                let _ = Wanted::Put { copy, fresh_for }.ask(link, &authority).await;
+                let _ = Wanted::Put { copy, fresh_for }.ask(link, &self.authority).await;
             }
-            Self::Machine(right) => right.publish(entry, until),
+            Way::Machine(machine) => machine.leave(&self.authority, entry, until).await,
+        }
+    }
+}
+
+impl Drop for Right {
+    fn drop(&mut self) {
+        if let Way::Machine(machine) = &self.fleet.way {
+            machine.give_back(&self.authority);
         }
     }
 }
@@ -180,8 +179,6 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).expect("no duration here is that long")
 }
 
-/// Later than any copy; a number that the script can hold.
-const NEVER: u64 = 1 << 52;
 /// For how long the right outlives its instance.
 const HELD: Duration = Duration::from_secs(5);
 /// Looking again a little too early would find the right still held.

@@ -1,13 +1,13 @@
 -- One authority's robots.txt for all instances, and who fetches it (SEMANTICS §3).
 -- KEYS[1]  politely:{AUTHORITY}:robots, a hash    KEYS[2] politely:{AUTHORITY}:fetching, who does
 -- ARGV     1 the instance    2 what is wanted:
---          look  the copy if it is fresh or not older than ARGV[4], else the right to fetch it for ARGV[3] milliseconds
---          anew  the copy if it is not older than ARGV[4], else that right
+--          look  the copy if it is fresh or younger than ARGV[4] milliseconds, else the right to fetch it for ARGV[3]
+--          anew  the copy if it is younger than ARGV[4] milliseconds, else that right
 --          take  the copy, whatever it is
 --          keep  that right for ARGV[3] milliseconds more
 --          put   ARGV[4] is the copy, fresh for ARGV[3] milliseconds and forgotten after ARGV[5]
--- Answers  now · 0 here it is, 1 fetch it, 2 another does, 3 done · milliseconds: its age, or for how long the other
---          may be waited for · the copy, or ""
+-- Answers  0 here it is, 1 fetch it, 2 another does, 3 done · milliseconds: its age, or for how long the other may be
+--          waited for · the copy, or ""
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local me, wanted = ARGV[1], ARGV[2]
@@ -17,7 +17,7 @@ if wanted == 'keep' then
     if mine then
         redis.call('PEXPIRE', KEYS[2], ARGV[3])
     end
-    return { now, 3, 0, '' }
+    return { 3, 0, '' }
 end
 if wanted == 'put' then
     local text = function(value) return string.format('%.0f', value) end
@@ -27,7 +27,7 @@ if wanted == 'put' then
         redis.call('DEL', KEYS[2])
     end
     redis.call('PUBLISH', 'politely:all', 'robots ' .. me .. ' ' .. string.match(KEYS[1], '{(.*)}'))
-    return { now, 3, 0, '' }
+    return { 3, 0, '' }
 end
 
 local kept = redis.call('HMGET', KEYS[1], 'at', 'fresh_until', 'copy')
@@ -37,18 +37,17 @@ if at > now + 1000 then
     at, fresh_until, copy = 0, 0, ''
 end
 at = math.min(at, now)
-local since = tonumber(ARGV[4])
-local will_do = wanted == 'take' or at >= since or wanted == 'look' and fresh_until > now
+local will_do = wanted == 'take' or at > now - ARGV[4] or wanted == 'look' and fresh_until > now
 if copy ~= '' and will_do then
-    return { now, 0, now - at, copy }
+    return { 0, now - at, copy }
 end
 if wanted == 'take' then
-    return { now, 3, 0, '' }
+    return { 3, 0, '' }
 end
 if mine or redis.call('SET', KEYS[2], me, 'NX', 'PX', ARGV[3]) then
-    return { now, 1, now - at, copy }
+    return { 1, now - at, copy }
 end
 local left = math.min(redis.call('PTTL', KEYS[2]), tonumber(ARGV[3]))
 -- Who does it lasts no longer because the clock was set back.
 redis.call('PEXPIRE', KEYS[2], left)
-return { now, 2, left, '' }
+return { 2, left, '' }

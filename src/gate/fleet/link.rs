@@ -4,7 +4,8 @@
 use super::Reach;
 use super::message::Message;
 use super::server::{Connection, words};
-use crate::config::{SecretUrl, Settings};
+use crate::config::{Mode, OnFleetLoss, SecretUrl, Settings};
+use crate::policy::Refusal;
 use arc_swap::ArcSwap;
 use redis::{ErrorKind, FromRedisValue, PushInfo, PushKind, Script, ScriptInvocation};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -15,11 +16,13 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, sleep_until, timeout};
 
 /// The server, as far as it can be asked.
-pub(in crate::gate) struct Link {
+pub(super) struct Link {
     settings: Arc<ArcSwap<Settings>>,
     /// This instance's name in the fleet.
     pub me: Box<str>,
     live: watch::Sender<Live>,
+    /// What the server sends, and that it can be asked, or cannot be any more.
+    messages: UnboundedSender<Message>,
     /// How many the fleet had when last seen.
     instances: AtomicU32,
     calls: AtomicU64,
@@ -27,14 +30,14 @@ pub(in crate::gate) struct Link {
 }
 
 #[derive(Clone, Default)]
-pub(in crate::gate) struct Live {
+struct Live {
     /// Whether the first attempt has ended.
     is_tried: bool,
     /// `None`: the server is out of reach. One that has broken stays until there is another.
     connection: Option<Connection>,
-    /// Which server is or was asked, and over which connection; none other than the first is taken for one that
-    /// remembers, unless it says so.
-    reach: Reach,
+    /// Which server is or was asked: another is one that may have forgotten.
+    server: u64,
+    settled_at: Option<Instant>,
     history: Option<String>,
 }
 
@@ -55,11 +58,12 @@ pub struct FleetFigures {
 }
 
 impl Link {
-    pub fn new(settings: Arc<ArcSwap<Settings>>) -> Self {
+    pub fn new(settings: Arc<ArcSwap<Settings>>, messages: UnboundedSender<Message>) -> Self {
         Link {
             settings,
             me: format!("{:016x}", fastrand::u64(..)).into(),
             live: watch::Sender::default(),
+            messages,
             instances: AtomicU32::new(1),
             calls: AtomicU64::new(0),
             lost: AtomicU64::new(0),
@@ -68,27 +72,39 @@ impl Link {
 
     /// Whether, how, and from when the server can be asked.
     pub fn reach(&self) -> Reach {
-        let live = self.live.borrow();
-        let link = if live.connection.is_some() { live.reach.link } else { 0 };
-        Reach { link, ..live.reach }
+        let (live, settings) = (self.live.borrow(), self.settings.load());
+        let link = if live.connection.is_some() { live.server } else { 0 };
+        let alone = match &settings.fleet {
+            Some(fleet) if fleet.on_loss == OnFleetLoss::Refuse && settings.mode == Mode::Enforce => None,
+            Some(_) => Some(self.instances()),
+            None => Some(1),
+        };
+        Reach { link, settled_at: live.settled_at, alone }
     }
 
-    pub fn is_lost(&self) -> bool {
+    /// Returns when nothing goes any more.
+    pub async fn refuses(&self) -> Refusal {
+        let mut changes = self.live.subscribe();
+        loop {
+            if let Some(refusal) = self.reach().refusal() {
+                return refusal;
+            }
+            // The sender lives as long as we do.
+            let _ = changes.changed().await;
+        }
+    }
+
+    fn is_lost(&self) -> bool {
         self.live.borrow().connection.is_none()
     }
 
-    pub fn instances(&self) -> u32 {
+    fn instances(&self) -> u32 {
         self.instances.load(Ordering::Relaxed)
     }
 
     pub fn figures(&self) -> FleetFigures {
         let (calls, lost) = (self.calls.load(Ordering::Relaxed), self.lost.load(Ordering::Relaxed));
         FleetFigures { is_up: !self.is_lost(), instances: self.instances(), calls, lost }
-    }
-
-    /// Tells of each new connection, and of the loss of the server.
-    pub fn changes(&self) -> watch::Receiver<Live> {
-        self.live.subscribe()
     }
 
     /// Returns when the first attempt to connect has ended.
@@ -120,12 +136,12 @@ impl Link {
     }
 
     /// Connects, hands on what the server sends, notes that this instance is there; for ever.
-    pub async fn keep(self: Arc<Self>, messages: UnboundedSender<Message>) {
+    pub async fn keep(&self) {
         let (mut why, mut since) = (format!("no answer within {PATIENCE:?}"), Instant::now());
         loop {
             let connected = tokio::select! {
-                connected = timeout(CONNECTING, self.connect(&messages)) => connected,
-                never = self.part_at(since + PATIENCE, &why, &messages) => never,
+                connected = timeout(CONNECTING, self.connect()) => connected,
+                never = self.part_at(since + PATIENCE, &why) => never,
             };
             match connected.unwrap_or_else(|_| Err(format!("no connection within {CONNECTING:?}"))) {
                 Ok((url, connection, closed)) => {
@@ -136,8 +152,8 @@ impl Link {
                 }
                 Err(error) => {
                     why = error;
-                    if self.is_lost() || since.elapsed() >= PATIENCE || self.settings.load().fleet.is_none() {
-                        self.part(&why, &messages);
+                    if self.is_lost() || since.elapsed() >= PATIENCE || self.url().is_none() {
+                        self.part(&why);
                     }
                 }
             }
@@ -145,17 +161,11 @@ impl Link {
         }
     }
 
-    async fn connect(
-        &self,
-        messages: &UnboundedSender<Message>,
-    ) -> Result<(SecretUrl, Connection, Arc<Notify>), String> {
-        let settings = self.settings.load_full();
-        let Some(url) = settings.fleet.as_ref().map(|fleet| fleet.url.clone()) else {
-            return Err(String::from("`fleet` has gone from the configuration"));
-        };
+    async fn connect(&self) -> Result<(SecretUrl, Connection, Arc<Notify>), String> {
+        let url = self.url().ok_or("`fleet` has gone from the configuration")?;
         let closed = Arc::new(Notify::new());
         let pushes = {
-            let (me, messages, closed) = (self.me.clone(), messages.clone(), closed.clone());
+            let (me, messages, closed) = (self.me.clone(), self.messages.clone(), closed.clone());
             move |push: PushInfo| {
                 if push.kind == PushKind::Disconnection {
                     closed.notify_one();
@@ -164,7 +174,8 @@ impl Link {
                 Message::parse(&push, &me).map_or(Ok(()), |message| messages.send(message))
             }
         };
-        let mut connection = Connection::open(&url, settings.egress.ca_file.as_deref(), pushes, PATIENCE).await?;
+        let ca_file = self.settings.load().egress.ca_file.clone();
+        let mut connection = Connection::open(&url, ca_file.as_deref(), pushes, PATIENCE).await?;
         let own = format!("politely:to:{}", self.me);
         let (channels, mut second, mut third) =
             (["politely:all", own.as_str()], connection.clone(), connection.clone());
@@ -173,23 +184,21 @@ impl Link {
             tokio::join!(connection.subscribe(&channels), self.register(&mut second), third.history());
         subscribed.map_err(|error| words(&error)).and(registered)?;
         self.take_up(&url, connection.clone(), history);
-        let _ = messages.send(Message::Joined);
         Ok((url, connection, closed))
     }
 
     fn take_up(&self, url: &SecretUrl, connection: Connection, history: Option<String>) {
-        let live = self.live.borrow().clone();
+        let mut live = self.live.borrow().clone();
         let remembers = live.connection.is_some() && history.is_some() && live.history == history;
-        let mut reach = Reach { connection: live.reach.connection + 1, ..live.reach };
         if remembers {
             tracing::info!("the connection to the fleet's server is there again");
         } else {
             tracing::info!("joined the fleet at {url}, {} instance(s)", self.instances());
-            reach.link += 1;
+            live.server += 1;
             // Who starts anew has lost nothing, and need not wait for others who have.
-            reach.settled_at = (reach.link > 1).then(|| Instant::now() + SETTLING);
+            live.settled_at = (live.server > 1).then(|| Instant::now() + SETTLING);
         }
-        self.live.send_replace(Live { is_tried: true, connection: Some(connection), reach, history });
+        self.change(Live { is_tried: true, connection: Some(connection), history, ..live });
     }
 
     /// Tells now and then that this instance is there, until that is not answered: why, and since when.
@@ -197,7 +206,7 @@ impl Link {
         loop {
             sleep(REGISTER_EVERY).await;
             let since = Instant::now();
-            if self.settings.load().fleet.as_ref().map(|fleet| &fleet.url) != Some(url) {
+            if self.url().as_ref() != Some(url) {
                 return ("the configuration names another server".into(), since);
             }
             if let Err(why) = self.register(&mut connection).await {
@@ -217,23 +226,32 @@ impl Link {
         Ok(())
     }
 
-    async fn part_at(&self, at: Instant, why: &str, messages: &UnboundedSender<Message>) -> ! {
+    async fn part_at(&self, at: Instant, why: &str) -> ! {
         sleep_until(at.into()).await;
-        self.part(why, messages);
+        self.part(why);
         std::future::pending().await
     }
 
-    fn part(&self, why: &str, messages: &UnboundedSender<Message>) {
+    fn part(&self, why: &str) {
         let live = self.live.borrow().clone();
         if live.is_tried && live.connection.is_none() {
             return;
         }
         self.lost.fetch_add(u64::from(live.is_tried), Ordering::Relaxed);
-        let url = self.settings.load().fleet.as_ref().map(|fleet| fleet.url.to_string()).unwrap_or_default();
+        let url = self.url().map(|url| url.to_string()).unwrap_or_default();
         tracing::warn!("the fleet's server {url} is out of reach: {why}; until it is back, `on_fleet_loss` holds");
         // Calls that wait for another connection need wait no longer.
-        self.live.send_replace(Live { is_tried: true, connection: None, history: None, ..live });
-        let _ = messages.send(Message::Parted);
+        self.change(Live { is_tried: true, connection: None, history: None, ..live });
+    }
+
+    fn change(&self, live: Live) {
+        self.live.send_replace(live);
+        // Whoever receives it is gone with the gate.
+        let _ = self.messages.send(Message::Link);
+    }
+
+    fn url(&self) -> Option<SecretUrl> {
+        self.settings.load().fleet.as_ref().map(|fleet| fleet.url.clone())
     }
 }
 

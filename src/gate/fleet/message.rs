@@ -1,14 +1,12 @@
-//! What the server sends unasked. Pure.
+//! What the server sends unasked, and what becomes of the connection to it. Pure.
 
 use redis::{FromRedisValue, PushInfo, PushKind};
 
 /// Something has happened in the fleet. A message that is lost costs time, and nothing else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::gate) enum Message {
-    /// There is a connection, perhaps to a server that has forgotten.
-    Joined,
-    /// There is none any more.
-    Parted,
+    /// There is another connection to the server, or none any more; what was sent before may be lost.
+    Link,
     /// How a key stands has changed: its lease is this instance's now, or an origin has refused another instance.
     Pace { key: Box<str> },
     /// Another instance has fetched a robots.txt.

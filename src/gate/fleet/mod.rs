@@ -21,7 +21,7 @@ pub(super) use link::Lost;
 pub(super) use message::Message;
 pub(super) use turn::{LeaseOp, LeaseRequest, LeaseStatus, Place};
 
-use crate::config::{Mode, OnFleetLoss, Settings};
+use crate::config::Settings;
 use crate::policy::pace::LastStarts;
 use crate::policy::{PaceKey, Refusal};
 use arc_swap::ArcSwap;
@@ -33,12 +33,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::task::AbortHandle;
 
 /// This instance's part in the fleet.
 pub(super) struct Fleet {
     way: Way,
-    /// Tells which copies have come.
+    /// Tells which copies have come; nothing: any may have.
     arrivals: broadcast::Sender<Arc<str>>,
     /// Counts leases asked for.
     leases: AtomicU64,
@@ -46,14 +45,8 @@ pub(super) struct Fleet {
 
 /// How the others are reached.
 enum Way {
-    Server(Server),
+    Server(Link),
     Machine(Machine),
-}
-
-struct Server {
-    link: Arc<Link>,
-    settings: Arc<ArcSwap<Settings>>,
-    keeper: AbortHandle,
 }
 
 /// Whether the fleet can be asked.
@@ -61,23 +54,25 @@ struct Server {
 pub(super) struct Reach {
     /// At this server, counted from 1, one that may have forgotten as another; 0: at none.
     pub link: u64,
-    /// Over this connection to it: what was sent over those before may be lost.
-    pub connection: u64,
     /// Leases are asked for from then on.
     pub settled_at: Option<Instant>,
     /// Where the fleet does not answer one goes on alone, one of so many instances. `None`: nothing starts.
     pub alone: Option<u32>,
 }
 
+impl Reach {
+    /// Why nothing goes, if that is so.
+    fn refusal(self) -> Option<Refusal> {
+        (self.link == 0 && self.alone.is_none()).then_some(Refusal::FleetLost { retry_after: COME_BACK })
+    }
+}
+
 impl Fleet {
-    /// Begins to connect. `None`: no fleet is configured. To be called within a runtime.
+    /// To be [kept](Self::keep). `None`: no fleet is configured.
     pub fn open(settings: &Arc<ArcSwap<Settings>>) -> Option<(Self, UnboundedReceiver<Message>)> {
         settings.load().fleet.as_ref()?;
-        let link = Arc::new(Link::new(settings.clone()));
         let (sender, messages) = unbounded_channel();
-        let keeper = tokio::spawn(link.clone().keep(sender)).abort_handle();
-        let way = Way::Server(Server { link, settings: settings.clone(), keeper });
-        Some((Self::new(way), messages))
+        Some((Self::new(Way::Server(Link::new(settings.clone(), sender))), messages))
     }
 
     /// With the other processes of this machine that meet in this directory. `None`: nobody can, which has been told.
@@ -89,18 +84,24 @@ impl Fleet {
         Self { way, arrivals: broadcast::Sender::new(ARRIVALS), leases: AtomicU64::new(0) }
     }
 
+    /// Connects to the server, for ever.
+    pub async fn keep(&self) {
+        if let Way::Server(link) = &self.way {
+            link.keep().await;
+        }
+    }
+
     /// Returns when the first attempt to connect has ended.
     pub async fn tried(&self) {
-        match &self.way {
-            Way::Server(server) => server.link.tried().await,
-            Way::Machine(_) => {}
+        if let Way::Server(link) = &self.way {
+            link.tried().await;
         }
     }
 
     #[inline]
     pub fn reach(&self) -> Reach {
         match &self.way {
-            Way::Server(server) => server.reach(),
+            Way::Server(link) => link.reach(),
             Way::Machine(machine) => machine.reach(),
         }
     }
@@ -108,29 +109,21 @@ impl Fleet {
     /// Why nothing goes now, if that is so.
     #[inline]
     pub fn refusal(&self) -> Option<Refusal> {
-        match &self.way {
-            Way::Server(server) => server.refusal(),
-            Way::Machine(_) => None,
-        }
+        self.reach().refusal()
     }
 
     /// Returns when nothing goes any more.
     pub async fn refuses(&self) -> Refusal {
-        let Way::Server(server) = &self.way else { return std::future::pending().await };
-        let mut changes = server.link.changes();
-        loop {
-            if let Some(refusal) = server.refusal() {
-                return refusal;
-            }
-            // The sender lives as long as we do.
-            let _ = changes.changed().await;
+        match &self.way {
+            Way::Server(link) => link.refuses().await,
+            Way::Machine(_) => std::future::pending().await,
         }
     }
 
     /// Asks for a key's lease, or renews or returns it, and tells what is new about the key.
     pub async fn lease(&self, key: &str, request: &LeaseRequest) -> Result<LeaseStatus, Lost> {
         match &self.way {
-            Way::Server(Server { link, .. }) => {
+            Way::Server(link) => {
                 let answer = link.call(&request.invocation(key, &link.me)).await?;
                 Ok(LeaseStatus::new(answer, Instant::now()))
             }
@@ -153,6 +146,12 @@ impl Fleet {
         }
     }
 
+    /// A copy of this authority's robots.txt has come; of none: any may have.
+    pub fn arrived(&self, authority: &str) {
+        // Nobody may wait for any.
+        let _ = self.arrivals.send(authority.into());
+    }
+
     /// Each larger than the one before.
     pub fn next_number(&self) -> u64 {
         self.leases.fetch_add(1, Ordering::Relaxed) + 1
@@ -161,32 +160,9 @@ impl Fleet {
     /// `None`: it has no server.
     pub fn figures(&self) -> Option<FleetFigures> {
         match &self.way {
-            Way::Server(server) => Some(server.link.figures()),
+            Way::Server(link) => Some(link.figures()),
             Way::Machine(_) => None,
         }
-    }
-}
-
-impl Server {
-    fn reach(&self) -> Reach {
-        let instances = if self.settings.load().fleet.is_some() { self.link.instances() } else { 1 };
-        Reach { alone: (!self.refuses_on_loss()).then_some(instances), ..self.link.reach() }
-    }
-
-    fn refusal(&self) -> Option<Refusal> {
-        (self.link.is_lost() && self.refuses_on_loss()).then_some(Refusal::FleetLost { retry_after: COME_BACK })
-    }
-
-    fn refuses_on_loss(&self) -> bool {
-        let settings = self.settings.load();
-        let on_loss = settings.fleet.as_ref().map(|fleet| fleet.on_loss);
-        settings.mode == Mode::Enforce && on_loss == Some(OnFleetLoss::Refuse)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.keeper.abort();
     }
 }
 

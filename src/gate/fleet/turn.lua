@@ -8,7 +8,7 @@
 --          9 backoff    10 "1": that is the fleet's, brought on under the lease    11 how long what it tells matters
 --          12 the longest that anything is owed
 -- Answers  0 nothing · 1 no lease is needed · 2 in line · 3 leased; then how long ago the last start and first fetch of
---          other instances were, or -1; hold; backoff; instances that want the key; for how long another has it
+--          other instances were, or -1; hold; backoff; instances that want the key; for how long it, or another, has it
 local HOUR = 3600000
 
 local op, me, number = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -34,9 +34,9 @@ end
 local function leave_line(who)
     key.line = string.gsub(key.line, who .. ' ', '')
 end
--- To the first in line, who has a lease's time to take it up, and else is first again when it asks.
+-- To the first in line, who has half a lease's time to take it up, and else is first again when it asks.
 local function pass_on()
-    key.owner, key.number, key.ends = string.match(key.line, '%x+'), 0, now + lease
+    key.owner, key.number, key.ends = string.match(key.line, '%x+'), 0, now + math.floor(lease / 2)
     if key.owner then
         leave_line(key.owner)
         tell('to:' .. key.owner)
@@ -91,7 +91,11 @@ else
     key.owner, answer = me, 3
 end
 if answer == 3 then
-    key.number, key.ends = number, now + lease
+    if key.number == 0 or key.number == number then
+        key.ends = now + lease
+    end
+    -- Else the answer to another take was lost: who is never heard has it for no longer by asking again.
+    key.number = number
     key.from = math.max(now, key.hold, key.last + math.max(gap, key.backoff))
 end
 if news then

@@ -18,8 +18,6 @@ pub(in crate::gate) struct LeaseRequest {
     pub backoff: Duration,
     /// `backoff` is what has become of the fleet's under the lease; else it only raises it.
     pub is_exact: bool,
-    /// For how long the instance owes something.
-    pub owed: Duration,
     /// For how long all this matters.
     pub matters: Duration,
     /// Nobody owes more.
@@ -54,7 +52,8 @@ pub(in crate::gate) enum Place {
     Free,
     /// Another has it, for so long if it does not go on.
     Line(Duration),
-    Leased,
+    /// This instance has it, for so long.
+    Leased(Duration),
 }
 
 impl LeaseRequest {
@@ -90,10 +89,11 @@ pub(super) type Numbers = (u8, i64, i64, u64, u64, u32, i64);
 impl LeaseStatus {
     /// `at`: when the answer came. What it says is a little older: starts count as later than they were.
     pub(super) fn new((place, last_start, last_fetch, hold, backoff, rivals, left): Numbers, at: Instant) -> Self {
+        let left = Duration::from_millis(u64::try_from(left).unwrap_or(0)).min(LEASE);
         let place = match place {
             1 => Place::Free,
-            2 => Place::Line(Duration::from_millis(u64::try_from(left).unwrap_or(0)).min(LEASE)),
-            3 => Place::Leased,
+            2 => Place::Line(left),
+            3 => Place::Leased(left),
             _ => Place::None,
         };
         let ago = |ms: i64| u64::try_from(ms).ok().and_then(|ms| at.checked_sub(Duration::from_millis(ms)));

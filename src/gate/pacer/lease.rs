@@ -10,8 +10,6 @@ use std::time::{Duration, Instant};
 pub(super) struct FleetLease {
     /// The server it was got of; 0: there is none.
     link: u64,
-    /// The connection to it over which something was heard last.
-    connection: u64,
     state: LeaseState,
     /// The fleet has said how the key stands, and no refusal has been published since.
     known: bool,
@@ -21,7 +19,7 @@ pub(super) struct FleetLease {
     /// What the fleet knows of.
     told: LastStarts,
     told_backoff: Duration,
-    /// Nothing is asked before.
+    /// Nothing is asked before, but for what cannot wait; a lease is renewed then.
     ask_at: Option<Instant>,
     /// The call on its way: of which server it is asked, and the backoff when it left.
     calling: Option<(u64, Duration)>,
@@ -49,32 +47,25 @@ struct Held {
     number: u64,
     /// Nothing starts under it later: others may have it then, or the server may have forgotten, and it is taken anew.
     ends: Instant,
-    renew_at: Instant,
     first_start: Option<Instant>,
 }
 
 impl FleetLease {
     /// Takes note of whether the fleet can be asked, and tells the lane.
     pub fn follow<W>(&mut self, lane: &mut Lane<W>, reach: Reach, now: Instant) {
-        let Reach { link, connection, settled_at, alone } = reach;
-        if self.link == link && self.connection != connection {
-            // It may have said something that was lost.
-            self.changed(now);
-        }
+        let Reach { link, settled_at, alone } = reach;
         if self.link != link {
-            // Another server may know nothing of what this one has been told.
+            // Another server may know nothing of what this one has been told. Who may have the lease still is asked before all
+            // others.
+            let is_first = self.busy > 0 || self.held().is_some_and(|held| held.ends > now);
             let state = match self.state {
-                LeaseState::Held(held) if link != 0 => {
-                    // Who still has it is asked before all others are.
-                    let renew_at = settled_at.filter(|_| held.ends <= now).unwrap_or(now);
-                    LeaseState::Held(Held { renew_at, ends: now, ..held })
-                }
-                LeaseState::None | LeaseState::Line | LeaseState::Held(_) => LeaseState::None,
+                LeaseState::Held(held) => LeaseState::Held(Held { ends: now, ..held }),
+                LeaseState::None | LeaseState::Line => LeaseState::None,
             };
             let Self { rivals, busy, calling, .. } = *self;
-            *self = Self { link, state, rivals, busy, calling, ask_at: settled_at, ..Self::default() };
+            let ask_at = settled_at.filter(|_| !is_first);
+            *self = Self { link, state, rivals, busy, calling, ask_at, ..Self::default() };
         }
-        self.connection = connection;
         let leased = self.held().is_some_and(|held| held.ends > now) && !self.yields(lane, now);
         let parted = alone.filter(|_| link == 0 || self.fails && !leased);
         lane.follow(match parted {
@@ -96,12 +87,11 @@ impl FleetLease {
         let op = match self.state {
             LeaseState::Held(_) if self.fails && !may_ask => return None,
             LeaseState::Held(_) if self.busy == 0 && (lane.waiting() == 0 || self.yields(lane, now)) => LeaseOp::Give,
-            LeaseState::Held(held) if held.renew_at <= now && held.ends <= now => LeaseOp::Take,
-            LeaseState::Held(held) if held.renew_at <= now || raised => LeaseOp::Keep,
+            LeaseState::Held(held) if may_ask && held.ends <= now => LeaseOp::Take,
+            LeaseState::Held(_) if may_ask || raised => LeaseOp::Keep,
             LeaseState::Held(_) => return None,
-            LeaseState::None | LeaseState::Line if (wants.is_some() && may_ask) => LeaseOp::Take,
-            // It was lost, or the server has forgotten.
-            LeaseState::None | LeaseState::Line if self.busy > 0 && (may_ask || !self.known) => LeaseOp::Take,
+            // With some in flight it was lost, or the server has forgotten.
+            LeaseState::None | LeaseState::Line if may_ask && (wants.is_some() || self.busy > 0) => LeaseOp::Take,
             LeaseState::Line if wants.is_none() && self.busy == 0 => LeaseOp::Give,
             LeaseState::None | LeaseState::Line if raised || self.owes(lane, now) => LeaseOp::Give,
             LeaseState::None | LeaseState::Line => return None,
@@ -124,7 +114,6 @@ impl FleetLease {
             starts: newer(lane.last_starts(), self.told),
             backoff: if is_exact || backoff > self.told_backoff { backoff } else { Duration::ZERO },
             is_exact,
-            owed,
             matters: owed + remembered,
             most: lane.longest_debt(),
         })
@@ -154,27 +143,26 @@ impl FleetLease {
         let adopted = if raised { lane.backoff().max(status.backoff) } else { status.backoff };
         lane.adopt(status.starts, adopted);
         self.told_backoff = if raised { backoff.max(status.backoff) } else { status.backoff };
-        match (request.op, status.place) {
-            (LeaseOp::Take | LeaseOp::Keep, Place::Leased) => {
+        let ask_at;
+        (self.state, ask_at) = match (request.op, status.place) {
+            (LeaseOp::Take | LeaseOp::Keep, Place::Leased(left)) => {
                 let first_start = self.held().and_then(|held| held.first_start);
-                let (number, ends, renew_at) = (request.number, asked + STARTS, asked + RENEW);
-                self.state = LeaseState::Held(Held { number, ends, renew_at, first_start });
+                let (number, ends) = (request.number, asked + left.saturating_sub(IN_FLIGHT));
+                (LeaseState::Held(Held { number, ends, first_start }), Some(ends.min(asked + RENEW)))
             }
-            (_, Place::Line(left)) => {
-                self.state = LeaseState::Line;
-                // What wakes it may be lost.
-                self.ask_at = (!self.nudged).then_some(now + left + AFTER);
-            }
-            (LeaseOp::Take, Place::None) => (self.state, self.ask_at) = (LeaseState::None, Some(now + RETRY)),
-            (_, Place::Free | Place::None | Place::Leased) => self.state = LeaseState::None,
-        }
+            // What wakes it may be lost.
+            (_, Place::Line(left)) => (LeaseState::Line, Some(now + left + AFTER)),
+            (LeaseOp::Take, Place::None) => (LeaseState::None, Some(now + RETRY)),
+            (_, Place::Free | Place::None | Place::Leased(_)) => (LeaseState::None, None),
+        };
+        self.ask_at = ask_at.filter(|_| !self.nudged);
     }
 
-    /// How the key stands has changed, as another instance has told it: that is to be asked.
-    pub fn changed(&mut self, now: Instant) {
-        (self.known, self.nudged, self.ask_at) = (false, true, None);
-        if let LeaseState::Held(held) = &mut self.state {
-            held.renew_at = now;
+    /// How the key stands has changed, or may have: that is to be asked.
+    pub fn changed(&mut self) {
+        // Of which else nothing has been heard yet, from this server.
+        if self.known || self.calling.is_some_and(|(link, _)| link == self.link) {
+            (self.known, self.nudged, self.ask_at) = (false, true, None);
         }
     }
 
@@ -189,10 +177,10 @@ impl FleetLease {
     }
 
     /// So it stands, or the lease tells more.
-    pub fn seen(&mut self, is_free: bool, now: Instant) {
+    pub fn seen(&mut self, is_free: bool) {
         match (self.known, is_free) {
             (false, true) => self.known = true,
-            (true, false) => self.changed(now),
+            (true, false) => self.changed(),
             (true, true) | (false, false) => {}
         }
     }
@@ -226,12 +214,7 @@ impl FleetLease {
         if self.link == 0 || self.calling.is_some() {
             return None;
         }
-        match self.state {
-            LeaseState::Held(held) => Some(held.renew_at.max(self.ask_at.unwrap_or(held.renew_at))),
-            LeaseState::None | LeaseState::Line => {
-                self.ask_at.filter(|_| self.busy > 0 || lane.wants_lease().is_some())
-            }
-        }
+        self.ask_at.filter(|_| self.held().is_some() || self.busy > 0 || lane.wants_lease().is_some())
     }
 
     /// Whether something would be lost with nobody looking after it.
@@ -270,8 +253,8 @@ fn newer(starts: LastStarts, told: LastStarts) -> LastStarts {
     }
 }
 
-/// Nothing starts later under a lease that has not been renewed: what has started has the rest of it to end in.
-const STARTS: Duration = Duration::from_secs(2);
+/// Nothing starts in the last of a lease that has not been renewed: what has started has it to end in.
+const IN_FLIGHT: Duration = Duration::from_secs(1);
 /// Often enough that a late answer does no harm.
 const RENEW: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_millis(100);

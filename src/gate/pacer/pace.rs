@@ -213,8 +213,9 @@ impl Pace {
             tokio::select! {
                 answer = answer => {
                     let Call { request, asked, .. } = call.take().expect("it has answered");
-                    let State { lane, lease, .. } = &mut *self.state.lock();
-                    lease.answered(lane, &request, answer.ok(), asked, Instant::now());
+                    let (now, State { lane, lease, .. }) = (Instant::now(), &mut *self.state.lock());
+                    tracing::trace!(key = %self.key, ?request, ?answer, took = ?(now - asked), "the fleet was asked for a lease");
+                    lease.answered(lane, &request, answer.ok(), asked, now);
                     drop(place.take());
                 }
                 () = timer => {}
@@ -292,11 +293,12 @@ impl Pace {
         }
     }
 
-    /// Whether the fleet has to be told something, though nobody waits.
+    /// The link has changed. True: the fleet has to be told something, though nobody waits.
     pub(super) fn has_news(&self) -> bool {
         let State { lane, lease, .. } = &mut *self.state.lock();
         let Some(fleet) = self.fleet() else { return false };
         let now = Instant::now();
+        lease.changed();
         lease.follow(lane, fleet.reach(), now);
         lease.is_at_stake() || lease.owes(lane, now)
     }
@@ -315,7 +317,7 @@ impl Pace {
 
     /// How the key stands in the fleet has changed.
     pub(super) fn changed(self: &Arc<Self>) {
-        self.state.lock().lease.changed(Instant::now());
+        self.state.lock().lease.changed();
         self.look(None);
     }
 
@@ -335,7 +337,7 @@ impl Pace {
         if lease.looks(lane, now)
             && let Some(is_free) = fleet.is_free(&self.key, now)
         {
-            lease.seen(is_free, now);
+            lease.seen(is_free);
             lease.follow(lane, fleet.reach(), now);
         }
     }

@@ -204,7 +204,8 @@ impl RobotsCache {
         fetching
     }
 
-    /// Another instance has fetched this: whoever waits for it here goes on, and a copy that is in use is replaced.
+    /// Another instance has fetched this: whoever waits for it here goes on, and a copy that is in use is replaced. Nothing:
+    /// what has been published may have been missed, and whoever waits looks again.
     pub fn published(&self, authority: &str) {
         if let Some(fleet) = &self.0.fleet {
             fleet.arrived(authority);

@@ -6,7 +6,7 @@ use super::response::{Fetched, asked_to_wait, interpret_response};
 use super::{Fetch, FetchReason, HostEntry, Inner, Order, is_unknown};
 use crate::config::Settings;
 use crate::gate::decode::rethrown;
-use crate::gate::fleet::{Claim, Parcel};
+use crate::gate::fleet::{Claim, Lost, Parcel};
 use crate::gate::store::snapshot;
 use crate::gate::terms;
 use crate::policy::freshness::State;
@@ -30,27 +30,23 @@ impl Inner {
         order: &Order,
         fetch: &Fetch,
     ) -> Result<(), Refusal> {
-        // Before the fleet is asked: it may have missed what this instance had before it was killed.
-        let was_unknown = is_unknown(&host.load());
-        let had_store = self.store.is_open();
-        let will_do = self.take_kept(host).await && order.reason.takes_any_copy();
-        let alone = async || match will_do {
-            true => Ok(()),
-            false => self.refresh_alone(host, order, fetch).await,
-        };
-        let (Some(fleet), authority) = (&self.fleet, &host.authority) else { return alone().await };
-        if order.reason == FetchReason::Published {
+        let (was_unknown, authority) = (is_unknown(&host.load()), &host.authority);
+        if let (FetchReason::Published, Some(fleet)) = (order.reason, &self.fleet) {
             let entry = self.unpack(fleet.take(authority).await).await.filter(|entry| !is_older(entry, &host.load()));
             entry.into_iter().for_each(|entry| self.keep(host, Arc::new(entry)));
             return Ok(());
         }
-        if will_do && is_enough(&host.load()) && fleet.offer(authority, &host.load_full()).await {
-            return Ok(());
-        }
-        let mut anew = order.reason == FetchReason::Anew;
-        let (lease, old) = loop {
-            match fleet.claim(authority, anew).await {
-                Ok(Claim::Fetch(lease, old)) => break (lease, old),
+        let (mut will_do, mut anew) = (false, order.reason == FetchReason::Anew);
+        let claimed = loop {
+            let claim = match &self.fleet {
+                Some(fleet) => fleet.claim(authority, anew).await,
+                None => Err(Lost),
+            };
+            // The fleet may have missed what this instance had before it was killed; and who had the store in use may have
+            // ended meanwhile.
+            will_do |= self.take_kept(host).await && order.reason.takes_any_copy();
+            match claim {
+                Ok(Claim::Fetch(right, old)) => break Some((right, old)),
                 Ok(Claim::Copy(copy)) => match self.unpack(Some(copy)).await {
                     Some(entry) if !is_older(&entry, &host.load()) && (anew || is_enough(&entry)) => {
                         self.keep(host, Arc::new(entry));
@@ -59,27 +55,29 @@ impl Inner {
                     // A server's that lags, or good for others for longer than for this instance.
                     Some(_) if !anew => anew = true,
                     // Another version's.
-                    Some(_) | None => return alone().await,
+                    Some(_) | None => break None,
                 },
-                Err(_) => return alone().await,
+                Err(Lost) => break None,
             }
         };
-        if !had_store && self.take_kept(host).await && order.reason.takes_any_copy() {
-            // The store of a process that has ended meanwhile.
-            lease.publish(&host.load_full()).await;
-            return Ok(());
-        }
+        let alone = async {
+            match will_do {
+                true => Ok(()),
+                false => self.refresh_alone(host, order, fetch).await,
+            }
+        };
+        let Some((right, old)) = claimed else { return alone.await };
         if let Some(old) = self.unpack(old).await.filter(|old| is_newer(old, &host.load())) {
             let is_enough = order.reason.takes_any_copy() && was_unknown && old.usable(SystemTime::now()).is_some();
             self.keep(host, Arc::new(old));
             if is_enough {
-                // Whoever uses it has it renewed, in the background; the lease is still ours then.
+                // Whoever uses it has it renewed, in the background.
                 return Ok(());
             }
         }
-        let refreshed = lease.meanwhile(alone()).await;
+        let refreshed = right.meanwhile(alone).await;
         if refreshed.is_ok() {
-            lease.publish(&host.load_full()).await;
+            right.publish(host.load_full()).await;
         }
         refreshed
     }

@@ -101,11 +101,6 @@ impl Store {
         self.behind.as_ref()?.debt(|| key.to_string()).filter(|debt| debt.until > now)
     }
 
-    /// Whether there is anything to read from now.
-    pub fn is_open(&self) -> bool {
-        self.behind.as_ref().is_some_and(WriteBehind::is_open)
-    }
-
     /// Returns when all is written that was to be. Blocks.
     pub fn flush(&self) {
         if let Some(behind) = &self.behind {

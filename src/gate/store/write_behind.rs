@@ -160,7 +160,7 @@ impl WriteBehind {
         self.shared.stalled.lock()
     }
 
-    /// Whether there is anything to read from now.
+    #[cfg(test)]
     pub fn is_open(&self) -> bool {
         self.shared.disk.read().is_some()
     }

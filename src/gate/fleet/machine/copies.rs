@@ -2,7 +2,8 @@
 //! later one takes that of an earlier one. The right to fetch is a lock in the file of [`slots`](super::slots).
 
 use super::Machine;
-use super::slots::{Id, Slots, hand_over};
+use super::slots::{Id, hand_over};
+use crate::gate::fleet::copies::Found;
 use crate::gate::fleet::{Lost, Parcel};
 use crate::gate::store::snapshot::{self, millis, time};
 use crate::policy::Entry;
@@ -15,60 +16,50 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep};
 
 /// Their directory: that very one, whatever has its name by now.
 #[derive(Debug)]
 pub(super) struct Copies(File);
 
-/// The right to fetch one authority's robots.txt; given back when dropped.
-#[derive(Debug)]
-pub(in crate::gate) struct Right {
-    slots: Arc<Slots>,
-    copies: Arc<Copies>,
-    id: Id,
-}
-
-/// What becomes of the wish for a copy.
-pub(in crate::gate::fleet) enum Claimed {
-    Copy(Parcel),
-    /// It is for this process to fetch; the copy is to be renewed.
-    Fetch(Right, Option<Parcel>),
-}
-
 impl Machine {
-    /// A copy that is fresh, or the right to fetch it; waits while another process has that, unless that one does not come
-    /// back with it: it may be stopped. `anew`: no copy will do that is from before now.
-    pub async fn claim(&self, authority: &str, anew: bool) -> Result<Claimed, Lost> {
-        // As a copy tells it.
-        let (id, since) = (Id::of(authority), time(millis(SystemTime::now())));
-        let patience = Instant::now() + FETCH_LASTS;
-        loop {
-            // First, so that nobody leaves one in between.
-            let right = self.right(authority).map_err(|error| self.give_up(&error))?;
-            // Twice is better than never.
-            let right = right.or_else(|| (Instant::now() >= patience).then(|| self.right_of(id)));
-            let copies = self.copies.clone();
-            let kept = spawn_blocking(move || copies.read(id)).await.ok().flatten();
-            let now = SystemTime::now();
-            match (kept, right) {
-                (Some((copy, until)), _) if copy.sent >= since || !anew && copy.sent <= now && now < until => {
-                    return Ok(Claimed::Copy(copy));
-                }
-                (kept, Some(right)) => return Ok(Claimed::Fetch(right, kept.map(|(copy, _)| copy))),
-                (_, None) => sleep(LOOK_EVERY).await,
-            }
-        }
-    }
-
-    /// `None`: another has it.
-    pub fn right(&self, authority: &str) -> io::Result<Option<Right>> {
+    /// A copy that is fresh, or no older than `age`, or the right to fetch one: nobody else has that, or does not come back
+    /// with it: it may be stopped. `anew`: how fresh it is does not count.
+    pub async fn look(&self, authority: &str, anew: bool, age: Duration) -> Result<Found, Lost> {
         let id = Id::of(authority);
-        Ok(self.slots.lock(id.right(), 1)?.then(|| self.right_of(id)))
+        // First, so that nobody leaves a copy in between.
+        let has_right = self.slots.lock(id.right(), 1).map_err(|error| self.give_up(&error))?;
+        let copies = self.copies.clone();
+        let kept = spawn_blocking(move || copies.read(id)).await.ok().flatten();
+        let now = SystemTime::now();
+        Ok(match kept {
+            Some((copy, until)) if copy.sent + age >= now || !anew && copy.sent <= now && now < until => {
+                Found::Copy(copy)
+            }
+            // Twice is better than never.
+            kept if has_right || age >= FETCH_LASTS => Found::Right(kept.map(|(copy, _)| copy)),
+            _ => Found::Busy(LOOK_EVERY),
+        })
     }
 
-    fn right_of(&self, id: Id) -> Right {
-        Right { slots: self.slots.clone(), copies: self.copies.clone(), id }
+    /// The right to fetch it, if this process has that.
+    pub fn give_back(&self, authority: &str) {
+        // It fails as all that follows does.
+        let _ = self.slots.unlock(Id::of(authority).right(), 1);
+    }
+
+    /// Leaves what the origin has answered to the others. That it could not be had is each one's to find.
+    pub async fn leave(&self, authority: &str, entry: Arc<Entry>, until: SystemTime) {
+        let is_answered = entry.answer.is_some() && entry.trouble.is_none();
+        let (copies, id) = (self.copies.clone(), Id::of(authority));
+        let write = move || {
+            let copy = snapshot::pack(&entry, SystemTime::now())?;
+            let has_room = copy.len() + HEAD <= LONGEST as usize;
+            // What cannot be left here is fetched by each.
+            has_room.then(|| copies.write(id, &copy, until))
+        };
+        if is_answered {
+            let _ = spawn_blocking(write).await;
+        }
     }
 }
 
@@ -128,30 +119,6 @@ impl Copies {
                 let _ = fs::remove_file(file.path());
             }
         }
-    }
-}
-
-impl Right {
-    /// Leaves what the origin has answered to the others, behind everybody's back. That it could not be had is each one's
-    /// to find.
-    pub fn publish(self, entry: &Entry, until: SystemTime) {
-        let answered = entry.answer.clone().filter(|_| entry.trouble.is_none());
-        let write = move |entry| {
-            let copy = snapshot::pack(&entry, SystemTime::now())?;
-            let has_room = copy.len() + HEAD <= LONGEST as usize;
-            // What cannot be left here is fetched by each.
-            has_room.then(|| self.copies.write(self.id, &copy, until))
-        };
-        if let Some(entry) = answered.map(Entry::answered) {
-            spawn_blocking(move || write(entry));
-        }
-    }
-}
-
-impl Drop for Right {
-    fn drop(&mut self) {
-        // It fails as all that follows does.
-        let _ = self.slots.unlock(self.id.right(), 1);
     }
 }
 

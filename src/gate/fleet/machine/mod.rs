@@ -8,8 +8,6 @@
 mod copies;
 mod slots;
 
-pub(super) use copies::{Claimed, Right};
-
 use super::{LeaseOp, LeaseRequest, LeaseStatus, Lost, Place, Reach};
 use crate::policy::pace::LastStarts;
 use copies::Copies;
@@ -110,7 +108,7 @@ impl Machine {
         let waiting = slots.count_locked(id.lease() + 1, id.lease() + LOCKS)?;
         let mut place = match (op, parts.get(&id)) {
             (LeaseOp::Give, _) => Place::None,
-            (LeaseOp::Take | LeaseOp::Keep, Some(Part::Lease)) => Place::Leased,
+            (LeaseOp::Take | LeaseOp::Keep, Some(Part::Lease)) => Place::Leased(LEASE),
             (LeaseOp::Keep, _) => Place::None,
             (LeaseOp::Take, _) if gap.is_zero() && !known.holds_back(now) => Place::Free,
             (LeaseOp::Take, part) => {
@@ -121,7 +119,7 @@ impl Machine {
                 let comes_back = due.max(known.given).saturating_add(2 * span(look_every));
                 let stands_back = known.by == self.me && known.given != 0 && waiting > 0 && now < comes_back;
                 if !stands_back && slots.lock(id.lease(), 1)? {
-                    Place::Leased
+                    Place::Leased(LEASE)
                 } else {
                     if part.is_none() {
                         let free =
@@ -136,7 +134,7 @@ impl Machine {
                 }
             }
         };
-        if place == Place::Leased
+        if place == Place::Leased(LEASE)
             && let Some(Part::Wish(byte)) = parts.insert(id, Part::Lease)
         {
             slots.unlock(byte, 1)?;
@@ -161,7 +159,7 @@ impl Machine {
             }
             slots.unlock(id.bucket(), BUCKET)?;
         }
-        if op == LeaseOp::Give || place == Place::Free || is_mine && place != Place::Leased {
+        if op == LeaseOp::Give || place == Place::Free || is_mine && place != Place::Leased(LEASE) {
             match parts.remove(&id) {
                 Some(Part::Lease) => slots.unlock(id.lease(), 1)?,
                 Some(Part::Wish(byte)) => slots.unlock(byte, 1)?,

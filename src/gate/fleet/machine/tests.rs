@@ -1,9 +1,12 @@
 //! Processes of one machine, as far as they are told apart by their open files.
 
 use super::*;
+use crate::gate::fleet::{Claim, Fleet};
+use crate::policy::Authority;
 use std::fs::{File, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
 use tempfile::{TempDir, tempdir};
+use tokio::time::timeout;
 
 const NOW: Duration = Duration::ZERO;
 
@@ -33,7 +36,6 @@ fn request(op: LeaseOp, gap: u64) -> LeaseRequest {
         starts: LastStarts::default(),
         backoff: Duration::ZERO,
         is_exact: op != LeaseOp::Take,
-        owed: Duration::ZERO,
         matters: Duration::ZERO,
         most: HOUR,
     }
@@ -59,7 +61,7 @@ fn soon(status: LeaseStatus) -> bool {
 #[test]
 fn one_has_the_lease_and_the_next_has_it_with_the_last_start() {
     let ((_directory, one, other), now) = (both(), Instant::now());
-    assert_eq!(one.at(now, NOW, LeaseOp::Take, 3000).place, Place::Leased);
+    assert_eq!(one.at(now, NOW, LeaseOp::Take, 3000).place, Place::Leased(LEASE));
     assert!(soon(other.at(now, NOW, LeaseOp::Take, 3000)));
     assert_eq!(one.at(now, NOW, LeaseOp::Keep, 3000).rivals, 2, "it hears of who waits");
     one.starts(now);
@@ -70,16 +72,16 @@ fn one_has_the_lease_and_the_next_has_it_with_the_last_start() {
     assert!(soon(one.at(now, ms(30), LeaseOp::Take, 3000)));
     assert!(soon(one.at(now, ms(3100), LeaseOp::Take, 3000)));
     let has = other.at(now, ms(3000), LeaseOp::Take, 3000);
-    assert_eq!((has.place, has.starts.last_start, has.rivals), (Place::Leased, Some(now), 2));
+    assert_eq!((has.place, has.starts.last_start, has.rivals), (Place::Leased(LEASE), Some(now), 2));
     other.at(now, ms(3010), LeaseOp::Give, 3000);
-    assert_eq!(one.at(now, ms(3020), LeaseOp::Take, 3000).place, Place::Leased);
+    assert_eq!(one.at(now, ms(3020), LeaseOp::Take, 3000).place, Place::Leased(LEASE));
 }
 
 #[test]
 fn without_others_who_gave_it_up_has_it_again() {
     let ((_directory, one, _other), now) = (both(), Instant::now());
     for _ in 0..3 {
-        assert_eq!(one.at(now, NOW, LeaseOp::Take, 3000).place, Place::Leased);
+        assert_eq!(one.at(now, NOW, LeaseOp::Take, 3000).place, Place::Leased(LEASE));
         one.at(now, NOW, LeaseOp::Give, 3000);
     }
 }
@@ -92,7 +94,7 @@ fn what_has_been_kept_is_known_whenever_its_process_ended() {
     assert!(soon(other.at(now, NOW, LeaseOp::Take, 3000)));
     drop(one);
     let has = other.at(now, ms(10), LeaseOp::Take, 3000);
-    assert_eq!((has.place, has.starts.last_start, has.rivals), (Place::Leased, Some(now), 1));
+    assert_eq!((has.place, has.starts.last_start, has.rivals), (Place::Leased(LEASE), Some(now), 1));
 }
 
 #[test]
@@ -130,7 +132,7 @@ fn without_a_delay_nobody_needs_it_until_the_origin_asks_for_time() {
     one.ask(Id::of("a"), "a", &refused, now).expect("the file is there").expect("nobody is at it");
     assert!(other.is_held_back("a", now));
     let told = other.at(now, NOW, LeaseOp::Take, 0);
-    assert_eq!((told.place, told.starts.hold, told.backoff), (Place::Leased, Some(now + ms(5000)), ms(1000)));
+    assert_eq!((told.place, told.starts.hold, told.backoff), (Place::Leased(LEASE), Some(now + ms(5000)), ms(1000)));
     // Who has not the lease tells of more, and of no less.
     let more = LeaseRequest { backoff: ms(2000), ..refused };
     for told in [more, refused] {
@@ -208,7 +210,7 @@ fn who_waits_is_counted_whatever_else_they_have() {
     let third = open(&directory);
     let elsewhere = request(LeaseOp::Take, 1000);
     third.ask(Id::of("b"), "b", &elsewhere, now).expect("the file is there");
-    assert_eq!(one.at(now, NOW, LeaseOp::Take, 1000).place, Place::Leased);
+    assert_eq!(one.at(now, NOW, LeaseOp::Take, 1000).place, Place::Leased(LEASE));
     other.at(now, NOW, LeaseOp::Take, 1000);
     third.at(now, NOW, LeaseOp::Take, 1000);
     assert_eq!(one.at(now, NOW, LeaseOp::Keep, 1000).rivals, 3);
@@ -226,11 +228,11 @@ fn hosts_of_one_bucket_keep_out_of_each_others_way() {
     for (name, machine) in names.iter().zip([&one, &other].into_iter().cycle()) {
         let place = ask(machine, name, LeaseOp::Take, now).place;
         // There is no room for the last until one of them owes nothing any more.
-        assert_eq!(place, if *name == names[8] { Place::Line(LOOK_AGAIN) } else { Place::Leased });
+        assert_eq!(place, if *name == names[8] { Place::Line(LOOK_AGAIN) } else { Place::Leased(LEASE) });
     }
     ask(&one, &names[0], LeaseOp::Give, now);
     assert!(soon(ask(&one, &names[8], LeaseOp::Take, now)));
-    assert_eq!(ask(&one, &names[8], LeaseOp::Take, now + ms(6100)).place, Place::Leased);
+    assert_eq!(ask(&one, &names[8], LeaseOp::Take, now + ms(6100)).place, Place::Leased(LEASE));
 }
 
 #[test]
@@ -272,7 +274,7 @@ fn where_nothing_can_be_made_or_is_no_file_it_goes_on_alone() {
 #[tokio::test]
 async fn what_cannot_be_written_any_more_leaves_each_to_itself_and_keeps_nobody_waiting() {
     let (directory, one, other) = both();
-    assert_eq!(one.lease("a", &request(LeaseOp::Take, 3000)).await.map(|it| it.place), Ok(Place::Leased));
+    assert_eq!(one.lease("a", &request(LeaseOp::Take, 3000)).await.map(|it| it.place), Ok(Place::Leased(LEASE)));
     File::options()
         .write(true)
         .open(directory.path().join("politely.pace1"))
@@ -283,47 +285,61 @@ async fn what_cannot_be_written_any_more_leaves_each_to_itself_and_keeps_nobody_
     assert!(other.slots.lock(Id::of("a").lease(), 1).expect("it is open"), "it is free");
 }
 
+fn fleets() -> (TempDir, Arc<Fleet>, Arc<Fleet>) {
+    let directory = place();
+    let open = || Arc::new(Fleet::on_machine(directory.path()).expect("it is there"));
+    let (one, other) = (open(), open());
+    (directory, one, other)
+}
+
+fn authority(name: &str) -> Authority {
+    Authority::from_url(name).expect("an authority")
+}
+
 #[tokio::test]
 async fn one_fetches_and_the_others_wait_for_that() {
     use crate::policy::freshness::Freshness;
     use crate::policy::{Access, Answer, Entry, Validators};
     use std::time::SystemTime;
-    let (_directory, one, other) = both();
+    let (_directory, one, other) = fleets();
+    let (a, b) = (authority("http://a"), authority("http://b"));
     let entry = {
         let freshness = Freshness::new(SystemTime::now(), Duration::from_secs(60), 0.0);
         let (status, asked_again, generation, validators) = (200, None, 1, Validators::default());
         let access = Access::Missing;
         Entry::answered(Answer { access, status, asked_again, freshness, generation, validators })
     };
-    let Ok(Claimed::Fetch(right, None)) = one.claim("http://a", false).await else { panic!("nobody has it") };
-    let waits = other.claim("http://a", false);
+    let Ok(Claim::Fetch(right, None)) = one.claim(&a, false).await else { panic!("nobody has it") };
+    let waits = other.claim(&a, false);
     let publishes = async {
         sleep(ms(20)).await;
-        right.publish(&entry, SystemTime::now() + Duration::from_secs(60));
+        right.publish(Arc::new(entry)).await;
     };
     let (claimed, ()) = tokio::join!(waits, publishes);
-    assert!(matches!(claimed, Ok(Claimed::Copy(_))));
+    assert!(matches!(claimed, Ok(Claim::Copy(_))));
     // It is not new to who wants a new one.
-    let Ok(Claimed::Fetch(right, Some(_))) = other.claim("http://a", true).await else { panic!("it may be fetched") };
+    let Ok(Claim::Fetch(right, Some(_))) = other.claim(&a, true).await else { panic!("it may be fetched") };
     drop(right);
     // That it could not be had is each one's to find.
-    let failed = Entry::default().failed(SystemTime::now(), "status 503", None, 0.0);
-    for machine in [&one, &other, &one] {
-        let Ok(Claimed::Fetch(right, None)) = machine.claim("http://b", false).await else { panic!("nobody has it") };
-        right.publish(&failed, SystemTime::now() + Duration::from_secs(60));
+    let failed = Arc::new(Entry::default().failed(SystemTime::now(), "status 503", None, 0.0));
+    for fleet in [&one, &other, &one] {
+        let Ok(Claim::Fetch(right, None)) = fleet.claim(&b, false).await else { panic!("nobody has it") };
+        right.publish(failed.clone()).await;
     }
 }
 
 /// It may be stopped.
 #[tokio::test(start_paused = true)]
 async fn who_does_not_come_back_with_a_copy_is_not_waited_for_for_ever() {
-    let (_directory, one, other) = both();
-    let Ok(Claimed::Fetch(right, None)) = one.claim("http://a", false).await else { panic!("nobody has it") };
+    let ((_directory, one, other), a) = (fleets(), authority("http://a"));
+    let Ok(Claim::Fetch(right, None)) = one.claim(&a, false).await else { panic!("nobody has it") };
     let began = tokio::time::Instant::now();
-    let Ok(Claimed::Fetch(second, None)) = other.claim("http://a", false).await else { panic!("it waits no longer") };
+    let Ok(Claim::Fetch(second, None)) = other.claim(&a, false).await else { panic!("it waits no longer") };
     assert!(began.elapsed() >= Duration::from_secs(60), "{:?}", began.elapsed());
     drop(second);
-    assert!(other.right("http://a").expect("the file is there").is_none(), "the first has it still");
+    let second = timeout(Duration::from_secs(1), other.claim(&a, false)).await;
+    assert!(second.is_err(), "the first has it still");
     drop(right);
-    assert!(other.right("http://a").expect("the file is there").is_some());
+    let second = timeout(Duration::from_secs(1), other.claim(&a, false)).await;
+    assert!(matches!(second, Ok(Ok(Claim::Fetch(..)))));
 }

@@ -3,6 +3,8 @@
 use super::*;
 use crate::policy::pace::{Client, Next, Outcome, Terms, Turn};
 
+const LEASE: Duration = Duration::from_secs(3);
+
 /// An instance that has the lease of a key with a delay of 100 ms, for which another waits, and more requests than it
 /// can let go.
 struct Instance {
@@ -21,7 +23,7 @@ impl Instance {
         let mut instance = Self::waiting();
         let take = instance.call().expect("it asks");
         assert_eq!(take.op, LeaseOp::Take);
-        instance.answer(&take, Place::Leased);
+        instance.answer(&take, Place::Leased(LEASE));
         instance
     }
 
@@ -42,9 +44,10 @@ impl Instance {
         self.lease.follow(&mut self.lane, Reach { link, settled_at, ..Reach::default() }, self.now);
     }
 
-    /// Over this connection, to the first.
-    fn connection(&mut self, connection: u64) {
-        self.lease.follow(&mut self.lane, Reach { link: 1, connection, ..Reach::default() }, self.now);
+    /// Over another connection, to the first.
+    fn reconnect(&mut self) {
+        self.lease.changed();
+        self.link(1);
     }
 
     fn call(&mut self) -> Option<LeaseRequest> {
@@ -83,6 +86,18 @@ fn nothing_starts_late_under_a_lease_that_is_not_renewed() {
 }
 
 #[test]
+fn nor_under_what_is_left_of_one_whose_answers_were_lost_before_it_is_renewed() {
+    let mut instance = Instance::waiting();
+    let take = instance.call().expect("it asks");
+    instance.answer(&take, Place::Leased(ms(1300)));
+    assert_eq!(instance.starts_in(ms(1000), 1), 3);
+    let again = instance.call().expect("it ends soon");
+    assert_eq!((again.op, again.number), (LeaseOp::Take, 1));
+    instance.answer(&again, Place::Leased(LEASE));
+    assert_eq!(instance.starts_in(ms(1000), 1), 10);
+}
+
+#[test]
 fn whoever_was_cut_off_gives_the_lease_back_and_has_no_second_share() {
     let mut instance = Instance::leased();
     instance.starts_in(ms(4100), 1);
@@ -99,13 +114,25 @@ fn nor_has_it_if_the_server_took_the_lease_for_its_own_all_the_time() {
     let mut instance = Instance::leased();
     instance.starts_in(ms(2500), 1);
     instance.link(2);
+    instance.lease.changed();
     assert!(instance.call().is_none(), "others may have it by now, and tell the server first");
     instance.now += ms(1000);
     let take = instance.call().expect("they have");
     assert_eq!((take.op, take.number), (LeaseOp::Take, 1));
-    instance.answer(&take, Place::Leased);
+    instance.answer(&take, Place::Leased(LEASE));
     instance.starts_in(ms(700), 2);
     assert_eq!(instance.call().map(|call| call.op), Some(LeaseOp::Give));
+}
+
+#[test]
+fn nor_has_it_if_the_server_was_out_of_reach_meanwhile() {
+    let mut instance = Instance::leased();
+    instance.starts_in(ms(2500), 1);
+    instance.link(0);
+    instance.now += ms(1700);
+    instance.link(2);
+    let give = instance.call().expect("it does not wait for others");
+    assert_eq!((give.op, give.number), (LeaseOp::Give, 1));
 }
 
 #[test]
@@ -116,7 +143,7 @@ fn what_gives_it_up_is_said_until_it_is_heard_and_nothing_starts_meanwhile() {
         instance.starts_in(ms(1100), 1);
         let keep = instance.call().expect("it is renewed");
         assert_eq!(keep.op, LeaseOp::Keep);
-        instance.answer(&keep, Place::Leased);
+        instance.answer(&keep, Place::Leased(LEASE));
     }
     instance.starts_in(ms(900), 1);
     let give = instance.call().expect("the share has ended");
@@ -130,12 +157,12 @@ fn what_gives_it_up_is_said_until_it_is_heard_and_nothing_starts_meanwhile() {
 #[test]
 fn a_connection_that_is_made_again_to_a_server_that_remembers_costs_neither_the_lease_nor_the_place() {
     let mut instance = Instance::leased();
-    instance.connection(1);
+    instance.reconnect();
     let keep = instance.call().expect("what the server has said meanwhile is lost");
     assert_eq!((keep.op, keep.number), (LeaseOp::Keep, 1));
     // What is answered over the next is the answer still.
-    instance.connection(2);
-    instance.answer(&keep, Place::Leased);
+    instance.reconnect();
+    instance.answer(&keep, Place::Leased(LEASE));
     assert_eq!(instance.starts_in(ms(1000), 1), 10);
 }
 
@@ -145,10 +172,10 @@ fn and_whoever_waits_in_line_asks_at_once_over_it_and_not_after_a_second() {
     let take = instance.call().expect("it asks");
     instance.answer(&take, Place::Line(ms(3000)));
     assert!(instance.call().is_none(), "it is told when its turn has come");
-    instance.connection(1);
+    instance.reconnect();
     let again = instance.call().expect("it may have been");
     assert_eq!(again.op, LeaseOp::Take);
-    instance.connection(2);
-    instance.answer(&again, Place::Leased);
+    instance.reconnect();
+    instance.answer(&again, Place::Leased(LEASE));
     assert_eq!(instance.starts_in(ms(1000), 1), 10, "it was asked of the same server");
 }
