@@ -145,7 +145,7 @@ pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<R
     if let Some(warning) = ca.warning(OffsetDateTime::now_utc()) {
         tracing::warn!("{warning}");
     }
-    let (ca_path, ca_pem) = (ca.path().to_owned(), ca.cert_pem().to_owned());
+    let ca_path = ca.path().to_owned();
     let leaves = LeafCache::new(ca, settings.intercept.leaf_cache)?;
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
     let file = roots_file(&roots)?;
@@ -162,13 +162,15 @@ pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<R
 
     let told = addresses.iter().copied().zip(tls.iter().map(Option::is_some)).collect();
     let mut listeners = JoinSet::new();
+    listeners.spawn(watch_expiry(proxy.clone()));
     for (socket, tls) in sockets.into_iter().zip(tls) {
         listeners.spawn(listener::serve(proxy.clone(), socket, tls));
     }
     let admin = match admin_socket.zip(admin_address) {
         Some((socket, address)) => {
-            let admin = Admin::new(proxy.clone(), told, ca_pem, &admin_settings).map_err(|source| {
-                StartError::Token { path: admin_settings.token_file.clone().unwrap_or_default(), source }
+            let admin = Admin::new(proxy.clone(), told, &admin_settings).map_err(|source| StartError::Token {
+                path: admin_settings.token_file.clone().unwrap_or_default(),
+                source,
             })?;
             let admin = Arc::new(admin);
             listeners.spawn(admin.clone().serve(socket));
@@ -177,6 +179,19 @@ pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<R
         None => None,
     };
     Ok(Running { proxy, addresses, ca_path, stop, listeners, admin })
+}
+
+/// Tells each day of an authority that expires soon.
+async fn watch_expiry(proxy: Arc<Proxy>) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(DAY) => {}
+            () = proxy.stopped() => break,
+        }
+        if let Some(warning) = proxy.leaves.ca().warning(OffsetDateTime::now_utc()) {
+            tracing::warn!("{warning}");
+        }
+    }
 }
 
 /// The gate without a proxy: to ask it about URLs.
@@ -310,3 +325,5 @@ fn roots_file(roots: &Roots) -> Result<NamedTempFile, StartError> {
     file.write_all(roots.pem.as_bytes())?;
     Ok(file)
 }
+
+const DAY: Duration = Duration::from_secs(86_400);

@@ -29,7 +29,7 @@ pub(super) async fn not_found() -> Response {
 }
 
 pub(super) async fn ca(State(admin): State<Arc<Admin>>) -> Response {
-    ([(header::CONTENT_TYPE, "application/x-pem-file")], admin.ca_pem.clone()).into_response()
+    ([(header::CONTENT_TYPE, "application/x-pem-file")], admin.proxy.leaves.ca().trusted_pem()).into_response()
 }
 
 /// All traffic through the proxy, by the name under which this was asked for.
@@ -60,6 +60,7 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Response {
         "uptime": admin.started.elapsed().as_secs(),
         "listen": admin.listeners.iter().map(|(address, _)| address).collect::<Vec<_>>(),
         "mode": mode,
+        "ca": json::ca(admin.proxy.leaves.ca()),
         "requests": { "forwarded": counts.forwarded, "failed": counts.failed, "client_gone": counts.client_gone, "refused": counts.refused,
             "reported": counts.reported },
         "distrusted": {

@@ -4,6 +4,7 @@ use crate::gate::{Gate, PaceFigures, Reported};
 use crate::policy::explain::Explanation;
 use crate::policy::{AskedAgain, Authority, Entry};
 use crate::proxy::{Distrusted, RecentDecision, evidence};
+use crate::tls::Ca;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
@@ -51,6 +52,11 @@ fn rule(explanation: &Explanation) -> Option<Value> {
     }
     let rule = explanation.rule.as_ref()?;
     Some(line(rule.line, if rule.allow { "allow" } else { "disallow" }, &rule.pattern))
+}
+
+/// The certificate authority's dates.
+pub(super) fn ca(ca: &Ca) -> Value {
+    json!({ "expires_at": ca.validity().1.format(&Rfc3339).ok(), "warning": ca.warning(OffsetDateTime::now_utc()) })
 }
 
 /// What is known of an authority, and how its host's pace stands.

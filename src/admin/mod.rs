@@ -30,7 +30,6 @@ pub struct Admin {
     proxy: Arc<Proxy>,
     /// Where the proxy listens, and whether for TLS.
     listeners: Vec<(SocketAddr, bool)>,
-    ca_pem: String,
     token: Option<Token>,
     /// Set by whoever knows where the configuration is.
     pub reload: OnceLock<Reload>,
@@ -42,14 +41,9 @@ impl Admin {
     ///
     /// # Errors
     /// The token cannot be read, or is empty.
-    pub fn new(
-        proxy: Arc<Proxy>,
-        listeners: Vec<(SocketAddr, bool)>,
-        ca_pem: String,
-        settings: &config::Admin,
-    ) -> io::Result<Self> {
+    pub fn new(proxy: Arc<Proxy>, listeners: Vec<(SocketAddr, bool)>, settings: &config::Admin) -> io::Result<Self> {
         let token = settings.token_file.as_deref().map(Token::read).transpose()?;
-        Ok(Admin { proxy, listeners, ca_pem, token, reload: OnceLock::new(), started: Instant::now() })
+        Ok(Admin { proxy, listeners, token, reload: OnceLock::new(), started: Instant::now() })
     }
 
     fn gate(&self) -> &Gate {

@@ -2,11 +2,15 @@
 
 use super::{ConfigArg, Failed};
 use crate::config::{ListenAddress, Settings};
+use crate::policy::Host;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::time::Duration;
+use url::Url;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct AdminArgs {
@@ -54,14 +58,52 @@ pub(super) struct Elsewhere {
     pub ca_pem: String,
     /// `None`: it speaks TLS to its clients, which few programs can.
     pub proxy: Option<(String, u16)>,
+    /// What stands before the host in its URL: nothing, or `NAME:PASSWORD@`.
+    pub credentials: String,
 }
 
-/// The certificate of a proxy that runs elsewhere, and where it listens, from its admin address. `token_file`: that proxy's,
-/// never this machine's own, which is nothing for others to hear.
-pub(super) fn elsewhere(url: &str, token_file: Option<&Path>) -> Result<Elsewhere, Failed> {
-    let hint = "it is the admin address of a proxy, such as http://proxy:3129";
-    let name = url.strip_prefix("http://").unwrap_or(url).trim_end_matches('/').to_owned();
-    let wrong = |error: &dyn std::fmt::Display| Failed::usage(format!("no answer from {name}: {error}"), hint);
+/// The certificate of a proxy that runs elsewhere: from the proxy itself, which serves it to its clients at `setup_host`, or
+/// from its admin address, which tells where the proxy listens. `token_file`: that proxy's, never this machine's own, which is
+/// nothing for others to hear.
+pub(super) fn elsewhere(url: &str, token_file: Option<&Path>, setup_host: &Host) -> Result<Elsewhere, Failed> {
+    let text = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+    let parsed = Url::parse(&text).ok().filter(|url| url.scheme() == "http" && url.has_host());
+    let parsed = parsed.ok_or_else(|| Failed::usage(format!("`{url}` is no URL of a proxy"), FROM_HINT))?;
+    let (host, port) = (parsed.host_str().unwrap_or_default(), parsed.port().unwrap_or(80));
+    let told_by_admin = admin_elsewhere(&format!("{host}:{port}"), token_file);
+    if told_by_admin.is_ok() {
+        return told_by_admin;
+    }
+    let credentials = match (parsed.username(), parsed.password()) {
+        ("", None) => String::new(),
+        (name, password) => format!("{name}:{}@", password.unwrap_or_default()),
+    };
+    let plain = percent_encoding::percent_decode_str(credentials.trim_end_matches('@')).collect::<Vec<u8>>();
+    let shown = match credentials.is_empty() {
+        true => String::new(),
+        false => format!("Proxy-Authorization: Basic {}\r\n", BASE64_STANDARD.encode(plain)),
+    };
+    let request =
+        format!("GET http://{setup_host}/ca.pem HTTP/1.1\r\nHost: {setup_host}\r\n{shown}Connection: close\r\n\r\n");
+    let addresses = (host.trim_matches(['[', ']']), port).to_socket_addrs().into_iter().flatten();
+    let answers = addresses.map(|address| send(address, &request, READ));
+    match answers.filter_map(Result::ok).next() {
+        Some((200, pem)) if pem.starts_with(PEM.as_bytes()) => Ok(Elsewhere {
+            name: format!("{host}:{port}"),
+            ca_pem: String::from_utf8_lossy(&pem).into_owned(),
+            proxy: Some((host.to_owned(), port)),
+            credentials,
+        }),
+        Some((407, _)) => Err(Failed::usage(
+            "the proxy asks for a name and a password",
+            "put them into the URL: http://NAME:PASSWORD@proxy:3128",
+        )),
+        Some(_) | None => told_by_admin,
+    }
+}
+
+fn admin_elsewhere(name: &str, token_file: Option<&Path>) -> Result<Elsewhere, Failed> {
+    let wrong = |error: &dyn std::fmt::Display| Failed::usage(format!("no answer from {name}: {error}"), FROM_HINT);
     let addresses: Vec<_> = name.to_socket_addrs().map_err(|error| wrong(&error))?.collect();
     let token = token(token_file)?;
     let ask = |target| {
@@ -80,8 +122,8 @@ pub(super) fn elsewhere(url: &str, token_file: Option<&Path>) -> Result<Elsewher
         let proxy = (host.to_owned(), port.parse().ok()?);
         Some((how == "PROXY").then_some(proxy))
     });
-    let proxy = proxy.filter(|_| ca_pem.starts_with("-----BEGIN CERTIFICATE-----"));
-    Ok(Elsewhere { proxy: proxy.ok_or_else(|| wrong(&"that is no admin address"))?, ca_pem, name })
+    let proxy = proxy.filter(|_| ca_pem.starts_with(PEM)).ok_or_else(|| wrong(&"that is no proxy"))?;
+    Ok(Elsewhere { proxy, ca_pem, name: name.to_owned(), credentials: String::new() })
 }
 
 fn token(file: Option<&Path>) -> Result<Option<String>, Failed> {
@@ -113,14 +155,19 @@ fn fault(what: &str) -> io::Error {
 
 /// Status and body.
 fn answer(address: SocketAddr, method: &str, target: &str, token: Option<&str>) -> io::Result<(u16, Vec<u8>)> {
-    let mut stream = TcpStream::connect_timeout(&address, CONNECT)?;
-    // A refresh takes as long as the origin and its pace do.
-    stream.set_read_timeout(Some(if method == "POST" { REFRESH } else { READ }))?;
     let token = token.map_or(String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
-    write!(
-        stream,
+    let request = format!(
         "{method} {target} HTTP/1.1\r\nHost: {address}\r\n{token}Content-Length: 0\r\nConnection: close\r\n\r\n"
-    )?;
+    );
+    // A refresh takes as long as the origin and its pace do.
+    send(address, &request, if method == "POST" { REFRESH } else { READ })
+}
+
+/// Status and body.
+fn send(address: SocketAddr, request: &str, patience: Duration) -> io::Result<(u16, Vec<u8>)> {
+    let mut stream = TcpStream::connect_timeout(&address, CONNECT)?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.write_all(request.as_bytes())?;
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;
     let mut fields = [httparse::EMPTY_HEADER; 32];
@@ -132,6 +179,8 @@ fn answer(address: SocketAddr, method: &str, target: &str, token: Option<&str>) 
     Ok((head.code.unwrap_or_default(), bytes.split_off(length)))
 }
 
+const FROM_HINT: &str = "it is a proxy, such as http://proxy:3128, or its admin address, http://proxy:3129";
+const PEM: &str = "-----BEGIN CERTIFICATE-----";
 const CONNECT: Duration = Duration::from_secs(5);
 const READ: Duration = Duration::from_secs(10);
 const REFRESH: Duration = Duration::from_secs(600);

@@ -31,8 +31,8 @@ enum Action {
     Export(super::ConfigArg),
     /// Print shell exports that make common programs trust it and use the proxy: eval "$(politely ca env)"
     Env(Env),
-    /// Make another in its place; the old one stays beside it as ca.pem.old and ca.key.old
-    Rotate(super::ConfigArg),
+    /// Make the one that is to follow; clients are to trust both until `--finish` puts it in place
+    Rotate(Rotate),
     /// Make this machine's programs trust it
     Install(Places),
     /// Make this machine's programs forget it
@@ -40,10 +40,19 @@ enum Action {
 }
 
 #[derive(Debug, clap::Args)]
+struct Rotate {
+    #[command(flatten)]
+    config: super::ConfigArg,
+    /// Put it in place: it signs from now on, and the old one stays beside it as ca.pem.old and ca.key.old
+    #[arg(long)]
+    finish: bool,
+}
+
+#[derive(Debug, clap::Args)]
 struct Env {
     #[command(flatten)]
     config: super::ConfigArg,
-    /// Take certificate and proxy from one that runs elsewhere: its admin address, http://proxy:3129
+    /// Take the certificate from a proxy that runs elsewhere, http://proxy:3128; its admin address, http://proxy:3129, does too
     #[arg(long, value_name = "URL")]
     from: Option<String>,
     /// What that proxy's admin address asks for: its `admin.token_file`, or a copy; ours does not go there
@@ -64,9 +73,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
     match &args.action {
         Action::Init(config) => init(config),
         Action::Path(config) => super::print(&format!("{}\n", open(config)?.1.path().display())),
-        Action::Export(config) => super::print(open(config)?.1.cert_pem()),
+        Action::Export(config) => super::print(&open(config)?.1.trusted_pem()),
         Action::Env(args) => env(args),
-        Action::Rotate(config) => rotate(config),
+        Action::Rotate(args) => rotate(args),
         Action::Install(places) => change(places, Machine::install),
         Action::Uninstall(places) => change(places, Machine::uninstall),
     }
@@ -100,15 +109,33 @@ fn init(config: &super::ConfigArg) -> Result<ExitCode, Failed> {
     tell(what, &ca)
 }
 
-fn rotate(config: &super::ConfigArg) -> Result<ExitCode, Failed> {
-    let settings = Settings::load(config.path().as_deref(), std::env::vars_os())?;
+fn rotate(args: &Rotate) -> Result<ExitCode, Failed> {
+    let settings = Settings::load(args.config.path().as_deref(), std::env::vars_os())?;
     if let CaSource::Files { certificate, .. } = &settings.intercept.ca {
         let what = format!("{} is your own", certificate.display());
         return Err(Failed::usage(&what, "replace it and its key, which `intercept.ca` names"));
     }
-    let ca = Ca::rotate(&directory(&settings))?;
-    tell("made", &ca)?;
-    super::print("a proxy that runs takes it with its next start\n")
+    let directory = directory(&settings);
+    if args.finish && !Ca::is_prepared(&directory) {
+        return Err(Failed::usage("no rotation has begun", "`politely ca rotate` begins one"));
+    }
+    // One that cannot sign any more is trusted by nobody: there is nothing to wait for.
+    let now = match Ca::open(&directory.join(ca::CERTIFICATE), &directory.join(ca::KEY)) {
+        Ok(now) if !args.finish => now,
+        Ok(_) | Err(_) => {
+            let what = if args.finish { "signs from now on:" } else { "made" };
+            tell(what, &Ca::rotate(&directory)?)?;
+            return super::print("a proxy that runs takes it with its next start\n");
+        }
+    };
+    let what = if Ca::prepare(&directory)? { "made" } else { "there already:" };
+    let (path, until) = (now.path().display(), now.validity().1.date());
+    super::print(&format!(
+        "{what} {path}.next\n{path} goes on signing, until {until} at the latest\n  \
+         have clients trust both:   politely ca install, politely ca env, politely ca export, http://{}/\n  \
+         when they do:              politely ca rotate --finish\n",
+        settings.intercept.setup_host
+    ))
 }
 
 /// Where it is, and what to do with it.
@@ -124,6 +151,7 @@ fn tell(what: &str, ca: &Ca) -> Result<ExitCode, Failed> {
 
 fn env(args: &Env) -> Result<ExitCode, Failed> {
     let settings = Settings::load(args.config.path().as_deref(), std::env::vars_os())?;
+    let mut credentials = String::new();
     let (directory, ca_pem, proxy) = match &args.from {
         None => {
             let ca = warned(Ca::configured(&settings.intercept.ca)?);
@@ -135,17 +163,25 @@ fn env(args: &Env) -> Result<ExitCode, Failed> {
                 }
                 ListenAddress::Socket(_) | ListenAddress::Inherited(_) => None,
             });
-            (directory(&settings), ca.cert_pem().to_owned(), proxy)
+            (directory(&settings), ca.trusted_pem(), proxy)
         }
         Some(url) => {
-            let elsewhere = admin_client::elsewhere(url, args.token_file.as_deref())?;
+            let elsewhere = admin_client::elsewhere(url, args.token_file.as_deref(), &settings.intercept.setup_host)?;
             let name: String = elsewhere.name.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
+            credentials = elsewhere.credentials;
             (state_directory().join("from").join(name), elsewhere.ca_pem, elsewhere.proxy)
         }
     };
     keep::directory(&directory)?;
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
-    let told = Told { directory: &directory, roots: &roots, ca_pem: &ca_pem, proxy, direct: direct(&settings) };
+    let told = Told {
+        directory: &directory,
+        roots: &roots,
+        ca_pem: &ca_pem,
+        proxy,
+        credentials: &credentials,
+        direct: direct(&settings),
+    };
     let all = told.variables(|name| std::env::var_os(name))?;
     let exports: String = all.iter().map(|(name, value)| format!("export {name}={}\n", quote(value))).collect();
     super::print(&exports)

@@ -8,6 +8,8 @@ use crate::config::{AccessLog, CaSource, Fleet, InterceptMode, Mode, OnFleetLoss
 use crate::telemetry;
 use crate::tls::{Ca, ca, roots};
 
+use time::OffsetDateTime;
+
 use super::Failed;
 
 #[derive(Debug, clap::Args)]
@@ -105,7 +107,16 @@ fn authority(settings: &Settings) -> Result<String, Failed> {
     }
     let ca = Ca::configured(source)?;
     let until = ca.validity().1.date();
-    Ok(format!("  clients of https have to trust {}, which is valid until {until}\n", ca.path().display()))
+    let mut told = format!("  clients of https have to trust {}, which is valid until {until}\n", ca.path().display());
+    if let [_, next] = ca.trusted().as_slice() {
+        let until = next.until.date();
+        writeln!(told, "  and {}.next, which is to follow it, valid until {until}", ca.path().display())
+            .expect("a string takes all");
+    }
+    if let Some(warning) = ca.warning(OffsetDateTime::now_utc()) {
+        writeln!(told, "  warning: {warning}").expect("a string takes all");
+    }
+    Ok(told)
 }
 
 /// A directory that may not be looked into counts as there: opening it then tells why.

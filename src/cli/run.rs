@@ -126,7 +126,14 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
     // The system's roots and our CA, and the variables that make clients trust them and take the way through here.
     let equip = |command: &mut Command, proxy: SocketAddr| {
         let proxy = Some((proxy.ip().to_string(), proxy.port()));
-        let told = Told { directory: directory.path(), roots: &roots, ca_pem: ca.cert_pem(), proxy, direct };
+        let told = Told {
+            directory: directory.path(),
+            roots: &roots,
+            ca_pem: &ca.trusted_pem(),
+            proxy,
+            credentials: "",
+            direct,
+        };
         let variables = told.variables(|name| std::env::var_os(name))?;
         command.envs(variables).kill_on_drop(true);
         // SAFETY: it reads an atomic, and makes an error of a number.

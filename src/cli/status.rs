@@ -34,6 +34,9 @@ fn text(status: &Value) -> String {
     let word = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let mut out =
         format!("politely {}, up {} s, mode {}\n", word(&status["version"]), number("/uptime"), word(&status["mode"]));
+    if let Some(warning) = status.pointer("/ca/warning").and_then(Value::as_str) {
+        let _ = writeln!(out, "warning: {}", inert(warning));
+    }
     let (forwarded, failed) = (number("/requests/forwarded"), number("/requests/failed"));
     let _ = write!(out, "requests: {forwarded} forwarded, {failed} failed");
     let gone = number("/requests/client_gone");

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use tempfile::NamedTempFile;
 
-use crate::tls::Ca;
+use crate::tls::{Ca, Trusted};
 
 mod java;
 mod nss;
@@ -114,14 +114,24 @@ impl Machine {
     /// Makes a Chromium that this program is, or may start, trust the authority; tells what it did, and what it could not do.
     pub fn before_run(&self, ca: &Ca, program: &OsStr) -> io::Result<Vec<Outcome>> {
         let program = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
-        let file = written(ca)?;
+        let file = written(ca.cert_pem())?;
         let entry = Entry { name: format!("politely-{}", ca.mark()), pem: ca.cert_pem(), file: file.path() };
         Ok(nss::before_run(self, &program, &entry))
     }
 
     fn change(&self, change: Change, ca: &Ca, only: &[Kind]) -> io::Result<Vec<Step>> {
-        let file = written(ca)?;
-        let entry = Entry { name: format!("politely-{}", ca.mark()), pem: ca.cert_pem(), file: file.path() };
+        let retired = ca.retired().filter(|_| change == Change::Uninstall);
+        let mut steps = Vec::new();
+        for certificate in ca.trusted().iter().chain(&retired) {
+            steps.extend(self.change_one(change, certificate, only)?);
+        }
+        Ok(steps)
+    }
+
+    fn change_one(&self, change: Change, certificate: &Trusted, only: &[Kind]) -> io::Result<Vec<Step>> {
+        let Trusted { pem, mark, .. } = certificate;
+        let file = written(pem)?;
+        let entry = Entry { name: format!("politely-{mark}"), pem, file: file.path() };
         let wanted = [Kind::System, Kind::Browsers, Kind::Java].into_iter();
         let wanted = wanted.filter(|kind| only.is_empty() || only.contains(kind));
         let steps = wanted.flat_map(|place| {
@@ -144,9 +154,9 @@ impl Machine {
     }
 }
 
-fn written(ca: &Ca) -> io::Result<NamedTempFile> {
+fn written(pem: &str) -> io::Result<NamedTempFile> {
     let mut file = NamedTempFile::new()?;
-    file.write_all(ca.cert_pem().as_bytes())?;
+    file.write_all(pem.as_bytes())?;
     Ok(file)
 }
 

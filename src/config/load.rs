@@ -127,7 +127,12 @@ impl Settings {
             identity: file.identity,
             robots: file.robots,
             pace: file.pace,
-            intercept: Intercept { default: file.intercept.default, ca, leaf_cache: file.intercept.leaf_cache.get() },
+            intercept: Intercept {
+                default: file.intercept.default,
+                ca,
+                leaf_cache: file.intercept.leaf_cache.get(),
+                setup_host: file.intercept.setup_host,
+            },
             egress: file.egress,
             access,
             store: file.store,

@@ -12,6 +12,7 @@ use super::written::file::{
 use super::written::host_table::InterceptMode;
 use super::written::secrets::{Secret, SecretUrl};
 use super::written::values::{Network, Token};
+use crate::policy::Host;
 use crate::robots::ProductToken;
 
 /// A whole configuration, right in itself. `Settings::default()` is what `conf/politely.yaml` says.
@@ -43,6 +44,8 @@ pub struct Intercept {
     pub ca: CaSource,
     /// Hosts whose certificates are kept ready.
     pub leaf_cache: usize,
+    /// By which clients find the certificate, through the proxy.
+    pub setup_host: Host,
 }
 
 /// Where the certificate authority comes from.

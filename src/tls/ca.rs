@@ -22,6 +22,9 @@ use super::keep::{self, fault};
 /// The files of one that we made, in its directory.
 pub const CERTIFICATE: &str = "ca.pem";
 pub const KEY: &str = "ca.key";
+/// Added to the names of one that clients are to trust before it signs, and of one that has signed.
+const NEXT: &str = "next";
+const OLD: &str = "old";
 
 /// A certificate authority, ready to sign.
 pub struct Ca {
@@ -32,6 +35,31 @@ pub struct Ca {
     anchor_pem: String,
     path: PathBuf,
     validity: (OffsetDateTime, OffsetDateTime),
+}
+
+/// A certificate that clients have to trust.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trusted {
+    pub pem: String,
+    /// SHA-256 of the certificate, as `openssl x509 -fingerprint` shows it.
+    pub fingerprint: String,
+    /// Tells it from all others.
+    pub mark: String,
+    pub until: OffsetDateTime,
+}
+
+impl Trusted {
+    fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
+        let x509 = parse(certificate)?;
+        let digest = ::ring::digest::digest(&::ring::digest::SHA256, certificate);
+        let fingerprint: Vec<String> = digest.as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
+        Some(Self {
+            pem: to_pem(certificate),
+            fingerprint: fingerprint.join(":"),
+            mark: mark(x509.raw_serial()),
+            until: x509.validity.not_after.to_datetime(),
+        })
+    }
 }
 
 impl Ca {
@@ -59,9 +87,10 @@ impl Ca {
 
     fn open_or_create_at(directory: &Path, now: OffsetDateTime) -> Result<Self, CaError> {
         let (certificate, key) = (directory.join(CERTIFICATE), directory.join(KEY));
-        if !is_there(&certificate)? {
+        if !is_there(&certificate)? || is_halfway(directory)? {
             keep::directory(directory)?;
             let _lock = keep::lock(directory)?;
+            settle(directory)?;
             if !is_there(&certificate)? {
                 create(&certificate, &key, now)?;
             }
@@ -73,21 +102,55 @@ impl Ca {
         Self::open_at(&certificate, &key, now)
     }
 
-    /// Makes another in place of the one in this directory, whose files stay beside it as `ca.pem.old` and `ca.key.old`.
+    /// Makes the one that is to follow the one in this directory: clients are to trust both from now on. `false`: there is
+    /// one already.
+    ///
+    /// # Errors
+    /// Nothing can be made there.
+    pub fn prepare(directory: &Path) -> Result<bool, CaError> {
+        keep::directory(directory)?;
+        let _lock = keep::lock(directory)?;
+        settle(directory)?;
+        let [certificate, key] = next(directory);
+        if is_there(&certificate)? && is_there(&key)? {
+            return Ok(false);
+        }
+        let key_pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let made = parameters(OffsetDateTime::now_utc())?.self_signed(&key_pair)?;
+        // In this order: the key alone is what is left of one that is taking its place.
+        keep::write(&certificate, made.pem(), 0o644)?;
+        keep::write(&key, key_pair.serialize_pem(), 0o600)?;
+        Ok(true)
+    }
+
+    /// Puts the one that was prepared, or a new one, in place of the one in this directory, whose files stay beside it as
+    /// `ca.pem.old` and `ca.key.old`.
     ///
     /// # Errors
     /// As [`Self::open_or_create`].
     pub fn rotate(directory: &Path) -> Result<Self, CaError> {
-        keep::directory(directory)?;
-        let lock = keep::lock(directory)?;
-        // The certificate first: a key without its certificate is no fault, if we are cut off here.
-        for file in [CERTIFICATE, KEY].map(|name| directory.join(name)) {
-            if is_there(&file)? {
-                fs::rename(&file, file.with_added_extension("old")).map_err(fault(&file, "renamed"))?;
+        Self::prepare(directory)?;
+        {
+            let _lock = keep::lock(directory)?;
+            for file in [CERTIFICATE, KEY].map(|name| directory.join(name)) {
+                if is_there(&file)? {
+                    let old = file.with_added_extension(OLD);
+                    fs::remove_file(&old).or_else(only_missing).map_err(fault(&old, "removed"))?;
+                    // It stays in its place until another is put there.
+                    fs::hard_link(&file, &old).map_err(fault(&old, "made"))?;
+                }
             }
+            let [certificate, _] = next(directory);
+            let place = directory.join(CERTIFICATE);
+            fs::rename(&certificate, &place).map_err(fault(&place, "written"))?;
+            settle(directory)?;
         }
-        drop(lock);
         Self::open_or_create(directory)
+    }
+
+    /// Whether one has been prepared in this directory.
+    pub fn is_prepared(directory: &Path) -> bool {
+        next(directory).iter().all(|file| file.exists())
     }
 
     /// Opens a certificate, whose intermediates and root may follow it in the file, and its key (PKCS #8), both PEM.
@@ -141,6 +204,22 @@ impl Ca {
         &self.anchor_pem
     }
 
+    /// All that clients have to trust: this one, and the one that is to follow it, if there is one by now.
+    pub fn trusted(&self) -> Vec<Trusted> {
+        let next = CertificateDer::from_pem_file(self.path.with_added_extension(NEXT)).ok();
+        [Some(&self.anchor), next.as_ref()].into_iter().flatten().filter_map(Trusted::of).collect()
+    }
+
+    /// The one that signed before.
+    pub fn retired(&self) -> Option<Trusted> {
+        Trusted::of(&CertificateDer::from_pem_file(self.path.with_added_extension(OLD)).ok()?)
+    }
+
+    /// The same, PEM.
+    pub fn trusted_pem(&self) -> String {
+        self.trusted().into_iter().map(|certificate| certificate.pem).collect()
+    }
+
     /// The same, DER.
     pub fn cert_der(&self) -> &CertificateDer<'static> {
         &self.anchor
@@ -173,8 +252,12 @@ impl Ca {
             ))
         } else if until - now < WARNED {
             Some(format!(
-                "{path} expires on {}; make another with `politely ca rotate`, and have clients trust that",
-                shown(until)
+                "{path} expires on {}; {}",
+                shown(until),
+                match self.path.parent().is_some_and(Self::is_prepared) {
+                    true => "when clients trust the next one, put it in its place with `politely ca rotate --finish`",
+                    false => "make another with `politely ca rotate`, and have clients trust that",
+                }
             ))
         } else {
             None
@@ -205,6 +288,31 @@ pub fn default_directory() -> PathBuf {
 pub(super) fn to_pem(certificate: &CertificateDer<'_>) -> String {
     let block = ::pem::Pem::new("CERTIFICATE", certificate.as_ref());
     ::pem::encode_config(&block, ::pem::EncodeConfig::new().set_line_ending(::pem::LineEnding::LF))
+}
+
+/// The files of the one that is to follow.
+fn next(directory: &Path) -> [PathBuf; 2] {
+    [CERTIFICATE, KEY].map(|name| directory.join(name).with_added_extension(NEXT))
+}
+
+/// Whether one that was to follow has its certificate in place, and its key not yet.
+fn is_halfway(directory: &Path) -> Result<bool, CaError> {
+    let [certificate, key] = next(directory);
+    Ok(is_there(&key)? && !is_there(&certificate)?)
+}
+
+/// Ends what somebody has begun.
+fn settle(directory: &Path) -> Result<(), CaError> {
+    if is_halfway(directory)? {
+        let [_, key] = next(directory);
+        let place = directory.join(KEY);
+        fs::rename(&key, &place).map_err(fault(&place, "written"))?;
+    }
+    Ok(())
+}
+
+fn only_missing(error: std::io::Error) -> std::io::Result<()> {
+    if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
 fn is_there(path: &Path) -> Result<bool, CaError> {
@@ -367,6 +475,18 @@ mod tests {
         let warning = ca.warning(RIGHT - Duration::days(29)).unwrap();
         assert!(warning.contains("expires on 2027-03-01 12:00 UTC"), "{warning}");
         assert_eq!(ca.warning(RIGHT - Duration::days(31)), None);
+    }
+
+    #[test]
+    fn a_rotation_that_was_cut_off_is_ended_by_whoever_comes_next() {
+        let (_home, directory) = dated(RIGHT - YEARS, RIGHT + YEARS);
+        assert!(Ca::prepare(&directory).unwrap() && !Ca::prepare(&directory).unwrap());
+        let [certificate, key] = next(&directory);
+        let pem = fs::read_to_string(&certificate).unwrap();
+        assert_eq!(Ca::open_or_create(&directory).unwrap().trusted()[1].pem, pem);
+        fs::rename(&certificate, directory.join(CERTIFICATE)).unwrap();
+        let ca = Ca::open_or_create(&directory).unwrap();
+        assert_eq!((ca.cert_pem(), ca.trusted().len(), key.exists()), (pem.as_str(), 1, false));
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub mod leaf;
 mod listener;
 pub mod roots;
 
-pub use ca::Ca;
+pub use ca::{Ca, Trusted};
 pub use distrust::Distrust;
 pub use error::{CaError, RootsError};
 pub use leaf::LeafCache;

@@ -81,8 +81,8 @@ pub fn write_java(path: &Path, roots: &Roots, ca_pem: &str) -> Result<(), CaErro
 
 /// Ours is among the system's already where it is installed, or where SSL_CERT_FILE names such a bundle.
 fn together(roots: &Roots, ca_pem: &str) -> String {
-    let ours = if roots.pem.contains(ca_pem) { "" } else { ca_pem };
-    format!("{}{ours}", roots.pem)
+    let ours = ca_pem.split_inclusive("-----END CERTIFICATE-----\n").filter(|one| !roots.pem.contains(one));
+    [roots.pem.as_str()].into_iter().chain(ours).collect()
 }
 
 /// The magic number, and version 2.

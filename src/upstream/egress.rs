@@ -27,6 +27,8 @@ pub struct Guard {
     /// Where this instance listens. The unspecified address stands for the loopback ones; what other addresses the
     /// machine has is for the caller to add.
     pub listeners: Vec<SocketAddr>,
+    /// By which the proxy serves its clients itself.
+    pub setup_host: Option<Host>,
 }
 
 impl Default for Guard {
@@ -37,6 +39,7 @@ impl Default for Guard {
             deny_hosts: Vec::new(),
             ports: vec![80..=80, 443..=443],
             listeners: Vec::new(),
+            setup_host: None,
         }
     }
 }
@@ -45,6 +48,9 @@ impl Guard {
     /// What can be said before the name is resolved. A port on which we listen ourselves is left for the address to
     /// decide, for it takes that to tell a loop.
     pub fn screen_host(&self, host: &Host, port: u16) -> Result<(), Denied> {
+        if self.setup_host.as_ref() == Some(host) {
+            return Err(Denied::SetupHost(host.clone()));
+        }
         if let Some(pattern) = self.deny_hosts.iter().find(|pattern| pattern.matches(host)) {
             return Err(Denied::Host { host: host.clone(), pattern: pattern.clone() });
         }
@@ -110,6 +116,8 @@ pub enum Denied {
     Port(u16),
     /// It is we who listen there.
     OwnListener(SocketAddr),
+    /// The name by which the proxy serves its clients itself.
+    SetupHost(Host),
 }
 
 impl Denied {
@@ -119,7 +127,7 @@ impl Denied {
                 Self::Special { address: outer, range, source, carried: Some(inner) }
             }
             Self::Listed { network, .. } => Self::Listed { address: outer, network },
-            other @ (Self::Host { .. } | Self::Port(_) | Self::OwnListener(_)) => other,
+            other @ (Self::Host { .. } | Self::Port(_) | Self::OwnListener(_) | Self::SetupHost(_)) => other,
         }
     }
 }
@@ -140,6 +148,9 @@ impl From<Denied> for Refusal {
             }
             Denied::Port(port) => EgressReason::Port(port),
             Denied::OwnListener(_) => return Refusal::Loop,
+            Denied::SetupHost(host) => {
+                EgressReason::Host { host: host.to_string().into(), pattern: "intercept.setup_host".into() }
+            }
         };
         Refusal::EgressDenied { why }
     }

@@ -35,7 +35,8 @@ use crate::policy::pace::Client;
 use crate::policy::{Authority, HostPattern};
 use arc_swap::ArcSwap;
 use dialler::Dialler;
-use egress::{Denied, Guard};
+pub use egress::Denied;
+use egress::Guard;
 use ipnet::IpNet;
 use parent::Parent;
 use parking_lot::Mutex;
@@ -290,6 +291,7 @@ impl Reach {
             deny_hosts: egress.deny.iter().filter_map(host).collect(),
             ports: egress.ports.iter().map(|&PortRange { first, last }| first..=last).collect(),
             listeners: listeners.to_vec(),
+            setup_host: Some(settings.intercept.setup_host.clone()),
         };
         let parent = egress.upstream_proxy.as_ref().and_then(|url| Parent::new(url).ok()).map(Arc::new);
         let hosts = settings.hosts.clone();

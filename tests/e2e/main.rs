@@ -34,6 +34,7 @@ mod pins;
 mod refresh;
 mod robots;
 mod running;
+mod setup;
 mod trailers;
 mod unreachable;
 mod upstream_proxy;

@@ -18,6 +18,8 @@ pub(in crate::cli) struct Told<'a> {
     pub ca_pem: &'a str,
     /// Host and port. `None`: it is not known here.
     pub proxy: Option<(String, u16)>,
+    /// What stands before the host in its URL: nothing, or `NAME:PASSWORD@`.
+    pub credentials: &'a str,
     /// Hosts that are asked without the proxy; mostly [`direct`].
     pub direct: &'static str,
 }
@@ -50,7 +52,7 @@ impl Told<'_> {
         all.extend(apt(self.directory, &bundle, set("APT_CONFIG")).map(|value| ("APT_CONFIG", value)));
         all.extend(wget(self.directory, &bundle, set("WGETRC")).map(|value| ("WGETRC", value)));
         if let Some((host, port)) = &self.proxy {
-            let url = OsString::from(format!("http://{host}:{port}"));
+            let url = OsString::from(format!("http://{}{host}:{port}", self.credentials));
             all.extend(PROXY.map(|name| (name, url.clone())));
             all.extend(["NO_PROXY", "no_proxy"].map(|name| (name, self.direct.into())));
             all.extend(["NODE_USE_ENV_PROXY", "PERL_LWP_ENV_PROXY"].map(|name| (name, "1".into())));
@@ -157,8 +159,14 @@ mod tests {
         let ca = Ca::open_or_create(&home.path().join("ca")).unwrap();
         let roots = roots::bundle(None).unwrap();
         let proxy = Some(("proxy.example".to_owned(), 3128));
-        let told =
-            Told { directory: home.path(), roots: &roots, ca_pem: ca.cert_pem(), proxy, direct: "localhost,127.0.0.1" };
+        let told = Told {
+            directory: home.path(),
+            roots: &roots,
+            ca_pem: ca.cert_pem(),
+            proxy,
+            credentials: "",
+            direct: "localhost,127.0.0.1",
+        };
         let theirs = home.path().join("theirs.conf");
         fs::write(&theirs, "Acquire::Retries 3;").unwrap();
         let find = |all: &[(&str, OsString)], wanted: &str| {
@@ -197,7 +205,14 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let ca = Ca::open_or_create(&home.path().join("ca")).unwrap();
         let roots = roots::bundle(None).unwrap();
-        let told = Told { directory: home.path(), roots: &roots, ca_pem: ca.cert_pem(), proxy: None, direct: "" };
+        let told = Told {
+            directory: home.path(),
+            roots: &roots,
+            ca_pem: ca.cert_pem(),
+            proxy: None,
+            credentials: "",
+            direct: "",
+        };
         let all = told.variables(|_| None).unwrap();
         assert!(
             !all.iter().any(|(name, value)| name.ends_with("_proxy") || value.to_string_lossy().contains("proxyHost"))

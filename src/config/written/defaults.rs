@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
-use crate::policy::{KeyBy, Paths};
+use crate::policy::{Host, KeyBy, Paths};
 use crate::robots::{Precedence, UserAgentMatch};
 
 use super::file::{
@@ -85,6 +85,7 @@ impl Default for Intercept {
             default: InterceptMode::default(),
             ca: CaFiles::default(),
             leaf_cache: const { NonZeroUsize::new(4_096).expect("not zero") },
+            setup_host: Host::Name("politely.invalid".into()),
             hosts: HostTable::default(),
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::policy::{KeyBy, Options, Paths};
+use crate::policy::{Host, KeyBy, Options, Paths};
 use crate::robots::{ParseOptions, Precedence, ProductToken, Purpose, UserAgentMatch};
 
 use super::host_table::{HostTable, InterceptMode, Override};
@@ -220,6 +220,9 @@ pub(in crate::config) struct Intercept {
     pub ca: CaFiles,
     /// Hosts whose certificates are kept ready.
     pub leaf_cache: NonZeroUsize,
+    /// By which clients find the certificate, through the proxy.
+    #[serde(deserialize_with = "values::host_name")]
+    pub setup_host: Host,
     pub hosts: HostTable<InterceptMode>,
 }
 

@@ -1,6 +1,6 @@
 //! Single values of the configuration, parsed once where they are read: addresses, ports, networks, texts. Pure.
 
-use crate::policy::HostPattern;
+use crate::policy::{Host, HostPattern};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -344,5 +344,14 @@ pub(in crate::config) fn parse_pattern(text: &str) -> Result<HostPattern, Compla
     HostPattern::parse(text).map_err(fault)
 }
 
+/// For `#[serde(deserialize_with)]`: the name of one host.
+pub(in crate::config) fn host_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Host, D::Error> {
+    from_text(deserializer, "a name", NAME_FORMS, |text| match parse_pattern(text) {
+        Ok(HostPattern::Host(host @ Host::Name(_))) => Ok(host),
+        Ok(_) | Err(_) => Err(Complaint::new(format!("`{text}` is not the name of a host"), NAME_FORMS)),
+    })
+}
+
+const NAME_FORMS: &str = "write `politely.invalid`, or another name that is yours";
 pub(in crate::config) const HOST_FORMS: &str =
     "write `www.example.com`, `*.example.com` for all below it, `192.0.2.1`, or `*`; no scheme, no port";

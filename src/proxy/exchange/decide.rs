@@ -8,7 +8,7 @@ use crate::policy::{self, Authority, Refusal, Scheme};
 use crate::proxy::Proxy;
 use crate::proxy::client::Who;
 use crate::proxy::limits::per_client::Place;
-use crate::upstream::{LastRoute, ReachError, Route};
+use crate::upstream::{Denied, LastRoute, ReachError, Route};
 use http::Version;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -18,6 +18,8 @@ pub enum Decided {
     Go(Go),
     /// It is answered with our copy of robots.txt.
     Robots(RobotsCopy),
+    /// It is for the proxy itself.
+    Setup,
 }
 
 /// It goes now.
@@ -56,6 +58,7 @@ impl Proxy {
         }
         let route = match self.upstream.reach_again(authority, who.client(), now, &mut last.route).await {
             Ok(route) => Some(route),
+            Err(ReachError::Denied(Denied::SetupHost(_))) => return Ok(Decided::Setup),
             Err(ReachError::Denied(denied)) => return Err(denied.into()),
             // A host without an address has no readable robots.txt either: the gate says so.
             Err(ReachError::Resolve(_)) => None,

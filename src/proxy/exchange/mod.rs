@@ -19,7 +19,7 @@ pub use decide::{LastPlace, hosts};
 use super::Proxy;
 use super::client::Who;
 use super::io::Timer;
-use super::respond::{Answer, Asked, Failure, robots_copy};
+use super::respond::{Answer, Asked, Failure, SetupRequest, robots_copy, setup};
 use crate::gate::{Permit, Reported};
 use crate::policy::Refusal;
 use access_log::Record;
@@ -97,6 +97,12 @@ impl<'a> Exchange<'a> {
             Decided::Robots(copy) => {
                 let conditions = self.request.head.fields_named(&[header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE]);
                 Outcome::Answered(robots_copy(&copy, &conditions))
+            }
+            Decided::Setup => {
+                let Request { method, target, accept, authority, .. } = self.request;
+                let host = authority.host().to_string();
+                let asked = SetupRequest { method, target, accept: *accept, host: &host };
+                Outcome::Answered(setup(self.proxy.leaves.ca(), &asked))
             }
         }
     }

@@ -4,11 +4,13 @@ mod evidence;
 mod failure;
 mod page;
 mod robots_copy;
+mod setup;
 mod text;
 
 pub use evidence::evidence;
 pub use failure::Failure;
 pub use robots_copy::robots_copy;
+pub use setup::{SetupRequest, setup};
 
 use crate::config::Settings;
 use crate::http1::{put_field, put_number, put_status_line};

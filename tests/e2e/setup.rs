@@ -1,0 +1,164 @@
+//! What the proxy serves its own clients: the certificate that they have to trust, through the proxy, while another is
+//! rotated in, and on a machine that is not the proxy's.
+
+use crate::support::binary::{Binary, Ended, politely_with};
+use crate::support::origin::pages;
+use crate::support::{Alpn, Origin, curl};
+use argon2::{Argon2, Params, PasswordHasher};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+async fn ca(home: &Path, arguments: &[&str]) -> Ended {
+    let file = home.join("politely.yaml");
+    let config = ["--config", file.to_str().expect("a UTF-8 path")];
+    politely_with(&[&["ca"], arguments, &config].concat(), &[]).await
+}
+
+fn certificate(home: &Path) -> String {
+    fs::read_to_string(home.join("ca/ca.pem")).expect("it has been made")
+}
+
+async fn through(proxy: &Binary, arguments: &[&str]) -> String {
+    let got = curl(&[&["-x", &proxy.url()], arguments].concat()).await;
+    assert_eq!((got.code, got.status()), (0, 200), "{arguments:?}: {}", got.stderr);
+    got.text()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_find_the_certificate_and_how_to_trust_it_through_the_proxy() {
+    let proxy = Binary::serve("").await;
+    let pem = certificate(proxy.directory());
+    assert_eq!(through(&proxy, &["http://politely.invalid/ca.pem"]).await, pem);
+    let plain = through(&proxy, &["http://politely.invalid/"]).await;
+    for part in ["SHA-256 ", "Debian, Ubuntu:\n    sudo curl -fo ", "http://politely.invalid/ca.pem", "Windows", "Java"]
+    {
+        assert!(plain.contains(part), "{part}: {plain}");
+    }
+    let page = through(&proxy, &["-H", "Accept: text/html", "http://politely.invalid/"]).await;
+    assert!(page.starts_with("<!doctype html>") && page.contains("<a href=\"/ca.pem\">"), "{page}");
+    assert!(!page.contains("HOST"), "{page}");
+    let der = proxy.directory().join("ca.crt");
+    through(&proxy, &["-o", der.to_str().unwrap(), "http://politely.invalid/ca.crt"]).await;
+    let mut openssl = tokio::process::Command::new("openssl");
+    openssl.args(["x509", "-noout", "-fingerprint", "-sha256", "-in"]).arg(&der);
+    let shown = String::from_utf8(openssl.output().await.unwrap().stdout).unwrap();
+    let fingerprint = shown.trim().rsplit('=').next().unwrap();
+    assert!(plain.contains(fingerprint), "{fingerprint}: {plain}");
+
+    assert!(proxy.curl(&["https://politely.invalid/"]).await.text().contains("SHA-256"), "over TLS too");
+    for (arguments, status) in [
+        (&["http://politely.invalid/other"][..], 404),
+        (&["-d", "x", "http://politely.invalid/"], 405),
+        (&["-I", "http://politely.invalid/"], 200),
+    ] {
+        let got = proxy.curl(arguments).await;
+        assert_eq!(got.status(), status, "{arguments:?}");
+        assert!(
+            got.head().field("proxy-status").is_some_and(|status| status.starts_with("politely;")),
+            "{arguments:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_name_is_the_operators_to_choose_and_users_are_asked_for_first() {
+    let hash = Argon2::from(Params::new(8, 1, 1, None).unwrap()).hash_password(b"correct").unwrap();
+    let users = format!("access: {{ users: [{{ name: alice, password: '{hash}' }}] }}");
+    let proxy = Binary::serve(&format!("intercept: {{ setup_host: proxy.example }}\n{users}")).await;
+    let url = "http://proxy.example/ca.pem";
+    assert_eq!(proxy.curl(&[url]).await.status(), 407);
+    assert_eq!(through(&proxy, &["-U", "alice:correct", url]).await, certificate(proxy.directory()));
+    assert_eq!(proxy.curl(&["-U", "alice:correct", "http://politely.invalid/ca.pem"]).await.status(), 503);
+
+    let named = [("POLITELY_INTERCEPT__SETUP_HOST", "proxy.example")];
+    let from = |url: String| async move { politely_with(&["ca", "env", "--from", &url], &named).await };
+    let ended = from(proxy.url()).await;
+    assert!(ended.code == 2 && ended.stderr.contains("asks for a name and a password"), "{}", ended.stderr);
+    let url = proxy.url().replace("http://", "http://alice:correct@");
+    let ended = from(url.clone()).await;
+    assert!(ended.stdout.contains(&format!("export https_proxy='{url}'\n")), "{}{}", ended.stdout, ended.stderr);
+}
+
+/// Another machine has nothing but the proxy's address: no admin address, no file of the proxy's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_machine_that_is_not_the_proxys_takes_the_certificate_from_the_proxy() {
+    let origin = Origin::https(Alpn::Both, pages("")).await;
+    let proxy = Binary::serve("").await;
+    let home = tempfile::tempdir().unwrap();
+    let script = "eval \"$(\"$0\" ca env --from \"$1\")\" && exec curl -q -sS \"$2\"";
+    let mut shell = tokio::process::Command::new("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_politely"), &proxy.url(), &origin.url("/open")]);
+    shell.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", home.path());
+    // So that loopback is asked for through the proxy.
+    shell.env("POLITELY_EGRESS__ALLOW", "[127.0.0.0/8]");
+    let output = shell.env("STATE_DIRECTORY", home.path().join("state")).output().await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "page /open", "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(origin.log.pages(), ["/open"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_next_authority_is_trusted_before_it_signs() {
+    let origin = Origin::https(Alpn::Both, pages("")).await;
+    let proxy = Binary::serve("").await;
+    let home = proxy.directory().to_owned();
+    let old = certificate(&home);
+    let nothing = ca(&home, &["rotate", "--finish"]).await;
+    assert!(nothing.code == 2 && nothing.stderr.contains("no rotation has begun"), "{}", nothing.stderr);
+
+    let begun = ca(&home, &["rotate"]).await;
+    assert_eq!(begun.code, 0, "{}", begun.stderr);
+    assert!(begun.stdout.contains("goes on signing") && begun.stdout.contains("rotate --finish"), "{}", begun.stdout);
+    assert!(ca(&home, &["rotate"]).await.stdout.starts_with("there already: "));
+    let next = fs::read_to_string(home.join("ca/ca.pem.next")).unwrap();
+    let both = format!("{old}{next}");
+    assert_eq!(ca(&home, &["export"]).await.stdout, both);
+    assert_eq!(through(&proxy, &["http://politely.invalid/ca.pem"]).await, both, "without a restart");
+    let [old_file, both_file] = [("old.pem", &old), ("both.pem", &both)].map(|(name, pem)| {
+        let file: PathBuf = home.join(name);
+        fs::write(&file, pem).unwrap();
+        file.to_str().unwrap().to_owned()
+    });
+    for trusts in [&old_file, &both_file] {
+        assert_eq!(through(&proxy, &["--cacert", trusts, &origin.url("/a")]).await, "page /a");
+    }
+
+    let finished = ca(&home, &["rotate", "--finish"]).await;
+    assert!(finished.stdout.starts_with("signs from now on: "), "{}{}", finished.stdout, finished.stderr);
+    assert_eq!((certificate(&home), ca(&home, &["export"]).await.stdout), (next.clone(), next));
+    assert_eq!(fs::read_to_string(home.join("ca/ca.pem.old")).unwrap(), old);
+    let proxy = Binary::serve_in(proxy.stop().await, "").await;
+    assert_eq!(through(&proxy, &["--cacert", &both_file, &origin.url("/b")]).await, "page /b");
+    let late = curl(&["-x", &proxy.url(), "--cacert", &old_file, &origin.url("/c")]).await;
+    assert_eq!(late.code, 60, "{}", late.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_authority_that_expires_within_a_month_is_warned_of_everywhere() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("ca");
+    fs::create_dir(&place).unwrap();
+    fs::set_permissions(&place, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.not_before = time::OffsetDateTime::now_utc() - time::Duration::days(300);
+    params.not_after = time::OffsetDateTime::now_utc() + time::Duration::days(29);
+    fs::write(place.join("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+    fs::write(place.join("ca.key"), key.serialize_pem()).unwrap();
+    fs::set_permissions(place.join("ca.key"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+
+    let proxy = Binary::serve_in(directory, "admin: { address: '127.0.0.1:0' }").await;
+    assert!(proxy.output().contains("ca.pem expires on "), "{}", proxy.output());
+    let file = proxy.directory().join("politely.yaml");
+    let checked = politely_with(&["check", "--config", file.to_str().unwrap()], &[]).await;
+    assert!(
+        checked.stdout.contains("  warning: ") && checked.stdout.contains("ca.pem expires on "),
+        "{}",
+        checked.stdout
+    );
+    let output = proxy.output();
+    let admin = output.split("admin address http://").nth(1).unwrap().split('/').next().unwrap();
+    let status = politely_with(&["status", "--config", file.to_str().unwrap(), "--admin", admin], &[]).await;
+    assert!(status.stdout.contains("ca.pem expires on "), "{}{}", status.stdout, status.stderr);
+}
