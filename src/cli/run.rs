@@ -5,7 +5,7 @@ mod progress;
 mod summary;
 mod tally;
 
-use super::trust::{Machine, Outcome, Told, direct};
+use super::trust::{Machine, Outcome, PROXY, Told, direct};
 use super::{Failed, isolate};
 use crate::config::{self, AccessLog, LogLevel, Settings, units};
 use crate::proxy::RecentDecision;
@@ -85,6 +85,14 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
         (false, false) => LogLevel::Warn,
     };
     telemetry::init(&settings.log).map_err(|error| Failed::log(&settings.log, &error))?;
+    if settings.egress.upstream_proxy.is_none()
+        && let Some(name) = PROXY.into_iter().find(|name| std::env::var_os(name).is_some_and(|it| !it.is_empty()))
+    {
+        tracing::warn!(
+            hint = "set `egress.upstream_proxy`, or POLITELY_EGRESS__UPSTREAM_PROXY, for all to go through it",
+            "the proxy that {name} names is not used: politely connects to sites itself"
+        );
+    }
     super::runtime()?.block_on(behind(settings, args))
 }
 
@@ -145,6 +153,8 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
     // One that came before there was a command did not reach it.
     // SAFETY: a store to an atomic may be done in any signal handler.
     unsafe { signal_hook_registry::register(libc::SIGINT, || IS_INTERRUPTED.store(true, Ordering::Relaxed)) }?;
+    // As the terminal sends it by Ctrl-\, to the command too.
+    let mut quit = signal(SignalKind::quit())?;
     // Under nohup it stays ignored, here and by the command.
     let mut hang_up = (!hang_up_is_ignored()).then(|| signal(SignalKind::hangup())).transpose()?;
     let (running, mut child) = if args.isolate {
@@ -196,6 +206,7 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
             // A signal that ends the command is the command's, and not the one that cuts off what it leaves.
             biased;
             _ = interrupts.recv() => is_told_to_end = true,
+            _ = quit.recv() => is_told_to_end = true,
             _ = terminate.recv() => {
                 is_told_to_end = true;
                 pass_on(&child, Signal::TERM);
@@ -214,6 +225,7 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
         tokio::select! {
             _ = interrupts.recv() => {}
             _ = terminate.recv() => {}
+            _ = quit.recv() => {}
         }
     };
     let totals = running.shutdown_before(cut).await;
@@ -316,7 +328,7 @@ fn exit_code(status: ExitStatus) -> u8 {
 const PATIENCE: Duration = Duration::from_secs(600);
 const BY_SIGNAL: i32 = 128;
 /// By which somebody ends a command.
-const ENDING: [i32; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
+const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 const NOT_FOUND: u8 = 127;
 const NOT_RUNNABLE: u8 = 126;
 

@@ -19,7 +19,7 @@ mod system;
 mod tests;
 mod variables;
 
-pub(super) use variables::{Told, direct};
+pub(super) use variables::{PROXY, Told, direct};
 
 /// A kind of place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -137,6 +137,16 @@ async fn each_stream_shows_its_credentials() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_shut_out_is_refused_inside_too() {
+    let origin = Origin::tls_site(Alpn::Both, ROBOTS).await;
+    let proxy = Proxy::start("").await;
+    let inside = proxy.h2(&origin, "a.localhost").await;
+    assert_eq!(inside.get(&origin.url("/x")).await.status(), 200);
+    proxy.reload("access: { clients: [192.0.2.0/24] }").expect("it is valid");
+    assert_refused(&inside.get(&origin.url("/x")).await, 403, "http_request_denied", "client-denied");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_names_no_one_place_is_refused() {
     let proxy = Proxy::start("").await;
     let client = H2Client::known(proxy.client().await).await;

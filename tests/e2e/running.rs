@@ -102,12 +102,29 @@ async fn a_run_that_somebody_ends_is_not_taken_for_one_that_went_round() {
         ("kill -TERM $PPID; exec sleep 60", 143),
         ("kill -INT $$", 130),
         ("kill -INT $PPID; sleep 0.2; exit 3", 3),
+        ("kill -QUIT $PPID; sleep 0.2; exit 3", 3),
         ("exit 129", 129),
     ] {
         let ended = run(&[], script).await;
         assert_eq!(ended.code, code, "{script}: {}", ended.stderr);
         assert!(ended.stderr.contains("told to end before anything came through"), "{script}: {}", ended.stderr);
         assert!(!ended.stderr.contains("warning") && !ended.stderr.contains("hint"), "{script}: {}", ended.stderr);
+    }
+}
+
+/// Where the environment names a proxy, whoever set it is to know.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proxy_that_is_not_used_is_told_of() {
+    let variable = ("HTTPS_PROXY", "http://proxy.example:3128");
+    for (flags, variables, is_told) in [
+        (&[][..], &[variable][..], true),
+        (&["-q"], &[variable], false),
+        (&[], &[("HTTPS_PROXY", "")], false),
+        (&[], &[variable, ("POLITELY_EGRESS__UPSTREAM_PROXY", "http://127.0.0.1:1")], false),
+    ] {
+        let ended = politely_with(&[&["run"], flags, &["true"]].concat(), variables).await;
+        let told = ended.stderr.contains("the proxy that HTTPS_PROXY names is not used");
+        assert_eq!((ended.code, told), (0, is_told), "{flags:?} {variables:?}: {}", ended.stderr);
     }
 }
 

@@ -131,7 +131,8 @@ fn added(set: Option<OsString>, separator: &str, ours: &str) -> OsString {
 }
 
 /// Those that name a proxy.
-const PROXY: [&str; 6] = ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
+pub(in crate::cli) const PROXY: [&str; 6] =
+    ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
 /// Those that take a bundle of roots.
 const TRUST: [&str; 12] = [
     "SSL_CERT_FILE",

@@ -9,9 +9,9 @@ use crate::policy::pace::Debt;
 use crate::robots::RobotsTxt;
 use redb::{Database, Durability, Error, ReadableDatabase, ReadableTable, ReadableTableMetadata, WriteTransaction};
 use std::collections::HashMap;
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -79,7 +79,9 @@ impl Location {
 
     fn open_file(&self, path: &Path, suspect: bool) -> Result<Disk, Failure> {
         guarded(|| {
-            let mut database = Database::builder().set_cache_size(CACHE).create(path)?;
+            let mut file = OpenOptions::new();
+            let file = file.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+            let mut database = Database::builder().set_cache_size(CACHE).create_file(file)?;
             if suspect {
                 database.check_integrity()?;
             }

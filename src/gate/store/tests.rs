@@ -7,6 +7,7 @@ use crate::policy::freshness::Freshness;
 use crate::policy::{Access, Answer, KeyBy, Validators};
 use redb::ReadableTable;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 const MIB: u64 = 1 << 20;
@@ -52,6 +53,14 @@ fn files(directory: &Path) -> Vec<String> {
     let mut names: Vec<_> = names.collect();
     names.sort();
     names
+}
+
+#[test]
+fn what_is_kept_is_its_owners_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(disk(directory.path()));
+    let mode = fs::metadata(directory.path().join("robots.redb")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
 }
 
 #[test]

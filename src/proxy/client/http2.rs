@@ -114,9 +114,6 @@ async fn exchange(
     let mut client = Http2Client::new((!ends).then_some(body), respond, parts.method == http::Method::HEAD);
     let inside = asker.who.tunnel.as_ref().map(|tunnel| &tunnel.authority);
     match Request::read_http2(&parts, ends, inside, &proxy.via) {
-        Ok(request) if inside.is_some() => {
-            answer(&proxy, &request, &asker.who, began, &mut client, &mut timer).await;
-        }
         Ok(request) => {
             let mut who = asker.who.clone();
             let identified = identify(&proxy, &mut who, &mut *asker.place.lock().await, request.credentials).await;
@@ -125,7 +122,9 @@ async fn exchange(
                     let exchange = Exchange::new(&proxy, &request, &who, began);
                     exchange.finish(Outcome::Refused(refusal), &mut client, &mut timer).await;
                 }
-                Ok(()) if request.is_connect() => return connect(&proxy, &request, &who, began, client, timer).await,
+                Ok(()) if request.is_connect() && inside.is_none() => {
+                    return connect(&proxy, &request, &who, began, client, timer).await;
+                }
                 Ok(()) => answer(&proxy, &request, &who, began, &mut client, &mut timer).await,
             }
         }

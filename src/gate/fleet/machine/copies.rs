@@ -49,17 +49,15 @@ impl Machine {
 
     /// Leaves what the origin has answered to the others. That it could not be had is each one's to find.
     pub async fn leave(&self, authority: &str, entry: Arc<Entry>, until: SystemTime) {
-        let is_answered = entry.answer.is_some() && entry.trouble.is_none();
-        let (copies, id) = (self.copies.clone(), Id::of(authority));
+        let Some(answer) = entry.answer.as_ref().filter(|_| entry.trouble.is_none()) else { return };
+        let (copies, id, sent) = (self.copies.clone(), Id::of(authority), answer.freshness.validated_at());
         let write = move || {
-            let copy = snapshot::pack(&entry, SystemTime::now())?;
+            let copy = snapshot::pack(&entry, sent)?;
             let has_room = copy.len() + HEAD <= LONGEST as usize;
             // What cannot be left here is fetched by each.
-            has_room.then(|| copies.write(id, &copy, until))
+            has_room.then(|| copies.write(id, &copy, sent, until))
         };
-        if is_answered {
-            let _ = spawn_blocking(write).await;
-        }
+        let _ = spawn_blocking(write).await;
     }
 }
 
@@ -79,7 +77,7 @@ impl Copies {
         Ok(copies)
     }
 
-    /// With until when it is fresh.
+    /// As its origin sent it, with until when it is fresh.
     fn read(&self, id: Id) -> Option<(Parcel, SystemTime)> {
         let mut bytes = Vec::new();
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(self.path(id)).ok()?;
@@ -90,13 +88,13 @@ impl Copies {
         (Id { tag, place } == id).then(|| (Parcel { bytes: copy.to_vec(), sent: time(sent) }, time(until)))
     }
 
-    fn write(&self, id: Id, copy: &[u8], until: SystemTime) -> io::Result<()> {
+    fn write(&self, id: Id, copy: &[u8], sent: SystemTime, until: SystemTime) -> io::Result<()> {
         let path = self.path(id);
         let new = path.with_extension(format!("{:016x}", fastrand::u64(..)));
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         let write = |mut file: File| {
             hand_over(&file, &self.directory())?;
-            let head = [id.tag, id.place, millis(SystemTime::now()), millis(until)].map(u64::to_le_bytes);
+            let head = [id.tag, id.place, millis(sent), millis(until)].map(u64::to_le_bytes);
             file.write_all(&[head.as_flattened(), copy].concat())?;
             fs::rename(&new, &path)
         };

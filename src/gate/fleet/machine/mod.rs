@@ -142,7 +142,11 @@ impl Machine {
         let is_mine = parts.get(&id) == Some(&Part::Lease);
         let hold = request.starts.hold.map_or(0, |hold| nanos(hold.min(at + request.most)));
         let mut slot = known;
-        if is_mine || span(request.backoff) > known.backoff || hold > known.hold.max(now) {
+        let tells = match is_mine {
+            true => op != LeaseOp::Keep || self.is_news(&known, request, hold, now),
+            false => span(request.backoff) > known.backoff || hold > known.hold.max(now),
+        };
+        if tells {
             if !slots.lock(id.bucket(), BUCKET)? {
                 return Ok(None);
             }
@@ -177,6 +181,14 @@ impl Machine {
             self.rivals.store(rivals, Ordering::Relaxed);
         }
         Ok(Some(LeaseStatus { place, starts, backoff: slot.backoff(), rivals }))
+    }
+
+    /// Whether what is kept on has to be noted again: with thousands of hosts to wait for, it is not each time.
+    fn is_news(&self, known: &Slot, request: &LeaseRequest, hold: u64, now: u64) -> bool {
+        let backoff = span(request.backoff.min(request.most));
+        let raised = if request.is_exact { backoff != known.backoff } else { backoff > known.backoff };
+        let lasts = request.matters.max(request.gap.max(known.backoff()) + LEASE / 2);
+        known.by != self.me || raised || hold > known.hold || known.until < now + span(lasts.min(request.most))
     }
 
     fn tell_all(&self, slot: &mut Slot, request: &LeaseRequest, is_mine: bool, hold: u64, now: u64) {
@@ -254,8 +266,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Nobody takes as long for a request as a rule.
 const LATE: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_millis(1);
-/// The pacer renews it more often.
-const LEASE: Duration = Duration::from_secs(3);
+/// For which a lease that is kept is noted.
+const LEASE: Duration = Duration::from_secs(30);
 /// A start is noted before it has arrived.
 const AHEAD: Duration = Duration::from_millis(10);
 const HOUR: Duration = Duration::from_secs(3600);

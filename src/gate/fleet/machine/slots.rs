@@ -13,6 +13,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::Path;
 use std::sync::LazyLock;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// The file, open; what it has locked is free when it is dropped.
@@ -57,8 +58,12 @@ impl Slots {
         }
         hand_over(&file, directory)?;
         let slots = Self(file);
-        // Others have it for no longer than this one.
-        slots.control(libc::F_OFD_SETLKW, libc::F_WRLCK, 0, BUCKET)?;
+        // Others have it for no longer than this one, if they are not stopped just then.
+        let mut tries = 0..TRIES;
+        while !slots.lock(0, BUCKET)? {
+            tries.next().ok_or(io::ErrorKind::TimedOut)?;
+            thread::sleep(TRY_AGAIN);
+        }
         slots.begin()?;
         slots.unlock(0, BUCKET)?;
         Ok(slots)
@@ -270,6 +275,9 @@ fn monotonic() -> libc::timespec {
     time
 }
 
+/// To begin, for two seconds.
+const TRIES: u32 = 200;
+const TRY_AGAIN: Duration = Duration::from_millis(10);
 /// NFS, SMB and 9P, whose clients have clocks of their own.
 const NETWORK: [i64; 5] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997];
 /// With the version of what is in it.

@@ -77,6 +77,17 @@ fn one_has_the_lease_and_the_next_has_it_with_the_last_start() {
     assert_eq!(one.at(now, ms(3020), LeaseOp::Take, 3000).place, Place::Leased(LEASE));
 }
 
+/// Else thousands of hosts would have their file written all the time.
+#[test]
+fn what_is_kept_on_is_noted_now_and_then() {
+    let ((_directory, one, other), now) = (both(), Instant::now());
+    one.at(now, NOW, LeaseOp::Take, 3000);
+    assert!(other.slots.lock(Id::of("a").bucket(), BUCKET).expect("the file is there"));
+    let keep = |later| one.ask(Id::of("a"), "a", &request(LeaseOp::Keep, 3000), now + later);
+    assert_eq!(keep(ms(1000)).expect("the file is there").expect("it writes nothing").place, Place::Leased);
+    assert!(keep(LEASE).expect("the file is there").is_none(), "it has to be noted again");
+}
+
 #[test]
 fn without_others_who_gave_it_up_has_it_again() {
     let ((_directory, one, _other), now) = (both(), Instant::now());

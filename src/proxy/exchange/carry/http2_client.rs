@@ -51,12 +51,14 @@ impl Http2Client {
 
     /// The end of the stream, behind the exchange.
     pub async fn finish(&mut self) {
+        // Whoever is refused another protocol sends nothing of it.
+        let patience = if self.held_back.is_some() { SENT_TIME } else { UNWANTED };
         self.side.receiving = self.held_back.take().or(self.side.receiving.take());
         match (self.answered, self.is_cut) {
             (true, true) => self.end_early(Reason::INTERNAL_ERROR).await,
             // RFC 9113 §8.5: the connection at the other end broke.
             (true, false) if self.is_open && !self.side.is_over() => self.end_early(Reason::CONNECT_ERROR).await,
-            (true, false) => self.pass_over_rest().await,
+            (true, false) => self.pass_over_rest(patience).await,
             (false, _) => {}
         }
     }
@@ -69,7 +71,7 @@ impl Http2Client {
 
     /// What still comes of the request behind its whole answer, for a while. With the stream's last handle a reset goes out
     /// (RFC 9113 §8.1), and clients lose an answer that they have not read by then; some wait for room to send without end.
-    async fn pass_over_rest(&mut self) {
+    async fn pass_over_rest(&mut self, patience: Duration) {
         self.side.consume(self.side.bytes().len());
         let Some(receiving) = &mut self.side.receiving else { return };
         let rest = async {
@@ -78,7 +80,7 @@ impl Http2Client {
                 let _ = receiving.flow_control().release_capacity(piece.len());
             }
         };
-        let _ = timeout(UNWANTED, rest).await;
+        let _ = timeout(patience, rest).await;
     }
 }
 
