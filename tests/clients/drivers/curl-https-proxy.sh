@@ -13,7 +13,7 @@ fetch() {
     openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=localhost -addext subjectAltName=DNS:localhost \
         -keyout proxy.key -out proxy.pem 2>/dev/null
     politely serve --config politely.yaml
-    for version in --http1.1 --http2; do
-        curl -sS "$version" --proxy https://localhost:"$port" --proxy-cacert proxy.pem --cacert "$(politely ca path)" --remote-name-all "$@"
+    for http in --http1.1 --http2; do
+        curl -sS "$http" --proxy https://localhost:"$port" --proxy-cacert proxy.pem --cacert "$(politely ca path)" --remote-name-all "$@"
     done
 }

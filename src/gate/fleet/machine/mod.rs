@@ -187,7 +187,7 @@ impl Machine {
     fn is_news(&self, known: &Slot, request: &LeaseRequest, hold: u64, now: u64) -> bool {
         let backoff = span(request.backoff.min(request.most));
         let raised = if request.is_exact { backoff != known.backoff } else { backoff > known.backoff };
-        let lasts = request.matters.max(request.gap.max(known.backoff()) + LEASE / 2);
+        let lasts = request.matters.max(request.gap.max(known.backoff()) + NOTED / 2);
         known.by != self.me || raised || hold > known.hold || known.until < now + span(lasts.min(request.most))
     }
 
@@ -203,7 +203,7 @@ impl Machine {
         if is_mine {
             slot.by = self.me;
             slot.given = if request.op == LeaseOp::Give { now } else { 0 };
-            matters = matters.max(request.gap.max(slot.backoff()) + LEASE);
+            matters = matters.max(request.gap.max(slot.backoff()) + NOTED);
             if request.op == LeaseOp::Take {
                 // Later ones are noted as they leave.
                 self.learn(slot, request.starts);
@@ -266,8 +266,10 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Nobody takes as long for a request as a rule.
 const LATE: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_millis(1);
-/// For which a lease that is kept is noted.
-const LEASE: Duration = Duration::from_secs(30);
+/// The pacer renews it more often.
+const LEASE: Duration = Duration::from_secs(3);
+/// For so long what is known of a key stays there at least.
+const NOTED: Duration = Duration::from_secs(30);
 /// A start is noted before it has arrived.
 const AHEAD: Duration = Duration::from_millis(10);
 const HOUR: Duration = Duration::from_secs(3600);

@@ -84,8 +84,8 @@ fn what_is_kept_on_is_noted_now_and_then() {
     one.at(now, NOW, LeaseOp::Take, 3000);
     assert!(other.slots.lock(Id::of("a").bucket(), BUCKET).expect("the file is there"));
     let keep = |later| one.ask(Id::of("a"), "a", &request(LeaseOp::Keep, 3000), now + later);
-    assert_eq!(keep(ms(1000)).expect("the file is there").expect("it writes nothing").place, Place::Leased);
-    assert!(keep(LEASE).expect("the file is there").is_none(), "it has to be noted again");
+    assert_eq!(keep(ms(1000)).expect("the file is there").expect("it writes nothing").place, Place::Leased(LEASE));
+    assert!(keep(NOTED).expect("the file is there").is_none(), "it has to be noted again");
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn hosts_of_one_bucket_keep_out_of_each_others_way() {
     }
     ask(&one, &names[0], LeaseOp::Give, now);
     assert!(soon(ask(&one, &names[8], LeaseOp::Take, now)));
-    assert_eq!(ask(&one, &names[8], LeaseOp::Take, now + ms(6100)).place, Place::Leased(LEASE));
+    assert_eq!(ask(&one, &names[8], LeaseOp::Take, now + ms(3100) + NOTED).place, Place::Leased(LEASE));
 }
 
 #[test]
