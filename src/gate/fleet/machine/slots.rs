@@ -62,6 +62,7 @@ impl Slots {
         let mut tries = 0..TRIES;
         while !slots.lock(0, BUCKET)? {
             tries.next().ok_or(io::ErrorKind::TimedOut)?;
+            #[expect(clippy::disallowed_methods, reason = "nothing is served yet")]
             thread::sleep(TRY_AGAIN);
         }
         slots.begin()?;
