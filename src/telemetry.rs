@@ -1,8 +1,10 @@
 //! Logs: what happens to standard error, and one line a request where `log.access` says.
 
+mod line_format;
 mod line_queue;
 
-use crate::config::{AccessLog, Log, LogFormat, LogLevel};
+use crate::config::{AccessLog, Log, LogLevel};
+use line_format::{LineFormat, Place};
 use line_queue::LineQueue;
 use parking_lot::Mutex;
 use std::fmt;
@@ -31,13 +33,13 @@ pub const ACCESS: &str = "access";
 pub fn init(log: &Log) -> io::Result<()> {
     let change = Change::prepare(log)?;
     EVENT_LINES.write_to(StandardError)?;
-    let (event_layer, to_events) = switchable(log.format, &EVENT_LINES, events(log));
-    let (request_layer, to_requests) = switchable(log.format, &ACCESS_LINES, requests(log));
+    let (event_layer, to_events) = switchable(event_format(log), &EVENT_LINES, events(log));
+    let (request_layer, to_requests) = switchable(request_format(log), &ACCESS_LINES, requests(log));
     // A test or an embedding program may log already.
     if tracing_subscriber::registry().with(vec![event_layer, request_layer]).try_init().is_ok() {
         let _ = SWITCH.set(Box::new(move |log| {
-            to_events(log.format, events(log));
-            to_requests(log.format, requests(log));
+            to_events(event_format(log), events(log));
+            to_requests(request_format(log), requests(log));
         }));
     }
     change.apply()
@@ -134,12 +136,24 @@ fn requests(log: &Log) -> Targets {
     Targets::new().with_target(ACCESS, level)
 }
 
+fn event_format(log: &Log) -> LineFormat {
+    LineFormat { format: log.format, place: Place::of_standard_error() }
+}
+
+fn request_format(log: &Log) -> LineFormat {
+    let place = match (&log.access, Place::of_standard_error()) {
+        (AccessLog::Journal, Place::Journal) => Place::Journal,
+        _ => Place::File,
+    };
+    LineFormat { format: log.format, place }
+}
+
 /// A log whose form and filter can be changed.
 fn switchable(
-    format: LogFormat,
+    format: LineFormat,
     lines: &'static LineQueue,
     filter: Targets,
-) -> (Lines, impl Fn(LogFormat, Targets) + Send + Sync) {
+) -> (Lines, impl Fn(LineFormat, Targets) + Send + Sync) {
     let (filter, filters) = reload::Layer::new(filter);
     let (layer, layers) = reload::Layer::new(layer(format, lines));
     let switch = move |format, filter| {
@@ -150,12 +164,8 @@ fn switchable(
     (layer.with_filter(filter).boxed(), switch)
 }
 
-fn layer(format: LogFormat, queue: &'static LineQueue) -> Lines {
-    let writer = BoxMakeWriter::new(move || queue);
-    match format {
-        LogFormat::Text => lines::layer().with_writer(writer).with_ansi(false).boxed(),
-        LogFormat::Json => lines::layer().json().flatten_event(true).with_writer(writer).boxed(),
-    }
+fn layer(format: LineFormat, queue: &'static LineQueue) -> Lines {
+    lines::layer().event_format(format).with_writer(BoxMakeWriter::new(move || queue)).boxed()
 }
 
 /// A pipe that nobody reads is an error, and does not hold us up.

@@ -4,7 +4,7 @@ use super::fleet::Fleet;
 use super::pacer::{Pace, Permit, Stand, Waiting, without_delay};
 use super::robots::{FetchReason, Fetching, HostEntry, Order};
 use super::terms::{key, terms};
-use super::{Admitted, Gate, Reported, rules};
+use super::{Account, Admitted, Gate, Reported, rules};
 use crate::config::{Hosts, Mode, Settings, Subresources};
 use crate::policy::pace::Terms;
 use crate::policy::{Decision, Refusal, Request, Ruling, decide};
@@ -37,40 +37,47 @@ impl Gate {
     /// Decides, fetching robots.txt first where it must, and waits for the host's turn.
     /// `hosts`: the client's own, in place of `Settings::hosts`.
     pub async fn admit(&self, request: &Request<'_>, hosts: Option<&Hosts>) -> Result<Admitted, Refusal> {
-        self.admit_next(request, hosts, &mut LastHost::default()).await
+        self.admit_next(request, hosts, &mut LastHost::default(), &mut Account::default()).await
     }
 
-    /// The same. `last`: what the request before on its connection was for.
+    /// The same. `last`: what the request before on its connection was for. `account`: what is to be told of it.
     pub async fn admit_next(
         &self,
         request: &Request<'_>,
         hosts: Option<&Hosts>,
         last: &mut LastHost,
+        account: &mut Account,
     ) -> Result<Admitted, Refusal> {
         self.may_go_on()?;
         if request.reads_robots
-            && let Some(copy) = Box::pin(self.robots_copy(request, hosts)).await?
+            && let Some(copy) = Box::pin(self.robots_copy(request, hosts, account)).await?
         {
             return Ok(Admitted::Robots(copy));
         }
         let host = self.host(request, hosts, last);
         let mut waited = Duration::ZERO;
         loop {
-            match self.step(&host, request, waited)? {
+            match self.step(&host, request, waited, account)? {
                 Step::Go(admitted) => return Ok(admitted),
                 Step::Fetch(fetching) => {
                     let _held = self.held.for_robots(request.authority);
                     // What most requests do not wait for takes no room in them, here and below.
-                    if let Err(why) = Box::pin(self.wait_for_robots(request, fetching, waited)).await {
+                    account.waits();
+                    let fetched = Box::pin(self.wait_for_robots(request, fetching, waited)).await;
+                    account.goes_on();
+                    if let Err(why) = fetched {
                         return self.instead_of_robots(&host, request, why);
                     }
                 }
                 Step::Wait(waiting) => {
                     let held = self.held.for_turn(request.authority, &host.pace, waiting.gap());
-                    let permit = Box::pin(waiting.turn()).await?;
+                    account.waits();
+                    let turn = Box::pin(waiting.turn()).await;
+                    account.goes_on();
+                    let permit = turn?;
                     drop(held);
                     waited += permit.waited;
-                    if let Some(admitted) = self.at_its_turn(&host, request, permit)? {
+                    if let Some(admitted) = self.at_its_turn(&host, request, permit, account)? {
                         return Ok(admitted);
                     }
                 }
@@ -130,15 +137,26 @@ impl Gate {
     }
 
     /// By what is known now.
-    fn decide(&self, host: &Host<'_>, request: &Request<'_>, settings: &Settings) -> Decision {
-        decide(&host.entry.load(), rules(request, host.hosts, settings), request, SystemTime::now())
+    fn decide(&self, host: &Host<'_>, request: &Request<'_>, settings: &Settings, account: &mut Account) -> Decision {
+        let entry = host.entry.load();
+        let decision = decide(&entry, rules(request, host.hosts, settings), request, SystemTime::now());
+        if let Ruling::Allow(allowance) = decision.ruling {
+            account.allow(allowance, &entry);
+        }
+        decision
     }
 
     /// As far as it gets without waiting. `waited`: how long it has already.
-    fn step(&self, host: &Host<'_>, request: &Request<'_>, waited: Duration) -> Result<Step, Refusal> {
+    fn step(
+        &self,
+        host: &Host<'_>,
+        request: &Request<'_>,
+        waited: Duration,
+        account: &mut Account,
+    ) -> Result<Step, Refusal> {
         let settings = self.settings.load();
         let Host { entry, pace, .. } = host;
-        let Decision { ruling, crawl_delay, refresh } = self.decide(host, request, &settings);
+        let Decision { ruling, crawl_delay, refresh } = self.decide(host, request, &settings, account);
         let may_go = matches!(ruling, Ruling::Allow(_) | Ruling::Report(_));
         if refresh && !(may_go && entry.owes_page()) {
             drop(self.refresh_for(entry, request, FetchReason::Renewal, crawl_delay));
@@ -216,9 +234,15 @@ impl Gate {
 
     /// The rules may have changed while it waited: those of its turn bind it. `None`: it has to ask anew, without the
     /// turn, which a fetch has to take itself.
-    fn at_its_turn(&self, host: &Host<'_>, request: &Request<'_>, permit: Permit) -> Result<Option<Admitted>, Refusal> {
+    fn at_its_turn(
+        &self,
+        host: &Host<'_>,
+        request: &Request<'_>,
+        permit: Permit,
+        account: &mut Account,
+    ) -> Result<Option<Admitted>, Refusal> {
         let settings = self.settings.load();
-        let reported = match self.decide(host, request, &settings).ruling {
+        let reported = match self.decide(host, request, &settings, account).ruling {
             Ruling::Fetch => return Ok(None),
             Ruling::Refuse(why) => return Err(why),
             Ruling::Report(why) => Some(Reported::from(why)),

@@ -1,5 +1,6 @@
 //! Whether and when a request may go: owns all shared state and is the only reader of the clock.
 
+mod account;
 mod admit;
 mod decode;
 mod fleet;
@@ -12,6 +13,7 @@ mod terms;
 mod watch;
 
 pub use crate::policy::pace::Outcome;
+pub use account::Account;
 pub use admit::LastHost;
 pub use fleet::FleetFigures;
 pub use held::{HeldFigures, HeldFor, HeldRequest};
@@ -23,7 +25,7 @@ pub use watch::{Figures, PaceFigures};
 use crate::config::{Hosts, Mode, Settings};
 use crate::policy::explain::{Explanation, explain};
 use crate::policy::freshness::State;
-use crate::policy::{Access, Authority, Entry, HostRules, Refusal, Request};
+use crate::policy::{Access, Allowance, Authority, Entry, HostRules, Refusal, Request};
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -143,11 +145,12 @@ impl Gate {
     }
 
     /// A tunnelled connection, whose requests cannot be seen: its pace is all that can be kept.
-    /// `hosts`: the client's own, in place of `Settings::hosts`.
+    /// `hosts`: the client's own, in place of `Settings::hosts`. `account`: what is to be told of it.
     pub async fn admit_connection(
         &self,
         request: &Request<'_>,
         hosts: Option<&Hosts>,
+        account: &mut Account,
     ) -> Result<(Permit, Option<Reported>), Refusal> {
         let settings = self.settings.load_full();
         let rules = rules(request, hosts, &settings);
@@ -161,13 +164,22 @@ impl Gate {
             Stand::Go(permit) => Ok((permit, None)),
             Stand::Wait(waiting) => {
                 let _held = self.held.for_turn(request.authority, &pace, gap);
-                Ok((waiting.turn().await?, None))
+                account.waits();
+                let turn = waiting.turn().await;
+                account.goes_on();
+                Ok((turn?, None))
             }
         }
     }
 
     /// Our copy, if it is fresh; else as it is after a fetch. `None`: there is none to serve; the origin may say so itself.
-    async fn robots_copy(&self, request: &Request<'_>, hosts: Option<&Hosts>) -> Result<Option<RobotsCopy>, Refusal> {
+    async fn robots_copy(
+        &self,
+        request: &Request<'_>,
+        hosts: Option<&Hosts>,
+        account: &mut Account,
+    ) -> Result<Option<RobotsCopy>, Refusal> {
+        account.allowance = Some(Allowance::RobotsTxt);
         let host = self.robots.host(request.authority);
         let (entry, now) = (host.load_full(), SystemTime::now());
         let usable = entry.usable(now);
@@ -176,8 +188,13 @@ impl Gate {
             let crawl_delay = rules(request, hosts, &self.settings.load()).crawl_delay(&entry, request);
             let reason = if usable.is_some() { FetchReason::Renewal } else { FetchReason::FirstUse };
             let fetching = self.refresh_for(&host, request, reason, crawl_delay);
-            if !is_fresh
-                && let Err(why) = self.wait_for_robots(request, fetching, Duration::ZERO).await
+            if is_fresh {
+                return Ok(as_served(&host, now));
+            }
+            account.waits();
+            let fetched = self.wait_for_robots(request, fetching, Duration::ZERO).await;
+            account.goes_on();
+            if let Err(why) = fetched
                 && usable.is_none()
             {
                 return if self.settings.load().mode == Mode::Report { Ok(None) } else { Err(why) };

@@ -63,10 +63,8 @@ pub fn explain(entry: &Entry, rules: &HostRules, request: &Request<'_>, now: Sys
     };
     let (rule, preference) = match &decision.ruling {
         Ruling::Report(why) | Ruling::Refuse(why) => (why.rule(), why.preference()),
-        Ruling::Allow(Allowance::Rule { offset }) => {
-            (file.map(|file| RuleEvidence::new(file.allow_at(*offset), None)), None)
-        }
-        Ruling::Allow(_) | Ruling::Fetch => (None, None),
+        Ruling::Allow(allowance) => (allowance.rule(entry), None),
+        Ruling::Fetch => (None, None),
     };
     Explanation {
         url: format!("{}{}", request.authority, String::from_utf8_lossy(request.target)),
@@ -85,6 +83,12 @@ pub fn explain(entry: &Entry, rules: &HostRules, request: &Request<'_>, now: Sys
 }
 
 impl Allowance {
+    /// The rule that allows it, if one does. `entry`: what it was decided by.
+    pub fn rule(self, entry: &Entry) -> Option<RuleEvidence> {
+        let Self::Rule { offset } = self else { return None };
+        entry.robots_txt().map(|file| RuleEvidence::new(file.allow_at(offset), None))
+    }
+
     /// The reason in answers of the API. Stable.
     pub fn slug(self) -> &'static str {
         match self {

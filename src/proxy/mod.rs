@@ -15,7 +15,7 @@ pub use exchange::counters::{Counters, Counts, HostFailures};
 pub use exchange::recent::{Decisions, RecentDecision};
 pub(crate) use respond::evidence;
 
-use crate::config::Settings;
+use crate::config::{AccessLog, Settings};
 use crate::gate::{Gate, Reported};
 use crate::policy::Refusal;
 use crate::tls::LeafCache;
@@ -23,6 +23,7 @@ use crate::upstream::{TrustError, Upstream};
 use arc_swap::ArcSwap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::watch;
 
 /// The forward proxy: what all connections and requests share.
@@ -35,6 +36,8 @@ pub struct Proxy {
     pub counters: Counters,
     pub decisions: Decisions,
     pub distrusted: DistrustedClients,
+    /// Somebody reads the access log.
+    is_logging: AtomicBool,
     /// Connections, by address and by user.
     clients: limits::per_client::Clients<IpAddr>,
     users: limits::per_client::Clients<String>,
@@ -57,6 +60,7 @@ impl Proxy {
         shutdown: watch::Receiver<bool>,
     ) -> Self {
         let via = exchange::via::Via::new(upstream.name());
+        let is_logging = AtomicBool::new(logs(&settings.load()));
         Proxy {
             settings,
             gate,
@@ -66,6 +70,7 @@ impl Proxy {
             counters: Counters::default(),
             decisions: Decisions::default(),
             distrusted: DistrustedClients::default(),
+            is_logging,
             clients: limits::per_client::Clients::default(),
             users: limits::per_client::Clients::default(),
             waiting: limits::per_client::Clients::default(),
@@ -83,6 +88,7 @@ impl Proxy {
     /// A client certificate cannot be read: then all stays as it was.
     pub fn reload(&self, settings: Settings) -> Result<(), TrustError> {
         self.upstream.reload(&settings)?;
+        self.is_logging.store(logs(&settings), Ordering::Relaxed);
         let before = self.settings.swap(Arc::new(settings));
         self.gate.reloaded(&before);
         Ok(())
@@ -110,4 +116,8 @@ impl Proxy {
         self.counters.reported(reported.slug());
         self.decisions.reported(client, url.into(), reported.clone());
     }
+}
+
+fn logs(settings: &Settings) -> bool {
+    settings.log.access != AccessLog::Off
 }

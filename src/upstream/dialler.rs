@@ -53,16 +53,18 @@ impl Dialler {
     }
 
     /// As [`open`](Self::open), without TLS with the origin.
-    pub async fn open_raw(&self, hop: &Hop, addresses: &[SocketAddr]) -> Result<Stream, DialError> {
+    pub async fn open_raw(&self, hop: &Hop, addresses: &[SocketAddr]) -> Result<(Stream, SocketAddr), DialError> {
         let addresses = self.failed.order(addresses, None);
-        match hop.dial(&addresses, &self.failed, &OnceLock::new()).await {
+        let reached = OnceLock::new();
+        let stream = match hop.dial(&addresses, &self.failed, &reached).await {
             Err(error) if error.kind == DialFault::OwnLimit => {
                 self.pool.close_oldest((self.pool.idle() / 4).max(MAKE_ROOM));
                 yield_now().await;
-                hop.dial(&addresses, &self.failed, &OnceLock::new()).await
+                hop.dial(&addresses, &self.failed, &reached).await?
             }
-            opened => opened,
-        }
+            opened => opened?,
+        };
+        Ok((stream, reached.get().copied().unwrap_or(addresses[0])))
     }
 
     async fn by_any_address(

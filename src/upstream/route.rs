@@ -61,7 +61,7 @@ impl Route {
 
     /// A connection of its own on which HTTP/1.1 is spoken with the origin itself, TLS included: for what may become another
     /// protocol.
-    pub async fn open(&self) -> Result<Stream, DialError> {
+    pub async fn open(&self) -> Result<(Stream, SocketAddr), DialError> {
         let tls = self.0.own_tls.as_ref().unwrap_or(&self.0.plain_tls);
         let tls = is_tls(&self.0.authority).then(|| tls.http1.clone());
         self.0.dialler.open_raw(&self.0.hop_to(true, tls), &self.0.addresses).await
@@ -69,7 +69,7 @@ impl Route {
 
     /// The same without TLS of ours: what the client sends goes through unread. `via`: the lines of Via that came with
     /// the client's CONNECT.
-    pub async fn tunnel(&self, via: Option<&str>) -> Result<Stream, DialError> {
+    pub async fn tunnel(&self, via: Option<&str>) -> Result<(Stream, SocketAddr), DialError> {
         let mut hop = self.0.hop_to(true, None);
         if let (Some(through), Some(before)) = (&mut hop.parent, via) {
             through.via = format!("{before}, {}", through.via).into();

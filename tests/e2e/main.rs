@@ -5,6 +5,7 @@
 mod support;
 
 mod access;
+mod access_log;
 mod answers;
 mod big_bodies;
 mod commands;

@@ -3,17 +3,15 @@
 use super::super::Proxy;
 use super::super::exchange::carry::{Client, Http1, Http1Client};
 use super::super::exchange::request::{Head, Request};
-use super::super::exchange::{Exchange, Outcome, hosts, tunnel};
+use super::super::exchange::{Exchange, Outcome};
 use super::super::io::{Buffer, Timer};
-use super::super::respond::Failure;
 use super::connection::Connection;
 use super::wire::{Ahead, Wire};
 use super::{Tunnel, Who};
 use crate::config::InterceptMode;
 use crate::http1::Framing;
-use crate::policy::{self, Authority, Host, Refusal, Scheme};
+use crate::policy::{Authority, Host, Refusal, Scheme};
 use crate::tls::Distrust;
-use crate::upstream::{ReachError, Stream};
 use http::Version;
 use rustls::server::Acceptor;
 use std::borrow::Cow;
@@ -51,7 +49,7 @@ pub async fn connect(
 ) -> Option<Connection> {
     let agent = connection.agent();
     let Connection { wire, input, who, timer, .. } = &mut connection;
-    let request = request(&authority);
+    let request = request(&authority, agent.as_deref());
     let mut client = Http1Client::new(Http1::new(wire, input), Framing::None);
     let via = match &asked {
         Asked::Connect(via) => via.as_deref(),
@@ -74,39 +72,37 @@ pub async fn connect(
 }
 
 /// `via`: what the CONNECT says of the way so far.
-pub async fn grant<C: Client>(exchange: Exchange<'_>, via: Option<&str>, client: &mut C, timer: &mut Timer) -> Granted {
-    let Exchange { proxy, who, request, .. } = exchange;
-    let authority = &request.authority;
+pub async fn grant<C: Client>(
+    mut exchange: Exchange<'_>,
+    via: Option<&str>,
+    client: &mut C,
+    timer: &mut Timer,
+) -> Granted {
+    let (proxy, authority) = (exchange.proxy, &exchange.request.authority);
     let is_looped = via.is_some_and(|via| proxy.via.is_in(via.as_bytes()));
-    let mode = proxy.intercept_mode(authority, who.user.as_deref());
-    let opened = match mode {
+    let opened = match proxy.intercept_mode(authority, exchange.who.user.as_deref()) {
         _ if is_looped => Err(Outcome::Refused(Refusal::Loop)),
         // A denied host is denied inside, where the client sees the status.
         InterceptMode::Intercept | InterceptMode::Deny => Ok(None),
-        InterceptMode::Tunnel => match client.wait(timer, Box::pin(open(proxy, authority, who, via)).as_mut()).await {
+        InterceptMode::Tunnel => match client.wait(timer, Box::pin(exchange.connect(via)).as_mut()).await {
             Some(opened) => opened.map(Some),
             None => Err(Outcome::Gone),
         },
     };
-    let origin = match opened {
-        Ok(origin) => origin,
+    match opened {
+        Ok(None) => match exchange.intercepted(client, timer).await {
+            true => Granted::Inside,
+            false => Granted::No,
+        },
+        Ok(Some(origin)) => {
+            exchange.tunnelled(origin, client, timer).await;
+            Granted::Over
+        }
         Err(outcome) => {
             exchange.finish(outcome, client, timer).await;
-            return Granted::No;
+            Granted::No
         }
-    };
-    client.grant();
-    if !exchange.established(origin.is_some(), client, timer).await {
-        return Granted::No;
     }
-    let Some(mut origin) = origin else { return Granted::Inside };
-    let mut ahead = Buffer::new();
-    let mut origin = Http1::new(&mut origin, &mut ahead);
-    client.open();
-    origin.open();
-    let idle = proxy.settings.load().limits.tunnel_idle_timeout;
-    tunnel::run(client.side(), &mut origin, idle, timer).await;
-    Granted::Over
 }
 
 /// Serves what is inside. `agent`: the User-Agent of the CONNECT.
@@ -114,27 +110,6 @@ pub async fn inside(proxy: &Arc<Proxy>, connection: Connection, authority: Autho
     if let Err(error) = intercept(proxy, connection, authority, agent).await {
         tracing::debug!(%error, "what is inside a CONNECT has ended");
     }
-}
-
-/// Connects first, so that a failure is an answer and not an end. Only starts are paced: the turn ends here.
-async fn open(proxy: &Proxy, authority: &Authority, who: &Who, via: Option<&str>) -> Result<Stream, Outcome> {
-    let route = match proxy.upstream.reach_for(authority, Some(who.client())).await {
-        Ok(route) => route,
-        Err(ReachError::Denied(denied)) => return Err(Outcome::Refused(denied.into())),
-        Err(ReachError::Resolve(error)) => return Err(Outcome::Failed(Failure::from_resolve(&error))),
-    };
-    let request =
-        policy::Request { client: who.client(), address: route.origin(), ..policy::Request::new(authority, b"") };
-    let admitted = proxy.gate.admit_connection(&request, hosts(who.user.as_deref())).await;
-    let (mut permit, reported) = admitted.map_err(Outcome::Refused)?;
-    if let Some(reported) = reported {
-        proxy.tell_reported(Some(who.address.ip()), &authority.to_string(), &reported);
-    }
-    let origin = route.tunnel(via).await.map_err(|error| Outcome::Failed(Failure::from_dial(&error)))?;
-    permit.leaves();
-    permit.has_left();
-    permit.outcome = crate::gate::Outcome::Success;
-    Ok(origin)
 }
 
 /// Serves what the client sends inside: TLS on our leaf, or plain HTTP. Anything else is closed.
@@ -271,7 +246,7 @@ fn agree(connected: Authority, name: Option<&str>) -> Tunnel {
 }
 
 /// The CONNECT, for the log and for the answer to it.
-fn request(authority: &Authority) -> Request<'static> {
+fn request<'a>(authority: &Authority, agent: Option<&'a str>) -> Request<'a> {
     Request {
         version: Version::HTTP_11,
         method: "CONNECT",
@@ -282,7 +257,7 @@ fn request(authority: &Authority) -> Request<'static> {
         is_upgrade: false,
         persists: true,
         is_looped: false,
-        user_agent: None,
+        user_agent: agent.map(str::as_bytes),
         agent_tokens: Cow::Borrowed(&[]),
         accept: None,
         credentials: None,

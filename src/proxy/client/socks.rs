@@ -1,6 +1,7 @@
 //! SOCKS5 (RFC 1928, with the passwords of RFC 1929): a CONNECT in other words, for the tools that speak nothing else.
 
 use super::super::Proxy;
+use super::super::exchange::refuse_unanswered;
 use super::super::limits::per_client::Place;
 use super::Who;
 use super::connect::{Asked, connect};
@@ -60,7 +61,7 @@ async fn negotiate(
     place: &mut Option<Place<String>>,
 ) -> io::Result<Authority> {
     let [_, count] = take(io).await?;
-    let methods = take_some(io, count).await?;
+    let (methods, began) = (take_some(io, count).await?, Instant::now());
     let method = if proxy.settings.load().access.users.is_empty() { ANYBODY } else { PASSWORD };
     if !methods.contains(&method) {
         io.write_all(&[VERSION, NO_METHOD]).await?;
@@ -78,7 +79,7 @@ async fn negotiate(
             io.write_all(&reply(NOT_ALLOWED)).await?;
         }
         let why = wrong(refusal.to_string());
-        proxy.tell_refused(who.address.ip(), None, refusal);
+        refuse_unanswered(proxy, refusal, who, began);
         return Err(why);
     }
     match destination(io).await? {

@@ -1,35 +1,173 @@
-//! The access log: one line a request.
+//! The access log: one line for each request that was answered, and each that was not for its client had left. What its
+//! fields mean is told in docs/logs.md; they are spelt by `telemetry`.
 
+use super::request::Request;
+use super::{About, Last, Outcome, hosts};
 use crate::gate::Reported;
-use std::net::IpAddr;
-use tokio::time::Instant;
+use crate::policy::{self, Refusal};
+use crate::proxy::evidence;
+use crate::proxy::respond::Answer;
+use crate::robots::ProductToken;
+use http::{HeaderName, Version};
+use serde_json::{Map, Value};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-/// What there is to say of a request.
-pub struct Record<'a> {
-    pub client: IpAddr,
-    /// `None`, and so the URL: it could not be read so far.
-    pub method: Option<&'a str>,
-    pub url: Option<&'a str>,
-    /// 0: nothing was answered.
-    pub status: u16,
-    pub began: Instant,
-    pub refused: Option<&'static str>,
-    pub reported: Option<&'a Reported>,
-    pub error: Option<String>,
+/// How a request ended, in the log's words.
+#[derive(Default)]
+pub struct Line {
+    outcome: &'static str,
+    /// The slug of what was decided. `None`: nothing was.
+    decision: Option<&'static str>,
+    /// `false`: in report mode.
+    is_enforced: bool,
+    /// What the decision goes by.
+    evidence: Map<String, Value>,
+    error: Option<&'static str>,
+    detail: Option<String>,
 }
 
-impl Record<'_> {
-    pub fn write(&self) {
+impl Line {
+    fn refused(refusal: &Refusal) -> Self {
+        Line {
+            outcome: "refused",
+            decision: Some(refusal.slug()),
+            is_enforced: true,
+            evidence: evidence(refusal),
+            error: None,
+            detail: Some(refusal.to_string()),
+        }
+    }
+
+    fn of(outcome: &'static str) -> Self {
+        Line { outcome, is_enforced: true, ..Line::default() }
+    }
+
+    fn failed(outcome: &'static str, error: Option<&'static str>, why: &str) -> Self {
+        Line { error, detail: Some(why.to_owned()), ..Line::of(outcome) }
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        self.evidence.get(name).and_then(Value::as_str)
+    }
+}
+
+impl About<'_> {
+    pub(super) fn line(&self, outcome: &Outcome) -> Line {
+        let mut line = match outcome {
+            Outcome::Refused(refusal) => return Line::refused(refusal),
+            Outcome::Forwarded => Line::of("forwarded"),
+            Outcome::Answered(_) => Line::of("answered"),
+            Outcome::Intercepted => Line { decision: Some("intercept"), ..Line::of("intercepted") },
+            Outcome::Tunnelled => Line { decision: Some("tunnel"), ..Line::of("tunnelled") },
+            Outcome::Failed(failure) => Line::failed("failed", Some(failure.error), &failure.detail),
+            Outcome::Cut(why) => Line::failed("cut", None, why),
+            Outcome::Gone => Line::failed("client-gone", None, "the client has left"),
+            Outcome::Stopped => Line::failed("cut", None, "the proxy has stopped"),
+        };
+        let trip = self.trip;
+        if let Some(reported) = &trip.reported {
+            (line.decision, line.is_enforced) = (Some(reported.slug()), false);
+            if let Reported::Refused(refusal) = reported {
+                line.evidence = evidence(refusal);
+            }
+            line.detail = line.detail.or_else(|| Some(reported.to_string()));
+        } else if let Some(allowance) = trip.gate.allowance {
+            line.decision = Some(allowance.slug());
+            if let Some(rule) = &trip.gate.rule {
+                line.evidence.insert("rule".into(), format!("{}: {}", rule.key(), rule.pattern).into());
+                line.evidence.insert("line".into(), rule.line.into());
+            }
+        }
+        line
+    }
+
+    /// For whom robots.txt is read.
+    fn tokens(&self, request: &Request<'_>) -> Option<String> {
+        let user = self.who.user.as_deref();
+        let settings = self.proxy.settings.load();
+        let rules = &hosts(user).unwrap_or(&settings.hosts).get(request.authority.host()).rules;
+        let asked = policy::Request {
+            agent_tokens: &request.agent_tokens,
+            product_tokens: user.map_or(&[], |user| &user.product_tokens),
+            ..policy::Request::new(&request.authority, &request.target)
+        };
+        let tokens = rules.product_tokens(&asked);
+        let names = tokens.iter().map(ProductToken::as_str).collect::<Vec<_>>().join(",");
+        Some(names).filter(|names| !names.is_empty())
+    }
+}
+
+impl Line {
+    pub(super) fn write(self, about: &About<'_>, last: &Last) {
+        let (trip, request) = (about.trip, about.request.ok());
+        let answer: Option<&Answer> = match last {
+            Last::Answer(answer) => Some(answer),
+            Last::Said | Last::Cut => None,
+        };
+        let agent = request.and_then(|request| request.user_agent).map(String::from_utf8_lossy);
+        let is_rule = request.is_some_and(|request| !request.is_connect());
+        let token = request.filter(|_| is_rule).and_then(|request| about.tokens(request));
+        let upstream = trip.upstream.map(|(address, _)| address);
+        let number = self.evidence.get("line").and_then(|line| line.as_u64());
         tracing::info!(
             target: "access",
-            client = %self.client,
-            method = self.method,
-            url = self.url,
-            status = self.status,
-            ms = self.began.elapsed().as_millis() as u64,
-            refusal = self.refused,
-            reported = self.reported.map(tracing::field::display),
+            id = next_id(about.proxy.upstream.name()),
+            client = %about.who.address.ip().to_canonical(),
+            user = about.who.user.as_ref().map(|user| user.name.as_ref()),
+            method = request.map(|request| request.method),
+            url = about.url(),
+            authority = request.map(|request| tracing::field::display(&request.authority)),
+            http = request.map(|request| version(request.version)),
+            agent = agent.as_deref(),
+            token = token.as_deref(),
+            traceparent = request.and_then(traceparent),
+            outcome = self.outcome,
+            decision = self.decision,
+            enforced = (!self.is_enforced).then_some(false),
+            rule = self.text("rule"),
+            line = number,
+            status = answer.map_or(trip.status, |answer| answer.status.as_u16()),
+            held_ms = millis(trip.gate.held()),
+            origin_ms = trip.origin.map(millis),
+            ms = millis(about.began.elapsed()),
+            bytes_in = trip.moved.up,
+            bytes_out = answer.map_or(trip.moved.down, |answer| answer.body().len() as u64),
+            upstream = upstream.map(tracing::field::display),
+            reused = trip.upstream.map(|(_, reused)| reused),
             error = self.error,
+            detail = self.detail,
         );
     }
+}
+
+/// One that no other line has, of this process or another.
+fn next_id(instance: &str) -> String {
+    static NUMBER: AtomicU64 = AtomicU64::new(1);
+    let instance = instance.rsplit('-').next().unwrap_or_default();
+    format!("{instance}-{}", NUMBER.fetch_add(1, Ordering::Relaxed))
+}
+
+/// As the client sent it (W3C Trace Context §3.2), if it is one: origins have it too.
+fn traceparent(request: &Request<'_>) -> Option<String> {
+    let name = HeaderName::from_static("traceparent");
+    let fields = request.head.fields_named(std::slice::from_ref(&name));
+    let value = fields.get(&name)?.to_str().ok()?;
+    let lengths = [2, 32, 16, 2];
+    let mut parts = value.split('-');
+    let is_hex = |part: &str| part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let is_one = lengths.iter().all(|&length| parts.next().is_some_and(|part| part.len() == length && is_hex(part)));
+    is_one.then(|| value.to_owned())
+}
+
+fn version(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_10 => "1.0",
+        Version::HTTP_2 => "2",
+        _ => "1.1",
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

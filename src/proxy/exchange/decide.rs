@@ -3,7 +3,7 @@
 use super::pages::{self, Pages};
 use super::request::Request;
 use crate::config::{Hosts, InterceptMode, User};
-use crate::gate::{Admitted, LastHost, Permit, Reported, RobotsCopy};
+use crate::gate::{Account, Admitted, LastHost, Permit, Reported, RobotsCopy};
 use crate::policy::{self, Authority, Refusal, Scheme};
 use crate::proxy::Proxy;
 use crate::proxy::client::Who;
@@ -39,13 +39,14 @@ pub struct LastPlace {
 }
 
 impl Proxy {
-    /// Resolves when it may go, or may not. `now`: when it came.
+    /// Resolves when it may go, or may not. `now`: when it came. `account`: what is to be told of it.
     pub(super) async fn decide(
         &self,
         request: &Request<'_>,
         who: &Who,
         now: Instant,
         last: &mut LastPlace,
+        account: &mut Account,
     ) -> Result<Decided, Refusal> {
         if request.is_looped {
             return Err(Refusal::Loop);
@@ -80,7 +81,7 @@ impl Proxy {
         };
         let admitted = tokio::select! {
             biased;
-            admitted = self.gate.admit_next(&asked, hosts(user), &mut last.host) => admitted?,
+            admitted = self.gate.admit_next(&asked, hosts(user), &mut last.host, account) => admitted?,
             () = self.stopped() => return Err(Refusal::Draining { retry_after: DRAINING }),
         };
         drop(waiting);

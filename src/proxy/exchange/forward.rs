@@ -2,7 +2,7 @@
 
 use super::carry::{
     self, Added, AnswerHead, Broken, Carried, Client, Event, Fault, Http1, Http1Origin, Http2, Http2Origin, Limits,
-    Next, Origin, Sending,
+    Moved, Next, Origin, Sending,
 };
 use super::pages::Pages;
 use super::request::Head;
@@ -66,6 +66,7 @@ impl Exchange<'_> {
             let Connection { reused, address, link } = connection;
             // What comes next goes to the same place.
             want.first = Some(address);
+            self.trip.upstream = Some((address, reused));
             let tried = match link {
                 Link::Http1(link) => self.over_http1(client, timer, &route, link, Http1Link::keep, reused, want).await,
                 Link::Http2(link) => self.over_http2(client, timer, &route, link, want).await,
@@ -101,11 +102,12 @@ impl Exchange<'_> {
 
     /// On a connection of its own, which may become another protocol's.
     async fn upgrade<C: Client>(&mut self, client: &mut C, timer: &mut Timer, route: &Route) -> Outcome {
-        let stream = match client.wait(timer, pin!(route.open())).await {
-            Some(Ok(stream)) => stream,
+        let (stream, address) = match client.wait(timer, pin!(route.open())).await {
+            Some(Ok(opened)) => opened,
             Some(Err(error)) => return Outcome::Failed(Failure::from_dial(&error)),
             None => return Outcome::Gone,
         };
+        self.trip.upstream = Some((address, false));
         match self.over_http1(client, timer, route, stream, drop, false, Want::default()).await {
             Tried::Over(outcome) => outcome,
             Tried::Again(_, failure) | Tried::Untried(_, failure) => Outcome::Failed(failure),
@@ -143,7 +145,7 @@ impl Exchange<'_> {
                 client.open();
                 origin.side.open();
                 let idle = self.proxy.settings.load().limits.tunnel_idle_timeout;
-                Box::pin(tunnel::run(client.side(), &mut origin.side, idle, timer)).await;
+                Box::pin(tunnel::run(client.side(), &mut origin.side, idle, timer, &mut self.trip.moved)).await;
                 Tried::Over(Outcome::Forwarded)
             }
             Ok(carried) => {
@@ -245,7 +247,7 @@ impl Exchange<'_> {
         if let Some(permit) = &mut self.permit {
             permit.leaves();
         }
-        let mut interim = 0;
+        let (mut interim, mut moved) = (0, Moved::default());
         let on_event = |event: Event<'_>, client: &mut C| match event {
             Event::Left => {
                 if let Some(permit) = &mut self.permit {
@@ -258,7 +260,7 @@ impl Exchange<'_> {
                 self.permit = None;
                 Ok(Next::Interim)
             }
-            Event::Head(head) if head.is_interim() => {
+            Event::Head(head, _) if head.is_interim() => {
                 interim += 1;
                 if interim > MAX_INTERIM {
                     return Err(Failure::malformed("interim answers without end"));
@@ -266,9 +268,14 @@ impl Exchange<'_> {
                 client.interim(head);
                 Ok(Next::Interim)
             }
-            Event::Head(head) => self.on_answer(head, client, route),
+            Event::Head(head, after) => {
+                self.trip.origin = Some(after);
+                self.on_answer(head, client, route)
+            }
         };
-        carry::carry(client, origin, method, limits, timer, on_event).await
+        let carried = carry::carry(client, origin, method, limits, timer, &mut moved, on_event).await;
+        self.trip.moved = moved;
+        carried
     }
 
     /// A final answer begins; the pace learns from it.
@@ -304,7 +311,7 @@ impl Exchange<'_> {
         {
             self.proxy.pages.hand(self.who.client(), self.request, Instant::now());
         }
-        self.status = head.status;
+        self.trip.status = head.status;
         let told = self.told(route);
         let added = Added { via: self.proxy.via.line(head.version), proxy_status: told.as_deref() };
         if is_switched {
@@ -335,10 +342,10 @@ impl Exchange<'_> {
             self.proxy.counters.unverified();
             UNVERIFIED.to_owned()
         });
-        if unverified.is_none() && self.reported.is_none() {
+        if unverified.is_none() && self.trip.reported.is_none() {
             return None;
         }
-        let reported = self.reported.as_ref().map(ToString::to_string);
+        let reported = self.trip.reported.as_ref().map(ToString::to_string);
         let details: Vec<String> = unverified.into_iter().chain(reported).collect();
         Some(proxy_status(None, Some(&details.join("; "))))
     }

@@ -18,18 +18,21 @@ pub use decide::{LastPlace, hosts};
 
 use super::Proxy;
 use super::client::Who;
-use super::io::Timer;
+use super::io::{Buffer, Timer};
 use super::respond::{Answer, Asked, Failure, SetupRequest, robots_copy, setup};
-use crate::gate::{Permit, Reported};
+use crate::gate::{Account, Permit, Reported};
 use crate::policy::Refusal;
-use access_log::Record;
-use carry::{Client, Side};
+use crate::upstream::Stream;
+use carry::{Client, Http1, Moved, Side};
 use decide::Decided;
 use http::header;
 use request::{Request, Unread};
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// What is known of the request under way.
@@ -40,12 +43,27 @@ pub struct Exchange<'a> {
     pub began: Instant,
     /// Its turn at the host.
     permit: Option<Permit>,
-    /// In report mode, what would have been.
-    reported: Option<Reported>,
-    /// That the client was answered with by the origin; 0: none.
-    status: u16,
     /// If the answer is a page, its parts may follow it.
     leads: bool,
+    trip: Trip,
+    is_concluded: bool,
+}
+
+/// How a request has fared so far, for the log.
+#[derive(Default)]
+struct Trip {
+    gate: Account,
+    /// In report mode, what would have been.
+    reported: Option<Reported>,
+    /// The other end of the connection that it was sent on, and whether that was there before.
+    upstream: Option<(SocketAddr, bool)>,
+    /// From when it was sent to the head of the answer.
+    origin: Option<Duration>,
+    /// That the client was answered with by the origin; 0: none.
+    status: u16,
+    moved: Moved,
+    /// It is a CONNECT whose inside is not served here, and it was granted.
+    is_tunnel: bool,
 }
 
 /// How it ended.
@@ -54,17 +72,24 @@ pub enum Outcome {
     Forwarded,
     /// Answered from here, with what was asked for.
     Answered(Answer),
+    /// A CONNECT whose inside is served here was granted.
+    Intercepted,
+    /// A CONNECT was granted, and what came of it is over.
+    Tunnelled,
     Refused(Refusal),
     Failed(Failure),
     /// The origin's answer broke off.
     Cut(String),
     /// The client has left.
     Gone,
+    /// The proxy does not wait for it any longer.
+    Stopped,
 }
 
 impl<'a> Exchange<'a> {
     pub fn new(proxy: &'a Proxy, request: &'a Request<'a>, who: &'a Who, began: Instant) -> Self {
-        Exchange { proxy, request, who, began, permit: None, reported: None, status: 0, leads: false }
+        let trip = Trip { gate: Account::new(proxy.is_logging.load(Ordering::Relaxed)), ..Trip::default() };
+        Exchange { proxy, request, who, began, permit: None, leads: false, trip, is_concluded: false }
     }
 
     /// From the decision to the end of the answer. `last`: where the request before on its connection went.
@@ -81,7 +106,7 @@ impl<'a> Exchange<'a> {
             return Outcome::Answered(Answer::last_forward(self.request.method));
         }
         let decided = {
-            let deciding = pin!(self.proxy.decide(self.request, self.who, self.began, last));
+            let deciding = pin!(self.proxy.decide(self.request, self.who, self.began, last, &mut self.trip.gate));
             client.wait(timer, deciding).await
         };
         let decided = match decided {
@@ -91,7 +116,7 @@ impl<'a> Exchange<'a> {
         };
         match decided {
             Decided::Go(go) => {
-                (self.permit, self.reported) = (Some(go.permit), go.reported);
+                (self.permit, self.trip.reported) = (Some(go.permit), go.reported);
                 self.forward(client, timer, go.route).await
             }
             Decided::Robots(copy) => {
@@ -107,14 +132,29 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// A CONNECT is granted: told, counted if its inside is not served here, logged. `false`: the client does not hear it.
-    pub async fn established<C: Client>(mut self, is_tunnel: bool, client: &mut C, timer: &mut Timer) -> bool {
-        self.status = 200;
-        if is_tunnel {
-            self.proxy.counters.tunnelled();
-            self.about().conclude(Outcome::Forwarded);
-        }
+    /// A CONNECT is granted: its inside is served here. `false`: the client does not hear it.
+    pub async fn intercepted<C: Client>(mut self, client: &mut C, timer: &mut Timer) -> bool {
+        self.trip.status = 200;
+        client.grant();
+        self.conclude(Outcome::Intercepted);
         flush(self.proxy, client, timer).await
+    }
+
+    /// A CONNECT is granted: what is inside goes through unread, until one side ends it.
+    pub async fn tunnelled<C: Client>(mut self, mut origin: Stream, client: &mut C, timer: &mut Timer) {
+        (self.trip.status, self.trip.is_tunnel) = (200, true);
+        self.proxy.counters.tunnelled();
+        self.proxy.counters.forwarded();
+        client.grant();
+        if flush(self.proxy, client, timer).await {
+            let mut ahead = Buffer::new();
+            let mut origin = Http1::new(&mut origin, &mut ahead);
+            client.open();
+            origin.open();
+            let idle = self.proxy.settings.load().limits.tunnel_idle_timeout;
+            tunnel::run(client.side(), &mut origin, idle, timer, &mut self.trip.moved).await;
+        }
+        self.conclude(Outcome::Tunnelled);
     }
 
     /// The name in the TLS handshake has to be that of the CONNECT around it.
@@ -133,21 +173,29 @@ impl<'a> Exchange<'a> {
         self.permit = None;
         // Where the body has stopped nobody waits for its rest.
         let is_last = matches!(outcome, Outcome::Failed(_)) && !client.is_received();
-        match self.about().conclude(outcome) {
+        match self.conclude(outcome) {
             Last::Answer(answer) => answer_locally(self.proxy, answer, client, timer, is_last).await,
             Last::Cut => client.cut(),
             Last::Said => {}
         }
     }
 
-    fn about(&self) -> About<'_> {
-        About {
-            proxy: self.proxy,
-            who: self.who,
-            began: self.began,
-            request: Ok(self.request),
-            reported: self.reported.as_ref(),
-            status: self.status,
+    fn conclude(&mut self, outcome: Outcome) -> Last {
+        self.is_concluded = true;
+        let Exchange { proxy, who, began, request, .. } = *self;
+        About { proxy, who, began, request: Ok(request), trip: &self.trip }.conclude(outcome)
+    }
+}
+
+/// Its task has ended before it: with the client's HTTP/2 connection, or the proxy.
+impl Drop for Exchange<'_> {
+    fn drop(&mut self) {
+        if !self.is_concluded {
+            self.conclude(match (self.trip.is_tunnel, self.proxy.is_stopping()) {
+                (true, _) => Outcome::Tunnelled,
+                (false, true) => Outcome::Stopped,
+                (false, false) => Outcome::Gone,
+            });
         }
     }
 }
@@ -158,8 +206,7 @@ struct About<'a> {
     who: &'a Who,
     began: Instant,
     request: Result<&'a Request<'a>, &'a Unread<'a>>,
-    reported: Option<&'a Reported>,
-    status: u16,
+    trip: &'a Trip,
 }
 
 /// What is left to be done for the client.
@@ -175,8 +222,8 @@ impl About<'_> {
     /// Counts, records and logs.
     fn conclude(&self, outcome: Outcome) -> Last {
         let proxy = self.proxy;
-        let (mut refused, mut error) = (None, None);
         let address = self.who.address.ip();
+        let line = proxy.is_logging.load(Ordering::Relaxed).then(|| self.line(&outcome));
         let last = match outcome {
             Outcome::Forwarded => {
                 proxy.counters.forwarded();
@@ -186,8 +233,9 @@ impl About<'_> {
                 proxy.counters.forwarded();
                 Last::Answer(answer)
             }
+            // Counted when it was granted.
+            Outcome::Tunnelled | Outcome::Intercepted => Last::Said,
             Outcome::Refused(refusal) => {
-                refused = Some(refusal.slug());
                 let url = self.url();
                 let asked = Asked { url: url.as_deref(), accept: self.accept() };
                 let answer = Answer::refusal(&refusal, &asked, &proxy.settings.load());
@@ -196,38 +244,21 @@ impl About<'_> {
             }
             Outcome::Failed(failure) => {
                 self.count_failure(&failure.detail);
-                (refused, error) = (Some(failure.error), Some(failure.detail.clone()));
                 let url = self.url();
                 Last::Answer(Answer::failure(&failure, &Asked { url: url.as_deref(), accept: self.accept() }))
             }
             Outcome::Cut(why) => {
                 self.count_failure(&why);
-                error = Some(why);
                 Last::Cut
             }
             Outcome::Gone => {
                 proxy.counters.client_gone();
-                error = Some("the client has left".into());
                 Last::Cut
             }
+            Outcome::Stopped => Last::Cut,
         };
-        if tracing::enabled!(target: "access", tracing::Level::INFO) {
-            let status = match &last {
-                Last::Answer(answer) => answer.status.as_u16(),
-                Last::Said | Last::Cut => self.status,
-            };
-            let url = self.url();
-            let record = Record {
-                client: address,
-                method: self.request.ok().map(|request| request.method),
-                url: url.as_deref(),
-                status,
-                began: self.began,
-                refused,
-                reported: self.reported,
-                error,
-            };
-            record.write();
+        if let Some(line) = line {
+            line.write(self, &last);
         }
         last
     }
@@ -258,11 +289,18 @@ pub async fn refuse_unread<C: Client>(
     timer: &mut Timer,
 ) {
     tracing::info!(client = %who.address, refusal = unread.refusal.slug(), "{}", unread.refusal);
-    let about = About { proxy, who, began, request: Err(&unread), reported: None, status: 0 };
+    let about = About { proxy, who, began, request: Err(&unread), trip: &Trip::default() };
     if let Last::Answer(answer) = about.conclude(Outcome::Refused(unread.refusal.clone())) {
         client.answer_locally(answer, true);
         flush(proxy, client, timer).await;
     }
+}
+
+/// One who asks in another protocol is refused in its words.
+pub fn refuse_unanswered(proxy: &Proxy, refusal: Refusal, who: &Who, began: Instant) {
+    let unread = Unread { refusal, accept: None, url: None };
+    let about = About { proxy, who, began, request: Err(&unread), trip: &Trip::default() };
+    about.conclude(Outcome::Refused(unread.refusal.clone()));
 }
 
 /// One buffer, one write. The connection stays usable unless the rest of the request cannot be told from the next.

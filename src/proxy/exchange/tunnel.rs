@@ -1,15 +1,55 @@
 //! Bytes that pass unread, both ways: an upgraded protocol, or a host whose policy is `tunnel`.
 
-use super::carry::{Flow, Side};
+use super::carry::{Flow, Moved, Side};
+use super::{Exchange, Outcome, hosts};
+use crate::gate::Outcome as Learnt;
+use crate::policy;
 use crate::proxy::io::Timer;
 use crate::proxy::limits::body_rate::Least;
+use crate::proxy::respond::Failure;
+use crate::upstream::{ReachError, Stream};
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Hands on until both directions have ended, one has failed, or nothing has come for `idle`.
-pub async fn run<A: Side, B: Side>(client: &mut A, origin: &mut B, idle: Duration, timer: &mut Timer) {
+impl Exchange<'_> {
+    /// Connects before the CONNECT is granted, so that a failure is an answer and not an end. Only starts are paced: the turn
+    /// ends here. `via`: what the CONNECT says of the way so far.
+    pub async fn connect(&mut self, via: Option<&str>) -> Result<Stream, Outcome> {
+        let (proxy, who, authority) = (self.proxy, self.who, &self.request.authority);
+        let route = match proxy.upstream.reach_for(authority, Some(who.client())).await {
+            Ok(route) => route,
+            Err(ReachError::Denied(denied)) => return Err(Outcome::Refused(denied.into())),
+            Err(ReachError::Resolve(error)) => return Err(Outcome::Failed(Failure::from_resolve(&error))),
+        };
+        let request =
+            policy::Request { client: who.client(), address: route.origin(), ..policy::Request::new(authority, b"") };
+        let hosts = hosts(who.user.as_deref());
+        let admitted = proxy.gate.admit_connection(&request, hosts, &mut self.trip.gate).await;
+        let (mut permit, reported) = admitted.map_err(Outcome::Refused)?;
+        if let Some(reported) = &reported {
+            proxy.tell_reported(Some(who.address.ip()), &authority.to_string(), reported);
+        }
+        self.trip.reported = reported;
+        let opened = route.tunnel(via).await;
+        let (origin, address) = opened.map_err(|error| Outcome::Failed(Failure::from_dial(&error)))?;
+        self.trip.upstream = Some((address, false));
+        permit.leaves();
+        permit.has_left();
+        permit.outcome = Learnt::Success;
+        Ok(origin)
+    }
+}
+
+/// Hands on until both directions have ended, one has failed, or nothing has come for `idle`. `moved` is kept up to date.
+pub async fn run<A: Side, B: Side>(
+    client: &mut A,
+    origin: &mut B,
+    idle: Duration,
+    timer: &mut Timer,
+    moved: &mut Moved,
+) {
     let at = Instant::now() + idle;
     let (mut up, mut down) = (Flow::new(at), Flow::new(at));
     let any = Least { rate: 0, over: idle };
@@ -17,14 +57,18 @@ pub async fn run<A: Side, B: Side>(client: &mut A, origin: &mut B, idle: Duratio
         loop {
             let (mut over, before) = (true, (up.at, down.at));
             if !up.is_done {
-                match up.poll(cx, client, origin, any) {
+                let polled = up.poll(cx, client, origin, any);
+                moved.up = up.moved;
+                match polled {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(_)) => return Poll::Ready(()),
                     Poll::Pending => over = false,
                 }
             }
             if !down.is_done {
-                match down.poll(cx, origin, client, any) {
+                let polled = down.poll(cx, origin, client, any);
+                moved.down = down.moved;
+                match polled {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(_)) => return Poll::Ready(()),
                     Poll::Pending => over = false,
@@ -56,7 +100,7 @@ mod tests {
         let (mut client, mut origin) = (Http1::new(&mut client, &mut one), Http1::new(&mut origin, &mut other));
         client.open();
         origin.open();
-        run(&mut client, &mut origin, idle, &mut Timer::new()).await;
+        run(&mut client, &mut origin, idle, &mut Timer::new(), &mut Moved::default()).await;
     }
 
     #[tokio::test(start_paused = true)]

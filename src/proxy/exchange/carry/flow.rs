@@ -14,6 +14,8 @@ pub struct Flow {
     meter: Option<Meter>,
     ended: bool,
     fault: Option<Fault>,
+    /// Bytes that have come, with what framing is left as it is.
+    pub moved: u64,
     /// It waits for the side that it goes to.
     pub is_held_up: bool,
 }
@@ -31,7 +33,7 @@ pub enum Stopped {
 
 impl Flow {
     pub fn new(at: Instant) -> Self {
-        Flow { is_done: false, at, meter: None, ended: false, fault: None, is_held_up: false }
+        Flow { is_done: false, at, meter: None, ended: false, fault: None, moved: 0, is_held_up: false }
     }
 
     #[inline]
@@ -64,6 +66,7 @@ impl Flow {
             match from.poll_more(cx) {
                 Poll::Ready(Ok(true)) => {
                     let now = Instant::now();
+                    self.moved += from.bytes().len() as u64;
                     self.at = now + least.over;
                     let meter = self.meter.get_or_insert_with(|| Meter::begin(now));
                     if !meter.moved(now, from.bytes().len(), least) {

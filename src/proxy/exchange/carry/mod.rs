@@ -44,7 +44,8 @@ pub struct Limits {
 pub enum Event<'a> {
     /// The head of the request has been written.
     Left,
-    Head(&'a AnswerHead<'a>),
+    /// With how long it was waited for.
+    Head(&'a AnswerHead<'a>, Duration),
     /// The client takes nothing of the answer, and has not for a while.
     Stalled,
 }
@@ -57,6 +58,15 @@ pub enum Next {
     Body { raw: bool },
     /// Another protocol follows.
     Switched,
+}
+
+/// Bytes of bodies that have come, with what framing is left as it is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Moved {
+    /// From the client.
+    pub up: u64,
+    /// From the origin.
+    pub down: u64,
 }
 
 /// How it ended, as far as it was no fault.
@@ -86,19 +96,22 @@ pub enum Broken<E> {
     Cut(String),
 }
 
-/// `on_event` decides about each head of an answer and passes it on.
+/// `on_event` decides about each head of an answer and passes it on. `moved` is kept up to date.
 pub async fn carry<C: Client, O: Origin, E>(
     client: &mut C,
     origin: &mut O,
     method: &str,
     limits: Limits,
     timer: &mut Timer,
+    moved: &mut Moved,
     mut on_event: impl FnMut(Event<'_>, &mut C) -> Result<Next, E>,
 ) -> Result<Carried, Broken<E>> {
-    let at = Instant::now() + limits.least.over;
+    let began = Instant::now();
+    let at = began + limits.least.over;
     let mut carry = Carry {
         client,
         origin,
+        began,
         up: Flow::new(at),
         down: Flow::new(at),
         unsent: None,
@@ -107,12 +120,18 @@ pub async fn carry<C: Client, O: Origin, E>(
         stalled: false,
         limits,
     };
-    poll_fn(|cx| carry.poll(cx, method, timer, &mut on_event)).await
+    poll_fn(|cx| {
+        let polled = carry.poll(cx, method, timer, &mut on_event);
+        *moved = Moved { up: carry.up.moved, down: carry.down.moved };
+        polled
+    })
+    .await
 }
 
 struct Carry<'a, C, O> {
     client: &'a mut C,
     origin: &'a mut O,
+    began: Instant,
     up: Flow,
     down: Flow,
     /// Why the rest of the request is not sent any more; the answer may come all the same.
@@ -207,12 +226,16 @@ impl<C: Client, O: Origin> Carry<'_, C, O> {
         on_event: &mut impl FnMut(Event<'_>, &mut C) -> Result<Next, E>,
     ) -> Poll<Result<Carried, Broken<E>>> {
         while !self.answered {
-            let client = &mut *self.client;
-            match self.origin.poll_head(cx, method, self.limits.head, |head| on_event(Event::Head(head), client)) {
-                Poll::Ready(Ok(Ok(Next::Interim))) => self.down.at = Instant::now() + self.limits.least.over,
+            let (client, mut now, began) = (&mut *self.client, self.began, self.began);
+            let read = |head: &AnswerHead<'_>| {
+                now = Instant::now();
+                on_event(Event::Head(head, now - began), client)
+            };
+            match self.origin.poll_head(cx, method, self.limits.head, read) {
+                Poll::Ready(Ok(Ok(Next::Interim))) => self.down.at = now + self.limits.least.over,
                 Poll::Ready(Ok(Ok(Next::Body { raw }))) => {
                     self.answered = true;
-                    self.down.at = Instant::now() + self.limits.least.over;
+                    self.down.at = now + self.limits.least.over;
                     self.client.keep_no_more();
                     self.origin.begin_body(raw);
                 }

@@ -1,0 +1,252 @@
+//! How lines of the logs are spelt: as logfmt or as JSON, with a field for each thing that is told. What a service writes to the
+//! journal has its severity before it, and the journal's own time.
+
+use crate::config::LogFormat;
+use rustix::fs::fstat;
+use std::fmt::{self, Debug, Write};
+use std::io::{self, IsTerminal};
+use time::OffsetDateTime;
+use time::format_description::BorrowedFormatItem;
+use time::macros::format_description;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+/// Of one log.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LineFormat {
+    pub format: LogFormat,
+    pub place: Place,
+}
+
+/// What reads the lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    File,
+    Terminal,
+    Journal,
+}
+
+impl Place {
+    /// What standard error is.
+    pub fn of_standard_error() -> Self {
+        if is_journal() {
+            Self::Journal
+        } else if io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) {
+            Self::Terminal
+        } else {
+            Self::File
+        }
+    }
+}
+
+/// As systemd says of the file that standard error is, unless it has been led elsewhere since (systemd.exec(5)).
+fn is_journal() -> bool {
+    let Some(stream) = std::env::var("JOURNAL_STREAM").ok() else { return false };
+    let Some((device, inode)) = stream.split_once(':') else { return false };
+    fstat(io::stderr())
+        .is_ok_and(|file| device.parse() == Ok(file.st_dev as u64) && inode.parse() == Ok(file.st_ino as u64))
+}
+
+impl<S, N> FormatEvent<S, N> for LineFormat
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let metadata = event.metadata();
+        let is_request = metadata.target() == super::ACCESS;
+        let text = self.line(metadata.level(), is_request, |visitor| event.record(visitor))?;
+        if self.place != Place::Journal {
+            return writeln!(writer, "{text}");
+        }
+        // Each line is an entry of its own.
+        text.lines().try_for_each(|line| writeln!(writer, "<{}>{line}", severity(metadata.level())))
+    }
+}
+
+impl LineFormat {
+    /// A request's line is all fields. An event's begins with what has happened, but in JSON.
+    fn line(&self, level: &Level, is_request: bool, record: impl FnOnce(&mut dyn Visit)) -> Result<String, fmt::Error> {
+        let now = (self.place != Place::Journal).then(OffsetDateTime::now_utc);
+        let now = now.and_then(|now| now.format(TIME).ok());
+        let mut fields =
+            Fields { out: String::with_capacity(512), message: String::new(), is_json: self.format == LogFormat::Json };
+        if fields.is_json || is_request {
+            now.iter().for_each(|now| fields.text("time", now));
+        }
+        if fields.is_json && !is_request {
+            fields.text("level", &level.as_str().to_ascii_lowercase());
+        }
+        record(&mut fields);
+        let Fields { out, message, is_json } = fields;
+        if is_json {
+            return Ok(format!("{{{out}}}"));
+        }
+        if is_request {
+            return Ok(out);
+        }
+        let mut text = String::with_capacity(message.len() + out.len() + 64);
+        let (dim, loud, plain) = if self.place == Place::Terminal { (DIM, colour(level), PLAIN) } else { ("", "", "") };
+        if let Some(now) = now {
+            write!(text, "{dim}{now}{plain} {loud}{level:>5}{plain} ")?;
+        }
+        text += &message;
+        if !out.is_empty() {
+            write!(text, "{}{dim}{out}{plain}", if message.is_empty() { "" } else { " " })?;
+        }
+        Ok(text)
+    }
+}
+
+/// Name and value of each, in the order in which they were told.
+struct Fields {
+    out: String,
+    /// Apart, where it stands before them.
+    message: String,
+    is_json: bool,
+}
+
+impl Fields {
+    fn text(&mut self, name: &str, value: &str) {
+        self.name(name);
+        if self.is_json || needs_quotes(value) {
+            put_quoted(&mut self.out, value);
+        } else {
+            self.out += value;
+        }
+    }
+
+    fn plain(&mut self, name: &str, value: impl fmt::Display) {
+        self.name(name);
+        // Writing to memory does not fail.
+        let _ = write!(self.out, "{value}");
+    }
+
+    fn name(&mut self, name: &str) {
+        if !self.out.is_empty() {
+            self.out.push(if self.is_json { ',' } else { ' ' });
+        }
+        if self.is_json {
+            put_quoted(&mut self.out, name);
+            self.out.push(':');
+        } else {
+            self.out += name;
+            self.out.push('=');
+        }
+    }
+}
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "message" if !self.is_json => value.clone_into(&mut self.message),
+            name => self.text(name, value),
+        }
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.plain(field.name(), value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.plain(field.name(), value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.plain(field.name(), value);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.record_str(field, &format!("{value:?}"));
+    }
+}
+
+/// What a reader of logfmt would take for the end of the value, or not show.
+fn needs_quotes(value: &str) -> bool {
+    let special = |c: char| c <= ' ' || matches!(c, '"' | '=' | '\\' | '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}');
+    value.is_empty() || value.contains(special)
+}
+
+/// As a string of JSON (RFC 8259 §7), which readers of logfmt take as well. What a terminal might obey is escaped.
+fn put_quoted(out: &mut String, value: &str) {
+    out.push('"');
+    for c in value.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\n' => *out += "\\n",
+            '\r' => *out += "\\r",
+            '\t' => *out += "\\t",
+            c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => _ = write!(out, "\\u{:04x}", u32::from(c)),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+/// As in sd-daemon(3).
+fn severity(level: &Level) -> u8 {
+    match *level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        _ => 7,
+    }
+}
+
+fn colour(level: &Level) -> &'static str {
+    match *level {
+        Level::ERROR => "\x1b[31m",
+        Level::WARN => "\x1b[33m",
+        Level::INFO => "\x1b[32m",
+        _ => "\x1b[34m",
+    }
+}
+
+const TIME: &[BorrowedFormatItem<'_>] =
+    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+const DIM: &str = "\x1b[2m";
+const PLAIN: &str = "\x1b[0m";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quoted(value: &str) -> String {
+        let mut out = String::new();
+        put_quoted(&mut out, value);
+        out
+    }
+
+    #[test]
+    fn what_is_quoted_is_read_as_it_was() {
+        let all: String = (0..0x250).filter_map(char::from_u32).chain("\u{2028}\u{1f600}".chars()).collect();
+        assert_eq!(serde_json::from_str::<String>(&quoted(&all)).unwrap(), all);
+        assert!(!quoted(&all).contains(char::is_control));
+    }
+
+    #[test]
+    fn only_what_has_to_be_is_quoted() {
+        for plain in ["a", "https://a.example/x?y&z", "robots-disallowed", "\u{e9}", "[::1]:80", "1.5", "{a}"] {
+            assert!(!needs_quotes(plain), "{plain}");
+        }
+        for special in ["", "a b", "a=b", "a\"", "a\\b", "a\nb", "\x1b[31m", "\u{9b}31m", "a\tb"] {
+            assert!(needs_quotes(special), "{special:?}");
+        }
+    }
+
+    fn spelt(format: LogFormat, place: Place) -> String {
+        let line = LineFormat { format, place };
+        line.line(&Level::WARN, false, |_| {}).unwrap()
+    }
+
+    #[test]
+    fn the_journal_has_a_time_of_its_own() {
+        assert_eq!(spelt(LogFormat::Text, Place::Journal), "");
+        assert_eq!(spelt(LogFormat::Json, Place::Journal), r#"{"level":"warn"}"#);
+        assert!(spelt(LogFormat::Text, Place::File).ends_with("Z  WARN "));
+        assert!(spelt(LogFormat::Text, Place::Terminal).contains("\x1b[33m WARN\x1b[0m"));
+    }
+}
