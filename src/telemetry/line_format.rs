@@ -46,8 +46,7 @@ impl Place {
 fn is_journal() -> bool {
     let Some(stream) = std::env::var("JOURNAL_STREAM").ok() else { return false };
     let Some((device, inode)) = stream.split_once(':') else { return false };
-    fstat(io::stderr())
-        .is_ok_and(|file| device.parse() == Ok(file.st_dev as u64) && inode.parse() == Ok(file.st_ino as u64))
+    fstat(io::stderr()).is_ok_and(|file| device.parse() == Ok(file.st_dev) && inode.parse() == Ok(file.st_ino))
 }
 
 impl<S, N> FormatEvent<S, N> for LineFormat
