@@ -1,19 +1,28 @@
 //! Puts the parts together, starts and stops them.
 
+mod error;
+mod listeners;
+mod reload;
+mod sockets;
+
+pub use error::StartError;
+
 use crate::admin::Admin;
-use crate::config::{ListenAddress, Settings};
+use crate::config::{Changes, Settings};
 use crate::gate::{Figures, Gate, HeldFigures, HeldRequest};
-use crate::proxy::{self, Counts, Decisions, Distrusted, HostFailures, Proxy, listener};
-use crate::tls::{Ca, CaError, LeafCache, ListenerTlsError, Roots, RootsError, listener_config, roots};
-use crate::upstream::{TrustError, Upstream, connector_conf};
+use crate::proxy::{self, Counts, Decisions, Distrusted, HostFailures, Proxy};
+use crate::tls::{Ca, LeafCache, Roots, roots};
+use crate::upstream::{Upstream, connector_conf};
 use arc_swap::ArcSwap;
+use listeners::{Listeners, Plan};
 use pingora_core::server::configuration::ServerConf;
+use reload::Parts;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::NamedTempFile;
 use time::OffsetDateTime;
 use tokio::net::TcpListener;
@@ -23,12 +32,11 @@ use tokio::task::JoinSet;
 
 /// A proxy that serves. Dropping it cuts off what is under way; [`shutdown`](Self::shutdown) lets it finish.
 pub struct Running {
-    proxy: Arc<Proxy>,
-    addresses: Vec<SocketAddr>,
+    parts: Arc<Parts>,
     ca_path: PathBuf,
     stop: watch::Sender<bool>,
-    listeners: JoinSet<()>,
-    admin: Option<(Arc<Admin>, SocketAddr)>,
+    /// The admin address, and what looks after the authority.
+    beside: JoinSet<()>,
 }
 
 /// What a proxy did from its start to its end.
@@ -42,101 +50,25 @@ pub struct Totals {
     pub distrusted: Vec<Arc<Distrusted>>,
 }
 
-/// Why it could not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    #[error("cannot listen on {address}: {source}")]
-    Listen { address: String, source: io::Error },
-    #[error("no socket named `{0}` was handed over")]
-    NotInherited(String),
-    #[error("anybody who reaches `{0}` could use this proxy")]
-    OpenToAll(SocketAddr),
-    #[error(transparent)]
-    Ca(#[from] CaError),
-    #[error(transparent)]
-    Roots(#[from] RootsError),
-    #[error("cannot listen on {address} for the admin address: {source}")]
-    Admin { address: String, source: io::Error },
-    #[error("cannot read the token in {path}: {source}")]
-    Token { path: PathBuf, source: io::Error },
-    #[error(transparent)]
-    ListenerTls(#[from] ListenerTlsError),
-    #[error(transparent)]
-    Trust(#[from] TrustError),
-    #[error("cannot set up: {0}")]
-    Io(#[from] io::Error),
-}
-
-impl StartError {
-    fn for_admin(error: Self) -> Self {
-        match error {
-            Self::Listen { address, source } => Self::Admin { address, source },
-            other => other,
-        }
-    }
-
-    /// What to do about it.
-    pub fn hint(&self) -> String {
-        match self {
-            Self::Listen { source, .. } => match source.kind() {
-                io::ErrorKind::AddrInUse => "another program listens there; stop it, or choose another address with \
-                    `--listen` or `listen:`"
-                    .into(),
-                io::ErrorKind::PermissionDenied => "ports below 1024 are root's; choose a higher one".into(),
-                io::ErrorKind::AddrNotAvailable => "this machine has no such address".into(),
-                _ => "choose another address with `--listen` or `listen:`".into(),
-            },
-            Self::NotInherited(name) => {
-                format!("a systemd socket unit with `FileDescriptorName={name}` hands it over")
-            }
-            Self::OpenToAll(_) => "say in `access` who may, such as `clients: [10.0.0.0/8]`".into(),
-            Self::Admin { source, .. } => match source.kind() {
-                io::ErrorKind::AddrInUse => "does another politely run? give this one `admin: { address: off }`, or a \
-                    port of its own"
-                    .into(),
-                _ => "choose another `admin.address`, or write `off`".into(),
-            },
-            Self::Token { .. } => "`admin.token_file` names a file that holds the token and nothing else".into(),
-            Self::Ca(error) => error.hint(),
-            Self::Roots(error) => error.hint().into(),
-            Self::ListenerTls(_) => {
-                "correct `listen[].tls`: `certificate` with its chain, `key` and `client_ca` are PEM files".into()
-            }
-            Self::Trust(_) => {
-                "correct `client_certificate` in `hosts`: `certificate` with its chain and `key` are PEM files".into()
-            }
-            Self::Io(_) => "is there room and permission for temporary files?".into(),
-        }
-    }
-}
-
 /// Starts the proxy within the current tokio runtime. It serves when this returns.
 pub async fn start(settings: Settings) -> Result<Running, StartError> {
-    let mut sockets = Vec::new();
-    for listener in &settings.listen {
-        sockets.push(bind(&listener.address).await?);
-    }
-    start_on(settings, sockets).await
+    proxy::descriptors::raise_limit();
+    let plan = Plan::new(&settings)?;
+    start_with(settings, plan).await
 }
 
 /// The same on sockets that listen already, one for each of `settings.listen`.
 pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<Running, StartError> {
     proxy::descriptors::raise_limit();
-    survive_full_files()?;
-    let open_to_all = settings.access.clients.is_empty() && settings.access.users.is_empty();
-    let tls = settings.listen.iter().map(|listener| listener.tls.as_ref().map(listener_config).transpose());
-    let tls = tls.collect::<Result<Vec<_>, _>>()?;
-    let identified =
-        settings.listen.iter().map(|listener| listener.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some()));
-    let addresses = sockets.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
+    let plan = Plan::on(&settings, sockets)?;
+    start_with(settings, plan).await
+}
 
-    // `config` has judged the addresses that are written; a socket that was handed over is known only here.
-    let mut judged = addresses.iter().zip(identified);
-    if let Some((open, _)) = judged.find(|(address, known)| open_to_all && !known && !address.ip().is_loopback()) {
-        return Err(StartError::OpenToAll(*open));
-    }
+async fn start_with(settings: Settings, plan: Plan) -> Result<Running, StartError> {
+    survive_full_files()?;
     let admin_socket = match &settings.admin.address {
-        Some(address) => Some(bind(address).await.map_err(StartError::for_admin)?),
+        // Of several that were handed over, the first.
+        Some(address) => sockets::open(address, &[]).map_err(StartError::for_admin)?.into_iter().next(),
         None => None,
     };
     let admin_address = admin_socket.as_ref().map(TcpListener::local_addr).transpose()?;
@@ -148,10 +80,9 @@ pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<R
     let ca_path = ca.path().to_owned();
     let leaves = LeafCache::new(ca, settings.intercept.leaf_cache)?;
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
-    let file = roots_file(&roots)?;
-    let conf = conf(&file);
+    let (_file, conf) = roots_of(&roots)?;
 
-    let own = addresses.iter().copied().chain(admin_address).collect();
+    let own = plan.addresses().chain(admin_address).collect();
     let upstream = Arc::new(Upstream::new(&settings, roots.store, &conf, own)?);
     let admin_settings = settings.admin.clone();
     let settings = Arc::new(ArcSwap::from_pointee(settings));
@@ -160,25 +91,27 @@ pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<R
     let (stop, shutdown) = watch::channel(false);
     let proxy = Arc::new(Proxy::new(settings, gate, upstream, leaves, shutdown));
 
-    let told = addresses.iter().copied().zip(tls.iter().map(Option::is_some)).collect();
-    let mut listeners = JoinSet::new();
-    listeners.spawn(watch_expiry(proxy.clone()));
-    for (socket, tls) in sockets.into_iter().zip(tls) {
-        listeners.spawn(listener::serve(proxy.clone(), socket, tls));
-    }
+    let mut beside = JoinSet::new();
+    beside.spawn(watch_expiry(proxy.clone()));
+    let listeners = Listeners::new(proxy.clone());
     let admin = match admin_socket.zip(admin_address) {
         Some((socket, address)) => {
-            let admin = Admin::new(proxy.clone(), told, &admin_settings).map_err(|source| StartError::Token {
+            let admin = Admin::new(proxy.clone(), &admin_settings).map_err(|source| StartError::Token {
                 path: admin_settings.token_file.clone().unwrap_or_default(),
                 source,
             })?;
             let admin = Arc::new(admin);
-            listeners.spawn(admin.clone().serve(socket));
+            beside.spawn(admin.clone().serve(socket));
             Some((admin, address))
         }
         None => None,
     };
-    Ok(Running { proxy, addresses, ca_path, stop, listeners, admin })
+    listeners.apply(plan);
+    if let Some((admin, _)) = &admin {
+        admin.listeners.store(Arc::new(listeners.addresses()));
+    }
+    let parts = Arc::new(Parts::new(proxy, listeners, admin, roots.pem));
+    Ok(Running { parts, ca_path, stop, beside })
 }
 
 /// Tells each day of an authority that expires soon.
@@ -200,30 +133,30 @@ async fn watch_expiry(proxy: Arc<Proxy>) {
 /// The roots to verify origins against cannot be read.
 pub fn gate_alone(settings: Settings) -> Result<Gate, StartError> {
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
-    let file = roots_file(&roots)?;
-    let conf = conf(&file);
+    let (_file, conf) = roots_of(&roots)?;
     let upstream = Arc::new(Upstream::new(&settings, roots.store, &conf, Vec::new())?);
     Ok(Gate::new(Arc::new(ArcSwap::from_pointee(settings)), upstream))
 }
 
 impl Running {
     /// Where it listens, in the order of the configuration, with the ports that were given for 0.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.parts.listeners.addresses().into_iter().map(|(address, _)| address).collect()
     }
 
     /// Where the admin address is, with the port that was given for 0.
     pub fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin.as_ref().map(|(_, address)| *address)
+        self.parts.admin.as_ref().map(|(_, address)| *address)
     }
 
-    /// From where `POST /api/v1/reload` takes changed settings; the error is what is wrong with them.
+    /// From where [`reload_from_file`](Self::reload_from_file) and `POST /api/v1/reload` take changed settings; the error is
+    /// what is wrong with them.
     pub fn reload_from(&self, load: impl Fn() -> Result<Settings, String> + Send + Sync + 'static) {
-        if let Some((admin, _)) = &self.admin {
-            let proxy = self.proxy.clone();
-            let reload = move || proxy.reload(load()?).map_err(|error| error.to_string());
-            // Whoever is first has said where the configuration is.
-            let _ = admin.reload.set(Box::new(reload));
+        // Whoever is first has said where the configuration is.
+        let _ = self.parts.load.set(Box::new(load));
+        if let Some((admin, _)) = &self.parts.admin {
+            let parts = Arc::downgrade(&self.parts);
+            let _ = admin.reload.set(Box::new(move || parts.upgrade()?.reload_from_file()));
         }
     }
 
@@ -234,50 +167,76 @@ impl Running {
 
     /// What has been answered so far.
     pub fn counts(&self) -> Counts {
-        self.proxy.counters.read()
+        self.parts.proxy.counters.read()
     }
 
     /// The request that has been held longest, if for so long.
     pub fn longest_held(&self, at_least: Duration) -> Option<HeldRequest> {
-        self.proxy.gate.longest_held(at_least)
+        self.parts.proxy.gate.longest_held(at_least)
     }
 
     /// What was refused recently, and what is from now on.
     pub fn decisions(&self) -> &Decisions {
-        &self.proxy.decisions
+        &self.parts.proxy.decisions
     }
 
     /// What there is at the moment: rules held, requests that wait.
     pub fn figures(&self) -> Figures {
-        self.proxy.gate.figures()
+        self.parts.proxy.gate.figures()
     }
 
-    /// Takes up changed settings without dropping a request. Listeners, CA and roots stay as they are until a restart.
+    /// Takes up changed settings without dropping a request, all that a running proxy can, and tells what that was.
     ///
     /// # Errors
-    /// A client certificate cannot be read: then all stays as it was.
-    pub fn reload(&self, settings: Settings) -> Result<(), TrustError> {
-        self.proxy.reload(settings)
+    /// A socket cannot be opened, or a file read: then all stays as it was.
+    pub fn reload(&self, settings: Settings) -> Result<Changes, StartError> {
+        self.parts.reload(settings)
     }
 
-    /// Stops accepting, lets requests under way finish within `limits.drain_timeout`, and returns when all is closed: what
-    /// came of it all.
+    /// The same with the settings that [`reload_from`](Self::reload_from) gives, and logs what has come of it.
+    pub async fn reload_from_file(&self) {
+        let parts = self.parts.clone();
+        // It fails only when the runtime is going away.
+        let _ = tokio::task::spawn_blocking(move || parts.reload_from_file()).await;
+    }
+
+    /// How long to go on between [`leave`](Self::leave) and [`shutdown`](Self::shutdown), as configured.
+    pub fn shutdown_delay(&self) -> Duration {
+        self.parts.proxy.settings.load().limits.shutdown_delay
+    }
+
+    /// `/readyz` says from now on that it stops, and clients are told to connect again for their next request.
+    pub fn leave(&self) {
+        self.parts.proxy.leave();
+    }
+
+    /// Stops accepting, lets requests under way and those that are held finish within `limits.drain_timeout`, and returns when
+    /// all is closed: what came of it all. The admin address answers until then.
     pub async fn shutdown(self) -> Totals {
         self.shutdown_before(std::future::pending()).await
     }
 
     /// The same, but what is under way still at `cut` is cut off then.
     pub async fn shutdown_before(mut self, cut: impl Future<Output = ()>) -> Totals {
+        let proxy = self.parts.proxy.clone();
+        let drain = proxy.settings.load().limits.drain_timeout;
+        proxy.leave();
+        // What is refused at last has to get to its client.
+        proxy.gate.drain(Instant::now() + drain - (drain / 10).min(LAST_ANSWERS));
         self.stop.send_replace(true);
+        let mut listeners = self.parts.listeners.take_tasks();
         tokio::select! {
-            () = async { while self.listeners.join_next().await.is_some() {} } => {}
+            () = async { while listeners.join_next().await.is_some() {} } => {}
             () = cut => {}
         }
-        self.listeners.shutdown().await;
-        let gate = self.proxy.gate.clone();
+        listeners.shutdown().await;
+        let gate = proxy.gate.clone();
         // It fails only when the runtime is going away itself; then the gate closes when it is dropped.
         let _ = tokio::task::spawn_blocking(move || gate.close()).await;
-        let proxy = self.proxy;
+        if let Some((admin, _)) = &self.parts.admin {
+            admin.end();
+            while self.beside.join_next().await.is_some() {}
+        }
         Totals {
             counts: proxy.counters.read(),
             held: proxy.gate.figures().held,
@@ -293,37 +252,15 @@ fn survive_full_files() -> io::Result<()> {
     signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).map(drop)
 }
 
-async fn bind(address: &ListenAddress) -> Result<TcpListener, StartError> {
-    match address {
-        ListenAddress::Socket(address) => TcpListener::bind(address)
-            .await
-            .map_err(|source| StartError::Listen { address: address.to_string(), source }),
-        ListenAddress::Inherited(name) => inherited(name),
-    }
-}
-
-/// A socket that systemd opened (sd_listen_fds(3)).
-fn inherited(name: &str) -> Result<TcpListener, StartError> {
-    use std::os::fd::FromRawFd;
-    let (fd, _) = sd_notify::listen_fds_with_names()?
-        .find(|(_, known)| known == name)
-        .ok_or_else(|| StartError::NotInherited(name.to_owned()))?;
-    // SAFETY: systemd hands the descriptor over to this process alone, and each name is taken once at the start.
-    let socket = unsafe { std::net::TcpListener::from_raw_fd(fd) };
-    socket.set_nonblocking(true)?;
-    Ok(TcpListener::from_std(socket)?)
-}
-
-fn conf(roots: &NamedTempFile) -> ServerConf {
-    connector_conf(roots.path(), tokio::runtime::Handle::current().metrics().num_workers())
-}
-
-/// The roots that origins are verified against, in a file as pingora wants them. It panics on a bundle with a single
-/// bad certificate, so it gets one that has been read already.
-fn roots_file(roots: &Roots) -> Result<NamedTempFile, StartError> {
+/// The roots that origins are verified against as pingora wants them: in a file, which is read once. It panics on a bundle with
+/// a single bad certificate, so it gets one that has been read already.
+fn roots_of(roots: &Roots) -> Result<(NamedTempFile, ServerConf), StartError> {
     let mut file = tempfile::Builder::new().prefix("politely-roots-").suffix(".pem").tempfile()?;
     file.write_all(roots.pem.as_bytes())?;
-    Ok(file)
+    let conf = connector_conf(file.path(), tokio::runtime::Handle::current().metrics().num_workers());
+    Ok((file, conf))
 }
 
 const DAY: Duration = Duration::from_secs(86_400);
+/// Before the end of the time that requests get to end.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);

@@ -3,6 +3,7 @@
 use super::guard::without_port;
 use super::json::{self, problem};
 use super::{Admin, Reload};
+use crate::config::Changes;
 use crate::policy::{Authority, Request, Scheme};
 use crate::robots::{ProductToken, Purpose};
 use axum::Json;
@@ -18,8 +19,8 @@ pub(super) async fn health() -> &'static str {
 }
 
 pub(super) async fn ready(State(admin): State<Arc<Admin>>) -> Response {
-    if *admin.proxy.shutdown.borrow() {
-        return problem(StatusCode::SERVICE_UNAVAILABLE, "it is stopping");
+    if admin.proxy.is_leaving() {
+        return problem(StatusCode::SERVICE_UNAVAILABLE, "stopping");
     }
     "ready\n".into_response()
 }
@@ -35,7 +36,8 @@ pub(super) async fn ca(State(admin): State<Arc<Admin>>) -> Response {
 /// All traffic through the proxy, by the name under which this was asked for.
 pub(super) async fn pac(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Response {
     // One without TLS, if there is one: more programs can use it.
-    let Some((listener, is_tls)) = admin.listeners.iter().min_by_key(|(_, is_tls)| *is_tls) else {
+    let listeners = admin.listeners.load();
+    let Some((listener, is_tls)) = listeners.iter().min_by_key(|(_, is_tls)| *is_tls) else {
         return problem(StatusCode::NOT_FOUND, "the proxy listens nowhere");
     };
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
@@ -58,7 +60,7 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Response {
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "uptime": admin.started.elapsed().as_secs(),
-        "listen": admin.listeners.iter().map(|(address, _)| address).collect::<Vec<_>>(),
+        "listen": admin.listeners.load().iter().map(|(address, _)| *address).collect::<Vec<_>>(),
         "mode": mode,
         "ca": json::ca(admin.proxy.leaves.ca()),
         "requests": { "forwarded": counts.forwarded, "failed": counts.failed, "client_gone": counts.client_gone, "refused": counts.refused,
@@ -150,11 +152,15 @@ pub(super) async fn openapi() -> Response {
 }
 
 pub(super) async fn reload(State(admin): State<Arc<Admin>>) -> Response {
-    let load = move || admin.reload.get().map(|reload: &Reload| reload());
-    match tokio::task::spawn_blocking(load).await {
-        Ok(Some(Ok(()))) => Json(json!({ "reloaded": true })).into_response(),
+    let reload = move || admin.reload.get().and_then(|reload: &Reload| reload());
+    match tokio::task::spawn_blocking(reload).await {
+        Ok(Some(Ok(Changes { changed, needs_restart }))) => {
+            // In force as a whole, or not.
+            let reloaded = needs_restart.is_empty();
+            Json(json!({ "reloaded": reloaded, "changed": changed, "needs_restart": needs_restart })).into_response()
+        }
         Ok(Some(Err(faults))) => problem(StatusCode::UNPROCESSABLE_ENTITY, &faults),
-        Ok(None) => problem(StatusCode::CONFLICT, "this proxy has no configuration file to load"),
+        Ok(None) => problem(StatusCode::CONFLICT, "this proxy has no configuration file to reload"),
         Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
 }

@@ -42,19 +42,19 @@ pub(super) async fn decisions(
 /// Those since `after`, then each as it comes, until the proxy stops.
 fn events(admin: Arc<Admin>, after: u64) -> impl Stream<Item = Result<Event, Infallible>> {
     let (before, live) = admin.proxy.decisions.follow(after);
-    let state = (VecDeque::from(before), live, admin.proxy.shutdown.clone());
-    stream::unfold(state, async |(mut before, mut live, mut shutdown)| {
+    let state = (VecDeque::from(before), live, admin.ended.subscribe());
+    stream::unfold(state, async |(mut before, mut live, mut ended)| {
         if let Some(decision) = before.pop_front() {
-            return Some((Ok(event(&decision)), (before, live, shutdown)));
+            return Some((Ok(event(&decision)), (before, live, ended)));
         }
         loop {
             let heard = tokio::select! {
                 heard = live.recv() => heard,
                 // A sender that is gone means the same.
-                _ = shutdown.wait_for(|stop| *stop) => return None,
+                _ = ended.wait_for(|ended| *ended) => return None,
             };
             match heard {
-                Ok(decision) => return Some((Ok(event(&decision)), (before, live, shutdown))),
+                Ok(decision) => return Some((Ok(event(&decision)), (before, live, ended))),
                 // Too slow a reader: its numbers show the gap.
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return None,

@@ -12,6 +12,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 type Labels = Vec<(&'static str, &'static str)>;
 
@@ -65,6 +66,13 @@ fn registry(admin: &Admin) -> Registry {
     gauge(&mut registry, "authorities", "Authorities in memory", book.authorities);
     gauge(&mut registry, "robots_files", "Different robots.txt files in memory", book.files);
     gauge(&mut registry, "waiting", "Requests that wait for their turn", figures.waiting);
+    let last = &admin.last_reload;
+    let is_successful = usize::from(last.is_successful.load(Relaxed));
+    let help = "1: all of the configuration is in force since the last reload, or the start";
+    gauge(&mut registry, "config_last_reload_successful", help, is_successful);
+    let succeeded_at = last.succeeded_at.load(Relaxed) as usize;
+    let help = "When the configuration was last reloaded in full, or read at the start";
+    gauge(&mut registry, "config_last_reload_success_timestamp_seconds", help, succeeded_at);
     gauge(&mut registry, "uptime_seconds", "Since the start", admin.started.elapsed().as_secs() as usize);
     let version = vec![("version", env!("CARGO_PKG_VERSION"))];
     let build = Family::<Labels, Gauge>::default();

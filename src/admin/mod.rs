@@ -10,30 +10,60 @@ mod serve;
 
 pub use json::explanation;
 
-use crate::config;
+use crate::config::{self, Changes};
 use crate::gate::Gate;
 use crate::proxy::Proxy;
+use arc_swap::ArcSwap;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use guard::Token;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::watch;
 
-/// Loads the configuration anew; the error is the diagnostics.
-pub type Reload = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+/// Reloads the configuration; the error is the diagnostics. `None`: there is none to reload.
+pub type Reload = Box<dyn Fn() -> Option<Result<Changes, String>> + Send + Sync>;
 
 /// What every handler reads.
 pub struct Admin {
     proxy: Arc<Proxy>,
     /// Where the proxy listens, and whether for TLS.
-    listeners: Vec<(SocketAddr, bool)>,
+    pub listeners: ArcSwap<Vec<(SocketAddr, bool)>>,
     token: Option<Token>,
     /// Set by whoever knows where the configuration is.
     pub reload: OnceLock<Reload>,
+    pub last_reload: LastReload,
+    /// Whether nobody is answered any more: the process ends.
+    ended: watch::Sender<bool>,
     started: Instant,
+}
+
+/// What became of the last reload; the start counts as one.
+pub struct LastReload {
+    is_successful: AtomicBool,
+    /// In seconds since 1970.
+    succeeded_at: AtomicU64,
+}
+
+impl LastReload {
+    fn begin() -> Self {
+        let last = Self { is_successful: AtomicBool::new(true), succeeded_at: AtomicU64::new(0) };
+        last.note(true);
+        last
+    }
+
+    /// There was one just now. `is_successful`: all of the configuration is in force.
+    pub fn note(&self, is_successful: bool) {
+        self.is_successful.store(is_successful, Relaxed);
+        if is_successful {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            self.succeeded_at.store(now.as_secs(), Relaxed);
+        }
+    }
 }
 
 impl Admin {
@@ -41,9 +71,22 @@ impl Admin {
     ///
     /// # Errors
     /// The token cannot be read, or is empty.
-    pub fn new(proxy: Arc<Proxy>, listeners: Vec<(SocketAddr, bool)>, settings: &config::Admin) -> io::Result<Self> {
+    pub fn new(proxy: Arc<Proxy>, settings: &config::Admin) -> io::Result<Self> {
         let token = settings.token_file.as_deref().map(Token::read).transpose()?;
-        Ok(Admin { proxy, listeners, token, reload: OnceLock::new(), started: Instant::now() })
+        Ok(Admin {
+            proxy,
+            listeners: ArcSwap::default(),
+            token,
+            reload: OnceLock::new(),
+            last_reload: LastReload::begin(),
+            ended: watch::Sender::new(false),
+            started: Instant::now(),
+        })
+    }
+
+    /// Ends what serves; who is being answered is given a moment.
+    pub fn end(&self) {
+        self.ended.send_replace(true);
     }
 
     fn gate(&self) -> &Gate {

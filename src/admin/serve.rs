@@ -4,13 +4,11 @@ use super::{Admin, router};
 use crate::proxy::listener::accept;
 use axum::Router;
 use hyper::server::conn::http1::Builder;
-use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::net::sockopt::set_tcp_user_timeout;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -18,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 impl Admin {
-    /// Serves until the proxy stops.
+    /// Serves until [`end`](Self::end).
     pub async fn serve(self: Arc<Self>, socket: TcpListener) {
         let service = TowerToHyperService::new(router(self.clone()));
         let room = Arc::new(Semaphore::new(CONNECTIONS));
@@ -34,12 +32,16 @@ impl Admin {
                     connections.spawn(self.clone().connection(stream, service.clone(), seat));
                 },
                 Some(_) = connections.join_next() => {}
-                () = self.proxy.stopped() => break,
+                () = self.ended() => break,
             }
         }
         drop(socket);
-        let limit = self.proxy.settings.load().limits.drain_timeout.min(GOODBYE);
-        let _ = timeout(limit, async { while connections.join_next().await.is_some() {} }).await;
+        let _ = timeout(LAST_WORDS, async { while connections.join_next().await.is_some() {} }).await;
+    }
+
+    async fn ended(&self) {
+        // The sender lives as long as we do.
+        let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
     }
 
     async fn connection(
@@ -54,24 +56,12 @@ impl Admin {
         let mut builder = Builder::new();
         // From the end of the answer before: it is the bound on idle connections as well.
         builder.timer(TokioTimer::new()).header_read_timeout(limit);
-        let asked = AtomicBool::new(false);
-        let counted = service_fn(|request| {
-            asked.store(true, Ordering::Relaxed);
-            let answer = service.call(request);
-            async {
-                let answer = answer.await;
-                asked.store(false, Ordering::Relaxed);
-                answer
-            }
-        });
-        let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), counted));
+        let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
         let ended = tokio::select! {
             ended = serving.as_mut() => Some(ended),
-            () = self.proxy.stopped() => {
+            () = self.ended() => {
                 serving.as_mut().graceful_shutdown();
-                // To hyper half a head is a request under way.
-                let limit = if asked.load(Ordering::Relaxed) { GOODBYE } else { LAST_WORDS };
-                timeout(limit, serving).await.ok()
+                timeout(LAST_WORDS, serving).await.ok()
             }
         };
         if let Some(Err(error)) = ended {
@@ -82,7 +72,5 @@ impl Admin {
 
 /// At a time; who comes next waits until one has ended.
 const CONNECTIONS: usize = 256;
-/// What is under way when the proxy stops gets so long.
-const GOODBYE: Duration = Duration::from_secs(5);
-/// And what was answered so long to go out.
+/// What is under way at the end gets so long: nobody who watches holds it up.
 const LAST_WORDS: Duration = Duration::from_millis(500);

@@ -1,7 +1,7 @@
 //! Asks a running proxy at its admin address.
 
 use super::{ConfigArg, Failed};
-use crate::config::{ListenAddress, Settings};
+use crate::config::{ConfigErrors, ListenAddress, Settings};
 use crate::policy::Host;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -28,8 +28,21 @@ pub(super) struct Answer {
 }
 
 impl AdminArgs {
+    /// What is wrong with the configuration, if that leaves open whom to ask.
+    pub fn faults(&self) -> Option<ConfigErrors> {
+        if self.admin.is_some() { None } else { self.load().err() }
+    }
+
+    fn load(&self) -> Result<Settings, ConfigErrors> {
+        Settings::load(self.config.path().as_deref(), std::env::vars_os())
+    }
+
     pub fn ask(&self, method: &str, target: &str) -> Result<Answer, Failed> {
-        let settings = Settings::load(self.config.path().as_deref(), std::env::vars_os())?;
+        let settings = match (self.load(), self.admin) {
+            // Where it listens is known.
+            (Err(_), Some(_)) => Settings::default(),
+            (loaded, _) => loaded?,
+        };
         let address = match (self.admin, &settings.admin.address) {
             (Some(address), _) => address,
             (None, Some(ListenAddress::Socket(address))) => reachable(*address),

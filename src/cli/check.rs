@@ -21,7 +21,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
     let path = args.config.path();
     let settings = Settings::load(path.as_deref(), std::env::vars_os())?;
-    telemetry::check(&settings.log).map_err(|error| Failed::log(&settings.log, &error))?;
+    telemetry::check(&settings.log).map_err(|error| Failed::log(&settings.log, error))?;
     let mut told = match &path {
         Some(path) => format!("{} is good\n", path.display()),
         None => String::from("there is no configuration file; the defaults hold\n"),

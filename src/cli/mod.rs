@@ -9,6 +9,7 @@ mod isolate;
 mod lint;
 mod packaging;
 mod refresh;
+mod reload;
 mod run;
 mod serve;
 mod status;
@@ -50,6 +51,8 @@ enum Command {
     Status(status::Args),
     /// Have a running proxy fetch a robots.txt anew, now
     Refresh(refresh::Args),
+    /// Have a running proxy reload its configuration; says what changed and what needs a restart
+    Reload(reload::Args),
     /// Crawl a sample site on loopback and explain each answer
     Demo,
     /// Print the completions of a shell
@@ -90,7 +93,8 @@ pub fn main() -> ExitCode {
     match &cli.command {
         Command::Serve(_) | Command::Run(_) | Command::Demo | Command::Isolated(_) => {}
         Command::Check(_) | Command::Ca(_) | Command::Explain(_) | Command::Lint(_) => end_with_reader(),
-        Command::Completions(_) | Command::Man(_) | Command::Status(_) | Command::Refresh(_) => end_with_reader(),
+        Command::Completions(_) | Command::Man(_) | Command::Status(_) => end_with_reader(),
+        Command::Refresh(_) | Command::Reload(_) => end_with_reader(),
     }
     let done = match &cli.command {
         Command::Serve(args) => serve::run(args),
@@ -101,6 +105,7 @@ pub fn main() -> ExitCode {
         Command::Lint(args) => lint::run(args),
         Command::Status(args) => status::run(args),
         Command::Refresh(args) => refresh::run(args),
+        Command::Reload(args) => reload::run(args),
         Command::Demo => demo::run(),
         Command::Completions(args) => Ok(packaging::completions(args)),
         Command::Man(args) => packaging::man(args),
@@ -126,17 +131,11 @@ impl Failed {
         Failed { message: format!("error: {what}\nhint: {hint}"), code: ExitCode::from(USAGE) }
     }
 
-    fn log(log: &Log, error: &io::Error) -> Self {
-        let AccessLog::File(path) = &log.access else {
-            return Self::usage(error, "the logs need a thread to write them");
-        };
-        let hint = match error.kind() {
-            io::ErrorKind::NotFound => {
-                "make its directory, or correct `log.access`; under systemd, `LogsDirectory=` makes it"
-            }
-            _ => "let the user that the proxy runs as write there, or correct `log.access`",
-        };
-        Self::usage(format!("cannot open the access log {}: {error}", path.display()), hint)
+    fn log(log: &Log, source: io::Error) -> Self {
+        match &log.access {
+            AccessLog::File(path) => StartError::Log { path: path.clone(), source }.into(),
+            AccessLog::Off | AccessLog::Stdout | AccessLog::Journal => source.into(),
+        }
     }
 }
 

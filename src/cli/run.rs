@@ -84,7 +84,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
         (false, true) => LogLevel::Info,
         (false, false) => LogLevel::Warn,
     };
-    telemetry::init(&settings.log).map_err(|error| Failed::log(&settings.log, &error))?;
+    telemetry::init(&settings.log).map_err(|error| Failed::log(&settings.log, error))?;
     if settings.egress.upstream_proxy.is_none()
         && let Some(name) = PROXY.into_iter().find(|name| std::env::var_os(name).is_some_and(|it| !it.is_empty()))
     {

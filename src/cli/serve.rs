@@ -2,7 +2,7 @@
 
 use super::Failed;
 use crate::config::Settings;
-use crate::server::{self, Running};
+use crate::server;
 use crate::telemetry;
 use serde_json::json;
 use std::path::Path;
@@ -21,7 +21,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
     let path = args.config.path();
     let settings = load(path.as_deref(), args.listen.as_deref())?;
-    telemetry::init(&settings.log).map_err(|error| Failed::log(&settings.log, &error))?;
+    telemetry::init(&settings.log).map_err(|error| Failed::log(&settings.log, error))?;
     super::runtime()?.block_on(serve(settings, path.as_deref(), args.listen.as_deref()))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -40,21 +40,34 @@ async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) ->
         tracing::info!("admin address http://{address}/");
     }
     let (file, own) = (path.map(Path::to_owned), listen.map(str::to_owned));
-    running.reload_from(move || {
-        let loaded = load(file.as_deref(), own.as_deref()).map_err(|failed| failed.to_string());
-        loaded.inspect(|_| tracing::info!("configuration loaded anew"))
-    });
+    running.reload_from(move || load(file.as_deref(), own.as_deref()).map_err(|failed| failed.to_string()));
     tracing::info!("clients of HTTPS have to trust {}", running.ca_path().display());
     notify(&[sd_notify::NotifyState::Ready]);
     loop {
         match signals.next().await {
             Told::Stop => break,
-            Told::Reload => reload(&running, path, listen),
+            Told::Reload => running.reload_from_file().await,
         }
     }
-    tracing::info!("stopping: requests under way may finish");
     notify(&[sd_notify::NotifyState::Stopping]);
-    running.shutdown().await;
+    running.leave();
+    let delay = running.shutdown_delay();
+    if !delay.is_zero() {
+        tracing::info!("stopping in {delay:?}: clients are told to connect elsewhere");
+    }
+    let mut is_pressed = false;
+    tokio::select! {
+        () = tokio::time::sleep(delay) => {}
+        () = signals.stop() => is_pressed = true,
+    }
+    tracing::info!("stopping: waiting for active requests");
+    let cut = async {
+        if !is_pressed {
+            signals.stop().await;
+        }
+        tracing::warn!("told to stop again: active requests are cut off");
+    };
+    running.shutdown_before(cut).await;
     tracing::info!("stopped");
     Ok(())
 }
@@ -64,15 +77,6 @@ fn load(path: Option<&Path>, listen: Option<&str>) -> Result<Settings, Failed> {
     Ok(Settings::load(path, std::env::vars_os().chain(listen))?)
 }
 
-/// A file with faults changes nothing.
-fn reload(running: &Running, path: Option<&Path>, listen: Option<&str>) {
-    let loaded = load(path, listen).map_err(|error| error.to_string());
-    match loaded.and_then(|settings| running.reload(settings).map_err(|error| error.to_string())) {
-        Ok(()) => tracing::info!("configuration loaded anew"),
-        Err(error) => tracing::error!("configuration not loaded, the old one stays in force:\n{error}"),
-    }
-}
-
 /// Without systemd there is nobody to tell.
 fn notify(states: &[sd_notify::NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
@@ -80,6 +84,7 @@ fn notify(states: &[sd_notify::NotifyState<'_>]) {
     }
 }
 
+#[derive(PartialEq, Eq)]
 enum Told {
     Stop,
     Reload,
@@ -98,6 +103,10 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             hang_up: signal(SignalKind::hangup())?,
         })
+    }
+
+    async fn stop(&mut self) {
+        while self.next().await == Told::Reload {}
     }
 
     async fn next(&mut self) -> Told {

@@ -13,7 +13,7 @@ use super::read::reader::{self, MOST_FAULTS};
 use super::read::source::{At, Node, Value};
 use super::read::text::read_text;
 use super::settings::{Access, CaSource, Fleet, Intercept, Settings, User};
-use super::shown::{defaults, shown};
+use super::shown::{Whole, defaults};
 use super::validate;
 use super::written::file::{CaFiles, File};
 use super::written::values::AccessLog;
@@ -72,7 +72,7 @@ impl Settings {
         let (file, dropped) = reader::read::<File>(&root, &mut faults);
         faults.retain(|fault| !files.faults.contains(fault));
         let mut check = Check::new(&root, &dropped, &mut faults);
-        let mut settings = Self::from_file(file, shown(&root), &mut check);
+        let mut settings = Self::from_file(file, Whole::new(&root), &mut check);
         validate::check(&settings, &mut check);
         files.faults.extend(faults);
         files.faults.truncate(MOST_FAULTS);
@@ -83,7 +83,7 @@ impl Settings {
         Ok(settings.based(Path::new(name).parent()))
     }
 
-    fn from_file(file: File, shown: serde_json::Value, check: &mut Check<'_>) -> Self {
+    fn from_file(file: File, whole: Whole, check: &mut Check<'_>) -> Self {
         let options = file.options();
         let CaFiles { directory, certificate, key } = file.intercept.ca;
         let ca = match (certificate, key) {
@@ -140,7 +140,7 @@ impl Settings {
             hosts,
             limits: file.limits,
             log: file.log,
-            shown,
+            whole,
             warnings: Vec::new(),
         }
     }

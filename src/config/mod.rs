@@ -1,6 +1,7 @@
 //! The configuration: read strictly from `politely.yaml` and the environment, all faults told at once with their places,
 //! and handed on as typed [`Settings`].
 
+mod changes;
 mod hosts;
 mod load;
 mod paths;
@@ -10,6 +11,7 @@ mod shown;
 mod validate;
 mod written;
 
+pub use changes::Changes;
 pub use hosts::{HostPolicy, Hosts};
 pub use paths::{cache_directory, state_directory};
 pub use read::error::{Complaint, ConfigErrors, Fault, Place};

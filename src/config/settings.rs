@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::hosts::Hosts;
 use super::read::error::Complaint;
+use super::shown::Whole;
 use super::written::file::{
     self, Admin, Egress, Identity, Limits, Listener, Log, Mode, OnFleetLoss, Pace, Robots, Store,
 };
@@ -33,7 +34,7 @@ pub struct Settings {
     pub hosts: Hosts,
     pub limits: Limits,
     pub log: Log,
-    pub(super) shown: serde_json::Value,
+    pub(super) whole: Whole,
     pub(super) warnings: Vec<Complaint>,
 }
 
@@ -108,7 +109,7 @@ impl Settings {
     }
 
     /// All of it as JSON in the form of the file, without its secrets.
-    pub fn shown(&self) -> &serde_json::Value {
-        &self.shown
+    pub fn shown(&self) -> serde_json::Value {
+        self.whole.shown()
     }
 }

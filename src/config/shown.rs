@@ -3,14 +3,33 @@
 
 use super::read::source::{Node, Value as Written};
 use serde_json::{Map, Value};
+use std::fmt;
 use url::Url;
 
-/// The whole configuration, of which `root` is written.
-pub(super) fn shown(root: &Node) -> Value {
-    let mut all = json(&defaults());
-    lay_over(&mut all, json(root));
-    hide_secrets(&mut all);
-    all
+/// The whole configuration in the form of the file, its secrets among it.
+#[derive(Clone, PartialEq)]
+pub(super) struct Whole(pub Value);
+
+impl Whole {
+    /// Of which `root` is written.
+    pub fn new(root: &Node) -> Self {
+        let mut all = json(&defaults());
+        lay_over(&mut all, json(root));
+        Self(all)
+    }
+
+    /// For others to see.
+    pub fn shown(&self) -> Value {
+        let mut shown = self.0.clone();
+        hide_secrets(&mut shown);
+        shown
+    }
+}
+
+impl fmt::Debug for Whole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.shown().fmt(f)
+    }
 }
 
 /// Every key that there is, with its default.
@@ -81,7 +100,7 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> Value {
-        shown(&Node::read(text).unwrap().0)
+        Whole::new(&Node::read(text).unwrap().0).shown()
     }
 
     #[test]

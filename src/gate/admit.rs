@@ -10,8 +10,8 @@ use crate::policy::pace::Terms;
 use crate::policy::{Decision, Refusal, Request, Ruling, decide};
 use crate::upstream::Versions;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
-use tokio::time::timeout;
+use std::time::{Duration, Instant, SystemTime};
+use tokio::time::{sleep_until, timeout};
 
 /// How far a request has come.
 enum Step {
@@ -72,7 +72,7 @@ impl Gate {
                 Step::Wait(waiting) => {
                     let held = self.held.for_turn(request.authority, &host.pace, waiting.gap());
                     account.waits();
-                    let turn = Box::pin(waiting.turn()).await;
+                    let turn = Box::pin(self.turn(waiting)).await;
                     account.goes_on();
                     let permit = turn?;
                     drop(held);
@@ -103,7 +103,28 @@ impl Gate {
             biased;
             fetched = timeout(most, fetching.end()) => fetched.unwrap_or(Err(Refusal::CrawlDelay { retry_after })),
             refusal = place.crowded_out() => Err(refusal),
+            refusal = self.drained(None) => Err(refusal),
         }
+    }
+
+    pub(super) async fn turn(&self, waiting: Waiting) -> Result<Permit, Refusal> {
+        let due = waiting.due();
+        tokio::select! {
+            biased;
+            permit = waiting.turn() => permit,
+            refusal = self.drained(due) => Err(refusal),
+        }
+    }
+
+    /// Returns when the proxy stops and a request whose turn is `due` then cannot have it any more. `None`: nobody knows.
+    async fn drained(&self, due: Option<Instant>) -> Refusal {
+        let mut drain = self.drain.subscribe();
+        // The sender lives as long as we do.
+        let until = drain.wait_for(Option::is_some).await.ok().and_then(|until| *until);
+        if let Some(until) = until.filter(|until| due.is_none_or(|due| due <= *until)) {
+            sleep_until(until.into()).await;
+        }
+        Refusal::Draining { retry_after: DRAINING }
     }
 
     /// Nobody has asked for robots.txt, through no fault of the site's. In report mode it goes all the same.
@@ -253,5 +274,7 @@ impl Gate {
     }
 }
 
+/// By then another instance may serve.
+const DRAINING: Duration = Duration::from_secs(5);
 /// When nobody knows when.
 const AWHILE: Duration = Duration::from_secs(1);

@@ -35,10 +35,11 @@ use http::HeaderMap;
 use pacer::{Pacer, Stand};
 use robots::{FetchReason, Fetched, Fetcher, HostEntry, Order, RobotsCache};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use store::Store;
 use terms::{key, terms};
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::watch::Sender;
 use tokio::task::JoinSet;
 
 /// What robots.txt says and when it is a host's turn, as one question.
@@ -49,6 +50,8 @@ pub struct Gate {
     held: Held,
     store: Arc<Store>,
     fleet: Option<Arc<Fleet>>,
+    /// Until when requests may be held: the proxy stops.
+    drain: Sender<Option<Instant>>,
     /// Ends with the gate.
     _listens: JoinSet<()>,
 }
@@ -109,7 +112,8 @@ impl Gate {
             listens.spawn(listen(messages, robots.clone(), pacer.clone()));
             listens.spawn(async move { fleet.keep().await });
         }
-        Gate { settings, robots, pacer, held: Held::default(), store, fleet, _listens: listens }
+        let (held, drain) = (Held::default(), Sender::default());
+        Gate { settings, robots, pacer, held, store, fleet, drain, _listens: listens }
     }
 
     /// Returns when it is in the fleet, or cannot be for now, or there is none.
@@ -165,7 +169,7 @@ impl Gate {
             Stand::Wait(waiting) => {
                 let _held = self.held.for_turn(request.authority, &pace, gap);
                 account.waits();
-                let turn = waiting.turn().await;
+                let turn = self.turn(waiting).await;
                 account.goes_on();
                 Ok((turn?, None))
             }

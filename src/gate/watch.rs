@@ -6,7 +6,7 @@ use super::{FleetFigures, Gate, HeldFigures, HeldRequest};
 use crate::config::Settings;
 use crate::policy::{Answer, Authority, Entry, Refusal, explain};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Figures over all hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,12 +54,24 @@ impl Gate {
 
     /// To be called when the settings have been changed.
     pub fn reloaded(&self, before: &Settings) {
-        if before.robots.parse_options() != self.settings.load().robots.parse_options() {
+        let settings = self.settings.load();
+        if before.robots.parse_options() != settings.robots.parse_options() {
             self.robots.reread();
         }
-        if self.settings.load().fleet.is_some() && self.fleet.as_ref().is_none_or(|fleet| fleet.figures().is_none()) {
-            tracing::warn!("`fleet` takes a restart where there was none: this instance keeps its own pace until then");
+        if before.store != settings.store {
+            self.store.resize(&settings.store);
+            self.robots.trim();
         }
+    }
+
+    /// Whether a fleet's server may be changed, or gone back to: it takes a restart where there was none.
+    pub fn may_join_fleet(&self) -> bool {
+        self.fleet.as_ref().is_some_and(|fleet| fleet.figures().is_some())
+    }
+
+    /// Requests that are held go on; those that cannot have their turn until then are refused, at once where that is known.
+    pub fn drain(&self, until: Instant) {
+        self.drain.send_replace(Some(until));
     }
 
     /// Fetches robots.txt anew, in the host's turn however long that takes, and tells what is known then. An error: nobody

@@ -19,12 +19,14 @@ use crate::config::{AccessLog, Settings};
 use crate::gate::{Gate, Reported};
 use crate::policy::Refusal;
 use crate::tls::LeafCache;
-use crate::upstream::{TrustError, Upstream};
+use crate::upstream::{Prepared, Upstream};
 use arc_swap::ArcSwap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 /// The forward proxy: what all connections and requests share.
 pub struct Proxy {
@@ -33,6 +35,8 @@ pub struct Proxy {
     pub upstream: Arc<Upstream>,
     pub leaves: LeafCache,
     pub shutdown: watch::Receiver<bool>,
+    /// It stops soon: each answer is its connection's last.
+    is_leaving: AtomicBool,
     pub counters: Counters,
     pub decisions: Decisions,
     pub distrusted: DistrustedClients,
@@ -67,6 +71,7 @@ impl Proxy {
             upstream,
             leaves,
             shutdown,
+            is_leaving: AtomicBool::new(false),
             counters: Counters::default(),
             decisions: Decisions::default(),
             distrusted: DistrustedClients::default(),
@@ -82,22 +87,34 @@ impl Proxy {
         }
     }
 
-    /// Takes up changed settings without dropping a request.
-    ///
-    /// # Errors
-    /// A client certificate cannot be read: then all stays as it was.
-    pub fn reload(&self, settings: Settings) -> Result<(), TrustError> {
-        self.upstream.reload(&settings)?;
-        self.is_logging.store(logs(&settings), Ordering::Relaxed);
+    /// Takes up changed settings, and what `upstream` has made of them, without dropping a request.
+    pub fn reload(&self, settings: Settings, prepared: Prepared) {
+        self.leaves.resize(settings.intercept.leaf_cache);
+        self.upstream.adopt(prepared);
+        self.is_logging.store(logs(&settings), Relaxed);
         let before = self.settings.swap(Arc::new(settings));
         self.gate.reloaded(&before);
-        Ok(())
+    }
+
+    /// To be told before the end, so that clients connect elsewhere for their next requests.
+    pub fn leave(&self) {
+        self.is_leaving.store(true, Relaxed);
+    }
+
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Relaxed)
     }
 
     /// Resolves when the proxy is told to stop.
     pub(crate) async fn stopped(&self) {
         // A sender that is gone has stopped too.
         let _ = self.shutdown.clone().wait_for(|down| *down).await;
+    }
+
+    /// The same, but not before those who have just connected, or been answered, could send what they have to send.
+    async fn stopped_for_a_while(&self) {
+        self.stopped().await;
+        sleep(LAST_REQUEST.min(self.settings.load().limits.drain_timeout)).await;
     }
 
     fn is_stopping(&self) -> bool {
@@ -121,3 +138,6 @@ impl Proxy {
 fn logs(settings: &Settings) -> bool {
     settings.log.access != AccessLog::Off
 }
+
+/// When the proxy stops: a request that is on its way then is answered.
+const LAST_REQUEST: Duration = Duration::from_millis(500);

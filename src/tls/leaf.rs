@@ -61,6 +61,11 @@ impl LeafCache {
         self.leaves.peek(host).is_none()
     }
 
+    /// Keeps so many hosts ready from now on.
+    pub fn resize(&self, capacity: usize) {
+        self.leaves.set_capacity(capacity as u64);
+    }
+
     /// The authority that signs.
     pub fn ca(&self) -> &Ca {
         &self.ca

@@ -57,14 +57,10 @@ use trust::Trust;
 pub struct Upstream {
     resolver: Resolver,
     reach: ArcSwap<Reach>,
-    roots: Arc<RootCertStore>,
-    /// Where this proxy itself listens.
-    listeners: Vec<SocketAddr>,
     /// This instance's name in Via.
     name: Arc<str>,
     /// The line with it for what we ask ourselves.
     via: Arc<str>,
-    dialler: Arc<Dialler>,
     routes: Cache<Authority, Known>,
     /// Held while a route is noted.
     noting: Mutex<()>,
@@ -87,6 +83,8 @@ struct Known {
 struct Reach {
     /// Which settings these are.
     generation: u64,
+    roots: Arc<RootCertStore>,
+    dialler: Arc<Dialler>,
     guard: Guard,
     limit: Duration,
     parent: Option<Arc<Parent>>,
@@ -95,6 +93,9 @@ struct Reach {
     keep: Keep,
     head_size: u32,
 }
+
+/// What is made of changed settings, before they are in force.
+pub struct Prepared(Reach);
 
 /// Why an authority cannot be dialled.
 #[derive(Debug, thiserror::Error)]
@@ -117,14 +118,15 @@ impl Upstream {
         conf: &ServerConf,
         listeners: Vec<SocketAddr>,
     ) -> Result<Self, TrustError> {
-        let reach = ArcSwap::from_pointee(Reach::new(settings, &roots, &listeners)?);
+        let reach = Reach::new(settings, roots, Arc::new(Dialler::new(conf)), listeners)?;
+        reach.dialler.pool.keep_for(reach.keep.time);
+        let reach = ArcSwap::from_pointee(reach);
         // Different for each instance, so that a loop is known by it.
         let name: Arc<str> = format!("politely-{:08x}", fastrand::u32(..)).into();
         let via = format!("1.1 {name}").into();
-        let dialler = Arc::new(Dialler::new(conf));
         let routes = Cache::new(KNOWN_ROUTES);
         let noting = Mutex::default();
-        Ok(Upstream { resolver: Resolver::new(), reach, roots, listeners, name, via, dialler, routes, noting })
+        Ok(Upstream { resolver: Resolver::new(), reach, name, via, routes, noting })
     }
 
     /// What this instance is called in Via.
@@ -132,14 +134,40 @@ impl Upstream {
         &self.name
     }
 
-    /// Takes up changed settings. Connections that were opened by others are not used again.
+    /// Prepares for changed settings, and takes them up.
     ///
     /// # Errors
     /// A client certificate cannot be read: then all stays as it was.
     pub fn reload(&self, settings: &Settings) -> Result<(), TrustError> {
-        self.reach.store(Arc::new(Reach::new(settings, &self.roots, &self.listeners)?));
-        self.dialler.pool.close_all();
+        let listeners = self.reach.load().guard.listeners.clone();
+        self.adopt(self.prepare(settings, None, listeners)?);
         Ok(())
+    }
+
+    /// As [`new`](Self::new), for changed settings. `roots`: others than so far.
+    ///
+    /// # Errors
+    /// A client certificate cannot be read.
+    pub fn prepare(
+        &self,
+        settings: &Settings,
+        roots: Option<(Arc<RootCertStore>, &ServerConf)>,
+        listeners: Vec<SocketAddr>,
+    ) -> Result<Prepared, TrustError> {
+        let (roots, dialler) = match roots {
+            Some((roots, conf)) => (roots, Arc::new(Dialler::new(conf))),
+            None => {
+                let reach = self.reach.load();
+                (reach.roots.clone(), reach.dialler.clone())
+            }
+        };
+        Reach::new(settings, roots, dialler, listeners).map(Prepared)
+    }
+
+    /// Takes up changed settings. Connections that were opened by others are not used again.
+    pub fn adopt(&self, Prepared(reach): Prepared) {
+        reach.dialler.pool.keep_for(reach.keep.time);
+        self.reach.swap(Arc::new(reach)).dialler.pool.close_all();
     }
 
     /// A connection for one request by this route; see [`Route::connect`].
@@ -190,7 +218,7 @@ impl Upstream {
             None => self.origin(&reach.guard, authority, client).await?,
             Some(parent) => {
                 self.screen_what_is_known(&reach.guard, authority, client).await?;
-                self.proxy(parent).await?
+                self.proxy(&reach.guard, parent).await?
             }
         };
         let own = reach.hosts.get(authority.host()).tls.as_ref().filter(|_| hop::is_tls(authority));
@@ -211,8 +239,8 @@ impl Upstream {
             via: self.via.clone(),
             host: authority.host_header().into(),
             // The same settings: whatever its addresses, it is the same place.
-            endpoint: known.map_or_else(|| self.dialler.pool.endpoint(), |known| known.route.0.endpoint.clone()),
-            dialler: self.dialler.clone(),
+            endpoint: known.map_or_else(|| reach.dialler.pool.endpoint(), |known| known.route.0.endpoint.clone()),
+            dialler: reach.dialler.clone(),
         };
         let route = Route(Arc::new(way));
         let known = Known { at: Instant::now(), generation: reach.generation, addresses: found, route: route.clone() };
@@ -232,7 +260,7 @@ impl Upstream {
         let mut denied = None;
         let mut vetted = Vec::with_capacity(found.len());
         for socket in sockets {
-            match self.screen(guard, socket) {
+            match screen(guard, socket) {
                 Ok(()) => vetted.push(socket),
                 // Another address of the name may be open, but never one where we listen.
                 Err(own @ Denied::OwnListener(_)) => return Err(own.into()),
@@ -255,47 +283,40 @@ impl Upstream {
     ) -> Result<(), ReachError> {
         let Ok(found) = self.resolver.lookup_within(authority.host(), client, LOOK).await else { return Ok(()) };
         let mut sockets = found.iter().map(|&address| SocketAddr::new(address, authority.port()));
-        sockets.try_for_each(|socket| self.screen(guard, socket)).map_err(ReachError::from)
+        sockets.try_for_each(|socket| screen(guard, socket)).map_err(ReachError::from)
     }
 
     /// Where the upstream proxy is. It is the operator's own, and may be on any address but ours.
-    async fn proxy(&self, parent: &Parent) -> Result<(Arc<[IpAddr]>, Arc<[SocketAddr]>), ReachError> {
+    async fn proxy(&self, guard: &Guard, parent: &Parent) -> Result<(Arc<[IpAddr]>, Arc<[SocketAddr]>), ReachError> {
         let found = self.resolver.lookup(parent.host(), None).await?;
         let sockets: Arc<[SocketAddr]> = found.iter().map(|&it| SocketAddr::new(it, parent.port())).collect();
-        match sockets.iter().find(|&&socket| self.is_own(socket)) {
+        match sockets.iter().find(|&&socket| is_own(guard, socket)) {
             Some(&own) => Err(Denied::OwnListener(own).into()),
             None => Ok((found, sockets)),
         }
     }
-
-    fn screen(&self, guard: &Guard, socket: SocketAddr) -> Result<(), Denied> {
-        if self.is_own(socket) { Err(Denied::OwnListener(socket)) } else { guard.screen_socket(socket) }
-    }
-
-    fn is_own(&self, socket: SocketAddr) -> bool {
-        let reached = |own: &SocketAddr| {
-            // Listening on the unspecified address is listening on every address of this machine.
-            let everywhere = own.ip().is_unspecified() && own.port() == socket.port();
-            egress::is_reached_by(own, socket) || everywhere && is_local(socket.ip())
-        };
-        self.listeners.iter().any(reached)
-    }
 }
 
 impl Reach {
-    fn new(settings: &Settings, roots: &Arc<RootCertStore>, listeners: &[SocketAddr]) -> Result<Self, TrustError> {
+    /// `listeners`: where this proxy itself listens.
+    fn new(
+        settings: &Settings,
+        roots: Arc<RootCertStore>,
+        dialler: Arc<Dialler>,
+        listeners: Vec<SocketAddr>,
+    ) -> Result<Self, TrustError> {
         let egress = &settings.egress;
         let guard = Guard {
             allow: egress.allow.iter().map(|network| network.0).collect(),
             deny: egress.deny.iter().filter_map(network).collect(),
             deny_hosts: egress.deny.iter().filter_map(host).collect(),
             ports: egress.ports.iter().map(|&PortRange { first, last }| first..=last).collect(),
-            listeners: listeners.to_vec(),
+            listeners,
             setup_host: Some(settings.intercept.setup_host.clone()),
         };
         let parent = egress.upstream_proxy.as_ref().and_then(|url| Parent::new(url).ok()).map(Arc::new);
         let hosts = settings.hosts.clone();
-        let trust = Trust::new(roots, hosts.all().filter_map(|host| host.tls.as_ref()))?;
+        let trust = Trust::new(&roots, hosts.all().filter_map(|host| host.tls.as_ref()))?;
         for host in hosts.unverified() {
             tracing::warn!(host, "certificates are not verified (`verify: off`): whoever answers is believed");
         }
@@ -304,8 +325,21 @@ impl Reach {
         let limits = &settings.limits;
         let (limit, keep) = (limits.connect_timeout, Keep::new(limits));
         let head_size = u32::try_from(limits.max_header_size).unwrap_or(u32::MAX);
-        Ok(Reach { generation, guard, limit, parent, hosts, trust, keep, head_size })
+        Ok(Reach { generation, roots, dialler, guard, limit, parent, hosts, trust, keep, head_size })
     }
+}
+
+fn screen(guard: &Guard, socket: SocketAddr) -> Result<(), Denied> {
+    if is_own(guard, socket) { Err(Denied::OwnListener(socket)) } else { guard.screen_socket(socket) }
+}
+
+fn is_own(guard: &Guard, socket: SocketAddr) -> bool {
+    let reached = |own: &SocketAddr| {
+        // Listening on the unspecified address is listening on every address of this machine.
+        let everywhere = own.ip().is_unspecified() && own.port() == socket.port();
+        egress::is_reached_by(own, socket) || everywhere && is_local(socket.ip())
+    };
+    guard.listeners.iter().any(reached)
 }
 
 fn network(closed: &Closed) -> Option<IpNet> {

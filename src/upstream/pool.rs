@@ -3,7 +3,7 @@
 use super::endpoint::{Endpoint, Idle};
 use crate::config::Limits;
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -15,6 +15,8 @@ pub(super) struct Pool {
     /// Those that have had an idle connection.
     endpoints: Mutex<Vec<Weak<Endpoint>>>,
     is_swept: AtomicBool,
+    /// In milliseconds.
+    kept_for: AtomicU64,
 }
 
 /// How many idle connections are kept, and how long.
@@ -40,6 +42,15 @@ impl Pool {
         Arc::new(Endpoint::new(self.idle.clone()))
     }
 
+    /// How long an idle connection is kept from now on.
+    pub fn keep_for(&self, time: Duration) {
+        self.kept_for.store(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    fn kept_for(&self) -> Duration {
+        Duration::from_millis(self.kept_for.load(Relaxed))
+    }
+
     /// How many there are.
     pub fn idle(&self) -> usize {
         self.idle.load(Relaxed)
@@ -55,7 +66,7 @@ impl Pool {
         self.know(endpoint);
         endpoint.put(idle);
         if !self.is_swept.load(Relaxed) && !self.is_swept.swap(true, Relaxed) {
-            tokio::spawn(sweep(Arc::downgrade(self), (keep.time / 4).max(LEAST_SWEEP), keep.time));
+            tokio::spawn(sweep(Arc::downgrade(self)));
         }
     }
 
@@ -108,11 +119,12 @@ impl Pool {
 }
 
 /// Until the pool is gone.
-async fn sweep(pool: Weak<Pool>, every: Duration, limit: Duration) {
+async fn sweep(pool: Weak<Pool>) {
     loop {
-        sleep(every).await;
+        let Some(every) = pool.upgrade().map(|pool| pool.kept_for() / 4) else { return };
+        sleep(every.max(LEAST_SWEEP)).await;
         let Some(pool) = pool.upgrade() else { return };
-        if let Some(then) = Instant::now().checked_sub(limit) {
+        if let Some(then) = Instant::now().checked_sub(pool.kept_for()) {
             pool.known().iter().for_each(|endpoint| endpoint.close_idle(then));
         }
     }

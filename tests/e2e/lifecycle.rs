@@ -1,7 +1,11 @@
 //! From the first line of the log to the last exit code: start, readiness, drain, end.
 
 use crate::support::client::get;
+use crate::support::message::Body;
 use crate::support::{Alpn, Binary, Client, Origin, Proxy, Reply, Seen, eventually, within};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpStream, UnixDatagram};
 
@@ -63,7 +67,7 @@ async fn idle_connections_do_not_delay_the_end() {
 
 /// Nobody has asked for anything yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_has_only_begun_is_closed_at_once() {
+async fn what_has_only_begun_is_closed_soon() {
     let origin = Origin::site("").await;
     let binary = Binary::serve("limits: { drain_timeout: 1h, header_timeout: 1h }").await;
     let mut head = Client::open(binary.address()).await;
@@ -191,7 +195,189 @@ async fn it_listens_on_all_its_addresses() {
     let proxy = Proxy::start("listen: [{ address: '127.0.0.1:0' }, { address: '127.0.0.2:0' }]").await;
     assert_eq!(proxy.addresses().len(), 2);
     for address in proxy.addresses() {
-        let mut client = Client::open(*address).await;
+        let mut client = Client::open(address).await;
         assert_eq!(client.get(&origin.url("/x"), &origin.authority("a.localhost")).await.status(), 200);
     }
+}
+
+/// A connection for each request, so that each is accepted by the one or the other; and one that is kept for as long as it may.
+async fn load(address: SocketAddr, url: String, host: String, is_over: Arc<AtomicBool>) -> (usize, Vec<String>) {
+    let (mut answered, mut errors) = (0, Vec::new());
+    let mut kept: Option<Client> = None;
+    while !is_over.load(Ordering::Relaxed) {
+        let mut fresh = Client::open(address).await;
+        if fresh.try_send(get(&url, &host)).await.is_err() || fresh.try_head().await.is_none_or(|it| it.status() != 200)
+        {
+            errors.push(format!("a fresh connection, after {answered}"));
+        }
+        let mut client = match kept.take() {
+            Some(client) => client,
+            None => Client::open(address).await,
+        };
+        client.send(get(&url, &host)).await;
+        match client.try_head().await {
+            Some(head) if head.status() == 200 => {
+                let mut body = Body::default();
+                client.read_body(&head, "GET", &mut body).await;
+                kept = (!head.lists("connection", "close")).then_some(client);
+            }
+            other => errors.push(format!("a kept connection, after {answered}: {other:?}")),
+        }
+        answered += 2;
+    }
+    (answered, errors)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_takes_over_from_another_on_the_same_socket_without_an_error() {
+    let origin = Origin::http(slow).await;
+    let tls = Origin::https(Alpn::Both, slow).await;
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let yaml = "listen: [{ address: fd:politely }]\nlimits: { max_idle_connections: 1000 }";
+    let mut old = Binary::serve_on(&socket, yaml).await;
+    let is_over = Arc::<AtomicBool>::default();
+    let clients: Vec<_> = (0..8)
+        .map(|_| tokio::spawn(load(address, origin.url("/x"), origin.authority("a.localhost"), is_over.clone())))
+        .collect();
+    let curl = tokio::spawn({
+        let (is_over, url, tls, ca) = (is_over.clone(), origin.url("/x"), tls.url("/x"), old.ca_pem_path());
+        async move {
+            let proxy = format!("http://{address}");
+            let mut failed = Vec::new();
+            while !is_over.load(Ordering::Relaxed) {
+                // Whose certificate it is depends on which of the two takes it.
+                for arguments in [&[&*url][..], &["-k", &tls]] {
+                    let got = crate::support::curl(&[&["-x", &proxy], arguments].concat()).await;
+                    if got.code != 0 || got.status() != 200 {
+                        failed.push(format!("{arguments:?}: {got:?}"));
+                    }
+                }
+            }
+            drop(ca);
+            failed
+        }
+    });
+    for _ in 0..3 {
+        let before = origin.log.pages().len();
+        eventually("load", || origin.log.pages().len() > before + 100).await;
+        let new = Binary::serve_on(&socket, yaml).await;
+        old.signal(libc::SIGTERM);
+        assert_eq!(old.ended().await.code(), Some(0), "{}", old.output());
+        old = new;
+    }
+    let before = origin.log.pages().len();
+    eventually("load", || origin.log.pages().len() > before + 100).await;
+    is_over.store(true, Ordering::Relaxed);
+    for client in clients {
+        let (answered, errors) = client.await.unwrap();
+        assert!(answered > 0 && errors.is_empty(), "{answered}: {errors:?}");
+    }
+    let failed = curl.await.unwrap();
+    assert!(failed.is_empty(), "{failed:?}");
+    old.stop().await;
+}
+
+#[test]
+fn the_socket_unit_is_for_the_address_of_the_default_configuration() {
+    let unit = include_str!("../../systemd/politely.socket");
+    let [listener] = &politely::config::Settings::default().listen[..] else { panic!("one") };
+    assert!(unit.contains(&format!("\nListenStream={}\n", listener.address)), "{unit}");
+    assert!(unit.contains("\nFileDescriptorName=politely\n"), "{unit}");
+}
+
+/// As when systemd starts the new one after the old one has ended: those who connect meanwhile wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_connects_between_two_processes_is_answered_by_the_second() {
+    let origin = Origin::http(slow).await;
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    // A socket unit for the very address that the file names.
+    let yaml = format!("listen: [{{ address: '{}' }}]", socket.local_addr().unwrap());
+    Binary::serve_on(&socket, &yaml).await.stop().await;
+    let mut client = Client::open(socket.local_addr().unwrap()).await;
+    client.send(get(&origin.url("/x"), &origin.authority("a.localhost"))).await;
+    let second = Binary::serve_on(&socket, &yaml).await;
+    assert_eq!(client.response().await.status(), 200);
+    second.stop().await;
+}
+
+const ADMIN: &str = "admin: { address: '127.0.0.1:0' }";
+
+async fn readiness(binary: &Binary) -> u16 {
+    crate::support::curl(&[&format!("http://{}/readyz", binary.admin())]).await.status()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_a_shutdown_delay_all_goes_on_while_readyz_says_that_it_stops() {
+    let origin = Origin::http(slow).await;
+    let mut binary = Binary::serve(&format!("{ADMIN}\nlimits: {{ shutdown_delay: 1h }}")).await;
+    let host = origin.authority("a.localhost");
+    let mut kept = Client::open(binary.address()).await;
+    assert_eq!(kept.get(&origin.url("/x"), &host).await.field("connection"), None);
+    assert_eq!(readiness(&binary).await, 200);
+    binary.signal(libc::SIGTERM);
+    within("readiness to end", async {
+        while readiness(&binary).await != 503 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    let last = kept.get(&origin.url("/x"), &host).await;
+    assert_eq!((last.status(), last.field("connection")), (200, Some("close")), "it is told to go elsewhere");
+    let mut new = Client::open(binary.address()).await;
+    assert_eq!(new.get(&origin.url("/x"), &host).await.status(), 200);
+    binary.signal(libc::SIGTERM);
+    assert_eq!(binary.ended().await.code(), Some(0), "a second signal ends it at once: {}", binary.output());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_signal_ends_it_at_once() {
+    let origin = Origin::http(slow).await;
+    for second in [libc::SIGTERM, libc::SIGINT] {
+        let mut binary = Binary::serve(&format!("{ADMIN}\nlimits: {{ drain_timeout: 1h }}")).await;
+        let mut hanging = Client::open(binary.address()).await;
+        let before = origin.log.count("/silence");
+        hanging.send(get(&origin.url("/silence"), &origin.authority("a.localhost"))).await;
+        eventually("the request", || origin.log.count("/silence") > before).await;
+        binary.signal(libc::SIGTERM);
+        eventually("the first signal", || binary.output().contains("waiting for active requests")).await;
+        assert_eq!(readiness(&binary).await, 503, "the admin address answers until the end");
+        binary.signal(second);
+        assert_eq!(binary.ended().await.code(), Some(0), "{}", binary.output());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_are_held_go_on_if_their_turn_comes_in_time() {
+    let origin = Origin::site("User-agent: *\nCrawl-delay: 1\n").await;
+    let mut binary = Binary::serve("limits: { drain_timeout: 20s }").await;
+    let host = origin.authority("a.localhost");
+    let mut clients = Vec::new();
+    for number in 0..4 {
+        let mut client = Client::open(binary.address()).await;
+        client.send(get(&origin.url(&format!("/{number}")), &host)).await;
+        clients.push(client);
+    }
+    eventually("the first", || origin.log.pages().len() == 1).await;
+    binary.signal(libc::SIGTERM);
+    for client in &mut clients {
+        assert_eq!(client.response().await.status(), 200);
+    }
+    assert_eq!(binary.ended().await.code(), Some(0), "{}", binary.output());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_watches_does_not_hold_the_end_up() {
+    let binary = Binary::serve(ADMIN).await;
+    let address: SocketAddr = binary.admin().parse().unwrap();
+    let mut watching = Client::open(address).await;
+    watching
+        .send(format!("GET /api/v1/decisions HTTP/1.1\r\nHost: {address}\r\nAccept: text/event-stream\r\n\r\n"))
+        .await;
+    assert_eq!(watching.head().await.status(), 200);
+    let mut half = Client::open(address).await;
+    half.send("GET /healthz HTTP/1.1\r\nHo").await;
+    let start = Instant::now();
+    binary.stop().await;
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }

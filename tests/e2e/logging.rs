@@ -1,7 +1,12 @@
-//! Where the logs go: nobody waits for them.
+//! Where the logs go: nobody waits for them, and they follow the configuration.
 
 use crate::support::binary::politely;
 use crate::support::{Binary, Client, Origin, eventually, within};
+use std::path::Path;
+
+fn text(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
 
 /// Each request's line takes up more than a thousand bytes: a pipe is full after sixty.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -27,7 +32,44 @@ async fn a_reader_that_stalls_stops_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_access_log_that_cannot_be_written_is_found_by_check_and_at_the_start() {
+async fn an_access_log_that_was_moved_away_is_opened_anew_on_sighup() {
+    let origin = Origin::site("").await;
+    let directory = tempfile::tempdir().unwrap();
+    let (log, moved) = (directory.path().join("access.log"), directory.path().join("access.log.1"));
+    let yaml = format!("log: {{ access: {} }}", log.display());
+    let binary = Binary::serve(&yaml).await;
+    assert_eq!(binary.curl(&[&origin.url("/before")]).await.status(), 200);
+    eventually("the line", || text(&log).contains("/before")).await;
+    std::fs::rename(&log, &moved).unwrap();
+    binary.signal(libc::SIGHUP);
+    eventually("the reload", || binary.output().contains("configuration reloaded")).await;
+    assert_eq!(binary.curl(&[&origin.url("/after")]).await.status(), 200);
+    eventually("the line", || text(&log).contains("/after")).await;
+    assert!(!text(&moved).contains("/after") && !text(&log).contains("/before"));
+    binary.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn level_format_and_place_of_the_logs_follow_the_file() {
+    let origin = Origin::site("").await;
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("access.log");
+    let binary = Binary::serve("").await;
+    binary.reconfigure(&format!("log: {{ level: debug, format: json, access: {} }}", log.display()));
+    eventually("the reload", || binary.output().contains("configuration reloaded")).await;
+    assert_eq!(binary.curl(&[&origin.url("/x")]).await.status(), 200);
+    eventually("a line of JSON", || text(&log).contains("/x")).await;
+    let line: serde_json::Value = serde_json::from_str(text(&log).lines().last().unwrap()).unwrap();
+    assert_eq!(line["status"], 200, "{line}");
+    binary.reconfigure("log: { level: debug, access: 'off' }");
+    eventually("the reload", || binary.output().matches("configuration reloaded").count() == 2).await;
+    assert_eq!(binary.curl(&[&origin.url("/y")]).await.status(), 200);
+    binary.stop().await;
+    assert!(!text(&log).contains("/y"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_access_log_that_cannot_be_written_is_found_by_check_and_start_and_reload() {
     let directory = tempfile::tempdir().unwrap();
     let (file, nowhere) = (directory.path().join("politely.yaml"), directory.path().join("none/access.log"));
     std::fs::write(&file, format!("log: {{ access: {} }}\n", nowhere.display())).unwrap();
@@ -40,4 +82,10 @@ async fn an_access_log_that_cannot_be_written_is_found_by_check_and_at_the_start
     std::fs::write(&file, format!("log: {{ access: {} }}\n", there.display())).unwrap();
     assert_eq!(politely(&["check", "--config", file.to_str().unwrap()]).await.code, 0);
     assert!(!there.exists(), "it only looks");
+    let origin = Origin::site("").await;
+    let binary = Binary::serve("").await;
+    binary.reconfigure(&format!("mode: report\nlog: {{ access: {} }}", nowhere.display()));
+    eventually("the refusal", || binary.output().contains("configuration not reloaded")).await;
+    assert_eq!(binary.curl(&[&origin.url("/x")]).await.status(), 200);
+    binary.stop().await;
 }

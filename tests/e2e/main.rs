@@ -33,6 +33,7 @@ mod pacing_keys;
 mod pacing_many;
 mod pins;
 mod refresh;
+mod reload;
 mod robots;
 mod running;
 mod setup;

@@ -162,13 +162,13 @@ async fn all_listeners_together_have_so_many_connections_and_no_more() {
     .await;
     let host = origin.authority("a.localhost");
     let mut served = Vec::new();
-    for &address in proxy.addresses() {
+    for address in proxy.addresses() {
         let mut client = Client::open(address).await;
         assert_eq!(client.get(&origin.url("/x"), &host).await.status(), 200);
         served.push(client);
     }
     let mut waiting = Vec::new();
-    for &address in proxy.addresses() {
+    for address in proxy.addresses() {
         let mut client = Client::open(address).await;
         client.send(crate::support::client::get(&origin.url("/waits"), &host)).await;
         waiting.push(client);

@@ -4,6 +4,7 @@ use super::curl::{Curl, curl};
 use super::proxy::{ca_certificate, configuration};
 use std::io::{Seek, Write};
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,18 +46,45 @@ impl Binary {
         Self::start(directory, yaml, &[]).await
     }
 
+    /// The same on a socket that is handed over as systemd does it, under the name `politely`.
+    pub async fn serve_on(socket: &std::net::TcpListener, yaml: &str) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let binary = env!("CARGO_BIN_EXE_politely");
+        // As the process itself, whose number it has to know.
+        let script = format!("LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=politely exec {binary} \"$@\"");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, "sh"]);
+        at_home(&mut command, directory.path());
+        let socket = socket.as_raw_fd();
+        let hand_over = move || {
+            // SAFETY: `dup2` takes two integers, and may be called between fork and exec. What it makes is kept over exec.
+            if unsafe { libc::dup2(socket, 3) } < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+        };
+        // SAFETY: as above.
+        unsafe { command.pre_exec(hand_over) };
+        Self::start_by(command, directory, yaml, &[]).await
+    }
+
     async fn start(directory: tempfile::TempDir, yaml: &str, variables: &[(&str, &str)]) -> Self {
+        Self::start_by(command(directory.path()), directory, yaml, variables).await
+    }
+
+    async fn start_by(
+        mut command: Command,
+        directory: tempfile::TempDir,
+        yaml: &str,
+        variables: &[(&str, &str)],
+    ) -> Self {
         let file = directory.path().join("politely.yaml");
         std::fs::write(&file, configuration(directory.path(), yaml)).expect("the directory is writable");
-        let mut command = command(directory.path());
         command.arg("serve").arg("--config").arg(&file).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.envs(variables.iter().copied()).spawn().expect("the binary is built");
         let output = Output::default();
         output.collect(child.stdout.take().expect("piped above"));
         output.collect(child.stderr.take().expect("piped above"));
         let mut address = None;
-        super::eventually("the line `listening on …`", || {
-            address = output.listening();
+        super::eventually("the lines `listening on …` to the last", || {
+            address = output.listening().filter(|_| output.text().contains("have to trust"));
             address.is_some() || child.try_wait().is_ok_and(|status| status.is_some())
         })
         .await;
@@ -70,6 +98,24 @@ impl Binary {
 
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// Where its admin address is, if the test has switched it on.
+    pub fn admin(&self) -> String {
+        let text = self.output.text();
+        let url = text.lines().find_map(|line| line.split("admin address http://").nth(1)).expect("it is switched on");
+        url.trim_end().trim_end_matches('/').to_owned()
+    }
+
+    /// Where it has begun to listen, in this order.
+    pub fn listening(&self) -> Vec<SocketAddr> {
+        self.output.all_listening()
+    }
+
+    /// Gives it another configuration, and has it reload that by its command line.
+    pub async fn reload(&self, yaml: &str) -> Ended {
+        self.write(yaml);
+        politely(&["reload", "--admin", &self.admin()]).await
     }
 
     /// What it was given to keep its things in.
@@ -123,9 +169,13 @@ impl Binary {
 
     /// Gives it another configuration, and tells it so.
     pub fn reconfigure(&self, yaml: &str) {
+        self.write(yaml);
+        self.signal(libc::SIGHUP);
+    }
+
+    fn write(&self, yaml: &str) {
         let file = self.directory.path().join("politely.yaml");
         std::fs::write(file, configuration(self.directory.path(), yaml)).expect("the directory is writable");
-        self.signal(libc::SIGHUP);
     }
 
     /// Waits for its end.
@@ -242,11 +292,17 @@ impl Output {
     }
 
     fn listening(&self) -> Option<SocketAddr> {
+        self.all_listening().first().copied()
+    }
+
+    fn all_listening(&self) -> Vec<SocketAddr> {
         let text = self.text();
-        let line = text.lines().find(|line| line.contains("listening on "))?;
-        let address = line.split("listening on ").nth(1)?;
-        let address: String =
-            address.chars().take_while(|&c| c.is_ascii_hexdigit() || matches!(c, '.' | ':' | '[' | ']')).collect();
-        address.parse().ok()
+        let lines = text.lines().filter(|line| !line.contains("no longer listening on "));
+        let address = |line: &str| {
+            let rest = line.split("listening on ").nth(1)?;
+            let is_in = |c: &char| c.is_ascii_hexdigit() || matches!(c, '.' | ':' | '[' | ']');
+            rest.chars().take_while(is_in).collect::<String>().parse().ok()
+        };
+        lines.filter_map(address).collect()
     }
 }

@@ -42,7 +42,7 @@ impl Proxy {
         running.admin_address().expect("the test has switched it on")
     }
 
-    pub fn addresses(&self) -> &[SocketAddr] {
+    pub fn addresses(&self) -> Vec<SocketAddr> {
         self.running.as_ref().expect("only the shutdown takes it").addresses()
     }
 
@@ -69,7 +69,12 @@ impl Proxy {
     pub fn reload(&self, yaml: &str) -> Result<(), String> {
         let settings = politely::config::Settings::parse("test.yaml", &configuration(self.directory.path(), yaml))
             .map_err(|error| error.to_string())?;
-        self.running.as_ref().expect("only the shutdown takes it").reload(settings).map_err(|error| error.to_string())
+        self.running
+            .as_ref()
+            .expect("only the shutdown takes it")
+            .reload(settings)
+            .map(drop)
+            .map_err(|error| error.to_string())
     }
 
     /// Returns the directory for another.

@@ -118,6 +118,7 @@ impl Default for Limits {
             max_connections_per_client: const { NonZeroUsize::new(5_000).expect("not zero") },
             max_idle_connections: 1_024,
             max_idle_connections_per_host: 64,
+            shutdown_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(30),
         }
     }

@@ -331,6 +331,9 @@ pub struct Limits {
     pub max_idle_connections: usize,
     /// Of these, one host's.
     pub max_idle_connections_per_host: usize,
+    /// How long the proxy goes on as before when it is told to stop, while `/readyz` says so already.
+    #[serde(deserialize_with = "units::duration")]
+    pub shutdown_delay: Duration,
     /// That requests in flight get when the proxy is stopped.
     #[serde(deserialize_with = "units::duration")]
     pub drain_timeout: Duration,

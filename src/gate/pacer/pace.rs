@@ -108,13 +108,13 @@ impl Pace {
                 Ok(Stand::Go(Permit::new(self, Some(slot), terms)))
             }
             Turn::Refuse(refused) => Err(told(refused)),
-            Turn::Wait { ticket, .. } => {
+            Turn::Wait { ticket, until } => {
                 self.wake(&mut state);
                 let answer = answer.expect("a waiter was made for the line");
                 drop(state);
                 let waiters = &self.shared.waiters;
                 let place = (!terms.is_renewal).then(|| waiters.enter(client, terms.max_waiting));
-                Ok(Stand::Wait(Waiting::new(self, ticket, answer, terms, now, place)))
+                Ok(Stand::Wait(Waiting::new(self, ticket, answer, terms, now, until, place)))
             }
         }
     }

@@ -107,6 +107,7 @@ pub(in crate::gate) struct Waiting {
     answer: oneshot::Receiver<Result<Permit, Refused>>,
     terms: Terms,
     since: Instant,
+    due: Option<Instant>,
     /// `None`: it takes none from others.
     place: Option<WaitPlace>,
 }
@@ -118,9 +119,15 @@ impl Waiting {
         answer: oneshot::Receiver<Result<Permit, Refused>>,
         terms: Terms,
         since: Instant,
+        due: Option<Instant>,
         place: Option<WaitPlace>,
     ) -> Self {
-        Waiting { pace: pace.clone(), ticket, answer, terms, since, place }
+        Waiting { pace: pace.clone(), ticket, answer, terms, since, due, place }
+    }
+
+    /// When its turn is likely to come. `None`: nobody knows.
+    pub fn due(&self) -> Option<Instant> {
+        self.due
     }
 
     /// Between two turns.

@@ -224,6 +224,11 @@ impl RobotsCache {
         self.0.kept(authority).await
     }
 
+    /// After a change of what may be in memory.
+    pub fn trim(&self) {
+        self.0.trim();
+    }
+
     /// After a change of how files are read: reads those in memory anew, behind everybody's back.
     pub fn reread(&self) {
         let inner = self.0.clone();

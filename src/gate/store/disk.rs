@@ -14,21 +14,23 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Where a store is, or is to be.
 #[derive(Debug, Clone)]
 pub(super) struct Location {
     pub directory: PathBuf,
-    /// Bytes at most.
-    pub size: u64,
+    /// Bytes at most; may be changed while the store is open.
+    pub size: Arc<AtomicU64>,
 }
 
 /// An open store.
 pub(super) struct Disk {
     database: Database,
-    /// Bytes of records and bodies at most.
-    room: u64,
+    /// As in [`Location`].
+    size: Arc<AtomicU64>,
 }
 
 /// Why there is no store on disk.
@@ -85,8 +87,7 @@ impl Location {
             if suspect {
                 database.check_integrity()?;
             }
-            // Records and bodies fill the pages of the file by two thirds.
-            let disk = Disk { database, room: self.size / 3 * 2 };
+            let disk = Disk { database, size: self.size.clone() };
             match disk.format()? {
                 Some(FORMAT) => {}
                 Some(_) => disk.begin(false)?,
@@ -211,7 +212,8 @@ impl Disk {
                 for (authority, entry) in &batch.entries {
                     tables.write(authority, entry)?;
                 }
-                tables.finish(self.room)?;
+                // Records and bodies fill the pages of the file by two thirds.
+                tables.finish(self.size.load(Ordering::Relaxed) / 3 * 2)?;
                 let mut paces = transaction.open_table(PACES)?;
                 for (key, owed) in &batch.debts {
                     let backoff = u64::try_from(owed.backoff.as_millis()).unwrap_or(u64::MAX);

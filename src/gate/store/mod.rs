@@ -47,11 +47,18 @@ impl Store {
             return Self::memory();
         }
         let directory = directory(settings);
-        let queued = usize::try_from(settings.memory / QUEUED_PART).unwrap_or(usize::MAX).max(LEAST_QUEUED);
-        let bounds = Bounds { queued, debt: Self::longest_debt(max_delay), is_shared };
-        let behind = WriteBehind::start(Location { directory, size: settings.disk }, bounds);
+        let bounds = Bounds { queued: queued(settings).into(), debt: Self::longest_debt(max_delay), is_shared };
+        let location = Location { directory, size: Arc::new(settings.disk.into()) };
+        let behind = WriteBehind::start(location, bounds);
         let behind = behind.inspect_err(|error| tracing::warn!(%error, "the store has no thread to write")).ok();
         Store { behind }
+    }
+
+    /// Takes up other bounds.
+    pub fn resize(&self, settings: &config::Store) {
+        if let Some(behind) = &self.behind {
+            behind.resize(queued(settings), settings.disk);
+        }
     }
 
     /// Whether there is anything to ask.
@@ -120,6 +127,11 @@ impl Drop for Store {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// Bytes that may wait for the disk.
+fn queued(settings: &config::Store) -> usize {
+    usize::try_from(settings.memory / QUEUED_PART).unwrap_or(usize::MAX).max(LEAST_QUEUED)
 }
 
 /// Where it is, or would be.

@@ -26,7 +26,7 @@ fn is_open(store: &Store) -> bool {
 
 /// The same file as a process that writes it by itself sees it.
 fn disk(directory: &Path) -> Disk {
-    Location { directory: directory.to_owned(), size: MIB }.open(false).unwrap()
+    Location { directory: directory.to_owned(), size: Arc::new(MIB.into()) }.open(false).unwrap()
 }
 
 fn authority(number: usize) -> Authority {

@@ -10,7 +10,7 @@ use crate::robots::RobotsTxt;
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
@@ -22,14 +22,20 @@ pub(super) struct WriteBehind {
 }
 
 /// How much it takes on.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct Bounds {
-    /// Bytes that wait to be written.
-    pub queued: usize,
+    /// Bytes that wait to be written; may be changed.
+    pub queued: AtomicUsize,
     /// The longest debt of an earlier process that is believed.
     pub debt: Duration,
     /// What another process has in use is had from that one.
     pub is_shared: bool,
+}
+
+impl Bounds {
+    fn queued(&self) -> usize {
+        self.queued.load(Ordering::Relaxed)
+    }
 }
 
 struct Shared {
@@ -88,6 +94,12 @@ impl WriteBehind {
         let writes = shared.clone();
         let writer = thread::Builder::new().name("politely-store".into()).spawn(move || writes.run(outage))?;
         Ok(WriteBehind { shared, writer: Mutex::new(Some(writer)) })
+    }
+
+    /// Other bounds, in bytes. What is on disk above them goes with the next write.
+    pub fn resize(&self, queued: usize, disk: u64) {
+        self.shared.bounds.queued.store(queued, Ordering::Relaxed);
+        self.shared.location.size.store(disk, Ordering::Relaxed);
     }
 
     pub fn load(
@@ -193,7 +205,7 @@ impl Shared {
         if queue.closing {
             return false;
         }
-        let has_room = queue.next.len() < MOST_QUEUED && queue.next.bytes() < self.bounds.queued;
+        let has_room = queue.next.len() < MOST_QUEUED && queue.next.bytes() < self.bounds.queued();
         if has_room {
             add(&mut queue.next);
             self.more.notify_one();
@@ -223,7 +235,7 @@ impl Shared {
                     if self.is_elsewhere(&failure) {
                         // That process has it too.
                         let mut queue = self.queue.lock();
-                        if queue.next.len() > MOST_QUEUED / 2 || queue.next.bytes() > self.bounds.queued / 2 {
+                        if queue.next.len() > MOST_QUEUED / 2 || queue.next.bytes() > self.bounds.queued() / 2 {
                             queue.next = Batch::default();
                         }
                     }
@@ -240,7 +252,7 @@ impl Shared {
                 }
             }
             let mut queue = self.queue.lock();
-            queue.overflowed &= queue.next.len() > MOST_QUEUED / 2 || queue.next.bytes() > self.bounds.queued / 2;
+            queue.overflowed &= queue.next.len() > MOST_QUEUED / 2 || queue.next.bytes() > self.bounds.queued() / 2;
             if closing {
                 break;
             }

@@ -1,7 +1,7 @@
-//! Who may use the proxy, by address and by password (RFC 7617). Asked for each request that comes from outside a tunnel; a
-//! tunnel is its opener's.
+//! Who may use the proxy, by address and by password (RFC 7617). A tunnel is its opener's, for as long as that user is one.
 
 use super::super::limits::per_client;
+use super::Who;
 use crate::config::{Access, User};
 use crate::policy::Refusal;
 use argon2::{Argon2, PasswordVerifier};
@@ -15,13 +15,40 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// Whether a client at this address may ask anything. No rules: anybody, for then only loopback is listened on.
-pub fn admit(access: &Access, client: IpAddr) -> Result<(), Refusal> {
-    let client = client.to_canonical();
-    if access.clients.is_empty() || access.clients.iter().any(|network| network.0.contains(&client)) {
+/// Whether a client at this address may ask anything. No rules: this machine alone, and who has shown a certificate. Then
+/// nothing else listens beyond loopback; but a connection may be from before a reload took the rules away.
+pub fn admit(access: &Access, who: &Who) -> Result<(), Refusal> {
+    let client = who.address.ip().to_canonical();
+    let why = if access.clients.is_empty() {
+        if who.is_identified || !access.users.is_empty() || client.is_loopback() {
+            return Ok(());
+        }
+        format!("{client} is another machine, and `access` admits none")
+    } else {
+        if access.clients.iter().any(|network| network.0.contains(&client)) {
+            return Ok(());
+        }
+        format!("{client} is not in access.clients")
+    };
+    Err(Refusal::ClientDenied { credentials: false, why: why.into() })
+}
+
+/// Whether whoever opened a tunnel still may, and as which user: a reload may have taken them out, or changed what holds for
+/// them.
+pub fn readmit(access: &Access, opener: &mut Option<Arc<User>>) -> Result<(), Refusal> {
+    let users = &access.users;
+    if opener.as_ref().is_some_and(|opener| users.iter().any(|user| Arc::ptr_eq(user, opener))) {
         return Ok(());
     }
-    Err(Refusal::ClientDenied { credentials: false, why: format!("{client} is not in access.clients").into() })
+    let same = opener.as_ref().and_then(|opener| {
+        users.iter().find(|user| (&user.name, &user.password) == (&opener.name, &opener.password)).cloned()
+    });
+    if same.is_none() && !users.is_empty() {
+        let why = "whoever opened this tunnel is not in access.users any more".into();
+        return Err(Refusal::ClientDenied { credentials: false, why });
+    }
+    *opener = same;
+    Ok(())
 }
 
 /// Verifies passwords. A right one costs its hash once; wrong ones are counted for each client.

@@ -178,7 +178,7 @@ async fn first_byte(proxy: &Proxy, connection: &mut Connection, at: Instant) -> 
     };
     tokio::select! {
         first = timer.limit(at, peeked) => first,
-        () = proxy.stopped() => Some(Ok(None)),
+        () = proxy.stopped_for_a_while() => Some(Ok(None)),
     }
 }
 
@@ -225,10 +225,10 @@ async fn decrypt(proxy: &Proxy, connection: Connection, connected: Authority) ->
     let handshake = Box::pin(handshake);
     let shaken = tokio::select! {
         shaken = timer.limit(at, handshake) => shaken,
-        () = proxy.stopped() => None,
+        () = proxy.stopped_for_a_while() => None,
     };
     let (tls, tunnel) = shaken.unwrap_or_else(|| Err(failed(io::ErrorKind::TimedOut.into(), false, None)))?;
-    let who = Who { tunnel: Some(tunnel), address: who.address, user: who.user.clone() };
+    let who = Who { tunnel: Some(tunnel), ..who };
     Ok(Connection::new(Wire::Tls(Box::new(tls)), Buffer::new(), who, timer, seat, place))
 }
 

@@ -77,7 +77,7 @@ impl Connection {
         if self.wire.is_h2() {
             return http2::serve(proxy, self).await;
         }
-        let mut stop = Stop { stopped: Box::pin(proxy.stopped()), is_set: false };
+        let mut stop = Stop { stopped: Box::pin(proxy.stopped_for_a_while()), is_set: false };
         let mut head = Buffer::new();
         loop {
             match self.next_head(proxy, &mut head, &mut stop).await {
@@ -279,8 +279,12 @@ pub(super) async fn identify(
     credentials: Option<&[u8]>,
 ) -> Result<(), Refusal> {
     let settings = proxy.settings.load();
-    auth::admit(&settings.access, who.address.ip())?;
-    if who.tunnel.is_some() || settings.access.users.is_empty() {
+    auth::admit(&settings.access, who)?;
+    if who.tunnel.is_some() {
+        return auth::readmit(&settings.access, &mut who.user);
+    }
+    if settings.access.users.is_empty() {
+        who.user = None;
         return Ok(());
     }
     drop(settings);
@@ -306,7 +310,7 @@ pub(super) fn user_place(
     }
 }
 
-/// That the proxy stops, for one connection.
+/// That the proxy stops, for one connection: not before what its client may be sending has come.
 struct Stop<'a> {
     stopped: Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
     /// The connection's task is woken.
@@ -315,10 +319,7 @@ struct Stop<'a> {
 
 impl Stop<'_> {
     fn poll(&mut self, cx: &mut Context<'_>, proxy: &Proxy) -> Poll<()> {
-        if proxy.is_stopping() {
-            return Poll::Ready(());
-        }
-        if self.is_set {
+        if self.is_set && !proxy.is_stopping() {
             return Poll::Pending;
         }
         self.is_set = true;

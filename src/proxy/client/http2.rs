@@ -7,7 +7,7 @@ use super::super::exchange::request::{Request, Unread};
 use super::super::exchange::{Exchange, LastPlace, Outcome, refuse_unread, websocket};
 use super::super::io::{Buffer, Timer};
 use super::super::limits::per_client::{self, Place};
-use super::super::limits::total::Seat;
+use super::super::limits::total::{Mark, Seat};
 use super::Who;
 use super::connect::{self, Granted};
 use super::connection::{Connection, identify, user_place};
@@ -47,10 +47,10 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Connection) {
         .handshake::<_, Bytes>(ahead);
     let shaken = tokio::select! {
         shaken = timeout_at(Instant::now() + preface, shaken) => shaken,
-        () = proxy.stopped() => return,
+        () = proxy.stopped_for_a_while() => return,
     };
     let Ok(Ok(mut streams)) = shaken else { return };
-    let asker = Arc::new(Asker { who, place: Mutex::new(place) });
+    let asker = Arc::new(Asker { who, mark: seat.mark(), place: Mutex::new(place) });
     let mut exchanges = JoinSet::new();
     let mut is_stopping = false;
     let mut idle_at = Instant::now() + idle;
@@ -95,6 +95,7 @@ async fn idle_enough(seat: &Seat, since: Instant, until: Instant) {
 /// Who is at the other end, for all streams.
 struct Asker {
     who: Who,
+    mark: Mark,
     /// Among the connections of the user who asked last.
     place: Mutex<Option<Place<String>>>,
 }
@@ -123,7 +124,7 @@ async fn exchange(
                     exchange.finish(Outcome::Refused(refusal), &mut client, &mut timer).await;
                 }
                 Ok(()) if request.is_connect() && inside.is_none() => {
-                    return connect(&proxy, &request, &who, began, client, timer).await;
+                    return connect(&proxy, &request, &who, &asker.mark, began, client, timer).await;
                 }
                 Ok(()) => answer(&proxy, &request, &who, began, &mut client, &mut timer).await,
             }
@@ -158,13 +159,17 @@ async fn connect(
     proxy: &Arc<Proxy>,
     request: &Request<'_>,
     who: &Who,
+    outer: &Mark,
     began: Instant,
     mut client: Http2Client,
     mut timer: Timer,
 ) {
     let exchange = Exchange::new(proxy, request, who, began);
     let Places { seat, user, client: _client } = match Places::take(proxy, who) {
-        Ok(places) => places,
+        Ok(places) => {
+            places.seat.is_inside(outer);
+            places
+        }
         Err(refusal) => {
             exchange.finish(Outcome::Refused(refusal), &mut client, &mut timer).await;
             return client.finish().await;

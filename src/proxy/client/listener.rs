@@ -8,21 +8,65 @@ use super::Who;
 use super::connection::Connection;
 use super::wire::{Ahead, Wire};
 use crate::tls::Distrust;
+use arc_swap::ArcSwapOption;
+use futures_util::FutureExt;
 use rustls::ServerConfig;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::sync::watch;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-/// Serves one listening socket until the proxy stops. Then requests under way get `drain_timeout` to finish; what is
-/// left after it is cut off. `tls`: clients speak TLS to the proxy itself.
-pub async fn serve(proxy: Arc<Proxy>, listener: TcpListener, tls: Option<Arc<ServerConfig>>) {
+/// What the connections of one listener have in common, and what may be changed while it is open.
+pub struct Door {
+    number: u64,
+    tls: ArcSwapOption<Tls>,
+    /// Whether it is closed. Whenever this is sent, the listener looks at the settings again.
+    closed: watch::Sender<bool>,
+}
+
+/// How clients speak TLS to the proxy itself.
+pub struct Tls {
+    pub config: Arc<ServerConfig>,
+    /// They have to show a certificate.
+    pub identifies: bool,
+}
+
+impl Door {
+    /// `tls`: `None`: clients speak none.
+    pub fn new(tls: Option<Arc<Tls>>) -> Arc<Self> {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Self { number, tls: ArcSwapOption::new(tls), closed: watch::Sender::new(false) })
+    }
+
+    /// To be called after a reload. `tls`: for connections that come from now on.
+    pub fn reloaded(&self, tls: Option<Arc<Tls>>) {
+        self.tls.store(tls);
+        self.closed.send_modify(|_| {});
+    }
+
+    pub fn is_tls(&self) -> bool {
+        self.tls.load().is_some()
+    }
+
+    /// Nothing more is accepted, and each connection ends as soon as it is idle.
+    pub fn close(&self) {
+        self.closed.send_replace(true);
+    }
+}
+
+/// Serves one listening socket until it is closed or the proxy stops. Then requests under way get `drain_timeout` to finish;
+/// what is left after it is cut off.
+pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, door: Arc<Door>) {
     let mut connections = JoinSet::new();
+    let mut changes = door.closed.subscribe();
     // A connection that is accepted, but for which there is no room yet.
     let mut arrived = None;
     let mut told = None;
@@ -33,18 +77,36 @@ pub async fn serve(proxy: Arc<Proxy>, listener: TcpListener, tls: Option<Arc<Ser
                 arrived = tcp.and_then(|(tcp, address)| admit(&proxy, tcp, address));
             }
             seat = proxy.room.seat(limit), if arrived.is_some() => {
-                let (tcp, address, place) = arrived.take().expect("looked at one line above");
-                connections.spawn(served(proxy.clone(), tcp, address, tls.clone(), place, seat));
+                let arrived = arrived.take().expect("looked at one line above");
+                connections.spawn(served(proxy.clone(), arrived, door.clone(), seat));
             }
-            Some(ended) = connections.join_next() => {
-                if let Err(error) = ended {
-                    tracing::error!(%error, "a connection's task failed");
-                }
-            }
+            Some(ended) = connections.join_next() => tell_failed(ended),
+            Ok(()) = changes.changed() => if *changes.borrow_and_update() { break },
             () = proxy.stopped() => break,
         }
     }
+    // Those who had come by then are served: whoever closes a socket turns them away.
+    tokio::task::yield_now().await;
+    let mut left: Vec<_> = arrived.into_iter().collect();
+    while let Some(tcp) = accept(&proxy, &listener, &mut told).now_or_never().filter(|_| left.len() < BACKLOG) {
+        left.extend(tcp.and_then(|(tcp, address)| admit(&proxy, tcp, address)));
+    }
     drop(listener);
+    for arrived in left {
+        let (proxy, door) = (proxy.clone(), door.clone());
+        connections.spawn(async move {
+            let limit = proxy.settings.load().limits.max_connections.get();
+            let seat = proxy.room.seat(limit).await;
+            served(proxy, arrived, door, seat).await;
+        });
+    }
+    if !proxy.is_stopping() {
+        proxy.room.retire(door.number);
+        tokio::select! {
+            () = async { while let Some(ended) = connections.join_next().await { tell_failed(ended) } } => return,
+            () = proxy.stopped() => {}
+        }
+    }
     let drain = proxy.settings.load().limits.drain_timeout;
     let drained = timeout(drain, async { while connections.join_next().await.is_some() {} }).await;
     if drained.is_err() {
@@ -52,8 +114,17 @@ pub async fn serve(proxy: Arc<Proxy>, listener: TcpListener, tls: Option<Arc<Ser
     }
 }
 
+fn tell_failed(ended: Result<(), JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "a connection's task failed");
+    }
+}
+
+/// A connection, before there is room for it.
+type Arrived = (TcpStream, SocketAddr, Place<IpAddr>);
+
 /// A connection is served unless its client has too many already.
-fn admit(proxy: &Proxy, tcp: TcpStream, address: SocketAddr) -> Option<(TcpStream, SocketAddr, Place<IpAddr>)> {
+fn admit(proxy: &Proxy, tcp: TcpStream, address: SocketAddr) -> Option<Arrived> {
     let limit = proxy.settings.load().limits.max_connections_per_client.get();
     match proxy.clients.enter(client(address.ip()), limit) {
         Some(place) => Some((tcp, address, place)),
@@ -65,21 +136,18 @@ fn admit(proxy: &Proxy, tcp: TcpStream, address: SocketAddr) -> Option<(TcpStrea
     }
 }
 
-async fn served(
-    proxy: Arc<Proxy>,
-    tcp: TcpStream,
-    address: SocketAddr,
-    tls: Option<Arc<ServerConfig>>,
-    _place: Place<IpAddr>,
-    seat: Seat,
-) {
-    let who = Who { address, tunnel: None, user: None };
+async fn served(proxy: Arc<Proxy>, (tcp, address, _place): Arrived, door: Arc<Door>, seat: Seat) {
+    seat.came_to(door.number);
+    let tls = door.tls.load_full();
+    drop(door);
+    let is_identified = tls.as_ref().is_some_and(|tls| tls.identifies);
+    let who = Who { address, is_identified, tunnel: None, user: None };
     let wire = match tls {
         None => Wire::Tcp(tcp),
-        Some(config) => {
+        Some(tls) => {
             let wire = tokio::select! {
-                wire = Box::pin(decrypt(&proxy, tcp, address, config)) => wire,
-                () = proxy.stopped() => return,
+                wire = Box::pin(decrypt(&proxy, tcp, address, tls.config.clone())) => wire,
+                () = proxy.stopped_for_a_while() => return,
             };
             match wire {
                 Ok(wire) => wire,
@@ -155,6 +223,8 @@ fn is_the_clients_fault(error: &io::Error) -> bool {
 const NOT_TLS: &[u8] =
     b"HTTP/1.1 400 TLS Wanted\r\nContent-Type: text/plain\r\nContent-Length: 75\r\nConnection: close\r\n\r\n\
     politely speaks TLS on this port: write https:// in the client's proxy URL\n";
+/// Connections that may have come before the last look.
+const BACKLOG: usize = 1024;
 /// Idle connections that are closed at least where there is no descriptor left.
 const MAKE_ROOM: usize = 16;
 /// The log is told once in this time, and not at each try.

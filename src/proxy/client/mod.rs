@@ -22,6 +22,8 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct Who {
     pub address: SocketAddr,
+    /// It has shown a certificate that the listener's `client_ca` vouches for.
+    pub is_identified: bool,
     pub tunnel: Option<Tunnel>,
     /// Who asked for the tunnel, by the credentials of its CONNECT; else, who asked last.
     pub user: Option<Arc<User>>,

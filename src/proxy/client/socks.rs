@@ -24,7 +24,7 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
     let mut io = Ahead { wire, input };
     let negotiated = tokio::select! {
         negotiated = timer.limit(at, negotiate(proxy, &mut io, &mut who, &mut place)) => negotiated,
-        () = proxy.stopped() => return,
+        () = proxy.stopped_for_a_while() => return,
     };
     match negotiated {
         Some(Ok(authority)) => {

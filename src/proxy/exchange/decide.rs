@@ -10,7 +10,6 @@ use crate::proxy::client::Who;
 use crate::proxy::limits::per_client::Place;
 use crate::upstream::{Denied, LastRoute, ReachError, Route};
 use http::Version;
-use std::time::Duration;
 use tokio::time::Instant;
 
 /// It is not refused.
@@ -79,11 +78,7 @@ impl Proxy {
             prefer_wait: request.prefer_wait,
             reads_robots: request.reads_robots(),
         };
-        let admitted = tokio::select! {
-            biased;
-            admitted = self.gate.admit_next(&asked, hosts(user), &mut last.host, account) => admitted?,
-            () = self.stopped() => return Err(Refusal::Draining { retry_after: DRAINING }),
-        };
+        let admitted = self.gate.admit_next(&asked, hosts(user), &mut last.host, account).await?;
         drop(waiting);
         Ok(match admitted {
             Admitted::Go { permit, reported } => {
@@ -121,6 +116,3 @@ impl Proxy {
 pub fn hosts(user: Option<&User>) -> Option<&Hosts> {
     user.and_then(|user| user.hosts.as_ref())
 }
-
-/// By then another instance may serve.
-const DRAINING: Duration = Duration::from_secs(5);

@@ -318,7 +318,7 @@ impl Exchange<'_> {
             client.switch(head, &added);
             return Ok(Next::Switched);
         }
-        let is_last = self.request.is_upgrade || self.proxy.is_stopping();
+        let is_last = self.request.is_upgrade || self.proxy.is_leaving();
         Ok(Next::Body { raw: client.answer(head, &added, is_last) })
     }
 

@@ -305,7 +305,7 @@ pub fn refuse_unanswered(proxy: &Proxy, refusal: Refusal, who: &Who, began: Inst
 
 /// One buffer, one write. The connection stays usable unless the rest of the request cannot be told from the next.
 async fn answer_locally<C: Client>(proxy: &Proxy, answer: Answer, client: &mut C, timer: &mut Timer, is_last: bool) {
-    let is_last = is_last || proxy.is_stopping() || !client.may_skip_body();
+    let is_last = is_last || proxy.is_leaving() || !client.may_skip_body();
     client.answer_locally(answer, is_last);
     flush(proxy, client, timer).await;
 }

@@ -25,6 +25,9 @@ struct Member {
     /// In milliseconds since the start, and one more; 0: it is not idle.
     idle_since: AtomicU64,
     is_to_go: AtomicBool,
+    /// The listener that it came to, and whether that is closed.
+    listener: AtomicU64,
+    is_last: AtomicBool,
     waker: Mutex<Option<Waker>>,
 }
 
@@ -72,6 +75,15 @@ impl Room {
         })
     }
 
+    /// Tells the connections of this listener to go as soon as they are idle.
+    pub fn retire(&self, listener: u64) {
+        let members: Vec<_> = self.0.members.lock().values().cloned().collect();
+        for member in members.iter().filter(|member| member.listener.load(Relaxed) == listener) {
+            member.is_last.store(true, Relaxed);
+            member.wake();
+        }
+    }
+
     /// Tells idle connections to go, those first that have been idle longest: a quarter of them, and `least` if there are as
     /// many. How many those are.
     pub fn close_idle(&self, least: usize) -> usize {
@@ -84,13 +96,23 @@ impl Room {
         idle.truncate(least.max(idle.len() / 4));
         for (_, member) in &idle {
             member.is_to_go.store(true, Relaxed);
-            if let Some(waker) = member.waker.lock().take() {
-                waker.wake();
-            }
+            member.wake();
         }
         idle.len()
     }
 }
+
+impl Member {
+    fn wake(&self) {
+        if let Some(waker) = self.waker.lock().take() {
+            waker.wake();
+        }
+    }
+}
+
+/// By which connections inside a connection are known as its own.
+#[derive(Clone)]
+pub struct Mark(Arc<Member>);
 
 impl Seat {
     /// Nothing is under way since then. Ready: the connection is to go, for others have no room.
@@ -104,7 +126,23 @@ impl Seat {
         if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
             *waker = Some(cx.waker().clone());
         }
-        if member.is_to_go.load(Relaxed) { Poll::Ready(()) } else { Poll::Pending }
+        let goes = member.is_to_go.load(Relaxed) || member.is_last.load(Relaxed);
+        if goes { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// It came to this listener.
+    pub fn came_to(&self, listener: u64) {
+        self.member.listener.store(listener, Relaxed);
+    }
+
+    pub fn mark(&self) -> Mark {
+        Mark(self.member.clone())
+    }
+
+    /// It is inside of another.
+    pub fn is_inside(&self, outer: &Mark) {
+        self.came_to(outer.0.listener.load(Relaxed));
+        self.member.is_last.store(outer.0.is_last.load(Relaxed), Relaxed);
     }
 
     /// Something is under way.

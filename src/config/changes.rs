@@ -1,0 +1,140 @@
+//! What a reload makes of changed settings: what takes a restart stays as it is, and each key that differs is named.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::settings::Settings;
+
+/// What has become of changed settings, by keys such as `pace.max_wait`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Changes {
+    /// In force now.
+    pub changed: Vec<String>,
+    /// Not in force before the next start.
+    pub needs_restart: Vec<String>,
+}
+
+impl Settings {
+    /// These in place of `before`, as far as a running proxy can take them up. `may_join_fleet`: it was started in one.
+    pub fn in_place_of(mut self, before: &Self, may_join_fleet: bool) -> (Self, Changes) {
+        let mut fixed: Vec<&[&str]> = Vec::new();
+        if keep(&mut self.admin.address, &before.admin.address) {
+            fixed.push(&["admin", "address"]);
+        }
+        if keep(&mut self.admin.token_file, &before.admin.token_file) {
+            fixed.push(&["admin", "token_file"]);
+        }
+        if keep(&mut self.intercept.ca, &before.intercept.ca) {
+            fixed.push(&["intercept", "ca"]);
+        }
+        if keep(&mut self.store.directory, &before.store.directory) {
+            fixed.push(&["store", "directory"]);
+        }
+        // Without a disk there is no store at all.
+        if (self.store.disk == 0) != (before.store.disk == 0) && keep(&mut self.store.disk, &before.store.disk) {
+            fixed.push(&["store", "disk"]);
+        }
+        if !may_join_fleet && keep(&mut self.fleet, &before.fleet) {
+            fixed.push(&["fleet"]);
+        }
+        for path in &fixed {
+            put(&mut self.whole.0, path, find(&before.whole.0, path));
+        }
+        let mut changed = Vec::new();
+        compare(&before.whole.0, &self.whole.0, "", &mut changed);
+        let needs_restart = fixed.iter().map(|path| path.join(".")).collect();
+        (self, Changes { changed, needs_restart })
+    }
+}
+
+/// Keeps what there was. Tells whether it was different.
+fn keep<T: PartialEq + Clone>(now: &mut T, before: &T) -> bool {
+    let is_different = now != before;
+    if is_different {
+        now.clone_from(before);
+    }
+    is_different
+}
+
+fn find<'a>(value: &'a Value, path: &[&str]) -> &'a Value {
+    path.iter().fold(value, |value, key| &value[key])
+}
+
+fn put(value: &mut Value, path: &[&str], new: &Value) {
+    *path.iter().fold(value, |value, key| &mut value[key]) = new.clone();
+}
+
+/// The keys under which the two differ; a list is one value.
+fn compare(before: &Value, now: &Value, path: &str, into: &mut Vec<String>) {
+    let (Value::Object(before), Value::Object(now)) = (before, now) else {
+        if before != now {
+            into.push(path.to_owned());
+        }
+        return;
+    };
+    let new = now.keys().filter(|key| !before.contains_key(*key));
+    for key in before.keys().chain(new) {
+        let path = match (path, key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')) {
+            ("", _) => key.clone(),
+            (path, true) => format!("{path}.{key}"),
+            (path, false) => format!("{path}[{key:?}]"),
+        };
+        let (before, now) = (before.get(key).unwrap_or(&Value::Null), now.get(key).unwrap_or(&Value::Null));
+        compare(before, now, &path, into);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changes(before: &str, now: &str) -> (Settings, Changes) {
+        let settings = |text| Settings::parse("test.yaml", text).unwrap();
+        settings(now).in_place_of(&settings(before), false)
+    }
+
+    fn changed(before: &str, now: &str) -> Vec<String> {
+        let (_, Changes { changed, needs_restart }) = changes(before, now);
+        assert!(needs_restart.is_empty(), "{needs_restart:?}");
+        changed
+    }
+
+    #[test]
+    fn each_key_that_differs_is_named() {
+        assert_eq!(changed("", ""), Vec::<String>::new());
+        assert_eq!(
+            changed("", "pace: { max_wait: 1m, queue: 10 }\nmode: report"),
+            ["mode", "pace.queue"].map(String::from)
+        );
+        let hosts = "hosts: { '*.a.example': { crawl_delay: 1s } }";
+        assert_eq!(changed("", hosts), ["hosts[\"*.a.example\"]"]);
+        assert_eq!(changed(hosts, ""), ["hosts[\"*.a.example\"]"]);
+        assert_eq!(changed("egress: { ports: [80] }", "egress: { ports: [443] }"), ["egress.ports"]);
+    }
+
+    #[test]
+    fn a_password_that_is_not_shown_is_a_change_that_is() {
+        let user = |salt: &str| {
+            format!(
+                "access: {{ users: [{{ name: a, password: '$argon2id$v=19$m=8,t=1,p=1${salt}$AAAAAAAAAAAAAAAAAAAAAA' }}] }}"
+            )
+        };
+        assert_eq!(changed(&user("c29tZXNhbHQ"), &user("b3RoZXJzYWx0")), ["access.users"]);
+    }
+
+    #[test]
+    fn what_takes_a_restart_stays_as_it_is_and_is_shown_so() {
+        let now = "admin: { address: '127.0.0.1:9' }\nintercept: { ca: { directory: /x } }\n\
+             store: { directory: /y, disk: 0, memory: 2MiB }\nfleet: redis://127.0.0.1:1/";
+        let (settings, Changes { changed, needs_restart }) = changes("", now);
+        assert_eq!(changed, ["store.memory"]);
+        assert_eq!(needs_restart, ["admin.address", "intercept.ca", "store.directory", "store.disk", "fleet"]);
+        let before = Settings::default();
+        assert_eq!((&settings.admin, &settings.intercept), (&before.admin, &before.intercept));
+        assert_eq!((settings.fleet.is_none(), settings.store.disk), (true, before.store.disk));
+        for key in ["admin", "intercept", "fleet"] {
+            assert_eq!(settings.shown()[key], before.shown()[key], "{key}");
+        }
+        assert_eq!(settings.shown()["store"]["memory"], "2MiB");
+    }
+}

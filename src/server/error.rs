@@ -1,0 +1,83 @@
+//! Why the proxy could not start, or take up changed settings, and what to do about it.
+
+use crate::tls::{CaError, ListenerTlsError, RootsError};
+use crate::upstream::TrustError;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Why it could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("cannot listen on {address}: {source}")]
+    Listen { address: String, source: io::Error },
+    #[error("no socket named `{0}` was handed over")]
+    NotInherited(String),
+    #[error("anybody who reaches `{0}` could use this proxy")]
+    OpenToAll(SocketAddr),
+    #[error(transparent)]
+    Ca(#[from] CaError),
+    #[error(transparent)]
+    Roots(#[from] RootsError),
+    #[error("cannot listen on {address} for the admin address: {source}")]
+    Admin { address: String, source: io::Error },
+    #[error("cannot read the token in {path}: {source}")]
+    Token { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    ListenerTls(#[from] ListenerTlsError),
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    #[error("cannot open the access log {path}: {source}")]
+    Log { path: PathBuf, source: io::Error },
+    #[error("cannot set up: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl StartError {
+    pub(super) fn for_admin(error: Self) -> Self {
+        match error {
+            Self::Listen { address, source } => Self::Admin { address, source },
+            other => other,
+        }
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Listen { source, .. } => match source.kind() {
+                io::ErrorKind::AddrInUse => "another program listens there; stop it, or choose another address with \
+                    `--listen` or `listen:`"
+                    .into(),
+                io::ErrorKind::PermissionDenied => "ports below 1024 are root's; choose a higher one".into(),
+                io::ErrorKind::AddrNotAvailable => "this machine has no such address".into(),
+                _ => "choose another address with `--listen` or `listen:`".into(),
+            },
+            Self::NotInherited(name) => {
+                format!("a systemd socket unit with `FileDescriptorName={name}` hands it over")
+            }
+            Self::OpenToAll(_) => "say in `access` who may, such as `clients: [10.0.0.0/8]`".into(),
+            Self::Admin { source, .. } => match source.kind() {
+                io::ErrorKind::AddrInUse => "does another politely run? give this one `admin: { address: off }`, or a \
+                    port of its own"
+                    .into(),
+                _ => "choose another `admin.address`, or write `off`".into(),
+            },
+            Self::Token { .. } => "`admin.token_file` names a file that holds the token and nothing else".into(),
+            Self::Ca(error) => error.hint(),
+            Self::Roots(error) => error.hint().into(),
+            Self::ListenerTls(_) => {
+                "correct `listen[].tls`: `certificate` with its chain, `key` and `client_ca` are PEM files".into()
+            }
+            Self::Trust(_) => {
+                "correct `client_certificate` in `hosts`: `certificate` with its chain and `key` are PEM files".into()
+            }
+            Self::Log { source, .. } => match source.kind() {
+                io::ErrorKind::NotFound => {
+                    "make its directory, or correct `log.access`; under systemd `LogsDirectory=` makes it".into()
+                }
+                _ => "let the user that the proxy runs as write there, or correct `log.access`".into(),
+            },
+            Self::Io(_) => "is there room and permission for temporary files?".into(),
+        }
+    }
+}

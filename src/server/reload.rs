@@ -1,0 +1,161 @@
+//! Taking up changed settings: all of them or none, one reload at a time, and each key told that takes a restart.
+
+use super::listeners::Listeners;
+use super::{StartError, roots_of};
+use crate::admin::Admin;
+use crate::config::{AccessLog, Changes, Settings};
+use crate::proxy::Proxy;
+use crate::telemetry::Change;
+use crate::tls::roots;
+use parking_lot::Mutex;
+use ring::digest::{SHA256, digest};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// Reads the configuration; the error is what is wrong with it.
+pub(super) type Load = Box<dyn Fn() -> Result<Settings, String> + Send + Sync>;
+
+/// All that settings reach.
+pub(super) struct Parts {
+    pub proxy: Arc<Proxy>,
+    pub listeners: Listeners,
+    pub admin: Option<(Arc<Admin>, SocketAddr)>,
+    /// Where changed settings come from.
+    pub load: OnceLock<Load>,
+    /// Locked for as long as a reload takes.
+    known: Mutex<Known>,
+}
+
+/// What was read beside the settings.
+struct Known {
+    roots: String,
+    files: Files,
+}
+
+/// What was in the files that the settings name, by the keys that name them. `None`: it could not be read.
+type Files = BTreeMap<String, Option<[u8; 32]>>;
+
+impl Parts {
+    /// `roots`: those that origins are verified against, as PEM.
+    pub fn new(
+        proxy: Arc<Proxy>,
+        listeners: Listeners,
+        admin: Option<(Arc<Admin>, SocketAddr)>,
+        roots: String,
+    ) -> Self {
+        let settings = proxy.settings.load_full();
+        let files = files(&settings, proxy.leaves.ca().path());
+        Self { proxy, listeners, admin, load: OnceLock::new(), known: Mutex::new(Known { roots, files }) }
+    }
+
+    /// Loads the configuration and takes it up; logs what has come of it. The error is what is wrong with it: then all stays as
+    /// it was. `None`: nobody has said where it is. Blocks; to be called within a runtime.
+    pub fn reload_from_file(&self) -> Option<Result<Changes, String>> {
+        let load = self.load.get()?;
+        let mut known = self.known.lock();
+        let done = load().and_then(|settings| {
+            let told = |error: StartError| format!("error: {error}\nhint: {}", error.hint());
+            self.take_up(settings, &mut known).map_err(told)
+        });
+        match &done {
+            Ok(Changes { changed, needs_restart }) if needs_restart.is_empty() => {
+                tracing::info!("configuration reloaded: {}", listed(changed));
+            }
+            Ok(Changes { changed, needs_restart }) => {
+                let (changed, needs_restart) = (listed(changed), needs_restart.join(", "));
+                tracing::warn!(
+                    "configuration not reloaded in full: {needs_restart} needs a restart; reloaded: {changed}"
+                );
+            }
+            Err(error) => tracing::error!("configuration not reloaded, the old one stays in force:\n{error}"),
+        }
+        if let Some((admin, _)) = &self.admin {
+            admin.last_reload.note(done.as_ref().is_ok_and(|changes| changes.needs_restart.is_empty()));
+        }
+        Some(done)
+    }
+
+    /// Takes up these settings, or none of them.
+    pub fn reload(&self, settings: Settings) -> Result<Changes, StartError> {
+        self.take_up(settings, &mut self.known.lock())
+    }
+
+    fn take_up(&self, settings: Settings, known: &mut Known) -> Result<Changes, StartError> {
+        let Self { proxy, listeners, admin, .. } = self;
+        let before = proxy.settings.load_full();
+        let (settings, mut changes) = settings.in_place_of(&before, proxy.gate.may_join_fleet());
+
+        // What may fail.
+        let logs = Change::prepare(&settings.log).map_err(|source| match &settings.log.access {
+            AccessLog::File(path) => StartError::Log { path: path.clone(), source },
+            AccessLog::Off | AccessLog::Stdout | AccessLog::Journal => source.into(),
+        })?;
+        let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
+        let plan = listeners.plan(&settings)?;
+        let own = plan.addresses().chain(admin.as_ref().map(|(_, address)| *address)).collect();
+        let prepared = if roots.pem == known.roots {
+            proxy.upstream.prepare(&settings, None, own)?
+        } else {
+            let (_file, conf) = roots_of(&roots)?;
+            proxy.upstream.prepare(&settings, Some((roots.store, &conf)), own)?
+        };
+        let mut files = files(&settings, proxy.leaves.ca().path());
+        logs.apply()?;
+
+        // What may not.
+        changes.name_files(&known.files, &mut files);
+        proxy.reload(settings, prepared);
+        listeners.apply(plan);
+        if let Some((admin, _)) = admin {
+            admin.listeners.store(Arc::new(listeners.addresses()));
+        }
+        *known = Known { roots: roots.pem, files };
+        Ok(changes)
+    }
+}
+
+impl Changes {
+    /// Names the keys of files that hold something else than before.
+    fn name_files(&mut self, before: &Files, now: &mut Files) {
+        for (key, content) in now {
+            let Some(old) = before.get(key).filter(|old| *old != content) else { continue };
+            let takes_restart = TAKE_RESTART.contains(&key.as_str());
+            if takes_restart {
+                // That one is in force until then.
+                *content = *old;
+            }
+            let named = if takes_restart { &mut self.needs_restart } else { &mut self.changed };
+            if !named.contains(key) {
+                named.push(key.clone());
+            }
+        }
+    }
+}
+
+fn listed(changed: &[String]) -> String {
+    if changed.is_empty() { "nothing has changed".into() } else { changed.join(", ") }
+}
+
+fn files(settings: &Settings, ca: &Path) -> Files {
+    let mut named: Vec<(String, PathBuf)> = vec![("intercept.ca".into(), ca.to_owned())];
+    let mut name = |key: String, path: Option<&PathBuf>| named.extend(path.map(|path| (key, path.clone())));
+    name("admin.token_file".into(), settings.admin.token_file.as_ref());
+    name("egress.ca_file".into(), settings.egress.ca_file.as_ref());
+    for (number, listener) in settings.listen.iter().enumerate() {
+        let tls = listener.tls.as_ref();
+        name(format!("listen[{number}].tls.certificate"), tls.map(|tls| &tls.certificate));
+        name(format!("listen[{number}].tls.key"), tls.map(|tls| &tls.key));
+        name(format!("listen[{number}].tls.client_ca"), tls.and_then(|tls| tls.client_ca.as_ref()));
+    }
+    let pairs = settings.hosts.all().filter_map(|host| host.tls.as_ref()?.client_certificate.as_ref());
+    for path in pairs.flat_map(|pair| [&pair.certificate, &pair.key]) {
+        name(format!("hosts: {}", path.display()), Some(path));
+    }
+    let read = |path: &Path| digest(&SHA256, &std::fs::read(path).ok()?).as_ref().try_into().ok();
+    named.into_iter().map(|(key, path)| (key, read(&path))).collect()
+}
+
+/// What was read at the start alone.
+const TAKE_RESTART: [&str; 2] = ["admin.token_file", "intercept.ca"];

@@ -1,0 +1,322 @@
+//! What a reload takes up, what it names as taking a restart, and that it is all or nothing.
+
+use crate::support::binary::{Ended, politely};
+use crate::support::client::get;
+use crate::support::{Alpn, Binary, Client, Origin, Reply, TestCa, curl, eventually, test_ca, within};
+use argon2::{Argon2, Params, PasswordHasher};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+const ADMIN: &str = "admin: { address: '127.0.0.1:0' }";
+
+async fn api(binary: &Binary, arguments: &[&str], path: &str) -> (u16, Value) {
+    let got = curl(&[arguments, &[&format!("http://{}{path}", binary.admin())]].concat()).await;
+    (got.status(), serde_json::from_slice(&got.stdout).unwrap_or_else(|_| Value::String(got.text())))
+}
+
+async fn gauge(binary: &Binary, name: &str) -> f64 {
+    let (_, Value::String(text)) = api(binary, &[], "/metrics").await else { panic!("no text") };
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).expect("the gauge is there");
+    line.parse().unwrap()
+}
+
+fn said(ended: &Ended) -> (i32, &str) {
+    (ended.code, ended.stdout.as_str())
+}
+
+async fn status(proxy: SocketAddr, origin: &Origin) -> u16 {
+    Client::open(proxy).await.get(&origin.url("/x"), &origin.authority("a.localhost")).await.status()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_command_says_what_changed_and_exits_0_when_all_is_in_force() {
+    let binary = Binary::serve(ADMIN).await;
+    assert_eq!(said(&binary.reload(ADMIN).await), (0, "reloaded: nothing has changed\n"));
+    let all = format!(
+        "{ADMIN}\nmode: report\npace: {{ max_wait: 5s }}\nlimits: {{ idle_timeout: 5s }}\n\
+         intercept: {{ leaf_cache: 7 }}\nstore: {{ memory: 2MiB, disk: 3MiB }}\nlog: {{ level: debug }}"
+    );
+    let changed = "reloaded: intercept.leaf_cache, limits.idle_timeout, log.level, mode, pace.max_wait, store.disk, store.memory\n";
+    assert_eq!(said(&binary.reload(&all).await), (0, changed));
+    let (_, config) = api(&binary, &[], "/api/v1/config").await;
+    assert_eq!((&config["mode"], &config["store"]["disk"]), (&"report".into(), &"3MiB".into()));
+    let (status, told) = api(&binary, &["-X", "POST"], "/api/v1/reload").await;
+    assert_eq!((status, &told["reloaded"], &told["changed"]), (200, &true.into(), &Value::Array(Vec::new())));
+    binary.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_takes_a_restart_is_named_and_never_told_as_reloaded() {
+    let binary = Binary::serve(ADMIN).await;
+    let at_start = gauge(&binary, "politely_config_last_reload_success_timestamp_seconds").await;
+    assert!(at_start > 1.7e9, "{at_start}");
+    assert_eq!(gauge(&binary, "politely_config_last_reload_successful").await, 1.0);
+    let there = binary.directory().join("elsewhere");
+    let yaml = format!(
+        "admin: {{ address: '127.0.0.1:1' }}\nmode: report\nfleet: redis://127.0.0.1:1/\n\
+         store: {{ directory: {there} }}\nintercept: {{ ca: {{ directory: {there} }} }}",
+        there = there.display()
+    );
+    for changed in ["mode", "nothing has changed"] {
+        let ended = binary.reload(&yaml).await;
+        let named = "needs a restart: admin.address, intercept.ca, store.directory, fleet\n";
+        assert_eq!(said(&ended), (1, &*format!("reloaded: {changed}\n{named}")), "{ended:?}");
+    }
+    let (status, told) = api(&binary, &["-X", "POST"], "/api/v1/reload").await;
+    assert_eq!((status, &told["reloaded"], &told["needs_restart"][0]), (200, &false.into(), &"admin.address".into()));
+    assert_eq!(gauge(&binary, "politely_config_last_reload_successful").await, 0.0);
+    let (_, config) = api(&binary, &[], "/api/v1/config").await;
+    assert_eq!((&config["mode"], &config["fleet"]), (&"report".into(), &Value::Null), "what is in force");
+    assert_eq!(config["admin"]["address"], "127.0.0.1:0");
+    binary.signal(libc::SIGHUP);
+    let line = "not reloaded in full: admin.address, intercept.ca, store.directory, fleet needs a restart";
+    eventually("the line of SIGHUP", || binary.output().matches(line).count() == 4).await;
+    assert!(!binary.output().contains("configuration reloaded"), "{}", binary.output());
+    binary.reload(ADMIN).await;
+    assert_eq!(gauge(&binary, "politely_config_last_reload_successful").await, 1.0);
+    assert!(gauge(&binary, "politely_config_last_reload_success_timestamp_seconds").await >= at_start);
+    binary.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_with_faults_is_refused_and_changes_nothing() {
+    let binary = Binary::serve(ADMIN).await;
+    let ended = binary.reload(&format!("{ADMIN}\nmode: report\npace: {{ max_wait: soon }}")).await;
+    assert!(ended.code == 1 && ended.stderr.contains("soon") && ended.stderr.contains("not reloaded"), "{ended:?}");
+    assert_eq!(gauge(&binary, "politely_config_last_reload_successful").await, 0.0);
+    // Nobody can be asked, if only the file says who.
+    let file = binary.directory().join("politely.yaml");
+    let ended = politely(&["reload", "--config", file.to_str().unwrap()]).await;
+    assert!(ended.code == 1 && ended.stderr.contains("soon"), "{ended:?}");
+    let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = format!("listen: [{{ address: '127.0.0.1:0' }}, {{ address: '{}' }}]", busy.local_addr().unwrap());
+    let ended = binary.reload(&format!("{ADMIN}\nmode: report\n{listen}")).await;
+    assert!(ended.code == 1 && ended.stderr.contains("cannot listen on"), "{ended:?}");
+    let (_, config) = api(&binary, &[], "/api/v1/config").await;
+    assert_eq!((&config["mode"], config["listen"].as_array().unwrap().len()), (&"enforce".into(), 1));
+    assert_eq!(politely(&["reload", "--admin", "127.0.0.1:1"]).await.code, 2);
+    binary.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn listeners_are_opened_and_closed() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/slow" => Reply::text("done").after(Duration::from_millis(700)),
+        _ => Reply::text(""),
+    })
+    .await;
+    let binary = Binary::serve(ADMIN).await;
+    let first = binary.address();
+    let both = format!("{ADMIN}\nlisten: [{{ address: '127.0.0.1:0' }}, {{ address: '127.0.0.2:0' }}]");
+    assert_eq!(said(&binary.reload(&both).await), (0, "reloaded: listen\n"));
+    let [_, second] = binary.listening()[..] else { panic!("{}", binary.output()) };
+    assert_eq!((status(first, &origin).await, status(second, &origin).await), (200, 200));
+    let mut idle = Client::open(first).await;
+    assert_eq!(idle.get(&origin.url("/x"), &origin.authority("a.localhost")).await.status(), 200);
+    let mut busy = Client::open(first).await;
+    busy.send(get(&origin.url("/slow"), &origin.authority("a.localhost"))).await;
+    eventually("the request", || origin.log.count("/slow") == 1).await;
+    let one = format!("{ADMIN}\nlisten: [{{ address: '127.0.0.2:0' }}]");
+    assert_eq!(said(&binary.reload(&one).await), (0, "reloaded: listen\n"));
+    within("the first to be closed", async {
+        while TcpStream::connect(first).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    assert!(idle.rest().await.is_empty(), "a connection that is idle ends");
+    assert_eq!(busy.response().await.text(), "done", "what is under way does not");
+    assert!(within("its end", busy.rest()).await.is_empty());
+    assert_eq!(status(second, &origin).await, 200);
+    let (_, told) = api(&binary, &[], "/api/v1/status").await;
+    assert_eq!(told["listen"], serde_json::json!([second.to_string()]));
+    let pac = curl(&[&format!("http://{}/proxy.pac", binary.admin())]).await;
+    assert!(pac.text().contains(&second.to_string()), "{}", pac.text());
+    binary.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_may_be_widened_and_narrowed_on_its_own_port() {
+    let origin = Origin::site("").await;
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let narrow = format!("{ADMIN}\nlisten: [{{ address: '127.0.0.1:{port}' }}]");
+    let wide = format!("{ADMIN}\nlisten: [{{ address: '0.0.0.0:{port}' }}]\naccess: {{ clients: [127.0.0.0/8] }}");
+    let binary = Binary::serve(&narrow).await;
+    let elsewhere = SocketAddr::from(([127, 0, 0, 9], port));
+    for _ in 0..3 {
+        let ended = binary.reload(&wide).await;
+        assert_eq!(said(&ended), (0, "reloaded: access.clients, listen\n"), "{ended:?}");
+        assert_eq!((status(binary.address(), &origin).await, status(elsewhere, &origin).await), (200, 200));
+        let ended = binary.reload(&narrow).await;
+        assert_eq!(said(&ended), (0, "reloaded: access.clients, listen\n"), "{ended:?}");
+        assert_eq!(status(binary.address(), &origin).await, 200);
+        within("the wide one to be closed", async {
+            while TcpStream::connect(elsewhere).await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+    }
+    binary.stop().await;
+}
+
+/// The file names no address: only the socket that was handed over tells that anybody could come in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn access_cannot_be_taken_away_while_a_socket_is_open_to_all() {
+    let origin = Origin::site("").await;
+    let socket = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    let here = SocketAddr::from(([127, 0, 0, 1], socket.local_addr().unwrap().port()));
+    let open = format!("{ADMIN}\nlisten: [{{ address: fd:politely }}]");
+    let guarded = format!("{open}\naccess: {{ clients: [192.0.2.0/24] }}");
+    let binary = Binary::serve_on(&socket, &guarded).await;
+    assert_eq!(status(here, &origin).await, 403);
+    let ended = binary.reload(&open).await;
+    assert!(ended.code == 1 && ended.stderr.contains("could use this proxy"), "{ended:?}");
+    assert_eq!(status(here, &origin).await, 403, "all stays as it was");
+    // The same socket can be left and had again.
+    let other = format!("{ADMIN}\nlisten: [{{ address: '127.0.0.1:0' }}]");
+    assert_eq!(binary.reload(&other).await.code, 0);
+    assert_eq!(status(*binary.listening().last().unwrap(), &origin).await, 200);
+    assert_eq!(binary.reload(&guarded).await.code, 0);
+    assert_eq!(status(here, &origin).await, 403);
+    binary.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewed_certificate_and_other_terms_of_tls_are_taken_up() {
+    let origin = Origin::site("").await;
+    let files = tempfile::tempdir().unwrap();
+    let (certificate, key) = (files.path().join("proxy.pem"), files.path().join("proxy.key"));
+    let renew = || {
+        let (chain, secret) = test_ca().pem_pair("localhost");
+        std::fs::write(&certificate, chain).unwrap();
+        std::fs::write(&key, secret).unwrap();
+    };
+    renew();
+    let tls = |more: &str| {
+        let (certificate, key) = (certificate.display(), key.display());
+        format!(
+            "{ADMIN}\nlisten: [{{ address: '127.0.0.1:0', tls: {{ certificate: {certificate}, key: {key}{more} }} }}]"
+        )
+    };
+    let binary = Binary::serve(&tls("")).await;
+    let shown = async || {
+        let client = Client::open(binary.address()).await.tls("localhost", test_ca().pem_file(), &[b"http/1.1"]).await;
+        client.peer_certificates()
+    };
+    let before = shown().await;
+    renew();
+    let ended = binary.reload(&tls("")).await;
+    assert_eq!(said(&ended), (0, "reloaded: listen[0].tls.certificate, listen[0].tls.key\n"), "{ended:?}");
+    assert_ne!(shown().await, before);
+    let clients = TestCa::new("clients");
+    let ended = binary.reload(&tls(&format!(", client_ca: {}", clients.pem_file().display()))).await;
+    assert_eq!(said(&ended), (0, "reloaded: listen\n"), "{ended:?}");
+    let mut nobody = Client::open(binary.address()).await.tls("localhost", test_ca().pem_file(), &[b"http/1.1"]).await;
+    let _ = nobody.try_send(get(&origin.url("/x"), &origin.authority("a.localhost"))).await;
+    assert!(nobody.try_head().await.is_none(), "a certificate is wanted now");
+    std::fs::write(&key, "no key").unwrap();
+    let ended = binary.reload(&tls("")).await;
+    assert!(ended.code == 1 && ended.stderr.contains("proxy.key"), "{ended:?}");
+    assert_eq!(binary.reload(ADMIN).await.code, 0);
+    assert_eq!(status(binary.address(), &origin).await, 200, "without TLS");
+    binary.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn authorities_for_origins_come_and_go() {
+    let origin = Origin::https(Alpn::Both, |_| Reply::text("")).await;
+    let files = tempfile::tempdir().unwrap();
+    let file = files.path().join("roots.pem");
+    let other = TestCa::new("another authority");
+    std::fs::copy(other.pem_file(), &file).unwrap();
+    let yaml = format!("{ADMIN}\negress: {{ ca_file: {} }}", file.display());
+    let binary = Binary::serve(&yaml).await;
+    let asked = async || binary.curl(&[&origin.url("/x")]).await.status();
+    // robots.txt cannot be had, so it is 503 and not 502.
+    assert_eq!(asked().await, 503);
+    std::fs::copy(test_ca().pem_file(), &file).unwrap();
+    assert_eq!(said(&binary.reload(&yaml).await), (0, "reloaded: egress.ca_file\n"));
+    politely(&["refresh", &origin.url(""), "--admin", &binary.admin()]).await;
+    assert_eq!(asked().await, 200);
+    std::fs::copy(other.pem_file(), &file).unwrap();
+    assert_eq!(said(&binary.reload(&yaml).await), (0, "reloaded: egress.ca_file\n"));
+    assert_eq!(asked().await, 502, "its robots.txt is still good, its certificate is not");
+    binary.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_who_is_taken_out_has_no_tunnel_any_more() {
+    let hash = Argon2::from(Params::new(8, 1, 1, None).unwrap()).hash_password(b"alice").unwrap().to_string();
+    let users = |alice: &str| format!("{ADMIN}\naccess: {{ users: [{{ name: {alice}, password: '{hash}' }}] }}");
+    let origin = Origin::https(Alpn::Both, |_| Reply::text("")).await;
+    let binary = Binary::serve(&users("alice")).await;
+    let host = origin.authority("a.localhost");
+    let credentials = BASE64_STANDARD.encode("alice:alice");
+    let tunnel = async || {
+        let mut client = Client::open(binary.address()).await;
+        let connect =
+            format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\nProxy-Authorization: Basic {credentials}\r\n\r\n");
+        client.send(connect).await;
+        assert_eq!(client.head().await.status(), 200);
+        client
+    };
+    let mut h1 = tunnel().await.tls("a.localhost", &binary.ca_pem_path(), &[b"http/1.1"]).await;
+    let h2 = tunnel().await.tls("a.localhost", &binary.ca_pem_path(), &[b"h2"]).await;
+    let h2 = crate::support::H2Client::over(h2).await;
+    let url = origin.url("/x");
+    assert_eq!((h1.get("/x", &host).await.status(), h2.get(&url).await.status()), (200, 200));
+    assert_eq!(binary.reload(&format!("{}\nmode: report", users("alice"))).await.code, 0);
+    assert_eq!((h1.get("/x", &host).await.status(), h2.get(&url).await.status()), (200, 200), "she is in it still");
+    assert_eq!(binary.reload(&users("bob")).await.code, 0);
+    assert_eq!((h1.get("/x", &host).await.status(), h2.get(&url).await.status()), (403, 403));
+    binary.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_connections_may_come_as_soon_as_the_file_says_so() {
+    let origin = Origin::site("").await;
+    let binary = Binary::serve(&format!("{ADMIN}\nlimits: {{ max_connections: 1 }}")).await;
+    let mut first = Client::open(binary.address()).await;
+    assert_eq!(first.get(&origin.url("/x"), &origin.authority("a.localhost")).await.status(), 200);
+    let mut second = Client::open(binary.address()).await;
+    second.send(get(&origin.url("/x"), &origin.authority("a.localhost"))).await;
+    assert!(second.glance(Duration::from_millis(200)).await.is_empty(), "it waits for room");
+    assert_eq!(said(&binary.reload(ADMIN).await), (0, "reloaded: limits.max_connections\n"));
+    assert_eq!(second.response().await.status(), 200);
+    binary.stop().await;
+}
+
+/// Many at once, by both ways: in the end one file is in force, and it is the last.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reloads_do_not_mix() {
+    let binary = Binary::serve(ADMIN).await;
+    let file = binary.directory().join("politely.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let write = |number: usize| {
+        let yaml = format!("{text}pace: {{ queue: {number} }}\nlimits: {{ max_connections: {number} }}\n");
+        let new = Path::new(&file).with_extension("new");
+        std::fs::write(&new, yaml).unwrap();
+        std::fs::rename(new, &file).unwrap();
+    };
+    write(1000);
+    api(&binary, &["-X", "POST"], "/api/v1/reload").await;
+    for number in 1001..1040 {
+        write(number);
+        binary.signal(libc::SIGHUP);
+        let ((status, _), (_, config)) =
+            tokio::join!(api(&binary, &["-X", "POST"], "/api/v1/reload"), api(&binary, &[], "/api/v1/config"));
+        assert_eq!(status, 200);
+        assert_eq!(config["pace"]["queue"], config["limits"]["max_connections"]);
+    }
+    let (_, config) = api(&binary, &[], "/api/v1/config").await;
+    assert_eq!(config["pace"]["queue"], 1039);
+    binary.stop().await;
+}
