@@ -364,6 +364,69 @@ fn usage_preferences_say_no_to_a_purpose() {
     }
 }
 
+/// draft-ietf-aipref-attach, "Content-Usage Rule Semantics" and "Processing Content-Usage Rules", line by line: for which
+/// paths a crawler that trains models is refused.
+#[test]
+fn aipref_rules_are_chosen_as_rules_are() {
+    for (lines, golden) in [
+        // The draft's own example.
+        ("Content-Usage: train-ai=n\nContent-Usage: /ai-ok/ train-ai=y", "/test @2, /ai-ok/, /ai-ok @2"),
+        // The longest path decides for all uses: what it does not mention is unknown.
+        ("Content-Usage: train-ai=n\nContent-Usage: /x search=n", "/ @2, /x"),
+        ("Content-Usage: /x search=n\nContent-Usage: train-ai=n", "/ @3, /x"),
+        // Its bytes are counted, wildcards are as in rules.
+        (
+            "Content-Usage: /*.pdf$ train-ai=n\nContent-Usage: /docs/ train-ai=y",
+            "/a.pdf @2, /docs/a.pdf @2, /docs/, /a.pdf?x",
+        ),
+        // Of the same path, however it is written, each line applies, and no wins.
+        ("Content-Usage: /x train-ai=y\nContent-Usage: /x train-ai=n\nContent-Usage: /x train-ai=y", "/x @3"),
+        ("Content-Usage: /%c3%bc train-ai=n\nContent-Usage: /\u{fc} train-ai=y", "/%C3%BC @2, /\u{fc} @2"),
+        ("Content-Usage: / search=n\nContent-Usage: train-ai=n", "/a @3"),
+        // On one line the last of a key counts.
+        ("Content-Usage: train-ai=n, train-ai=y", "/a"),
+        // What cannot be read is unknown, where a longer path says so too.
+        ("Content-Usage: train-ai=n\nContent-Usage: /x nonsense!", "/a @2, /x"),
+        // SP and HTAB around the key and the path, and a comment.
+        (" \tcontent-usage\t : \t/x\t \ttrain-ai=n # why", "/x @2, /y"),
+        // An empty path is none.
+        ("Content-Usage:    train-ai=n", "/ @2"),
+        // What must not be crawled has no preference: the rule says so.
+        ("Disallow: /never/\nContent-Usage: train-ai=n", "/never/ @rule 2, /a @3"),
+        // Both languages hold.
+        ("Content-Signal: ai-train=yes\nContent-Usage: train-ai=n", "/a @3"),
+        ("Content-Signal: search=yes,ai-train=no,use=reference\nContent-Usage: train-ai=y", "/a @2"),
+        ("Content-Signal: use=reference", "/a @2"),
+    ] {
+        let file = format!("User-agent: *\n{lines}\n");
+        let rules = RobotsTxt::parse(file.as_bytes()).rules_for(&["a"]);
+        let purposes = [Purpose::parse("ai-train").unwrap()];
+        let told = golden.split(", ").map(|path| {
+            let path = path.split(" @").next().unwrap();
+            let verdict = rules.check_for(path, &purposes);
+            match (verdict.preference(), verdict.rule()) {
+                (Some(preference), _) => format!("{path} @{}", preference.line()),
+                (None, Some(rule)) => format!("{path} @rule {}", rule.line()),
+                (None, None) => path.to_owned(),
+            }
+        });
+        assert_eq!(told.collect::<Vec<_>>().join(", "), golden, "{file}");
+    }
+}
+
+#[test]
+fn usage_can_be_read_as_it_was_probably_meant() {
+    let file = b"User-agent: *\nContent-Usage: *.pdf AI-Train = No\nContent-Signal: /b ai-train=n\n";
+    let lenient = with(|options| options.lenient_usage = true);
+    for (options, disallowed) in [(ParseOptions::default(), &[][..]), (lenient, &["/a.pdf", "/b"])] {
+        let rules = RobotsTxt::parse_with(file, &options).rules_for(&["a"]);
+        let purposes = [Purpose::parse("ai-train").unwrap()];
+        for path in ["/a", "/a.pdf", "/b"] {
+            assert_eq!(rules.check_for(path, &purposes).is_allowed(), !disallowed.contains(&path), "{path}");
+        }
+    }
+}
+
 // Leniencies, and the switches that select other readings.
 
 #[test]

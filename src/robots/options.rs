@@ -44,6 +44,9 @@ pub struct ParseOptions {
     pub leading_crawl_delay: bool,
     /// Rules of a file without any `User-agent` line hold for all agents (texting_robots; RFC 9309 ignores them).
     pub rules_without_agent: bool,
+    /// Read Content-Signal and Content-Usage as they were probably meant: `*.pdf` is a path, and `AI-Train = No` says no in both
+    /// (their own grammars leave that unknown).
+    pub lenient_usage: bool,
     /// `/robots.txt` is allowed whatever the rules say (RFC 9309 §2.2.2).
     pub robots_txt_allowed: bool,
     /// Warnings kept at most; a hostile file could otherwise cause one for every two of its bytes.
@@ -107,6 +110,7 @@ impl Default for ParseOptions {
             anchor_before_query: false,
             leading_crawl_delay: true,
             rules_without_agent: false,
+            lenient_usage: false,
             robots_txt_allowed: true,
             max_warnings: 1_000,
         }

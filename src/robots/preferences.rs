@@ -3,65 +3,84 @@
 use super::byte_set::ByteSet;
 use super::matcher::Matcher;
 use super::matcher::builder::Rules;
-use super::options::ParseOptions;
+use super::matcher::path;
+use super::options::{ParseOptions, PercentEncoding};
 use super::parse::source::{Source, Span};
 use super::priority::RuleKind;
-use super::usage::{self, Purpose};
+use super::usage::{self, Purpose, Vocabulary};
+use std::borrow::Cow;
+use std::collections::HashMap;
 
-/// Preferences by purpose.
+/// For each vocabulary the line with the longest path that matches decides, as rules do, and lines of the same path are one
+/// (draft-ietf-aipref-attach, "Content-Usage Rule Semantics").
 #[derive(Debug)]
 pub(crate) struct Preferences {
     lines: Vec<Span>,
-    purposes: Vec<(Purpose, Matcher)>,
+    paths: Vec<Matcher>,
+    /// By the path's first line, then as in the file.
+    unwelcome: Vec<Unwelcome>,
+}
+
+/// A use that a line says no to.
+#[derive(Debug)]
+struct Unwelcome {
+    /// Where the value of the first line with this path begins.
+    path: u32,
+    /// The same of the line that says it.
+    line: u32,
+    purpose: Purpose,
 }
 
 /// A preference that says no.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Refusal {
-    purpose: u32,
+    unwelcome: u32,
     /// Where the line's value begins.
     pub(crate) offset: u32,
 }
 
-/// Of preferences of the same length, the one that says no wins: so it is ordered as rules that allow are.
-const NO: RuleKind = RuleKind::Allow;
-const YES: RuleKind = RuleKind::Disallow;
-
 impl Preferences {
     /// `None` if there are no preferences.
-    pub(crate) fn new(source: &Source, lines: Vec<Span>, options: &ParseOptions) -> Option<Self> {
-        let mut said: Vec<(Purpose, Span, RuleKind, u32)> = Vec::new();
-        for &line in &lines {
-            let usage::Preferences { pattern, welcome } = usage::parse(source.slice(line));
-            let pattern = Span { start: line.start, len: u16::try_from(pattern.len()).unwrap_or(u16::MAX) };
-            said.extend(
-                welcome.into_iter().map(|(purpose, yes)| (purpose, pattern, if yes { YES } else { NO }, line.start)),
-            );
-        }
-        said.sort_by(|(a, ..), (b, ..)| a.cmp(b));
-        let purposes = said.chunk_by(|(a, ..), (b, ..)| a == b).map(|preferences| {
-            let mut rules = Rules::new(options, preferences.len(), 0);
-            for &(_, pattern, kind, offset) in preferences {
+    pub(crate) fn new(source: &Source, lines: &[(Vocabulary, Span)], options: &ParseOptions) -> Option<Self> {
+        let (mut paths, mut unwelcome) = (Vec::new(), Vec::new());
+        for vocabulary in [Vocabulary::Signal, Vocabulary::Usage] {
+            let mut rules = Rules::new(options, 0, 0);
+            let mut firsts: HashMap<Vec<u8>, u32> = HashMap::new();
+            for &(_, line) in lines.iter().filter(|(of, _)| *of == vocabulary) {
+                let value = source.slice(line);
+                let read = usage::parse(vocabulary, value, options.lenient_usage);
                 // A line without a path is about everything.
-                rules.add(if pattern.len == 0 { b"/" } else { source.slice(pattern) }, offset, kind);
+                let pattern = if read.pattern.is_empty() { b"/" } else { &value[read.pattern] };
+                let path = *firsts.entry(normal(pattern, options).into_owned()).or_insert_with(|| {
+                    rules.add(pattern, line.start, RuleKind::Allow);
+                    line.start
+                });
+                let no = read.welcome.into_iter().filter(|(_, is_welcome)| !is_welcome);
+                unwelcome.extend(no.map(|(purpose, _)| Unwelcome { path, line: line.start, purpose }));
             }
-            (preferences[0].0.clone(), Matcher::new(rules))
-        });
-        let purposes: Vec<_> = purposes.collect();
-        (!lines.is_empty()).then_some(Self { lines, purposes })
+            if !firsts.is_empty() {
+                paths.push(Matcher::new(rules));
+            }
+        }
+        unwelcome.sort_by_key(|said| (said.path, said.line));
+        let lines: Vec<_> = lines.iter().map(|(_, line)| *line).collect();
+        (!lines.is_empty()).then_some(Self { lines, paths, unwelcome })
     }
 
     /// The preference that says no to one of the purposes for a normalised path.
     pub(crate) fn refusal(&self, path: &[u8], byte_set: ByteSet, purposes: &[Purpose]) -> Option<Refusal> {
-        let mut wanted = (0..).zip(&self.purposes).filter(|(_, (purpose, _))| purposes.contains(purpose));
-        wanted.find_map(|(purpose, (_, preferences))| {
-            let priority = preferences.best(path, byte_set).filter(|&priority| preferences.kind(priority) == NO)?;
-            Some(Refusal { purpose, offset: preferences.offset(priority) })
+        self.paths.iter().find_map(|paths| {
+            let path = paths.offset(paths.best(path, byte_set)?);
+            let begin = self.unwelcome.partition_point(|said| said.path < path);
+            let said = self.unwelcome[begin..].iter().take_while(|said| said.path == path);
+            let mut said = (begin..).zip(said).filter(|(_, said)| purposes.contains(&said.purpose));
+            said.next()
+                .map(|(at, said)| Refusal { unwelcome: u32::try_from(at).unwrap_or(u32::MAX), offset: said.line })
         })
     }
 
     pub(crate) fn purpose(&self, refusal: Refusal) -> &str {
-        self.purposes.get(refusal.purpose as usize).map_or("", |(purpose, _)| purpose.as_str())
+        self.unwelcome.get(refusal.unwelcome as usize).map_or("", |said| said.purpose.as_str())
     }
 
     pub(crate) fn lines(&self) -> impl Iterator<Item = Span> {
@@ -69,7 +88,25 @@ impl Preferences {
     }
 
     pub(crate) fn heap_size(&self) -> usize {
-        let purposes = self.purposes.iter().map(|(purpose, matcher)| purpose.as_str().len() + matcher.heap_size());
-        size_of::<Self>() + size_of_val(&*self.lines) + size_of_val(&*self.purposes) + purposes.sum::<usize>()
+        let paths: usize = self.paths.iter().map(Matcher::heap_size).sum();
+        let purposes: usize = self.unwelcome.iter().map(|said| said.purpose.as_str().len()).sum();
+        size_of::<Self>()
+            + size_of_val(&*self.lines)
+            + size_of_val(&*self.paths)
+            + size_of_val(&*self.unwelcome)
+            + paths
+            + purposes
+    }
+}
+
+/// As paths are compared.
+fn normal<'a>(pattern: &'a [u8], options: &ParseOptions) -> Cow<'a, [u8]> {
+    match options.percent_encoding {
+        PercentEncoding::Normalised => {
+            let mut normal = Vec::with_capacity(pattern.len());
+            path::normalise(pattern, &mut normal);
+            normal.into()
+        }
+        PercentEncoding::AsWritten => pattern.into(),
     }
 }

@@ -68,7 +68,7 @@ impl RobotsTxt {
             let orphaned = groups.is_empty() && options.rules_without_agent;
             let rules = if orphaned { (&self.0.file.orphans).into() } else { groups.rules_of(&sections) };
             let usages = groups.usages_of(&sections);
-            RuleSet::compile(Arc::clone(source), &rules, usages, self.pace(&sections), options)
+            RuleSet::compile(Arc::clone(source), &rules, &usages, self.pace(&sections), options)
         })
     }
 

@@ -12,7 +12,7 @@ use super::parse::delay::{Pace, RequestRate, VisitTime};
 use super::parse::source::{Source, Span};
 use super::preferences::Preferences;
 use super::priority::RuleKind;
-use super::usage::Purpose;
+use super::usage::{Purpose, Vocabulary};
 use super::verdict::{Outcome, Verdict};
 
 /// The rules of one file for one crawler, compiled. Immutable; a clone is one reference more.
@@ -50,7 +50,7 @@ impl RuleSet {
     pub(crate) fn compile(
         source: Arc<Source>,
         rules: &[RuleSpan],
-        usages: Vec<Span>,
+        usages: &[(Vocabulary, Span)],
         pace: Pace,
         options: &ParseOptions,
     ) -> Self {

@@ -1,5 +1,7 @@
-//! What content may be used for: Content-Signal (contentsignals.org) and Content-Usage (IETF AIPREF drafts). Pure.
+//! What content may be used for: Content-Signal (contentsignals.org) and Content-Usage (draft-ietf-aipref-vocab-08 and
+//! draft-ietf-aipref-attach-05), each read by its own grammar. Pure.
 
+use sfv::{Dictionary, ListEntry, Parser, TokenRef};
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
@@ -54,71 +56,235 @@ impl FromStr for Purpose {
 #[error("a purpose has letters, digits, `-` and `_` only, such as `ai-train`")]
 pub struct PurposeError;
 
+/// The language of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Vocabulary {
+    /// `Content-Signal: search=yes, ai-train=no, use=reference` (contentsignals.org, Cloudflare).
+    Signal,
+    /// `Content-Usage: /path train-ai=n` (draft-ietf-aipref-attach, draft-ietf-aipref-vocab).
+    Usage,
+}
+
 /// What a line says about the paths that its pattern matches.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Preferences {
     /// Where the pattern is in the value; empty where the line has none and means everything.
     pub(crate) pattern: Range<usize>,
-    /// For each purpose, whether the use is welcome.
+    /// For each purpose, whether the use is welcome; of others nothing is known.
     pub(crate) welcome: Vec<(Purpose, bool)>,
+    /// What of it cannot be understood, if anything: the first of it.
+    pub(crate) fault: Option<Fault>,
 }
 
-/// Reads `[path] purpose=y, purpose=n`; what cannot be read is left out.
-pub(crate) fn parse(value: &[u8]) -> Preferences {
+/// Why a preference stays unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// There is none, or it is not written as its vocabulary is.
+    Unreadable,
+    /// A use that is known, with a value that is not.
+    Value,
+    /// The other vocabulary's name for a use.
+    Name,
+}
+
+/// Reads the value of a line. `lenient`: as it was probably meant; patterns may begin with `*`, and names and values are those
+/// of both vocabularies in any case.
+pub(crate) fn parse(vocabulary: Vocabulary, value: &[u8], lenient: bool) -> Preferences {
     let blank = value.iter().position(|byte| matches!(byte, b' ' | b'\t')).unwrap_or(value.len());
     let pattern = match value.first() {
-        Some(b'/' | b'*') => 0..blank,
+        Some(b'/') => 0..blank,
+        Some(b'*') if lenient => 0..blank,
         Some(_) | None => 0..0,
     };
-    let members = str::from_utf8(&value[pattern.end..]).unwrap_or_default().split(',');
-    Preferences { pattern, welcome: members.filter_map(member).collect() }
+    let stated = &value[pattern.end..];
+    let read = match (lenient, vocabulary) {
+        (true, _) => read_lenient(stated),
+        (false, Vocabulary::Signal) => read_signal(stated),
+        (false, Vocabulary::Usage) => read_usage(stated),
+    };
+    Preferences { pattern, ..read }
 }
 
-fn member(text: &str) -> Option<(Purpose, bool)> {
-    let (name, value) = text.split_once('=')?;
-    // Parameters say how a preference was meant, which nothing here could act on.
-    let value = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let welcome = match value.as_str() {
-        "y" | "yes" | "?1" => true,
-        "n" | "no" | "?0" => false,
-        _ => return None,
+/// An RFC 9651 dictionary of tokens, `y` or `n`. Of a key that comes twice the last counts, parameters mean nothing, and
+/// one that cannot be read leaves all unknown (draft-ietf-aipref-vocab, "Processing Algorithm").
+pub(crate) fn read_usage(stated: &[u8]) -> Preferences {
+    let mut read = Preferences::default();
+    let Ok(members) = Parser::new(stated.trim_ascii()).parse::<Dictionary>() else {
+        return Preferences { fault: Some(Fault::Unreadable), ..read };
     };
-    Some((Purpose::parse(name).ok()?, welcome))
+    for (label, member) in &members {
+        let purpose = match label.as_str() {
+            "ai-train" | "ai-input" | "ai-output" => {
+                read.fault.get_or_insert(Fault::Name);
+                continue;
+            }
+            label => Purpose::parse(label),
+        };
+        let token = match member {
+            ListEntry::Item(item) => item.bare_item.as_token().map(TokenRef::as_str),
+            ListEntry::InnerList(_) => None,
+        };
+        match (purpose, token) {
+            (Ok(purpose), Some("y")) => read.welcome.push((purpose, true)),
+            (Ok(purpose), Some("n")) => read.welcome.push((purpose, false)),
+            _ => _ = read.fault.get_or_insert(Fault::Value),
+        }
+    }
+    if members.is_empty() {
+        read.fault = Some(Fault::Unreadable);
+    }
+    read
+}
+
+/// `name=yes` and `name=no`, and `use=` for what goes further than a level: `immediate` keeps nothing, `reference` indexes and
+/// links back, `full` reproduces.
+fn read_signal(stated: &[u8]) -> Preferences {
+    let mut read = Preferences::default();
+    let mut members = members(stated).peekable();
+    if members.peek().is_none() {
+        read.fault = Some(Fault::Unreadable);
+    }
+    for member in members {
+        let Some((name, value)) = member else {
+            read.fault.get_or_insert(Fault::Unreadable);
+            continue;
+        };
+        let is = |word: &str| value.eq_ignore_ascii_case(word);
+        match name.to_ascii_lowercase().as_str() {
+            "train-ai" | "ai-use" => _ = read.fault.get_or_insert(Fault::Name),
+            "use" if is("full") => {}
+            "use" if is("reference") || is("immediate") => {
+                read.welcome.push((Purpose("ai-train".into()), false));
+                if is("immediate") {
+                    read.welcome.push((Purpose("search".into()), false));
+                }
+            }
+            name => match (Purpose::parse(name), is("yes"), is("no")) {
+                (Ok(purpose), true, _) => read.welcome.push((purpose, true)),
+                (Ok(purpose), _, true) => read.welcome.push((purpose, false)),
+                (Ok(_), ..) => _ = read.fault.get_or_insert(Fault::Value),
+                (Err(_), ..) => _ = read.fault.get_or_insert(Fault::Unreadable),
+            },
+        }
+    }
+    read
+}
+
+fn read_lenient(stated: &[u8]) -> Preferences {
+    let mut read = Preferences::default();
+    for (name, value) in members(stated).flatten() {
+        let value = value.split(';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
+        let welcome = match value.as_str() {
+            "y" | "yes" | "?1" => true,
+            "n" | "no" | "?0" => false,
+            _ => continue,
+        };
+        read.welcome.extend(Purpose::parse(name).map(|purpose| (purpose, welcome)));
+    }
+    read.fault = read.welcome.is_empty().then_some(Fault::Unreadable);
+    read
+}
+
+/// `name=value`, between commas. `None`: something else.
+fn members(stated: &[u8]) -> impl Iterator<Item = Option<(&str, &str)>> {
+    let members = stated.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty());
+    members.map(|member| {
+        let (name, value) = str::from_utf8(member).ok()?.split_once('=')?;
+        Some((name.trim_ascii_end(), value.trim_ascii_start()))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use Vocabulary::{Signal, Usage};
 
-    fn show(value: &str) -> String {
-        let Preferences { pattern, welcome } = parse(value.as_bytes());
+    fn show(vocabulary: Vocabulary, lenient: bool, value: &str) -> String {
+        let Preferences { pattern, welcome, fault } = parse(vocabulary, value.as_bytes(), lenient);
         let welcome =
             welcome.iter().map(|(purpose, welcome)| format!(" {purpose}={}", if *welcome { 'y' } else { 'n' }));
-        format!("[{}]{}", &value[pattern], welcome.collect::<String>())
+        let fault = fault.map(|fault| format!(" {fault:?}")).unwrap_or_default();
+        format!("[{}]{}{fault}", &value[pattern], welcome.collect::<String>())
     }
 
+    /// draft-ietf-aipref-vocab, "Processing Algorithm" to "Preference Parameters".
     #[test]
-    fn both_vocabularies_are_read() {
+    fn aipref_is_a_dictionary_of_tokens() {
         for (value, expected) in [
-            ("search=yes, ai-input=no, ai-train=no", "[] search=y ai-input=n ai-train=n"),
-            ("search=yes,ai-train=no", "[] search=y ai-train=n"),
+            ("train-ai=y, search=n", "[] ai-train=y search=n"),
+            ("train-ai=n;x=1;y", "[] ai-train=n"),
+            ("train-ai;allow=n, train-ai=y", "[] ai-train=y"),
+            ("train-ai=y, train-ai=n", "[] ai-train=n"),
+            ("train-ai=y, train-ai, search=n, search=\"n\"", "[] Value"),
+            ("train-ai;has;parameters=\"?\";", "[] Unreadable"),
+            ("train-ai;has;parameters=\"?\"", "[] Value"),
+            ("train-ai=?0, ai-use=n", "[] ai-input=n Value"),
+            ("train-ai=(n), search=n", "[] search=n Value"),
+            ("train-ai=N", "[] Value"),
+            ("train-ai=no", "[] Value"),
+            ("bots=n", "[] bots=n"),
+            ("Train-AI=n", "[] Unreadable"),
+            ("train-ai = n", "[] Unreadable"),
+            ("train-ai=n,", "[] Unreadable"),
+            ("train-ai=n search=n", "[] Unreadable"),
+            ("train-ai=n, \u{fc}=n", "[] Unreadable"),
+            ("ai-train=n", "[] Name"),
+            ("none", "[] Value"),
+            ("", "[] Unreadable"),
+        ] {
+            assert_eq!(show(Usage, false, value), expected, "{value}");
+        }
+    }
+
+    /// draft-ietf-aipref-attach, "Processing Content-Usage Rules".
+    #[test]
+    fn only_what_begins_with_a_slash_is_a_path() {
+        for (value, expected) in [
             ("/ train-ai=n", "[/] ai-train=n"),
             ("/ai-ok/\ttrain-ai=y, search=n;x=1", "[/ai-ok/] ai-train=y search=n"),
-            ("*.pdf ai-use=N", "[*.pdf] ai-input=n"),
-            ("AI-Train = No", "[] ai-train=n"),
-            ("bots=?0", "[] bots=n"),
+            ("/a  \t train-ai=n", "[/a] ai-train=n"),
+            ("/a", "[/a] Unreadable"),
+            ("*.pdf train-ai=n", "[] Unreadable"),
+            ("*.pdf=n", "[] *.pdf=n"),
         ] {
-            assert_eq!(show(value), expected, "{value}");
+            assert_eq!(show(Usage, false, value), expected, "{value}");
         }
     }
 
     #[test]
-    fn what_is_no_preference_is_left_out() {
-        for value in ["", "no", "ai-train", "ai-train=", "ai-train=maybe", "=n", "ai train=n", "\u{fc}=n"] {
-            assert_eq!(show(value), "[]", "{value}");
+    fn content_signals_are_yes_and_no() {
+        for (value, expected) in [
+            ("search=yes, ai-input=no, ai-train=no", "[] search=y ai-input=n ai-train=n"),
+            ("Search=Yes,AI-Train = No", "[] search=y ai-train=n"),
+            ("/blog ai-train=no", "[/blog] ai-train=n"),
+            ("search=yes,ai-train=no,use=reference", "[] search=y ai-train=n ai-train=n"),
+            ("use=immediate", "[] ai-train=n search=n"),
+            ("use=full", "[]"),
+            ("use=sometimes", "[] Value"),
+            ("ai-train=n", "[] Value"),
+            ("train-ai=no, search=no", "[] search=n Name"),
+            ("ai-train=perhaps, search=no,,", "[] search=n Value"),
+            ("ai-train", "[] Unreadable"),
+            ("=no", "[] Unreadable"),
+            ("", "[] Unreadable"),
+        ] {
+            assert_eq!(show(Signal, false, value), expected, "{value}");
         }
-        assert_eq!(show("/x"), "[/x]");
-        assert_eq!(show("ai-train=perhaps, search=n,,"), "[] search=n");
+    }
+
+    #[test]
+    fn leniency_reads_what_was_meant() {
+        for vocabulary in [Signal, Usage] {
+            for (value, expected) in [
+                ("*.pdf ai-use=N", "[*.pdf] ai-input=n"),
+                ("AI-Train = No", "[] ai-train=n"),
+                ("train-ai=n, search=yes;x=1, bots=?0", "[] ai-train=n search=y bots=n"),
+                ("/x", "[/x] Unreadable"),
+                ("no", "[] Unreadable"),
+            ] {
+                assert_eq!(show(vocabulary, true, value), expected, "{value}");
+            }
+        }
     }
 
     #[test]

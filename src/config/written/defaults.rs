@@ -60,6 +60,7 @@ impl Default for Robots {
             precedence: Precedence::default(),
             paths: Paths::default(),
             visit_time: OnVisitTime::default(),
+            lenient_usage: false,
         }
     }
 }

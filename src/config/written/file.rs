@@ -130,6 +130,8 @@ pub struct Robots {
     #[serde(with = "words::Paths")]
     pub paths: Paths,
     pub visit_time: OnVisitTime,
+    /// Content-Signal and Content-Usage as they were probably meant.
+    pub lenient_usage: bool,
 }
 
 /// What a host without a readable robots.txt allows.
@@ -146,6 +148,7 @@ impl Robots {
         ParseOptions {
             user_agent_match: self.user_agent_match,
             precedence: self.precedence,
+            lenient_usage: self.lenient_usage,
             max_size: usize::try_from(self.max_size).unwrap_or(usize::MAX),
             ..ParseOptions::default()
         }

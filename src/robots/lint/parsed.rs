@@ -58,7 +58,9 @@ fn severity(code: WarningCode) -> Severity {
         | WarningCode::BadDelay
         | WarningCode::BadRate
         | WarningCode::BadVisitTime
-        | WarningCode::BadUsage => Severity::Error,
+        | WarningCode::BadUsage
+        | WarningCode::UsageValue
+        | WarningCode::UsageName => Severity::Error,
         WarningCode::UnknownKey
         | WarningCode::LeadingSpace
         | WarningCode::AgentNotAToken

@@ -9,6 +9,7 @@ use crate::robots::options::{ParseOptions, Precedence, UserAgentMatch};
 use crate::robots::product_token::{is_token_byte, leading_token};
 use crate::robots::ruleset::RuleSpan;
 use crate::robots::steps;
+use crate::robots::usage::Vocabulary;
 use smallvec::SmallVec;
 
 /// The groups of a file.
@@ -30,7 +31,7 @@ pub(crate) struct Groups {
     rule_starts: Vec<u32>,
     rules: Vec<RuleSpan>,
     /// Usage preferences and the sections that they belong to.
-    usages: Vec<(u32, Span)>,
+    usages: Vec<(u32, Vocabulary, Span)>,
     /// The last group has a rule, so that the next user agent begins another.
     group_ended: bool,
     /// The last section has a record, so that the next user agent begins another.
@@ -99,11 +100,11 @@ impl Groups {
     }
 
     /// A usage preference. False if it belongs to no user agent.
-    pub(crate) fn add_usage(&mut self, value: Span) -> bool {
+    pub(crate) fn add_usage(&mut self, vocabulary: Vocabulary, value: Span) -> bool {
         let Some(section) = self.sections.len().checked_sub(1) else {
             return false;
         };
-        self.usages.push((index(section), value));
+        self.usages.push((index(section), vocabulary, value));
         self.section_ended = true;
         true
     }
@@ -180,9 +181,9 @@ impl Groups {
     }
 
     /// The usage preferences of these sections, in the file's order.
-    pub(crate) fn usages_of(&self, sections: &[u32]) -> Vec<Span> {
-        let usages = self.usages.iter().filter(|(section, _)| sections.binary_search(section).is_ok());
-        usages.map(|&(_, value)| value).collect()
+    pub(crate) fn usages_of(&self, sections: &[u32]) -> Vec<(Vocabulary, Span)> {
+        let usages = self.usages.iter().filter(|(section, ..)| sections.binary_search(section).is_ok());
+        usages.map(|&(_, vocabulary, value)| (vocabulary, value)).collect()
     }
 
     /// The rules of these sections' groups, in the file's order.
@@ -204,7 +205,7 @@ impl Groups {
             + size_of::<Section>() * self.sections.capacity()
             + size_of::<u32>() * (self.stars.capacity() + self.rule_starts.capacity())
             + size_of::<RuleSpan>() * self.rules.capacity()
-            + size_of::<(u32, Span)>() * self.usages.capacity()
+            + size_of::<(u32, Vocabulary, Span)>() * self.usages.capacity()
     }
 
     fn range(&self, group: u32) -> Range<usize> {

@@ -16,7 +16,7 @@ use crate::robots::priority::RuleKind;
 use crate::robots::product_token::is_token_byte;
 use crate::robots::robots_txt::FileRecords;
 use crate::robots::ruleset::RuleSpan;
-use crate::robots::usage;
+use crate::robots::usage::{self, Fault, Vocabulary};
 use delay::{Pace, RequestRate, VisitTime};
 use group::Groups;
 use key::Key;
@@ -144,7 +144,8 @@ impl Parser<'_> {
             Key::Host => self.file.hosts.push(Span::new(value)),
             Key::CleanParam => self.file.clean_params.push(Span::new(value)),
             Key::License => self.file.licenses.push(Span::new(value)),
-            Key::ContentSignal | Key::ContentUsage => self.usage(line, name, value),
+            Key::ContentSignal => self.usage(Vocabulary::Signal, line, name, value),
+            Key::ContentUsage => self.usage(Vocabulary::Usage, line, name, value),
         }
     }
 
@@ -210,12 +211,19 @@ impl Parser<'_> {
         }
     }
 
-    fn usage(&mut self, line: &Line, name: Range<usize>, value: Range<usize>) {
-        if usage::parse(&self.text[value.clone()]).welcome.is_empty() {
-            self.warnings.add(WarningCode::BadUsage, line, if value.is_empty() { name } else { value });
-        } else if !self.groups.add_usage(Span::new(value)) {
-            self.warnings.add(WarningCode::RuleWithoutAgent, line, name);
-        }
+    /// One that cannot be understood counts all the same: for its path the preferences are unknown.
+    fn usage(&mut self, vocabulary: Vocabulary, line: &Line, name: Range<usize>, value: Range<usize>) {
+        let read = usage::parse(vocabulary, &self.text[value.clone()], self.options.lenient_usage);
+        let code = match read.fault {
+            _ if !self.groups.add_usage(vocabulary, Span::new(value.clone())) => {
+                return self.warnings.add(WarningCode::RuleWithoutAgent, line, name);
+            }
+            None => return,
+            Some(Fault::Unreadable) => WarningCode::BadUsage,
+            Some(Fault::Value) => WarningCode::UsageValue,
+            Some(Fault::Name) => WarningCode::UsageName,
+        };
+        self.warnings.add(code, line, if value.is_empty() { name } else { value });
     }
 
     /// Keeps a readable form of a value that is not UTF-8.

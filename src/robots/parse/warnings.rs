@@ -176,7 +176,11 @@ codes! {
     /// A visit time that is not `hhmm-hhmm`.
     BadVisitTime = "bad-visit-time", "not a time of day", "write UTC times such as `Visit-time: 0600-0845`; the line is ignored";
     /// A usage line without a preference.
-    BadUsage = "bad-usage", "no preference can be read", "write uses with `y` or `n` such as `Content-Usage: / train-ai=n`; the line is ignored";
+    BadUsage = "bad-usage", "no preference can be read", "write `Content-Usage: / train-ai=n` (`y` or `n`) or `Content-Signal: ai-train=no` (`yes` or `no`), with commas between several; what is meant stays unknown";
+    /// A use with a value that its vocabulary does not have.
+    UsageValue = "usage-value", "a preference with an unknown value", "Content-Usage has `y` and `n`, Content-Signal `yes` and `no`; it stays unknown";
+    /// A use by the name that the other vocabulary has for it.
+    UsageName = "usage-name", "the other vocabulary's name for a use", "Content-Usage says `train-ai` and `ai-use`, Content-Signal `ai-train` and `ai-input`; it is not read";
     /// More warnings than are kept.
     TooMany = "too-many", "more oddities follow", "they are not listed";
 }
