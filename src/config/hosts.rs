@@ -159,9 +159,10 @@ impl Hosts {
 impl PartialEq for HostPolicy {
     fn eq(&self, other: &Self) -> bool {
         // `own_rules` follow from `allow` and `deny`.
-        let HostRules { robots, crawl_delay, product_tokens, own_rules: _, options } = &self.rules;
+        let HostRules { robots, crawl_delay, product_tokens, purposes, usage, own_rules: _, options } = &self.rules;
         (*robots, *crawl_delay) == (other.rules.robots, other.rules.crawl_delay)
             && (product_tokens, options) == (&other.rules.product_tokens, &other.rules.options)
+            && (purposes, *usage) == (&other.rules.purposes, other.rules.usage)
             && (self.intercept, &self.tls) == (other.intercept, &other.tls)
             && (&self.allow, &self.deny) == (&other.allow, &other.deny)
     }
@@ -177,6 +178,8 @@ impl HostPolicy {
             robots: own.robots.unwrap_or(before.robots),
             crawl_delay: own.crawl_delay.or(before.crawl_delay),
             product_tokens: own.product_tokens.as_deref().map(Arc::from).or_else(|| before.product_tokens.clone()),
+            purposes: own.purpose.as_deref().map(Arc::from).or_else(|| before.purposes.clone()),
+            usage: own.usage.over(before.usage),
             own_rules: match own.allow.is_some() || own.deny.is_some() {
                 true => Some(OwnRules::new(&pattern.to_string(), &allow, &deny)),
                 false => before.own_rules.clone(),

@@ -141,7 +141,7 @@ impl Case<'_> {
     /// What the rules say of the path as it is sent, or else of the first form that servers make of it which they disallow,
     /// with that form. `None`: servers may take it in too many ways.
     fn verdict(self, file: &RuleSet) -> Option<(Verdict<'_>, Option<Box<str>>)> {
-        let check = |path: &[u8]| file.check_bytes_for(path, &self.rules.options.purposes);
+        let check = |path: &[u8]| file.check_bytes_for(path, self.rules.purposes());
         let verdict = check(self.request.target);
         if !verdict.is_allowed() {
             return Some((verdict, None));

@@ -70,7 +70,7 @@ pub fn explain(entry: &Entry, rules: &HostRules, request: &Request<'_>, now: Sys
         url: format!("{}{}", request.authority, String::from_utf8_lossy(request.target)),
         authority: request.authority.to_string(),
         product_tokens: tokens.iter().map(|token| token.as_str().to_owned()).collect(),
-        purposes: rules.options.purposes.iter().map(ToString::to_string).collect(),
+        purposes: rules.purposes().iter().map(ToString::to_string).collect(),
         allowed,
         reason,
         detail,

@@ -237,7 +237,7 @@ fn unit(random: f64) -> f64 {
     if random.is_nan() { 0.0 } else { random.clamp(0.0, 1.0) }
 }
 
-fn http_date(value: &[u8]) -> Option<SystemTime> {
+pub(super) fn http_date(value: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(str::from_utf8(value).ok()?.trim()).ok()
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::own_rules::OwnRules;
 use super::served_paths::Paths;
-use super::{Entry, Request};
+use super::{Entry, Request, UsageModes};
 use crate::robots::{ProductToken, Purpose};
 
 /// What holds for one host, with nothing left open.
@@ -17,6 +17,10 @@ pub struct HostRules {
     pub crawl_delay: Option<Duration>,
     /// In place of `Options::product_tokens`; empty: taken from the request's `User-Agent`.
     pub product_tokens: Option<Arc<[ProductToken]>>,
+    /// In place of `Options::purposes`.
+    pub purposes: Option<Arc<[Purpose]>>,
+    /// What becomes of answers that say no to a purpose.
+    pub usage: UsageModes,
     /// The operator's own rules, which go before those of robots.txt.
     pub own_rules: Option<OwnRules>,
     pub options: Arc<Options>,
@@ -44,6 +48,8 @@ pub struct Options {
     pub user_agent: Option<String>,
     /// What for: a preference that says no to one of them disallows. None: preferences disallow nothing.
     pub purposes: Vec<Purpose>,
+    /// What becomes of answers that say no to one of them.
+    pub usage: UsageModes,
     /// `on_long_unreachable: allow`: after 30 days without an answer and without a copy everything is allowed.
     pub allow_long_unreachable: bool,
     /// `visit_time: enforce`.
@@ -63,6 +69,8 @@ impl HostRules {
             robots: RobotsOverride::default(),
             crawl_delay: None,
             product_tokens: None,
+            purposes: None,
+            usage: options.usage,
             own_rules: None,
             options,
         }
@@ -75,7 +83,7 @@ impl HostRules {
             self.product_tokens = Some(product_tokens.into());
         }
         if !purposes.is_empty() {
-            Arc::make_mut(&mut self.options).purposes = purposes.to_vec();
+            self.purposes = Some(purposes.into());
         }
         self
     }
@@ -93,6 +101,11 @@ impl HostRules {
             };
         }
         Cow::Borrowed(configured)
+    }
+
+    /// What for: the host's configured ones, or everybody's.
+    pub fn purposes(&self) -> &[Purpose] {
+        self.purposes.as_deref().unwrap_or(&self.options.purposes)
     }
 
     /// The gap that holds between two requests like this one, as far as it is known.

@@ -15,6 +15,7 @@ pub mod pace;
 pub mod pace_key;
 pub mod refusal;
 pub mod request;
+pub mod reserved;
 pub mod retry_after;
 pub mod served_paths;
 
@@ -28,5 +29,6 @@ pub use own_rules::{OwnRules, OwnVerdict};
 pub use pace_key::{KeyBy, PaceKey};
 pub use refusal::{EgressReason, PreferenceEvidence, Refusal, RuleEvidence};
 pub use request::Request;
+pub use reserved::{Reservation, UsageField, UsageLines, UsageModes, Use};
 pub use retry_after::retry_after;
 pub use served_paths::Paths;

@@ -52,6 +52,7 @@ pub struct Proxy {
     room: limits::total::Room,
     via: exchange::via::Via,
     pages: exchange::pages::Pages,
+    reserved: exchange::reserved::Reserved,
 }
 
 impl Proxy {
@@ -84,6 +85,7 @@ impl Proxy {
             room: limits::total::Room::default(),
             via,
             pages: exchange::pages::Pages::default(),
+            reserved: exchange::reserved::Reserved::default(),
         }
     }
 

@@ -42,6 +42,7 @@ pub use priority::RuleKind;
 pub use product_token::{ProductToken, TokenError};
 pub use robots_txt::RobotsTxt;
 pub use ruleset::RuleSet;
+pub(crate) use usage::read_usage;
 pub use usage::{Purpose, PurposeError};
 pub use verdict::{PreferenceRef, Reason, RuleRef, Verdict};
 

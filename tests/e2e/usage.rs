@@ -1,7 +1,7 @@
 //! What the pages are for: `identity.purpose` against Content-Signal and Content-Usage (SEMANTICS §2 and §4).
 
 use crate::support::binary::{Ended, politely, politely_with};
-use crate::support::{Origin, Proxy, assert_refused};
+use crate::support::{Alpn, Origin, Proxy, Reply, Seen, assert_refused};
 use serde_json::Value;
 
 /// Both vocabularies: one line for everything, and one with paths.
@@ -68,6 +68,87 @@ async fn groups_of_other_crawlers_have_other_wishes() {
     let proxy = Proxy::start("identity: { purpose: [ai-train] }").await;
     for (agent, status) in [("FooBot/1.0", 403), ("BarBot", 200)] {
         assert_eq!(proxy.curl(&["-A", agent, &origin.url("/x")]).await.status(), status, "{agent}");
+    }
+}
+
+/// SEMANTICS §7. What fields say no, and to which purpose: `policy::reserved`.
+fn answers(seen: &Seen) -> Reply {
+    let page = |name: &str, value: &str| Reply::text("the page").field(name, value);
+    match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        "/tag" => page("X-Robots-Tag", "otherbot: nofollow, FooBot: noai"),
+        "/usage" => page("Content-Usage", "train-ai=n").field("Cache-Control", "max-age=0"),
+        "/tdm" => page("TDM-Reservation", "1").field("TDM-Policy", "https://example.com/policy.json"),
+        "/error" => Reply::status(404).body("the page").field("TDM-Reservation", "1"),
+        "/endless" => page("TDM-Reservation", "1").body(vec![b'x'; 10_000_000]),
+        "/malformed" => page("Content-Usage", "train-ai=n, Train!").field("X-Robots-Tag", ": ,:noai:"),
+        _ => page("X-Robots-Tag", "noindex"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_says_no_is_not_delivered() {
+    for origin in [Origin::http(answers).await, Origin::https(Alpn::Both, answers).await] {
+        let proxy = Proxy::start("identity: { purpose: [ai-train], product_tokens: [FooBot] }").await;
+        for (target, rule) in [
+            ("/tag", Some("X-Robots-Tag: otherbot: nofollow, FooBot: noai")),
+            ("/usage", Some("Content-Usage: train-ai=n")),
+            ("/tdm", Some("TDM-Reservation: 1")),
+            ("/endless", Some("TDM-Reservation: 1")),
+            ("/error", None),
+            ("/malformed", None),
+            ("/free", None),
+        ] {
+            let response = proxy.curl(&[&origin.url(target)]).await;
+            let Some(rule) = rule else {
+                assert!(matches!(response.status(), 200 | 404) && response.text() == "the page", "{target}");
+                continue;
+            };
+            let problem = assert_refused(&response, 403, "http_request_denied", "usage-disallowed");
+            assert_eq!((&problem["purpose"], &problem["rule"]), (&"ai-train".into(), &rule.into()), "{target}");
+            assert!(response.text().contains("not") && !response.text().contains("the page"), "{target}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_said_no_is_not_fetched_again_while_that_is_fresh() {
+    let origin = Origin::http(answers).await;
+    let yaml = "identity: { purpose: [ai-train], product_tokens: [FooBot] }";
+    let proxy = Proxy::start(yaml).await;
+    for _ in 0..3 {
+        for target in ["/tdm", "/usage"] {
+            assert_eq!(proxy.get(&origin.url(target)).await.status(), 403);
+        }
+    }
+    assert_eq!((origin.log.count("/tdm"), origin.log.count("/usage")), (1, 3), "`max-age=0` is not kept");
+    // For another purpose it says nothing, and once it is not kept to any more it goes.
+    for other in ["identity: { purpose: [search] }", &format!("{yaml}\nusage: {{ tdm_reservation: ignore }}")] {
+        proxy.reload(other).expect("it is valid");
+        assert_eq!(proxy.get(&origin.url("/tdm")).await.text(), "the page", "{other}");
+    }
+    proxy.reload(yaml).expect("it is valid");
+    assert_eq!(proxy.get(&origin.url("/tdm")).await.status(), 403);
+    assert_eq!(origin.log.count("/tdm"), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_answers_are_only_reported_they_are_delivered() {
+    let origin = Origin::http(answers).await;
+    let purpose = "identity: { purpose: [ai-train] }";
+    for (yaml, is_told) in [
+        ("mode: report", true),
+        ("usage: { tdm_reservation: report }", true),
+        ("hosts: { a.localhost: { usage: { tdm_reservation: report } } }", true),
+        ("hosts: { a.localhost: { usage: { tdm_reservation: ignore } } }", false),
+        ("hosts: { a.localhost: { purpose: [search] } }", false),
+        ("hosts: { a.localhost: { purpose: [] } }", false),
+    ] {
+        let proxy = Proxy::start(&format!("{purpose}\n{yaml}")).await;
+        let response = proxy.get(&origin.url("/tdm")).await;
+        assert_eq!((response.status(), response.text().as_str()), (200, "the page"), "{yaml}");
+        let told = response.head.proxy_status_parameter("details").unwrap_or_default();
+        assert_eq!(told.contains("`TDM-Reservation: 1`"), is_told, "{yaml}: {told}");
     }
 }
 

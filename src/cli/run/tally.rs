@@ -74,6 +74,11 @@ impl Rule {
                 let text = format!("{}: {}", preference.key, preference.value).into();
                 Some(Rule { file: authority.robots_url().into(), line: Some(preference.line), text })
             }
+            Refusal::AnswerReserved(reservation) => Some(Rule {
+                file: "the sites' answers".into(),
+                line: None,
+                text: format!("{}: {}", reservation.field.as_str(), reservation.value).into(),
+            }),
             Refusal::RobotsUnreachable { authority, .. } => {
                 Some(Rule { file: authority.robots_url().into(), line: None, text: "it could not be read".into() })
             }

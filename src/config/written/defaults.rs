@@ -12,6 +12,7 @@ use super::file::{
     Access, Admin, CaFiles, Egress, Fallback, File, Identity, Intercept, Limits, Listener, Log, LogFormat, LogLevel,
     Mode, OnFleetLoss, OnVisitTime, Pace, Robots, Store, Subresources,
 };
+use super::host_table::Usage;
 use super::host_table::{HostTable, InterceptMode};
 use super::values::{AccessLog, ListenAddress, PortRange};
 
@@ -23,6 +24,7 @@ impl Default for File {
             admin: Admin::default(),
             mode: Mode::default(),
             identity: Identity::default(),
+            usage: Usage::default(),
             robots: Robots::default(),
             pace: Pace::default(),
             intercept: Intercept::default(),

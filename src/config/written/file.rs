@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::policy::{Host, KeyBy, Options, Paths};
+use crate::policy::{Host, KeyBy, Options, Paths, UsageModes};
 use crate::robots::{ParseOptions, Precedence, ProductToken, Purpose, UserAgentMatch};
 
-use super::host_table::{HostTable, InterceptMode, Override};
+use super::host_table::{HostTable, InterceptMode, Override, Usage};
 use super::secrets::{self, Secret, SecretUrl};
 use super::units;
 use super::values::{self, AccessLog, Closed, ListenAddress, Network, PortRange, Token};
@@ -27,6 +27,7 @@ pub(in crate::config) struct File {
     pub admin: Admin,
     pub mode: Mode,
     pub identity: Identity,
+    pub usage: Usage,
     pub robots: Robots,
     pub pace: Pace,
     pub intercept: Intercept,
@@ -158,12 +159,13 @@ impl Robots {
 impl File {
     /// What decides about requests to every host.
     pub fn options(&self) -> Options {
-        let File { mode, identity, robots, .. } = self;
+        let File { mode, identity, usage, robots, .. } = self;
         Options {
             report_only: *mode == Mode::Report,
             product_tokens: identity.product_tokens.clone(),
             user_agent: identity.user_agent.clone(),
             purposes: identity.purpose.clone(),
+            usage: usage.over(UsageModes::default()),
             allow_long_unreachable: robots.on_long_unreachable == Fallback::Allow,
             enforce_visit_time: robots.visit_time == OnVisitTime::Enforce,
             disallow_unavailable: robots.on_unavailable == Fallback::Disallow,

@@ -12,8 +12,8 @@ use super::origin_tls::{self, CertificatePair, Pin, Switch};
 use super::values::{HOST_FORMS, PathPattern, from_text, parse_pattern};
 use super::{units, words};
 use crate::config::read::error::Complaint;
-use crate::policy::{HostPattern, RobotsOverride};
-use crate::robots::ProductToken;
+use crate::policy::{HostPattern, RobotsOverride, UsageModes};
+use crate::robots::{ProductToken, Purpose};
 
 /// What is otherwise for some hosts. `None`: as for all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -25,6 +25,8 @@ pub struct Override {
     pub crawl_delay: Option<Duration>,
     pub intercept: Option<InterceptMode>,
     pub product_tokens: Option<Vec<ProductToken>>,
+    pub purpose: Option<Vec<Purpose>>,
+    pub usage: Usage,
     /// The operator's own rules, which go before those of robots.txt.
     pub allow: Option<Vec<PathPattern>>,
     pub deny: Option<Vec<PathPattern>>,
@@ -35,6 +37,28 @@ pub struct Override {
     pub client_certificate: Option<CertificatePair>,
     /// Whether the origin's certificate is looked at.
     pub verify: Option<Switch>,
+}
+
+/// What becomes of an answer that says no to a declared purpose, by the field that says it. `None`: as for all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Usage {
+    #[serde(deserialize_with = "words::some_robots_override")]
+    pub content_usage: Option<RobotsOverride>,
+    #[serde(deserialize_with = "words::some_robots_override")]
+    pub x_robots_tag: Option<RobotsOverride>,
+    #[serde(deserialize_with = "words::some_robots_override")]
+    pub tdm_reservation: Option<RobotsOverride>,
+}
+
+impl Usage {
+    pub fn over(self, before: UsageModes) -> UsageModes {
+        UsageModes {
+            content_usage: self.content_usage.unwrap_or(before.content_usage),
+            x_robots_tag: self.x_robots_tag.unwrap_or(before.x_robots_tag),
+            tdm_reservation: self.tdm_reservation.unwrap_or(before.tdm_reservation),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -56,6 +56,7 @@ impl Proxy {
             let host = authority.host().to_string().into();
             return Err(Refusal::OperatorDenied { host, pattern: "intercept: deny".into(), matched_path: None });
         }
+        self.is_reserved(request, who)?;
         let route = match self.upstream.reach_again(authority, who.client(), now, &mut last.route).await {
             Ok(route) => Some(route),
             Err(ReachError::Denied(Denied::SetupHost(_))) => return Ok(Decided::Setup),

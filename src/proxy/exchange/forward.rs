@@ -6,7 +6,7 @@ use super::carry::{
 };
 use super::pages::Pages;
 use super::request::Head;
-use super::{Exchange, Outcome, tunnel, websocket};
+use super::{Exchange, Outcome, reserved, tunnel, websocket};
 use crate::gate::{Outcome as Learnt, Permit};
 use crate::http1::{FieldKind, Framing, list};
 use crate::policy::retry_after;
@@ -230,11 +230,12 @@ impl Exchange<'_> {
         origin: &mut O,
         timer: &mut Timer,
         route: &Route,
-    ) -> Result<Carried, Broken<Failure>> {
+    ) -> Result<Carried, Broken<Box<Outcome>>> {
         let gap = self.permit.as_ref().map_or(Duration::ZERO, Permit::gap);
         let limits = {
             let settings = self.proxy.settings.load();
             self.leads = Pages::are_wanted(&settings);
+            self.may_be_reserved = reserved::is_looked_for(reserved::rules(&settings, self.request, self.who));
             let limits = &settings.limits;
             Limits {
                 least: Least { rate: limits.min_rate, over: limits.read_timeout },
@@ -263,7 +264,7 @@ impl Exchange<'_> {
             Event::Head(head, _) if head.is_interim() => {
                 interim += 1;
                 if interim > MAX_INTERIM {
-                    return Err(Failure::malformed("interim answers without end"));
+                    return Err(Failure::malformed("interim answers without end").into());
                 }
                 client.interim(head);
                 Ok(Next::Interim)
@@ -280,17 +281,22 @@ impl Exchange<'_> {
 
     /// A final answer begins; the pace learns from it.
     #[inline]
-    fn on_answer<C: Client>(&mut self, head: &AnswerHead<'_>, client: &mut C, route: &Route) -> Result<Next, Failure> {
+    fn on_answer<C: Client>(
+        &mut self,
+        head: &AnswerHead<'_>,
+        client: &mut C,
+        route: &Route,
+    ) -> Result<Next, Box<Outcome>> {
         if let Some(parent) = route.asks().filter(|_| head.status == 407) {
-            return Err(Failure::from_dial(&parent.wants_credentials()));
+            return Err(Failure::from_dial(&parent.wants_credentials()).into());
         }
         let is_switched = head.status == 101;
         if is_switched && !self.request.is_upgrade {
-            return Err(Failure::malformed("101 to no upgrade request"));
+            return Err(Failure::malformed("101 to no upgrade request").into());
         }
         let agrees = || head.upgrade.is_some_and(|to| list(to).any(|to| to.eq_ignore_ascii_case(b"websocket")));
         if is_switched && !agrees() {
-            return Err(Failure::malformed("it switches to another protocol than was asked for"));
+            return Err(Failure::malformed("it switches to another protocol than was asked for").into());
         }
         if let (true, Head::Http2(asked)) = (self.request.is_upgrade, self.request.head) {
             // Any 2xx would stand for the 101.
@@ -298,13 +304,16 @@ impl Exchange<'_> {
             let accept = head.named(header::SEC_WEBSOCKET_ACCEPT.as_str().as_bytes());
             let accepts = is_switched && websocket::is_accepted(asked, accept.as_deref());
             if !declined && !accepts {
-                return Err(Failure::malformed("it does not agree to a WebSocket"));
+                return Err(Failure::malformed("it does not agree to a WebSocket").into());
             }
         }
         if self.request.is_upgrade && head.is_irregular {
-            return Err(Failure::malformed("its head is not written as it has to be"));
+            return Err(Failure::malformed("its head is not written as it has to be").into());
         }
         self.learn(head);
+        if self.may_be_reserved && (200..300).contains(&head.status) {
+            self.may_deliver(head).map_err(|refusal| Box::new(Outcome::Refused(refusal)))?;
+        }
         if self.leads
             && (200..300).contains(&head.status)
             && head.named(b"content-type").is_some_and(|kind| Pages::is_one(&kind))
@@ -352,7 +361,7 @@ impl Exchange<'_> {
 
     /// What becomes of a try that broke off. `shared`: with requests before or beside it; `over`: the connection is.
     #[cold]
-    fn after(&mut self, broken: Broken<Failure>, shared: bool, over: bool, untouched: bool, want: Want) -> Tried {
+    fn after(&mut self, broken: Broken<Box<Outcome>>, shared: bool, over: bool, untouched: bool, want: Want) -> Tried {
         let limits = &self.proxy.settings.load().limits;
         let limit = limits.read_timeout;
         let over = match broken {
@@ -362,7 +371,7 @@ impl Exchange<'_> {
             Broken::SlowRequest => Outcome::Failed(Failure::slow_request()),
             Broken::NotTaken => Outcome::Failed(Failure::not_taken(limit)),
             Broken::NoAnswer => Outcome::Failed(Failure::no_answer(limit)),
-            Broken::Head(failure) => Outcome::Failed(failure),
+            Broken::Head(outcome) => *outcome,
             Broken::Origin(fault) => {
                 let goes_away = fault.goes_away();
                 let again = match &fault {

@@ -9,6 +9,7 @@ mod forward;
 pub mod pages;
 pub mod recent;
 pub mod request;
+pub mod reserved;
 mod target;
 pub mod tunnel;
 pub mod via;
@@ -45,6 +46,8 @@ pub struct Exchange<'a> {
     permit: Option<Permit>,
     /// If the answer is a page, its parts may follow it.
     leads: bool,
+    /// The answer may say no to a declared purpose.
+    may_be_reserved: bool,
     trip: Trip,
     is_concluded: bool,
 }
@@ -86,10 +89,26 @@ pub enum Outcome {
     Stopped,
 }
 
+impl From<Failure> for Box<Outcome> {
+    fn from(failure: Failure) -> Self {
+        Box::new(Outcome::Failed(failure))
+    }
+}
+
 impl<'a> Exchange<'a> {
     pub fn new(proxy: &'a Proxy, request: &'a Request<'a>, who: &'a Who, began: Instant) -> Self {
         let trip = Trip { gate: Account::new(proxy.is_logging.load(Ordering::Relaxed)), ..Trip::default() };
-        Exchange { proxy, request, who, began, permit: None, leads: false, trip, is_concluded: false }
+        Exchange {
+            proxy,
+            request,
+            who,
+            began,
+            permit: None,
+            leads: false,
+            may_be_reserved: false,
+            trip,
+            is_concluded: false,
+        }
     }
 
     /// From the decision to the end of the answer. `last`: where the request before on its connection went.
@@ -172,7 +191,8 @@ impl<'a> Exchange<'a> {
     pub async fn finish<C: Client>(mut self, outcome: Outcome, client: &mut C, timer: &mut Timer) {
         self.permit = None;
         // Where the body has stopped nobody waits for its rest.
-        let is_last = matches!(outcome, Outcome::Failed(_)) && !client.is_received();
+        let is_after_origin = matches!(outcome, Outcome::Failed(_) | Outcome::Refused(Refusal::AnswerReserved(_)));
+        let is_last = is_after_origin && !client.is_received();
         match self.conclude(outcome) {
             Last::Answer(answer) => answer_locally(self.proxy, answer, client, timer, is_last).await,
             Last::Cut => client.cut(),

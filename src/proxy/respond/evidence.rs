@@ -33,6 +33,10 @@ pub(super) fn each(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'
             put("line", Member::Number(preference.line.into()));
             preference.matched_path.iter().for_each(|path| put("matched_path", Member::Text(&[path])));
         }
+        Refusal::AnswerReserved(reservation) => {
+            put("purpose", Member::Text(&[&reservation.purpose]));
+            put("rule", Member::Text(&[reservation.field.as_str(), ": ", &reservation.value]));
+        }
         Refusal::RobotsUnreachable { authority, .. } | Refusal::Closed { authority, .. } => {
             put("robots_url", Member::RobotsUrl(authority));
         }

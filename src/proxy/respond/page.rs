@@ -94,7 +94,7 @@ fn remedy(refusal: &Refusal) -> &'static str {
              the URL tells how the rule was chosen. Where the owner has agreed, whoever runs this proxy can say so for the \
              host: <code>hosts</code> takes <code>allow</code> patterns."
         }
-        Refusal::UsageDisallowed { .. } => {
+        Refusal::UsageDisallowed { .. } | Refusal::AnswerReserved(_) => {
             "The site does not want this used for the purpose that the proxy has declared (<code>identity.purpose</code>): \
              leave it out, or ask its owner."
         }

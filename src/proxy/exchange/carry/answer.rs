@@ -59,7 +59,7 @@ impl<'a> AnswerHead<'a> {
 
     /// Its fields but those of the origin's hop, and but what it says in our name. Framing is among them.
     #[inline]
-    fn each(&self, mut pass: impl FnMut(FieldKind, &[u8], &[u8])) {
+    pub fn each(&self, mut pass: impl FnMut(FieldKind, &[u8], &[u8])) {
         let mut pass = |kind: FieldKind, name: &[u8], value: &[u8]| {
             if kind != FieldKind::ProxyStatus {
                 return pass(kind, name, value);

@@ -1,0 +1,320 @@
+//! What an answer's head says about the use of its content: Content-Usage (draft-ietf-aipref-attach-05), X-Robots-Tag (as Google,
+//! Bing and MDN describe it) and TDM-Reservation (W3C TDMRep). What cannot be read is unknown, and refuses nothing. Pure.
+
+use std::time::SystemTime;
+
+use super::RobotsOverride;
+use super::freshness::http_date;
+use crate::robots::{ProductToken, Purpose, read_usage};
+
+/// A field that can say no.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum UsageField {
+    ContentUsage,
+    XRobotsTag,
+    TdmReservation,
+}
+
+/// What becomes of an answer whose field says no, for each of the fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UsageModes {
+    pub content_usage: RobotsOverride,
+    pub x_robots_tag: RobotsOverride,
+    pub tdm_reservation: RobotsOverride,
+}
+
+/// What is asked of an answer's head.
+#[derive(Debug, Clone, Copy)]
+pub struct Use<'a> {
+    /// None: there is nothing to say no to.
+    pub purposes: &'a [Purpose],
+    /// The names that scope X-Robots-Tag.
+    pub product_tokens: &'a [ProductToken],
+    pub modes: UsageModes,
+    pub now: SystemTime,
+}
+
+/// A field that says no to a purpose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reservation {
+    pub field: UsageField,
+    /// Its line, as it came.
+    pub value: Box<str>,
+    pub purpose: Box<str>,
+}
+
+/// The field lines of an answer that matter here, as they came.
+#[derive(Debug, Default)]
+pub struct UsageLines {
+    lines: Vec<(UsageField, Vec<u8>)>,
+    is_image: bool,
+}
+
+impl UsageField {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ContentUsage => "Content-Usage",
+            Self::XRobotsTag => "X-Robots-Tag",
+            Self::TdmReservation => "TDM-Reservation",
+        }
+    }
+}
+
+impl UsageModes {
+    pub fn of(&self, field: UsageField) -> RobotsOverride {
+        match field {
+            UsageField::ContentUsage => self.content_usage,
+            UsageField::XRobotsTag => self.x_robots_tag,
+            UsageField::TdmReservation => self.tdm_reservation,
+        }
+    }
+}
+
+impl UsageLines {
+    /// One field of the head, if it matters.
+    pub fn take(&mut self, name: &[u8], value: &[u8]) {
+        use UsageField::{ContentUsage, TdmReservation, XRobotsTag};
+        let known = [ContentUsage, XRobotsTag, TdmReservation].into_iter();
+        if let Some(field) = known.into_iter().find(|field| name.eq_ignore_ascii_case(field.as_str().as_bytes())) {
+            match self.lines.iter_mut().find(|(other, _)| *other == field && field == ContentUsage) {
+                // Its lines are one dictionary (RFC 9651 §4.2).
+                Some((_, lines)) => lines.extend([b", ", value].concat()),
+                None => self.lines.push((field, value.to_owned())),
+            }
+        } else if name.eq_ignore_ascii_case(b"content-type") {
+            self.is_image = value.get(..6).is_some_and(|kind| kind.eq_ignore_ascii_case(b"image/"));
+        }
+    }
+
+    /// The first that says no, with whether that is enforced or only reported.
+    pub fn reservation(&self, to: &Use<'_>) -> Option<(Reservation, RobotsOverride)> {
+        let found = |wanted: RobotsOverride| {
+            self.lines.iter().find_map(|(field, value)| {
+                let mode = to.modes.of(*field);
+                let purpose = if mode == wanted { self.purpose(*field, value, to)? } else { return None };
+                let (value, purpose) = (String::from_utf8_lossy(value).into(), purpose.as_str().into());
+                Some((Reservation { field: *field, value, purpose }, mode))
+            })
+        };
+        found(RobotsOverride::Enforce).or_else(|| found(RobotsOverride::Report))
+    }
+
+    /// The one that it says no to.
+    fn purpose<'a>(&self, field: UsageField, value: &[u8], to: &Use<'a>) -> Option<&'a Purpose> {
+        let mut purposes = to.purposes.iter();
+        match field {
+            UsageField::ContentUsage => {
+                let welcome = read_usage(value).welcome;
+                purposes.find(|purpose| welcome.iter().any(|(of, is_welcome)| of == *purpose && !is_welcome))
+            }
+            UsageField::XRobotsTag => {
+                let tag = RobotsTag::read(value, to);
+                purposes.find(|purpose| tag.opposes(purpose, self.is_image))
+            }
+            UsageField::TdmReservation if value.trim_ascii() == b"1" => {
+                purposes.find(|purpose| matches!(purpose.as_str(), "ai-train" | "tdm"))
+            }
+            UsageField::TdmReservation => None,
+        }
+    }
+}
+
+/// What the rules of one X-Robots-Tag line come to, for whom they are.
+#[derive(Debug, Default, Clone, Copy)]
+struct RobotsTag {
+    noindex: bool,
+    noimageindex: bool,
+    noai: bool,
+    noimageai: bool,
+}
+
+impl RobotsTag {
+    /// Each line begins unscoped; `name:` scopes what follows to one crawler, unless it is a rule with a value.
+    fn read(line: &[u8], to: &Use<'_>) -> Self {
+        let mut tag = Self::default();
+        let Ok(line) = str::from_utf8(line) else { return tag };
+        let mut is_ours = true;
+        let mut pieces = line.split(',').peekable();
+        while let Some(piece) = pieces.next() {
+            let mut rule = piece.trim();
+            if let Some((name, rest)) = rule.split_once(':') {
+                match name.trim().to_ascii_lowercase().as_str() {
+                    "max-snippet" | "max-image-preview" | "max-video-preview" => continue,
+                    "unavailable_after" => {
+                        // `Wed, 03 Dec 2025 13:09:53 GMT` holds a comma.
+                        let is_weekday = !rest.contains(|digit: char| digit.is_ascii_digit());
+                        let rest = if is_weekday {
+                            format!("{rest},{}", pieces.next().unwrap_or_default())
+                        } else {
+                            rest.into()
+                        };
+                        tag.noindex |= is_ours && is_past(rest.trim(), to.now);
+                        continue;
+                    }
+                    name => {
+                        is_ours = to.product_tokens.iter().any(|token| token.as_str().eq_ignore_ascii_case(name));
+                        rule = rest.trim();
+                    }
+                }
+            }
+            if !is_ours {
+                continue;
+            }
+            match rule.to_ascii_lowercase().as_str() {
+                "noindex" | "none" => tag.noindex = true,
+                "noimageindex" => tag.noimageindex = true,
+                "noai" | "noml" => tag.noai = true,
+                "noimageai" => tag.noimageai = true,
+                _ => {}
+            }
+        }
+        tag
+    }
+
+    fn opposes(self, purpose: &Purpose, is_image: bool) -> bool {
+        match purpose.as_str() {
+            "search" => self.noindex || is_image && self.noimageindex,
+            "ai-train" | "ai-input" => self.noai || is_image && self.noimageai,
+            _ => false,
+        }
+    }
+}
+
+/// A date as RFC 9110 has it, or the day of ISO 8601. One that cannot be read is not past.
+fn is_past(date: &str, now: SystemTime) -> bool {
+    if let Some(date) = http_date(date.as_bytes()) {
+        return date < now;
+    }
+    let is_day = |day: &&str| {
+        day.bytes().enumerate().all(|(at, byte)| if matches!(at, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() })
+    };
+    date.get(..10).filter(is_day).is_some_and(|day| day < iso_day(now).as_str())
+}
+
+fn iso_day(now: SystemTime) -> String {
+    // `Sun, 06 Nov 1994 08:49:37 GMT`.
+    let date = httpdate::fmt_http_date(now);
+    let month = MONTHS.iter().position(|month| date.get(8..11) == Some(month)).unwrap_or(0) + 1;
+    format!("{}-{month:02}-{}", &date[12..16], &date[5..7])
+}
+
+const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// 2026-03-01.
+    const NOW: Duration = Duration::from_secs(1_772_323_200);
+
+    /// What opposes the purposes, by `name: value` lines.
+    fn opposed(purposes: &str, lines: &[&str]) -> String {
+        let purposes: Vec<_> = purposes.split(' ').map(|name| Purpose::parse(name).unwrap()).collect();
+        let product_tokens = [ProductToken::parse("ExampleBot").unwrap()];
+        let mut read = UsageLines::default();
+        for (name, value) in lines.iter().map(|line| line.split_once(": ").unwrap()) {
+            read.take(name.as_bytes(), value.as_bytes());
+        }
+        let to = Use {
+            purposes: &purposes,
+            product_tokens: &product_tokens,
+            modes: UsageModes::default(),
+            now: SystemTime::UNIX_EPOCH + NOW,
+        };
+        let found = read.reservation(&to);
+        found.map_or("-".into(), |(found, _)| format!("{} {}", found.purpose, found.field.as_str()))
+    }
+
+    #[test]
+    fn x_robots_tag_is_read_with_all_its_exceptions() {
+        for (purpose, line, opposes) in [
+            ("search", "noindex", true),
+            ("search", "NOINDEX, nofollow", true),
+            ("search", "none", true),
+            ("search", "noai, noimageai", false),
+            ("ai-train", "noai", true),
+            ("ai-input", "nofollow,NoML", true),
+            ("ai-train", "noindex", false),
+            ("bots", "noindex, noai", false),
+            ("search", "examplebot: noindex", true),
+            ("search", "otherbot: noindex", false),
+            ("search", "otherbot: nofollow, noindex", false),
+            ("search", "noindex, otherbot: nofollow", true),
+            ("search", "otherbot: noindex, ExampleBot: nofollow, noindex", true),
+            ("search", "max-snippet: 20, noindex", true),
+            ("search", "max-image-preview:large, max-video-preview: -1", false),
+            ("search", "unavailable_after: 25 Jun 2010 15:00:00 PST", false),
+            ("search", "unavailable_after: Wed, 03 Dec 2025 13:09:53 GMT", true),
+            ("search", "unavailable_after: Thu, 03 Dec 2026 13:09:53 GMT, noindex", true),
+            ("search", "unavailable_after: Thu, 03 Dec 2026 13:09:53 GMT", false),
+            ("search", "unavailable_after: 2025-12-03", true),
+            ("search", "unavailable_after: 2026-03-01T00:00:00Z", false),
+            ("search", "unavailable_after: soon", false),
+            ("search", "otherbot: unavailable_after: 2020-01-01", false),
+            ("search", "", false),
+            ("search", ",,: :,", false),
+            ("search", "\u{fc}", false),
+        ] {
+            let expected = if opposes { format!("{purpose} X-Robots-Tag") } else { "-".into() };
+            assert_eq!(opposed(purpose, &[&format!("X-Robots-Tag: {line}")]), expected, "{purpose}: {line}");
+        }
+        let lines = ["x-robots-tag: otherbot: nofollow", "x-robots-tag: noindex"];
+        assert_eq!(opposed("search", &lines), "search X-Robots-Tag", "each line begins unscoped");
+    }
+
+    #[test]
+    fn of_images_there_is_more_to_say() {
+        for (purpose, tag) in [("search", "noimageindex"), ("ai-train", "noimageai")] {
+            let tag = format!("X-Robots-Tag: {tag}");
+            assert_eq!(opposed(purpose, &[&tag, "Content-Type: Image/png"]), format!("{purpose} X-Robots-Tag"));
+            assert_eq!(opposed(purpose, &[&tag, "Content-Type: text/html"]), "-");
+        }
+    }
+
+    #[test]
+    fn content_usage_is_one_dictionary_whatever_its_lines() {
+        for (lines, expected) in [
+            (&["Content-Usage: train-ai=n"][..], "ai-train Content-Usage"),
+            (&["Content-Usage: train-ai=y, search=n"], "-"),
+            (&["Content-Usage: train-ai=n", "Content-Usage: train-ai=y"], "-"),
+            (&["Content-Usage: search=y", "Content-Usage: train-ai=n"], "ai-train Content-Usage"),
+            (&["Content-Usage: train-ai=n", "Content-Usage: Nonsense!"], "-"),
+            (&["Content-Usage: train-ai=no"], "-"),
+        ] {
+            assert_eq!(opposed("ai-train", lines), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn tdm_reservation_is_one_or_nothing() {
+        for (purpose, value, opposes) in [
+            ("ai-train", "1", true),
+            ("tdm", " 1 ", true),
+            ("search", "1", false),
+            ("tdm", "0", false),
+            ("tdm", "yes", false),
+        ] {
+            let expected = if opposes { format!("{purpose} TDM-Reservation") } else { "-".into() };
+            assert_eq!(opposed(purpose, &[&format!("TDM-Reservation: {value}")]), expected, "{purpose} {value}");
+        }
+    }
+
+    #[test]
+    fn what_is_enforced_comes_before_what_is_reported() {
+        let purposes = [Purpose::parse("search").unwrap(), Purpose::parse("ai-train").unwrap()];
+        let mut read = UsageLines::default();
+        read.take(b"X-Robots-Tag", b"noindex");
+        read.take(b"TDM-Reservation", b"1");
+        let said = |x_robots_tag, tdm_reservation| {
+            let modes = UsageModes { x_robots_tag, tdm_reservation, ..UsageModes::default() };
+            let now = SystemTime::UNIX_EPOCH + NOW;
+            let found = read.reservation(&Use { purposes: &purposes, product_tokens: &[], modes, now });
+            found.map(|(found, mode)| (found.field, mode))
+        };
+        use RobotsOverride::{Enforce, Ignore, Report};
+        assert_eq!(said(Report, Enforce), Some((UsageField::TdmReservation, Enforce)));
+        assert_eq!(said(Report, Ignore), Some((UsageField::XRobotsTag, Report)));
+        assert_eq!(said(Ignore, Ignore), None);
+    }
+}

@@ -1,0 +1,122 @@
+//! Answers that say no to the declared purpose (SEMANTICS §7): their bodies are not delivered, and who asks again for as long as
+//! they are fresh hears the same without another request to the site.
+
+use super::carry::AnswerHead;
+use super::request::Request;
+use super::{Exchange, hosts};
+use crate::config::Settings;
+use crate::gate::Reported;
+use crate::policy::freshness::{CacheFields, Limits};
+use crate::policy::{self, HostRules, Refusal, Reservation, RobotsOverride, UsageLines, Use};
+use crate::proxy::Proxy;
+use crate::proxy::client::Who;
+use quick_cache::sync::Cache;
+use ring::digest;
+use std::time::{Duration, SystemTime};
+
+/// What has been said, by URL and for whom.
+pub struct Reserved(Cache<Key, Said>);
+
+type Key = [u8; 32];
+
+#[derive(Clone)]
+struct Said {
+    reservation: Box<Reservation>,
+    until: SystemTime,
+}
+
+impl Default for Reserved {
+    fn default() -> Self {
+        Reserved(Cache::new(MOST))
+    }
+}
+
+/// Whether anything can say no.
+pub fn is_looked_for(rules: &HostRules) -> bool {
+    !rules.purposes().is_empty()
+}
+
+impl Proxy {
+    /// What the site has said of this before, if that is fresh.
+    pub(super) fn is_reserved(&self, request: &Request<'_>, who: &Who) -> Result<(), Refusal> {
+        let settings = self.settings.load();
+        let rules = rules(&settings, request, who);
+        if !is_looked_for(rules) {
+            return Ok(());
+        }
+        let Some(said) = self.reserved.0.get(&key(request, who, rules)) else { return Ok(()) };
+        let holds = rules.usage.of(said.reservation.field) == RobotsOverride::Enforce
+            && !rules.options.report_only
+            && rules.purposes().iter().any(|purpose| purpose.as_str() == &*said.reservation.purpose);
+        match holds && SystemTime::now() < said.until {
+            true => Err(Refusal::AnswerReserved(said.reservation)),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Exchange<'_> {
+    /// Whether the answer may be handed on, by what its head says.
+    #[cold]
+    pub(super) fn may_deliver(&mut self, head: &AnswerHead<'_>) -> Result<(), Refusal> {
+        let Exchange { proxy, request, who, .. } = *self;
+        let (settings, now) = (proxy.settings.load(), SystemTime::now());
+        let rules = rules(&settings, request, who);
+        let asked = asked(request, who);
+        let product_tokens = rules.product_tokens(&asked);
+        let to = Use { purposes: rules.purposes(), product_tokens: &product_tokens, modes: rules.usage, now };
+        let mut lines = UsageLines::default();
+        head.each(|_, name, value| lines.take(name, value));
+        let Some((reservation, mode)) = lines.reservation(&to) else { return Ok(()) };
+        let reservation = Box::new(reservation);
+        if mode == RobotsOverride::Enforce && !rules.options.report_only {
+            if request.method == "GET" {
+                let until = now + lifetime(head, now);
+                proxy.reserved.0.insert(key(request, who, rules), Said { reservation: reservation.clone(), until });
+            }
+            return Err(Refusal::AnswerReserved(reservation));
+        }
+        let reported = Reported::from(Refusal::AnswerReserved(reservation));
+        proxy.tell_reported(Some(who.address.ip()), &request.url(), &reported);
+        self.trip.reported.get_or_insert(reported);
+        Ok(())
+    }
+}
+
+pub fn rules<'a>(settings: &'a Settings, request: &Request<'_>, who: &'a Who) -> &'a HostRules {
+    &hosts(who.user.as_deref()).unwrap_or(&settings.hosts).get(request.authority.host()).rules
+}
+
+fn asked<'a>(request: &'a Request<'_>, who: &'a Who) -> policy::Request<'a> {
+    policy::Request {
+        agent_tokens: &request.agent_tokens,
+        product_tokens: who.user.as_ref().map_or(&[], |user| &user.product_tokens),
+        ..policy::Request::new(&request.authority, &request.target)
+    }
+}
+
+fn key(request: &Request<'_>, who: &Who, rules: &HostRules) -> Key {
+    let mut digest = digest::Context::new(&digest::SHA256);
+    digest.update(request.url().as_bytes());
+    for token in &*rules.product_tokens(&asked(request, who)) {
+        digest.update(b"\n");
+        digest.update(token.as_str().as_bytes());
+    }
+    digest.finish().as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
+/// For how long it holds by the answer's own words; where these are none, for a day.
+fn lifetime(head: &AnswerHead<'_>, now: SystemTime) -> Duration {
+    let field = |name: &str| head.named(name.as_bytes());
+    let (cache_control, expires, date, age) = (field("cache-control"), field("expires"), field("date"), field("age"));
+    let fields = CacheFields {
+        cache_control: &cache_control.as_deref().map_or(vec![], |line| vec![line]),
+        expires: expires.as_deref(),
+        date: date.as_deref(),
+        age: age.as_deref(),
+    };
+    fields.lifetime(now, &Limits { min_ttl: Duration::ZERO, ..Limits::default() })
+}
+
+/// URLs that are remembered.
+const MOST: usize = 100_000;
