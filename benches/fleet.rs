@@ -72,6 +72,11 @@ fn report(delay: Duration, starts: &[(usize, Instant)], from: Instant) {
     let (middle, mean) = (gaps[gaps.len() / 2], gaps.iter().sum::<Duration>() / gaps.len() as u32);
     let share = delay.as_secs_f64() / mean.as_secs_f64() * 100.0;
     println!("{delay:?}: {} starts of {allowed}, {share:.1} %; through each instance {each:?}", counted.len());
+    let (handed_over, own): (Vec<_>, Vec<_>) = counted.windows(2).partition(|pair| pair[0].0 != pair[1].0);
+    let mean_of = |pairs: &[&[&(usize, Instant)]]| {
+        pairs.iter().map(|pair| pair[1].1 - pair[0].1).sum::<Duration>() / pairs.len().max(1) as u32
+    };
+    println!("  mean gap: {:?} within an instance, {:?} from one to the next", mean_of(&own), mean_of(&handed_over));
     println!(
         "  gaps: least {:?}, median {middle:?}, mean {mean:?}, most {:?}, too short {early}",
         gaps[0],

@@ -25,7 +25,7 @@ use tokio::time::sleep;
 /// This process's part in it.
 pub(super) struct Machine {
     slots: Arc<Slots>,
-    parts: Mutex<HashMap<Id, Part>>,
+    parts: Mutex<Parts>,
     copies: Arc<Copies>,
     /// Its process id, and what tells it from others that have had that.
     me: u64,
@@ -36,6 +36,8 @@ pub(super) struct Machine {
     /// Processes that wanted the key asked for last.
     rivals: AtomicU32,
 }
+
+type Parts = HashMap<Id, Part>;
 
 /// What this process has locked of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +85,7 @@ impl Machine {
             // For as long as it is noted.
             let parts = self.parts.lock();
             if let (Some(Part::Lease), Some((place, mut slot))) = (parts.get(&id), self.slots.find(id)?) {
-                self.learn(&mut slot, starts);
+                slot.learn(starts);
                 self.slots.write_starts((place, slot))?;
             }
             Ok(())
@@ -104,71 +106,41 @@ impl Machine {
         let Self { slots, .. } = self;
         let LeaseRequest { op, gap, .. } = *request;
         let (mut parts, now) = (self.parts.lock(), nanos(at));
-        let known = slots.find(id)?.map_or_else(Slot::default, |(_, slot)| slot);
+        let mut slot = slots.find(id)?.map_or_else(Slot::default, |(_, slot)| slot);
         let waiting = slots.count_locked(id.lease() + 1, id.lease() + LOCKS)?;
         let mut place = match (op, parts.get(&id)) {
-            (LeaseOp::Give, _) => Place::None,
             (LeaseOp::Take | LeaseOp::Keep, Some(Part::Lease)) => Place::Leased(LEASE),
-            (LeaseOp::Keep, _) => Place::None,
-            (LeaseOp::Take, _) if gap.is_zero() && !known.holds_back(now) => Place::Free,
-            (LeaseOp::Take, part) => {
-                let gap = gap.max(known.backoff());
-                let due = known.last_start.saturating_add(span(gap)).max(known.hold);
-                let look_every = (gap / LOOKS).clamp(LOOK_LEAST, LOOK_MOST);
-                // Whoever gives it up while others wait stands behind them.
-                let comes_back = due.max(known.given).saturating_add(2 * span(look_every));
-                let stands_back = known.by == self.me && known.given != 0 && waiting > 0 && now < comes_back;
-                if !stands_back && slots.lock(id.lease(), 1)? {
-                    Place::Leased(LEASE)
-                } else {
-                    if part.is_none() {
-                        let free =
-                            (id.lease() + 1..id.lease() + LOCKS).find(|byte| slots.lock(*byte, 1).unwrap_or(false));
-                        free.map(|byte| parts.insert(id, Part::Wish(byte)));
-                    }
-                    if now > due.saturating_add(span(LATE)) {
-                        self.tell_stopped(known.by, key);
-                    }
-                    let left = Duration::from_nanos((if stands_back { comes_back } else { due }).saturating_sub(now));
-                    Place::Line(left.clamp(look_every, LOOK_AGAIN))
-                }
-            }
+            (LeaseOp::Give | LeaseOp::Keep, _) => Place::None,
+            (LeaseOp::Take, _) if gap.is_zero() && !slot.holds_back(now) => Place::Free,
+            (LeaseOp::Take, _) => self.take(&mut parts, id, gap, &slot, waiting, now)?,
         };
-        if place == Place::Leased(LEASE)
-            && let Some(Part::Wish(byte)) = parts.insert(id, Part::Lease)
-        {
-            slots.unlock(byte, 1)?;
+        if matches!(place, Place::Line(_)) && now > slot.due(gap).saturating_add(span(LATE)) {
+            self.tell_stopped(slot.by, key);
         }
         let is_mine = parts.get(&id) == Some(&Part::Lease);
         let hold = request.starts.hold.map_or(0, |hold| nanos(hold.min(at + request.most)));
-        let mut slot = known;
         let tells = match is_mine {
-            true => op != LeaseOp::Keep || self.is_news(&known, request, hold, now),
-            false => span(request.backoff) > known.backoff || hold > known.hold.max(now),
+            true => op != LeaseOp::Keep || self.is_news(&slot, request, hold, now),
+            false => span(request.backoff) > slot.backoff || hold > slot.hold.max(now),
         };
         if tells {
             if !slots.lock(id.bucket(), BUCKET)? {
                 return Ok(None);
             }
-            let found = slots.find_room(id, now)?;
-            if let Some((byte, found)) = found {
-                slot = found;
-                // Then nobody notes starts there.
-                let is_new = slot.until == 0;
-                self.tell_all(&mut slot, request, is_mine, hold, now);
-                if is_mine || is_new { slots.write((byte, slot)) } else { slots.write_refusal((byte, slot)) }?;
-            } else if is_mine {
+            match self.tell_all(id, request, is_mine, hold, now)? {
+                Some(told) => slot = told,
                 // Until one of the hosts there owes nothing any more.
-                place = Place::Line(LOOK_AGAIN);
+                None if is_mine => place = Place::Line(LOOK_AGAIN),
+                None => {}
             }
             slots.unlock(id.bucket(), BUCKET)?;
         }
         if op == LeaseOp::Give || place == Place::Free || is_mine && place != Place::Leased(LEASE) {
-            match parts.remove(&id) {
-                Some(Part::Lease) => slots.unlock(id.lease(), 1)?,
-                Some(Part::Wish(byte)) => slots.unlock(byte, 1)?,
-                None => {}
-            }
+            self.let_go(&mut parts, id)?;
+        }
+        let rivals = waiting + 1 + u32::from(matches!(place, Place::Line(_)));
+        if place != Place::Free {
+            self.rivals.store(rivals, Ordering::Relaxed);
         }
         let start = |start: u64| instant(if start > now + span(AHEAD) { now } else { start });
         let starts = LastStarts {
@@ -176,11 +148,45 @@ impl Machine {
             last_fetch: start(slot.last_fetch),
             hold: instant(slot.hold).map(|hold| hold.min(at + request.most)).filter(|hold| *hold > at),
         };
-        let rivals = waiting + 1 + u32::from(matches!(place, Place::Line(_)));
-        if place != Place::Free {
-            self.rivals.store(rivals, Ordering::Relaxed);
-        }
         Ok(Some(LeaseStatus { place, starts, backoff: slot.backoff(), rivals }))
+    }
+
+    /// The lease, or a place among those who wait.
+    fn take(
+        &self,
+        parts: &mut Parts,
+        id: Id,
+        gap: Duration,
+        known: &Slot,
+        waiting: u32,
+        now: u64,
+    ) -> io::Result<Place> {
+        let (due, gap) = (known.due(gap), gap.max(known.backoff()));
+        let look_every = (gap / LOOKS).clamp(LOOK_LEAST, LOOK_MOST);
+        // Whoever gives it up while others wait stands behind them.
+        let comes_back = due.max(known.given).saturating_add(2 * span(look_every));
+        let stands_back = known.by == self.me && known.given != 0 && waiting > 0 && now < comes_back;
+        if !stands_back && self.slots.lock(id.lease(), 1)? {
+            if let Some(Part::Wish(byte)) = parts.insert(id, Part::Lease) {
+                self.slots.unlock(byte, 1)?;
+            }
+            return Ok(Place::Leased(LEASE));
+        }
+        if !parts.contains_key(&id) {
+            let mut wishes = id.lease() + 1..id.lease() + LOCKS;
+            let free = wishes.find(|byte| self.slots.lock(*byte, 1).unwrap_or(false));
+            free.map(|byte| parts.insert(id, Part::Wish(byte)));
+        }
+        let left = Duration::from_nanos((if stands_back { comes_back } else { due }).saturating_sub(now));
+        Ok(Place::Line(left.clamp(look_every, LOOK_AGAIN)))
+    }
+
+    fn let_go(&self, parts: &mut Parts, id: Id) -> io::Result<()> {
+        match parts.remove(&id) {
+            Some(Part::Lease) => self.slots.unlock(id.lease(), 1),
+            Some(Part::Wish(byte)) => self.slots.unlock(byte, 1),
+            None => Ok(()),
+        }
     }
 
     /// Whether what is kept on has to be noted again: with thousands of hosts to wait for, it is not each time.
@@ -191,7 +197,11 @@ impl Machine {
         known.by != self.me || raised || hold > known.hold || known.until < now + span(lasts.min(request.most))
     }
 
-    fn tell_all(&self, slot: &mut Slot, request: &LeaseRequest, is_mine: bool, hold: u64, now: u64) {
+    /// What is known with that, for whoever has locked the bucket. `None`: there is no room in it.
+    fn tell_all(&self, id: Id, request: &LeaseRequest, is_mine: bool, hold: u64, now: u64) -> io::Result<Option<Slot>> {
+        let Some((place, mut slot)) = self.slots.find_room(id, now)? else { return Ok(None) };
+        // Then nobody notes starts there.
+        let is_new = slot.until == 0;
         let backoff = span(request.backoff.min(request.most));
         slot.backoff = if is_mine && request.is_exact { backoff } else { slot.backoff.max(backoff) };
         // What is further ahead than anything can be is nonsense, or of before the machine was started.
@@ -206,16 +216,13 @@ impl Machine {
             matters = matters.max(request.gap.max(slot.backoff()) + NOTED);
             if request.op == LeaseOp::Take {
                 // Later ones are noted as they leave.
-                self.learn(slot, request.starts);
+                slot.learn(request.starts);
             }
         }
         let most = request.most + HOUR;
         slot.until = slot.until.min(now + span(most)).max(now + span(matters.min(most)));
-    }
-
-    fn learn(&self, slot: &mut Slot, starts: LastStarts) {
-        slot.last_start = slot.last_start.max(starts.last_start.map_or(0, nanos));
-        slot.last_fetch = slot.last_fetch.max(starts.last_fetch.map_or(0, nanos));
+        if is_mine || is_new { self.slots.write((place, slot)) } else { self.slots.write_refusal((place, slot)) }?;
+        Ok(Some(slot))
     }
 
     fn tell_stopped(&self, by: u64, key: &str) {
@@ -241,6 +248,16 @@ impl Machine {
 }
 
 impl Slot {
+    fn learn(&mut self, starts: LastStarts) {
+        self.last_start = self.last_start.max(starts.last_start.map_or(0, nanos));
+        self.last_fetch = self.last_fetch.max(starts.last_fetch.map_or(0, nanos));
+    }
+
+    /// When the next may start.
+    fn due(&self, gap: Duration) -> u64 {
+        self.last_start.saturating_add(span(gap.max(self.backoff()))).max(self.hold)
+    }
+
     fn holds_back(&self, now: u64) -> bool {
         self.backoff != 0 || self.hold > now
     }
