@@ -14,6 +14,7 @@ use copies::Copies;
 use parking_lot::Mutex;
 use slots::{BUCKET, Id, LOCKS, Slot, Slots, instant, nanos, span};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -172,10 +173,11 @@ impl Machine {
             }
             return Ok(Place::Leased(LEASE));
         }
-        if !parts.contains_key(&id) {
-            let mut wishes = id.lease() + 1..id.lease() + LOCKS;
-            let free = wishes.find(|byte| self.slots.lock(*byte, 1).unwrap_or(false));
-            free.map(|byte| parts.insert(id, Part::Wish(byte)));
+        let mut wishes = id.lease() + 1..id.lease() + LOCKS;
+        if let Entry::Vacant(part) = parts.entry(id)
+            && let Some(byte) = wishes.find(|byte| self.slots.lock(*byte, 1).unwrap_or(false))
+        {
+            part.insert(Part::Wish(byte));
         }
         let left = Duration::from_nanos((if stands_back { comes_back } else { due }).saturating_sub(now));
         Ok(Place::Line(left.clamp(look_every, LOOK_AGAIN)))
