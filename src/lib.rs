@@ -15,6 +15,8 @@ pub mod cli;
 pub mod config;
 #[cfg(feature = "proxy")]
 pub mod gate;
+#[cfg(feature = "proxy")]
+pub mod histogram;
 pub mod http1;
 pub mod policy;
 #[cfg(feature = "proxy")]

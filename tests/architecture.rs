@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// From the bottom up. Modules in one row do not import each other.
 const LAYERS: [&[&str]; 10] = [
-    &["robots"],
+    &["robots", "histogram"],
     &["policy"],
     &["config"],
     &["http1"],

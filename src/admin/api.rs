@@ -1,5 +1,6 @@
 //! The handlers of the API.
 
+use super::asked::{Fields, Name};
 use super::guard::without_port;
 use super::json::{self, problem};
 use super::{Admin, Reload};
@@ -7,7 +8,7 @@ use crate::config::Changes;
 use crate::policy::{Authority, Request, Scheme};
 use crate::robots::{ProductToken, Purpose};
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
@@ -93,13 +94,19 @@ pub(super) struct Shown {
     limit: Option<usize>,
 }
 
-pub(super) async fn authorities(State(admin): State<Arc<Admin>>, Query(shown): Query<Shown>) -> Response {
+pub(super) async fn authorities(State(admin): State<Arc<Admin>>, Fields(shown): Fields<Shown>) -> Response {
     let hosts = admin.gate().latest(shown.limit.unwrap_or(SHOWN).min(MOST_SHOWN)).into_iter();
     let hosts: Vec<_> = hosts.map(|(authority, entry)| json::authority(admin.gate(), &authority, &entry)).collect();
     Json(hosts).into_response()
 }
 
-pub(super) async fn authority(State(admin): State<Arc<Admin>>, Path(name): Path<String>) -> Response {
+/// Those that came first, first.
+pub(super) async fn held(State(admin): State<Arc<Admin>>, Fields(shown): Fields<Shown>) -> Response {
+    let held = admin.gate().all_held(shown.limit.unwrap_or(SHOWN).min(MOST_SHOWN));
+    Json(held.iter().map(json::held).collect::<Vec<_>>()).into_response()
+}
+
+pub(super) async fn authority(State(admin): State<Arc<Admin>>, Name(name): Name) -> Response {
     let Some(authority) = parse(&name) else {
         return no_authority(&name);
     };
@@ -109,7 +116,7 @@ pub(super) async fn authority(State(admin): State<Arc<Admin>>, Path(name): Path<
     }
 }
 
-pub(super) async fn refresh(State(admin): State<Arc<Admin>>, Path(name): Path<String>) -> Response {
+pub(super) async fn refresh(State(admin): State<Arc<Admin>>, Name(name): Name) -> Response {
     let Some(authority) = parse(&name) else {
         return no_authority(&name);
     };
@@ -119,7 +126,7 @@ pub(super) async fn refresh(State(admin): State<Arc<Admin>>, Path(name): Path<St
     }
 }
 
-pub(super) async fn explain(State(admin): State<Arc<Admin>>, Query(asked): Query<Vec<(String, String)>>) -> Response {
+pub(super) async fn explain(State(admin): State<Arc<Admin>>, Fields(asked): Fields<Vec<(String, String)>>) -> Response {
     let named = |name: &'static str| asked.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str());
     let Some(url) = named("url").next() else {
         return problem(StatusCode::BAD_REQUEST, "`url` is missing: /api/v1/explain?url=https://example.com/page");

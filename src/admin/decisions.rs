@@ -1,9 +1,10 @@
 //! `/api/v1/decisions`: the recent refusals as JSON, or as they come (`text/event-stream`, HTML §9.2).
 
+use super::asked::Fields;
 use super::{Admin, json};
 use crate::proxy::RecentDecision;
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
@@ -24,7 +25,7 @@ pub(super) struct Wanted {
 
 pub(super) async fn decisions(
     State(admin): State<Arc<Admin>>,
-    Query(wanted): Query<Wanted>,
+    Fields(wanted): Fields<Wanted>,
     headers: HeaderMap,
 ) -> Response {
     let field = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());

@@ -1,54 +1,66 @@
 //! Who may ask: no page of another site through a browser, no name that was made to point here (DNS rebinding), nobody
-//! without the token if there is one. Called for each request by `router`.
+//! without the token who asks about other clients. Called for each request by `router`.
 
 use super::Admin;
 use super::json::problem;
+use crate::config::AdminToken;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::{HeaderMap, StatusCode, header};
-use std::fs;
 use std::io;
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
 /// What callers have to show.
-pub(super) struct Token(Box<[u8]>);
+pub(super) struct Token {
+    /// `None`: there is nowhere to keep one, and nobody has it.
+    token: Option<Box<str>>,
+    is_configured: bool,
+}
 
 impl Token {
-    pub fn read(path: &Path) -> io::Result<Self> {
-        let text = fs::read(path)?;
-        match text.trim_ascii() {
-            [] => Err(io::Error::new(io::ErrorKind::InvalidData, "it is empty")),
-            token => Ok(Token(token.into())),
+    /// # Errors
+    /// The operator's own cannot be read.
+    pub fn of(file: &AdminToken) -> io::Result<Self> {
+        let is_configured = file.is_configured;
+        match file.read_or_make() {
+            Ok(token) => Ok(Token { token: Some(token.into()), is_configured }),
+            Err(error) if is_configured => Err(error),
+            Err(error) => {
+                let path = file.path.display();
+                tracing::warn!(
+                    "the admin address answers nobody about other clients: no token can be kept in {path} ({error}); name \
+                     a file of your own in `admin.token_file`"
+                );
+                Ok(Token { token: None, is_configured })
+            }
         }
     }
 
     fn is_shown(&self, headers: &HeaderMap) -> bool {
+        let Some(ours) = &self.token else { return false };
         let shown = headers.get(header::AUTHORIZATION).map(|value| value.as_bytes()).unwrap_or_default();
         let shown = shown.split_at_checked(BEARER.len()).filter(|(scheme, _)| scheme.eq_ignore_ascii_case(BEARER));
-        shown.is_some_and(|(_, token)| token.ct_eq(&self.0).into())
+        shown.is_some_and(|(_, token)| token.ct_eq(ours.as_bytes()).into())
     }
 }
 
 pub(super) async fn token(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
-    match &admin.token {
-        Some(token) if !token.is_shown(request.headers()) => {
-            let mut answer = problem(StatusCode::UNAUTHORIZED, "the token is missing or wrong");
-            answer.headers_mut().insert(header::WWW_AUTHENTICATE, "Bearer".parse().expect("a field value"));
-            answer
-        }
-        Some(_) | None => next.run(request).await,
+    if admin.token.is_shown(request.headers()) {
+        return next.run(request).await;
     }
+    let mut answer = problem(StatusCode::UNAUTHORIZED, "the token is missing or wrong; `politely status` knows it");
+    answer.headers_mut().insert(header::WWW_AUTHENTICATE, "Bearer".parse().expect("a field value"));
+    answer
 }
 
 pub(super) async fn same_site(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
     let headers = request.headers();
-    // Where a token is asked for, another name in front of us is the operator's business.
+    // Where a token is configured, another name in front of us is the operator's business.
     let host = one(headers, &header::HOST);
-    if !host.is_some_and(|host| admin.token.is_some() || is_ours(host)) {
+    if !host.is_some_and(|host| admin.token.is_configured || is_ours(host)) {
         return problem(StatusCode::MISDIRECTED_REQUEST, "ask by an address or as localhost");
     }
     if is_cross_site(headers, host.unwrap_or_default()) {
@@ -131,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_token_has_to_be_the_whole_one() {
-        let token = Token(b"s3cret".as_slice().into());
+        let token = Token { token: Some("s3cret".into()), is_configured: true };
         for (value, good) in
             [("Bearer s3cret", true), ("bearer s3cret", true), ("Bearer s3cre", false), ("s3cret", false), ("", false)]
         {

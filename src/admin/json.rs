@@ -1,6 +1,6 @@
 //! What the API says, as JSON: the shapes that scripts rely on.
 
-use crate::gate::{Gate, PaceFigures, Reported};
+use crate::gate::{Gate, HeldFor, HeldRequest, PaceFigures, Reported};
 use crate::policy::explain::Explanation;
 use crate::policy::{AskedAgain, Authority, Entry};
 use crate::proxy::{Distrusted, RecentDecision, evidence};
@@ -77,6 +77,7 @@ pub(super) fn authority(gate: &Gate, authority: &Authority, entry: &Entry) -> Va
         "failing_since": entry.trouble.as_ref().and_then(|trouble| rfc3339(trouble.since)),
         "retry_at": entry.trouble.as_ref().and_then(|trouble| rfc3339(trouble.retry_at)),
         "failure": entry.trouble.as_ref().map(|trouble| &trouble.why),
+        "crawl_delay": gate.crawl_delay(authority, entry).map(|delay| delay.as_secs_f64()),
         "pace": pace(gate.pace(authority).unwrap_or_default()),
     })
 }
@@ -103,13 +104,33 @@ pub(super) fn decision(decision: &RecentDecision) -> Value {
     };
     members.insert("number".into(), decision.number.into());
     members.insert("at".into(), rfc3339_millis(decision.at).into());
-    members.insert("client".into(), decision.client.map(|client| client.to_string()).into());
+    members.insert("client".into(), decision.client.to_canonical().to_string().into());
+    members.insert("user".into(), decision.user.as_deref().into());
     members.insert("url".into(), decision.url.as_deref().into());
     members.insert("enforced".into(), decision.enforced.into());
     members.insert("reason".into(), decision.what.slug().into());
     members.insert("detail".into(), decision.what.to_string().into());
     members.insert("retry_after".into(), retry_after.map(|after| after.as_secs_f64()).into());
     Value::Object(members)
+}
+
+/// A request that is held.
+pub(super) fn held(held: &HeldRequest) -> Value {
+    let gap = match held.reason {
+        HeldFor::Gap(gap) | HeldFor::Backoff(gap) => Some(gap.as_secs_f64()),
+        HeldFor::Robots | HeldFor::InFlight(_) => None,
+    };
+    json!({
+        "authority": held.authority.to_string(),
+        "url": held.url,
+        "client": held.from.map(|from| from.to_canonical().to_string()),
+        "user": held.user,
+        "for": held.reason.slug(),
+        "detail": held.reason.to_string(),
+        "gap": gap,
+        "since": held.since.as_secs_f64(),
+        "left": held.left.map(|left| left.as_secs_f64()),
+    })
 }
 
 /// A client that turns our certificates down.

@@ -1,132 +1,237 @@
-//! `/metrics`: what is counted, in the form that Prometheus reads.
+//! `/metrics`: what is counted, in the forms that Prometheus reads: its own text, or OpenMetrics for those who ask for it.
 
-use super::Admin;
 use super::json::problem;
+use super::{Admin, process};
+use crate::gate::Gate;
+use crate::histogram::Distribution;
+use crate::proxy::{Counts, Details, Proxy};
 use crate::telemetry;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::{StatusCode, header};
-use prometheus_client::encoding::text::encode;
+use http::{HeaderMap, StatusCode, header};
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
-type Labels = Vec<(&'static str, &'static str)>;
+type Labels = Vec<(&'static str, String)>;
 
-pub(super) async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
+pub(super) async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Response {
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let is_open = accept.contains("application/openmetrics-text");
     let mut text = String::new();
-    match encode(&mut text, &registry(&admin)) {
-        Ok(()) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
+    let mut registries = vec![registry(&admin)];
+    registries.extend(process::registry());
+    let encoded = registries.iter().try_for_each(|registry| encode_registry(&mut text, registry));
+    match encoded.and_then(|()| if is_open { encode_eof(&mut text) } else { Ok(()) }) {
+        Ok(()) if is_open => ([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response(),
+        Ok(()) => ([(header::CONTENT_TYPE, PROMETHEUS)], as_prometheus(&text)).into_response(),
         Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
 }
 
+/// In Prometheus' text a counter is described by the name of its sample.
+fn as_prometheus(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let is_counter = |line: &str| line.starts_with("# TYPE ") && line.ends_with(" counter");
+        let describes =
+            is_counter(line) || line.starts_with("# HELP ") && lines.peek().is_some_and(|it| is_counter(it));
+        let mut words = line.splitn(4, ' ');
+        match (describes, words.by_ref().take(3).collect::<Vec<_>>().join(" "), words.next()) {
+            (true, named, Some(rest)) => out.extend([&named, "_total ", rest]),
+            _ => out.push_str(line),
+        }
+        out.push('\n');
+    }
+    out
+}
+
 /// Made of what is counted elsewhere at each scrape, so that nothing is counted twice.
 fn registry(admin: &Admin) -> Registry {
-    let (figures, counts) = (admin.gate().figures(), admin.proxy.counters.read());
-    let mut registry = Registry::with_prefix("politely");
-
-    let requests = [("forwarded", counts.forwarded), ("failed", counts.failed), ("client-gone", counts.client_gone)]
-        .into_iter()
-        .chain(counts.refused);
-    counters(
-        &mut registry,
-        "requests",
-        "Requests, by how they ended: forwarded, failed, client-gone, or why refused",
-        "outcome",
-        requests,
-    );
-    counters(
-        &mut registry,
-        "requests_reported",
-        "Requests that report mode let through, by why they would have been refused or held",
-        "outcome",
-        counts.reported,
-    );
-    counters(
-        &mut registry,
-        "distrusted",
-        "TLS connections that clients ended because of our certificate, by how",
-        "how",
-        counts.distrusted,
-    );
-    let unverified = Counter::<u64>::default();
-    unverified.inc_by(counts.unverified);
-    let help = "Answers of origins whose certificate is not verified, as configured";
-    registry.register("unverified_answers", help, unverified);
-    let help = "Lines of the logs that were dropped, as their reader or disk did not keep up, by log";
-    counters(&mut registry, "log_lines_dropped", help, "log", telemetry::dropped());
-    let fetches = [("answered", figures.robots.fetched), ("failed", figures.robots.failed)];
-    counters(&mut registry, "robots_fetches", "Fetches of robots.txt, by result", "result", fetches);
-
-    let book = &figures.robots;
-    gauge(&mut registry, "authorities", "Authorities in memory", book.authorities);
-    gauge(&mut registry, "robots_files", "Different robots.txt files in memory", book.files);
-    gauge(&mut registry, "waiting", "Requests that wait for their turn", figures.waiting);
+    let mut all = Metrics(Registry::with_prefix("politely"));
+    let (proxy, details) = (&admin.proxy, admin.proxy.counters.details());
+    connections(&mut all, proxy, details.shaken);
+    requests(&mut all, &proxy.counters.read(), details);
+    gate(&mut all, &proxy.gate);
+    let dropped = telemetry::dropped().map(|(log, lines)| (labels([("log", log)]), lines));
+    all.counters("log_lines_dropped", "Lines of the logs that were dropped, by log", dropped);
     let last = &admin.last_reload;
-    let is_successful = usize::from(last.is_successful.load(Relaxed));
     let help = "1: all of the configuration is in force since the last reload, or the start";
-    gauge(&mut registry, "config_last_reload_successful", help, is_successful);
-    let succeeded_at = last.succeeded_at.load(Relaxed) as usize;
+    all.gauge("config_last_reload_successful", help, usize::from(last.is_successful.load(Relaxed)));
     let help = "When the configuration was last reloaded in full, or read at the start";
-    gauge(&mut registry, "config_last_reload_success_timestamp_seconds", help, succeeded_at);
-    gauge(&mut registry, "uptime_seconds", "Since the start", admin.started.elapsed().as_secs() as usize);
-    let version = vec![("version", env!("CARGO_PKG_VERSION"))];
-    let build = Family::<Labels, Gauge>::default();
-    build.get_or_create(&version).set(1);
-    registry.register("build_info", "Always 1, with the version", build);
-    let memory = Family::<Labels, Gauge>::default();
+    let succeeded_at = last.succeeded_at.load(Relaxed) as usize;
+    all.gauge("config_last_reload_success_timestamp_seconds", help, succeeded_at);
+    all.seconds("uptime_seconds", "Since the start", admin.started.elapsed().as_secs_f64());
+    all.gauges("build_info", "Always 1, with the version", [(labels([("version", env!("CARGO_PKG_VERSION"))]), 1)]);
+    all.0
+}
+
+fn requests(all: &mut Metrics, counts: &Counts, details: Details) {
+    let of = |(user, counts): &(Box<str>, BTreeMap<&'static str, u64>)| {
+        let user = Some(("user", user.to_string())).filter(|(_, user)| !user.is_empty());
+        let labels = |outcome: &str| [("outcome", outcome.to_owned())].into_iter().chain(user.clone()).collect();
+        counts.iter().map(|(outcome, count)| (labels(outcome), *count)).collect::<Vec<(Labels, u64)>>()
+    };
+    let help = "Requests, by how they ended (forwarded, failed, client-gone, or why refused) and by user";
+    all.counters("requests", help, details.users.iter().flat_map(of));
+    let by = |label, counts: &BTreeMap<&'static str, u64>| {
+        counts.iter().map(|(slug, count)| (labels([(label, slug)]), *count)).collect::<Vec<_>>()
+    };
+    let help = "Requests that report mode let through, by why they would have been refused or held";
+    all.counters("requests_reported", help, by("outcome", &counts.reported));
+    let help = "TLS connections that clients ended because of our certificate, by how";
+    all.counters("distrusted", help, by("how", &counts.distrusted));
+    all.counter("tunnels", "Tunnels, whose inside is not seen", counts.tunnels);
+    let help = "Answers of origins whose certificate is not verified, as configured";
+    all.counter("unverified_answers", help, counts.unverified);
+    let help = "From when a request was sent to its origin to the head of the answer";
+    all.histogram("origin_seconds", help, [([], details.origin)]);
+    let help = "From the head of a request to the decision, where it was not held; one request in 64 is timed";
+    all.histogram("decision_seconds", help, [([], details.decision)]);
+    let sent = [([("reused", "false")], details.sent[0]), ([("reused", "true")], details.sent[1])];
+    let help = "Requests sent to origins, by whether the connection had been used before";
+    all.counters("origin_sends", help, sent.map(|(reused, count)| (labels(reused), count)));
+}
+
+fn gate(all: &mut Metrics, gate: &Gate) {
+    let (figures, times) = (gate.figures(), gate.times());
+    let robots = &figures.robots;
+    let [answered, failed] = [[("result", "answered")], [("result", "failed")]];
+    let fetches = [(labels(answered), robots.fetched), (labels(failed), robots.failed)];
+    all.counters("robots_fetches", "Fetches of robots.txt, by result", fetches);
+    let help = "Age of the copy that a fetch was to replace, by its result";
+    all.histogram("robots_copy_age_seconds", help, [(answered, times.answered_age), (failed, times.failed_age)]);
+    all.gauge("authorities", "Authorities in memory", robots.authorities);
+    all.gauge("robots_files", "Different robots.txt files in memory", robots.files);
+    all.gauge("waiting", "Requests that wait for their turn", figures.waiting);
+    let held = [([("for", "turn")], times.held_for_turn), ([("for", "robots")], times.held_for_robots)];
+    all.histogram("held_seconds", "How long requests were held, by what for; the others are not in it", held);
+    let longest = gate.longest_held(Duration::ZERO).map_or(Duration::ZERO, |held| held.since);
+    all.seconds("longest_held_seconds", "How long the request has been held that came first", longest.as_secs_f64());
     let parts = [
-        ("authorities", book.authority_bytes),
-        ("files", book.file_bytes),
-        ("paces", book.pace_bytes),
-        ("unwritten", book.unwritten_bytes),
+        ("authorities", robots.authority_bytes),
+        ("files", robots.file_bytes),
+        ("paces", robots.pace_bytes),
+        ("unwritten", robots.unwritten_bytes),
     ];
-    for (of, bytes) in parts {
-        memory.get_or_create(&vec![("of", of)]).set(whole(bytes));
+    let parts = parts.map(|(of, bytes)| (labels([("of", of)]), bytes));
+    all.gauges("memory_bytes", "Memory of what `store.memory` bounds", parts);
+    if let Some((is_open, bytes)) = gate.store() {
+        all.gauge("store_up", "1: the store on disk can be used", usize::from(is_open));
+        all.gauge("store_bytes", "Size of the store on disk", usize::try_from(bytes).unwrap_or(usize::MAX));
     }
-    registry.register("memory_bytes", "Memory of what `store.memory` bounds", memory);
     if let Some(fleet) = &figures.fleet {
-        gauge(&mut registry, "fleet_up", "1: the fleet's server can be asked", usize::from(fleet.is_up));
-        gauge(&mut registry, "fleet_instances", "Instances of the fleet when last seen", fleet.instances as usize);
-        let counts = [
-            ("fleet_round_trips", "Round trips to the fleet's server", fleet.calls),
-            ("fleet_losses", "Times that the fleet's server was lost", fleet.lost),
-        ];
-        for (name, help, count) in counts {
-            let counter = Counter::<u64>::default();
-            counter.inc_by(count);
-            registry.register(name, help, counter);
+        all.gauge("fleet_up", "1: the fleet's server can be asked", usize::from(fleet.is_up));
+        all.gauge("fleet_instances", "Instances of the fleet when last seen", fleet.instances as usize);
+        all.counter("fleet_round_trips", "Round trips to the fleet's server", fleet.calls);
+        all.counter("fleet_losses", "Times that the fleet's server was lost", fleet.lost);
+    }
+}
+
+fn connections(all: &mut Metrics, proxy: &Proxy, [shaken, unshaken]: [u64; 2]) {
+    let ((open, accepted), upstream) = (proxy.connections(), proxy.upstream.figures());
+    all.gauge("client_connections", "Connections of clients that are open", open);
+    all.counter("client_connections_accepted", "Connections of clients that were accepted", accepted);
+    let help = "Connections to origins that are kept for the next request";
+    all.gauge("origin_connections_idle", help, upstream.idle);
+    let [ok, failed] = [("result", "ok"), ("result", "failed")];
+    let opened = [(labels([ok]), upstream.opened), (labels([failed]), upstream.failed)];
+    all.counters("origin_connects", "Connections to origins that were opened, or could not be", opened);
+    let [client, origin] = [("peer", "client"), ("peer", "origin")];
+    let shaken = [
+        (labels([client, ok]), shaken),
+        (labels([client, failed]), unshaken),
+        (labels([origin, ok]), upstream.shaken),
+        (labels([origin, failed]), upstream.unshaken),
+    ];
+    all.counters("tls_handshakes", "TLS handshakes with clients and with origins, by result", shaken);
+    let lookups = [([ok], upstream.found), ([failed], upstream.not_found)];
+    all.histogram("dns_lookup_seconds", "Look-ups of names by the system's resolver, by result", lookups);
+    all.gauge("leaves", "Hosts whose certificate is kept ready", proxy.leaves.len());
+    all.counter("leaves_made", "Certificates that were made for hosts", proxy.leaves.made());
+    let expires = proxy.leaves.ca().validity().1.unix_timestamp();
+    all.seconds("ca_expiry_timestamp_seconds", "When the certificate of the authority expires", expires as f64);
+}
+
+fn labels<const N: usize>(labels: [(&'static str, &str); N]) -> Labels {
+    labels.map(|(name, value)| (name, value.to_owned())).into()
+}
+
+struct Metrics(Registry);
+
+impl Metrics {
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        let counter = Counter::<u64>::default();
+        counter.inc_by(value);
+        self.0.register(name, help, counter);
+    }
+
+    fn counters(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, u64)>) {
+        let family = Family::<Labels, Counter>::default();
+        for (labels, value) in values {
+            family.get_or_create(&labels).inc_by(value);
         }
+        self.0.register(name, help, family);
     }
-    registry
-}
 
-fn counters(
-    registry: &mut Registry,
-    name: &str,
-    help: &str,
-    label: &'static str,
-    values: impl IntoIterator<Item = (&'static str, u64)>,
-) {
-    let family = Family::<Labels, Counter>::default();
-    for (kind, count) in values {
-        family.get_or_create(&vec![(label, kind)]).inc_by(count);
+    fn gauge(&mut self, name: &str, help: &str, value: usize) {
+        let gauge = Gauge::<i64>::default();
+        gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        self.0.register(name, help, gauge);
     }
-    registry.register(name, help, family);
+
+    fn seconds(&mut self, name: &str, help: &str, value: f64) {
+        let gauge = Gauge::<f64, AtomicU64>::default();
+        gauge.set(value);
+        self.0.register(name, help, gauge);
+    }
+
+    fn gauges(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, usize)>) {
+        let family = Family::<Labels, Gauge>::default();
+        for (labels, value) in values {
+            family.get_or_create(&labels).set(i64::try_from(value).unwrap_or(i64::MAX));
+        }
+        self.0.register(name, help, family);
+    }
+
+    fn histogram<const N: usize, const M: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        read: [([(&'static str, &str); N], Distribution); M],
+    ) {
+        let read = read.map(|(named, read)| (labels(named), read));
+        self.0.register(name, help, Histograms(read.into()));
+    }
 }
 
-fn gauge(registry: &mut Registry, name: &str, help: &str, value: usize) {
-    let gauge = Gauge::<i64>::default();
-    gauge.set(whole(value));
-    registry.register(name, help, gauge);
+#[derive(Debug)]
+struct Histograms(Vec<(Labels, Distribution)>);
+
+impl EncodeMetric for Histograms {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|(labels, read)| {
+            let encode = |encoder: &mut MetricEncoder<'_>| {
+                encoder.encode_histogram::<NoLabelSet>(read.sum, read.count(), &read.buckets, None)
+            };
+            if labels.is_empty() { encode(&mut encoder) } else { encode(&mut encoder.encode_family(labels)?) }
+        })
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
+    }
 }
 
-fn whole(value: usize) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
-}
-
-const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -1,16 +1,18 @@
 //! The admin address: health, metrics and the API, on a socket of its own. Started by `server`.
 
 mod api;
+mod asked;
 mod dashboard;
 mod decisions;
 mod guard;
 mod json;
 mod metrics;
+mod process;
 mod serve;
 
 pub use json::explanation;
 
-use crate::config::{self, Changes};
+use crate::config::{self, AdminToken, Changes, ListenAddress};
 use crate::gate::Gate;
 use crate::proxy::Proxy;
 use arc_swap::ArcSwap;
@@ -33,7 +35,9 @@ pub struct Admin {
     proxy: Arc<Proxy>,
     /// Where the proxy listens, and whether for TLS.
     pub listeners: ArcSwap<Vec<(SocketAddr, bool)>>,
-    token: Option<Token>,
+    token: Token,
+    /// On other interfaces all but health takes the token.
+    is_on_loopback: bool,
     /// Set by whoever knows where the configuration is.
     pub reload: OnceLock<Reload>,
     pub last_reload: LastReload,
@@ -67,16 +71,21 @@ impl LastReload {
 }
 
 impl Admin {
-    /// Reads the token, if one is configured.
+    /// Reads the token, or makes one if none is configured.
     ///
     /// # Errors
-    /// The token cannot be read, or is empty.
+    /// The configured token cannot be read, or is empty.
     pub fn new(proxy: Arc<Proxy>, settings: &config::Admin) -> io::Result<Self> {
-        let token = settings.token_file.as_deref().map(Token::read).transpose()?;
+        let token = Token::of(&AdminToken::of(&proxy.settings.load()))?;
+        let is_on_loopback = match &settings.address {
+            Some(ListenAddress::Socket(address)) => address.ip().is_loopback(),
+            Some(ListenAddress::Inherited(_)) | None => false,
+        };
         Ok(Admin {
             proxy,
             listeners: ArcSwap::default(),
             token,
+            is_on_loopback,
             reload: OnceLock::new(),
             last_reload: LastReload::begin(),
             ended: watch::Sender::new(false),
@@ -95,12 +104,19 @@ impl Admin {
 }
 
 fn router(admin: Arc<Admin>) -> Router {
-    let guarded = Router::new()
+    let token = || from_fn_with_state(admin.clone(), guard::token);
+    // Of no client, or only counts; for programs that would have to be told the token.
+    let mut shared = Router::new()
         .route("/metrics", get(metrics::metrics))
         .route("/ca.pem", get(api::ca))
-        .route("/proxy.pac", get(api::pac))
+        .route("/proxy.pac", get(api::pac));
+    if !admin.is_on_loopback {
+        shared = shared.layer(token());
+    }
+    let guarded = Router::new()
         .route("/api/v1/config", get(api::config))
         .route("/api/v1/decisions", get(decisions::decisions))
+        .route("/api/v1/held", get(api::held))
         .route("/api/v1/openapi.json", get(api::openapi))
         .route("/api/v1/status", get(api::status))
         .route("/api/v1/explain", get(api::explain))
@@ -108,13 +124,14 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/api/v1/authorities", get(api::authorities))
         .route("/api/v1/authorities/{authority}", get(api::authority))
         .route("/api/v1/authorities/{authority}/refresh", post(api::refresh))
-        .layer(from_fn_with_state(admin.clone(), guard::token));
+        .layer(token());
     Router::new()
         .route("/", get(dashboard::page))
         .route("/dashboard/app.js", get(dashboard::script))
         .route("/dashboard/style.css", get(dashboard::style))
         .route("/healthz", get(api::health))
         .route("/readyz", get(api::ready))
+        .merge(shared)
         .merge(guarded)
         .fallback(api::not_found)
         .layer(from_fn_with_state(admin.clone(), guard::same_site))

@@ -1,14 +1,14 @@
 //! Asks a running proxy at its admin address.
 
 use super::{ConfigArg, Failed};
-use crate::config::{ConfigErrors, ListenAddress, Settings};
+use crate::config::{AdminToken, ConfigErrors, ListenAddress, Settings};
 use crate::policy::Host;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use url::Url;
 
@@ -19,12 +19,19 @@ pub(super) struct AdminArgs {
     /// The proxy's admin address [default: as configured]
     #[arg(long, value_name = "ADDR")]
     admin: Option<SocketAddr>,
+    /// Holds the token that it asks for [default: as configured, or where the proxy keeps its own]
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
 }
 
 /// What it answered.
 pub(super) struct Answer {
     pub status: u16,
     pub body: Value,
+    /// Who has said so.
+    pub address: SocketAddr,
+    /// What was shown for it.
+    pub token: Option<String>,
 }
 
 impl AdminArgs {
@@ -50,16 +57,33 @@ impl AdminArgs {
                 return Err(Failed::usage("the configuration names no admin address to ask", "give it with `--admin`"));
             }
         };
-        let answer = exchange(address, method, target, token(settings.admin.token_file.as_deref())?.as_deref())
-            .map_err(|error| {
-                Failed::usage(
-                    format!("no answer from {address}: {error}"),
-                    "is a proxy running, and is this its admin address?",
-                )
-            })?;
-        match answer.status {
-            401 => Err(Failed::usage("the proxy asks for another token", "`admin.token_file` names it")),
-            _ => Ok(answer),
+        let file = AdminToken::of(&settings);
+        let (token, why) = match &self.token_file {
+            Some(path) => (token(Some(path))?, None),
+            None if file.is_configured => (token(Some(&file.path))?, None),
+            // Our own is nothing for other machines to hear.
+            None if !address.ip().is_loopback() => (None, None),
+            None => match file.read() {
+                Ok(token) => (Some(token), None),
+                Err(error) => (None, Some(error)),
+            },
+        };
+        let (status, body) = exchange(address, method, target, token.as_deref()).map_err(|error| {
+            Failed::usage(
+                format!("no answer from {address}: {error}"),
+                "is a proxy running, and is this its admin address?",
+            )
+        })?;
+        match (status, why) {
+            (401, Some(why)) => Err(Failed::usage(
+                format!("the proxy asks for its token, and {} cannot be read: {why}", file.path.display()),
+                "ask as the user that it runs as, or as root, with the same `--config`; or give its `--token-file`",
+            )),
+            (401, None) => Err(Failed::usage(
+                "the proxy asks for another token",
+                "`--token-file` or `admin.token_file` names the file that holds it",
+            )),
+            _ => Ok(Answer { status, body, address, token }),
         }
     }
 }
@@ -157,9 +181,9 @@ pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-fn exchange(address: SocketAddr, method: &str, target: &str, token: Option<&str>) -> io::Result<Answer> {
+fn exchange(address: SocketAddr, method: &str, target: &str, token: Option<&str>) -> io::Result<(u16, Value)> {
     let (status, body) = answer(address, method, target, token)?;
-    Ok(Answer { status, body: serde_json::from_slice(&body).map_err(|_| fault("that is no admin address"))? })
+    Ok((status, serde_json::from_slice(&body).map_err(|_| fault("that is no admin address"))?))
 }
 
 fn fault(what: &str) -> io::Error {

@@ -4,6 +4,7 @@ use super::admin_client::AdminArgs;
 use super::{Failed, Format, NO, inert};
 use serde_json::Value;
 use std::fmt::Write;
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
@@ -23,10 +24,18 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
         ));
     }
     match args.format {
-        Format::Text => print!("{}", text(&answer.body)),
+        Format::Text => {
+            print!("{}", text(&answer.body));
+            println!("\ndashboard: http://{}/{}", answer.address, secret(answer.token.as_deref()));
+        }
         Format::Json => println!("{:#}", answer.body),
     }
     Ok(if answer.status == 200 { ExitCode::SUCCESS } else { ExitCode::from(NO) })
+}
+
+/// What opens the dashboard without asking; a browser keeps it to itself. It goes to a person, and into no file.
+fn secret(token: Option<&str>) -> String {
+    token.filter(|_| io::stdout().is_terminal()).map_or(String::new(), |token| format!("#{token}"))
 }
 
 fn text(status: &Value) -> String {

@@ -1,6 +1,7 @@
 //! The configuration: read strictly from `politely.yaml` and the environment, all faults told at once with their places,
 //! and handed on as typed [`Settings`].
 
+mod admin_token;
 mod changes;
 mod hosts;
 mod load;
@@ -11,6 +12,7 @@ mod shown;
 mod validate;
 mod written;
 
+pub use admin_token::AdminToken;
 pub use changes::Changes;
 pub use hosts::{HostPolicy, Hosts};
 pub use paths::{cache_directory, state_directory};

@@ -60,7 +60,7 @@ impl Gate {
             match self.step(&host, request, waited, account)? {
                 Step::Go(admitted) => return Ok(admitted),
                 Step::Fetch(fetching) => {
-                    let _held = self.held.for_robots(request.authority);
+                    let _held = self.held.for_robots(request);
                     // What most requests do not wait for takes no room in them, here and below.
                     account.waits();
                     let fetched = Box::pin(self.wait_for_robots(request, fetching, waited)).await;
@@ -70,7 +70,7 @@ impl Gate {
                     }
                 }
                 Step::Wait(waiting) => {
-                    let held = self.held.for_turn(request.authority, &host.pace, waiting.gap());
+                    let held = self.held.for_turn(request, &host.pace, waiting.gap());
                     account.waits();
                     let turn = Box::pin(self.turn(waiting)).await;
                     account.goes_on();

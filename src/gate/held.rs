@@ -1,10 +1,12 @@
 //! Requests that are held now, and how long those before them were: for people who watch.
 
 use super::pacer::Pace;
-use crate::policy::Authority;
+use crate::histogram::{Distribution, Histogram};
+use crate::policy::{Authority, Request};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,10 +14,13 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldRequest {
     pub authority: Authority,
+    pub url: Box<str>,
+    pub user: Option<Box<str>>,
+    pub from: Option<IpAddr>,
     pub reason: HeldFor,
     /// So long already.
     pub since: Duration,
-    /// Until its turn at the latest, if it is the next of its host's. `None`: nobody knows.
+    /// Until its turn, about. `None`: nobody knows.
     pub left: Option<Duration>,
     /// All that wait for the same host, this one included.
     pub waiting: usize,
@@ -32,6 +37,18 @@ pub enum HeldFor {
     Backoff(Duration),
     /// As many are under way as may be.
     InFlight(u32),
+}
+
+impl HeldFor {
+    /// In a word, for scripts.
+    pub fn slug(self) -> &'static str {
+        match self {
+            Self::Robots => "robots-txt",
+            Self::Gap(_) => "gap",
+            Self::Backoff(_) => "backoff",
+            Self::InFlight(_) => "in-flight",
+        }
+    }
 }
 
 impl fmt::Display for HeldFor {
@@ -54,8 +71,11 @@ pub struct HeldFigures {
 }
 
 /// All that are held.
-#[derive(Default)]
-pub(super) struct Held(Mutex<State>);
+pub(super) struct Held {
+    state: Mutex<State>,
+    /// How long those before them were, for their turn and for robots.txt.
+    times: [Histogram; 2],
+}
 
 #[derive(Default)]
 struct State {
@@ -65,8 +85,12 @@ struct State {
     figures: HeldFigures,
 }
 
+#[derive(Clone)]
 struct One {
     authority: Authority,
+    url: Box<str>,
+    user: Option<Box<str>>,
+    from: Option<IpAddr>,
     since: Instant,
     /// `None`: it waits for robots.txt.
     turn: Option<(Arc<Pace>, Duration)>,
@@ -85,42 +109,14 @@ impl One {
     }
 }
 
-impl Held {
-    /// It waits for its turn, which come `gap` apart.
-    pub fn for_turn(&self, authority: &Authority, pace: &Arc<Pace>, gap: Duration) -> Hold<'_> {
-        self.enter(authority, Some((pace.clone(), gap)))
-    }
-
-    /// It waits for robots.txt.
-    pub fn for_robots(&self, authority: &Authority) -> Hold<'_> {
-        self.enter(authority, None)
-    }
-
-    fn enter(&self, authority: &Authority, turn: Option<(Arc<Pace>, Duration)>) -> Hold<'_> {
-        let mut state = self.0.lock();
-        state.came += 1;
-        let number = state.came;
-        state.now.insert(number, One { authority: authority.clone(), since: Instant::now(), turn });
-        Hold { held: self, number }
-    }
-
-    pub fn figures(&self) -> HeldFigures {
-        let state = self.0.lock();
-        state.now.values().filter_map(One::turn_held).fold(state.figures, HeldFigures::with)
-    }
-
-    /// The one that has waited longest, if for so long.
-    pub fn longest(&self, at_least: Duration) -> Option<HeldRequest> {
-        let state = self.0.lock();
-        let (_, one) = state.now.first_key_value()?;
-        let since = one.since.elapsed();
-        if since < at_least {
-            return None;
-        }
-        let (authority, turn) = (one.authority.clone(), one.turn.clone());
-        drop(state);
+impl One {
+    /// `before`: so many that wait for the same host have come before it.
+    fn told(self, before: u32) -> HeldRequest {
+        let One { authority, url, user, from, since, turn } = self;
+        let since = since.elapsed();
         let Some((pace, gap)) = turn else {
-            return Some(HeldRequest { authority, reason: HeldFor::Robots, since, left: None, waiting: 1 });
+            let (reason, left, waiting) = (HeldFor::Robots, None, 1);
+            return HeldRequest { authority, url, user, from, reason, since, left, waiting };
         };
         let figures = pace.figures();
         let reason = match (figures.backoff, figures.owed) {
@@ -128,8 +124,75 @@ impl Held {
             (_, owed) if owed.is_zero() && gap.is_zero() => HeldFor::InFlight(figures.in_flight),
             _ => HeldFor::Gap(gap),
         };
-        let left = Some(figures.owed).filter(|owed| !owed.is_zero());
-        Some(HeldRequest { authority, reason, since, left, waiting: figures.waiting })
+        let left = figures.owed.saturating_add(gap.max(figures.backoff).saturating_mul(before));
+        let left = Some(left).filter(|left| !left.is_zero());
+        HeldRequest { authority, url, user, from, reason, since, left, waiting: figures.waiting }
+    }
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Held { state: Mutex::default(), times: [TIMES, TIMES].map(Histogram::new) }
+    }
+}
+
+impl Held {
+    /// How long requests were held, for their turn and for robots.txt.
+    pub fn times(&self) -> [Distribution; 2] {
+        [self.times[0].read(), self.times[1].read()]
+    }
+
+    /// It waits for its turn, which come `gap` apart.
+    pub fn for_turn(&self, request: &Request<'_>, pace: &Arc<Pace>, gap: Duration) -> Hold<'_> {
+        self.enter(request, Some((pace.clone(), gap)))
+    }
+
+    /// It waits for robots.txt.
+    pub fn for_robots(&self, request: &Request<'_>) -> Hold<'_> {
+        self.enter(request, None)
+    }
+
+    fn enter(&self, request: &Request<'_>, turn: Option<(Arc<Pace>, Duration)>) -> Hold<'_> {
+        let one = One {
+            authority: request.authority.clone(),
+            url: request.authority.url(&String::from_utf8_lossy(request.target)).into(),
+            user: request.user.map(Box::from),
+            from: request.from,
+            since: Instant::now(),
+            turn,
+        };
+        let mut state = self.state.lock();
+        state.came += 1;
+        let number = state.came;
+        state.now.insert(number, one);
+        Hold { held: self, number }
+    }
+
+    pub fn figures(&self) -> HeldFigures {
+        let state = self.state.lock();
+        state.now.values().filter_map(One::turn_held).fold(state.figures, HeldFigures::with)
+    }
+
+    /// The one that has waited longest, if for so long.
+    pub fn longest(&self, at_least: Duration) -> Option<HeldRequest> {
+        let state = self.state.lock();
+        let one = state.now.first_key_value().map(|(_, one)| one.clone())?;
+        drop(state);
+        Some(one.told(0)).filter(|held| held.since >= at_least)
+    }
+
+    /// Those first that came first.
+    pub fn all(&self, most: usize) -> Vec<HeldRequest> {
+        let held: Vec<One> = self.state.lock().now.values().take(most).cloned().collect();
+        let mut ahead = HashMap::<*const Pace, u32>::new();
+        let told = held.into_iter().map(|one| {
+            let before = one.turn.as_ref().map_or(0, |(pace, _)| {
+                let count = ahead.entry(Arc::as_ptr(pace)).or_default();
+                std::mem::replace(count, *count + 1)
+            });
+            one.told(before)
+        });
+        told.collect()
     }
 }
 
@@ -141,13 +204,19 @@ pub(super) struct Hold<'a> {
 
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
-        let mut state = self.held.0.lock();
-        if let Some(held) = state.now.remove(&self.number).as_ref().and_then(One::turn_held) {
+        let mut state = self.held.state.lock();
+        let Some(one) = state.now.remove(&self.number) else { return };
+        if let Some(held) = one.turn_held() {
             state.figures = state.figures.with(held);
+            self.held.times[0].observe(held);
+        } else if one.turn.is_none() {
+            self.held.times[1].observe(one.since.elapsed());
         }
     }
 }
 
+/// In milliseconds: up to the ten minutes that `run` waits.
+const TIMES: &[u64] = &[10, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000];
 /// Whoever shares a pace asks another process for its turn, which takes less.
 const LEAST: Duration = Duration::from_millis(10);
 
@@ -165,17 +234,24 @@ mod tests {
         let pace = Pacer::new(Arc::new(Store::memory()), None).pace(&key);
         let [a, b] = ["https://a.example", "https://b.example"].map(|url| Authority::from_url(url).expect("a URL"));
         assert_eq!(held.longest(Duration::ZERO), None);
-        let first = held.for_robots(&a);
-        let second = held.for_turn(&b, &pace, Duration::from_secs(5));
+        let [of_a, of_b] = [&a, &b].map(|authority| Request::new(authority, b"/x"));
+        let first = held.for_robots(&of_a);
+        let second = held.for_turn(&of_b, &pace, Duration::from_secs(5));
         let told = held.longest(Duration::ZERO).expect("it is held");
         assert_eq!((told.authority, told.reason, told.left), (a.clone(), HeldFor::Robots, None));
         assert_eq!(held.longest(Duration::from_secs(60)), None);
         drop(first);
         let told = held.longest(Duration::ZERO).expect("it is held");
-        assert_eq!((told.authority, told.reason.to_string()), (b, "one request in 5 s".into()));
-        drop(held.for_turn(&a, &pace, Duration::ZERO));
+        assert_eq!((&told.authority, told.reason.to_string()), (&b, "one request in 5 s".into()));
+        let behind = held.for_turn(&of_b, &pace, Duration::from_secs(5));
+        let left: Vec<_> = held.all(10).iter().map(|one| (one.url.to_string(), one.left)).collect();
+        let url = || b.url("/x");
+        assert_eq!(left, [(url(), None), (url(), Some(Duration::from_secs(5)))], "one turn each");
+        assert_eq!(held.all(1).len(), 1);
+        drop(behind);
+        drop(held.for_turn(&of_a, &pace, Duration::ZERO));
         assert_eq!(held.figures(), HeldFigures::default(), "it had to ask, no more");
-        held.0.lock().now.values_mut().for_each(|one| one.since -= Duration::from_secs(3));
+        held.state.lock().now.values_mut().for_each(|one| one.since -= Duration::from_secs(3));
         assert_eq!(held.figures().requests, 1, "it is held still");
         drop(second);
         assert_eq!((held.longest(Duration::ZERO), held.figures().requests), (None, 1));

@@ -20,7 +20,7 @@ pub use held::{HeldFigures, HeldFor, HeldRequest};
 pub use pacer::Permit;
 pub use reported::Reported;
 pub use robots::CacheFigures;
-pub use watch::{Figures, PaceFigures};
+pub use watch::{Figures, PaceFigures, Times};
 
 use crate::config::{Hosts, Mode, Settings};
 use crate::policy::explain::{Explanation, explain};
@@ -167,7 +167,7 @@ impl Gate {
         match pace.stand(request.client, terms)? {
             Stand::Go(permit) => Ok((permit, None)),
             Stand::Wait(waiting) => {
-                let _held = self.held.for_turn(request.authority, &pace, gap);
+                let _held = self.held.for_turn(request, &pace, gap);
                 account.waits();
                 let turn = self.turn(waiting).await;
                 account.goes_on();

@@ -4,7 +4,8 @@ use super::robots::{CacheFigures, FetchReason, Order};
 use super::terms::key;
 use super::{FleetFigures, Gate, HeldFigures, HeldRequest};
 use crate::config::Settings;
-use crate::policy::{Answer, Authority, Entry, Refusal, explain};
+use crate::histogram::Distribution;
+use crate::policy::{Answer, Authority, Entry, Refusal, Request, explain};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,17 @@ pub struct Figures {
     pub held: HeldFigures,
     /// `None`: it is in no fleet with a server.
     pub fleet: Option<FleetFigures>,
+}
+
+/// How long things have taken.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Times {
+    /// Requests were held.
+    pub held_for_turn: Distribution,
+    pub held_for_robots: Distribution,
+    /// The age of the copies that fetches were to replace, by whether they were answered.
+    pub answered_age: Distribution,
+    pub failed_age: Distribution,
 }
 
 /// One host's pace.
@@ -36,9 +48,31 @@ impl Gate {
         Figures { robots: self.robots.figures(), waiting: self.pacer.waiting(), held: self.held.figures(), fleet }
     }
 
+    /// How long things have taken.
+    pub fn times(&self) -> Times {
+        let ([held_for_turn, held_for_robots], [answered_age, failed_age]) = (self.held.times(), self.robots.ages());
+        Times { held_for_turn, held_for_robots, answered_age, failed_age }
+    }
+
+    /// The store on disk: whether it can be used, and its bytes. `None`: there is to be none.
+    pub fn store(&self) -> Option<(bool, u64)> {
+        self.store.on_disk()
+    }
+
     /// The request that has been held longest, if for so long.
     pub fn longest_held(&self, at_least: Duration) -> Option<HeldRequest> {
         self.held.longest(at_least)
+    }
+
+    /// The requests that are held, those first that came first.
+    pub fn all_held(&self, most: usize) -> Vec<HeldRequest> {
+        self.held.all(most)
+    }
+
+    /// The gap between requests to the authority, as the crawler that is configured finds it in this entry.
+    pub fn crawl_delay(&self, authority: &Authority, entry: &Entry) -> Option<Duration> {
+        let settings = self.settings.load();
+        settings.hosts.get(authority.host()).rules.crawl_delay(entry, &Request::new(authority, b"/"))
     }
 
     /// The authorities asked for last, with what is known of each.

@@ -20,6 +20,9 @@ pub struct Request<'a> {
     pub product_tokens: &'a [ProductToken],
     /// Among whom it takes turns.
     pub client: Client,
+    /// Who that is, for people: the user, and where it comes from.
+    pub user: Option<&'a str>,
+    pub from: Option<IpAddr>,
     /// Where it will be sent, for `pace.key: address`; `None` where that is not known.
     pub address: Option<IpAddr>,
     /// As it will come to the origin, if that is its choice.
@@ -43,6 +46,8 @@ impl<'a> Request<'a> {
             agent_tokens: &[],
             product_tokens: &[],
             client: Client(0),
+            user: None,
+            from: None,
             address: None,
             speaks_http2: false,
             is_subresource: false,

@@ -11,7 +11,7 @@ mod respond;
 
 pub use client::distrusted::{Distrusted, DistrustedClients};
 pub(crate) use client::listener;
-pub use exchange::counters::{Counters, Counts, HostFailures};
+pub use exchange::counters::{Counters, Counts, Details, HostFailures};
 pub use exchange::recent::{Decisions, RecentDecision};
 pub(crate) use respond::evidence;
 
@@ -21,10 +21,11 @@ use crate::policy::Refusal;
 use crate::tls::LeafCache;
 use crate::upstream::{Prepared, Upstream};
 use arc_swap::ArcSwap;
+use client::Who;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -42,6 +43,7 @@ pub struct Proxy {
     pub distrusted: DistrustedClients,
     /// Somebody reads the access log.
     is_logging: AtomicBool,
+    refusals_told: limits::log_rate::LogRate,
     /// Connections, by address and by user.
     clients: limits::per_client::Clients<IpAddr>,
     users: limits::per_client::Clients<String>,
@@ -77,6 +79,7 @@ impl Proxy {
             decisions: Decisions::default(),
             distrusted: DistrustedClients::default(),
             is_logging,
+            refusals_told: limits::log_rate::LogRate::default(),
             clients: limits::per_client::Clients::default(),
             users: limits::per_client::Clients::default(),
             waiting: limits::per_client::Clients::default(),
@@ -107,6 +110,11 @@ impl Proxy {
         self.is_leaving.load(Relaxed)
     }
 
+    /// Connections of clients: those that are open, and all that ever were.
+    pub fn connections(&self) -> (usize, u64) {
+        self.room.counts()
+    }
+
     /// Resolves when the proxy is told to stop.
     pub(crate) async fn stopped(&self) {
         // A sender that is gone has stopped too.
@@ -125,15 +133,23 @@ impl Proxy {
     }
 
     /// For those who watch: a request is refused.
-    fn tell_refused(&self, client: IpAddr, url: Option<String>, refusal: Refusal) {
-        self.counters.refused(refusal.slug());
-        self.decisions.refused(client, url.map(Box::from), refusal);
+    fn tell_refused(&self, who: &Who, url: Option<String>, refusal: Refusal) {
+        let (at, slug, user) = (SystemTime::now(), refusal.slug(), who.user.as_deref());
+        self.counters.refused(slug, user);
+        if let Some(left_out) = self.refusals_told.tell(at) {
+            let (client, url) = (who.address.ip().to_canonical(), url.as_deref());
+            let user = user.map(|user| user.name.as_ref());
+            // Those that were refused since the last that is told, if not all are.
+            let others = Some(left_out).filter(|others| *others > 0);
+            tracing::info!(%client, user, url, refusal = slug, others, "{refusal}");
+        }
+        self.decisions.refused(who.address.ip(), who.user.as_deref(), url.map(Box::from), refusal, at);
     }
 
     /// The same for one that report mode lets through.
-    fn tell_reported(&self, client: Option<IpAddr>, url: &str, reported: &Reported) {
+    fn tell_reported(&self, who: &Who, url: &str, reported: &Reported) {
         self.counters.reported(reported.slug());
-        self.decisions.reported(client, url.into(), reported.clone());
+        self.decisions.reported(who.address.ip(), who.user.as_deref(), url.into(), reported.clone());
     }
 }
 

@@ -1,6 +1,7 @@
 //! Certificates for intercepted hosts, made as they are asked for and kept ready.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use quick_cache::sync::Cache;
 use rcgen::{
@@ -28,6 +29,7 @@ pub struct LeafCache {
     signing_key: Arc<dyn SigningKey>,
     ticketer: Arc<dyn ProducesTickets>,
     leaves: Cache<Host, Leaf>,
+    made: AtomicU64,
 }
 
 #[derive(Clone)]
@@ -45,7 +47,14 @@ impl LeafCache {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let der = PrivatePkcs8KeyDer::from(key.serialize_der());
         let signing_key = provider().key_provider.load_private_key(der.into())?;
-        let cache = Self { ca, key, signing_key, ticketer: Ticketer::new()?, leaves: Cache::new(capacity) };
+        let cache = Self {
+            ca,
+            key,
+            signing_key,
+            ticketer: Ticketer::new()?,
+            leaves: Cache::new(capacity),
+            made: AtomicU64::new(0),
+        };
         // An authority that cannot sign is to be found out now, not at a client's first request.
         cache.mint(&Host::Name("politely.invalid".into()), OffsetDateTime::now_utc())?;
         Ok(cache)
@@ -71,6 +80,11 @@ impl LeafCache {
         &self.ca
     }
 
+    /// Leaves that were made so far.
+    pub fn made(&self) -> u64 {
+        self.made.load(Relaxed)
+    }
+
     /// Hosts that are ready.
     pub fn len(&self) -> usize {
         self.leaves.len()
@@ -89,6 +103,7 @@ impl LeafCache {
             }
         }
         let config = self.mint(host, now).expect("`new` has shown that this authority signs");
+        self.made.fetch_add(1, Relaxed);
         self.leaves.insert(host.clone(), Leaf { config: Arc::clone(&config), made: now });
         config
     }

@@ -17,6 +17,7 @@ use pingora_core::upstreams::peer::{Peer, PeerOptions};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
@@ -26,12 +27,17 @@ pub(super) struct Dialler {
     connector: TransportConnector,
     pub pool: Arc<Pool>,
     failed: Arc<Failed>,
+    /// Connections that were opened, and those that could not be.
+    opened: [AtomicU64; 2],
+    /// TLS handshakes: good ones, and others.
+    shaken: [AtomicU64; 2],
 }
 
 impl Dialler {
     pub fn new(conf: &ServerConf) -> Self {
         let connector = TransportConnector::new(Some(ConnectorOptions::from_server_conf(conf)));
-        Dialler { connector, pool: Arc::default(), failed: Arc::new(Failed::new()) }
+        let failed = Arc::new(Failed::new());
+        Dialler { connector, pool: Arc::default(), failed, opened: Default::default(), shaken: Default::default() }
     }
 
     /// A new connection. Where this machine is at its limits, idle ones are closed to make room, once. `first`: the address
@@ -42,13 +48,28 @@ impl Dialler {
         may_be_http2: bool,
         first: Option<SocketAddr>,
     ) -> Result<(Stream, SocketAddr), DialError> {
-        match self.by_any_address(way, may_be_http2, first).await {
+        let opened = match self.by_any_address(way, may_be_http2, first).await {
             Err(error) if error.kind == DialFault::OwnLimit => {
                 self.pool.close_oldest((self.pool.idle() / 4).max(MAKE_ROOM));
                 yield_now().await;
                 self.by_any_address(way, may_be_http2, first).await
             }
             opened => opened,
+        };
+        self.count(is_tls(&way.authority), opened.as_ref().err());
+        opened
+    }
+
+    /// Connections that were opened and those that could not be; TLS handshakes, good ones and others.
+    pub fn counts(&self) -> [[u64; 2]; 2] {
+        [&self.opened, &self.shaken].map(|counts| counts.each_ref().map(|count| count.load(Relaxed)))
+    }
+
+    fn count(&self, is_tls: bool, error: Option<&DialError>) {
+        self.opened[usize::from(error.is_some())].fetch_add(1, Relaxed);
+        let of_tls = [DialFault::Certificate, DialFault::Alert, DialFault::Alpn, DialFault::Tls];
+        if is_tls && error.is_none_or(|error| of_tls.contains(&error.kind)) {
+            self.shaken[usize::from(error.is_some())].fetch_add(1, Relaxed);
         }
     }
 
@@ -56,15 +77,16 @@ impl Dialler {
     pub async fn open_raw(&self, hop: &Hop, addresses: &[SocketAddr]) -> Result<(Stream, SocketAddr), DialError> {
         let addresses = self.failed.order(addresses, None);
         let reached = OnceLock::new();
-        let stream = match hop.dial(&addresses, &self.failed, &reached).await {
+        let opened = match hop.dial(&addresses, &self.failed, &reached).await {
             Err(error) if error.kind == DialFault::OwnLimit => {
                 self.pool.close_oldest((self.pool.idle() / 4).max(MAKE_ROOM));
                 yield_now().await;
-                hop.dial(&addresses, &self.failed, &reached).await?
+                hop.dial(&addresses, &self.failed, &reached).await
             }
-            opened => opened?,
+            opened => opened,
         };
-        Ok((stream, reached.get().copied().unwrap_or(addresses[0])))
+        self.count(hop.tls.is_some(), opened.as_ref().err());
+        Ok((opened?, reached.get().copied().unwrap_or(addresses[0])))
     }
 
     async fn by_any_address(

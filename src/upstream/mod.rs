@@ -31,6 +31,7 @@ pub use stream::Stream;
 pub use trust::TrustError;
 
 use crate::config::{Closed, Hosts, PortRange, Settings};
+use crate::histogram::Distribution;
 use crate::policy::pace::Client;
 use crate::policy::{Authority, HostPattern};
 use arc_swap::ArcSwap;
@@ -97,6 +98,22 @@ struct Reach {
 /// What is made of changed settings, before they are in force.
 pub struct Prepared(Reach);
 
+/// What there is of connections to origins, and of look-ups of their names.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UpstreamFigures {
+    /// Connections that are kept for the next request.
+    pub idle: usize,
+    /// Connections that were opened, and those that could not be.
+    pub opened: u64,
+    pub failed: u64,
+    /// TLS handshakes that were good, and those that were not.
+    pub shaken: u64,
+    pub unshaken: u64,
+    /// How long the system's resolver took to find addresses, and to find none.
+    pub found: Distribution,
+    pub not_found: Distribution,
+}
+
 /// Why an authority cannot be dialled.
 #[derive(Debug, thiserror::Error)]
 pub enum ReachError {
@@ -132,6 +149,14 @@ impl Upstream {
     /// What this instance is called in Via.
     pub fn name(&self) -> &Arc<str> {
         &self.name
+    }
+
+    /// What there is of connections and look-ups.
+    pub fn figures(&self) -> UpstreamFigures {
+        let dialler = self.reach.load().dialler.clone();
+        let [[opened, failed], [shaken, unshaken]] = dialler.counts();
+        let [found, not_found] = self.resolver.times();
+        UpstreamFigures { idle: dialler.pool.idle(), opened, failed, shaken, unshaken, found, not_found }
     }
 
     /// Prepares for changed settings, and takes them up.

@@ -2,6 +2,7 @@
 //! found is used a while longer while it is looked up again; a look-up of a name that does not answer holds up whoever
 //! asked for it, and nobody else.
 
+use crate::histogram::{Distribution, Histogram};
 use crate::policy::Host;
 use crate::policy::pace::Client;
 use dns_lookup::{AddrInfoHints, LookupError, LookupErrorKind, SockType, getaddrinfo};
@@ -30,6 +31,8 @@ struct Inner {
     shares: Mutex<HashMap<Option<Client>, Arc<Share>>>,
     /// When the resolver has answered last, be it that there is no such name.
     answered: Mutex<Option<Instant>>,
+    /// How long look-ups took: those that found an address, and those that did not.
+    times: [Histogram; 2],
     ask: Ask,
 }
 
@@ -101,8 +104,14 @@ impl Resolver {
             lookups: Arc::new(Semaphore::new(LOOKUPS)),
             shares: Mutex::default(),
             answered: Mutex::default(),
+            times: [Histogram::of_network(), Histogram::of_network()],
             ask,
         }))
+    }
+
+    /// How long look-ups took: those that found an address, and those that did not.
+    pub fn times(&self) -> [Distribution; 2] {
+        [self.0.times[0].read(), self.0.times[1].read()]
     }
 
     /// `client`: for whom.
@@ -202,6 +211,7 @@ impl Resolver {
         // The client's own turn first: its waiting look-ups take no place that another could have.
         let begins = async { (share.quick.clone().acquire_owned().await, self.0.lookups.acquire().await) };
         let (mut turn, place) = self.while_somebody_waits(name, tell, begins).await?;
+        let began = Instant::now();
         let mut lookup = (self.0.ask)(name.clone());
         let found = match timeout(SLOW, &mut lookup).await {
             Ok(found) => found,
@@ -214,6 +224,8 @@ impl Resolver {
             }
         };
         drop((turn, place));
+        let is_found = found.as_ref().is_ok_and(|addresses| !addresses.is_empty());
+        self.0.times[usize::from(!is_found)].observe(began.elapsed());
         let failed = |why: String| ResolveError::Failed { name: name.clone(), why: why.into() };
         let is_of_name = match &found {
             Ok(_) | Err(Fault { whose: Whose::Names, .. }) => {

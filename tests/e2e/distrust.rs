@@ -10,7 +10,10 @@ use tokio::process::Command;
 const ON: &str = "admin: { address: '127.0.0.1:0' }";
 
 async fn asked(admin: SocketAddr, target: &str) -> String {
-    Client::open(admin).await.get(target, &admin.to_string()).await.text()
+    let mut client = Client::open(admin).await;
+    let token = crate::support::ADMIN_TOKEN;
+    client.send(format!("GET {target} HTTP/1.1\r\nHost: {admin}\r\nAuthorization: Bearer {token}\r\n\r\n")).await;
+    client.response().await.text()
 }
 
 /// What the status says, when it has heard of this many.

@@ -372,7 +372,11 @@ async fn who_watches_does_not_hold_the_end_up() {
     let address: SocketAddr = binary.admin().parse().unwrap();
     let mut watching = Client::open(address).await;
     watching
-        .send(format!("GET /api/v1/decisions HTTP/1.1\r\nHost: {address}\r\nAccept: text/event-stream\r\n\r\n"))
+        .send(format!(
+            "GET /api/v1/decisions HTTP/1.1\r\nHost: {address}\r\nAccept: text/event-stream\r\n\
+             Authorization: Bearer {}\r\n\r\n",
+            crate::support::ADMIN_TOKEN
+        ))
         .await;
     assert_eq!(watching.head().await.status(), 200);
     let mut half = Client::open(address).await;

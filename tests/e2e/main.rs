@@ -13,6 +13,7 @@ mod connect;
 mod decide;
 mod distrust;
 mod egress;
+mod event_log;
 mod exchange;
 mod explain;
 mod fields;

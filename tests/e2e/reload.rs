@@ -2,7 +2,7 @@
 
 use crate::support::binary::{Ended, politely};
 use crate::support::client::get;
-use crate::support::{Alpn, Binary, Client, Origin, Reply, TestCa, curl, eventually, test_ca, within};
+use crate::support::{ADMIN_TOKEN, Alpn, Binary, Client, Origin, Reply, TestCa, curl, eventually, test_ca, within};
 use argon2::{Argon2, Params, PasswordHasher};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -15,7 +15,9 @@ use tokio::net::TcpStream;
 const ADMIN: &str = "admin: { address: '127.0.0.1:0' }";
 
 async fn api(binary: &Binary, arguments: &[&str], path: &str) -> (u16, Value) {
-    let got = curl(&[arguments, &[&format!("http://{}{path}", binary.admin())]].concat()).await;
+    let got =
+        curl(&[arguments, &["--oauth2-bearer", ADMIN_TOKEN, &format!("http://{}{path}", binary.admin())]].concat())
+            .await;
     (got.status(), serde_json::from_slice(&got.stdout).unwrap_or_else(|_| Value::String(got.text())))
 }
 
@@ -244,7 +246,9 @@ async fn authorities_for_origins_come_and_go() {
     assert_eq!(asked().await, 503);
     std::fs::copy(test_ca().pem_file(), &file).unwrap();
     assert_eq!(said(&binary.reload(&yaml).await), (0, "reloaded: egress.ca_file\n"));
-    politely(&["refresh", &origin.url(""), "--admin", &binary.admin()]).await;
+    let token = binary.directory().join("store/admin-token");
+    let token = token.to_str().unwrap();
+    politely(&["refresh", &origin.url(""), "--admin", &binary.admin(), "--token-file", token]).await;
     assert_eq!(asked().await, 200);
     std::fs::copy(other.pem_file(), &file).unwrap();
     assert_eq!(said(&binary.reload(&yaml).await), (0, "reloaded: egress.ca_file\n"));

@@ -174,7 +174,9 @@ async fn refresh(instance: &Binary, origin: &Origin) {
     let mut client = Client::open(admin).await;
     client
         .send(format!(
-            "POST /api/v1/authorities/{authority}/refresh HTTP/1.1\r\nHost: {admin}\r\nContent-Length: 0\r\n\r\n"
+            "POST /api/v1/authorities/{authority}/refresh HTTP/1.1\r\nHost: {admin}\r\nContent-Length: 0\r\n\
+             Authorization: Bearer {}\r\n\r\n",
+            crate::support::ADMIN_TOKEN
         ))
         .await;
     assert_eq!(client.response().await.status(), 200);

@@ -1,10 +1,11 @@
 //! The admin address: what it says, what it does, and whom it refuses.
 
-use crate::support::binary::politely;
-use crate::support::{Binary, Client, Proxy, Reply, Response};
+use crate::support::binary::{politely, politely_on_a_terminal, politely_with};
+use crate::support::{ADMIN_TOKEN, Binary, Client, Proxy, Reply, Response};
 use crate::{KEEP_OUT, origin};
 use serde_json::Value;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -14,8 +15,13 @@ pub async fn asked(address: SocketAddr, method: &str, target: &str, fields: &str
     let mut client = Client::open(address).await;
     let host =
         if fields.to_ascii_lowercase().contains("host:") { String::new() } else { format!("Host: {address}\r\n") };
-    client.send(format!("{method} {target} HTTP/1.1\r\n{host}{fields}\r\n")).await;
+    let token = if fields.contains("Authorization:") { String::new() } else { shown(ADMIN_TOKEN) };
+    client.send(format!("{method} {target} HTTP/1.1\r\n{host}{token}{fields}\r\n")).await;
     client.response_to(method).await
+}
+
+fn shown(token: &str) -> String {
+    format!("Authorization: Bearer {token}\r\n")
 }
 
 pub async fn json(address: SocketAddr, method: &str, target: &str) -> Value {
@@ -81,7 +87,7 @@ async fn it_counts_for_prometheus_and_hands_out_what_clients_need() {
     }
     counted(admin).await;
     let metrics = asked(admin, "GET", "/metrics", "").await;
-    assert!(metrics.field("content-type").is_some_and(|kind| kind.starts_with("application/openmetrics-text")));
+    assert_eq!(metrics.field("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     for line in [
         "politely_requests_total{outcome=\"robots-disallowed\"} 2",
         "politely_requests_total{outcome=\"forwarded\"} 1",
@@ -91,7 +97,10 @@ async fn it_counts_for_prometheus_and_hands_out_what_clients_need() {
     ] {
         assert!(metrics.text().lines().any(|told| told == line), "{line}: {}", metrics.text());
     }
-    assert!(metrics.text().ends_with("# EOF\n"));
+    let open = asked(admin, "GET", "/metrics", "Accept: application/openmetrics-text; version=1.0.0\r\n").await;
+    assert!(open.field("content-type").is_some_and(|kind| kind.starts_with("application/openmetrics-text")));
+    assert!(open.text().ends_with("# EOF\n") && open.text().contains("# TYPE politely_requests counter\n"));
+    assert!(metrics.text().contains("# TYPE politely_requests_total counter\n") && !metrics.text().contains("# EOF"));
     let pem = std::fs::read_to_string(proxy.ca_pem_path()).expect("the authority is made at the start");
     assert_eq!(asked(admin, "GET", "/ca.pem", "").await.text(), pem);
     let pac = asked(admin, "GET", "/proxy.pac", "").await.text();
@@ -143,20 +152,62 @@ async fn other_sites_and_other_names_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_a_token_nobody_is_told_anything_without_it() {
+async fn nobody_is_told_of_other_clients_without_the_token() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), "s3cret\n").expect("it is writable");
     let yaml = format!("admin: {{ address: '127.0.0.1:0', token_file: '{}' }}", file.path().display());
     let proxy = Proxy::start(&yaml).await;
     let admin = proxy.admin_address();
-    for (fields, status) in
-        [("", 401), ("Authorization: Bearer s3cre\r\n", 401), ("Authorization: Bearer s3cret\r\n", 200)]
-    {
-        for target in ["/metrics", "/api/v1/status", "/ca.pem"] {
+    for (fields, status) in [
+        ("Authorization:\r\n", 401),
+        ("Authorization: Bearer s3cre\r\n", 401),
+        ("Authorization: Bearer s3cret\r\n", 200),
+    ] {
+        for target in ["/api/v1/status", "/api/v1/decisions", "/api/v1/held", "/api/v1/config", "/api/v1/authorities"] {
             assert_eq!(asked(admin, "GET", target, fields).await.status(), status, "{target} {fields}");
         }
-        assert_eq!(asked(admin, "GET", "/healthz", fields).await.status(), 200);
+        for target in ["/", "/healthz", "/readyz", "/metrics", "/ca.pem", "/proxy.pac"] {
+            assert_eq!(asked(admin, "GET", target, fields).await.status(), 200, "on loopback: {target} {fields}");
+        }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_other_interfaces_only_health_is_told_without_the_token() {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), "s3cret\n").expect("it is writable");
+    let yaml = format!("admin: {{ address: '0.0.0.0:0', token_file: '{}' }}", file.path().display());
+    let proxy = Proxy::start(&yaml).await;
+    let admin = SocketAddr::from(([127, 0, 0, 1], proxy.admin_address().port()));
+    for (target, status) in
+        [("/metrics", 401), ("/ca.pem", 401), ("/proxy.pac", 401), ("/healthz", 200), ("/readyz", 200)]
+    {
+        assert_eq!(asked(admin, "GET", target, "Authorization:\r\n").await.status(), status, "{target}");
+        assert_eq!(asked(admin, "GET", target, &shown("s3cret")).await.status(), 200, "{target}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_is_made_where_none_is_given_and_the_commands_find_it() {
+    let store = tempfile::tempdir().expect("a temporary directory");
+    let path = store.path().join("new");
+    let at = path.to_str().expect("UTF-8");
+    let proxy = Binary::serve(&format!("{ON}\nstore: {{ directory: '{at}' }}")).await;
+    crate::support::eventually("its address", || proxy.output().contains("admin address")).await;
+    let admin = admin_of(&proxy).to_string();
+    let token = std::fs::read_to_string(path.join("admin-token")).expect("it is made");
+    assert_ne!(token.trim(), ADMIN_TOKEN);
+    let mode = std::fs::metadata(path.join("admin-token")).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let told = politely_with(&["status", "--admin", &admin], &[("POLITELY_STORE__DIRECTORY", at)]).await;
+    assert!(told.code == 0 && told.stdout.ends_with(&format!("dashboard: http://{admin}/\n")), "{told:?}");
+    assert!(!told.stdout.contains(token.trim()), "what is no terminal may be a file");
+    let stranger = politely(&["status", "--admin", &admin]).await;
+    assert!(stranger.code == 2 && stranger.stderr.contains("--token-file"), "{stranger:?}");
+    let shown = politely_on_a_terminal(&["status", "--admin", &admin], &[("POLITELY_STORE__DIRECTORY", at)]).await;
+    assert!(shown.stdout.contains(&format!("dashboard: http://{admin}/#{}", token.trim())), "{shown:?}");
+    assert!(!proxy.output().contains(token.trim()));
+    proxy.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -180,16 +231,19 @@ async fn the_commands_status_and_refresh_ask_it() {
     let admin = admin_of(&proxy).to_string();
     let url = origin.url("/private");
     assert_eq!(Client::open(proxy.address()).await.get(&url, &origin.authority("a.localhost")).await.status(), 403);
-    let status = politely(&["status", "--admin", &admin]).await;
+    let file = proxy.directory().join("store/admin-token");
+    let with_token = ["--admin", &admin, "--token-file", file.to_str().expect("UTF-8")];
+    let ask = async |command: &[&str]| politely(&[command, &with_token].concat()).await;
+    let status = ask(&["status"]).await;
     assert_eq!(status.code, 0, "{status:?}");
     assert!(status.stdout.contains("1 robots-disallowed") && status.stdout.contains(&origin.url("")), "{status:?}");
-    let status = politely(&["status", "--admin", &admin, "--format", "json"]).await;
+    let status = ask(&["status", "--format", "json"]).await;
     assert_eq!(serde_json::from_str::<Value>(&status.stdout).expect("JSON")["mode"], "enforce");
-    let refresh = politely(&["refresh", &origin.url(""), "--admin", &admin]).await;
+    let refresh = ask(&["refresh", &origin.url("")]).await;
     assert_eq!((refresh.code, origin.log.count("/robots.txt")), (0, 2), "{refresh:?}");
-    let nobody = politely(&["refresh", "http://127.0.0.1:1", "--admin", &admin]).await;
+    let nobody = ask(&["refresh", "http://127.0.0.1:1"]).await;
     assert!(nobody.code == 1 && nobody.stdout.contains("everything is disallowed"), "{nobody:?}");
-    let wrong = politely(&["refresh", "a b", "--admin", &admin]).await;
+    let wrong = ask(&["refresh", "a b"]).await;
     assert!(wrong.code == 2 && wrong.stderr.contains("hint: "), "{wrong:?}");
     proxy.stop().await;
     let gone = politely(&["status", "--admin", &admin]).await;

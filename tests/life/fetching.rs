@@ -3,7 +3,9 @@
 
 use crate::support::client::get;
 use crate::support::reply::Then;
-use crate::support::{Alpn, Binary, Client, Origin, Protocol, Proxy, Reply, Seen, assert_refused, eventually, within};
+use crate::support::{
+    ADMIN_TOKEN, Alpn, Binary, Client, Origin, Protocol, Proxy, Reply, Seen, assert_refused, eventually, within,
+};
 use crate::{KEEP_OUT, Means, meaning, origin, site};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -50,7 +52,8 @@ async fn only_if_the_second_answer_is_the_same_the_rule_for_4xx_holds() {
             let name = origin.url("").replace(':', "%3A").replace('/', "%2F");
             let url = format!("http://{}/api/v1/authorities/{name}", proxy.admin_address());
             let known: serde_json::Value =
-                serde_json::from_str(&crate::support::curl(&[&url]).await.text()).expect("JSON");
+                serde_json::from_str(&crate::support::curl(&["--oauth2-bearer", ADMIN_TOKEN, &url]).await.text())
+                    .expect("JSON");
             assert_eq!(known["status"], second.status, "{known}");
             assert_eq!(known["asked_again"]["first_status"], 400, "{known}");
             assert_eq!(known["asked_again"]["first_version"], "HTTP/2", "{known}");

@@ -2,7 +2,7 @@
 //! of all that for programs.
 
 use crate::admin::{ON, admin_of, asked, escaped, json};
-use crate::support::{Binary, Client, Proxy, Reply, eventually};
+use crate::support::{ADMIN_TOKEN, Binary, Client, Proxy, Reply, eventually};
 use crate::{KEEP_OUT, origin};
 use serde_json::Value;
 use std::time::Duration;
@@ -55,7 +55,8 @@ async fn a_stream_tells_each_refusal_as_it_comes_until_the_proxy_stops() {
     proxy.get(&origin.url("/private?2")).await;
     let mut stream = BufReader::new(TcpStream::connect(admin).await.expect("it listens"));
     let request = format!(
-        "GET /api/v1/decisions HTTP/1.1\r\nHost: {admin}\r\nAccept: text/event-stream\r\nLast-Event-ID: 1\r\n\r\n"
+        "GET /api/v1/decisions HTTP/1.1\r\nHost: {admin}\r\nAccept: text/event-stream\r\nLast-Event-ID: 1\r\n\
+         Authorization: Bearer {ADMIN_TOKEN}\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).await.expect("it reads");
     for (number, target) in [(2, "/private?2"), (3, "/private?3")] {
@@ -246,4 +247,31 @@ async fn a_reload_that_changes_how_files_are_read_holds_for_those_at_hand() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!((told, origin.log.count("/robots.txt")), (200, 1), "read anew, not fetched anew");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn held_requests_are_told_with_who_asks_and_what_is_left() {
+    let origin = origin(|_| Reply::text("User-agent: *\nCrawl-delay: 200\n")).await;
+    let proxy = Proxy::start(&format!("{ON}\npace: {{ max_wait: 10m }}")).await;
+    let admin = proxy.admin_address();
+    assert_eq!(json(admin, "GET", "/api/v1/held").await, Value::Array(Vec::new()));
+    assert_eq!(proxy.get(&origin.url("/1")).await.status(), 200);
+    let mut clients = Vec::new();
+    for path in ["/2", "/3"] {
+        let mut client = proxy.client().await;
+        let host = origin.authority("a.localhost");
+        client.send(format!("GET {} HTTP/1.1\r\nHost: {host}\r\n\r\n", origin.url(path))).await;
+        clients.push(client);
+        eventually("it is held", || proxy.waiting() == clients.len()).await;
+    }
+    let held = json(admin, "GET", "/api/v1/held").await;
+    let urls: Vec<_> = held.as_array().expect("a list").iter().map(|one| &one["url"]).collect();
+    assert_eq!(urls, [&origin.url("/2"), &origin.url("/3")]);
+    let left = |at: usize| held[at]["left"].as_f64().expect("a number");
+    assert!(left(0) > 100.0 && left(0) <= 200.1 && (left(1) - left(0) - 200.0).abs() < 1.0, "{held}");
+    assert_eq!(
+        (&held[0]["for"], &held[0]["gap"], &held[0]["client"]),
+        (&"gap".into(), &200.0.into(), &"127.0.0.1".into())
+    );
+    assert_eq!(json(admin, "GET", "/api/v1/authorities").await[0]["crawl_delay"], 200.0);
 }

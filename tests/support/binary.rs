@@ -115,7 +115,8 @@ impl Binary {
     /// Gives it another configuration, and has it reload that by its command line.
     pub async fn reload(&self, yaml: &str) -> Ended {
         self.write(yaml);
-        politely(&["reload", "--admin", &self.admin()]).await
+        let token = self.directory.path().join("store/admin-token");
+        politely(&["reload", "--admin", &self.admin(), "--token-file", token.to_str().expect("UTF-8")]).await
     }
 
     /// What it was given to keep its things in.

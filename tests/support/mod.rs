@@ -28,7 +28,7 @@ pub use message::Response;
 pub use origin::{Alpn, Origin};
 pub use origin_log::{Protocol, Seen};
 pub use parent::{Conduct, Parent};
-pub use proxy::Proxy;
+pub use proxy::{ADMIN_TOKEN, Proxy};
 pub use refusal::{assert_problem, assert_refused};
 pub use reply::Reply;
 

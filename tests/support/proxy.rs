@@ -117,6 +117,10 @@ impl Proxy {
 
 /// The settings of the tests, `yaml` laid over them: loopback may be reached, the test authority is trusted.
 pub fn configuration(directory: &Path, yaml: &str) -> String {
+    let store = directory.join("store");
+    std::fs::create_dir_all(&store)
+        .and_then(|()| std::fs::write(store.join("admin-token"), ADMIN_TOKEN))
+        .expect("it is writable");
     let directory = directory.display();
     let roots = test_ca().pem_file().display();
     let base = format!(
@@ -131,6 +135,9 @@ pub fn configuration(directory: &Path, yaml: &str) -> String {
     lay_over(&mut merged, over);
     serde_yaml::to_string(&merged).expect("YAML that was parsed")
 }
+
+/// What admin addresses of the tests ask for.
+pub const ADMIN_TOKEN: &str = "of-the-tests";
 
 /// The certificate file of the proxy's authority under the directory that [`configuration`] was given.
 pub fn ca_certificate(directory: &Path) -> PathBuf {

@@ -1,6 +1,12 @@
 "use strict";
 // Shows what /api/v1 tells. Everything goes in as text, never as markup: URLs are strangers' words.
 
+// The token may come with the address, behind the #, which browsers send nobody. It is taken out of the history.
+if (location.hash.length > 1) {
+  sessionStorage.setItem("token", decodeURIComponent(location.hash.slice(1)));
+  history.replaceState(null, "", location.pathname);
+}
+
 const api = "/api/v1/";
 const byId = (id) => document.getElementById(id);
 const shown = [];
@@ -21,6 +27,13 @@ function element(name, text, kind) {
   const made = document.createElement(name);
   made.textContent = text;
   if (kind) made.className = kind;
+  return made;
+}
+
+// A cell, with what its column is called for where there is no room for columns.
+function cell(label, text, kind) {
+  const made = element("td", text, kind);
+  made.dataset.label = label;
   return made;
 }
 
@@ -68,29 +81,50 @@ function host(known) {
   const action = document.createElement("td");
   action.append(button);
   return row(
-    element("td", known.authority),
-    element("td", robots, known.failure ? "bad" : ""),
-    element("td", seconds(known.age), "number"),
-    element("td", known.pace.waiting, "number"),
-    element("td", known.pace.in_flight, "number"),
-    element("td", known.pace.owed ? `${known.pace.owed.toFixed(1)} s` : "", "number"),
+    cell("", known.authority, "name"),
+    cell("robots.txt", robots, known.failure ? "bad" : ""),
+    cell("Age", seconds(known.age), "number"),
+    cell("Crawl-delay", known.crawl_delay === null ? "" : `${known.crawl_delay} s`, "number"),
+    cell("Waiting", known.pace.waiting, "number"),
+    cell("In flight", known.pace.in_flight, "number"),
+    cell("Next in", known.pace.owed ? `${known.pace.owed.toFixed(1)} s` : "", "number"),
     action,
   );
 }
 
+function who(one) {
+  return one.user ? `${one.user} (${one.client})` : one.client || "";
+}
+
+function held(one) {
+  return row(
+    cell("", one.url, "name"),
+    cell("Client", who(one), "tight"),
+    cell("Why", one.detail),
+    cell("Held for", seconds(one.since), "number"),
+    cell("Time left", one.left === null ? "" : seconds(one.left), "number"),
+  );
+}
+
 function decision(made) {
-  const at = element("td", new Date(made.at).toLocaleTimeString(), "tight");
-  const why = element("td", made.enforced ? made.detail : `let through: ${made.detail}`, made.enforced ? "bad" : "");
-  return row(at, element("td", made.client || "", "tight"), element("td", made.url || ""), why);
+  const rule = made.rule ? `${made.rule}${made.line ? ` (line ${made.line})` : ""}` : "";
+  return row(
+    cell("", made.url || "(unreadable request)", "name"),
+    cell("At", new Date(made.at).toLocaleTimeString(), "tight"),
+    cell("Client", who(made), "tight"),
+    cell("Decision", made.enforced ? made.reason : `${made.reason}, let through`, made.enforced ? "bad tight" : "tight"),
+    cell("Rule", rule),
+    cell("Why", made.detail),
+  );
 }
 
 function distrusted(one) {
   const client = one.user_agent ? `${one.client} (${one.user_agent})` : one.client;
   return row(
-    element("td", client),
-    element("td", one.host),
-    element("td", one.times, "number"),
-    element("td", `${one.how}: ${one.cure}`),
+    cell("", client, "name"),
+    cell("Host", one.host),
+    cell("Times", one.times, "number"),
+    cell("What helps", `${one.how}: ${one.cure}`),
   );
 }
 
@@ -101,13 +135,16 @@ function trouble(error) {
 
 async function update() {
   try {
-    const [status, decisions] = await Promise.all([ask("status"), ask(`decisions?after=${last}`)]);
+    const [status, decisions, waiting] =
+      await Promise.all([ask("status"), ask(`decisions?after=${last}`), ask("held?limit=50")]);
     byId("state").className = "";
     byId("state").textContent =
       `${status.version}, ${status.mode}, on ${status.listen.join(", ")}, up for ${seconds(status.uptime)}`;
     figures(status);
     byId("distrust").hidden = status.distrusted.clients.length === 0;
     byId("distrusted").replaceChildren(...status.distrusted.clients.map(distrusted));
+    byId("holding").hidden = waiting.length === 0;
+    byId("held").replaceChildren(...waiting.map(held));
     byId("hosts").replaceChildren(...status.authorities.map(host));
     for (const made of decisions) {
       if (made.number <= last) continue;

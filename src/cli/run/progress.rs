@@ -92,7 +92,16 @@ mod tests {
         let authority = Authority::from_url("https://a.example").expect("a URL");
         let since = Duration::from_secs(3);
         let gap = HeldFor::Gap(Duration::from_secs(30));
-        let one = HeldRequest { authority, reason: gap, since, left: Some(Duration::from_millis(26_500)), waiting: 4 };
+        let one = HeldRequest {
+            authority,
+            url: "https://a.example/x".into(),
+            user: None,
+            from: None,
+            reason: gap,
+            since,
+            left: Some(Duration::from_millis(26_500)),
+            waiting: 4,
+        };
         assert_eq!(line(&one), "politely: waiting for https://a.example: one request in 30 s, 27 s left, 4 wait");
         let robots = HeldRequest { reason: HeldFor::Robots, left: None, waiting: 1, ..one };
         let told = "politely: waiting for https://a.example: its robots.txt is being fetched, 3 s so far";

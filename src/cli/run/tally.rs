@@ -131,7 +131,8 @@ mod tests {
 
     fn refused(refusal: Refusal, enforced: bool) -> RecentDecision {
         let (url, what) = (Some("http://a.example/".into()), Reported::from(refusal));
-        RecentDecision { number: 1, at: SystemTime::now(), client: None, url, what, enforced }
+        let client = std::net::Ipv4Addr::LOCALHOST.into();
+        RecentDecision { number: 1, at: SystemTime::now(), client, user: None, url, what, enforced }
     }
 
     #[test]

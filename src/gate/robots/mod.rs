@@ -16,6 +16,7 @@ use super::fleet::Fleet;
 use super::pacer::Pacer;
 use super::store::Store;
 use crate::config::Settings;
+use crate::histogram::{Distribution, Histogram};
 use crate::policy::freshness::State;
 use crate::policy::pace::Client;
 use crate::policy::{Access, Answer, Authority, Entry, Refusal};
@@ -50,6 +51,8 @@ struct Inner {
     trimming: AtomicBool,
     fetched: AtomicU64,
     failed: AtomicU64,
+    /// Of the copies that fetches were to replace: of those that were answered, and of those that were not.
+    ages: [Histogram; 2],
 }
 
 /// A fetch to be made.
@@ -141,6 +144,7 @@ impl RobotsCache {
             trimming: AtomicBool::new(false),
             fetched: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            ages: [AGES, AGES].map(Histogram::new),
         }))
     }
 
@@ -161,6 +165,11 @@ impl RobotsCache {
 
     pub fn figures(&self) -> CacheFigures {
         self.0.figures()
+    }
+
+    /// How old the copies were that fetches were to replace: of those that were answered, and of those that were not.
+    pub fn ages(&self) -> [Distribution; 2] {
+        [self.0.ages[0].read(), self.0.ages[1].read()]
     }
 
     /// Takes an answer as though it had been fetched just now.
@@ -370,6 +379,8 @@ fn is_unknown(entry: &Entry) -> bool {
     entry.answer.is_none() && entry.trouble.is_none()
 }
 
+/// In milliseconds: from a minute to the 30 days that the last good copy may be used.
+const AGES: &[u64] = &[60_000, 300_000, 3_600_000, 21_600_000, 43_200_000, 86_400_000, 604_800_000, 2_592_000_000];
 const DRAINING: Duration = Duration::from_secs(1);
 /// Renewals and the operator's own share their bound as one client does.
 const BACKGROUND: Client = Client(u64::MAX - 1);

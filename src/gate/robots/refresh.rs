@@ -121,8 +121,12 @@ impl Inner {
         let (settings, old) = (self.settings.load_full(), host.load_full());
         let Some(entry) = self.read(old.clone(), fetched, settings).await else { return Ok(()) };
         let entry = Arc::new(entry);
-        let count = if entry.trouble.is_some() { &self.failed } else { &self.fetched };
+        let is_failed = entry.trouble.is_some();
+        let count = if is_failed { &self.failed } else { &self.fetched };
         count.fetch_add(1, Ordering::Relaxed);
+        if let Some(before) = &old.answer {
+            self.ages[usize::from(is_failed)].observe(Duration::from_secs(before.freshness.age(SystemTime::now())));
+        }
         tell(&host.authority, &old, &entry);
         self.keep(host, entry);
         Ok(())

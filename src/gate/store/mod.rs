@@ -66,6 +66,11 @@ impl Store {
         self.behind.is_some()
     }
 
+    /// Whether it can be used, and the bytes of its file. `None`: nothing is kept.
+    pub fn on_disk(&self) -> Option<(bool, u64)> {
+        self.behind.as_ref().map(|behind| (!behind.is_lost(), behind.size()))
+    }
+
     /// Bytes in memory that wait to be written.
     pub fn queued_bytes(&self) -> usize {
         self.behind.as_ref().map_or(0, WriteBehind::queued_bytes)

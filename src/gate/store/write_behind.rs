@@ -66,6 +66,8 @@ struct Queue {
     owes_more: bool,
     /// The last attempt to write has failed.
     stuck: bool,
+    /// And not because another process has the file, which then has it for this one as well.
+    is_lost: bool,
     /// What a reader has met with.
     complaint: Option<Failure>,
 }
@@ -87,7 +89,9 @@ impl WriteBehind {
             killed: OnceLock::new(),
         });
         let outage = shared.open(false).err().map(|failure| {
-            shared.queue.lock().stuck = true;
+            let mut queue = shared.queue.lock();
+            (queue.stuck, queue.is_lost) = (true, !shared.is_elsewhere(&failure));
+            drop(queue);
             shared.tell(&failure);
             Outage::default()
         });
@@ -177,6 +181,16 @@ impl WriteBehind {
         self.shared.disk.read().is_some()
     }
 
+    /// Whether what is to be kept cannot be, for now.
+    pub fn is_lost(&self) -> bool {
+        self.shared.queue.lock().is_lost
+    }
+
+    /// Bytes of the file.
+    pub fn size(&self) -> u64 {
+        std::fs::metadata(self.shared.location.file()).map_or(0, |file| file.len())
+    }
+
     /// Returns when all is written that was to be, or nothing can be.
     pub fn flush(&self) {
         let mut queue = self.shared.queue.lock();
@@ -222,7 +236,9 @@ impl Shared {
             let began = Instant::now();
             let done = self.attempt(&mut checked);
             {
-                self.queue.lock().stuck = done.is_err();
+                let mut queue = self.queue.lock();
+                queue.stuck = done.is_err();
+                queue.is_lost = done.as_ref().is_err_and(|failure| !self.is_elsewhere(failure));
             }
             self.written.notify_all();
             match done {

@@ -124,7 +124,9 @@ async fn intercept(
         Some(TLS_HANDSHAKE) => {
             let (address, host) = (connection.who.address, authority.to_string());
             let tell = |how| proxy.tell_distrust(address, &host, agent.as_deref(), how);
-            let mut inside = match decrypt(proxy, connection, authority).await {
+            let decrypted = decrypt(proxy, connection, authority).await;
+            proxy.counters.shaken(decrypted.is_ok());
+            let mut inside = match decrypted {
                 Ok(inside) => inside,
                 Err(Undecrypted { error, saw_leaf, io }) => {
                     if let Some(how) = Distrust::of(&error).filter(|_| saw_leaf) {

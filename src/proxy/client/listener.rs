@@ -170,7 +170,9 @@ async fn decrypt(proxy: &Proxy, tcp: TcpStream, address: SocketAddr, config: Arc
         tracing::info!(client = %address, "HTTP on a listener with `tls`: write https:// in the client's proxy URL");
         return Err(io::ErrorKind::InvalidData.into());
     }
-    match timeout(limit, TlsAcceptor::from(config).accept(ahead).into_fallible()).await? {
+    let shaken = timeout(limit, TlsAcceptor::from(config).accept(ahead).into_fallible()).await;
+    proxy.counters.shaken(matches!(shaken, Ok(Ok(_))));
+    match shaken? {
         Ok(tls) => Ok(Wire::Tls(Box::new(tls))),
         Err((error, io)) => {
             // Who knocks and leaves has seen none.

@@ -1,21 +1,37 @@
 //! What has been answered since the start.
 
-use parking_lot::Mutex;
+use crate::config::User;
+use crate::histogram::{Distribution, Histogram};
+use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
-/// Counts of answers, by where they came from.
-#[derive(Default)]
+/// Counts of answers, by where they came from, and how long some things took.
 pub struct Counters {
-    forwarded: AtomicU64,
-    failed: AtomicU64,
-    client_gone: AtomicU64,
+    all: Outcomes,
+    users: RwLock<BTreeMap<Box<str>, Arc<Outcomes>>>,
     tunnels: AtomicU64,
     unverified: AtomicU64,
-    refused: Mutex<BTreeMap<&'static str, u64>>,
     reported: Mutex<BTreeMap<&'static str, u64>>,
     distrusted: Mutex<BTreeMap<&'static str, u64>>,
     failures: Mutex<BTreeMap<Box<str>, HostFailures>>,
+    /// Requests sent on connections that were new, and on those that had been used before.
+    sent: [AtomicU64; 2],
+    /// TLS handshakes with clients: good ones, and others.
+    shaken: [AtomicU64; 2],
+    origin: Histogram,
+    decision: Histogram,
+}
+
+/// How requests ended.
+#[derive(Default)]
+struct Outcomes {
+    forwarded: AtomicU64,
+    failed: AtomicU64,
+    client_gone: AtomicU64,
+    refused: Mutex<BTreeMap<&'static str, u64>>,
 }
 
 /// What went wrong with one host.
@@ -27,7 +43,7 @@ pub struct HostFailures {
 }
 
 /// A reading of them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Counts {
     /// Answered by the origin.
     pub forwarded: u64,
@@ -47,22 +63,114 @@ pub struct Counts {
     pub distrusted: BTreeMap<&'static str, u64>,
 }
 
+/// How a user's requests ended, or everybody's: slugs as in `outcome` of the metrics.
+pub type OutcomeCounts = BTreeMap<&'static str, u64>;
+
+/// What else there is to read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Details {
+    /// By user: the first users that asked. The others are `""`.
+    pub users: Vec<(Box<str>, OutcomeCounts)>,
+    /// Requests sent on connections that were new, and on those that had been used before.
+    pub sent: [u64; 2],
+    /// TLS handshakes with clients: good ones, and others.
+    pub shaken: [u64; 2],
+    /// From when requests were sent to the heads of their answers.
+    pub origin: Distribution,
+    /// From the heads of requests to decisions.
+    pub decision: Distribution,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Counters {
+            all: Outcomes::default(),
+            users: RwLock::default(),
+            tunnels: AtomicU64::new(0),
+            unverified: AtomicU64::new(0),
+            reported: Mutex::default(),
+            distrusted: Mutex::default(),
+            failures: Mutex::default(),
+            sent: Default::default(),
+            shaken: Default::default(),
+            origin: Histogram::of_network(),
+            decision: Histogram::of_network(),
+        }
+    }
+}
+
+impl Outcomes {
+    fn read(&self) -> OutcomeCounts {
+        let [forwarded, failed, gone] =
+            [&self.forwarded, &self.failed, &self.client_gone].map(|count| count.load(Relaxed));
+        let mut counts = self.refused.lock().clone();
+        counts.extend([("forwarded", forwarded), ("failed", failed), ("client-gone", gone)]);
+        counts
+    }
+}
+
 impl Counters {
-    pub(in crate::proxy) fn forwarded(&self) {
-        self.forwarded.fetch_add(1, Ordering::Relaxed);
+    pub(in crate::proxy) fn forwarded(&self, user: Option<&User>) {
+        self.count(user, |outcomes| _ = outcomes.forwarded.fetch_add(1, Relaxed));
     }
 
-    pub(in crate::proxy) fn failed(&self) {
-        self.failed.fetch_add(1, Ordering::Relaxed);
+    pub(in crate::proxy) fn failed(&self, user: Option<&User>) {
+        self.count(user, |outcomes| _ = outcomes.failed.fetch_add(1, Relaxed));
     }
 
-    pub(in crate::proxy) fn client_gone(&self) {
-        self.client_gone.fetch_add(1, Ordering::Relaxed);
+    pub(in crate::proxy) fn client_gone(&self, user: Option<&User>) {
+        self.count(user, |outcomes| _ = outcomes.client_gone.fetch_add(1, Relaxed));
     }
 
-    /// The same, through the fault of this host or of the way to it.
-    pub(in crate::proxy) fn failed_at(&self, host: impl ToString, why: &str) {
-        self.failed();
+    pub(in crate::proxy) fn refused(&self, slug: &'static str, user: Option<&User>) {
+        self.count(user, |outcomes| *outcomes.refused.lock().entry(slug).or_default() += 1);
+    }
+
+    #[inline]
+    fn count(&self, user: Option<&User>, count: impl Fn(&Outcomes)) {
+        count(&self.all);
+        if let Some(user) = user {
+            self.of_user(user.name.as_ref()).iter().for_each(|outcomes| count(outcomes));
+        }
+    }
+
+    /// `None`: too many others have asked before.
+    fn of_user(&self, name: &str) -> Option<Arc<Outcomes>> {
+        if let Some(known) = self.users.read().get(name) {
+            return Some(known.clone());
+        }
+        let mut users = self.users.write();
+        if users.len() == MOST_USERS && !users.contains_key(name) {
+            return None;
+        }
+        Some(users.entry(name.into()).or_default().clone())
+    }
+
+    /// A request is sent to its origin.
+    #[inline]
+    pub(in crate::proxy) fn sent(&self, reused: bool) {
+        self.sent[usize::from(reused)].fetch_add(1, Relaxed);
+    }
+
+    /// Its answer begins.
+    #[inline]
+    pub(in crate::proxy) fn answered(&self, after: Duration) {
+        self.origin.observe(after);
+    }
+
+    /// It was decided about a request.
+    pub(in crate::proxy) fn decided(&self, after: Duration) {
+        self.decision.observe(after);
+    }
+
+    /// A TLS handshake with a client is over.
+    pub(in crate::proxy) fn shaken(&self, is_good: bool) {
+        self.shaken[usize::from(!is_good)].fetch_add(1, Relaxed);
+    }
+
+    /// A request has failed, through the fault of this host or of the way to it.
+    pub(in crate::proxy) fn failed_at(&self, host: impl ToString, why: &str, user: Option<&User>) {
+        self.failed(user);
         let (host, mut failures) = (host.to_string(), self.failures.lock());
         if failures.len() == MOST_HOSTS && !failures.contains_key(host.as_str()) {
             return;
@@ -72,15 +180,11 @@ impl Counters {
     }
 
     pub(in crate::proxy) fn tunnelled(&self) {
-        self.tunnels.fetch_add(1, Ordering::Relaxed);
+        self.tunnels.fetch_add(1, Relaxed);
     }
 
     pub(in crate::proxy) fn unverified(&self) {
-        self.unverified.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(in crate::proxy) fn refused(&self, slug: &'static str) {
-        *self.refused.lock().entry(slug).or_default() += 1;
+        self.unverified.fetch_add(1, Relaxed);
     }
 
     pub(in crate::proxy) fn reported(&self, slug: &'static str) {
@@ -98,17 +202,31 @@ impl Counters {
 
     pub fn read(&self) -> Counts {
         Counts {
-            forwarded: self.forwarded.load(Ordering::Relaxed),
-            failed: self.failed.load(Ordering::Relaxed),
-            client_gone: self.client_gone.load(Ordering::Relaxed),
-            tunnels: self.tunnels.load(Ordering::Relaxed),
-            unverified: self.unverified.load(Ordering::Relaxed),
-            refused: self.refused.lock().clone(),
+            forwarded: self.all.forwarded.load(Relaxed),
+            failed: self.all.failed.load(Relaxed),
+            client_gone: self.all.client_gone.load(Relaxed),
+            tunnels: self.tunnels.load(Relaxed),
+            unverified: self.unverified.load(Relaxed),
+            refused: self.all.refused.lock().clone(),
             reported: self.reported.lock().clone(),
             distrusted: self.distrusted.lock().clone(),
         }
+    }
+
+    pub fn details(&self) -> Details {
+        let by_user: Vec<_> = self.users.read().iter().map(|(name, it)| (name.clone(), it.read())).collect();
+        // Whoever counts while this is read counts for all first.
+        let mut rest = self.all.read();
+        for (slug, count) in by_user.iter().flat_map(|(_, counts)| counts) {
+            rest.entry(slug).and_modify(|all| *all = all.saturating_sub(*count));
+        }
+        let users = by_user.into_iter().chain([(Box::from(""), rest)]).collect();
+        let [sent, shaken] = [&self.sent, &self.shaken].map(|all| all.each_ref().map(|count| count.load(Relaxed)));
+        Details { users, sent, shaken, origin: self.origin.read(), decision: self.decision.read() }
     }
 }
 
 /// Whose failures are told one by one.
 const MOST_HOSTS: usize = 1000;
+/// Whose requests are counted one by one.
+const MOST_USERS: usize = 200;

@@ -71,6 +71,8 @@ impl Proxy {
             agent_tokens: &request.agent_tokens,
             product_tokens: user.map_or(&[], |user| &user.product_tokens),
             client: who.client(),
+            user: user.map(|user| user.name.as_ref()),
+            from: Some(who.address.ip()),
             address: route.as_ref().and_then(Route::origin),
             speaks_http2: request.version == Version::HTTP_2
                 && (who.tunnel.is_some() || authority.scheme() == Scheme::Https),
@@ -84,7 +86,7 @@ impl Proxy {
         Ok(match admitted {
             Admitted::Go { permit, reported } => {
                 if let Some(reported) = &reported {
-                    self.tell_reported(Some(who.address.ip()), &request.url(), reported);
+                    self.tell_reported(who, &request.url(), reported);
                 }
                 Decided::Go(Go { permit, reported, route })
             }

@@ -67,6 +67,7 @@ impl Exchange<'_> {
             // What comes next goes to the same place.
             want.first = Some(address);
             self.trip.upstream = Some((address, reused));
+            self.proxy.counters.sent(reused);
             let tried = match link {
                 Link::Http1(link) => self.over_http1(client, timer, &route, link, Http1Link::keep, reused, want).await,
                 Link::Http2(link) => self.over_http2(client, timer, &route, link, want).await,
@@ -271,6 +272,7 @@ impl Exchange<'_> {
             }
             Event::Head(head, after) => {
                 self.trip.origin = Some(after);
+                self.proxy.counters.answered(after);
                 self.on_answer(head, client, route)
             }
         };

@@ -28,6 +28,7 @@ use carry::{Client, Http1, Moved, Side};
 use decide::Decided;
 use http::header;
 use request::{Request, Unread};
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -128,6 +129,9 @@ impl<'a> Exchange<'a> {
             let deciding = pin!(self.proxy.decide(self.request, self.who, self.began, last, &mut self.trip.gate));
             client.wait(timer, deciding).await
         };
+        if is_timed() && self.trip.gate.held().is_zero() {
+            self.proxy.counters.decided(self.began.elapsed());
+        }
         let decided = match decided {
             Some(Ok(decided)) => decided,
             Some(Err(refusal)) => return Outcome::Refused(refusal),
@@ -163,7 +167,7 @@ impl<'a> Exchange<'a> {
     pub async fn tunnelled<C: Client>(mut self, mut origin: Stream, client: &mut C, timer: &mut Timer) {
         (self.trip.status, self.trip.is_tunnel) = (200, true);
         self.proxy.counters.tunnelled();
-        self.proxy.counters.forwarded();
+        self.proxy.counters.forwarded(self.who.user.as_deref());
         client.grant();
         if flush(self.proxy, client, timer).await {
             let mut ahead = Buffer::new();
@@ -242,15 +246,15 @@ impl About<'_> {
     /// Counts, records and logs.
     fn conclude(&self, outcome: Outcome) -> Last {
         let proxy = self.proxy;
-        let address = self.who.address.ip();
+        let user = self.who.user.as_deref();
         let line = proxy.is_logging.load(Ordering::Relaxed).then(|| self.line(&outcome));
         let last = match outcome {
             Outcome::Forwarded => {
-                proxy.counters.forwarded();
+                proxy.counters.forwarded(user);
                 Last::Said
             }
             Outcome::Answered(answer) => {
-                proxy.counters.forwarded();
+                proxy.counters.forwarded(user);
                 Last::Answer(answer)
             }
             // Counted when it was granted.
@@ -259,7 +263,7 @@ impl About<'_> {
                 let url = self.url();
                 let asked = Asked { url: url.as_deref(), accept: self.accept() };
                 let answer = Answer::refusal(&refusal, &asked, &proxy.settings.load());
-                proxy.tell_refused(address, url, refusal);
+                proxy.tell_refused(self.who, url, refusal);
                 Last::Answer(answer)
             }
             Outcome::Failed(failure) => {
@@ -272,7 +276,7 @@ impl About<'_> {
                 Last::Cut
             }
             Outcome::Gone => {
-                proxy.counters.client_gone();
+                proxy.counters.client_gone(user);
                 Last::Cut
             }
             Outcome::Stopped => Last::Cut,
@@ -284,9 +288,10 @@ impl About<'_> {
     }
 
     fn count_failure(&self, why: &str) {
+        let user = self.who.user.as_deref();
         match self.request {
-            Ok(request) => self.proxy.counters.failed_at(&request.authority, why),
-            Err(_) => self.proxy.counters.failed(),
+            Ok(request) => self.proxy.counters.failed_at(&request.authority, why, user),
+            Err(_) => self.proxy.counters.failed(user),
         }
     }
 
@@ -308,7 +313,6 @@ pub async fn refuse_unread<C: Client>(
     client: &mut C,
     timer: &mut Timer,
 ) {
-    tracing::info!(client = %who.address, refusal = unread.refusal.slug(), "{}", unread.refusal);
     let about = About { proxy, who, began, request: Err(&unread), trip: &Trip::default() };
     if let Last::Answer(answer) = about.conclude(Outcome::Refused(unread.refusal.clone())) {
         client.answer_locally(answer, true);
@@ -322,6 +326,14 @@ pub fn refuse_unanswered(proxy: &Proxy, refusal: Refusal, who: &Who, began: Inst
     let about = About { proxy, who, began, request: Err(&unread), trip: &Trip::default() };
     about.conclude(Outcome::Refused(unread.refusal.clone()));
 }
+
+/// Whether the time that this decision took is taken: one in so many is enough to know.
+fn is_timed() -> bool {
+    thread_local!(static COUNT: Cell<u8> = const { Cell::new(0) });
+    COUNT.with(|count| count.replace((count.get() + 1) % TIMED)) == 0
+}
+
+const TIMED: u8 = 64;
 
 /// One buffer, one write. The connection stays usable unless the rest of the request cannot be told from the next.
 async fn answer_locally<C: Client>(proxy: &Proxy, answer: Answer, client: &mut C, timer: &mut Timer, is_last: bool) {

@@ -1,5 +1,6 @@
 //! The recent refusals, and those that report mode let through, for people who watch.
 
+use crate::config::User;
 use crate::gate::Reported;
 use crate::policy::Refusal;
 use parking_lot::Mutex;
@@ -27,8 +28,8 @@ pub struct RecentDecision {
     /// Counts from 1 since the start.
     pub number: u64,
     pub at: SystemTime,
-    /// `None`: it is not known whose connection it was.
-    pub client: Option<IpAddr>,
+    pub client: IpAddr,
+    pub user: Option<Box<str>>,
     /// `None`: the request could not be read so far.
     pub url: Option<Box<str>>,
     pub what: Reported,
@@ -44,8 +45,15 @@ impl Default for Decisions {
 
 impl Decisions {
     /// One that was refused.
-    pub(in crate::proxy) fn refused(&self, client: IpAddr, url: Option<Box<str>>, refusal: Refusal) {
-        self.add(Some(client), url, true, |what| match what {
+    pub(in crate::proxy) fn refused(
+        &self,
+        client: IpAddr,
+        user: Option<&User>,
+        url: Option<Box<str>>,
+        refusal: Refusal,
+        at: SystemTime,
+    ) {
+        self.add((client, user), url, (at, true), |what| match what {
             // Its place in memory serves the next.
             Some(Reported::Refused(mut place)) => {
                 *place = refusal;
@@ -56,19 +64,19 @@ impl Decisions {
     }
 
     /// One that report mode lets through.
-    pub(in crate::proxy) fn reported(&self, client: Option<IpAddr>, url: Box<str>, reported: Reported) {
-        self.add(client, Some(url), false, |_| reported);
+    pub(in crate::proxy) fn reported(&self, client: IpAddr, user: Option<&User>, url: Box<str>, reported: Reported) {
+        self.add((client, user), Some(url), (SystemTime::now(), false), |_| reported);
     }
 
     /// `what` is made of that of the one that is forgotten for it.
     fn add(
         &self,
-        client: Option<IpAddr>,
+        (client, user): (IpAddr, Option<&User>),
         url: Option<Box<str>>,
-        enforced: bool,
+        (at, enforced): (SystemTime, bool),
         what: impl FnOnce(Option<Reported>) -> Reported,
     ) {
-        let at = SystemTime::now();
+        let user = user.map(|user| user.name.as_ref().into());
         let mut kept = self.kept.lock();
         kept.made += 1;
         let number = kept.made;
@@ -76,10 +84,10 @@ impl Decisions {
         let decision = match oldest.as_mut().and_then(Arc::get_mut) {
             Some(place) => {
                 let before = std::mem::replace(&mut place.what, Reported::Held(Duration::ZERO));
-                *place = RecentDecision { number, at, client, url, what: what(Some(before)), enforced };
+                *place = RecentDecision { number, at, client, user, url, what: what(Some(before)), enforced };
                 oldest.expect("it was looked at some lines above")
             }
-            None => Arc::new(RecentDecision { number, at, client, url, what: what(None), enforced }),
+            None => Arc::new(RecentDecision { number, at, client, user, url, what: what(None), enforced }),
         };
         if self.live.receiver_count() > 0 {
             // It fails where the last has just gone.
@@ -116,7 +124,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     fn add(decisions: &Decisions, url: &str) {
-        decisions.refused(Ipv4Addr::LOCALHOST.into(), Some(url.into()), Refusal::Loop);
+        decisions.refused(Ipv4Addr::LOCALHOST.into(), None, Some(url.into()), Refusal::Loop, SystemTime::now());
     }
 
     fn numbers(decisions: &[Arc<RecentDecision>]) -> Vec<u64> {

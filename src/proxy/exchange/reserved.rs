@@ -77,7 +77,7 @@ impl Exchange<'_> {
             return Err(Refusal::AnswerReserved(reservation));
         }
         let reported = Reported::from(Refusal::AnswerReserved(reservation));
-        proxy.tell_reported(Some(who.address.ip()), &request.url(), &reported);
+        proxy.tell_reported(who, &request.url(), &reported);
         self.trip.reported.get_or_insert(reported);
         Ok(())
     }

@@ -23,13 +23,18 @@ impl Exchange<'_> {
             Err(ReachError::Denied(denied)) => return Err(Outcome::Refused(denied.into())),
             Err(ReachError::Resolve(error)) => return Err(Outcome::Failed(Failure::from_resolve(&error))),
         };
-        let request =
-            policy::Request { client: who.client(), address: route.origin(), ..policy::Request::new(authority, b"") };
+        let request = policy::Request {
+            client: who.client(),
+            user: who.user.as_ref().map(|user| user.name.as_ref()),
+            from: Some(who.address.ip()),
+            address: route.origin(),
+            ..policy::Request::new(authority, b"")
+        };
         let hosts = hosts(who.user.as_deref());
         let admitted = proxy.gate.admit_connection(&request, hosts, &mut self.trip.gate).await;
         let (mut permit, reported) = admitted.map_err(Outcome::Refused)?;
         if let Some(reported) = &reported {
-            proxy.tell_reported(Some(who.address.ip()), &authority.to_string(), reported);
+            proxy.tell_reported(who, &authority.to_string(), reported);
         }
         self.trip.reported = reported;
         let opened = route.tunnel(via).await;

@@ -2,5 +2,6 @@
 
 pub mod body_rate;
 pub mod leaf_rate;
+pub mod log_rate;
 pub mod per_client;
 pub mod total;

@@ -58,6 +58,11 @@ impl Room {
         }
     }
 
+    /// Those that are open, and all that ever were.
+    pub fn counts(&self) -> (usize, u64) {
+        (*self.0.count.borrow(), self.0.next.load(Relaxed))
+    }
+
     /// One, if fewer than `limit` are open.
     pub fn take(&self, limit: usize) -> Option<Seat> {
         let mut taken = false;

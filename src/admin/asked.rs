@@ -1,0 +1,32 @@
+//! What is asked for in a target, read as axum reads it, and its faults told as all faults are.
+
+use super::json::problem;
+use axum::extract::{FromRequestParts, Path, Query};
+use axum::response::Response;
+use http::StatusCode;
+use http::request::Parts;
+use serde::de::DeserializeOwned;
+
+/// The fields of the query.
+pub(super) struct Fields<T>(pub T);
+
+/// The authority in the path.
+pub(super) struct Name(pub String);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Fields<T> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        let read = Query::from_request_parts(parts, state).await;
+        read.map(|Query(read)| Fields(read)).map_err(|error| problem(StatusCode::BAD_REQUEST, &error.body_text()))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Name {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        let read = Path::from_request_parts(parts, state).await;
+        read.map(|Path(name)| Name(name)).map_err(|error| problem(StatusCode::BAD_REQUEST, &error.body_text()))
+    }
+}

@@ -1,0 +1,93 @@
+//! The token that callers of the admin address show: the operator's own, or one that is made when it is first needed.
+
+use super::{Settings, state_directory};
+use ring::rand::{SecureRandom, SystemRandom};
+use std::fs::{self, DirBuilder};
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// Where the token is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdminToken {
+    pub path: PathBuf,
+    /// `admin.token_file` names it; else we make it.
+    pub is_configured: bool,
+}
+
+impl AdminToken {
+    /// By these settings.
+    pub fn of(settings: &Settings) -> Self {
+        match &settings.admin.token_file {
+            Some(path) => Self { path: path.clone(), is_configured: true },
+            None => {
+                let directory = settings.store.directory.clone().unwrap_or_else(state_directory);
+                Self { path: directory.join(NAME), is_configured: false }
+            }
+        }
+    }
+
+    /// # Errors
+    /// It cannot be read, is not text, or is empty.
+    pub fn read(&self) -> io::Result<String> {
+        let text = fs::read_to_string(&self.path)?;
+        match text.trim() {
+            "" => Err(io::Error::new(io::ErrorKind::InvalidData, "it is empty")),
+            token => Ok(token.to_owned()),
+        }
+    }
+
+    /// The same, made if it is ours and is not there yet.
+    ///
+    /// # Errors
+    /// It cannot be read, or cannot be made.
+    pub fn read_or_make(&self) -> io::Result<String> {
+        match self.read() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !self.is_configured => {}
+            read => return read,
+        }
+        let mut bytes = [0; 16];
+        SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("the system has no random numbers"))?;
+        let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let directory = self.path.parent().unwrap_or(Path::new("."));
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        // It is there whole or not at all, and for its owner alone (0600).
+        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        writeln!(file, "{token}")?;
+        match file.persist_noclobber(&self.path) {
+            Ok(_) => Ok(token),
+            // Another process was faster.
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => self.read(),
+            Err(error) => Err(error.error),
+        }
+    }
+}
+
+const NAME: &str = "admin-token";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn it_is_made_once_and_for_its_owner_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let token = AdminToken { path: home.path().join("new/admin-token"), is_configured: false };
+        assert!(token.read().is_err());
+        let made = token.read_or_make().unwrap();
+        assert_eq!((made.len(), token.read_or_make().unwrap(), token.read().unwrap()), (32, made.clone(), made));
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&token.path), mode(token.path.parent().unwrap())), (0o600, 0o700));
+    }
+
+    #[test]
+    fn the_operators_own_is_never_made() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("token");
+        let token = AdminToken { path: path.clone(), is_configured: true };
+        assert!(token.read_or_make().is_err() && !path.exists());
+        fs::write(&path, "\n").unwrap();
+        assert!(token.read_or_make().is_err(), "an empty one is none");
+    }
+}

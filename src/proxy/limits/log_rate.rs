@@ -1,0 +1,53 @@
+//! How often the log is told of what clients can bring about as often as they like. Pure.
+
+use parking_lot::Mutex;
+use std::time::{Duration, SystemTime};
+
+/// Lets a few through in a while, and counts the others.
+pub struct LogRate(Mutex<State>);
+
+struct State {
+    since: SystemTime,
+    told: u32,
+    left_out: u64,
+}
+
+impl Default for LogRate {
+    fn default() -> Self {
+        LogRate(Mutex::new(State { since: SystemTime::UNIX_EPOCH, told: 0, left_out: 0 }))
+    }
+}
+
+impl LogRate {
+    /// Whether this one is told; then, how many before it were not.
+    pub fn tell(&self, now: SystemTime) -> Option<u64> {
+        let mut state = self.0.lock();
+        // A clock that was set back begins anew as well.
+        if now.duration_since(state.since).map_or(true, |passed| passed >= WHILE) {
+            (state.since, state.told) = (now, 0);
+        }
+        if state.told == MOST {
+            state.left_out += 1;
+            return None;
+        }
+        state.told += 1;
+        Some(std::mem::take(&mut state.left_out))
+    }
+}
+
+const WHILE: Duration = Duration::from_secs(10);
+const MOST: u32 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_in_ten_seconds_are_told_and_the_others_counted() {
+        let (rate, now) = (LogRate::default(), SystemTime::now());
+        assert!((0..10).all(|_| rate.tell(now) == Some(0)));
+        assert!((0..7).all(|_| rate.tell(now + Duration::from_secs(9)).is_none()));
+        assert_eq!(rate.tell(now + WHILE), Some(7));
+        assert_eq!(rate.tell(now), Some(0), "the clock was set back");
+    }
+}
