@@ -103,7 +103,7 @@ mod tests {
     fn each_key_that_differs_is_named() {
         assert_eq!(changed("", ""), Vec::<String>::new());
         assert_eq!(
-            changed("", "pace: { max_wait: 1m, queue: 10 }\nmode: report"),
+            changed("", "pace: { max_wait: 60s, queue: 10 }\nmode: report"),
             ["mode", "pace.queue"].map(String::from)
         );
         let hosts = "hosts: { '*.a.example': { crawl_delay: 1s } }";

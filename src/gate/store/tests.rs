@@ -230,6 +230,24 @@ fn what_was_used_least_recently_is_dropped_when_the_disk_is_full() {
 }
 
 #[test]
+fn another_bound_on_the_disk_holds_from_the_next_write() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&settings(directory.path(), 1024 * MIB));
+    // No two compress into each other.
+    let body = |number: usize| {
+        (0..2000).map(|line| format!("Disallow: /{}\n", number * 7919 + line * line)).collect::<String>()
+    };
+    (0..200).for_each(|number| store.save(&authority(number), &entry(&body(number))));
+    store.flush();
+    store.resize(&settings(directory.path(), MIB));
+    store.save(&authority(200), &entry(&body(200)));
+    store.flush();
+    drop(store);
+    let left = disk(directory.path()).authorities();
+    assert!((1..200).contains(&left), "{left}");
+}
+
+#[test]
 fn a_foreign_or_damaged_file_is_set_aside_and_a_new_one_begun() {
     let good = tempfile::tempdir().unwrap();
     let store = open(&settings(good.path(), 64 * MIB));
