@@ -13,7 +13,7 @@ use super::written::file::{
 use super::written::host_table::InterceptMode;
 use super::written::secrets::{Secret, SecretUrl};
 use super::written::values::{Network, Token};
-use crate::policy::Host;
+use crate::policy::{Host, Listed};
 use crate::robots::ProductToken;
 
 /// A whole configuration, right in itself. `Settings::default()` is what `conf/politely.yaml` says.
@@ -75,6 +75,8 @@ pub struct User {
     pub product_tokens: Vec<ProductToken>,
     /// In place of `Settings::hosts`, which these were laid over. `None`: nothing is otherwise for this user.
     pub hosts: Option<Hosts>,
+    /// What they may ask, of what all may.
+    pub listed: Listed,
     /// Connections at a time.
     pub max_connections: Option<NonZeroUsize>,
     /// Requests that may wait at a time.
@@ -89,6 +91,7 @@ impl User {
             password: user.password,
             product_tokens: user.product_tokens,
             hosts: own.then(|| hosts.overlaid(user.hosts)),
+            listed: user.egress.listed(),
             max_connections: user.max_connections,
             max_waiting: user.max_waiting,
         }

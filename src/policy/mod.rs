@@ -9,6 +9,7 @@ pub mod freshness;
 pub mod host;
 pub mod host_pattern;
 pub mod host_rules;
+pub mod listed;
 pub mod override_fields;
 pub mod own_rules;
 pub mod pace;
@@ -25,6 +26,7 @@ pub use entry::{Access, Answer, AskedAgain, Entry, HttpVersion, Trouble, Validat
 pub use host::Host;
 pub use host_pattern::{HostPattern, HostPatternError};
 pub use host_rules::{HostRules, Options, RobotsOverride};
+pub use listed::Listed;
 pub use own_rules::{OwnRules, OwnVerdict};
 pub use pace_key::{KeyBy, PaceKey};
 pub use refusal::{EgressReason, PreferenceEvidence, Refusal, RuleEvidence};

@@ -372,6 +372,10 @@ pub enum EgressReason {
         /// The entry that matched.
         pattern: Box<str>,
     },
+    /// Only listed hosts may be asked (`egress.hosts`), and it is none of them.
+    UnlistedHost { host: Box<str> },
+    /// The same of methods (`egress.methods`).
+    UnlistedMethod { method: Box<str> },
 }
 
 impl fmt::Display for EgressReason {
@@ -380,6 +384,8 @@ impl fmt::Display for EgressReason {
             Self::Address { address, range, source } => write!(f, "{address} is {range} ({source})"),
             Self::Port(port) => write!(f, "port {port} is not among the allowed ones"),
             Self::Host { host, pattern } => write!(f, "the host {host} is denied by `{pattern}`"),
+            Self::UnlistedHost { host } => write!(f, "the host {host} is not listed in `egress.hosts`"),
+            Self::UnlistedMethod { method } => write!(f, "the method {method} is not listed in `egress.methods`"),
         }
     }
 }

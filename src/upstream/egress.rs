@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 
-use crate::policy::{EgressReason, Host, HostPattern, Refusal};
+use crate::policy::{EgressReason, Host, HostPattern, Listed, Refusal};
 
 /// The guard. Without exceptions it lets through public addresses on ports 80 and 443.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct Guard {
     pub deny: Vec<IpNet>,
     /// Hosts that are closed by name.
     pub deny_hosts: Vec<HostPattern>,
+    /// What may be asked at all.
+    pub listed: Listed,
     /// The ports that are open.
     pub ports: Vec<RangeInclusive<u16>>,
     /// Where this instance listens. The unspecified address stands for the loopback ones; what other addresses the
@@ -37,6 +39,7 @@ impl Default for Guard {
             allow: Vec::new(),
             deny: Vec::new(),
             deny_hosts: Vec::new(),
+            listed: Listed::default(),
             ports: vec![80..=80, 443..=443],
             listeners: Vec::new(),
             setup_host: None,
@@ -54,6 +57,7 @@ impl Guard {
         if let Some(pattern) = self.deny_hosts.iter().find(|pattern| pattern.matches(host)) {
             return Err(Denied::Host { host: host.clone(), pattern: pattern.clone() });
         }
+        self.listed.check_host(host).map_err(|_| Denied::UnlistedHost(host.clone()))?;
         if let Some(address) = host.ip() {
             return self.screen_socket(SocketAddr::new(address, port));
         }
@@ -112,6 +116,8 @@ pub enum Denied {
     Listed { address: IpAddr, network: IpNet },
     /// The operator closed the host.
     Host { host: Host, pattern: HostPattern },
+    /// The operator lists hosts, and not this one.
+    UnlistedHost(Host),
     /// The port is not open.
     Port(u16),
     /// It is we who listen there.
@@ -127,7 +133,11 @@ impl Denied {
                 Self::Special { address: outer, range, source, carried: Some(inner) }
             }
             Self::Listed { network, .. } => Self::Listed { address: outer, network },
-            other @ (Self::Host { .. } | Self::Port(_) | Self::OwnListener(_) | Self::SetupHost(_)) => other,
+            other @ (Self::Host { .. }
+            | Self::UnlistedHost(_)
+            | Self::Port(_)
+            | Self::OwnListener(_)
+            | Self::SetupHost(_)) => other,
         }
     }
 }
@@ -146,6 +156,7 @@ impl From<Denied> for Refusal {
             Denied::Host { host, pattern } => {
                 EgressReason::Host { host: host.to_string().into(), pattern: pattern.to_string().into() }
             }
+            Denied::UnlistedHost(host) => EgressReason::UnlistedHost { host: host.to_string().into() },
             Denied::Port(port) => EgressReason::Port(port),
             Denied::OwnListener(_) => return Refusal::Loop,
             Denied::SetupHost(host) => {

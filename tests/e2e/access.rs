@@ -56,6 +56,23 @@ async fn a_user_s_own_overrides_hold_for_her_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_user_may_ask_is_listed() {
+    let origin = Origin::site(ROBOTS).await;
+    let proxy = Proxy::start(&users("egress: { hosts: [a.localhost], methods: [HEAD, GET] }")).await;
+    for (host, alice) in [("a.localhost", 200), ("b.localhost", 403)] {
+        let url = origin.url_at(host, "/x");
+        assert_eq!(get(&proxy, &url, "alice").await.status(), alice, "{host}");
+        assert_eq!(get(&proxy, &url, "bob").await.status(), 200, "{host}");
+    }
+    let post = |user| request(&origin.url("/post"), user).replace("GET ", "POST ");
+    for (user, status) in [("alice", 403), ("bob", 200)] {
+        let mut client = proxy.client().await;
+        client.send(post(user)).await;
+        assert_eq!(client.response().await.status(), status, "{user}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_s_connections_are_bounded_and_given_back() {
     let origin = Origin::site(ROBOTS).await;
     let proxy = Proxy::start(&users("max_connections: 2")).await;

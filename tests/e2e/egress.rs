@@ -49,6 +49,40 @@ async fn special_addresses_are_refused_by_default() {
     assert_eq!(origin.connections(), 0);
 }
 
+/// For tools of others: what is not listed does not go out, robots.txt included.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_listed_hosts_and_methods_go_out() {
+    let (origin, tls) = (Origin::site("").await, Origin::tls_site(Alpn::Both, "").await);
+    let proxy = Proxy::start(
+        "egress: { hosts: [a.localhost, \"*.b.localhost\"], methods: [GET, HEAD] }\n\
+         intercept: { hosts: { t.b.localhost: tunnel } }",
+    )
+    .await;
+    for (host, status) in [("a.localhost", 200), ("x.b.localhost", 200), ("b.localhost", 403), ("127.0.0.1", 403)] {
+        let response = proxy.get(&origin.url_at(host, "/x")).await;
+        assert_eq!(response.status(), status, "{host}");
+        if status == 403 {
+            assert_refused(&response, 403, "http_request_denied", "egress-denied");
+            assert!(response.text().contains("egress.hosts"), "{}", response.text());
+        }
+    }
+    for (method, status) in [("HEAD", 200), ("POST", 403), ("get", 403)] {
+        let mut client = Client::open(proxy.address()).await;
+        let host = origin.authority("a.localhost");
+        client
+            .send(format!("{method} {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n", origin.url("/m")))
+            .await;
+        assert_eq!(client.head().await.status(), status, "{method}");
+    }
+    assert_eq!(origin.log.count("/m"), 1);
+    // Inside of an intercepted CONNECT it is told; a tunnel nobody sees into.
+    assert_eq!(proxy.h2(&tls, "c.localhost").await.get(&tls.url_at("c.localhost", "/x")).await.status(), 403);
+    for (host, status) in [("t.b.localhost", 403), ("a.localhost", 200)] {
+        let answered = Client::open(proxy.address()).await.ask_connect(&tls.authority(host)).await;
+        assert_eq!(answered.status(), status, "{host}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn odd_spellings_of_an_address_are_no_way_around() {
     let origin = Origin::site("").await;

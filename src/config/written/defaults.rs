@@ -97,7 +97,15 @@ impl Default for Intercept {
 impl Default for Egress {
     fn default() -> Self {
         let ports = [80, 443].map(|port| PortRange { first: port, last: port });
-        Self { allow: Vec::new(), deny: Vec::new(), ports: ports.to_vec(), upstream_proxy: None, ca_file: None }
+        Self {
+            allow: Vec::new(),
+            deny: Vec::new(),
+            ports: ports.to_vec(),
+            hosts: Vec::new(),
+            methods: Vec::new(),
+            upstream_proxy: None,
+            ca_file: None,
+        }
     }
 }
 

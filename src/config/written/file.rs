@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::policy::{Host, KeyBy, Options, Paths, UsageModes};
+use crate::policy::{Host, HostPattern, KeyBy, Listed, Options, Paths, UsageModes};
 use crate::robots::{ParseOptions, Precedence, ProductToken, Purpose, UserAgentMatch};
 
 use super::host_table::{HostTable, InterceptMode, Override, Usage};
 use super::secrets::{self, Secret, SecretUrl};
 use super::units;
-use super::values::{self, AccessLog, Closed, ListenAddress, Network, PortRange, Token};
+use super::values::{self, AccessLog, Closed, ListenAddress, MethodName, Network, PortRange, Token};
 use super::words;
 
 /// The whole file.
@@ -248,10 +248,41 @@ pub struct Egress {
     /// Closed although public; wins over `allow`.
     pub deny: Vec<Closed>,
     pub ports: Vec<PortRange>,
+    /// Empty: any.
+    pub hosts: Vec<HostPattern>,
+    pub methods: Vec<MethodName>,
     #[serde(deserialize_with = "secrets::some_proxy_url")]
     pub upstream_proxy: Option<SecretUrl>,
     /// Roots to trust beside the system's, PEM.
     pub ca_file: Option<PathBuf>,
+}
+
+impl Egress {
+    pub fn listed(&self) -> Listed {
+        listed(&self.hosts, &self.methods)
+    }
+
+    pub fn lists_method(&self, method: &str) -> bool {
+        self.methods.is_empty() || self.methods.iter().any(|listed| *listed.0 == *method)
+    }
+}
+
+/// What one user may ask, beside what all may.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct UserEgress {
+    pub hosts: Vec<HostPattern>,
+    pub methods: Vec<MethodName>,
+}
+
+impl UserEgress {
+    pub fn listed(&self) -> Listed {
+        listed(&self.hosts, &self.methods)
+    }
+}
+
+fn listed(hosts: &[HostPattern], methods: &[MethodName]) -> Listed {
+    Listed { hosts: hosts.to_vec(), methods: methods.iter().map(|method| method.0.clone()).collect() }
 }
 
 /// Who may use the proxy. Neither: anybody who reaches it, so loopback only.
@@ -271,6 +302,8 @@ pub(in crate::config) struct User {
     pub product_tokens: Vec<ProductToken>,
     #[serde(default)]
     pub hosts: HostTable<Override>,
+    #[serde(default)]
+    pub egress: UserEgress,
     #[serde(default)]
     pub max_connections: Option<NonZeroUsize>,
     #[serde(default)]

@@ -191,6 +191,21 @@ impl AsRef<str> for PathPattern {
     }
 }
 
+/// A method as requests name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MethodName(pub(in crate::config) Box<str>);
+
+impl MethodName {
+    fn parse(text: &str) -> Result<Self, Complaint> {
+        let is_known =
+            http::Method::from_bytes(text.as_bytes()).is_ok() && !text.bytes().any(|byte| byte.is_ascii_lowercase());
+        match is_known {
+            true => Ok(Self(text.into())),
+            false => Err(Complaint::new(format!("`{text}` is not a method"), METHOD_FORMS)),
+        }
+    }
+}
+
 fn parse_product_token(text: &str) -> Result<ProductToken, Complaint> {
     if let Some(end) = text.trim().find(['/', ' ', ',', ';', '(']) {
         let what = format!("`{text}` is no product token: files give the name alone");
@@ -329,6 +344,8 @@ read_from_text! {
     ProductToken, "a product token", "put it in quotes", parse_product_token;
     Purpose, "a purpose", PURPOSE_FORMS, parse_purpose;
     Token, "text", "put it in quotes", Token::parse;
+    HostPattern, "a host", HOST_FORMS, parse_pattern;
+    MethodName, "a method", METHOD_FORMS, MethodName::parse;
 }
 
 const LISTEN_FORMS: &str = "write `127.0.0.1:3128`, `[::1]:3128`, or `fd:NAME` for a socket that systemd hands over";
@@ -336,6 +353,7 @@ const PORT_FORMS: &str = "a port is a number from 1 to 65535, a range of them \"
 const NETWORK_FORMS: &str = "a network is written `10.0.0.0/8`, `2001:db8::/32`, or as one address";
 const ACCESS_LOG_FORMS: &str = "write `off`, `stdout`, `journal`, or a path such as `/var/log/politely/access.log`";
 const PURPOSE_FORMS: &str = "write `search`, `ai-input`, `ai-train`, or another name of letters, digits, `-` and `_`";
+const METHOD_FORMS: &str = "write methods as requests have them: `GET`, `HEAD`, `POST`";
 const PATH_FORMS: &str = "a path pattern begins with `/` or `*`: `/private/`, `/*.pdf$`";
 
 /// A host or a pattern of hosts as the configuration writes it.

@@ -4,7 +4,7 @@ use super::pages::{self, Pages};
 use super::request::Request;
 use crate::config::{Hosts, InterceptMode, User};
 use crate::gate::{Account, Admitted, LastHost, Permit, Reported, RobotsCopy};
-use crate::policy::{self, Authority, Refusal, Scheme};
+use crate::policy::{self, Authority, EgressReason, Host, Refusal, Scheme};
 use crate::proxy::Proxy;
 use crate::proxy::client::Who;
 use crate::proxy::limits::per_client::Place;
@@ -56,6 +56,7 @@ impl Proxy {
             let host = authority.host().to_string().into();
             return Err(Refusal::OperatorDenied { host, pattern: "intercept: deny".into(), matched_path: None });
         }
+        self.is_listed(authority.host(), request.method, user)?;
         self.is_reserved(request, who)?;
         let route = match self.upstream.reach_again(authority, who.client(), now, &mut last.route).await {
             Ok(route) => Some(route),
@@ -92,6 +93,16 @@ impl Proxy {
             }
             Admitted::Robots(copy) => Decided::Robots(copy),
         })
+    }
+
+    /// Whether this may be asked at all.
+    pub(super) fn is_listed(&self, host: &Host, method: &str, user: Option<&User>) -> Result<(), Refusal> {
+        if !self.settings.load().egress.lists_method(method) {
+            return Err(Refusal::EgressDenied { why: EgressReason::UnlistedMethod { method: method.into() } });
+        }
+        let Some(User { listed, .. }) = user else { return Ok(()) };
+        let listed = listed.check_host(host).and_then(|()| listed.check_method(method));
+        listed.map_err(|why| Refusal::EgressDenied { why })
     }
 
     fn follows_page(&self, request: &Request<'_>, who: &Who, now: Instant) -> bool {

@@ -211,9 +211,13 @@ fn status(refusal: &Refusal, settings: &Settings) -> (StatusCode, &'static str) 
         Refusal::EgressDenied { why: EgressReason::Address { .. } } => {
             (StatusCode::FORBIDDEN, "destination_ip_prohibited")
         }
-        Refusal::EgressDenied { why: EgressReason::Port(_) | EgressReason::Host { .. } } => {
-            (StatusCode::FORBIDDEN, "http_request_denied")
-        }
+        Refusal::EgressDenied {
+            why:
+                EgressReason::Port(_)
+                | EgressReason::Host { .. }
+                | EgressReason::UnlistedHost { .. }
+                | EgressReason::UnlistedMethod { .. },
+        } => (StatusCode::FORBIDDEN, "http_request_denied"),
         Refusal::ClientDenied { credentials: true, .. } => {
             (StatusCode::PROXY_AUTHENTICATION_REQUIRED, "http_request_denied")
         }
