@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::config::{AccessLog, CaSource, Fleet, InterceptMode, Mode, OnFleetLoss, PortRange, Settings};
+use crate::config::{AccessLog, CaSource, Fleet, Hosts, InterceptMode, Mode, OnFleetLoss, PortRange, Settings};
 use crate::telemetry;
 use crate::tls::{Ca, ca, roots};
 
@@ -78,6 +78,13 @@ fn describe(settings: &Settings, told: &mut String) {
     say(format!("goes to ports {} (egress.ports)", ports.join(", ")));
     for host in settings.hosts.unverified() {
         say(format!("accepts any certificate from {host} (verify: off)"));
+    }
+    let everybodys = settings.hosts.unverified();
+    for user in &settings.access.users {
+        let own = user.hosts.iter().flat_map(Hosts::unverified);
+        for host in own.filter(|host| !everybodys.contains(host)) {
+            say(format!("accepts any certificate from {host} for {} (verify: off)", user.name.as_ref()));
+        }
     }
     let opened: Vec<String> = settings.egress.allow.iter().map(|network| network.0.to_string()).collect();
     if !opened.is_empty() {

@@ -61,12 +61,7 @@ impl Hosts {
             }
             entry.intercept = Some(mode);
         }
-        for (pattern, own) in &all {
-            if own.verify == Some(Switch::Off) && !matches!(pattern, HostPattern::Host(_)) {
-                let what = format!("`verify: off` for `{pattern}` would believe whoever answers for any of them");
-                check.fault(&["hosts", &pattern.to_string(), "verify"], what, "write it for each host that needs it");
-            }
-        }
+        unverified_patterns(all.iter(), &["hosts"], check);
         let mut all: Vec<(HostPattern, Override)> = all.into_iter().collect();
         all.sort_by_key(|(pattern, _)| pattern.rank());
         let any = HostPolicy {
@@ -192,6 +187,21 @@ impl HostPolicy {
             tls: tls_overlaid(self.tls.as_ref(), own),
             allow,
             deny,
+        }
+    }
+}
+
+/// `verify: off` is for one host at a time. `section`: where the entries are written.
+pub(super) fn unverified_patterns<'a>(
+    entries: impl Iterator<Item = (&'a HostPattern, &'a Override)>,
+    section: &[&str],
+    check: &mut Check<'_>,
+) {
+    for (pattern, own) in entries {
+        if own.verify == Some(Switch::Off) && !matches!(pattern, HostPattern::Host(_)) {
+            let what = format!("`verify: off` for `{pattern}` would accept any certificate from all of them");
+            let name = pattern.to_string();
+            check.fault(&[section, &[&name, "verify"]].concat(), what, "write it for each host that needs it");
         }
     }
 }

@@ -167,6 +167,9 @@ impl Settings {
             *path = base.join(&*path);
         }
         self.hosts.base(base);
+        for hosts in self.access.users.iter_mut().filter_map(|user| Arc::make_mut(user).hosts.as_mut()) {
+            hosts.base(base);
+        }
         self
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::robots::ParseOptions;
 
+use super::hosts::unverified_patterns;
 use super::read::check::Check;
 use super::read::error::Complaint;
 use super::settings::Settings;
@@ -146,20 +147,8 @@ pub(super) fn users(users: &[User], check: &mut Check<'_>) {
         if users[..index].iter().any(|other| other.name == user.name) {
             check.fault(&key, format!("the user `{name}` is there twice"), "leave out one of them");
         }
-        for (pattern, own) in user.hosts.iter() {
-            let pattern = pattern.to_string();
-            for (name, written) in [
-                ("pin", own.pin.is_some()),
-                ("client_certificate", own.client_certificate.is_some()),
-                ("verify", own.verify.is_some()),
-            ] {
-                if written {
-                    let key = ["access", "users", &number, "hosts", &pattern, name];
-                    let hint = "write it under `hosts`";
-                    check.fault(&key, format!("`{name}` is the same for all who ask for a host"), hint);
-                }
-            }
-        }
+        let section = ["access", "users", &number, "hosts"];
+        unverified_patterns(user.hosts.iter().map(|(pattern, own)| (pattern, own)), &section, check);
     }
 }
 

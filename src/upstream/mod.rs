@@ -30,7 +30,7 @@ pub use route::Route;
 pub use stream::Stream;
 pub use trust::TrustError;
 
-use crate::config::{Closed, Hosts, PortRange, Settings};
+use crate::config::{Closed, Hosts, OriginTls, PortRange, Settings};
 use crate::histogram::Distribution;
 use crate::policy::pace::Client;
 use crate::policy::{Authority, HostPattern};
@@ -62,7 +62,8 @@ pub struct Upstream {
     name: Arc<str>,
     /// The line with it for what we ask ourselves.
     via: Arc<str>,
-    routes: Cache<Authority, Known>,
+    /// By the terms of a user's own, where they are not everybody's.
+    routes: Cache<(Authority, Option<Arc<OriginTls>>), Known>,
     /// Held while a route is noted.
     noting: Mutex<()>,
 }
@@ -135,7 +136,7 @@ impl Upstream {
         conf: &ServerConf,
         listeners: Vec<SocketAddr>,
     ) -> Result<Self, TrustError> {
-        let reach = Reach::new(settings, roots, Arc::new(Dialler::new(conf)), listeners)?;
+        let reach = Reach::new(settings, roots, Arc::new(Dialler::new(conf)), listeners, None)?;
         reach.dialler.pool.keep_for(reach.keep.time);
         let reach = ArcSwap::from_pointee(reach);
         // Different for each instance, so that a loop is known by it.
@@ -186,7 +187,7 @@ impl Upstream {
                 (reach.roots.clone(), reach.dialler.clone())
             }
         };
-        Reach::new(settings, roots, dialler, listeners).map(Prepared)
+        Reach::new(settings, roots, dialler, listeners, Some(&self.reach.load().trust)).map(Prepared)
     }
 
     /// Takes up changed settings. Connections that were opened by others are not used again.
@@ -202,7 +203,7 @@ impl Upstream {
 
     /// The way to the authority. A denied address is left out; if none is left, the authority is denied.
     pub async fn reach(&self, authority: &Authority) -> Result<Route, ReachError> {
-        self.reach_for(authority, None).await
+        self.reach_for(authority, None, None).await
     }
 
     /// The same as [`reach_for`](Self::reach_for), unless the request before has just gone there. `now`: the time, about.
@@ -210,34 +211,45 @@ impl Upstream {
         &self,
         authority: &Authority,
         client: Client,
+        own: Option<&Hosts>,
         now: Instant,
         last: &mut LastRoute,
     ) -> Result<Route, ReachError> {
-        let generation = self.reach.load().generation;
+        let (generation, terms) = {
+            let reach = self.reach.load();
+            (reach.generation, reach.own_terms(own, authority))
+        };
         if let Some((at, found, route)) = &last.0
             && now < *at + TAKE_AGAIN
             && *found == generation
             && route.0.authority == *authority
+            && route.0.user_terms == terms
         {
             return Ok(route.clone());
         }
         // So that what most requests need not do takes no room in them.
-        let route = Box::pin(self.reach_for(authority, Some(client))).await?;
+        let route = Box::pin(self.reach_for(authority, Some(client), own)).await?;
         last.0 = Some((now, generation, route.clone()));
         Ok(route)
     }
 
-    /// The same for a client: names of one that do not answer hold up nobody else.
-    pub async fn reach_for(&self, authority: &Authority, client: Option<Client>) -> Result<Route, ReachError> {
-        let generation = self.reach.load().generation;
-        let known = self.routes.get(authority).filter(|known| known.generation == generation);
+    /// The same for a client: names of one that do not answer hold up nobody else. `own`: the hosts of its user, who may have
+    /// TLS spoken on other terms.
+    pub async fn reach_for(
+        &self,
+        authority: &Authority,
+        client: Option<Client>,
+        own: Option<&Hosts>,
+    ) -> Result<Route, ReachError> {
+        let reach = self.reach.load_full();
+        let key = (authority.clone(), reach.own_terms(own, authority));
+        let known = self.routes.get(&key).filter(|known| known.generation == reach.generation);
         if let Some(known) = &known
             && known.at.elapsed() < KEEP_ROUTE
             && self.resolver.is_current(known.route.0.resolved(), &known.addresses)
         {
             return Ok(known.route.clone());
         }
-        let reach = self.reach.load_full();
         reach.guard.screen_host(authority.host(), authority.port())?;
         let (found, addresses) = match &reach.parent {
             None => self.origin(&reach.guard, authority, client).await?,
@@ -246,16 +258,19 @@ impl Upstream {
                 self.proxy(&reach.guard, parent).await?
             }
         };
-        let own = reach.hosts.get(authority.host()).tls.as_ref().filter(|_| hop::is_tls(authority));
+        let everybodys = reach.hosts.get(authority.host()).tls.as_ref();
+        let terms =
+            key.1.as_ref().or(everybodys).filter(|terms| hop::is_tls(authority) && ***terms != OriginTls::default());
         // Somebody may have found it while we looked: there is one endpoint for all of them.
         let _one_at_a_time = self.noting.lock();
-        let known = self.routes.get(authority).filter(|known| known.generation == reach.generation);
+        let known = self.routes.get(&key).filter(|known| known.generation == reach.generation);
         let way = Way {
             authority: authority.clone(),
             addresses,
             parent: reach.parent.clone(),
-            own_tls: own.map(|terms| reach.trust.of(terms).clone()),
-            unverified: own.is_some_and(|terms| !terms.verify),
+            own_tls: terms.map(|terms| reach.trust.of(terms).clone()),
+            unverified: terms.is_some_and(|terms| !terms.verify),
+            user_terms: key.1.clone(),
             plain_tls: reach.trust.plain.clone(),
             limit: reach.limit,
             keep: reach.keep,
@@ -269,7 +284,7 @@ impl Upstream {
         };
         let route = Route(Arc::new(way));
         let known = Known { at: Instant::now(), generation: reach.generation, addresses: found, route: route.clone() };
-        self.routes.insert(authority.clone(), known);
+        self.routes.insert(key, known);
         Ok(route)
     }
 
@@ -323,12 +338,13 @@ impl Upstream {
 }
 
 impl Reach {
-    /// `listeners`: where this proxy itself listens.
+    /// `listeners`: where this proxy itself listens. `before`: the terms of those whose settings were others.
     fn new(
         settings: &Settings,
         roots: Arc<RootCertStore>,
         dialler: Arc<Dialler>,
         listeners: Vec<SocketAddr>,
+        before: Option<&Trust>,
     ) -> Result<Self, TrustError> {
         let egress = &settings.egress;
         let guard = Guard {
@@ -342,9 +358,17 @@ impl Reach {
         };
         let parent = egress.upstream_proxy.as_ref().and_then(|url| Parent::new(url).ok()).map(Arc::new);
         let hosts = settings.hosts.clone();
-        let trust = Trust::new(&roots, hosts.all().filter_map(|host| host.tls.as_ref()))?;
-        for host in hosts.unverified() {
-            tracing::warn!(host, "certificates are not verified (`verify: off`): whoever answers is believed");
+        let users = settings.access.users.iter().filter_map(|user| Some((user.name.as_ref(), user.hosts.as_ref()?)));
+        let all = users.clone().map(|(_, hosts)| hosts).chain([&hosts]).flat_map(Hosts::all);
+        let trust = Trust::new(&roots, all.filter_map(|host| host.tls.as_ref()), before)?;
+        let everybodys = hosts.unverified();
+        for host in &everybodys {
+            tracing::warn!(host, "any certificate is accepted (`verify: off`)");
+        }
+        for (user, hosts) in users {
+            for host in hosts.unverified().iter().filter(|host| !everybodys.contains(host)) {
+                tracing::warn!(host, user, "any certificate is accepted for this user (`verify: off`)");
+            }
         }
         static GENERATIONS: AtomicU64 = AtomicU64::new(0);
         let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
@@ -352,6 +376,13 @@ impl Reach {
         let (limit, keep) = (limits.connect_timeout, Keep::new(limits));
         let head_size = u32::try_from(limits.max_header_size).unwrap_or(u32::MAX);
         Ok(Reach { generation, roots, dialler, guard, limit, parent, hosts, trust, keep, head_size })
+    }
+
+    /// The terms of a user's own for this authority, where they are not everybody's.
+    fn own_terms(&self, own: Option<&Hosts>, authority: &Authority) -> Option<Arc<OriginTls>> {
+        let terms = &own?.get(authority.host()).tls;
+        let differ = hop::is_tls(authority) && *terms != self.hosts.get(authority.host()).tls;
+        differ.then(|| terms.clone().unwrap_or_default())
     }
 }
 

@@ -8,6 +8,7 @@ use super::parent::Parent;
 use super::pool::Keep;
 use super::stream::Stream;
 use super::trust::Terms;
+use crate::config::OriginTls;
 use crate::policy::{Authority, Host, Scheme};
 use rustls::ClientConfig;
 use std::net::{IpAddr, SocketAddr};
@@ -25,6 +26,8 @@ pub(super) struct Way {
     pub parent: Option<Arc<Parent>>,
     /// TLS on terms of the host's own.
     pub own_tls: Option<Terms>,
+    /// That these are a user's alone.
+    pub user_terms: Option<Arc<OriginTls>>,
     /// The origin's certificate is not looked at (`verify: off`).
     pub unverified: bool,
     pub plain_tls: Terms,

@@ -44,6 +44,7 @@ impl Trust {
     pub fn new<'a>(
         roots: &Arc<RootCertStore>,
         own: impl Iterator<Item = &'a Arc<OriginTls>>,
+        before: Option<&Self>,
     ) -> Result<Self, TrustError> {
         let setup = |error: &dyn std::fmt::Display| TrustError::Setup(error.to_string());
         let provider = Arc::new(ring::default_provider());
@@ -75,12 +76,17 @@ impl Trust {
             Ok(Terms { http1: Arc::new(config), either: Arc::new(either) })
         };
         let plain = config(&OriginTls::default())?;
-        let own = own.map(|terms| Ok((terms.clone(), config(terms)?))).collect::<Result<_, TrustError>>()?;
+        // A connection is its user's as that was when it was opened.
+        let mut all = before.map(|before| before.own.clone()).unwrap_or_default();
+        for terms in own {
+            all.insert(terms.clone(), config(terms)?);
+        }
+        let own = all;
         Ok(Trust { plain, own })
     }
 
     pub fn of(&self, terms: &OriginTls) -> &Terms {
-        self.own.get(terms).expect("made of the same settings")
+        self.own.get(terms).expect("made of these settings or earlier ones")
     }
 }
 

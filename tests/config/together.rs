@@ -70,11 +70,11 @@ fn keys_that_do_not_fit_each_other_are_told_where_they_are_written() {
         ),
         (
             "hosts: { '*.example.com': { verify: off } }",
-            "1:37 `verify: off` for `*.example.com` would believe whoever answers for any of them | write it for each host that needs it",
+            "1:37 `verify: off` for `*.example.com` would accept any certificate from all of them | write it for each host that needs it",
         ),
         (
-            "access: { users: [{ name: a, password: '$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$RdescudvJCsgt3ub+b27rA',\n  hosts: { b.example: { verify: off } } }] }",
-            "2:33 `verify` is the same for all who ask for a host | write it under `hosts`",
+            "access: { users: [{ name: a, password: '$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$RdescudvJCsgt3ub+b27rA',\n  hosts: { '*.b.example': { verify: off } } }] }",
+            "2:37 `verify: off` for `*.b.example` would accept any certificate from all of them | write it for each host that needs it",
         ),
     ] {
         assert_eq!(short(yaml), [fault], "{yaml}");

@@ -4,6 +4,7 @@ use crate::support::certs::{key_pin, server_config_asking};
 use crate::support::origin::NAMES;
 use crate::support::websocket::WebSocket;
 use crate::support::{Alpn, Origin, Protocol, Proxy, Reply, TestCa, assert_refused, test_ca};
+use argon2::{Argon2, Params, PasswordHasher};
 
 const ROBOTS: &str = "User-agent: *\nDisallow: /no\n";
 
@@ -132,4 +133,43 @@ async fn a_new_pin_is_not_answered_over_an_old_connection() {
     let response = get(&proxy, &origin, "a.localhost", "/x").await;
     assert_refused(&response, 502, "tls_certificate_error", "tls_certificate_error");
     assert_eq!(origin.log.of("/x").len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_user_may_have_terms_of_their_own() {
+    let clients = TestCa::new("who may ask the origin");
+    let asking =
+        Origin::https_with(server_config_asking(&clients, &NAMES), crate::support::origin::pages(ROBOTS)).await;
+    let other = TestCa::new("an authority that nobody trusts");
+    let untrusted = Origin::https_as(&other, &["b.localhost"], Alpn::Both, |_| Reply::text("b")).await;
+    let directory = tempfile::tempdir().unwrap();
+    let (certificate, key) = clients.pem_pair("alice");
+    let files = ["us.pem", "us.key"].map(|name| directory.path().join(name));
+    std::fs::write(&files[0], certificate).unwrap();
+    std::fs::write(&files[1], key).unwrap();
+    let pair =
+        format!("client_certificate: {{ certificate: '{}', key: '{}' }}", files[0].display(), files[1].display());
+    let hash = Argon2::from(Params::new(8, 1, 1, None).unwrap()).hash_password(b"pw").unwrap().to_string();
+    let yaml = |own: &str| {
+        format!(
+            "hosts: {{ '*.localhost': {{ robots: ignore }} }}\n\
+             access: {{ users: [{{ name: alice, password: '{hash}', hosts: {{ a.localhost: {{ {own} }}, \
+             b.localhost: {{ verify: off }} }} }}, {{ name: bob, password: '{hash}' }}] }}"
+        )
+    };
+    let proxy = Proxy::start(&yaml(&pair)).await;
+    let status = |user: &'static str, url: String| {
+        let proxy = &proxy;
+        async move { proxy.curl(&["-U", &format!("{user}:pw"), &url]).await.status() }
+    };
+    // Nobody is served over another's connection.
+    for _ in 0..2 {
+        for (user, expected) in [("alice", 200), ("bob", 502)] {
+            assert_eq!(status(user, asking.url("/x")).await, expected, "{user}");
+            let url = untrusted.url_at("b.localhost", "/x");
+            assert_eq!(status(user, url).await, expected, "{user}");
+        }
+    }
+    proxy.reload(&yaml("robots: ignore")).unwrap();
+    assert_eq!(status("alice", asking.url("/x")).await, 502, "no longer");
 }

@@ -58,7 +58,7 @@ impl Proxy {
         }
         self.is_listed(authority.host(), request.method, user)?;
         self.is_reserved(request, who)?;
-        let route = match self.upstream.reach_again(authority, who.client(), now, &mut last.route).await {
+        let route = match self.upstream.reach_again(authority, who.client(), hosts(user), now, &mut last.route).await {
             Ok(route) => Some(route),
             Err(ReachError::Denied(Denied::SetupHost(_))) => return Ok(Decided::Setup),
             Err(ReachError::Denied(denied)) => return Err(denied.into()),

@@ -4,6 +4,7 @@ use super::carry::{
     self, Added, AnswerHead, Broken, Carried, Client, Event, Fault, Http1, Http1Origin, Http2, Http2Origin, Limits,
     Moved, Next, Origin, Sending,
 };
+use super::decide::hosts;
 use super::pages::Pages;
 use super::request::Head;
 use super::{Exchange, Outcome, reserved, tunnel, websocket};
@@ -116,7 +117,8 @@ impl Exchange<'_> {
     }
 
     fn reach(&self) -> impl Future<Output = Result<Route, ReachError>> {
-        self.proxy.upstream.reach_for(&self.request.authority, Some(self.who.client()))
+        let own = hosts(self.who.user.as_deref());
+        self.proxy.upstream.reach_for(&self.request.authority, Some(self.who.client()), own)
     }
 
     #[expect(clippy::too_many_arguments, reason = "one call for each kind of connection")]

@@ -19,7 +19,7 @@ impl Exchange<'_> {
     pub async fn connect(&mut self, via: Option<&str>) -> Result<Stream, Outcome> {
         let (proxy, who, authority) = (self.proxy, self.who, &self.request.authority);
         proxy.is_listed(authority.host(), "CONNECT", who.user.as_deref()).map_err(Outcome::Refused)?;
-        let route = match proxy.upstream.reach_for(authority, Some(who.client())).await {
+        let route = match proxy.upstream.reach_for(authority, Some(who.client()), None).await {
             Ok(route) => route,
             Err(ReachError::Denied(denied)) => return Err(Outcome::Refused(denied.into())),
             Err(ReachError::Resolve(error)) => return Err(Outcome::Failed(Failure::from_resolve(&error))),
