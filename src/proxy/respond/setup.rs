@@ -59,7 +59,7 @@ fn html(ca: &Ca, host: &str) -> Vec<u8> {
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n\
          <title>Trust this proxy</title>\n<style>body{{font:16px/1.5 system-ui,sans-serif;max-width:44em;margin:2em auto;\
          padding:0 1em;color-scheme:light dark}}pre{{background:#8882;padding:.6em;overflow-x:auto}}\
-         code{{overflow-wrap:anywhere}}summary{{font-weight:600;cursor:pointer}}</style>\n<h1>Trust this proxy</h1>\n"
+         p{{overflow-wrap:anywhere}}summary{{font-weight:600;cursor:pointer}}</style>\n<h1>Trust this proxy</h1>\n"
     );
     for paragraph in introduction(ca) {
         out.extend_from_slice(b"<p>");
@@ -114,7 +114,7 @@ const HOST: &str = "HOST";
 /// The commands go through the proxy, by `http_proxy` or the system's settings.
 const PLATFORMS: &[(&str, &str)] = &[
     (
-        "One shell, without root",
+        "One shell, without root; what reads these variables then trusts this proxy alone",
         "curl -fo ~/politely.pem http://HOST/ca.pem\n\
          export SSL_CERT_FILE=~/politely.pem CURL_CA_BUNDLE=~/politely.pem REQUESTS_CA_BUNDLE=~/politely.pem\n\
          export NODE_EXTRA_CA_CERTS=~/politely.pem GIT_SSL_CAINFO=~/politely.pem PIP_CERT=~/politely.pem",
