@@ -64,6 +64,8 @@ async fn what_a_user_may_ask_is_listed() {
         assert_eq!(get(&proxy, &url, "alice").await.status(), alice, "{host}");
         assert_eq!(get(&proxy, &url, "bob").await.status(), 200, "{host}");
     }
+    // Who may ask for little may still learn how to trust the proxy.
+    assert_eq!(get(&proxy, "http://politely.invalid/", "alice").await.status(), 200);
     let post = |user| request(&origin.url("/post"), user).replace("GET ", "POST ");
     for (user, status) in [("alice", 403), ("bob", 200)] {
         let mut client = proxy.client().await;

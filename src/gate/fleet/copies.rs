@@ -84,6 +84,11 @@ impl Fleet {
         }
     }
 
+    /// What it knows may be newer than anything on this machine.
+    pub fn has_server(&self) -> bool {
+        matches!(self.way, Way::Server(_))
+    }
+
     /// The copy that the server tells of, whatever its age.
     pub async fn take(&self, authority: &Authority) -> Option<Parcel> {
         let Way::Server(link) = &self.way else { return None };

@@ -36,7 +36,12 @@ impl Inner {
             entry.into_iter().for_each(|entry| self.keep(host, Arc::new(entry)));
             return Ok(());
         }
-        let (mut will_do, mut anew) = (false, order.reason == FetchReason::Anew);
+        let mut will_do = self.take_kept(host).await && order.reason.takes_any_copy();
+        if will_do && is_enough(&host.load()) && !self.fleet.as_ref().is_some_and(|fleet| fleet.has_server()) {
+            // No other process of this machine has a newer one.
+            return Ok(());
+        }
+        let mut anew = order.reason == FetchReason::Anew;
         let claimed = loop {
             let claim = match &self.fleet {
                 Some(fleet) => fleet.claim(authority, anew).await,

@@ -56,7 +56,6 @@ impl Proxy {
             let host = authority.host().to_string().into();
             return Err(Refusal::OperatorDenied { host, pattern: "intercept: deny".into(), matched_path: None });
         }
-        self.is_listed(authority.host(), request.method, user)?;
         self.is_reserved(request, who)?;
         let route = match self.upstream.reach_again(authority, who.client(), hosts(user), now, &mut last.route).await {
             Ok(route) => Some(route),
@@ -65,6 +64,7 @@ impl Proxy {
             // A host without an address has no readable robots.txt either: the gate says so.
             Err(ReachError::Resolve(_)) => None,
         };
+        self.is_listed(authority.host(), request.method, user)?;
         let (waiting, may_wait) = self.place_in_line(user);
         let asked = policy::Request {
             authority,
