@@ -81,7 +81,8 @@ impl Summary<'_> {
     pub fn text(&self) -> String {
         let Totals { counts, held, failures, distrusted } = &self.totals;
         let (tally, total) = (&self.tally, self.total());
-        let mut text = format!("politely: {total} requests, {} forwarded", counts.forwarded);
+        let requests = if total == 1 { "request" } else { "requests" };
+        let mut text = format!("politely: {total} {requests}, {} forwarded", counts.forwarded);
         if counts.failed > 0 {
             text += &format!(", {} failed", counts.failed);
         }
