@@ -208,9 +208,11 @@ async fn another_machine_takes_the_certificate_from_the_running_proxy() {
     assert_eq!(said, "page /x", "{}{}", String::from_utf8_lossy(&output.stderr), env.stdout);
     assert!(!state.path().join("ca").exists(), "none was made here");
     let resolved = format!("http://localhost:{}", proxy.admin_address().port());
-    assert_eq!(politely_with(&["ca", "env", "--from", &resolved], &here).await.code, 0);
-    for wrong in [format!("http://{}", proxy.address()), "http://127.0.0.1:9".into(), "nowhere".into()] {
-        let ended = politely_with(&["ca", "env", "--from", &wrong], &here).await;
+    for right in [resolved, format!("http://{}", proxy.address())] {
+        assert_eq!(politely_with(&["ca", "env", "--from", &right], &here).await.code, 0, "{right}");
+    }
+    for wrong in ["http://127.0.0.1:9", "nowhere"] {
+        let ended = politely_with(&["ca", "env", "--from", wrong], &here).await;
         assert!(ended.code == 2 && ended.stdout.is_empty(), "{wrong}: {} {}", ended.code, ended.stderr);
     }
 }
@@ -224,14 +226,17 @@ async fn another_machines_proxy_hears_its_own_token_alone() {
         std::fs::write(&file, name).expect("it is writable");
         file.to_str().expect("UTF-8").to_owned()
     });
-    let proxy = Proxy::start(&format!("admin: {{ address: '127.0.0.1:0', token_file: '{theirs}' }}")).await;
-    let from = format!("http://{}", proxy.admin_address());
-    let env = ["ca", "env", "--from", &from];
-    let untold = politely_with(&env, &[("POLITELY_ADMIN__TOKEN_FILE", &theirs)]).await;
-    assert!(untold.code == 2 && untold.stderr.contains("--token-file"), "{}", untold.stderr);
+    let other = Origin::http(|_| Reply::status(404).then_close()).await;
+    let env = ["ca", "env", "--from", &format!("http://{}", other.address())];
+    let shown = || -> Vec<_> {
+        let seen = other.log.all();
+        seen.iter().filter_map(|seen| seen.field("authorization").map(str::to_owned)).collect()
+    };
     let variables = [("POLITELY_ADMIN__TOKEN_FILE", ours.as_str())];
-    let told = politely_with(&[&env[..], &["--token-file", &theirs]].concat(), &variables).await;
-    assert!(told.code == 0 && told.stdout.contains("export https_proxy="), "{}", told.stderr);
+    assert_eq!(politely_with(&env, &variables).await.code, 2);
+    assert!(!other.log.all().is_empty() && shown().is_empty(), "{:?}", shown());
+    politely_with(&[&env[..], &["--token-file", &theirs]].concat(), &variables).await;
+    assert!(!shown().is_empty() && shown().iter().all(|token| token == "Bearer theirs"), "{:?}", shown());
 }
 
 /// What the user has set up for wget and apt may hold passwords.
