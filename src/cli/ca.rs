@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use time::OffsetDateTime;
 
 use crate::config::{CaSource, ListenAddress, Settings, state_directory};
-use crate::tls::{Ca, ca, keep, roots};
+use crate::tls::{Ca, CaError, ca, keep, roots};
 
 use super::Failed;
 use super::admin_client;
@@ -120,8 +120,13 @@ fn rotate(args: &Rotate) -> Result<ExitCode, Failed> {
         return Err(Failed::usage("no rotation has begun", "`politely ca rotate` begins one"));
     }
     // One that cannot sign any more is trusted by nobody: there is nothing to wait for.
-    let now = match Ca::open(&directory.join(ca::CERTIFICATE), &directory.join(ca::KEY)) {
+    let certificate = directory.join(ca::CERTIFICATE);
+    let now = match Ca::open(&certificate, &directory.join(ca::KEY)) {
         Ok(now) if !args.finish => now,
+        // It can be mended, and clients trust it.
+        Err(error) if !args.finish && certificate.exists() && !matches!(error, CaError::Expired { .. }) => {
+            return Err(error.into());
+        }
         Ok(_) | Err(_) => {
             let what = if args.finish { "signs from now on:" } else { "made" };
             tell(what, &Ca::rotate(&directory)?)?;

@@ -92,7 +92,9 @@ impl UsageLines {
             self.lines.iter().find_map(|(field, value)| {
                 let mode = to.modes.of(*field);
                 let purpose = if mode == wanted { self.purpose(*field, value, to)? } else { return None };
-                let (value, purpose) = (String::from_utf8_lossy(value).into(), purpose.as_str().into());
+                // As much as people read of it: a hundred thousand of them are remembered.
+                let value = String::from_utf8_lossy(&value[..value.len().min(LONGEST)]).into();
+                let purpose = purpose.as_str().into();
                 Some((Reservation { field: *field, value, purpose }, mode))
             })
         };
@@ -137,24 +139,20 @@ impl RobotsTag {
         let mut pieces = line.split(',').peekable();
         while let Some(piece) = pieces.next() {
             let mut rule = piece.trim();
-            if let Some((name, rest)) = rule.split_once(':') {
+            // A name, and behind it a rule that may have a value.
+            while let Some((name, rest)) = rule.split_once(':') {
+                rule = rest.trim();
                 match name.trim().to_ascii_lowercase().as_str() {
-                    "max-snippet" | "max-image-preview" | "max-video-preview" => continue,
+                    "max-snippet" | "max-image-preview" | "max-video-preview" => rule = "",
                     "unavailable_after" => {
                         // `Wed, 03 Dec 2025 13:09:53 GMT` holds a comma.
-                        let is_weekday = !rest.contains(|digit: char| digit.is_ascii_digit());
-                        let rest = if is_weekday {
-                            format!("{rest},{}", pieces.next().unwrap_or_default())
-                        } else {
-                            rest.into()
-                        };
-                        tag.noindex |= is_ours && is_past(rest.trim(), to.now);
-                        continue;
+                        let is_weekday = !rule.contains(|digit: char| digit.is_ascii_digit());
+                        let more = if is_weekday { pieces.next().unwrap_or_default() } else { "" };
+                        let date = if is_weekday { format!("{rule},{more}") } else { rule.into() };
+                        tag.noindex |= is_ours && is_past(date.trim(), to.now);
+                        rule = "";
                     }
-                    name => {
-                        is_ours = to.product_tokens.iter().any(|token| token.as_str().eq_ignore_ascii_case(name));
-                        rule = rest.trim();
-                    }
+                    name => is_ours = to.product_tokens.iter().any(|token| token.as_str().eq_ignore_ascii_case(name)),
                 }
             }
             if !is_ours {
@@ -185,10 +183,14 @@ fn is_past(date: &str, now: SystemTime) -> bool {
     if let Some(date) = http_date(date.as_bytes()) {
         return date < now;
     }
-    let is_day = |day: &&str| {
-        day.bytes().enumerate().all(|(at, byte)| if matches!(at, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() })
+    let (Some(day), rest) = (date.get(..10), date.get(10..).unwrap_or_default()) else { return false };
+    let number = |part: &str| part.parse::<u32>().ok().filter(|_| part.bytes().all(|byte| byte.is_ascii_digit()));
+    let mut parts = day.split('-').map(number);
+    let is_day = match [parts.next(), parts.next(), parts.next(), parts.next()].map(Option::flatten) {
+        [Some(year), Some(month), Some(day), None] => year > 0 && (1..=12).contains(&month) && (1..=31).contains(&day),
+        _ => false,
     };
-    date.get(..10).filter(is_day).is_some_and(|day| day < iso_day(now).as_str())
+    is_day && (rest.is_empty() || rest.starts_with(['T', ' '])) && day < iso_day(now).as_str()
 }
 
 fn iso_day(now: SystemTime) -> String {
@@ -198,6 +200,8 @@ fn iso_day(now: SystemTime) -> String {
     format!("{}-{month:02}-{}", &date[12..16], &date[5..7])
 }
 
+/// Bytes of a field's value that are told.
+const LONGEST: usize = 200;
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 #[cfg(test)]
@@ -252,6 +256,12 @@ mod tests {
             ("search", "unavailable_after: 2026-03-01T00:00:00Z", false),
             ("search", "unavailable_after: soon", false),
             ("search", "otherbot: unavailable_after: 2020-01-01", false),
+            ("search", "ExampleBot: unavailable_after: 2020-01-01", true),
+            ("search", "ExampleBot: unavailable_after: Thu, 03 Dec 2026 13:09:53 GMT, noindex", true),
+            ("search", "otherbot: max-snippet: 3, noindex", false),
+            ("search", "unavailable_after: 0000-00-00", false),
+            ("search", "unavailable_after: 2020-99-99", false),
+            ("search", "unavailable_after: 2020-01-01x", false),
             ("search", "", false),
             ("search", ",,: :,", false),
             ("search", "\u{fc}", false),

@@ -3,7 +3,7 @@
 use super::listeners::Listeners;
 use super::{StartError, roots_of};
 use crate::admin::Admin;
-use crate::config::{AccessLog, Changes, Settings};
+use crate::config::{AccessLog, Changes, Hosts, Settings};
 use crate::proxy::Proxy;
 use crate::telemetry::Change;
 use crate::tls::roots;
@@ -149,7 +149,11 @@ fn files(settings: &Settings, ca: &Path) -> Files {
         name(format!("listen[{number}].tls.key"), tls.map(|tls| &tls.key));
         name(format!("listen[{number}].tls.client_ca"), tls.and_then(|tls| tls.client_ca.as_ref()));
     }
-    let pairs = settings.hosts.all().filter_map(|host| host.tls.as_ref()?.client_certificate.as_ref());
+    let users = settings.access.users.iter().filter_map(|user| user.hosts.as_ref());
+    let pairs = users
+        .chain([&settings.hosts])
+        .flat_map(Hosts::all)
+        .filter_map(|host| host.tls.as_ref()?.client_certificate.as_ref());
     for path in pairs.flat_map(|pair| [&pair.certificate, &pair.key]) {
         name(format!("hosts: {}", path.display()), Some(path));
     }

@@ -92,7 +92,8 @@ impl LineFormat {
         if let Some(now) = now {
             write!(text, "{dim}{now}{plain} {loud}{level:>5}{plain} ")?;
         }
-        text += &message;
+        // What sites and clients have said is in it.
+        text.extend(message.chars().map(|char| if char.is_control() && char != '\n' { '\u{fffd}' } else { char }));
         if !out.is_empty() {
             write!(text, "{}{dim}{out}{plain}", if message.is_empty() { "" } else { " " })?;
         }

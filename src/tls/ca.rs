@@ -298,7 +298,16 @@ fn next(directory: &Path) -> [PathBuf; 2] {
 /// Whether one that was to follow has its certificate in place, and its key not yet.
 fn is_halfway(directory: &Path) -> Result<bool, CaError> {
     let [certificate, key] = next(directory);
-    Ok(is_there(&key)? && !is_there(&certificate)?)
+    if !is_there(&key)? || is_there(&certificate)? {
+        return Ok(false);
+    }
+    // Where somebody has removed the one that was to follow, its key belongs to nothing.
+    let now = CertificateDer::from_pem_file(directory.join(CERTIFICATE)).ok();
+    Ok(now.is_some_and(|now| load_key(&key).is_ok_and(|key| is_pair(&now, &key))))
+}
+
+fn is_pair(certificate: &CertificateDer<'_>, key: &KeyPair) -> bool {
+    parse(certificate).is_some_and(|x509| x509.public_key().subject_public_key.data == key.der_bytes())
 }
 
 /// Ends what somebody has begun.

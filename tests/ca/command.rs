@@ -70,6 +70,23 @@ fn one_that_has_expired_is_replaced_by_the_command_that_the_error_names() {
     assert!(home.path().join("state/ca/ca.pem.old").exists() && home.path().join("state/ca/ca.key.old").exists());
 }
 
+/// Whoever gives up a rotation takes its certificate away; the key in use is not the one that was to follow.
+#[test]
+fn a_rotation_that_is_given_up_costs_no_key() {
+    let home = TempDir::new().unwrap();
+    assert_eq!(run(home.path(), &["path"]).0, Some(0));
+    let directory = home.path().join("state/ca");
+    let key = || fs::read(directory.join("ca.key")).unwrap();
+    let before = key();
+    assert_eq!(run(home.path(), &["rotate"]).0, Some(0));
+    fs::remove_file(directory.join("ca.pem.next")).unwrap();
+    for arguments in ["path", "export", "rotate", "path"] {
+        let (code, _, told) = run(home.path(), &[arguments]);
+        assert_eq!(code, Some(0), "{arguments}: {told}");
+        assert!(key() == before, "{arguments}");
+    }
+}
+
 #[test]
 fn one_that_is_not_yet_valid_is_used_with_a_warning() {
     let home = TempDir::new().unwrap();

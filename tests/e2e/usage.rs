@@ -137,6 +137,26 @@ async fn what_has_said_no_is_not_fetched_again_while_that_is_fresh() {
     assert_eq!(origin.log.count("/tdm"), 3);
 }
 
+/// It says no of what it answered to, and of nothing else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_no_to_a_page_is_none_to_robots_txt_nor_to_other_methods() {
+    let origin = Origin::http(|seen| match (seen.path().as_str(), seen.field("content-length")) {
+        ("/robots.txt", _) => Reply::text("").field("X-Robots-Tag", "noindex"),
+        (_, None) => Reply::text("").field("X-Robots-Tag", format!("noindex, {}", "x".repeat(1000))),
+        (_, Some(_)) => Reply::text("taken"),
+    })
+    .await;
+    let proxy = Proxy::start("identity: { purpose: [search] }").await;
+    let refused = proxy.get(&origin.url("/x")).await;
+    assert_eq!(refused.status(), 403);
+    assert!(refused.text().len() < 1000, "as much of it as can be read");
+    assert_eq!(proxy.get(&origin.url("/robots.txt")).await.status(), 200);
+    let mut client = proxy.client().await;
+    let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));
+    client.send(format!("POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n")).await;
+    assert_eq!(client.response().await.text(), "taken");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_answers_are_only_reported_they_are_delivered() {
     let origin = Origin::http(answers).await;

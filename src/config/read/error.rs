@@ -114,7 +114,8 @@ impl Source {
     fn excerpt(&self, line: usize, column: usize) -> Option<Snippet<'_, Annotation<'_>>> {
         let start = self.text.split_inclusive('\n').take(line - 1).map(str::len).sum::<usize>();
         let content = self.text[start..].lines().next().unwrap_or_default();
-        if holds_secret(content) {
+        let before = self.text[..start].lines().next_back().unwrap_or_default();
+        if holds_secret(content) || before.trim_end().ends_with("password:") {
             return None;
         }
         let from = content.char_indices().nth(column - 1).map_or(content.len(), |(index, _)| index);

@@ -131,9 +131,11 @@ async fn exchange(
         }
         Err(refusal) => {
             let path = parts.uri.path_and_query().map_or("", |path| path.as_str());
-            let url = inside.map_or_else(|| parts.uri.to_string(), |authority| format!("{authority}{path}"));
+            // What stands before an `@` is a secret.
+            let named = || Some(parts.uri.to_string()).filter(|url| !url.contains('@'));
+            let url = inside.map_or_else(named, |authority| Some(format!("{authority}{path}")));
             let accept = parts.headers.get(http::header::ACCEPT).map(|accept| accept.as_bytes());
-            let unread = Unread { refusal, accept, url: Some(url) };
+            let unread = Unread { refusal, accept, url };
             refuse_unread(&proxy, unread, &asker.who, began, &mut client, &mut timer).await;
         }
     }

@@ -56,6 +56,10 @@ impl Proxy {
             let host = authority.host().to_string().into();
             return Err(Refusal::OperatorDenied { host, pattern: "intercept: deny".into(), matched_path: None });
         }
+        // Before the name is looked up, which tells somebody of it.
+        if *authority.host() != self.settings.load().intercept.setup_host {
+            self.is_listed(authority.host(), request.method, user)?;
+        }
         self.is_reserved(request, who)?;
         let route = match self.upstream.reach_again(authority, who.client(), hosts(user), now, &mut last.route).await {
             Ok(route) => Some(route),
@@ -64,7 +68,6 @@ impl Proxy {
             // A host without an address has no readable robots.txt either: the gate says so.
             Err(ReachError::Resolve(_)) => None,
         };
-        self.is_listed(authority.host(), request.method, user)?;
         let (waiting, may_wait) = self.place_in_line(user);
         let asked = policy::Request {
             authority,

@@ -238,7 +238,8 @@ impl Exchange<'_> {
         let limits = {
             let settings = self.proxy.settings.load();
             self.leads = Pages::are_wanted(&settings);
-            self.may_be_reserved = reserved::is_looked_for(reserved::rules(&settings, self.request, self.who));
+            self.may_be_reserved =
+                reserved::is_looked_for(reserved::rules(&settings, self.request, self.who), self.request);
             let limits = &settings.limits;
             Limits {
                 least: Least { rate: limits.min_rate, over: limits.read_timeout },

@@ -31,9 +31,9 @@ impl Default for Reserved {
     }
 }
 
-/// Whether anything can say no.
-pub fn is_looked_for(rules: &HostRules) -> bool {
-    !rules.purposes().is_empty()
+/// Whether anything can say no. robots.txt has to be read to know of that.
+pub fn is_looked_for(rules: &HostRules, request: &Request<'_>) -> bool {
+    !rules.purposes().is_empty() && !request.reads_robots()
 }
 
 impl Proxy {
@@ -41,7 +41,7 @@ impl Proxy {
     pub(super) fn is_reserved(&self, request: &Request<'_>, who: &Who) -> Result<(), Refusal> {
         let settings = self.settings.load();
         let rules = rules(&settings, request, who);
-        if !is_looked_for(rules) {
+        if !is_looked_for(rules, request) || !matches!(request.method, "GET" | "HEAD") {
             return Ok(());
         }
         let Some(said) = self.reserved.0.get(&key(request, who, rules)) else { return Ok(()) };
@@ -108,9 +108,15 @@ fn key(request: &Request<'_>, who: &Who, rules: &HostRules) -> Key {
 /// For how long it holds by the answer's own words; where these are none, for a day.
 fn lifetime(head: &AnswerHead<'_>, now: SystemTime) -> Duration {
     let field = |name: &str| head.named(name.as_bytes());
-    let (cache_control, expires, date, age) = (field("cache-control"), field("expires"), field("date"), field("age"));
+    let (expires, date, age) = (field("expires"), field("date"), field("age"));
+    let mut lines = Vec::new();
+    head.each(|_, name, value| {
+        if name.eq_ignore_ascii_case(b"cache-control") {
+            lines.push(value.to_vec());
+        }
+    });
     let fields = CacheFields {
-        cache_control: &cache_control.as_deref().map_or(vec![], |line| vec![line]),
+        cache_control: &lines.iter().map(Vec::as_slice).collect::<Vec<_>>(),
         expires: expires.as_deref(),
         date: date.as_deref(),
         age: age.as_deref(),

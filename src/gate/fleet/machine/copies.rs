@@ -32,7 +32,8 @@ impl Machine {
         let kept = spawn_blocking(move || copies.read(id)).await.ok().flatten();
         let now = SystemTime::now();
         Ok(match kept {
-            Some((copy, until)) if copy.sent + age >= now || !anew && copy.sent <= now && now < until => {
+            // What is from later than now was left before the clock was set back.
+            Some((copy, until)) if copy.sent <= now && (copy.sent + age >= now || !anew && now < until) => {
                 Found::Copy(copy)
             }
             // Twice is better than never.
