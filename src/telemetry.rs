@@ -45,7 +45,7 @@ pub fn init(log: &Log) -> io::Result<()> {
     change.apply()
 }
 
-/// Other settings for the logs, ready to be taken up. With the same ones the access log is opened anew, as it has to be when
+/// Other settings for the logs, ready to be used. With the same ones the access log is opened anew, as it has to be when
 /// its file was moved away.
 pub struct Change {
     log: Log,

@@ -1,6 +1,6 @@
 //! Asks a running proxy at its admin address.
 
-use super::{ConfigArg, Failed};
+use super::{ConfigArg, Failed, Format};
 use crate::config::{AdminToken, ConfigErrors, ListenAddress, Settings};
 use crate::policy::Host;
 use base64::Engine;
@@ -22,6 +22,8 @@ pub(super) struct AdminArgs {
     /// Holds the token that it asks for [default: as configured, or where the proxy keeps its own]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
 }
 
 /// What it answered.

@@ -123,7 +123,7 @@ fn rotate(args: &Rotate) -> Result<ExitCode, Failed> {
     let certificate = directory.join(ca::CERTIFICATE);
     let now = match Ca::open(&certificate, &directory.join(ca::KEY)) {
         Ok(now) if !args.finish => now,
-        // It can be mended, and clients trust it.
+        // It can be repaired, and clients trust it.
         Err(error) if !args.finish && certificate.exists() && !matches!(error, CaError::Expired { .. }) => {
             return Err(error.into());
         }

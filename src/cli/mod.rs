@@ -48,11 +48,11 @@ enum Command {
     /// Tell a robots.txt's faults, line by line
     Lint(lint::Args),
     /// Tell a running proxy's hosts, waits and refusals
-    Status(status::Args),
+    Status(admin_client::AdminArgs),
     /// Have a running proxy fetch a robots.txt anew, now
     Refresh(refresh::Args),
     /// Have a running proxy reload its configuration; says what changed and what needs a restart
-    Reload(reload::Args),
+    Reload(admin_client::AdminArgs),
     /// Crawl a sample site on loopback and explain each answer
     Demo,
     /// Print the completions of a shell

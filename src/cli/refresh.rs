@@ -12,8 +12,6 @@ pub(super) struct Args {
     authority: String,
     #[command(flatten)]
     admin: AdminArgs,
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
@@ -27,7 +25,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
     let name = authority.to_string().replace(':', "%3A").replace('/', "%2F").replace('[', "%5B").replace(']', "%5D");
     let answer = args.admin.ask("POST", &format!("/api/v1/authorities/{name}/refresh"))?;
     let word = |key: &str| answer.body[key].as_str().unwrap_or_default();
-    match args.format {
+    match args.admin.format {
         Format::Json => println!("{:#}", answer.body),
         Format::Text if answer.status != 200 => println!("not refreshed: {}", word("detail")),
         Format::Text => match word("failure") {

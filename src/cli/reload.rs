@@ -5,28 +5,20 @@ use super::{Failed, Format, NO};
 use serde_json::Value;
 use std::process::ExitCode;
 
-#[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    #[command(flatten)]
-    admin: AdminArgs,
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
-}
-
 /// 0: all of the configuration is in force. 1: some of it needs a restart, or it is refused. 2: nobody could be asked.
-pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
-    if let Some(faults) = args.admin.faults() {
+pub(super) fn run(admin: &AdminArgs) -> Result<ExitCode, Failed> {
+    if let Some(faults) = admin.faults() {
         return Err(refused(&Failed::from(faults).message));
     }
-    let answer = args.admin.ask("POST", "/api/v1/reload")?;
-    if answer.status != 200 && matches!(args.format, Format::Text) {
+    let answer = admin.ask("POST", "/api/v1/reload")?;
+    if answer.status != 200 && matches!(admin.format, Format::Text) {
         return Err(refused(answer.body["detail"].as_str().unwrap_or_default()));
     }
     let keys = |name: &str| -> Vec<&str> {
         answer.body[name].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
     };
     let (changed, needs_restart) = (keys("changed"), keys("needs_restart"));
-    match args.format {
+    match admin.format {
         Format::Json => println!("{:#}", answer.body),
         Format::Text => {
             match changed.as_slice() {

@@ -7,23 +7,15 @@ use std::fmt::Write;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
-#[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    #[command(flatten)]
-    admin: AdminArgs,
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
-}
-
-pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
-    let answer = args.admin.ask("GET", "/api/v1/status")?;
+pub(super) fn run(admin: &AdminArgs) -> Result<ExitCode, Failed> {
+    let answer = admin.ask("GET", "/api/v1/status")?;
     if answer.status == 200 && answer.body["version"].is_null() || answer.status == 400 {
         return Err(Failed::usage(
             "what answers there is no admin address",
             "see `admin.address` in the configuration",
         ));
     }
-    match args.format {
+    match admin.format {
         Format::Text => {
             print!("{}", text(&answer.body));
             println!("\ndashboard: http://{}/{}", answer.address, secret(answer.token.as_deref()));

@@ -133,6 +133,7 @@ impl Settings {
                 leaf_cache: file.intercept.leaf_cache.get(),
                 setup_host: file.intercept.setup_host,
             },
+            listed: file.egress.listed(),
             egress: file.egress,
             access,
             store: file.store,

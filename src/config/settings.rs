@@ -27,6 +27,8 @@ pub struct Settings {
     pub pace: Pace,
     pub intercept: Intercept,
     pub egress: Egress,
+    /// What may be asked at all: of `egress`.
+    pub listed: Listed,
     pub access: Access,
     pub store: Store,
     pub fleet: Option<Fleet>,

@@ -351,7 +351,7 @@ impl Reach {
             allow: egress.allow.iter().map(|network| network.0).collect(),
             deny: egress.deny.iter().filter_map(network).collect(),
             deny_hosts: egress.deny.iter().filter_map(host).collect(),
-            listed: egress.listed(),
+            listed: settings.listed.clone(),
             ports: egress.ports.iter().map(|&PortRange { first, last }| first..=last).collect(),
             listeners,
             setup_host: Some(settings.intercept.setup_host.clone()),

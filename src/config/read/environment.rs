@@ -79,7 +79,7 @@ pub(in crate::config) fn overlay(
         let at = At::Variable(number);
         match value(&variable.value) {
             Ok(mut node) => {
-                node.place_all(at);
+                node.each_value(&mut |value| value.at = at);
                 let path: Vec<&str> = variable.path.iter().map(String::as_str).collect();
                 root.put(&path, node);
             }

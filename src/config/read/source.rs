@@ -98,12 +98,15 @@ impl Node {
         if let Value::Map(entries) = &self.value { entries } else { &[] }
     }
 
-    /// Calls `act` for this value and each in it, keys left out.
+    /// Calls `act` for this value and each in it, keys included.
     pub fn each_value(&mut self, act: &mut impl FnMut(&mut Self)) {
         act(self);
         match &mut self.value {
             Value::List(items) => items.iter_mut().for_each(|item| item.each_value(act)),
-            Value::Map(entries) => entries.iter_mut().for_each(|(_, value)| value.each_value(act)),
+            Value::Map(entries) => entries.iter_mut().for_each(|(key, value)| {
+                key.each_value(act);
+                value.each_value(act);
+            }),
             Value::Null
             | Value::Bool(_)
             | Value::Unsigned(_)
@@ -130,24 +133,6 @@ impl Node {
             entries.len() - 1
         });
         entries[index].1.put(rest, value);
-    }
-
-    /// Marks the whole of it as written in a variable.
-    pub fn place_all(&mut self, at: At) {
-        self.at = at;
-        match &mut self.value {
-            Value::List(items) => items.iter_mut().for_each(|item| item.place_all(at)),
-            Value::Map(entries) => entries.iter_mut().for_each(|(key, value)| {
-                key.place_all(at);
-                value.place_all(at);
-            }),
-            Value::Null
-            | Value::Bool(_)
-            | Value::Unsigned(_)
-            | Value::Signed(_)
-            | Value::Decimal(_)
-            | Value::Text(_) => {}
-        }
     }
 }
 

@@ -261,10 +261,6 @@ impl Egress {
     pub fn listed(&self) -> Listed {
         listed(&self.hosts, &self.methods)
     }
-
-    pub fn lists_method(&self, method: &str) -> bool {
-        self.methods.is_empty() || self.methods.iter().any(|listed| *listed.0 == *method)
-    }
 }
 
 /// What one user may ask, beside what all may.

@@ -3,7 +3,7 @@
 use super::super::Proxy;
 use super::super::exchange::carry::{Client, Http1, Http1Client};
 use super::super::exchange::request::{Head, Request};
-use super::super::exchange::{Exchange, Outcome};
+use super::super::exchange::{Exchange, Outcome, intercept_mode};
 use super::super::io::{Buffer, Timer};
 use super::connection::Connection;
 use super::wire::{Ahead, Wire};
@@ -80,7 +80,8 @@ pub async fn grant<C: Client>(
 ) -> Granted {
     let (proxy, authority) = (exchange.proxy, &exchange.request.authority);
     let is_looped = via.is_some_and(|via| proxy.via.is_in(via.as_bytes()));
-    let opened = match proxy.intercept_mode(authority, exchange.who.user.as_deref()) {
+    let mode = intercept_mode(&proxy.settings.load(), authority, exchange.who.user.as_deref());
+    let opened = match mode {
         _ if is_looped => Err(Outcome::Refused(Refusal::Loop)),
         // A denied host is denied inside, where the client sees the status.
         InterceptMode::Intercept | InterceptMode::Deny => Ok(None),

@@ -2,9 +2,9 @@
 
 use super::pages::{self, Pages};
 use super::request::Request;
-use crate::config::{Hosts, InterceptMode, User};
+use crate::config::{Hosts, InterceptMode, Settings, User};
 use crate::gate::{Account, Admitted, LastHost, Permit, Reported, RobotsCopy};
-use crate::policy::{self, Authority, EgressReason, Host, Refusal, Scheme};
+use crate::policy::{self, Authority, Host, Refusal, Scheme};
 use crate::proxy::Proxy;
 use crate::proxy::client::Who;
 use crate::proxy::limits::per_client::Place;
@@ -52,15 +52,18 @@ impl Proxy {
         }
         let authority = &request.authority;
         let user = who.user.as_deref();
-        if who.tunnel.is_some() && self.intercept_mode(authority, user) == InterceptMode::Deny {
-            let host = authority.host().to_string().into();
-            return Err(Refusal::OperatorDenied { host, pattern: "intercept: deny".into(), matched_path: None });
+        {
+            let settings = self.settings.load();
+            if who.tunnel.is_some() && intercept_mode(&settings, authority, user) == InterceptMode::Deny {
+                let host = authority.host().to_string().into();
+                return Err(Refusal::OperatorDenied { host, pattern: "intercept: deny".into(), matched_path: None });
+            }
+            // Before the name is looked up, which tells somebody of it.
+            if *authority.host() != settings.intercept.setup_host {
+                is_listed(&settings, authority.host(), request.method, user)?;
+            }
+            self.is_reserved(&settings, request, who)?;
         }
-        // Before the name is looked up, which tells somebody of it.
-        if *authority.host() != self.settings.load().intercept.setup_host {
-            self.is_listed(authority.host(), request.method, user)?;
-        }
-        self.is_reserved(request, who)?;
         let route = match self.upstream.reach_again(authority, who.client(), hosts(user), now, &mut last.route).await {
             Ok(route) => Some(route),
             Err(ReachError::Denied(Denied::SetupHost(_))) => return Ok(Decided::Setup),
@@ -98,26 +101,10 @@ impl Proxy {
         })
     }
 
-    /// Whether this may be asked at all.
-    pub(super) fn is_listed(&self, host: &Host, method: &str, user: Option<&User>) -> Result<(), Refusal> {
-        if !self.settings.load().egress.lists_method(method) {
-            return Err(Refusal::EgressDenied { why: EgressReason::UnlistedMethod { method: method.into() } });
-        }
-        let Some(User { listed, .. }) = user else { return Ok(()) };
-        let listed = listed.check_host(host).and_then(|()| listed.check_method(method));
-        listed.map_err(|why| Refusal::EgressDenied { why })
-    }
-
     fn follows_page(&self, request: &Request<'_>, who: &Who, now: Instant) -> bool {
         pages::is_part(request.accept, &request.target)
             && Pages::are_wanted(&self.settings.load())
             && self.pages.lead_to(who.client(), request, now)
-    }
-
-    /// What is done with CONNECT to this host.
-    pub(in crate::proxy) fn intercept_mode(&self, authority: &Authority, user: Option<&User>) -> InterceptMode {
-        let settings = self.settings.load();
-        hosts(user).unwrap_or(&settings.hosts).get(authority.host()).intercept
     }
 
     /// A place among the user's that wait, and whether there was one.
@@ -127,6 +114,17 @@ impl Proxy {
         let may_wait = place.is_some();
         (place, may_wait)
     }
+}
+
+/// What is done with CONNECT to this host.
+pub fn intercept_mode(settings: &Settings, authority: &Authority, user: Option<&User>) -> InterceptMode {
+    hosts(user).unwrap_or(&settings.hosts).get(authority.host()).intercept
+}
+
+/// Whether this may be asked at all: by what all may, and by what the user may.
+pub fn is_listed(settings: &Settings, host: &Host, method: &str, user: Option<&User>) -> Result<(), Refusal> {
+    let mut lists = [&settings.listed].into_iter().chain(user.map(|user| &user.listed));
+    lists.try_for_each(|listed| listed.check(host, method)).map_err(|why| Refusal::EgressDenied { why })
 }
 
 /// The overrides of a user who has some.

@@ -15,7 +15,7 @@ pub mod tunnel;
 pub mod via;
 pub mod websocket;
 
-pub use decide::{LastPlace, hosts};
+pub use decide::{LastPlace, hosts, intercept_mode};
 
 use super::Proxy;
 use super::client::Who;
@@ -25,7 +25,7 @@ use crate::gate::{Account, Permit, Reported};
 use crate::policy::Refusal;
 use crate::upstream::Stream;
 use carry::{Client, Http1, Moved, Side};
-use decide::Decided;
+use decide::{Decided, is_listed};
 use http::header;
 use request::{Request, Unread};
 use std::cell::Cell;

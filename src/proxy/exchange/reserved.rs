@@ -38,9 +38,8 @@ pub fn is_looked_for(rules: &HostRules, request: &Request<'_>) -> bool {
 
 impl Proxy {
     /// What the site has said of this before, if that is fresh.
-    pub(super) fn is_reserved(&self, request: &Request<'_>, who: &Who) -> Result<(), Refusal> {
-        let settings = self.settings.load();
-        let rules = rules(&settings, request, who);
+    pub(super) fn is_reserved(&self, settings: &Settings, request: &Request<'_>, who: &Who) -> Result<(), Refusal> {
+        let rules = rules(settings, request, who);
         if !is_looked_for(rules, request) || !matches!(request.method, "GET" | "HEAD") {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! Bytes that pass unread, both ways: an upgraded protocol, or a host whose policy is `tunnel`.
 
 use super::carry::{Flow, Moved, Side};
-use super::{Exchange, Outcome, hosts};
+use super::{Exchange, Outcome, hosts, is_listed};
 use crate::gate::Outcome as Learnt;
 use crate::policy;
 use crate::proxy::io::Timer;
@@ -18,7 +18,8 @@ impl Exchange<'_> {
     /// ends here. `via`: what the CONNECT says of the way so far.
     pub async fn connect(&mut self, via: Option<&str>) -> Result<Stream, Outcome> {
         let (proxy, who, authority) = (self.proxy, self.who, &self.request.authority);
-        proxy.is_listed(authority.host(), "CONNECT", who.user.as_deref()).map_err(Outcome::Refused)?;
+        is_listed(&proxy.settings.load(), authority.host(), "CONNECT", who.user.as_deref())
+            .map_err(Outcome::Refused)?;
         let route = match proxy.upstream.reach_for(authority, Some(who.client()), None).await {
             Ok(route) => route,
             Err(ReachError::Denied(denied)) => return Err(Outcome::Refused(denied.into())),

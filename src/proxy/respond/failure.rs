@@ -30,7 +30,7 @@ impl Failure {
             DialFault::Alert | DialFault::Alpn => (Status::BAD_GATEWAY, "tls_alert_received"),
             DialFault::Tls => (Status::BAD_GATEWAY, "tls_protocol_error"),
             DialFault::Malformed => (Status::BAD_GATEWAY, "http_protocol_error"),
-            // It is for the operator to mend; the client cannot show what the upstream proxy wants to see.
+            // The operator has to correct it; the client cannot show what the upstream proxy wants to see.
             DialFault::Credentials => (Status::BAD_GATEWAY, "proxy_configuration_error"),
             DialFault::Loop => (Status::LOOP_DETECTED, "proxy_loop_detected"),
             DialFault::OwnLimit => (Status::SERVICE_UNAVAILABLE, "connection_limit_reached"),

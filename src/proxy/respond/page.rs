@@ -127,12 +127,12 @@ fn remedy(refusal: &Refusal) -> &'static str {
              <code>politely run -- COMMAND</code>."
         }
         Refusal::BadRequest { .. } | Refusal::HeadTooLarge { .. } | Refusal::HeadTimeout { .. } => {
-            "It is for the client to mend; nothing was sent to the site."
+            "The client has to correct it; nothing was sent to the site."
         }
         Refusal::Loop => "A proxy cannot be its own upstream: look at the client's and the proxy's settings.",
         Refusal::Draining { .. } => "Come back after that time.",
         Refusal::FleetLost { .. } | Refusal::OwnLimit { .. } => {
-            "It is for whoever runs this proxy to mend; the site has nothing to do with it."
+            "Whoever runs this proxy has to correct it; the site has nothing to do with it."
         }
         Refusal::OperatorDenied { .. } => "Whoever runs this proxy has decided so, not the site.",
         Refusal::AmbiguousPath => "Ask for the path in its plain form.",
