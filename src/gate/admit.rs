@@ -54,10 +54,15 @@ impl Gate {
         {
             return Ok(Admitted::Robots(copy));
         }
-        let host = self.host(request, hosts, last);
+        let (host, mut step) = {
+            let settings = self.settings.load();
+            let host = self.host(&settings, request, hosts, last);
+            let step = self.step(&settings, &host, request, Duration::ZERO, account)?;
+            (host, step)
+        };
         let mut waited = Duration::ZERO;
         loop {
-            match self.step(&host, request, waited, account)? {
+            match step {
                 Step::Go(admitted) => return Ok(admitted),
                 Step::Fetch(fetching) => {
                     let _held = self.held.for_robots(request);
@@ -82,6 +87,7 @@ impl Gate {
                     }
                 }
             }
+            step = self.step(&self.settings.load(), &host, request, waited, account)?;
         }
     }
 
@@ -142,8 +148,14 @@ impl Gate {
         self.fleet.as_deref().and_then(Fleet::refusal).map_or(Ok(()), Err)
     }
 
-    fn host<'a>(&self, request: &Request<'_>, hosts: Option<&'a Hosts>, last: &mut LastHost) -> Host<'a> {
-        let key = key(&self.settings.load(), request.authority, request.address);
+    fn host<'a>(
+        &self,
+        settings: &Settings,
+        request: &Request<'_>,
+        hosts: Option<&'a Hosts>,
+        last: &mut LastHost,
+    ) -> Host<'a> {
+        let key = key(settings, request.authority, request.address);
         // In somebody's hands neither is given up, so that there are no others of the same name.
         if let Some((entry, pace)) = &last.0
             && entry.authority == *request.authority
@@ -170,14 +182,14 @@ impl Gate {
     /// As far as it gets without waiting. `waited`: how long it has already.
     fn step(
         &self,
+        settings: &Settings,
         host: &Host<'_>,
         request: &Request<'_>,
         waited: Duration,
         account: &mut Account,
     ) -> Result<Step, Refusal> {
-        let settings = self.settings.load();
         let Host { entry, pace, .. } = host;
-        let Decision { ruling, crawl_delay, refresh } = self.decide(host, request, &settings, account);
+        let Decision { ruling, crawl_delay, refresh } = self.decide(host, request, settings, account);
         let may_go = matches!(ruling, Ruling::Allow(_) | Ruling::Report(_));
         if refresh && !(may_go && entry.owes_page()) {
             drop(self.refresh_for(entry, request, FetchReason::Renewal, crawl_delay));
@@ -191,7 +203,7 @@ impl Gate {
             Ruling::Report(why) => Some(Reported::from(why)),
             Ruling::Allow(_) => None,
         };
-        let mut terms = self.terms(request, &settings, crawl_delay, waited);
+        let mut terms = self.terms(request, settings, crawl_delay, waited);
         if let Some(asked) = terms.clamped() {
             pace.tell_clamp(request.authority, asked, terms.gap());
         }
@@ -200,7 +212,7 @@ impl Gate {
         let beside;
         let pace = if in_burst {
             terms = without_delay(terms);
-            beside = self.pacer.beside(&key(&settings, request.authority, request.address), pace);
+            beside = self.pacer.beside(&key(settings, request.authority, request.address), pace);
             &beside
         } else {
             pace

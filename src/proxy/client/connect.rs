@@ -58,7 +58,8 @@ pub async fn connect(
             None
         }
     };
-    match grant(Exchange::new(proxy, &request, who, Instant::now()), via, &mut client, timer).await {
+    let exchange = Exchange::new(proxy, proxy.settings.load_full(), &request, who, Instant::now());
+    match grant(exchange, via, &mut client, timer).await {
         Granted::No => {
             let goes_on = !client.is_last && !client.is_cut;
             goes_on.then_some(connection)
@@ -80,8 +81,7 @@ pub async fn grant<C: Client>(
 ) -> Granted {
     let (proxy, authority) = (exchange.proxy, &exchange.request.authority);
     let is_looped = via.is_some_and(|via| proxy.via.is_in(via.as_bytes()));
-    let mode = intercept_mode(&proxy.settings.load(), authority, exchange.who.user.as_deref());
-    let opened = match mode {
+    let opened = match intercept_mode(&exchange.settings, authority, exchange.who.user.as_deref()) {
         _ if is_looped => Err(Outcome::Refused(Refusal::Loop)),
         // A denied host is denied inside, where the client sees the status.
         InterceptMode::Intercept | InterceptMode::Deny => Ok(None),

@@ -11,7 +11,7 @@ use super::connect::{self, Asked};
 use super::foreign::{self, Foreign};
 use super::wire::Wire;
 use super::{Who, auth, http2};
-use crate::config::User;
+use crate::config::{Settings, User};
 use crate::http1::{self, Framing, HeadError, Room};
 use crate::policy::{Authority, Refusal};
 use std::future::poll_fn;
@@ -212,12 +212,14 @@ impl Connection {
         client.is_head = request.method == "HEAD";
         client.expects_continue = request.expects_continue;
         client.persists = request.persists || request.is_connect();
-        match identify(proxy, who, place, request.credentials).await {
+        let settings = proxy.settings.load_full();
+        match identify(proxy, &settings, who, place, request.credentials).await {
             Err(refusal) => {
-                Exchange::new(proxy, &request, who, began).finish(Outcome::Refused(refusal), &mut client, timer).await;
+                let exchange = Exchange::new(proxy, settings, &request, who, began);
+                exchange.finish(Outcome::Refused(refusal), &mut client, timer).await;
             }
             Ok(()) if request.is_connect() => return Then::Opened(request.authority, request.via),
-            Ok(()) => Exchange::new(proxy, &request, who, began).run(&mut client, timer, last_place).await,
+            Ok(()) => Exchange::new(proxy, settings, &request, who, began).run(&mut client, timer, last_place).await,
         }
         if client.is_cut {
             if client.until_close {
@@ -274,11 +276,11 @@ async fn drain(client: &mut Http1Client<'_>, timer: &mut Timer) -> bool {
 /// Finds out whose request it is. What comes through a tunnel is from who opened it.
 pub(super) async fn identify(
     proxy: &Proxy,
+    settings: &Settings,
     who: &mut Who,
     place: &mut Option<Place<String>>,
     credentials: Option<&[u8]>,
 ) -> Result<(), Refusal> {
-    let settings = proxy.settings.load();
     auth::admit(&settings.access, who)?;
     if who.tunnel.is_some() {
         return auth::readmit(&settings.access, &mut who.user);
@@ -287,8 +289,6 @@ pub(super) async fn identify(
         who.user = None;
         return Ok(());
     }
-    drop(settings);
-    let settings = proxy.settings.load_full();
     let users = &settings.access.users;
     let user = proxy.passwords.identify(users, who.address.ip(), credentials).await?;
     *place = user_place(proxy, user.as_deref(), place.take())?;

@@ -117,10 +117,12 @@ async fn exchange(
     match Request::read_http2(&parts, ends, inside, &proxy.via) {
         Ok(request) => {
             let mut who = asker.who.clone();
-            let identified = identify(&proxy, &mut who, &mut *asker.place.lock().await, request.credentials).await;
+            let settings = proxy.settings.load_full();
+            let credentials = request.credentials;
+            let identified = identify(&proxy, &settings, &mut who, &mut *asker.place.lock().await, credentials).await;
             match identified {
                 Err(refusal) => {
-                    let exchange = Exchange::new(&proxy, &request, &who, began);
+                    let exchange = Exchange::new(&proxy, settings, &request, &who, began);
                     exchange.finish(Outcome::Refused(refusal), &mut client, &mut timer).await;
                 }
                 Ok(()) if request.is_connect() && inside.is_none() => {
@@ -153,7 +155,9 @@ async fn answer(
     if request.is_upgrade {
         client.hold_back();
     }
-    Exchange::new(proxy, request, who, began).run(client, timer, &mut LastPlace::default()).await;
+    Exchange::new(proxy, proxy.settings.load_full(), request, who, began)
+        .run(client, timer, &mut LastPlace::default())
+        .await;
 }
 
 /// A connection in a stream. It counts as any other: in all, of its client and of its user.
@@ -166,7 +170,7 @@ async fn connect(
     mut client: Http2Client,
     mut timer: Timer,
 ) {
-    let exchange = Exchange::new(proxy, request, who, began);
+    let exchange = Exchange::new(proxy, proxy.settings.load_full(), request, who, began);
     let Places { seat, user, client: _client } = match Places::take(proxy, who) {
         Ok(places) => {
             places.seat.is_inside(outer);

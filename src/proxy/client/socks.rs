@@ -69,7 +69,8 @@ async fn negotiate(
     }
     io.write_all(&[VERSION, method]).await?;
     let credentials = if method == PASSWORD { Some(credentials(io).await?) } else { None };
-    let identified = identify(proxy, who, place, credentials.as_deref()).await;
+    let settings = proxy.settings.load_full();
+    let identified = identify(proxy, &settings, who, place, credentials.as_deref()).await;
     if credentials.is_some() {
         io.write_all(&[PASSWORD_VERSION, u8::from(identified.is_err())]).await?;
     }

@@ -85,8 +85,7 @@ impl About<'_> {
     /// For whom robots.txt is read.
     fn tokens(&self, request: &Request<'_>) -> Option<String> {
         let user = self.who.user.as_deref();
-        let settings = self.proxy.settings.load();
-        let rules = &hosts(user).unwrap_or(&settings.hosts).get(request.authority.host()).rules;
+        let rules = &hosts(user).unwrap_or(&self.settings.hosts).get(request.authority.host()).rules;
         let asked = policy::Request {
             agent_tokens: &request.agent_tokens,
             product_tokens: user.map_or(&[], |user| &user.product_tokens),

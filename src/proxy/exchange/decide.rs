@@ -1,16 +1,14 @@
 //! Whether a request may go, and where to: egress, then the gate.
 
+use super::Exchange;
 use super::pages::{self, Pages};
-use super::request::Request;
 use crate::config::{Hosts, InterceptMode, Settings, User};
-use crate::gate::{Account, Admitted, LastHost, Permit, Reported, RobotsCopy};
+use crate::gate::{Admitted, LastHost, Permit, Reported, RobotsCopy};
 use crate::policy::{self, Authority, Host, Refusal, Scheme};
 use crate::proxy::Proxy;
-use crate::proxy::client::Who;
 use crate::proxy::limits::per_client::Place;
 use crate::upstream::{Denied, LastRoute, ReachError, Route};
 use http::Version;
-use tokio::time::Instant;
 
 /// It is not refused.
 pub enum Decided {
@@ -37,63 +35,55 @@ pub struct LastPlace {
     route: LastRoute,
 }
 
-impl Proxy {
-    /// Resolves when it may go, or may not. `now`: when it came. `account`: what is to be told of it.
-    pub(super) async fn decide(
-        &self,
-        request: &Request<'_>,
-        who: &Who,
-        now: Instant,
-        last: &mut LastPlace,
-        account: &mut Account,
-    ) -> Result<Decided, Refusal> {
+impl Exchange<'_> {
+    /// Resolves when it may go, or may not.
+    pub(super) async fn decide(&mut self, last: &mut LastPlace) -> Result<Decided, Refusal> {
+        let Exchange { proxy, request, who, ref settings, began, .. } = *self;
         if request.is_looped {
             return Err(Refusal::Loop);
         }
         let authority = &request.authority;
         let user = who.user.as_deref();
-        {
-            let settings = self.settings.load();
-            if who.tunnel.is_some() && intercept_mode(&settings, authority, user) == InterceptMode::Deny {
-                let host = authority.host().to_string().into();
-                return Err(Refusal::OperatorDenied { host, pattern: "intercept: deny".into(), matched_path: None });
-            }
-            // Before the name is looked up, which tells somebody of it.
-            if *authority.host() != settings.intercept.setup_host {
-                is_listed(&settings, authority.host(), request.method, user)?;
-            }
-            self.is_reserved(&settings, request, who)?;
+        if who.tunnel.is_some() && intercept_mode(settings, authority, user) == InterceptMode::Deny {
+            let host = authority.host().to_string().into();
+            return Err(Refusal::OperatorDenied { host, pattern: "intercept: deny".into(), matched_path: None });
         }
-        let route = match self.upstream.reach_again(authority, who.client(), hosts(user), now, &mut last.route).await {
+        // Before the name is looked up, which tells somebody of it.
+        if *authority.host() != settings.intercept.setup_host {
+            is_listed(settings, authority.host(), request.method, user)?;
+        }
+        self.is_reserved()?;
+        let client = who.client();
+        let route = match proxy.upstream.reach_again(authority, client, hosts(user), began, &mut last.route).await {
             Ok(route) => Some(route),
             Err(ReachError::Denied(Denied::SetupHost(_))) => return Ok(Decided::Setup),
             Err(ReachError::Denied(denied)) => return Err(denied.into()),
             // A host without an address has no readable robots.txt either: the gate says so.
             Err(ReachError::Resolve(_)) => None,
         };
-        let (waiting, may_wait) = self.place_in_line(user);
+        let (waiting, may_wait) = proxy.place_in_line(user);
         let asked = policy::Request {
             authority,
             target: &request.target,
             agent_tokens: &request.agent_tokens,
             product_tokens: user.map_or(&[], |user| &user.product_tokens),
-            client: who.client(),
+            client,
             user: user.map(|user| user.name.as_ref()),
             from: Some(who.address.ip()),
             address: route.as_ref().and_then(Route::origin),
             speaks_http2: request.version == Version::HTTP_2
                 && (who.tunnel.is_some() || authority.scheme() == Scheme::Https),
-            is_subresource: request.is_subresource.unwrap_or_else(|| self.follows_page(request, who, now)),
+            is_subresource: request.is_subresource.unwrap_or_else(|| self.follows_page()),
             may_wait,
             prefer_wait: request.prefer_wait,
             reads_robots: request.reads_robots(),
         };
-        let admitted = self.gate.admit_next(&asked, hosts(user), &mut last.host, account).await?;
+        let admitted = proxy.gate.admit_next(&asked, hosts(user), &mut last.host, &mut self.trip.gate).await?;
         drop(waiting);
         Ok(match admitted {
             Admitted::Go { permit, reported } => {
                 if let Some(reported) = &reported {
-                    self.tell_reported(who, &request.url(), reported);
+                    proxy.tell_reported(who, &request.url(), reported);
                 }
                 Decided::Go(Go { permit, reported, route })
             }
@@ -101,12 +91,15 @@ impl Proxy {
         })
     }
 
-    fn follows_page(&self, request: &Request<'_>, who: &Who, now: Instant) -> bool {
-        pages::is_part(request.accept, &request.target)
-            && Pages::are_wanted(&self.settings.load())
-            && self.pages.lead_to(who.client(), request, now)
+    fn follows_page(&self) -> bool {
+        let Exchange { proxy, request, who, .. } = *self;
+        Pages::are_wanted(&self.settings)
+            && pages::is_part(request.accept, &request.target)
+            && proxy.pages.lead_to(who.client(), request, self.began)
     }
+}
 
+impl Proxy {
     /// A place among the user's that wait, and whether there was one.
     fn place_in_line(&self, user: Option<&User>) -> (Option<Place<String>>, bool) {
         let Some((user, limit)) = user.and_then(|user| Some((user, user.max_waiting?))) else { return (None, true) };

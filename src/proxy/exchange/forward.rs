@@ -147,7 +147,7 @@ impl Exchange<'_> {
                 self.permit = None;
                 client.open();
                 origin.side.open();
-                let idle = self.proxy.settings.load().limits.tunnel_idle_timeout;
+                let idle = self.settings.limits.tunnel_idle_timeout;
                 Box::pin(tunnel::run(client.side(), &mut origin.side, idle, timer, &mut self.trip.moved)).await;
                 Tried::Over(Outcome::Forwarded)
             }
@@ -208,7 +208,6 @@ impl Exchange<'_> {
     /// The head of the request as it goes out. `None`: it goes nowhere.
     #[inline]
     fn outgoing<R>(&self, write: impl FnOnce(&Outgoing<'_>) -> R) -> Option<R> {
-        let settings = self.proxy.settings.load();
         let request = self.request;
         let (fields, upgrade) = match request.head {
             Head::Http1(head) => (Fields::Http1(head), head.upgrade.filter(|_| request.is_upgrade)),
@@ -221,7 +220,7 @@ impl Exchange<'_> {
             fields,
             framing: request.framing,
             received: Some(request.version),
-            user_agent: settings.identity.user_agent.as_deref(),
+            user_agent: self.settings.identity.user_agent.as_deref(),
             upgrade,
         };
         Some(write(&outgoing))
@@ -235,18 +234,15 @@ impl Exchange<'_> {
         route: &Route,
     ) -> Result<Carried, Broken<Box<Outcome>>> {
         let gap = self.permit.as_ref().map_or(Duration::ZERO, Permit::gap);
-        let limits = {
-            let settings = self.proxy.settings.load();
-            self.leads = Pages::are_wanted(&settings);
-            self.may_be_reserved =
-                reserved::is_looked_for(reserved::rules(&settings, self.request, self.who), self.request);
-            let limits = &settings.limits;
-            Limits {
-                least: Least { rate: limits.min_rate, over: limits.read_timeout },
-                head: usize::try_from(limits.max_header_size).unwrap_or(usize::MAX),
-                // Whoever waits for the host has waited for its gap anyway.
-                stall: gap.max(limits.read_timeout / STALL),
-            }
+        let settings = &*self.settings;
+        self.leads = Pages::are_wanted(settings);
+        self.may_be_reserved = reserved::is_looked_for(reserved::rules(settings, self.request, self.who), self.request);
+        let limits = &settings.limits;
+        let limits = Limits {
+            least: Least { rate: limits.min_rate, over: limits.read_timeout },
+            head: usize::try_from(limits.max_header_size).unwrap_or(usize::MAX),
+            // Whoever waits for the host has waited for its gap anyway.
+            stall: gap.max(limits.read_timeout / STALL),
         };
         let method = self.request.method;
         if let Some(permit) = &mut self.permit {
@@ -367,7 +363,7 @@ impl Exchange<'_> {
     /// What becomes of a try that broke off. `shared`: with requests before or beside it; `over`: the connection is.
     #[cold]
     fn after(&mut self, broken: Broken<Box<Outcome>>, shared: bool, over: bool, untouched: bool, want: Want) -> Tried {
-        let limits = &self.proxy.settings.load().limits;
+        let limits = &self.settings.limits;
         let limit = limits.read_timeout;
         let over = match broken {
             Broken::Gone => Outcome::Gone,

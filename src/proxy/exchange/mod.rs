@@ -21,6 +21,7 @@ use super::Proxy;
 use super::client::Who;
 use super::io::{Buffer, Timer};
 use super::respond::{Answer, Asked, Failure, SetupRequest, robots_copy, setup};
+use crate::config::Settings;
 use crate::gate::{Account, Permit, Reported};
 use crate::policy::Refusal;
 use crate::upstream::Stream;
@@ -32,6 +33,7 @@ use std::cell::Cell;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
@@ -42,6 +44,8 @@ pub struct Exchange<'a> {
     pub proxy: &'a Proxy,
     pub request: &'a Request<'a>,
     pub who: &'a Who,
+    /// All that is done about it goes by these.
+    pub settings: Arc<Settings>,
     pub began: Instant,
     /// Its turn at the host.
     permit: Option<Permit>,
@@ -97,12 +101,19 @@ impl From<Failure> for Box<Outcome> {
 }
 
 impl<'a> Exchange<'a> {
-    pub fn new(proxy: &'a Proxy, request: &'a Request<'a>, who: &'a Who, began: Instant) -> Self {
+    pub fn new(
+        proxy: &'a Proxy,
+        settings: Arc<Settings>,
+        request: &'a Request<'a>,
+        who: &'a Who,
+        began: Instant,
+    ) -> Self {
         let trip = Trip { gate: Account::new(proxy.is_logging.load(Ordering::Relaxed)), ..Trip::default() };
         Exchange {
             proxy,
             request,
             who,
+            settings,
             began,
             permit: None,
             leads: false,
@@ -126,7 +137,7 @@ impl<'a> Exchange<'a> {
             return Outcome::Answered(Answer::last_forward(self.request.method));
         }
         let decided = {
-            let deciding = pin!(self.proxy.decide(self.request, self.who, self.began, last, &mut self.trip.gate));
+            let deciding = pin!(self.decide(last));
             client.wait(timer, deciding).await
         };
         if is_timed() && self.trip.gate.held().is_zero() {
@@ -160,7 +171,8 @@ impl<'a> Exchange<'a> {
         self.trip.status = 200;
         client.grant();
         self.conclude(Outcome::Intercepted);
-        flush(self.proxy, client, timer).await
+        let settings = self.settings.clone();
+        flush(&settings, client, timer).await
     }
 
     /// A CONNECT is granted: what is inside goes through unread, until one side ends it.
@@ -169,12 +181,12 @@ impl<'a> Exchange<'a> {
         self.proxy.counters.tunnelled();
         self.proxy.counters.forwarded(self.who.user.as_deref());
         client.grant();
-        if flush(self.proxy, client, timer).await {
+        if flush(&self.settings, client, timer).await {
             let mut ahead = Buffer::new();
             let mut origin = Http1::new(&mut origin, &mut ahead);
             client.open();
             origin.open();
-            let idle = self.proxy.settings.load().limits.tunnel_idle_timeout;
+            let idle = self.settings.limits.tunnel_idle_timeout;
             tunnel::run(client.side(), &mut origin, idle, timer, &mut self.trip.moved).await;
         }
         self.conclude(Outcome::Tunnelled);
@@ -198,7 +210,12 @@ impl<'a> Exchange<'a> {
         let is_after_origin = matches!(outcome, Outcome::Failed(_) | Outcome::Refused(Refusal::AnswerReserved(_)));
         let is_last = is_after_origin && !client.is_received();
         match self.conclude(outcome) {
-            Last::Answer(answer) => answer_locally(self.proxy, answer, client, timer, is_last).await,
+            Last::Answer(answer) => {
+                // The connection stays usable unless the rest of the request cannot be told from the next.
+                let is_last = is_last || self.proxy.is_leaving() || !client.may_skip_body();
+                client.answer_locally(answer, is_last);
+                flush(&self.settings, client, timer).await;
+            }
             Last::Cut => client.cut(),
             Last::Said => {}
         }
@@ -206,8 +223,8 @@ impl<'a> Exchange<'a> {
 
     fn conclude(&mut self, outcome: Outcome) -> Last {
         self.is_concluded = true;
-        let Exchange { proxy, who, began, request, .. } = *self;
-        About { proxy, who, began, request: Ok(request), trip: &self.trip }.conclude(outcome)
+        let Exchange { proxy, ref settings, who, began, request, ref trip, .. } = *self;
+        About { proxy, settings, who, began, request: Ok(request), trip }.conclude(outcome)
     }
 }
 
@@ -227,6 +244,7 @@ impl Drop for Exchange<'_> {
 /// What is known of an exchange at its end. `request`: what there is of one that could not be read.
 struct About<'a> {
     proxy: &'a Proxy,
+    settings: &'a Settings,
     who: &'a Who,
     began: Instant,
     request: Result<&'a Request<'a>, &'a Unread<'a>>,
@@ -262,7 +280,7 @@ impl About<'_> {
             Outcome::Refused(refusal) => {
                 let url = self.url();
                 let asked = Asked { url: url.as_deref(), accept: self.accept() };
-                let answer = Answer::refusal(&refusal, &asked, &proxy.settings.load());
+                let answer = Answer::refusal(&refusal, &asked, self.settings);
                 proxy.tell_refused(self.who, url, refusal);
                 Last::Answer(answer)
             }
@@ -313,17 +331,19 @@ pub async fn refuse_unread<C: Client>(
     client: &mut C,
     timer: &mut Timer,
 ) {
-    let about = About { proxy, who, began, request: Err(&unread), trip: &Trip::default() };
+    let settings = proxy.settings.load_full();
+    let about = About { proxy, settings: &settings, who, began, request: Err(&unread), trip: &Trip::default() };
     if let Last::Answer(answer) = about.conclude(Outcome::Refused(unread.refusal.clone())) {
         client.answer_locally(answer, true);
-        flush(proxy, client, timer).await;
+        flush(&settings, client, timer).await;
     }
 }
 
 /// One who asks in another protocol is refused in its words.
 pub fn refuse_unanswered(proxy: &Proxy, refusal: Refusal, who: &Who, began: Instant) {
     let unread = Unread { refusal, accept: None, url: None };
-    let about = About { proxy, who, began, request: Err(&unread), trip: &Trip::default() };
+    let settings = proxy.settings.load_full();
+    let about = About { proxy, settings: &settings, who, began, request: Err(&unread), trip: &Trip::default() };
     about.conclude(Outcome::Refused(unread.refusal.clone()));
 }
 
@@ -335,16 +355,9 @@ fn is_timed() -> bool {
 
 const TIMED: u8 = 64;
 
-/// One buffer, one write. The connection stays usable unless the rest of the request cannot be told from the next.
-async fn answer_locally<C: Client>(proxy: &Proxy, answer: Answer, client: &mut C, timer: &mut Timer, is_last: bool) {
-    let is_last = is_last || proxy.is_leaving() || !client.may_skip_body();
-    client.answer_locally(answer, is_last);
-    flush(proxy, client, timer).await;
-}
-
 /// A client that does not read loses its connection.
-async fn flush<C: Client>(proxy: &Proxy, client: &mut C, timer: &mut Timer) -> bool {
-    let at = Instant::now() + proxy.settings.load().limits.read_timeout;
+async fn flush<C: Client>(settings: &Settings, client: &mut C, timer: &mut Timer) -> bool {
+    let at = Instant::now() + settings.limits.read_timeout;
     let flushed = poll_fn(|cx| match client.side().poll_flush(cx) {
         Poll::Ready(flushed) => Poll::Ready(flushed.is_ok()),
         Poll::Pending => timer.poll(cx, at).map(|()| false),

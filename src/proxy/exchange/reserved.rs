@@ -8,7 +8,6 @@ use crate::config::Settings;
 use crate::gate::Reported;
 use crate::policy::freshness::{CacheFields, Limits};
 use crate::policy::{self, HostRules, Refusal, Reservation, RobotsOverride, UsageLines, Use};
-use crate::proxy::Proxy;
 use crate::proxy::client::Who;
 use quick_cache::sync::Cache;
 use ring::digest;
@@ -36,14 +35,15 @@ pub fn is_looked_for(rules: &HostRules, request: &Request<'_>) -> bool {
     !rules.purposes().is_empty() && !request.reads_robots()
 }
 
-impl Proxy {
+impl Exchange<'_> {
     /// What the site has said of this before, if that is fresh.
-    pub(super) fn is_reserved(&self, settings: &Settings, request: &Request<'_>, who: &Who) -> Result<(), Refusal> {
+    pub(super) fn is_reserved(&self) -> Result<(), Refusal> {
+        let Exchange { proxy, request, who, ref settings, .. } = *self;
         let rules = rules(settings, request, who);
         if !is_looked_for(rules, request) || !matches!(request.method, "GET" | "HEAD") {
             return Ok(());
         }
-        let Some(said) = self.reserved.0.get(&key(request, who, rules)) else { return Ok(()) };
+        let Some(said) = proxy.reserved.0.get(&key(request, who, rules)) else { return Ok(()) };
         let holds = rules.usage.of(said.reservation.field) == RobotsOverride::Enforce
             && !rules.options.report_only
             && rules.purposes().iter().any(|purpose| purpose.as_str() == &*said.reservation.purpose);
@@ -52,15 +52,13 @@ impl Proxy {
             false => Ok(()),
         }
     }
-}
 
-impl Exchange<'_> {
     /// Whether the answer may be handed on, by what its head says.
     #[cold]
     pub(super) fn may_deliver(&mut self, head: &AnswerHead<'_>) -> Result<(), Refusal> {
-        let Exchange { proxy, request, who, .. } = *self;
-        let (settings, now) = (proxy.settings.load(), SystemTime::now());
-        let rules = rules(&settings, request, who);
+        let Exchange { proxy, request, who, ref settings, .. } = *self;
+        let now = SystemTime::now();
+        let rules = rules(settings, request, who);
         let asked = asked(request, who);
         let product_tokens = rules.product_tokens(&asked);
         let to = Use { purposes: rules.purposes(), product_tokens: &product_tokens, modes: rules.usage, now };
