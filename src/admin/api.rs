@@ -5,7 +5,7 @@ use super::guard::without_port;
 use super::json::{self, problem};
 use super::{Admin, Reload};
 use crate::config::Changes;
-use crate::policy::{Authority, Request, Scheme};
+use crate::policy::{Authority, Entry, Request, Scheme};
 use crate::robots::{ProductToken, Purpose};
 use axum::Json;
 use axum::extract::State;
@@ -111,9 +111,14 @@ pub(super) async fn authority(State(admin): State<Arc<Admin>>, Name(name): Name)
         return no_authority(&name);
     };
     match admin.gate().entry(&authority).await {
-        Some(entry) => Json(json::authority_in_full(admin.gate(), &authority, &entry)).into_response(),
+        Some(entry) => in_full(&admin, &authority, &entry).await,
         None => problem(StatusCode::NOT_FOUND, &format!("nothing is known of {authority}")),
     }
+}
+
+async fn in_full(admin: &Admin, authority: &Authority, entry: &Entry) -> Response {
+    let mining = admin.gate().tdmrep(authority).await;
+    Json(json::authority_in_full(admin.gate(), authority, entry, mining.as_deref())).into_response()
 }
 
 pub(super) async fn refresh(State(admin): State<Arc<Admin>>, Name(name): Name) -> Response {
@@ -121,7 +126,7 @@ pub(super) async fn refresh(State(admin): State<Arc<Admin>>, Name(name): Name) -
         return no_authority(&name);
     };
     match admin.gate().refresh(&authority).await {
-        Ok(entry) => Json(json::authority_in_full(admin.gate(), &authority, &entry)).into_response(),
+        Ok(entry) => in_full(&admin, &authority, &entry).await,
         Err(refusal) => problem(StatusCode::SERVICE_UNAVAILABLE, &refusal.to_string()),
     }
 }

@@ -1,7 +1,7 @@
 //! What the API says, as JSON: the shapes that scripts rely on.
 
 use crate::gate::{Gate, HeldFor, HeldRequest, PaceFigures, Reported};
-use crate::policy::explain::Explanation;
+use crate::policy::explain::{self, Explanation, TdmRepState};
 use crate::policy::{AskedAgain, Authority, Entry};
 use crate::proxy::{Distrusted, RecentDecision, evidence};
 use crate::tls::Ca;
@@ -34,8 +34,10 @@ pub fn explanation(explanation: &Explanation) -> Value {
             "fetched_at": robots.fetched_at.and_then(rfc3339),
             "expires_at": robots.expires_at.and_then(rfc3339),
         },
+        "tdmrep": explanation.tdmrep.as_ref().map(tdmrep),
         "crawl_delay": explanation.crawl_delay.map(|delay| delay.as_secs_f64()),
         "sitemaps": explanation.sitemaps,
+        "licenses": explanation.licenses,
     })
 }
 
@@ -44,9 +46,26 @@ fn asked_again(again: AskedAgain) -> Value {
     json!({ "first_status": again.first_status, "first_version": again.first_version.to_string() })
 }
 
-/// The line that decided.
+/// What is known of a site's tdmrep.json.
+fn tdmrep(state: &TdmRepState) -> Value {
+    json!({
+        "url": state.url,
+        "status": state.status,
+        "access": state.access,
+        "fetched_at": state.fetched_at.and_then(rfc3339),
+        "expires_at": state.expires_at.and_then(rfc3339),
+        "fault": state.fault,
+    })
+}
+
+/// The line that decided, or the entry.
 fn rule(explanation: &Explanation) -> Option<Value> {
     let line = |line: u32, kind: &str, pattern: &str| json!({ "line": line, "kind": kind, "pattern": pattern });
+    if let Some(reservation) = &explanation.reservation {
+        return Some(
+            json!({ "entry": reservation.entry, "kind": "tdm-reservation", "pattern": reservation.location, "policy": reservation.policy }),
+        );
+    }
     if let Some(preference) = &explanation.preference {
         return Some(line(preference.line, &preference.key.to_ascii_lowercase(), &preference.value));
     }
@@ -82,15 +101,17 @@ pub(super) fn authority(gate: &Gate, authority: &Authority, entry: &Entry) -> Va
     })
 }
 
-/// The same with its file.
-pub(super) fn authority_in_full(gate: &Gate, asked: &Authority, entry: &Entry) -> Value {
+/// The same with its files. `mining`: what is known of its tdmrep.json.
+pub(super) fn authority_in_full(gate: &Gate, asked: &Authority, entry: &Entry, mining: Option<&Entry>) -> Value {
     let mut value = authority(gate, asked, entry);
+    value["tdmrep"] = mining.map(|known| tdmrep(&explain::tdmrep(known, asked, SystemTime::now()))).into();
     if let Some(robots) = entry.robots_txt() {
         let warnings = robots
             .warnings()
             .map(|warning| json!({ "line": warning.line(), "column": warning.column(), "message": warning.message() }));
         value["robots_txt"] = String::from_utf8_lossy(robots.source()).into();
         value["sitemaps"] = robots.sitemaps().collect();
+        value["licenses"] = robots.licenses().collect();
         value["warnings"] = warnings.collect();
     }
     value

@@ -88,7 +88,7 @@ async fn by_network(request: &Request<'_>, rules: &HostRules, settings: &Setting
 }
 
 fn text(explanation: &Explanation) -> String {
-    let Explanation { url, detail, rule, preference, robots, .. } = explanation;
+    let Explanation { url, detail, rule, preference, reservation, robots, .. } = explanation;
     let verdict = if explanation.allowed { "allowed" } else { "disallowed" };
     let tokens = match explanation.product_tokens.as_slice() {
         [] => "any crawler".to_owned(),
@@ -98,10 +98,13 @@ fn text(explanation: &Explanation) -> String {
     let shown = |line: u32, key: &str, value: &str| {
         format!("  --> {}:{line}\n   |\n{line:>3} | {key}: {value}\n   |\n", robots.url)
     };
-    out += &match (preference, rule) {
-        (Some(preference), _) => shown(preference.line, &preference.key, &preference.value),
-        (None, Some(rule)) => shown(rule.line, rule.key(), &rule.pattern),
-        (None, None) => format!("  --> {} ({})\n", robots.url, robots.access),
+    out += &match (reservation, preference, rule) {
+        (Some(found), ..) => {
+            format!("  --> {}, entry {}: \"location\": \"{}\"\n", found.url(), found.entry, found.location)
+        }
+        (None, Some(preference), _) => shown(preference.line, &preference.key, &preference.value),
+        (None, None, Some(rule)) => shown(rule.line, rule.key(), &rule.pattern),
+        (None, None, None) => format!("  --> {} ({})\n", robots.url, robots.access),
     };
     if let (Some(again), Some(status)) = (robots.asked_again, robots.status) {
         let (first, version) = (again.first_status, again.first_version);
@@ -109,6 +112,12 @@ fn text(explanation: &Explanation) -> String {
     }
     if let Some(delay) = explanation.crawl_delay {
         out += &format!("  crawl-delay: {} s\n", delay.as_secs_f64());
+    }
+    if let Some(fault) = explanation.tdmrep.as_ref().and_then(|file| Some((&file.url, file.fault.as_ref()?))) {
+        out += &format!("  note: {} is not understood, and reserves nothing there: {}\n", fault.0, fault.1);
+    }
+    for license in &explanation.licenses {
+        out += &format!("  license: {license}\n");
     }
     for sitemap in &explanation.sitemaps {
         out += &format!("  sitemap: {sitemap}\n");

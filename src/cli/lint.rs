@@ -73,7 +73,7 @@ fn by_network(url: &str, config: Option<std::path::PathBuf>) -> Result<(String, 
     let host = authority.host().to_string();
     match entry.answer.as_ref().map(|answer| &answer.access) {
         Some(Access::Rules(robots)) => Ok((authority.robots_url(), Report::new(robots, Some(&host)))),
-        Some(Access::Missing) | None => Err(no_file(&authority, &entry)),
+        Some(Access::Reservations(_) | Access::Missing) | None => Err(no_file(&authority, &entry)),
     }
 }
 

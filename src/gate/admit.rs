@@ -7,7 +7,7 @@ use super::terms::{key, terms};
 use super::{Account, Admitted, Gate, Reported, rules};
 use crate::config::{Hosts, Mode, Settings, Subresources};
 use crate::policy::pace::Terms;
-use crate::policy::{Decision, Refusal, Request, Ruling, decide};
+use crate::policy::{Decision, Known, Refusal, Request, Ruling, SiteFile, decide};
 use crate::upstream::Versions;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -16,7 +16,7 @@ use tokio::time::{sleep_until, timeout};
 /// How far a request has come.
 enum Step {
     Go(Admitted),
-    /// Nothing can be said before robots.txt has come.
+    /// Nothing can be said before a file has come.
     Fetch(Fetching),
     Wait(Waiting),
 }
@@ -164,15 +164,17 @@ impl Gate {
             self.robots.touch(entry);
             return Host { entry: entry.clone(), pace: pace.clone(), hosts };
         }
-        let (entry, pace) = (self.robots.host(request.authority), self.pacer.pace(&key));
+        let (entry, pace) = (self.robots.host(SiteFile::Robots, request.authority), self.pacer.pace(&key));
         last.0 = Some((entry.clone(), pace.clone()));
         Host { entry, pace, hosts }
     }
 
     /// By what is known now.
     fn decide(&self, host: &Host<'_>, request: &Request<'_>, settings: &Settings, account: &mut Account) -> Decision {
-        let entry = host.entry.load();
-        let decision = decide(&entry, rules(request, host.hosts, settings), request, SystemTime::now());
+        let (entry, rules) = (host.entry.load(), rules(request, host.hosts, settings));
+        let tdmrep = rules.mining_purpose().map(|_| self.robots.host(SiteFile::TdmRep, request.authority).load_full());
+        let known = Known { robots: &entry, tdmrep: tdmrep.as_deref() };
+        let decision = decide(known, rules, request, SystemTime::now());
         if let Ruling::Allow(allowance) = decision.ruling {
             account.allow(allowance, &entry);
         }
@@ -191,13 +193,16 @@ impl Gate {
         let Host { entry, pace, .. } = host;
         let Decision { ruling, crawl_delay, refresh } = self.decide(host, request, settings, account);
         let may_go = matches!(ruling, Ruling::Allow(_) | Ruling::Report(_));
-        if refresh && !(may_go && entry.owes_page()) {
-            drop(self.refresh_for(entry, request, FetchReason::Renewal, crawl_delay));
+        if let Some(file) = refresh
+            && !(may_go && entry.owes_page())
+        {
+            drop(self.refresh_for(&self.place(entry, file), request, FetchReason::Renewal, crawl_delay));
         }
         let reported = match ruling {
-            Ruling::Fetch => {
+            Ruling::Fetch(file) => {
                 self.may_go_on()?;
-                return Ok(Step::Fetch(self.refresh_for(entry, request, FetchReason::FirstUse, crawl_delay)));
+                let place = self.place(entry, file);
+                return Ok(Step::Fetch(self.refresh_for(&place, request, FetchReason::FirstUse, crawl_delay)));
             }
             Ruling::Refuse(why) => return Err(why),
             Ruling::Report(why) => Some(Reported::from(why)),
@@ -231,7 +236,15 @@ impl Gate {
         })
     }
 
-    /// Fetches robots.txt on account of this request.
+    /// Where an authority's file is kept. `robots`: its robots.txt.
+    fn place(&self, robots: &Arc<HostEntry>, file: SiteFile) -> Arc<HostEntry> {
+        match file {
+            SiteFile::Robots => robots.clone(),
+            SiteFile::TdmRep => self.robots.host(file, &robots.authority),
+        }
+    }
+
+    /// Fetches a file on account of this request.
     pub(super) fn refresh_for(
         &self,
         entry: &Arc<HostEntry>,
@@ -276,7 +289,7 @@ impl Gate {
     ) -> Result<Option<Admitted>, Refusal> {
         let settings = self.settings.load();
         let reported = match self.decide(host, request, &settings, account).ruling {
-            Ruling::Fetch => return Ok(None),
+            Ruling::Fetch(_) => return Ok(None),
             Ruling::Refuse(why) => return Err(why),
             Ruling::Report(why) => Some(Reported::from(why)),
             Ruling::Allow(_) => None,

@@ -25,7 +25,7 @@ pub use watch::{Figures, PaceFigures, Times};
 use crate::config::{Hosts, Mode, Settings};
 use crate::policy::explain::{Explanation, explain};
 use crate::policy::freshness::State;
-use crate::policy::{Access, Allowance, Authority, Entry, HostRules, Refusal, Request};
+use crate::policy::{Access, Allowance, Authority, Entry, HostRules, Known, Refusal, Request, SiteFile};
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -142,10 +142,14 @@ impl Gate {
         self.store.close();
     }
 
-    /// Why a URL may or may not be fetched. Fetches robots.txt if it is not known yet.
+    /// Why a URL may or may not be fetched. Fetches what is not known yet of robots.txt, and of tdmrep.json where that matters.
     pub async fn explain(&self, request: &Request<'_>, rules: &HostRules) -> Explanation {
-        let entry = self.known(request.authority).await;
-        explain(&entry, rules, request, SystemTime::now())
+        let robots = self.known(SiteFile::Robots, request.authority).await;
+        let tdmrep = match rules.mining_purpose() {
+            Some(_) => Some(self.known(SiteFile::TdmRep, request.authority).await),
+            None => None,
+        };
+        explain(Known { robots: &robots, tdmrep: tdmrep.as_deref() }, rules, request, SystemTime::now())
     }
 
     /// A tunnelled connection, whose requests cannot be seen: its pace is all that can be kept.
@@ -184,7 +188,7 @@ impl Gate {
         account: &mut Account,
     ) -> Result<Option<RobotsCopy>, Refusal> {
         account.allowance = Some(Allowance::RobotsTxt);
-        let host = self.robots.host(request.authority);
+        let host = self.robots.host(SiteFile::Robots, request.authority);
         let (entry, now) = (host.load_full(), SystemTime::now());
         let usable = entry.usable(now);
         let is_fresh = usable.is_some_and(|(answer, _)| answer.freshness.is_fresh(now));
@@ -207,9 +211,9 @@ impl Gate {
         Ok(as_served(&host, SystemTime::now()))
     }
 
-    /// What is known of the authority, after a fetch if that is nothing usable.
-    async fn known(&self, authority: &Authority) -> Arc<Entry> {
-        let host = self.robots.host(authority);
+    /// What is known of an authority's file, after a fetch if that is nothing usable.
+    async fn known(&self, file: SiteFile, authority: &Authority) -> Arc<Entry> {
+        let host = self.robots.host(file, authority);
         let (entry, now) = (host.load_full(), SystemTime::now());
         if entry.usable(now).is_some() || !entry.may_fetch(now) {
             return entry;
@@ -232,7 +236,7 @@ fn as_served(host: &HostEntry, now: SystemTime) -> Option<RobotsCopy> {
         Access::Rules(robots) => (answer.status, Bytes::copy_from_slice(robots.source())),
         // Redirects that lead nowhere: there is no file, and no place to send anybody to.
         Access::Missing if (300..400).contains(&answer.status) => (404, Bytes::new()),
-        Access::Missing => (answer.status, Bytes::new()),
+        Access::Missing | Access::Reservations(_) => (answer.status, Bytes::new()),
     };
     let validators = &answer.validators;
     let (etag, last_modified) = (validators.etag().map(Box::from), validators.last_modified().map(Box::from));

@@ -5,7 +5,7 @@ use super::terms::key;
 use super::{FleetFigures, Gate, HeldFigures, HeldRequest};
 use crate::config::Settings;
 use crate::histogram::Distribution;
-use crate::policy::{Answer, Authority, Entry, Refusal, Request, explain};
+use crate::policy::{Answer, Authority, Entry, Refusal, Request, SiteFile, explain};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -83,7 +83,12 @@ impl Gate {
 
     /// What is known of the authority, in memory or in the store. `None`: nothing.
     pub async fn entry(&self, authority: &Authority) -> Option<Arc<Entry>> {
-        self.robots.look_up(authority).await
+        self.robots.look_up(SiteFile::Robots, authority).await
+    }
+
+    /// The same of its tdmrep.json.
+    pub async fn tdmrep(&self, authority: &Authority) -> Option<Arc<Entry>> {
+        self.robots.look_up(SiteFile::TdmRep, authority).await
     }
 
     /// To be called when the settings have been changed.
@@ -111,7 +116,7 @@ impl Gate {
     /// Fetches robots.txt anew, in the host's turn however long that takes, and tells what is known then. An error: nobody
     /// was asked, for a reason that is not the site's.
     pub async fn refresh(&self, authority: &Authority) -> Result<Arc<Entry>, Refusal> {
-        let host = self.robots.host(authority);
+        let host = self.robots.host(SiteFile::Robots, authority);
         self.robots.refresh(&host, Order::background(FetchReason::Anew)).end().await?;
         Ok(host.load_full())
     }

@@ -7,8 +7,10 @@ use std::time::{Duration, SystemTime};
 use super::entry::{Entry, Trouble};
 use super::freshness::{LAST_GOOD_USE, State};
 use super::host_rules::{HostRules, RobotsOverride};
+use super::mined::{Mined, mined};
 use super::own_rules::OwnVerdict;
 use super::served_paths::{Served, first_refused};
+use super::site_file::SiteFile;
 use super::{Authority, PreferenceEvidence, Refusal, Request, RuleEvidence};
 use crate::robots::{PreferenceRef, ProductToken, Reason, RuleSet, Verdict, VisitTime};
 
@@ -18,15 +20,15 @@ pub struct Decision {
     pub ruling: Ruling,
     /// The gap that holds between two starts, whatever is said of this request, as far as it is known.
     pub crawl_delay: Option<Duration>,
-    /// robots.txt should be fetched anew, without anybody waiting for it.
-    pub refresh: bool,
+    /// The file that should be fetched anew, without anybody waiting for it.
+    pub refresh: Option<SiteFile>,
 }
 
 /// Whether it may go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ruling {
-    /// Nothing can be said before robots.txt is fetched.
-    Fetch,
+    /// Nothing can be said before this file is fetched.
+    Fetch(SiteFile),
     /// It may, in its turn.
     Allow(Allowance),
     /// It would not, but is only told of: `report` is configured.
@@ -54,8 +56,47 @@ pub enum Allowance {
     LongUnreachable,
 }
 
-/// Decides by the entry as it is.
-pub fn decide(entry: &Entry, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> Decision {
+/// What a site has said of all its pages.
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'a> {
+    pub robots: &'a Entry,
+    /// `None`: it does not matter ([`HostRules::mining_purpose`]).
+    pub tdmrep: Option<&'a Entry>,
+}
+
+impl<'a> From<&'a Entry> for Known<'a> {
+    fn from(robots: &'a Entry) -> Self {
+        Known { robots, tdmrep: None }
+    }
+}
+
+/// Decides by what is known. tdmrep.json is asked of what robots.txt lets go.
+pub fn decide<'a>(known: impl Into<Known<'a>>, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> Decision {
+    let Known { robots, tdmrep } = known.into();
+    let decision = by_robots(robots, rules, request, now);
+    match (&decision.ruling, tdmrep) {
+        (Ruling::Allow(Allowance::RobotsTxt | Allowance::Operator), _) => decision,
+        (Ruling::Allow(_), Some(tdmrep)) => by_tdmrep(decision, tdmrep, rules, request, now),
+        _ => decision,
+    }
+}
+
+#[cold]
+fn by_tdmrep(decision: Decision, entry: &Entry, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> Decision {
+    let (mined, refresh) = mined(entry, rules, request, now);
+    let is_reported = rules.options.report_only || rules.usage.tdmrep == RobotsOverride::Report;
+    let ruling = match mined {
+        Mined::Fetch => Ruling::Fetch(SiteFile::TdmRep),
+        Mined::Free => decision.ruling,
+        Mined::Reserved(why) if is_reported => Ruling::Report(why),
+        Mined::Reserved(why) => Ruling::Refuse(why),
+    };
+    // One at a time: the next request has the other renewed.
+    let refresh = decision.refresh.or(refresh.then_some(SiteFile::TdmRep));
+    Decision { ruling, refresh, ..decision }
+}
+
+fn by_robots(entry: &Entry, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> Decision {
     let case = Case { rules, request, tokens: &rules.product_tokens(request), now };
     let file = entry.robots_txt().map(|robots| robots.rules_kept_for(case.tokens));
     // Lifting a verdict does not lift the pace.
@@ -63,11 +104,11 @@ pub fn decide(entry: &Entry, rules: &HostRules, request: &Request<'_>, now: Syst
     let own = rules.own_rules.as_ref().map(|own| own.judge(request.target, rules.options.paths));
     if let Some(OwnVerdict::Deny(why)) = own {
         let ruling = if rules.options.report_only { Ruling::Report(why) } else { Ruling::Refuse(why) };
-        return Decision { ruling, crawl_delay, refresh: false };
+        return Decision { ruling, crawl_delay, refresh: None };
     }
     if rules.robots == RobotsOverride::Ignore {
         let ruling = Ruling::Allow(Allowance::Ignored);
-        return Decision { ruling, crawl_delay: rules.crawl_delay, refresh: false };
+        return Decision { ruling, crawl_delay: rules.crawl_delay, refresh: None };
     }
     let (said, refresh) = case.by_entry(entry, file.as_deref());
     let ruling = match (said, own) {
@@ -77,7 +118,7 @@ pub fn decide(entry: &Entry, rules: &HostRules, request: &Request<'_>, now: Syst
         }
         (said, _) => said,
     };
-    Decision { ruling, crawl_delay, refresh }
+    Decision { ruling, crawl_delay, refresh: refresh.then_some(SiteFile::Robots) }
 }
 
 /// What all steps of a decision go by.
@@ -109,7 +150,7 @@ impl Case<'_> {
             return (ruling, refresh);
         }
         match &entry.trouble {
-            None => (Ruling::Fetch, false),
+            None => (Ruling::Fetch(SiteFile::Robots), false),
             Some(trouble) => self.unreachable(trouble),
         }
     }
@@ -161,7 +202,7 @@ impl Case<'_> {
         if long && self.rules.options.allow_long_unreachable {
             return (Ruling::Allow(Allowance::LongUnreachable), left_alone.is_none());
         }
-        let Some(retry_after) = left_alone else { return (Ruling::Fetch, false) };
+        let Some(retry_after) = left_alone else { return (Ruling::Fetch(SiteFile::Robots), false) };
         let why = Refusal::RobotsUnreachable { retry_after, authority: self.authority(), why: trouble.why.clone() };
         (Ruling::Refuse(why), false)
     }

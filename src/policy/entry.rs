@@ -1,11 +1,11 @@
-//! What is known of one authority's robots.txt (RFC 9309 §2.3.1). Pure data: `gate::robots` swaps it whole,
+//! What is known of one authority's robots.txt (RFC 9309 §2.3.1), or of another file of its kind. Pure data: `gate::robots` swaps it whole,
 //! `policy::decide` reads it.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use super::freshness::{Freshness, RETRY_MAX, State, retry_in};
-use crate::robots::RobotsTxt;
+use crate::robots::{RobotsTxt, TdmRep};
 
 /// An authority's state. The default is an authority never asked.
 #[derive(Debug, Clone, Default)]
@@ -21,9 +21,40 @@ pub struct Entry {
 pub enum Access {
     /// A file, even if empty.
     Rules(RobotsTxt),
+    /// The same, of a tdmrep.json.
+    Reservations(TdmRep),
     /// There is none: status 400 to 499, or redirects that lead nowhere. What that means is settled when it is decided
     /// by, so that a changed setting holds at once.
     Missing,
+}
+
+impl Access {
+    /// The bytes of the file, if there is one.
+    pub fn source(&self) -> Option<&[u8]> {
+        match self {
+            Self::Rules(robots) => Some(robots.source()),
+            Self::Reservations(file) => Some(file.source()),
+            Self::Missing => None,
+        }
+    }
+
+    /// How many hold the file, this one among them.
+    pub fn holders(&self) -> usize {
+        match self {
+            Self::Rules(robots) => robots.holders(),
+            Self::Reservations(file) => file.holders(),
+            Self::Missing => 0,
+        }
+    }
+
+    /// Bytes of the file on the heap.
+    pub fn heap_size(&self) -> usize {
+        match self {
+            Self::Rules(robots) => robots.heap_size(),
+            Self::Reservations(file) => file.heap_size(),
+            Self::Missing => 0,
+        }
+    }
 }
 
 /// A settling answer.
@@ -184,7 +215,7 @@ impl Entry {
         let answer = self.answer.as_ref()?;
         let failing = self.trouble.is_some();
         let state = match answer.access {
-            Access::Rules(_) => answer.freshness.state(failing, now),
+            Access::Rules(_) | Access::Reservations(_) => answer.freshness.state(failing, now),
             // That there was no file once is no copy to go by while nobody can say whether there is one now.
             Access::Missing if failing && now >= answer.freshness.expires_at() => State::Unusable,
             Access::Missing => answer.freshness.state(false, now),
@@ -199,8 +230,21 @@ impl Entry {
     pub fn robots_txt(&self) -> Option<&RobotsTxt> {
         match &self.answer.as_ref()?.access {
             Access::Rules(robots) => Some(robots),
-            Access::Missing => None,
+            Access::Reservations(_) | Access::Missing => None,
         }
+    }
+
+    /// The same of a tdmrep.json.
+    pub fn tdm_rep(&self) -> Option<&TdmRep> {
+        match &self.answer.as_ref()?.access {
+            Access::Reservations(file) => Some(file),
+            Access::Rules(_) | Access::Missing => None,
+        }
+    }
+
+    /// The bytes of whatever file there is.
+    pub fn source(&self) -> Option<&[u8]> {
+        self.answer.as_ref()?.access.source()
     }
 
     /// Whether it may be fetched, if there is cause to: not while it is left alone after a failure.

@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use super::{
-    Access, Allowance, Answer, AskedAgain, Authority, Entry, HostRules, Options, PreferenceEvidence, Request,
-    RuleEvidence, Ruling, decide,
+    Access, Allowance, Answer, AskedAgain, Authority, Entry, HostRules, Known, MiningEvidence, Options,
+    PreferenceEvidence, Refusal, Request, RuleEvidence, Ruling, SiteFile, decide,
 };
 
 /// One URL's verdict.
@@ -24,9 +24,29 @@ pub struct Explanation {
     pub rule: Option<RuleEvidence>,
     /// The usage preference, if that decided.
     pub preference: Option<PreferenceEvidence>,
+    /// The entry of tdmrep.json, if that decided.
+    pub reservation: Option<MiningEvidence>,
     pub robots: RobotsState,
+    /// `None`: it does not matter.
+    pub tdmrep: Option<TdmRepState>,
     pub crawl_delay: Option<Duration>,
     pub sitemaps: Vec<String>,
+    /// Where the terms of use are (RSL).
+    pub licenses: Vec<String>,
+}
+
+/// What is known of the authority's tdmrep.json.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TdmRepState {
+    pub url: String,
+    /// HTTP status of the answer; `None`: none.
+    pub status: Option<u16>,
+    /// `entries`, `none` or `unknown`.
+    pub access: &'static str,
+    pub fetched_at: Option<SystemTime>,
+    pub expires_at: Option<SystemTime>,
+    /// What of it cannot be understood.
+    pub fault: Option<String>,
 }
 
 /// What is known of the authority's robots.txt.
@@ -46,25 +66,38 @@ impl Explanation {
     /// What was disallowed, where that is not the path as sent but one that servers take it for.
     pub fn matched_path(&self) -> Option<&str> {
         let preference = self.preference.as_ref().and_then(|preference| preference.matched_path.as_deref());
-        preference.or(self.rule.as_ref().and_then(|rule| rule.matched_path.as_deref()))
+        let reservation = self.reservation.as_ref().and_then(|reservation| reservation.matched_path.as_deref());
+        preference.or(reservation).or(self.rule.as_ref().and_then(|rule| rule.matched_path.as_deref()))
     }
 }
 
-/// Decides by the entry as it is, and renders the decision.
-pub fn explain(entry: &Entry, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> Explanation {
-    let decision = decide(entry, rules, request, now);
+/// Decides by what is known, and renders the decision.
+pub fn explain<'a>(
+    known: impl Into<Known<'a>>,
+    rules: &HostRules,
+    request: &Request<'_>,
+    now: SystemTime,
+) -> Explanation {
+    let known = known.into();
+    let (entry, decision) = (known.robots, decide(known, rules, request, now));
     let tokens = rules.product_tokens(request);
     let file = entry.usable(now).and_then(|_| entry.robots_txt());
     let (allowed, reason, detail) = match &decision.ruling {
         Ruling::Allow(allowance) => (true, allowance.slug(), allowance.to_string()),
         Ruling::Report(why) => (true, why.slug(), format!("let through, as configured; else: {why}")),
         Ruling::Refuse(why) => (false, why.slug(), why.to_string()),
-        Ruling::Fetch => (false, UNKNOWN, "nothing is known of its robots.txt yet".to_owned()),
+        Ruling::Fetch(file) => (false, UNKNOWN, format!("nothing is known of its {} yet", file.name())),
     };
     let (rule, preference) = match &decision.ruling {
         Ruling::Report(why) | Ruling::Refuse(why) => (why.rule(), why.preference()),
         Ruling::Allow(allowance) => (allowance.rule(entry), None),
-        Ruling::Fetch => (None, None),
+        Ruling::Fetch(_) => (None, None),
+    };
+    let reservation = match &decision.ruling {
+        Ruling::Report(Refusal::MiningReserved(evidence)) | Ruling::Refuse(Refusal::MiningReserved(evidence)) => {
+            Some(MiningEvidence::clone(evidence))
+        }
+        _ => None,
     };
     Explanation {
         url: format!("{}{}", request.authority, String::from_utf8_lossy(request.target)),
@@ -76,9 +109,12 @@ pub fn explain(entry: &Entry, rules: &HostRules, request: &Request<'_>, now: Sys
         detail,
         rule,
         preference,
+        reservation,
         robots: state(entry, request.authority, &rules.options, now),
+        tdmrep: known.tdmrep.map(|entry| tdmrep(entry, request.authority, now)),
         crawl_delay: decision.crawl_delay,
         sitemaps: file.iter().flat_map(|file| file.sitemaps()).map(str::to_owned).collect(),
+        licenses: file.iter().flat_map(|file| file.licenses()).map(str::to_owned).collect(),
     }
 }
 
@@ -122,7 +158,7 @@ impl fmt::Display for Allowance {
 /// What an answer says may be crawled, in a word.
 pub fn access(answer: &Answer, options: &Options) -> &'static str {
     match answer.access {
-        Access::Rules(_) => "rules",
+        Access::Rules(_) | Access::Reservations(_) => "rules",
         Access::Missing if options.allows_missing(answer.status) => "allow-all",
         Access::Missing => "disallow-all",
     }
@@ -137,6 +173,28 @@ fn state(entry: &Entry, authority: &Authority, options: &Options, now: SystemTim
         access: answer.map_or("disallow-all", |answer| access(answer, options)),
         fetched_at: answer.map(|answer| answer.freshness.validated_at()),
         expires_at: answer.map(|answer| answer.freshness.expires_at()),
+    }
+}
+
+/// What is known of a tdmrep.json.
+pub fn tdmrep(entry: &Entry, authority: &Authority, now: SystemTime) -> TdmRepState {
+    let answer = entry.usable(now).map(|(answer, _)| answer);
+    TdmRepState {
+        url: authority.url(SiteFile::TdmRep.path()),
+        status: answer.map(|answer| answer.status),
+        access: match answer.map(|answer| &answer.access) {
+            Some(Access::Reservations(file)) if file.is_empty() && file.fault().is_some() => "unknown",
+            Some(Access::Reservations(_) | Access::Rules(_)) => "entries",
+            Some(Access::Missing) => "none",
+            None => "unknown",
+        },
+        fetched_at: answer.map(|answer| answer.freshness.validated_at()),
+        expires_at: answer.map(|answer| answer.freshness.expires_at()),
+        fault: match answer.map(|answer| &answer.access) {
+            Some(Access::Reservations(file)) => file.fault().map(str::to_owned),
+            Some(Access::Rules(_) | Access::Missing) => None,
+            None => entry.trouble.as_ref().map(|trouble| trouble.why.to_string()),
+        },
     }
 }
 

@@ -108,6 +108,12 @@ impl HostRules {
         self.purposes.as_deref().unwrap_or(&self.options.purposes)
     }
 
+    /// The one of them that tdmrep.json concerns. `None`: it need not be known.
+    pub fn mining_purpose(&self) -> Option<&Purpose> {
+        let purposes = Some(self.purposes()).filter(|_| self.usage.tdmrep != RobotsOverride::Ignore)?;
+        purposes.iter().find(|purpose| purpose.is_mining())
+    }
+
     /// The gap that holds between two requests like this one, as far as it is known.
     pub fn crawl_delay(&self, entry: &Entry, request: &Request<'_>) -> Option<Duration> {
         let by_file = || entry.robots_txt()?.rules_kept_for(&self.product_tokens(request)).crawl_delay();

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Authority, Reservation};
+use super::{Authority, MiningEvidence, Reservation};
 use crate::robots::{PreferenceRef, RuleKind, RuleRef, VisitTime};
 
 /// A refusal. `Display` is one sentence for the person who reads the answer or the log.
@@ -29,6 +29,8 @@ pub enum Refusal {
         purpose: Box<str>,
         preference: PreferenceEvidence,
     },
+    /// The site's tdmrep.json reserves the URL from the declared purpose.
+    MiningReserved(Box<MiningEvidence>),
     /// The origin's answer says no to the declared purpose: its body is not delivered.
     AnswerReserved(Box<Reservation>),
     /// robots.txt could not be read, and no copy is good enough: complete disallow (RFC 9309 §2.3.1.4).
@@ -109,7 +111,7 @@ impl Refusal {
     pub fn slug(&self) -> &'static str {
         match self {
             Self::Disallowed { .. } => "robots-disallowed",
-            Self::UsageDisallowed { .. } | Self::AnswerReserved(_) => "usage-disallowed",
+            Self::UsageDisallowed { .. } | Self::MiningReserved(_) | Self::AnswerReserved(_) => "usage-disallowed",
             Self::RobotsUnreachable { .. } => "robots-unreachable",
             Self::CrawlDelay { .. } | Self::Closed { .. } => "crawl-delay",
             Self::QueueFull { .. } => "queue-full",
@@ -153,6 +155,7 @@ impl Refusal {
             | Self::OwnLimit { retry_after, .. } => Some(*retry_after),
             Self::Disallowed { .. }
             | Self::UsageDisallowed { .. }
+            | Self::MiningReserved(_)
             | Self::AnswerReserved(_)
             | Self::ConnectionLimit { .. }
             | Self::EgressDenied { .. }
@@ -192,6 +195,7 @@ impl Refusal {
                     "{authority}/robots.txt says no to the purpose `{purpose}` of this URL for {tokens}: {preference}"
                 )
             }
+            Self::MiningReserved(evidence) => write!(f, "{evidence}"),
             Self::AnswerReserved(reservation) => {
                 let Reservation { field, value, purpose } = &**reservation;
                 write!(f, "the site's answer says no to the purpose `{purpose}`: `{}: {value}`", field.as_str())

@@ -21,6 +21,8 @@ pub struct UsageModes {
     pub content_usage: RobotsOverride,
     pub x_robots_tag: RobotsOverride,
     pub tdm_reservation: RobotsOverride,
+    /// The site's tdmrep.json, which is read before anything is asked for.
+    pub tdmrep: RobotsOverride,
 }
 
 /// What is asked of an answer's head.
@@ -113,9 +115,7 @@ impl UsageLines {
                 let tag = RobotsTag::read(value, to);
                 purposes.find(|purpose| tag.opposes(purpose, self.is_image))
             }
-            UsageField::TdmReservation if value.trim_ascii() == b"1" => {
-                purposes.find(|purpose| matches!(purpose.as_str(), "ai-train" | "tdm"))
-            }
+            UsageField::TdmReservation if value.trim_ascii() == b"1" => purposes.find(|purpose| purpose.is_mining()),
             UsageField::TdmReservation => None,
         }
     }

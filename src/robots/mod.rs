@@ -28,6 +28,7 @@ mod robots_txt;
 mod rule_set_cache;
 mod ruleset;
 mod steps;
+mod tdm_rep;
 mod usage;
 mod verdict;
 
@@ -42,6 +43,7 @@ pub use priority::RuleKind;
 pub use product_token::{ProductToken, TokenError};
 pub use robots_txt::RobotsTxt;
 pub use ruleset::RuleSet;
+pub use tdm_rep::{TdmRep, TdmReservation};
 pub(crate) use usage::read_usage;
 pub use usage::{Purpose, PurposeError};
 pub use verdict::{PreferenceRef, Reason, RuleRef, Verdict};

@@ -163,20 +163,9 @@ impl RuleSet {
         verdict.unwrap_or_else(|| Verdict::new(&self.0, Outcome::NoRule))
     }
 
-    /// Calls `judge` with the path of a target as it is compared, and with what its dot segments lead to if it has any.
-    fn each_form(&self, target: &[u8], mut judge: impl FnMut(&[u8])) {
-        let mut path = path::path_and_query(target);
-        if self.0.percent_encoding == PercentEncoding::Normalised && ByteSet::of(&path).has_odd() {
-            let mut normal = Vec::with_capacity(path.len() + 16);
-            path::normalise(&path, &mut normal);
-            path = normal.into();
-        }
-        judge(&path);
-        if path::may_have_dot_segment(&path)
-            && let Some(resolved) = path::without_dot_segments(&path)
-        {
-            judge(&resolved);
-        }
+    /// Calls `judge` with each form in which a target is compared.
+    fn each_form(&self, target: &[u8], judge: impl FnMut(&[u8])) {
+        path::each_form(target, self.0.percent_encoding, judge);
     }
 
     #[inline(never)]

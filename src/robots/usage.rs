@@ -29,6 +29,11 @@ impl Purpose {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Whether it is text and data mining, which TDMRep is about.
+    pub fn is_mining(&self) -> bool {
+        matches!(self.as_str(), "ai-train" | "tdm")
+    }
 }
 
 impl fmt::Display for Purpose {

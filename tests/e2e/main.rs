@@ -29,6 +29,7 @@ mod limits;
 mod lint;
 mod logging;
 mod messages;
+mod mining;
 mod pacing;
 mod pacing_keys;
 mod pacing_many;

@@ -82,9 +82,10 @@ impl Log {
         self.all().iter().map(Seen::path).collect()
     }
 
-    /// The targets but those of robots.txt.
+    /// The targets but those of robots.txt and tdmrep.json.
     pub fn pages(&self) -> Vec<String> {
-        self.targets().into_iter().filter(|target| target != "/robots.txt").collect()
+        let files = ["/robots.txt", "/.well-known/tdmrep.json"];
+        self.targets().into_iter().filter(|target| !files.contains(&target.as_str())).collect()
     }
 
     /// The times between one start and the next, of all requests whose target begins with `prefix`.

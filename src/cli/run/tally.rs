@@ -74,6 +74,11 @@ impl Rule {
                 let text = format!("{}: {}", preference.key, preference.value).into();
                 Some(Rule { file: authority.robots_url().into(), line: Some(preference.line), text })
             }
+            Refusal::MiningReserved(evidence) => Some(Rule {
+                file: evidence.url().into(),
+                line: None,
+                text: format!("entry {}: {}", evidence.entry, evidence.location).into(),
+            }),
             Refusal::AnswerReserved(reservation) => Some(Rule {
                 file: "the sites' answers".into(),
                 line: None,

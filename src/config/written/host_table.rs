@@ -39,7 +39,7 @@ pub struct Override {
     pub verify: Option<Switch>,
 }
 
-/// What becomes of an answer that says no to a declared purpose, by the field that says it. `None`: as for all.
+/// What becomes of what says no to a declared purpose: an answer's field, or the site's tdmrep.json. `None`: as for all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Usage {
@@ -49,6 +49,8 @@ pub struct Usage {
     pub x_robots_tag: Option<RobotsOverride>,
     #[serde(deserialize_with = "words::some_robots_override")]
     pub tdm_reservation: Option<RobotsOverride>,
+    #[serde(deserialize_with = "words::some_robots_override")]
+    pub tdmrep: Option<RobotsOverride>,
 }
 
 impl Usage {
@@ -57,6 +59,7 @@ impl Usage {
             content_usage: self.content_usage.unwrap_or(before.content_usage),
             x_robots_tag: self.x_robots_tag.unwrap_or(before.x_robots_tag),
             tdm_reservation: self.tdm_reservation.unwrap_or(before.tdm_reservation),
+            tdmrep: self.tdmrep.unwrap_or(before.tdmrep),
         }
     }
 }

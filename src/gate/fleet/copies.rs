@@ -1,10 +1,11 @@
-//! Copies of robots.txt that the fleet shares, and the right to fetch one, which one instance has at a time.
+//! Copies of robots.txt and its like that the fleet shares, and the right to fetch one, which one instance has at a time.
 
 use super::link::Link;
 use super::{Fleet, Lost, Way};
 use crate::gate::store::snapshot;
+use crate::policy::Entry;
 use crate::policy::freshness::LAST_GOOD_USE;
-use crate::policy::{Authority, Entry};
+use crate::policy::site_file::SiteFileName;
 use redis::{Script, ScriptInvocation};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
@@ -25,11 +26,11 @@ pub(in crate::gate) struct Parcel {
     pub sent: SystemTime,
 }
 
-/// The right to fetch one authority's robots.txt. Renewed by [`meanwhile`](Self::meanwhile), given back with
+/// The right to fetch one authority's file. Renewed by [`meanwhile`](Self::meanwhile), given back with
 /// [`publish`](Self::publish), or when dropped; a server has others wait for a while then.
 pub(in crate::gate) struct Right {
     fleet: Arc<Fleet>,
-    authority: String,
+    name: String,
 }
 
 /// What a look at the copy comes to.
@@ -62,21 +63,21 @@ type CopyAnswer = (u8, u64, Vec<u8>);
 impl Fleet {
     /// A copy that is fresh, or the right to fetch it; waits while another instance has that. `anew`: no copy will do
     /// that is from before now.
-    pub async fn claim(self: &Arc<Self>, authority: &Authority, anew: bool) -> Result<Claim, Lost> {
+    pub async fn claim(self: &Arc<Self>, name: SiteFileName<'_>, anew: bool) -> Result<Claim, Lost> {
         // Dropped, it is given back, whoever has it.
-        let right = Right { fleet: self.clone(), authority: authority.to_string() };
+        let right = Right { fleet: self.clone(), name: name.to_string() };
         let (mut arrivals, began) = (self.arrivals.subscribe(), Instant::now());
         loop {
             let found = match &self.way {
-                Way::Server(link) => link.look(&right.authority, anew, began.elapsed()).await?,
-                Way::Machine(machine) => machine.look(&right.authority, anew, began.elapsed()).await?,
+                Way::Server(link) => link.look(&right.name, anew, began.elapsed()).await?,
+                Way::Machine(machine) => machine.look(&right.name, anew, began.elapsed()).await?,
             };
             match found {
                 Found::Copy(copy) => return Ok(Claim::Copy(copy)),
                 Found::Right(old) => return Ok(Claim::Fetch(right, old)),
                 Found::Busy(time) => {
                     // What does not come, or is overlooked, only means to look again.
-                    let is_other = |arrived: &Arc<str>| !arrived.is_empty() && **arrived != *right.authority;
+                    let is_other = |arrived: &Arc<str>| !arrived.is_empty() && **arrived != *right.name;
                     let arrived = async { while arrivals.recv().await.is_ok_and(|arrived| is_other(&arrived)) {} };
                     tokio::select! { () = arrived => {}, () = sleep(time) => {} }
                 }
@@ -90,17 +91,17 @@ impl Fleet {
     }
 
     /// The copy that the server tells of, whatever its age.
-    pub async fn take(&self, authority: &Authority) -> Option<Parcel> {
+    pub async fn take(&self, name: SiteFileName<'_>) -> Option<Parcel> {
         let Way::Server(link) = &self.way else { return None };
-        let (_, age, bytes) = Wanted::Take.ask(link, &authority.to_string()).await.ok()?;
+        let (_, age, bytes) = Wanted::Take.ask(link, &name.to_string()).await.ok()?;
         Parcel::new(bytes, age)
     }
 }
 
 impl Link {
-    async fn look(&self, authority: &str, anew: bool, age: Duration) -> Result<Found, Lost> {
+    async fn look(&self, name: &str, anew: bool, age: Duration) -> Result<Found, Lost> {
         let wanted = if anew { Wanted::Anew(age) } else { Wanted::Look(age) };
-        let (state, time, bytes) = wanted.ask(self, authority).await?;
+        let (state, time, bytes) = wanted.ask(self, name).await?;
         Ok(match (state, Parcel::new(bytes, time)) {
             (0, Some(copy)) => Found::Copy(copy),
             (1, copy) => Found::Right(copy),
@@ -118,14 +119,14 @@ impl Parcel {
 }
 
 impl Wanted {
-    async fn ask(&self, link: &Link, authority: &str) -> Result<CopyAnswer, Lost> {
-        link.call(&self.invocation(authority, &link.me)).await
+    async fn ask(&self, link: &Link, name: &str) -> Result<CopyAnswer, Lost> {
+        link.call(&self.invocation(name, &link.me)).await
     }
 
-    fn invocation(&self, authority: &str, me: &str) -> ScriptInvocation<'static> {
+    fn invocation(&self, name: &str, me: &str) -> ScriptInvocation<'static> {
         static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("copy.lua")));
-        let mut call = SCRIPT.key(format!("politely:{{{authority}}}:robots"));
-        call.key(format!("politely:{{{authority}}}:fetching")).arg(me);
+        let mut call = SCRIPT.key(format!("politely:{{{name}}}:robots"));
+        call.key(format!("politely:{{{name}}}:fetching")).arg(me);
         match self {
             Self::Look(age) => call.arg("look").arg(millis(HELD)).arg(millis(*age)),
             Self::Anew(age) => call.arg("anew").arg(millis(HELD)).arg(millis(*age)),
@@ -147,7 +148,7 @@ impl Right {
             loop {
                 sleep(HELD / 3).await;
                 // Whoever is cut off fetches on its own.
-                let _ = Wanted::Keep.ask(link, &self.authority).await;
+                let _ = Wanted::Keep.ask(link, &self.name).await;
             }
         };
         tokio::select! { done = work => done, never = keep => never }
@@ -165,9 +166,9 @@ impl Right {
             Way::Server(link) => {
                 let Some(copy) = snapshot::pack(&entry, now) else { return };
                 let fresh_for = until.duration_since(now).unwrap_or_default();
-                let _ = Wanted::Put { copy, fresh_for }.ask(link, &self.authority).await;
+                let _ = Wanted::Put { copy, fresh_for }.ask(link, &self.name).await;
             }
-            Way::Machine(machine) => machine.leave(&self.authority, entry, until).await,
+            Way::Machine(machine) => machine.leave(&self.name, entry, until).await,
         }
     }
 }
@@ -175,7 +176,7 @@ impl Right {
 impl Drop for Right {
     fn drop(&mut self) {
         if let Way::Machine(machine) = &self.fleet.way {
-            machine.give_back(&self.authority);
+            machine.give_back(&self.name);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Asks for a robots.txt over the network (RFC 9309 §2.3), through the same guard as any request: one request, one answer.
+//! Asks for a robots.txt, or another file of its kind, over the network (RFC 9309 §2.3), through the same guard as any request: one request, one answer.
 //! The only place here that knows of connections; where redirects lead, and when it is a host's turn, is `refresh`'s.
 
 use crate::config::Settings;
@@ -6,7 +6,7 @@ use crate::gate::decode::decode_apart;
 use crate::gate::pacer::Permit;
 use crate::http1::Framing;
 use crate::policy::pace::Client;
-use crate::policy::{Authority, HttpVersion, Refusal, Validators};
+use crate::policy::{Authority, HttpVersion, Refusal, SiteFile, Validators};
 use crate::robots::access::{AccessKind, from_status};
 use crate::upstream::{
     BodyStream, DialError, DialFault, Fields, GetError, Got, Outgoing, ReachError, ResolveError, Route, Sent,
@@ -24,10 +24,11 @@ pub(in crate::gate) struct Fetcher {
     upstream: Arc<Upstream>,
 }
 
-/// One request for a robots.txt.
+/// One request for such a file.
 pub(super) struct Request<'a> {
     pub authority: &'a Authority,
     pub url: &'a Url,
+    pub file: SiteFile,
     /// Of our copy, to ask whether it still holds.
     pub validators: Option<&'a Validators>,
     pub want: Want,
@@ -96,9 +97,13 @@ impl Fetcher {
         let route = self.reach(request.authority, client).await?;
         let (target, agent) = (target(request.url), user_agent(settings));
         let validators = request.validators;
+        let accept: &[u8] = match request.file {
+            SiteFile::Robots => b"text/plain, */*;q=0.5",
+            SiteFile::TdmRep => b"application/json, */*;q=0.5",
+        };
         let fields = [
             Some((header::USER_AGENT, agent.as_bytes())),
-            Some((header::ACCEPT, b"text/plain, */*;q=0.5")),
+            Some((header::ACCEPT, accept)),
             Some((header::ACCEPT_ENCODING, b"gzip, br, zstd")),
             validators.and_then(|kept| kept.etag()).map(|etag| (header::IF_NONE_MATCH, etag.as_bytes())),
             validators.and_then(|kept| kept.last_modified()).map(|date| (header::IF_MODIFIED_SINCE, date.as_bytes())),

@@ -7,7 +7,7 @@
 //! somebody's hands is never given up, and those used last can be told in order. `papaya` and `dashmap` count and evict nothing;
 //! `quick_cache` weighs a place when it is put in, and keeps no order of use that could be read.
 
-use crate::policy::{Authority, Entry, Host};
+use crate::policy::{Authority, Entry, Host, SiteFile, site_file::SiteFileName};
 use arc_swap::{ArcSwap, Guard};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::RwLock;
@@ -20,7 +20,8 @@ pub(super) struct HostTable {
     shards: Box<[RwLock<HashTable<Arc<HostEntry>>>]>,
     hasher: DefaultHashBuilder,
     bytes: AtomicUsize,
-    count: AtomicUsize,
+    /// Of each file.
+    counts: [AtomicUsize; 2],
     /// Counts new places: the time by which uses are told apart.
     clock: AtomicU32,
 }
@@ -28,6 +29,7 @@ pub(super) struct HostTable {
 /// One authority's place, with the entry in force.
 pub(in crate::gate) struct HostEntry {
     pub authority: Authority,
+    pub file: SiteFile,
     entry: ArcSwap<Entry>,
     /// The clock at the last use.
     used: AtomicU32,
@@ -36,6 +38,11 @@ pub(in crate::gate) struct HostEntry {
 }
 
 impl HostEntry {
+    /// Under which it is kept and shared.
+    pub fn name(&self) -> SiteFileName<'_> {
+        self.file.of(&self.authority)
+    }
+
     /// Whether the next turn is a page's, if one wants it: a copy that lives no longer than a gap would be renewed in each.
     pub fn owes_page(&self) -> bool {
         !self.page_went.load(Ordering::Relaxed)
@@ -69,34 +76,35 @@ impl HostTable {
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
             hasher: DefaultHashBuilder::default(),
             bytes: AtomicUsize::new(0),
-            count: AtomicUsize::new(0),
+            counts: Default::default(),
             clock: AtomicU32::new(0),
         }
     }
 
-    /// The authority's place, made if there is none.
-    pub fn host(&self, authority: &Authority) -> Arc<HostEntry> {
-        let hash = self.hasher.hash_one(authority);
+    /// The place of an authority's file, made if there is none.
+    pub fn host(&self, authority: &Authority, file: SiteFile) -> Arc<HostEntry> {
+        let hash = self.hash(authority, file);
         // The table takes its bits from both ends of the hash.
         let shard = &self.shards[(hash >> 32) as usize % SHARDS];
-        let is_it = |host: &Arc<HostEntry>| host.authority == *authority;
+        let is_it = |host: &Arc<HostEntry>| host.file == file && host.authority == *authority;
         if let Some(host) = shard.read().find(hash, is_it) {
             self.touch(host);
             return host.clone();
         }
         let mut table = shard.write();
-        let rehash = |host: &Arc<HostEntry>| self.hasher.hash_one(&host.authority);
+        let rehash = |host: &Arc<HostEntry>| self.hash(&host.authority, host.file);
         let new = || {
             let now = self.clock.fetch_add(1, Ordering::Relaxed);
             let entry = ArcSwap::from_pointee(Entry::default());
             let host = HostEntry {
                 authority: authority.clone(),
+                file,
                 entry,
                 used: AtomicU32::new(now),
                 page_went: AtomicBool::new(false),
             };
             self.bytes.fetch_add(cost(&host), Ordering::Relaxed);
-            self.count.fetch_add(1, Ordering::Relaxed);
+            self.counts[file as usize].fetch_add(1, Ordering::Relaxed);
             Arc::new(host)
         };
         table.entry(hash, is_it, rehash).or_insert_with(new).get().clone()
@@ -110,11 +118,11 @@ impl HostTable {
         }
     }
 
-    /// The authority's place, if it is in memory.
-    pub fn find(&self, authority: &Authority) -> Option<Arc<HostEntry>> {
-        let hash = self.hasher.hash_one(authority);
+    /// The place of an authority's file, if it is in memory.
+    pub fn find(&self, authority: &Authority, file: SiteFile) -> Option<Arc<HostEntry>> {
+        let hash = self.hash(authority, file);
         let shard = &self.shards[(hash >> 32) as usize % SHARDS];
-        shard.read().find(hash, |host| host.authority == *authority).cloned()
+        shard.read().find(hash, |host| host.file == file && host.authority == *authority).cloned()
     }
 
     /// Puts another entry in force.
@@ -144,7 +152,19 @@ impl HostTable {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
+        self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// How many of them are for this file.
+    pub fn count(&self, file: SiteFile) -> usize {
+        self.counts[file as usize].load(Ordering::Relaxed)
+    }
+
+    fn hash(&self, authority: &Authority, file: SiteFile) -> u64 {
+        match file {
+            SiteFile::Robots => self.hasher.hash_one(authority),
+            SiteFile::TdmRep => self.hasher.hash_one((authority, file)),
+        }
     }
 
     /// Gives up a sixteenth of the places, those used least recently. False: there was none to give up.
@@ -160,32 +180,32 @@ impl HostTable {
         let mut quota = all.len() / 16 + 1;
         let at = all.len() - quota;
         let (_, least, _) = all.select_nth_unstable(at);
-        let (least, mut given_up) = (*least, 0);
+        let (least, mut given_up) = (*least, false);
         for shard in &self.shards {
             let mut table = shard.write();
             table.retain(|host| {
                 let stays = quota == 0 || host.idle(now) < least || !is_free(host);
                 if !stays {
                     quota -= 1;
-                    given_up += 1;
+                    given_up = true;
+                    self.counts[host.file as usize].fetch_sub(1, Ordering::Relaxed);
                     self.bytes.fetch_sub(cost(host), Ordering::Relaxed);
                 }
                 stays
             });
             if table.capacity() > 4 * table.len() {
-                table.shrink_to_fit(|host| self.hasher.hash_one(&host.authority));
+                table.shrink_to_fit(|host| self.hash(&host.authority, host.file));
             }
         }
-        self.count.fetch_sub(given_up, Ordering::Relaxed);
-        given_up > 0
+        given_up
     }
 
-    /// Those used last, the newest first.
+    /// Those of authorities, that is of their robots.txt, used last, the newest first.
     pub fn latest(&self, most: usize) -> Vec<Arc<HostEntry>> {
         let now = self.clock.load(Ordering::Relaxed);
         let mut all: Vec<u32> = Vec::with_capacity(self.len());
         for shard in &self.shards {
-            all.extend(shard.read().iter().map(|host| host.idle(now)));
+            all.extend(shard.read().iter().filter(|host| host.file == SiteFile::Robots).map(|host| host.idle(now)));
         }
         let Some(last) = all.len().min(most).checked_sub(1) else {
             return Vec::new();
@@ -196,7 +216,8 @@ impl HostTable {
             .iter()
             .flat_map(|shard| {
                 let shard = shard.read();
-                let latest: Vec<_> = shard.iter().filter(|host| host.idle(now) <= *longest).cloned().collect();
+                let is_late = |host: &&Arc<HostEntry>| host.file == SiteFile::Robots && host.idle(now) <= *longest;
+                let latest: Vec<_> = shard.iter().filter(is_late).cloned().collect();
                 latest
             })
             .collect();
@@ -248,21 +269,41 @@ mod tests {
     #[test]
     fn an_authority_has_one_place() {
         let hosts = HostTable::new();
-        assert!(Arc::ptr_eq(&hosts.host(&authority(1)), &hosts.host(&authority(1))));
-        assert!(!Arc::ptr_eq(&hosts.host(&authority(1)), &hosts.host(&authority(2))));
+        assert!(Arc::ptr_eq(
+            &hosts.host(&authority(1), SiteFile::Robots),
+            &hosts.host(&authority(1), SiteFile::Robots)
+        ));
+        assert!(!Arc::ptr_eq(
+            &hosts.host(&authority(1), SiteFile::Robots),
+            &hosts.host(&authority(2), SiteFile::Robots)
+        ));
         assert_eq!(hosts.len(), 2);
-        assert!(hosts.find(&authority(3)).is_none());
+        assert!(hosts.find(&authority(3), SiteFile::Robots).is_none());
+    }
+
+    #[test]
+    fn each_file_of_an_authority_has_a_place_and_one_is_shown() {
+        let hosts = HostTable::new();
+        let (robots, tdmrep) =
+            (hosts.host(&authority(1), SiteFile::Robots), hosts.host(&authority(1), SiteFile::TdmRep));
+        assert!(!Arc::ptr_eq(&robots, &tdmrep) && robots.name().to_string() != tdmrep.name().to_string());
+        assert!(Arc::ptr_eq(&tdmrep, &hosts.find(&authority(1), SiteFile::TdmRep).unwrap()));
+        assert_eq!((hosts.len(), hosts.count(SiteFile::Robots), hosts.latest(9).len()), (2, 1, 1));
+        drop((robots, tdmrep));
+        while hosts.shrink() {}
+        assert_eq!((hosts.count(SiteFile::Robots), hosts.count(SiteFile::TdmRep), hosts.bytes()), (0, 0, 0));
     }
 
     #[test]
     fn those_used_least_recently_are_given_up_first() {
         let hosts = HostTable::new();
         for number in 0..1600 {
-            hosts.host(&authority(number));
-            hosts.host(&authority(0));
+            hosts.host(&authority(number), SiteFile::Robots);
+            hosts.host(&authority(0), SiteFile::Robots);
         }
         assert!(hosts.shrink());
-        let gone: Vec<_> = (0..1600).filter(|number| hosts.find(&authority(*number)).is_none()).collect();
+        let gone: Vec<_> =
+            (0..1600).filter(|number| hosts.find(&authority(*number), SiteFile::Robots).is_none()).collect();
         assert_eq!(gone, (1..=101).collect::<Vec<_>>());
         assert_eq!(hosts.len(), 1600 - gone.len());
     }
@@ -271,9 +312,9 @@ mod tests {
     fn the_latest_are_those_used_last() {
         let hosts = HostTable::new();
         for number in 0..100 {
-            hosts.host(&authority(number));
+            hosts.host(&authority(number), SiteFile::Robots);
         }
-        hosts.host(&authority(7));
+        hosts.host(&authority(7), SiteFile::Robots);
         let latest: Vec<_> = hosts.latest(3).iter().map(|host| host.authority.clone()).collect();
         assert_eq!(latest, [authority(7), authority(99), authority(98)]);
         assert_eq!((hosts.latest(0).len(), hosts.latest(1000).len()), (0, 100));
@@ -283,20 +324,20 @@ mod tests {
     #[test]
     fn who_is_in_use_is_not_given_up() {
         let hosts = HostTable::new();
-        let held = hosts.host(&authority(0));
+        let held = hosts.host(&authority(0), SiteFile::Robots);
         for number in 1..20 {
-            hosts.host(&authority(number));
+            hosts.host(&authority(number), SiteFile::Robots);
         }
         while hosts.shrink() {}
         assert_eq!(hosts.len(), 1);
-        assert!(Arc::ptr_eq(&held, &hosts.host(&authority(0))));
+        assert!(Arc::ptr_eq(&held, &hosts.host(&authority(0), SiteFile::Robots)));
     }
 
     #[test]
     fn what_is_counted_is_given_back() {
         let hosts = HostTable::new();
         for number in 0..100 {
-            let host = hosts.host(&authority(number));
+            let host = hosts.host(&authority(number), SiteFile::Robots);
             hosts.put(&host, Arc::new(Entry::default().failed(std::time::SystemTime::now(), "why", None, 0.0)));
         }
         assert!(hosts.bytes() > 100 * 200);

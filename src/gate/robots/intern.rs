@@ -1,7 +1,9 @@
-//! Each robots.txt once in memory, however many authorities have it: most are one of a few that content systems write.
+//! Each robots.txt or tdmrep.json once in memory, however many authorities have it: most are one of a few that content systems
+//! write.
 
 use crate::gate::store::{Digest, digest};
-use crate::robots::{ParseOptions, RobotsTxt};
+use crate::policy::{Access, SiteFile};
+use crate::robots::{ParseOptions, RobotsTxt, TdmRep};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The files in use, by content.
 #[derive(Default)]
 pub(super) struct Intern {
-    held: Mutex<HashMap<Content, RobotsTxt>>,
+    held: Mutex<HashMap<Content, Access>>,
     /// Bytes of all of them, as of when each was read or last swept.
     bytes: AtomicUsize,
     /// Files read since then.
@@ -22,29 +24,33 @@ type Content = (Digest, u64);
 
 impl Intern {
     /// The file of this body.
-    pub fn intern(&self, body: &[u8], options: &ParseOptions) -> RobotsTxt {
+    pub fn intern(&self, file: SiteFile, body: &[u8], options: &ParseOptions) -> Access {
         // What lies beyond the limit is not read, and makes no difference.
-        self.named(digest(body), options, || Some(body.into())).expect("there is a body")
+        self.named(file, digest(body), options, || Some(body.into())).expect("there is a body")
     }
 
     /// The file of this name; `body` is asked for only if it is not in memory. `None`: there is none either.
     pub fn named(
         &self,
+        file: SiteFile,
         name: Digest,
         options: &ParseOptions,
         body: impl FnOnce() -> Option<Vec<u8>>,
-    ) -> Option<RobotsTxt> {
-        let content = (name, fingerprint(options));
-        if let Some(robots) = self.held.lock().get(&content) {
-            return Some(robots.clone());
+    ) -> Option<Access> {
+        let content = (name, fingerprint(file, options));
+        if let Some(known) = self.held.lock().get(&content) {
+            return Some(known.clone());
         }
-        let robots = RobotsTxt::parse_with(&body()?, options);
+        let read = match file {
+            SiteFile::Robots => Access::Rules(RobotsTxt::parse_with(&body()?, options)),
+            SiteFile::TdmRep => Access::Reservations(TdmRep::parse(&body()?)),
+        };
         let mut held = self.held.lock();
         // Another may have been faster.
         let kept = held.entry(content).or_insert_with(|| {
-            self.bytes.fetch_add(cost(&robots), Ordering::Relaxed);
+            self.bytes.fetch_add(cost(&read), Ordering::Relaxed);
             self.read.fetch_add(1, Ordering::Relaxed);
-            robots
+            read
         });
         Some(kept.clone())
     }
@@ -70,9 +76,9 @@ impl Intern {
         let mut bytes = 0;
         let mut held = self.held.lock();
         self.read.store(0, Ordering::Relaxed);
-        held.retain(|_, robots| {
-            let wanted = robots.holders() > 1;
-            bytes += if wanted { cost(robots) } else { 0 };
+        held.retain(|_, file| {
+            let wanted = file.holders() > 1;
+            bytes += if wanted { cost(file) } else { 0 };
             wanted
         });
         if held.capacity() > 4 * held.len() {
@@ -82,20 +88,20 @@ impl Intern {
     }
 }
 
-fn cost(robots: &RobotsTxt) -> usize {
-    robots.heap_size() + ROW
+fn cost(file: &Access) -> usize {
+    file.heap_size() + ROW
 }
 
 /// Of how a file is read; it changes with the configuration only.
-fn fingerprint(options: &ParseOptions) -> u64 {
+fn fingerprint(file: SiteFile, options: &ParseOptions) -> u64 {
     let mut hasher = DefaultHasher::new();
-    options.hash(&mut hasher);
+    (file, options).hash(&mut hasher);
     hasher.finish()
 }
 
 const LEAST_STALE: usize = 100;
 /// A file's place in the table, two thirds full on average.
-const ROW: usize = size_of::<(Content, RobotsTxt)>() * 3 / 2;
+const ROW: usize = size_of::<(Content, Access)>() * 3 / 2;
 
 #[cfg(test)]
 mod tests {
@@ -107,18 +113,18 @@ mod tests {
     #[test]
     fn identical_files_are_held_once_and_counted_once() {
         let files = Intern::default();
-        let held: Vec<_> = (0..100).map(|_| files.intern(BODY, &ParseOptions::default())).collect();
+        let held: Vec<_> = (0..100).map(|_| files.intern(SiteFile::Robots, BODY, &ParseOptions::default())).collect();
         assert_eq!((files.len(), held[0].holders()), (1, 101));
         assert_eq!(files.bytes(), cost(&held[0]));
-        files.intern(b"# another", &ParseOptions::default());
+        files.intern(SiteFile::Robots, b"# another", &ParseOptions::default());
         assert_eq!(files.len(), 2);
     }
 
     #[test]
     fn those_that_nobody_has_are_swept() {
         let files = Intern::default();
-        let kept = files.intern(BODY, &ParseOptions::default());
-        drop(files.intern(b"# gone", &ParseOptions::default()));
+        let kept = files.intern(SiteFile::Robots, BODY, &ParseOptions::default());
+        drop(files.intern(SiteFile::Robots, b"# gone", &ParseOptions::default()));
         files.sweep();
         assert_eq!((files.len(), files.bytes()), (1, cost(&kept)));
         drop(kept);
@@ -130,16 +136,21 @@ mod tests {
     fn a_file_read_in_another_dialect_is_another_file() {
         let files = Intern::default();
         let dialect = ParseOptions { precedence: Precedence::FirstMatch, ..ParseOptions::default() };
-        let _both = (files.intern(BODY, &ParseOptions::default()), files.intern(BODY, &dialect));
+        let _both = (
+            files.intern(SiteFile::Robots, BODY, &ParseOptions::default()),
+            files.intern(SiteFile::Robots, BODY, &dialect),
+        );
         assert_eq!(files.len(), 2);
+        let other = files.intern(SiteFile::TdmRep, BODY, &ParseOptions::default());
+        assert!(files.len() == 3 && matches!(other, Access::Reservations(_)));
     }
 
     #[test]
     fn a_name_that_is_known_needs_no_body() {
         let files = Intern::default();
         let options = ParseOptions::default();
-        assert!(files.named(digest(BODY), &options, || None).is_none());
-        let _kept = files.intern(BODY, &options);
-        assert!(files.named(digest(BODY), &options, || unreachable!("it is in memory")).is_some());
+        assert!(files.named(SiteFile::Robots, digest(BODY), &options, || None).is_none());
+        let _kept = files.intern(SiteFile::Robots, BODY, &options);
+        assert!(files.named(SiteFile::Robots, digest(BODY), &options, || unreachable!("it is in memory")).is_some());
     }
 }

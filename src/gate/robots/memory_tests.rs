@@ -3,6 +3,7 @@
 use super::*;
 use crate::policy::KeyBy;
 use crate::policy::PaceKey;
+use crate::policy::SiteFile;
 use crate::robots::ProductToken;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -59,7 +60,7 @@ async fn rules_and_paces_are_counted_as_they_are_taken() {
                     let answer = Fetched::Answer { status, headers, body, is_redirected: false, asked_again: None };
                     cache.insert(&authority, &answer);
                 }
-                "rules" => _ = hosts.host(&authority).load().robots_txt().unwrap().rules_for(&tokens),
+                "rules" => _ = hosts.host(&authority, SiteFile::Robots).load().robots_txt().unwrap().rules_for(&tokens),
                 _ => _ = pacer.pace(&PaceKey::new(KeyBy::Host, &authority, None)),
             }
         }
@@ -77,8 +78,11 @@ fn rules_that_are_compiled_later_are_counted_before_many_more_files_are_read() {
     let files = Intern::default();
     let mut held = Vec::new();
     for number in 0..10_000 {
-        held.push(files.intern(&body(number), &Default::default()));
-        held[number].rules_for(&["examplebot"]);
+        let Access::Rules(robots) = files.intern(SiteFile::Robots, &body(number), &Default::default()) else {
+            panic!("it is a robots.txt")
+        };
+        robots.rules_for(&["examplebot"]);
+        held.push(robots);
         if files.is_stale() {
             files.sweep();
         }

@@ -1,4 +1,4 @@
-//! Each authority's robots.txt: fetched when first asked for, by one however many ask, renewed behind those who ask later.
+//! Each authority's robots.txt, and tdmrep.json where that matters: fetched when first asked for, by one however many ask, renewed behind those who ask later.
 
 mod fetch;
 mod host_table;
@@ -19,7 +19,7 @@ use crate::config::Settings;
 use crate::histogram::{Distribution, Histogram};
 use crate::policy::freshness::State;
 use crate::policy::pace::Client;
-use crate::policy::{Access, Answer, Authority, Entry, Refusal};
+use crate::policy::{Access, Answer, Authority, Entry, Refusal, SiteFile};
 use crate::upstream::Versions;
 use arc_swap::ArcSwap;
 use host_table::HostTable;
@@ -47,10 +47,11 @@ struct Inner {
     pacer: Arc<Pacer>,
     settings: Arc<ArcSwap<Settings>>,
     fleet: Option<Arc<Fleet>>,
-    fetches: Mutex<HashMap<Authority, Arc<Fetch>>>,
+    fetches: Mutex<HashMap<(SiteFile, Authority), Arc<Fetch>>>,
     trimming: AtomicBool,
-    fetched: AtomicU64,
-    failed: AtomicU64,
+    /// Of each file.
+    fetched: [AtomicU64; 2],
+    failed: [AtomicU64; 2],
     /// Of the copies that fetches were to replace: of those that were answered, and of those that were not.
     ages: [Histogram; 2],
 }
@@ -111,9 +112,12 @@ pub struct CacheFigures {
     /// Those of hosts' paces, and of what waits to be written.
     pub pace_bytes: usize,
     pub unwritten_bytes: usize,
-    /// Fetches that were answered, and those that were not.
+    /// Fetches of robots.txt that were answered, and those that were not.
     pub fetched: u64,
     pub failed: u64,
+    /// The same of tdmrep.json.
+    pub tdmrep_fetched: u64,
+    pub tdmrep_failed: u64,
 }
 
 impl CacheFigures {
@@ -142,15 +146,15 @@ impl RobotsCache {
             fleet,
             fetches: Mutex::default(),
             trimming: AtomicBool::new(false),
-            fetched: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
+            fetched: Default::default(),
+            failed: Default::default(),
             ages: [AGES, AGES].map(Histogram::new),
         }))
     }
 
-    /// The authority's entry, made if there is none.
-    pub fn host(&self, authority: &Authority) -> Arc<HostEntry> {
-        self.0.hosts.host(authority)
+    /// The entry of an authority's file, made if there is none.
+    pub fn host(&self, file: SiteFile, authority: &Authority) -> Arc<HostEntry> {
+        self.0.hosts.host(authority, file)
     }
 
     /// The entry is in use.
@@ -174,17 +178,17 @@ impl RobotsCache {
 
     /// Takes an answer as though it had been fetched just now.
     pub fn insert(&self, authority: &Authority, fetched: &Fetched) {
-        let host = self.host(authority);
+        let host = self.host(SiteFile::Robots, authority);
         let (old, settings) = (host.load_full(), self.0.settings.load());
-        let entry = interpret_response(&old, fetched, &self.0.files, &settings, SystemTime::now());
+        let entry = interpret_response(host.file, &old, fetched, &self.0.files, &settings, SystemTime::now());
         self.0.keep(&host, Arc::new(entry));
         self.0.trim();
     }
 
     /// Learns about an authority as ordered; joins whoever is at it already.
     pub fn refresh(&self, host: &Arc<HostEntry>, order: Order) -> Fetching {
-        let mut fetches = self.0.fetches.lock();
-        if let Some(fetch) = fetches.get(&host.authority) {
+        let (mut fetches, key) = (self.0.fetches.lock(), (host.file, host.authority.clone()));
+        if let Some(fetch) = fetches.get(&key) {
             if order.reason != FetchReason::FirstUse {
                 fetch.goes_on();
             }
@@ -200,10 +204,10 @@ impl RobotsCache {
             fetch.end.send_replace(Some(Ok(())));
             return fetching;
         }
-        fetches.insert(host.authority.clone(), fetch.clone());
+        fetches.insert(key.clone(), fetch.clone());
         let (inner, host) = (self.0.clone(), host.clone());
         tokio::spawn(async move {
-            let underway = Underway { inner: &inner, authority: &host.authority, fetch: &fetch };
+            let underway = Underway { inner: &inner, key, fetch: &fetch };
             let work = inner.or_failed(&host, inner.refresh(&host, &order, &fetch));
             let end = underway.until_nobody_waits(work).await;
             drop(underway);
@@ -215,22 +219,22 @@ impl RobotsCache {
 
     /// Another instance has fetched this: whoever waits for it here goes on, and a copy that is in use is replaced. Nothing:
     /// what has been published may have been missed, and whoever waits looks again.
-    pub fn published(&self, authority: &str) {
+    pub fn published(&self, name: &str) {
         if let Some(fleet) = &self.0.fleet {
-            fleet.arrived(authority);
+            fleet.arrived(name);
         }
-        let known = Authority::from_url(authority).ok().and_then(|authority| self.0.hosts.find(&authority));
+        let known = SiteFile::from_name(name).and_then(|(file, authority)| self.0.hosts.find(&authority, file));
         if let Some(host) = known.filter(|host| !is_unknown(&host.load())) {
             drop(self.refresh(&host, Order::background(FetchReason::Published)));
         }
     }
 
-    /// What is known of the authority, here or in the store.
-    pub async fn look_up(&self, authority: &Authority) -> Option<Arc<Entry>> {
-        if let Some(host) = self.0.hosts.find(authority) {
+    /// What is known of an authority's file, here or in the store.
+    pub async fn look_up(&self, file: SiteFile, authority: &Authority) -> Option<Arc<Entry>> {
+        if let Some(host) = self.0.hosts.find(authority, file) {
             return Some(host.load_full()).filter(|entry| !is_unknown(entry));
         }
-        self.0.kept(authority).await
+        self.0.kept(authority, file).await
     }
 
     /// After a change of what may be in memory.
@@ -246,7 +250,7 @@ impl RobotsCache {
             for host in inner.hosts.latest(usize::MAX) {
                 let old = host.load_full();
                 let Some(Answer { access: Access::Rules(robots), .. }) = &old.answer else { continue };
-                let access = Access::Rules(inner.files.intern(robots.source(), &options));
+                let access = inner.files.intern(SiteFile::Robots, robots.source(), &options);
                 let answer = old.answer.clone().map(|answer| Answer { access, ..answer });
                 // Whoever fetches it meanwhile reads it as is right now.
                 inner.hosts.put_over(&host, &old, Arc::new(Entry { answer, trouble: old.trouble.clone() }));
@@ -291,7 +295,7 @@ impl Fetching {
 /// Its place among the fetches under way.
 struct Underway<'a> {
     inner: &'a Inner,
-    authority: &'a Authority,
+    key: (SiteFile, Authority),
     fetch: &'a Arc<Fetch>,
 }
 
@@ -311,7 +315,7 @@ impl Underway<'_> {
             }
             // Whoever comes joins under this lock.
             if self.fetch.end.receiver_count() == 0 {
-                fetches.remove(self.authority);
+                fetches.remove(&self.key);
                 return None;
             }
         }
@@ -321,8 +325,8 @@ impl Underway<'_> {
 impl Drop for Underway<'_> {
     fn drop(&mut self) {
         let mut fetches = self.inner.fetches.lock();
-        if fetches.get(self.authority).is_some_and(|fetch| Arc::ptr_eq(fetch, self.fetch)) {
-            fetches.remove(self.authority);
+        if fetches.get(&self.key).is_some_and(|fetch| Arc::ptr_eq(fetch, self.fetch)) {
+            fetches.remove(&self.key);
         }
     }
 }
@@ -330,22 +334,31 @@ impl Drop for Underway<'_> {
 impl Inner {
     fn keep(&self, host: &HostEntry, entry: Arc<Entry>) {
         // First, so that whoever finds the entry given up meanwhile does not go by an older copy.
-        self.store.save(&host.authority, &entry);
+        self.store.save(host.name(), &entry);
         self.hosts.put(host, entry);
-        host.page_went(false);
+        match host.file {
+            SiteFile::Robots => host.page_went(false),
+            // Whichever file came last, the next turn is a page's.
+            SiteFile::TdmRep => {
+                self.hosts.find(&host.authority, SiteFile::Robots).iter().for_each(|robots| robots.page_went(false));
+            }
+        }
     }
 
     fn figures(&self) -> CacheFigures {
         let Inner { hosts, files, pacer, store, fetched, failed, .. } = self;
+        let count = |of: &[AtomicU64; 2], file| of[file as usize].load(Ordering::Relaxed);
         CacheFigures {
-            authorities: hosts.len(),
+            authorities: hosts.count(SiteFile::Robots),
             files: files.len(),
             authority_bytes: hosts.bytes(),
             file_bytes: files.bytes(),
             pace_bytes: pacer.bytes(),
             unwritten_bytes: store.queued_bytes(),
-            fetched: fetched.load(Ordering::Relaxed),
-            failed: failed.load(Ordering::Relaxed),
+            fetched: count(fetched, SiteFile::Robots),
+            failed: count(failed, SiteFile::Robots),
+            tdmrep_fetched: count(fetched, SiteFile::TdmRep),
+            tdmrep_failed: count(failed, SiteFile::TdmRep),
         }
     }
 

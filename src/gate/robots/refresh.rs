@@ -1,4 +1,4 @@
-//! How an authority's rules are learned: from the fleet, from the store, from the origin.
+//! How an authority's rules, and what else it says in a file, are learned: from the fleet, from the store, from the origin.
 
 use super::fetch::{FetchError, Reply, Request, no_resolver};
 use super::redirect::Trail;
@@ -11,7 +11,7 @@ use crate::gate::store::snapshot;
 use crate::gate::terms;
 use crate::policy::freshness::State;
 use crate::policy::pace::{Outcome, Terms};
-use crate::policy::{self, AskedAgain, Authority, Entry, KeyBy, Refusal};
+use crate::policy::{self, AskedAgain, Authority, Entry, KeyBy, Refusal, SiteFile};
 use crate::upstream::{Versions, Want};
 use futures_util::FutureExt;
 use std::any::Any;
@@ -30,9 +30,10 @@ impl Inner {
         order: &Order,
         fetch: &Fetch,
     ) -> Result<(), Refusal> {
-        let (was_unknown, authority) = (is_unknown(&host.load()), &host.authority);
+        let (was_unknown, name) = (is_unknown(&host.load()), host.name());
         if let (FetchReason::Published, Some(fleet)) = (order.reason, &self.fleet) {
-            let entry = self.unpack(fleet.take(authority).await).await.filter(|entry| !is_older(entry, &host.load()));
+            let entry =
+                self.unpack(host.file, fleet.take(name).await).await.filter(|entry| !is_older(entry, &host.load()));
             entry.into_iter().for_each(|entry| self.keep(host, Arc::new(entry)));
             return Ok(());
         }
@@ -44,7 +45,7 @@ impl Inner {
         let mut anew = order.reason == FetchReason::Anew;
         let claimed = loop {
             let claim = match &self.fleet {
-                Some(fleet) => fleet.claim(authority, anew).await,
+                Some(fleet) => fleet.claim(name, anew).await,
                 None => Err(Lost),
             };
             // The fleet may have missed what this instance had before it was killed; and who had the store in use may have
@@ -52,7 +53,7 @@ impl Inner {
             will_do |= self.take_kept(host).await && order.reason.takes_any_copy();
             match claim {
                 Ok(Claim::Fetch(right, old)) => break Some((right, old)),
-                Ok(Claim::Copy(copy)) => match self.unpack(Some(copy)).await {
+                Ok(Claim::Copy(copy)) => match self.unpack(host.file, Some(copy)).await {
                     Some(entry) if !is_older(&entry, &host.load()) && (anew || is_enough(&entry)) => {
                         self.keep(host, Arc::new(entry));
                         return Ok(());
@@ -72,7 +73,7 @@ impl Inner {
             }
         };
         let Some((right, old)) = claimed else { return alone.await };
-        if let Some(old) = self.unpack(old).await.filter(|old| is_newer(old, &host.load())) {
+        if let Some(old) = self.unpack(host.file, old).await.filter(|old| is_newer(old, &host.load())) {
             let is_enough = order.reason.takes_any_copy() && was_unknown && old.usable(SystemTime::now()).is_some();
             self.keep(host, Arc::new(old));
             if is_enough {
@@ -89,13 +90,13 @@ impl Inner {
 
     /// Away from the threads that serve requests: how long it takes is the sender's to say. It is fresh for no longer
     /// than this instance has it.
-    pub(super) async fn unpack(self: &Arc<Self>, copy: Option<Parcel>) -> Option<Entry> {
+    pub(super) async fn unpack(self: &Arc<Self>, file: SiteFile, copy: Option<Parcel>) -> Option<Entry> {
         let (inner, copy) = (self.clone(), copy?);
         let unpack = move || {
             let robots = &inner.settings.load().robots;
             let options = robots.parse_options();
             let entry = snapshot::unpack(&copy.bytes, copy.sent, SystemTime::now(), |name, body| {
-                inner.files.named(name, &options, body)
+                inner.files.named(file, name, &options, body)
             });
             entry.map(|entry| entry.fresh_within(robots.max_ttl))
         };
@@ -108,7 +109,7 @@ impl Inner {
         if !is_unknown(&old) {
             return false;
         }
-        let Some(kept) = self.kept(&host.authority).await else { return false };
+        let Some(kept) = self.kept(&host.authority, host.file).await else { return false };
         let (kept, now) = (self.hosts.put_over(host, &old, kept), SystemTime::now());
         kept.usable(now).is_some() || !kept.may_fetch(now)
     }
@@ -117,31 +118,37 @@ impl Inner {
     async fn refresh_alone(self: &Arc<Self>, host: &HostEntry, order: &Order, fetch: &Fetch) -> Result<(), Refusal> {
         let old = host.load_full();
         let settings = self.settings.load_full();
-        let fetched = match self.ask(&settings, &host.authority, &old, order, fetch).await {
+        let fetched = match self.ask(&settings, host, &old, order, fetch).await {
             Ok(fetched) => fetched,
             Err(FetchError::Unreachable(why) | FetchError::Again(_, why)) => Fetched::Unreachable(why),
             Err(FetchError::NotAsked(refusal)) => return Err(refusal),
         };
         // As they are by now: a reload may have come meanwhile.
         let (settings, old) = (self.settings.load_full(), host.load_full());
-        let Some(entry) = self.read(old.clone(), fetched, settings).await else { return Ok(()) };
+        let Some(entry) = self.read(host.file, old.clone(), fetched, settings).await else { return Ok(()) };
         let entry = Arc::new(entry);
         let is_failed = entry.trouble.is_some();
         let count = if is_failed { &self.failed } else { &self.fetched };
-        count.fetch_add(1, Ordering::Relaxed);
-        if let Some(before) = &old.answer {
+        count[host.file as usize].fetch_add(1, Ordering::Relaxed);
+        if let (Some(before), SiteFile::Robots) = (&old.answer, host.file) {
             self.ages[usize::from(is_failed)].observe(Duration::from_secs(before.freshness.age(SystemTime::now())));
         }
-        tell(&host.authority, &old, &entry);
+        tell(host, &old, &entry);
         self.keep(host, entry);
         Ok(())
     }
 
     /// What an answer says, read away from the threads that serve requests if it is long. `None`: the proxy is stopping.
-    async fn read(self: &Arc<Self>, old: Arc<Entry>, fetched: Fetched, settings: Arc<Settings>) -> Option<Entry> {
+    async fn read(
+        self: &Arc<Self>,
+        file: SiteFile,
+        old: Arc<Entry>,
+        fetched: Fetched,
+        settings: Arc<Settings>,
+    ) -> Option<Entry> {
         let is_long = matches!(&fetched, Fetched::Answer { body, .. } if body.len() > LONG);
         let inner = self.clone();
-        let read = move || interpret_response(&old, &fetched, &inner.files, &settings, SystemTime::now());
+        let read = move || interpret_response(file, &old, &fetched, &inner.files, &settings, SystemTime::now());
         match is_long {
             true => tokio::task::spawn_blocking(read).await.map_err(rethrown).ok(),
             false => Some(read()),
@@ -154,17 +161,19 @@ impl Inner {
         panic
             .inspect_err(|panic| {
                 let why = words(&**panic);
-                tracing::error!(authority = %host.authority, "robots.txt: a fault of the proxy's own ended its fetch: {why}");
+                let file = host.file.name();
+                tracing::error!(authority = %host.authority, "{file}: a fault of the proxy's own ended its fetch: {why}");
                 let (old, settings) = (host.load_full(), self.settings.load());
                 let failed = Fetched::Unreachable("a fault of the proxy's own".to_owned());
-                self.keep(host, Arc::new(interpret_response(&old, &failed, &self.files, &settings, SystemTime::now())));
-                self.failed.fetch_add(1, Ordering::Relaxed);
+                let (files, now) = (&self.files, SystemTime::now());
+                self.keep(host, Arc::new(interpret_response(host.file, &old, &failed, files, &settings, now)));
+                self.failed[host.file as usize].fetch_add(1, Ordering::Relaxed);
             })
             .ok()
     }
 
     /// What an earlier process knew, or this one before memory ran short.
-    pub(super) async fn kept(self: &Arc<Self>, authority: &Authority) -> Option<Arc<Entry>> {
+    pub(super) async fn kept(self: &Arc<Self>, authority: &Authority, file: SiteFile) -> Option<Arc<Entry>> {
         if !self.store.is_on_disk() {
             return None;
         }
@@ -172,7 +181,8 @@ impl Inner {
         let load = move || {
             let settings = inner.settings.load();
             let options = settings.robots.parse_options();
-            let kept = inner.store.load(&authority, |name, body| inner.files.named(name, &options, body))?;
+            let kept =
+                inner.store.load(file.of(&authority), |name, body| inner.files.named(file, name, &options, body))?;
             Some(if settings.store.is_impatient { Arc::new(kept.due(SystemTime::now())) } else { kept })
         };
         tokio::task::spawn_blocking(load).await.map_err(rethrown).ok().flatten()
@@ -182,14 +192,17 @@ impl Inner {
     async fn ask(
         &self,
         settings: &Settings,
-        authority: &Authority,
+        host: &HostEntry,
         old: &Entry,
         order: &Order,
         fetch: &Fetch,
     ) -> Result<Fetched, FetchError> {
-        let start = Url::parse(&authority.robots_url()).map_err(|error| error.to_string())?;
+        let (authority, file) = (&host.authority, host.file);
+        // The page goes right after its robots.txt alone.
+        let is_first_fetch = file == SiteFile::Robots && old.answer.is_none();
+        let start = Url::parse(&authority.url(file.path())).map_err(|error| error.to_string())?;
         let mut trail = Trail::new(start);
-        let mut hop = Hop { settings, order, first: authority, is_first_fetch: old.answer.is_none(), fetch };
+        let mut hop = Hop { settings, order, first: authority, is_first_fetch, fetch };
         let mut left = settings.robots.timeout;
         let mut asked_again = None;
         let versions = order.versions;
@@ -199,7 +212,7 @@ impl Inner {
             // They are those of a file that was here; what is found elsewhere is kept without.
             let validators = old.answer.as_ref().map(|answer| &answer.validators).filter(|_| !trail.is_redirected());
             let mut request =
-                Request { authority: &at, url: &url, validators, want: Want { versions, ..Want::default() } };
+                Request { authority: &at, url: &url, file, validators, want: Want { versions, ..Want::default() } };
             let mut reply = self.in_turn(&mut hop, &mut request, &mut left).await?;
             if is_our_fault(reply.status) && asked_again.is_none() {
                 let (first_status, first_version) = (reply.status, reply.version);
@@ -216,7 +229,8 @@ impl Inner {
                 })?;
                 tracing::warn!(
                     %authority, first_status, status = reply.status,
-                    "robots.txt: the answer over {first_version} says that our request is at fault; asked again over HTTP/1.1"
+                    "{}: the answer over {first_version} says that our request is at fault; asked again over HTTP/1.1",
+                    file.name()
                 );
             }
             match trail.after(&reply) {
@@ -282,7 +296,7 @@ impl Inner {
 
     fn terms(&self, hop: &Hop<'_>, at: &Authority) -> Terms {
         let Hop { settings, order, first, is_first_fetch, fetch } = *hop;
-        let known = self.hosts.find(at).map(|host| host.load_full()).unwrap_or_default();
+        let known = self.hosts.find(at, SiteFile::Robots).map(|host| host.load_full()).unwrap_or_default();
         let known = settings.hosts.get(at.host()).rules.crawl_delay(&known, &policy::Request::new(at, b"/robots.txt"));
         let asked = order.crawl_delay.filter(|_| at == first);
         let crawl_delay = known.max(asked);
@@ -332,12 +346,13 @@ fn is_older(one: &Entry, other: &Entry) -> bool {
         || validated(other).is_some_and(|other| validated(one).is_none_or(|one| other > one + SAME))
 }
 
-fn tell(authority: &Authority, old: &Entry, new: &Entry) {
+fn tell(host: &HostEntry, old: &Entry, new: &Entry) {
+    let (authority, file) = (&host.authority, host.file.name());
     match (&old.trouble, &new.trouble) {
-        (_, Some(trouble)) => tracing::warn!(%authority, failures = trouble.failures, "robots.txt: {}", trouble.why),
-        (Some(_), None) => tracing::info!(%authority, "robots.txt can be read again"),
+        (_, Some(trouble)) => tracing::warn!(%authority, failures = trouble.failures, "{file}: {}", trouble.why),
+        (Some(_), None) => tracing::info!(%authority, "{file} can be read again"),
         (None, None) => {
-            tracing::debug!(%authority, status = new.answer.as_ref().map(|a| a.status), "robots.txt fetched")
+            tracing::debug!(%authority, status = new.answer.as_ref().map(|a| a.status), "{file} fetched")
         }
     }
 }

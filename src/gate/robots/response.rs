@@ -1,10 +1,10 @@
-//! What an answer to robots.txt means for what is known (RFC 9309 §2.3.1, RFC 9111).
+//! What an answer to robots.txt, or to another file of its kind, means for what is known (RFC 9309 §2.3.1, RFC 9111).
 
 use super::intern::Intern;
 use super::redirect::DeadEnd;
 use crate::config::Settings;
 use crate::policy::freshness::{CacheFields, Freshness, Limits};
-use crate::policy::{Access, Answer, AskedAgain, Entry, Validators, retry_after};
+use crate::policy::{Access, Answer, AskedAgain, Entry, SiteFile, Validators, retry_after};
 use crate::robots::access::{AccessKind, from_status};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::time::{Duration, SystemTime};
@@ -29,6 +29,7 @@ pub(in crate::gate) enum Fetched {
 
 /// What is known after a fetch.
 pub(super) fn interpret_response(
+    file: SiteFile,
     old: &Entry,
     fetched: &Fetched,
     files: &Intern,
@@ -63,7 +64,7 @@ pub(super) fn interpret_response(
         return old.failed(now, "status 206: a part of the file only", None, fastrand::f64());
     }
     let access = match from_status(status) {
-        AccessKind::Rules => Access::Rules(files.intern(body, &settings.robots.parse_options())),
+        AccessKind::Rules => files.intern(file, body, &settings.robots.parse_options()),
         AccessKind::AllowAll => Access::Missing,
         AccessKind::Redirect | AccessKind::DisallowAll => {
             let wait = asked_to_wait(headers, now);

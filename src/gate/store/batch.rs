@@ -88,7 +88,7 @@ impl Batch {
 }
 
 fn cost(entry: &Entry) -> usize {
-    entry.robots_txt().map_or(0, |robots| robots.source().len())
+    entry.source().map_or(0, <[u8]>::len)
 }
 
 /// A name, a record and their places in a table.

@@ -4,9 +4,8 @@
 use super::batch::Batch;
 use super::snapshot::{Digest, decode, decompress, digest, millis, time};
 use super::tables::{AUTHORITIES, BODIES, CLOSED_KEY, FORMAT, FORMAT_KEY, META, PACES, Tables};
-use crate::policy::Entry;
 use crate::policy::pace::Debt;
-use crate::robots::RobotsTxt;
+use crate::policy::{Access, Entry};
 use redb::{Database, Durability, Error, ReadableDatabase, ReadableTable, ReadableTableMetadata, WriteTransaction};
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -132,7 +131,7 @@ impl Disk {
         &self,
         authority: &str,
         now: SystemTime,
-        parse: impl FnOnce(Digest, &dyn Fn() -> Option<Vec<u8>>) -> Option<RobotsTxt>,
+        parse: impl FnOnce(Digest, &dyn Fn() -> Option<Vec<u8>>) -> Option<Access>,
     ) -> Result<Option<Entry>, Failure> {
         guarded(|| {
             let transaction = self.database.begin_read()?;

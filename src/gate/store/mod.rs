@@ -15,8 +15,8 @@ pub(super) use snapshot::{Digest, digest};
 
 use crate::config;
 use crate::policy::pace::Debt;
-use crate::policy::{Authority, Entry, PaceKey};
-use crate::robots::RobotsTxt;
+use crate::policy::site_file::SiteFileName;
+use crate::policy::{Access, Entry, PaceKey};
 use batch::Owed;
 use disk::Location;
 use std::path::PathBuf;
@@ -76,19 +76,19 @@ impl Store {
         self.behind.as_ref().map_or(0, WriteBehind::queued_bytes)
     }
 
-    /// What is kept of the authority. Blocks on the disk. `parse` reads a file, or finds it by its digest.
+    /// What is kept of an authority's file. Blocks on the disk. `parse` reads a file, or finds it by its digest.
     pub fn load(
         &self,
-        authority: &Authority,
-        parse: impl FnOnce(Digest, &dyn Fn() -> Option<Vec<u8>>) -> Option<RobotsTxt>,
+        name: SiteFileName<'_>,
+        parse: impl FnOnce(Digest, &dyn Fn() -> Option<Vec<u8>>) -> Option<Access>,
     ) -> Option<Arc<Entry>> {
-        self.behind.as_ref()?.load(&authority.to_string(), parse)
+        self.behind.as_ref()?.load(&name.to_string(), parse)
     }
 
     /// Keeps an entry, soon.
-    pub fn save(&self, authority: &Authority, entry: &Arc<Entry>) {
+    pub fn save(&self, name: SiteFileName<'_>, entry: &Arc<Entry>) {
         if let Some(behind) = &self.behind {
-            behind.save(authority.to_string().into(), entry.clone());
+            behind.save(name.to_string().into(), entry.clone());
         }
     }
 

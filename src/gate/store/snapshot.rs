@@ -4,7 +4,6 @@
 
 use crate::policy::freshness::Freshness;
 use crate::policy::{Access, Answer, Entry, Trouble, Validators};
-use crate::robots::RobotsTxt;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::time::{Duration, SystemTime};
@@ -19,7 +18,7 @@ pub(in crate::gate) fn digest(file: &[u8]) -> Digest {
 
 /// An entry with its file. `now`: the sender's clock. `None`: the file cannot be packed.
 pub(in crate::gate) fn pack(entry: &Entry, now: SystemTime) -> Option<Vec<u8>> {
-    let file = entry.robots_txt().map(|robots| Some((digest(robots.source()), compress(robots.source()).ok()?)));
+    let file = entry.source().map(|file| Some((digest(file), compress(file).ok()?)));
     let file = match &file {
         Some(packed) => Some(packed.as_ref().map(|(name, packed)| (*name, &packed[..]))?),
         None => None,
@@ -33,14 +32,13 @@ pub(in crate::gate) fn unpack(
     bytes: &[u8],
     sent: SystemTime,
     now: SystemTime,
-    parse: impl FnOnce(Digest, &dyn Fn() -> Option<Vec<u8>>) -> Option<RobotsTxt>,
+    parse: impl FnOnce(Digest, &dyn Fn() -> Option<Vec<u8>>) -> Option<Access>,
 ) -> Option<Entry> {
     let Snapshot { clock, mut record, file } = of_this_version(bytes)?;
     let ours = millis(sent);
     record.move_instants(|at| at.saturating_add(ours).saturating_sub(clock));
-    let robots =
-        file.and_then(|(name, packed)| parse(name, &|| decompress(packed).filter(|file| digest(file) == name)));
-    record.into_entry(robots, now)
+    let file = file.and_then(|(name, packed)| parse(name, &|| decompress(packed).filter(|file| digest(file) == name)));
+    record.into_entry(file, now)
 }
 
 /// An entry without its file.
@@ -49,8 +47,8 @@ pub(super) fn encode(entry: &Entry) -> Vec<u8> {
 }
 
 /// `None` if these are not the bytes of one, or the file is missing.
-pub(super) fn decode(bytes: &[u8], robots: Option<RobotsTxt>, now: SystemTime) -> Option<Entry> {
-    of_this_version::<Record<'_>>(bytes)?.into_entry(robots, now)
+pub(super) fn decode(bytes: &[u8], file: Option<Access>, now: SystemTime) -> Option<Entry> {
+    of_this_version::<Record<'_>>(bytes)?.into_entry(file, now)
 }
 
 pub(super) fn compress(file: &[u8]) -> io::Result<Vec<u8>> {
@@ -101,7 +99,8 @@ struct AnswerRecord<'a> {
 
 #[derive(Serialize, Deserialize)]
 enum AccessRecord {
-    Rules,
+    /// Which one, its name says.
+    File,
     Missing,
 }
 
@@ -117,7 +116,7 @@ impl<'a> Record<'a> {
     fn of(entry: &'a Entry) -> Self {
         let answer = entry.answer.as_ref().map(|answer| AnswerRecord {
             access: match &answer.access {
-                Access::Rules(_) => AccessRecord::Rules,
+                Access::Rules(_) | Access::Reservations(_) => AccessRecord::File,
                 Access::Missing => AccessRecord::Missing,
             },
             status: answer.status,
@@ -146,12 +145,12 @@ impl<'a> Record<'a> {
     }
 
     /// With its file read. `None` if that is missing.
-    fn into_entry(self, robots: Option<RobotsTxt>, now: SystemTime) -> Option<Entry> {
+    fn into_entry(self, file: Option<Access>, now: SystemTime) -> Option<Entry> {
         let answer = match self.answer {
             None => None,
             Some(answer) => Some(Answer {
                 access: match answer.access {
-                    AccessRecord::Rules => Access::Rules(robots?),
+                    AccessRecord::File => file?,
                     AccessRecord::Missing => Access::Missing,
                 },
                 status: answer.status,
@@ -194,6 +193,7 @@ const LONGEST: usize = 1 << 30;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::robots::RobotsTxt;
 
     const FILE: &[u8] = b"User-agent: *\nDisallow: /x\n";
 
@@ -214,15 +214,15 @@ mod tests {
         entries
     }
 
-    fn read(_: Digest, file: &dyn Fn() -> Option<Vec<u8>>) -> Option<RobotsTxt> {
-        Some(RobotsTxt::parse(&file()?))
+    fn read(_: Digest, file: &dyn Fn() -> Option<Vec<u8>>) -> Option<Access> {
+        Some(Access::Rules(RobotsTxt::parse(&file()?)))
     }
 
     #[test]
     fn what_is_written_is_read_again() {
         for entry in entries() {
             let bytes = encode(&entry);
-            let again = decode(&bytes, entry.robots_txt().cloned(), at(1200)).unwrap();
+            let again = decode(&bytes, entry.robots_txt().cloned().map(Access::Rules), at(1200)).unwrap();
             assert_eq!(encode(&again), bytes);
             assert_eq!(decode(&bytes, None, at(1200)).is_some(), entry.robots_txt().is_none());
         }
@@ -235,7 +235,7 @@ mod tests {
             for ahead in [0, 4000] {
                 let now = at(1200 + ahead);
                 let got = unpack(&packed, now, now, read).unwrap();
-                assert_eq!(got.robots_txt().map(RobotsTxt::source), entry.robots_txt().map(RobotsTxt::source));
+                assert_eq!(got.source(), entry.source());
                 if let Some(answer) = got.answer {
                     assert_eq!(answer.freshness.validated_at(), at(1000 + ahead));
                     assert_eq!(answer.freshness.expires_at(), at(1100 + ahead));
@@ -266,7 +266,7 @@ mod tests {
         for entry in entries() {
             for whole in [encode(&entry), pack(&entry, at(1200)).unwrap()] {
                 let read_all = |bytes: &[u8]| {
-                    let decoded = decode(bytes, entry.robots_txt().cloned(), at(1200));
+                    let decoded = decode(bytes, entry.robots_txt().cloned().map(Access::Rules), at(1200));
                     decoded.or_else(|| unpack(bytes, at(1200), at(1200), read))
                 };
                 assert!((0..whole.len()).all(|length| unpack(&whole[..length], at(0), at(0), read).is_none()));

@@ -3,7 +3,6 @@
 
 use super::snapshot::{Digest, compress, digest, encode};
 use crate::policy::Entry;
-use crate::robots::RobotsTxt;
 use redb::{Error, ReadableTable, Table, TableDefinition, WriteTransaction};
 
 /// The tables of one write.
@@ -39,11 +38,11 @@ impl<'t> Tables<'t> {
     }
 
     pub fn write(&mut self, authority: &str, entry: &Entry) -> Result<(), Error> {
-        let robots = entry.robots_txt();
-        let body = robots.map(|robots| digest(robots.source()));
+        let file = entry.source();
+        let body = file.map(digest);
         // Held before the old one is let go: often they are the same.
-        if let (Some(name), Some(robots)) = (body, robots) {
-            self.hold(&name, robots)?;
+        if let (Some(name), Some(file)) = (body, file) {
+            self.hold(&name, file)?;
         }
         self.remove(authority)?;
         self.insert(authority, body, &encode(entry))
@@ -107,11 +106,11 @@ impl<'t> Tables<'t> {
         }
     }
 
-    fn hold(&mut self, name: &Digest, robots: &RobotsTxt) -> Result<(), Error> {
+    fn hold(&mut self, name: &Digest, file: &[u8]) -> Result<(), Error> {
         let holders = self.holders.get(name)?.map_or(0, |holders| holders.value());
         self.holders.insert(name, holders.saturating_add(1))?;
         if holders == 0 {
-            let packed = compress(robots.source())?;
+            let packed = compress(file)?;
             self.bytes += packed.len() as u64 + BODY_ROW;
             self.bodies.insert(name, &*packed)?;
         }

@@ -4,7 +4,8 @@ use super::batch::Batch;
 use super::disk::Disk;
 use super::*;
 use crate::policy::freshness::Freshness;
-use crate::policy::{Access, Answer, KeyBy, Validators};
+use crate::policy::{Answer, Authority, KeyBy, SiteFile, Validators};
+use crate::robots::RobotsTxt;
 use redb::ReadableTable;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -41,10 +42,11 @@ fn entry(body: &str) -> Arc<Entry> {
 }
 
 fn load(store: &Store, number: usize) -> Option<String> {
-    let entry = store.load(&authority(number), |_, body| Some(RobotsTxt::parse(&body()?)))?;
+    let entry = store
+        .load(SiteFile::Robots.of(&authority(number)), |_, body| Some(Access::Rules(RobotsTxt::parse(&body()?))))?;
     match &entry.answer.as_ref()?.access {
         Access::Rules(robots) => Some(String::from_utf8_lossy(robots.source()).into_owned()),
-        Access::Missing => None,
+        Access::Reservations(_) | Access::Missing => None,
     }
 }
 
@@ -69,7 +71,7 @@ fn copies_survive_a_restart_and_can_be_read_before_they_are_written() {
     let settings = settings(directory.path(), 64 * MIB);
     let store = open(&settings);
     for number in 0..100 {
-        store.save(&authority(number), &entry(&format!("Disallow: /{}", number % 3)));
+        store.save(SiteFile::Robots.of(&authority(number)), &entry(&format!("Disallow: /{}", number % 3)));
         assert_eq!(load(&store, number).unwrap(), format!("Disallow: /{}", number % 3));
     }
     drop(store);
@@ -86,7 +88,7 @@ fn the_newest_entry_wins_and_lets_go_of_the_old_file() {
     let settings = settings(directory.path(), 64 * MIB);
     for round in 0..3 {
         let store = open(&settings);
-        store.save(&authority(0), &entry(&format!("# {round}")));
+        store.save(SiteFile::Robots.of(&authority(0)), &entry(&format!("# {round}")));
         store.close();
         assert_eq!(load(&open(&settings), 0).unwrap(), format!("# {round}"));
     }
@@ -118,14 +120,14 @@ fn what_found_no_room_does_not_come_back_older() {
     let directory = tempfile::tempdir().unwrap();
     let settings = config::Store { memory: 0, ..settings(directory.path(), 64 * MIB) };
     let store = open(&settings);
-    store.save(&authority(0), &entry("# old"));
+    store.save(SiteFile::Robots.of(&authority(0)), &entry("# old"));
     store.flush();
     // Its disk is slow from now on.
     let behind = store.behind.as_ref().unwrap();
     let stalled = behind.stall();
     let large = "# new".to_owned() + &"-".repeat(400_000);
     for number in (0..30).rev() {
-        store.save(&authority(number), &entry(&large));
+        store.save(SiteFile::Robots.of(&authority(number)), &entry(&large));
     }
     assert_eq!(load(&store, 29).as_deref(), Some(&*large), "read before it is written");
     assert_eq!(load(&store, 0), None, "there was no room for the new one, and the old one is none");
@@ -135,7 +137,7 @@ fn what_found_no_room_does_not_come_back_older() {
     drop(store);
     let store = open(&settings);
     assert_eq!((load(&store, 29), load(&store, 0)), (Some(large), None));
-    store.save(&authority(0), &entry("# newest"));
+    store.save(SiteFile::Robots.of(&authority(0)), &entry("# newest"));
     assert_eq!(load(&store, 0).as_deref(), Some("# newest"));
 }
 
@@ -145,14 +147,14 @@ fn what_found_no_room_costs_neither_memory_nor_the_rest_of_the_disk() {
     let settings = config::Store { memory: 0, ..settings(directory.path(), 64 * MIB) };
     let store = open(&settings);
     for number in 0..1000 {
-        store.save(&authority(number), &entry("# old"));
+        store.save(SiteFile::Robots.of(&authority(number)), &entry("# old"));
     }
     store.flush();
     let behind = store.behind.as_ref().unwrap();
     let stalled = behind.stall();
     let new = entry("# new");
     for number in (500..1000).chain(1000..100_000) {
-        store.save(&authority(number), &new);
+        store.save(SiteFile::Robots.of(&authority(number)), &new);
     }
     assert!(store.queued_bytes() < LEAST_QUEUED + 2 * MIB as usize, "{}", store.queued_bytes());
     assert!((500..1000).all(|number| load(&store, number).is_none_or(|robots| robots == "# new")));
@@ -161,7 +163,7 @@ fn what_found_no_room_costs_neither_memory_nor_the_rest_of_the_disk() {
     // A few others may be taken for those, which nobody has room to name.
     let kept = (0..500).filter(|number| load(&store, *number).as_deref() == Some("# old")).count();
     assert!(kept > 450, "{kept}");
-    store.save(&authority(0), &entry("# newest"));
+    store.save(SiteFile::Robots.of(&authority(0)), &entry("# newest"));
     drop(store);
     let store = open(&settings);
     assert!((500..1000).all(|number| load(&store, number).is_none_or(|robots| robots == "# new")));
@@ -177,14 +179,14 @@ fn what_found_no_room_twice_is_read_again_once_it_is_written() {
     for _ in 0..2 {
         let stalled = store.behind.as_ref().unwrap().stall();
         // It is taken on, and then a newer one is not.
-        store.save(&authority(0), &entry("# old"));
-        (1..30).for_each(|number| store.save(&authority(number), &large));
-        store.save(&authority(0), &entry("# lost"));
+        store.save(SiteFile::Robots.of(&authority(0)), &entry("# old"));
+        (1..30).for_each(|number| store.save(SiteFile::Robots.of(&authority(number)), &large));
+        store.save(SiteFile::Robots.of(&authority(0)), &entry("# lost"));
         assert_eq!(load(&store, 0), None);
         drop(stalled);
         store.flush();
         assert_eq!(load(&store, 0), None);
-        store.save(&authority(0), &entry("# newest"));
+        store.save(SiteFile::Robots.of(&authority(0)), &entry("# newest"));
         assert_eq!(load(&store, 0).as_deref(), Some("# newest"));
         store.flush();
         assert_eq!(load(&store, 0).as_deref(), Some("# newest"));
@@ -197,7 +199,7 @@ fn identical_files_are_written_once() {
     let store = open(&settings(directory.path(), 64 * MIB));
     let entry = entry("User-agent: *\nDisallow: /same\n");
     for number in 0..1000 {
-        store.save(&authority(number), &entry);
+        store.save(SiteFile::Robots.of(&authority(number)), &entry);
     }
     drop(store);
     let disk = disk(directory.path());
@@ -237,10 +239,10 @@ fn another_bound_on_the_disk_holds_from_the_next_write() {
     let body = |number: usize| {
         (0..2000).map(|line| format!("Disallow: /{}\n", number * 7919 + line * line)).collect::<String>()
     };
-    (0..200).for_each(|number| store.save(&authority(number), &entry(&body(number))));
+    (0..200).for_each(|number| store.save(SiteFile::Robots.of(&authority(number)), &entry(&body(number))));
     store.flush();
     store.resize(&settings(directory.path(), MIB));
-    store.save(&authority(200), &entry(&body(200)));
+    store.save(SiteFile::Robots.of(&authority(200)), &entry(&body(200)));
     store.flush();
     drop(store);
     let left = disk(directory.path()).authorities();
@@ -251,7 +253,7 @@ fn another_bound_on_the_disk_holds_from_the_next_write() {
 fn a_foreign_or_damaged_file_is_set_aside_and_a_new_one_begun() {
     let good = tempfile::tempdir().unwrap();
     let store = open(&settings(good.path(), 64 * MIB));
-    store.save(&authority(0), &entry("# kept"));
+    store.save(SiteFile::Robots.of(&authority(0)), &entry("# kept"));
     drop(store);
     let whole = fs::read(good.path().join("robots.redb")).unwrap();
     let mut cases = vec![b"this is not a database".to_vec(), vec![0; 8192], whole[..whole.len() / 2].to_vec()];
@@ -267,7 +269,7 @@ fn a_foreign_or_damaged_file_is_set_aside_and_a_new_one_begun() {
         fs::write(directory.path().join("robots.redb"), bytes).unwrap();
         let store = open(&settings(directory.path(), 64 * MIB));
         assert!(is_open(&store), "case {number}");
-        store.save(&authority(1), &entry("# new"));
+        store.save(SiteFile::Robots.of(&authority(1)), &entry("# new"));
         drop(store);
         let store = open(&settings(directory.path(), 64 * MIB));
         assert_eq!(load(&store, 1).as_deref(), Some("# new"), "case {number}");
@@ -297,7 +299,7 @@ fn the_second_one_on_a_directory_runs_in_memory_until_the_first_has_ended() {
     let first = open(&settings);
     let second = open(&settings);
     assert!(is_open(&first) && !is_open(&second));
-    second.save(&authority(0), &entry("# kept"));
+    second.save(SiteFile::Robots.of(&authority(0)), &entry("# kept"));
     assert_eq!(load(&second, 0).unwrap(), "# kept");
     drop(first);
     drop(second);
@@ -311,7 +313,7 @@ fn the_second_one_on_a_directory_runs_in_memory_until_the_first_has_ended() {
 fn a_directory_that_cannot_be_had_is_no_reason_to_stop() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let store = open(&settings(&file.path().join("below"), MIB));
-    store.save(&authority(0), &entry("# in memory"));
+    store.save(SiteFile::Robots.of(&authority(0)), &entry("# in memory"));
     store.flush();
     assert_eq!(load(&store, 0).unwrap(), "# in memory");
     assert!(!is_open(&store));
@@ -324,7 +326,7 @@ fn what_waits_for_a_disk_that_cannot_be_had_is_counted_and_bounded() {
     let store = open(&settings(&file.path().join("below"), MIB));
     let long = "#".repeat(10_000);
     for number in 0..2000 {
-        store.save(&authority(number), &entry(&long));
+        store.save(SiteFile::Robots.of(&authority(number)), &entry(&long));
     }
     let quarter = 16 * MIB as usize;
     // And a word on the others, lest they come back older.
@@ -337,8 +339,8 @@ fn what_another_version_has_written_is_as_good_as_absent() {
     let directory = tempfile::tempdir().unwrap();
     let settings = settings(directory.path(), MIB);
     let store = open(&settings);
-    store.save(&authority(0), &entry("# old"));
-    store.save(&authority(1), &entry("# old"));
+    store.save(SiteFile::Robots.of(&authority(0)), &entry("# old"));
+    store.save(SiteFile::Robots.of(&authority(1)), &entry("# old"));
     drop(store);
     let change = |change: &dyn Fn(&redb::WriteTransaction)| {
         let database = redb::Database::open(directory.path().join("robots.redb")).unwrap();
@@ -356,7 +358,7 @@ fn what_another_version_has_written_is_as_good_as_absent() {
     let store = open(&settings);
     assert_eq!((load(&store, 0), load(&store, 1).as_deref()), (None, Some("# old")));
     for number in 0..2 {
-        store.save(&authority(number), &entry("# new"));
+        store.save(SiteFile::Robots.of(&authority(number)), &entry("# new"));
     }
     drop(store);
     assert_eq!(disk(directory.path()).bodies(), 1);
@@ -368,7 +370,7 @@ fn what_another_version_has_written_is_as_good_as_absent() {
     });
     let store = open(&settings);
     assert_eq!((is_open(&store), load(&store, 0)), (true, None));
-    store.save(&authority(0), &entry("# newest"));
+    store.save(SiteFile::Robots.of(&authority(0)), &entry("# newest"));
     drop(store);
     assert_eq!(load(&open(&settings), 0).unwrap(), "# newest");
     assert_eq!(files(directory.path()), ["robots.redb"], "nothing is set aside");
@@ -432,7 +434,7 @@ fn read_by(written: u64, read: u64) -> Entry {
     let mut batch = Batch::default();
     batch.save("x".into(), Arc::new(entry));
     disk.commit(&batch).unwrap();
-    disk.read("x", at(read), |_, body| Some(RobotsTxt::parse(&body()?))).unwrap().unwrap()
+    disk.read("x", at(read), |_, body| Some(Access::Rules(RobotsTxt::parse(&body()?)))).unwrap().unwrap()
 }
 
 #[test]

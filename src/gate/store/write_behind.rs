@@ -4,9 +4,8 @@
 use super::batch::{Batch, Owed};
 use super::disk::{Disk, Failure, Location};
 use super::snapshot::Digest;
-use crate::policy::Entry;
 use crate::policy::pace::Debt;
-use crate::robots::RobotsTxt;
+use crate::policy::{Access, Entry};
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::HashMap;
 use std::io;
@@ -109,7 +108,7 @@ impl WriteBehind {
     pub fn load(
         &self,
         authority: &str,
-        parse: impl FnOnce(Digest, &dyn Fn() -> Option<Vec<u8>>) -> Option<RobotsTxt>,
+        parse: impl FnOnce(Digest, &dyn Fn() -> Option<Vec<u8>>) -> Option<Access>,
     ) -> Option<Arc<Entry>> {
         {
             let queue = self.shared.queue.lock();

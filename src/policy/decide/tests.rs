@@ -60,9 +60,10 @@ enum Said {
 
 impl Said {
     fn of(Decision { ruling, crawl_delay, refresh }: Decision) -> Self {
+        let refresh = refresh.is_some();
         match ruling {
             Ruling::Allow(_) => Self::Allow { crawl_delay, refresh },
-            Ruling::Fetch => Self::Fetch,
+            Ruling::Fetch(_) => Self::Fetch,
             Ruling::Refuse(why) => Self::Refuse { why, refresh },
             Ruling::Report(why) => panic!("told of only: {why}"),
         }
@@ -380,8 +381,15 @@ fn the_operators_rules_go_before_those_of_robots_txt_and_keep_its_pace() {
     assert!(matches!(denied.ruling, Ruling::Refuse(Refusal::OperatorDenied { .. })), "{denied:?}");
     let allowed = decided(&file(), &rules, "/private/mine", HOUR * 9 / 10);
     let crawl_delay = Some(Duration::from_secs(2));
-    assert_eq!(allowed, Decision { ruling: Ruling::Allow(Allowance::Operator), crawl_delay, refresh: true });
-    assert_eq!(ruling(&rules, &Entry::default(), "/private/mine"), Ruling::Fetch, "its delay is not known yet");
+    assert_eq!(
+        allowed,
+        Decision { ruling: Ruling::Allow(Allowance::Operator), crawl_delay, refresh: Some(SiteFile::Robots) }
+    );
+    assert_eq!(
+        ruling(&rules, &Entry::default(), "/private/mine"),
+        Ruling::Fetch(SiteFile::Robots),
+        "its delay is not known yet"
+    );
 }
 
 #[test]
@@ -389,7 +397,7 @@ fn an_ignored_robots_txt_is_not_fetched_and_delays_nothing() {
     let rules = HostRules { robots: RobotsOverride::Ignore, ..rules(Options::default()) };
     for entry in [file(), Entry::default()] {
         let decision = decided(&entry, &rules, "/private", DAY * 40);
-        assert_eq!(decision, Decision { ruling: Ruling::Allow(Allowance::Ignored), crawl_delay: None, refresh: false });
+        assert_eq!(decision, Decision { ruling: Ruling::Allow(Allowance::Ignored), crawl_delay: None, refresh: None });
     }
     let denying = HostRules { own_rules: own(&[], &["/private"]), ..rules };
     assert!(matches!(ruling(&denying, &file(), "/private"), Ruling::Refuse(Refusal::OperatorDenied { .. })));

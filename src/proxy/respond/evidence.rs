@@ -33,6 +33,14 @@ pub(super) fn each(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'
             put("line", Member::Number(preference.line.into()));
             preference.matched_path.iter().for_each(|path| put("matched_path", Member::Text(&[path])));
         }
+        Refusal::MiningReserved(evidence) => {
+            put("tdmrep_url", Member::Text(&[&evidence.url()]));
+            put("purpose", Member::Text(&[&evidence.purpose]));
+            put("rule", Member::Text(&["location: ", &evidence.location]));
+            put("entry", Member::Number(evidence.entry.into()));
+            evidence.policy.iter().for_each(|policy| put("policy", Member::Text(&[policy])));
+            evidence.matched_path.iter().for_each(|path| put("matched_path", Member::Text(&[path])));
+        }
         Refusal::AnswerReserved(reservation) => {
             put("purpose", Member::Text(&[&reservation.purpose]));
             put("rule", Member::Text(&[reservation.field.as_str(), ": ", &reservation.value]));

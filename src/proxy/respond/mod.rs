@@ -198,6 +198,7 @@ fn status(refusal: &Refusal, settings: &Settings) -> (StatusCode, &'static str) 
     match refusal {
         Refusal::Disallowed { .. }
         | Refusal::UsageDisallowed { .. }
+        | Refusal::MiningReserved(_)
         | Refusal::AnswerReserved(_)
         | Refusal::OperatorDenied { .. }
         | Refusal::AmbiguousPath => (configured(settings.robots.deny_status), "http_request_denied"),

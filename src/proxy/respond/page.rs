@@ -77,10 +77,13 @@ fn put(out: &mut Vec<u8>, pieces: &[&str]) {
 fn label(name: &'static str) -> &'static str {
     match name {
         "robots_url" => "robots.txt",
+        "tdmrep_url" => "tdmrep.json",
         "product_token" => "What the crawler is called",
         "rule" => "Rule",
         "line" => "Line",
         "purpose" => "Declared purpose",
+        "entry" => "Entry",
+        "policy" => "Its terms",
         "matched_path" => "What servers may take the path for",
         name => name,
     }
@@ -94,7 +97,7 @@ fn remedy(refusal: &Refusal) -> &'static str {
              the URL tells how the rule was chosen. Where the owner has agreed, whoever runs this proxy can say so for the \
              host: <code>hosts</code> takes <code>allow</code> patterns."
         }
-        Refusal::UsageDisallowed { .. } | Refusal::AnswerReserved(_) => {
+        Refusal::UsageDisallowed { .. } | Refusal::MiningReserved(_) | Refusal::AnswerReserved(_) => {
             "The site does not want this used for the purpose that the proxy has declared (<code>identity.purpose</code>): \
              leave it out, or ask its owner."
         }

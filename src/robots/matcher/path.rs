@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 
+use crate::robots::byte_set::ByteSet;
+use crate::robots::options::PercentEncoding;
+
 /// The path and query of a request target: of `/a?b#c` it is `/a?b`, of `https://example.com?b` it is `/?b`.
 pub(crate) fn path_and_query(target: &[u8]) -> Cow<'_, [u8]> {
     let target = memchr::memchr(b'#', target).map_or(target, |hash| &target[..hash]);
@@ -16,6 +19,22 @@ pub(crate) fn path_and_query(target: &[u8]) -> Cow<'_, [u8]> {
         Some(b'/') => Cow::Borrowed(rest),
         Some(_) => Cow::Owned([b"/", rest].concat()),
         None => Cow::Borrowed(b"/"),
+    }
+}
+
+/// Calls `judge` with the path of a target as it is compared, and with what its dot segments lead to if it has any.
+pub(crate) fn each_form(target: &[u8], encoding: PercentEncoding, mut judge: impl FnMut(&[u8])) {
+    let mut path = path_and_query(target);
+    if encoding == PercentEncoding::Normalised && ByteSet::of(&path).has_odd() {
+        let mut normal = Vec::with_capacity(path.len() + 16);
+        normalise(&path, &mut normal);
+        path = normal.into();
+    }
+    judge(&path);
+    if may_have_dot_segment(&path)
+        && let Some(resolved) = without_dot_segments(&path)
+    {
+        judge(&resolved);
     }
 }
 

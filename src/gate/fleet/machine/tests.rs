@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::gate::fleet::{Claim, Fleet};
-use crate::policy::Authority;
+use crate::policy::{Authority, SiteFile};
 use std::fs::{File, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
 use tempfile::{TempDir, tempdir};
@@ -320,8 +320,10 @@ async fn one_fetches_and_the_others_wait_for_that() {
         let access = Access::Missing;
         Entry::answered(Answer { access, status, asked_again, freshness, generation, validators })
     };
-    let Ok(Claim::Fetch(right, None)) = one.claim(&a, false).await else { panic!("nobody has it") };
-    let waits = other.claim(&a, false);
+    let Ok(Claim::Fetch(right, None)) = one.claim(SiteFile::Robots.of(&a), false).await else {
+        panic!("nobody has it")
+    };
+    let waits = other.claim(SiteFile::Robots.of(&a), false);
     let publishes = async {
         sleep(ms(20)).await;
         right.publish(Arc::new(entry)).await;
@@ -329,12 +331,16 @@ async fn one_fetches_and_the_others_wait_for_that() {
     let (claimed, ()) = tokio::join!(waits, publishes);
     assert!(matches!(claimed, Ok(Claim::Copy(_))));
     // It is not new to who wants a new one.
-    let Ok(Claim::Fetch(right, Some(_))) = other.claim(&a, true).await else { panic!("it may be fetched") };
+    let Ok(Claim::Fetch(right, Some(_))) = other.claim(SiteFile::Robots.of(&a), true).await else {
+        panic!("it may be fetched")
+    };
     drop(right);
     // That it could not be had is each one's to find.
     let failed = Arc::new(Entry::default().failed(SystemTime::now(), "status 503", None, 0.0));
     for fleet in [&one, &other, &one] {
-        let Ok(Claim::Fetch(right, None)) = fleet.claim(&b, false).await else { panic!("nobody has it") };
+        let Ok(Claim::Fetch(right, None)) = fleet.claim(SiteFile::Robots.of(&b), false).await else {
+            panic!("nobody has it")
+        };
         right.publish(failed.clone()).await;
     }
 }
@@ -343,14 +349,18 @@ async fn one_fetches_and_the_others_wait_for_that() {
 #[tokio::test(start_paused = true)]
 async fn who_does_not_come_back_with_a_copy_is_not_waited_for_for_ever() {
     let ((_directory, one, other), a) = (fleets(), authority("http://a"));
-    let Ok(Claim::Fetch(right, None)) = one.claim(&a, false).await else { panic!("nobody has it") };
+    let Ok(Claim::Fetch(right, None)) = one.claim(SiteFile::Robots.of(&a), false).await else {
+        panic!("nobody has it")
+    };
     let began = tokio::time::Instant::now();
-    let Ok(Claim::Fetch(second, None)) = other.claim(&a, false).await else { panic!("it waits no longer") };
+    let Ok(Claim::Fetch(second, None)) = other.claim(SiteFile::Robots.of(&a), false).await else {
+        panic!("it waits no longer")
+    };
     assert!(began.elapsed() >= Duration::from_secs(60), "{:?}", began.elapsed());
     drop(second);
-    let second = timeout(Duration::from_secs(1), other.claim(&a, false)).await;
+    let second = timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), false)).await;
     assert!(second.is_err(), "the first has it still");
     drop(right);
-    let second = timeout(Duration::from_secs(1), other.claim(&a, false)).await;
+    let second = timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), false)).await;
     assert!(matches!(second, Ok(Ok(Claim::Fetch(..)))));
 }

@@ -23,7 +23,7 @@ fn cache_with(settings: Settings) -> RobotsCache {
 #[tokio::test]
 async fn a_panic_is_a_failure_that_is_not_repeated_at_once() {
     let cache = cache();
-    let host = cache.host(&Authority::from_url("https://a.example").unwrap());
+    let host = cache.host(SiteFile::Robots, &Authority::from_url("https://a.example").unwrap());
     let apart = async { tokio::task::spawn_blocking(|| panic!("while reading")).await.map_err(rethrown) };
     assert!(cache.0.or_failed(&host, apart).await.is_none());
     let entry = host.load_full();

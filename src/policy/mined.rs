@@ -1,0 +1,87 @@
+//! Whether a page is reserved from text and data mining by its site's tdmrep.json. What is not known reserves nothing. Pure.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use super::entry::Entry;
+use super::freshness::State;
+use super::served_paths::{Served, first_refused};
+use super::site_file::SiteFile;
+use super::{Authority, HostRules, Refusal, Request};
+use crate::robots::TdmReservation;
+
+/// The entry of a tdmrep.json that reserves a page from a declared purpose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MiningEvidence {
+    pub authority: Authority,
+    pub purpose: Box<str>,
+    /// Its place in the file, from 1.
+    pub entry: u32,
+    /// Its path pattern as written.
+    pub location: Box<str>,
+    /// Where the terms are on which the page may be mined all the same.
+    pub policy: Option<Box<str>>,
+    /// What it matches, where that is not the path as sent but one that servers take it for.
+    pub matched_path: Option<Box<str>>,
+}
+
+impl MiningEvidence {
+    /// Where the file is.
+    pub fn url(&self) -> String {
+        self.authority.url(SiteFile::TdmRep.path())
+    }
+}
+
+impl fmt::Display for MiningEvidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { purpose, entry, location, .. } = self;
+        let file = self.url();
+        write!(
+            f,
+            "{file} reserves this URL from the purpose `{purpose}`: entry {entry}, `\"location\": \"{location}\"`"
+        )?;
+        if let Some(path) = &self.matched_path {
+            write!(f, ", which matches `{path}`: servers may take this URL's path for that")?;
+        }
+        self.policy.iter().try_for_each(|policy| write!(f, "; its terms are at {policy}"))
+    }
+}
+
+/// What a tdmrep.json comes to for a request.
+pub(super) enum Mined {
+    /// Nothing can be said before it is fetched.
+    Fetch,
+    Free,
+    Reserved(Refusal),
+}
+
+/// By the file as it is known, and whether it should be fetched anew.
+pub(super) fn mined(entry: &Entry, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> (Mined, bool) {
+    // Or nobody could read it.
+    if request.target == SiteFile::TdmRep.path().as_bytes() {
+        return (Mined::Free, false);
+    }
+    let Some((_, state)) = entry.usable(now) else {
+        return (if entry.may_fetch(now) { Mined::Fetch } else { Mined::Free }, false);
+    };
+    let refresh = state == State::Refresh && entry.may_fetch(now);
+    let reserved = entry.tdm_rep().zip(rules.mining_purpose()).and_then(|(file, purpose)| {
+        let of = |found: TdmReservation<'_>, matched_path| MiningEvidence {
+            authority: request.authority.clone(),
+            purpose: purpose.as_str().into(),
+            entry: found.entry,
+            location: found.location.into(),
+            policy: found.policy.map(Box::from),
+            matched_path,
+        };
+        if let Some(found) = file.reservation(request.target) {
+            return Some(of(found, None));
+        }
+        match first_refused(request.target, rules.options.paths, |form| file.reservation(form)) {
+            Served::Refused(found, form) => Some(of(found, Some(form))),
+            Served::Silent | Served::TooMany => None,
+        }
+    });
+    let reserved = reserved.map(|evidence| Mined::Reserved(Refusal::MiningReserved(Box::new(evidence))));
+    (reserved.unwrap_or(Mined::Free), refresh)
+}

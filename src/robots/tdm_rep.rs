@@ -1,0 +1,269 @@
+//! `/.well-known/tdmrep.json`: which of a site's pages are reserved from text and data mining (W3C TDMRep, the community group's
+//! final report of 10 May 2024, "TDM File on the Origin Server"). Pure.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::byte_set::ByteSet;
+use super::matcher::Matcher;
+use super::matcher::builder::Rules;
+use super::matcher::path;
+use super::options::{ParseOptions, PercentEncoding, Precedence};
+use super::priority::RuleKind;
+
+/// A tdmrep.json that was read. Immutable; a clone is one reference more.
+#[derive(Debug, Clone)]
+pub struct TdmRep(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    source: Box<[u8]>,
+    entries: Vec<Entry>,
+    locations: Matcher,
+    fault: Option<Box<str>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// Its place in the file, from 1.
+    number: u32,
+    location: Box<str>,
+    /// `None`: it cannot be read, so that nothing is known of what is there.
+    is_reserved: Option<bool>,
+    policy: Option<Box<str>>,
+}
+
+/// An entry that reserves a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TdmReservation<'a> {
+    /// Its place in the file, from 1.
+    pub entry: u32,
+    /// The pattern as written.
+    pub location: &'a str,
+    /// Where the terms are on which it may be mined all the same.
+    pub policy: Option<&'a str>,
+}
+
+impl TdmRep {
+    /// Reads a file. Never fails: what cannot be understood reserves nothing, and [`fault`](Self::fault) says so.
+    pub fn parse(bytes: &[u8]) -> Self {
+        let (entries, fault) = entries(bytes);
+        let options = ParseOptions { precedence: Precedence::FirstMatch, ..ParseOptions::default() };
+        let mut locations = Rules::new(&options, entries.len(), 0);
+        for (place, entry) in (0..).zip(&entries) {
+            locations.add(entry.location.as_bytes(), place, RuleKind::Disallow);
+        }
+        let locations = Matcher::new(locations);
+        Self(Arc::new(Inner { source: bytes.into(), entries, locations, fault }))
+    }
+
+    /// The entry that reserves a page: the first whose location matches decides. `target` is a path with query. Where the path
+    /// has dot segments, what they lead to is judged too, and either can be reserved.
+    pub fn reservation(&self, target: &[u8]) -> Option<TdmReservation<'_>> {
+        let Inner { entries, locations, .. } = &*self.0;
+        let mut found = None;
+        path::each_form(target, PercentEncoding::Normalised, |path| {
+            let first = locations.best(path, ByteSet::of(path)).map(|it| locations.offset(it) as usize);
+            let entry = first.and_then(|place| entries.get(place)).filter(|entry| entry.is_reserved == Some(true));
+            found = found.or(entry);
+        });
+        found.map(|Entry { number, location, policy, .. }| TdmReservation {
+            entry: *number,
+            location,
+            policy: policy.as_deref(),
+        })
+    }
+
+    /// How many entries can be used.
+    pub fn len(&self) -> usize {
+        self.0.entries.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.entries.is_empty()
+    }
+
+    /// What of it cannot be understood, if anything: the first of it.
+    pub fn fault(&self) -> Option<&str> {
+        self.0.fault.as_deref()
+    }
+
+    /// The bytes that were read.
+    pub fn source(&self) -> &[u8] {
+        &self.0.source
+    }
+
+    /// How many clones of it there are, this one among them.
+    pub fn holders(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
+    /// Bytes on the heap.
+    pub fn heap_size(&self) -> usize {
+        let Inner { source, entries, locations, fault } = &*self.0;
+        let text = |entry: &Entry| entry.location.len() + entry.policy.as_ref().map_or(0, |policy| policy.len());
+        size_of::<Inner>()
+            + source.len()
+            + entries.capacity() * size_of::<Entry>()
+            + entries.iter().map(text).sum::<usize>()
+            + locations.heap_size()
+            + fault.as_ref().map_or(0, |fault| fault.len())
+    }
+}
+
+/// Those that can be used, and what is wrong with the first other.
+fn entries(bytes: &[u8]) -> (Vec<Entry>, Option<Box<str>>) {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let values = match serde_json::from_slice(bytes) {
+        Ok(Value::Array(values)) => values,
+        Ok(_) => return (Vec::new(), Some("it is no array".into())),
+        Err(error) => return (Vec::new(), Some(format!("it is no JSON: {error}").into())),
+    };
+    let (mut read, mut fault) = (Vec::new(), None);
+    for (number, value) in (1..).zip(&values) {
+        let mut wrong = |what: &str| _ = fault.get_or_insert_with(|| format!("entry {number}: {what}").into());
+        if read.len() == MOST_ENTRIES {
+            wrong("it and those behind it are not read: there are too many");
+            break;
+        }
+        let Value::Object(members) = value else {
+            wrong("it is no object");
+            continue;
+        };
+        let Some(location) = text(members, "location").filter(|location| location.starts_with(['/', '*'])) else {
+            wrong("it has no `location` that begins with `/`");
+            continue;
+        };
+        let is_reserved = match members.get("tdm-reservation").and_then(Value::as_u64) {
+            Some(0) => Some(false),
+            Some(1) => Some(true),
+            _ => {
+                wrong("its `tdm-reservation` is neither 0 nor 1");
+                None
+            }
+        };
+        let policy = text(members, "tdm-policy");
+        if policy.is_none() && members.contains_key("tdm-policy") {
+            wrong("its `tdm-policy` is no URL");
+        }
+        read.push(Entry { number, location: location.into(), is_reserved, policy: policy.map(Box::from) });
+    }
+    (read, fault)
+}
+
+fn text<'a>(members: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+    let text = members.get(name)?.as_str()?;
+    (text.len() <= LONGEST && !text.contains(char::is_control)).then_some(text)
+}
+
+/// A site's whole wish in one file: the longest known have some dozens.
+const MOST_ENTRIES: usize = 1000;
+/// Bytes of a location, and of a policy's URL.
+const LONGEST: usize = 2048;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn show(file: &str, target: &str) -> String {
+        let file = TdmRep::parse(file.as_bytes());
+        let found = file.reservation(target.as_bytes());
+        let found = found.map_or("-".to_owned(), |found| match found.policy {
+            Some(policy) => format!("{} {} {policy}", found.entry, found.location),
+            None => format!("{} {}", found.entry, found.location),
+        });
+        file.fault().map_or(found.clone(), |fault| format!("{found} ({fault})"))
+    }
+
+    /// The example of the report.
+    const SITE: &str = r#"[
+        { "location": "/directory-a/", "tdm-reservation": 1 },
+        { "location": "/directory-b/html/", "tdm-reservation": 1, "tdm-policy": "https://provider.com/policies/policy.json" },
+        { "location": "/directory-b/images/*.jpg", "tdm-reservation": 0 }
+    ]"#;
+
+    #[test]
+    fn the_reports_example_reads_as_it_says() {
+        for (target, expected) in [
+            ("/directory-a/x.pdf", "1 /directory-a/"),
+            ("/directory-b/html/x", "2 /directory-b/html/ https://provider.com/policies/policy.json"),
+            ("/directory-b/images/x.jpg", "-"),
+            ("/directory-A/x.pdf", "-"),
+            ("/", "-"),
+        ] {
+            assert_eq!(show(SITE, target), expected, "{target}");
+        }
+    }
+
+    /// "The most specific match is the first in sequence."
+    #[test]
+    fn the_first_entry_that_matches_decides_however_long_the_others_are() {
+        let file = r#"[{ "location": "/free", "tdm-reservation": 0 }, { "location": "/", "tdm-reservation": 1 },
+            { "location": "/art/long", "tdm-reservation": 0 }]"#;
+        for (target, expected) in [("/free/x", "-"), ("/art/long", "2 /"), ("/", "2 /")] {
+            assert_eq!(show(file, target), expected, "{target}");
+        }
+    }
+
+    #[test]
+    fn stars_anchors_and_escapes_mean_what_they_mean_in_robots_txt() {
+        let file = |location: &str| format!(r#"[{{ "location": "{location}", "tdm-reservation": 1 }}]"#);
+        for (location, target, matches) in [
+            ("/*.pdf$", "/a/b.pdf", true),
+            ("/*.pdf$", "/a/b.pdf?x", false),
+            ("/a*c", "/abc/d", true),
+            ("*.pdf", "/x.pdf", true),
+            ("/%7Ejoe", "/~joe/x", true),
+            ("/~joe", "/%7ejoe/x", true),
+            ("/foo-%24", "/foo-$", true),
+            ("/a?b", "/a?bc", true),
+            ("/\u{fc}", "/%C3%BC", true),
+            ("/private", "/x/../private", true),
+            ("/private", "/privat", false),
+        ] {
+            assert_eq!(show(&file(location), target) != "-", matches, "{location} {target}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_reserves_nothing_and_is_told() {
+        let neither = "its `tdm-reservation` is neither 0 nor 1";
+        let no_location = "it has no `location` that begins with `/`";
+        for (file, expected) in [
+            ("", "- (it is no JSON: EOF while parsing a value at line 1 column 0)".to_owned()),
+            ("<html>", "- (it is no JSON: expected value at line 1 column 1)".to_owned()),
+            (r#"{ "location": "/", "tdm-reservation": 1 }"#, "- (it is no array)".to_owned()),
+            ("[]", "-".to_owned()),
+            ("[1]", "- (entry 1: it is no object)".to_owned()),
+            (r#"[{ "location": "/", "tdm-reservation": "1" }]"#, format!("- (entry 1: {neither})")),
+            (r#"[{ "location": "/", "tdm-reservation": 2 }]"#, format!("- (entry 1: {neither})")),
+            (r#"[{ "location": "/" }]"#, format!("- (entry 1: {neither})")),
+            (r#"[{ "tdm-reservation": 1 }]"#, format!("- (entry 1: {no_location})")),
+            (r#"[{ "location": "http://a/", "tdm-reservation": 1 }]"#, format!("- (entry 1: {no_location})")),
+            (
+                r#"[{ "location": "/x", "tdm-reservation": 1, "tdm-policy": 7 }, { "location": "/", "tdm-reservation": 1 }]"#,
+                "2 / (entry 1: its `tdm-policy` is no URL)".to_owned(),
+            ),
+            ("\u{feff}[{ \"location\": \"/\", \"tdm-reservation\": 1, \"more\": [] }]", "1 /".to_owned()),
+        ] {
+            assert_eq!(show(file, "/page"), expected, "{file}");
+        }
+        let unknown = r#"[{ "location": "/a", "tdm-reservation": true }, { "location": "/", "tdm-reservation": 1 }]"#;
+        assert_eq!(show(unknown, "/a/b"), format!("- (entry 1: {neither})"), "the entry is for this page, and unknown");
+        assert!(show(unknown, "/b").starts_with("2 /"));
+    }
+
+    #[test]
+    fn it_is_bounded() {
+        let entry = r#"{ "location": "/x", "tdm-reservation": 0 }"#;
+        let many = |count: usize| format!("[{}]", vec![entry; count].join(","));
+        assert_eq!(TdmRep::parse(many(MOST_ENTRIES).as_bytes()).fault(), None);
+        let more = TdmRep::parse(many(MOST_ENTRIES + 7).as_bytes());
+        assert!(more.len() == MOST_ENTRIES && more.fault().is_some_and(|fault| fault.starts_with("entry 1001: ")));
+        let long = format!(r#"[{{ "location": "/{}", "tdm-reservation": 1 }}]"#, "x".repeat(LONGEST));
+        assert!(TdmRep::parse(long.as_bytes()).is_empty());
+        let deep = "[".repeat(100_000);
+        assert!(TdmRep::parse(deep.as_bytes()).fault().is_some());
+    }
+}
