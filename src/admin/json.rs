@@ -63,7 +63,7 @@ fn rule(explanation: &Explanation) -> Option<Value> {
     let line = |line: u32, kind: &str, pattern: &str| json!({ "line": line, "kind": kind, "pattern": pattern });
     if let Some(reservation) = &explanation.reservation {
         return Some(
-            json!({ "entry": reservation.entry, "kind": "tdm-reservation", "pattern": reservation.location, "policy": reservation.policy }),
+            json!({ "line": null, "entry": reservation.entry, "kind": "tdm-reservation", "pattern": reservation.location, "policy": reservation.policy }),
         );
     }
     if let Some(preference) = &explanation.preference {

@@ -116,8 +116,10 @@ async fn explain_in_json_has_the_documented_shape() {
             "matched_path": null,
             "rule": rule,
             "robots": { "url": file, "status": null, "asked_again": null, "access": "rules", "fetched_at": null, "expires_at": null },
+            "tdmrep": null,
             "crawl_delay": 2.5,
             "sitemaps": ["https://a.example/s.xml"],
+            "licenses": [],
         });
         assert_eq!(answer, expected, "{target}");
     }

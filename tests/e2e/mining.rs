@@ -178,7 +178,7 @@ async fn explain_and_the_api_know_it() {
     let told: serde_json::Value = serde_json::from_str(&told.stdout).unwrap();
     assert_eq!(
         told["rule"],
-        json!({ "entry": 2, "kind": "tdm-reservation", "pattern": "/art/", "policy": "https://example.com/terms" })
+        json!({ "line": null, "entry": 2, "kind": "tdm-reservation", "pattern": "/art/", "policy": "https://example.com/terms" })
     );
     assert_eq!((&told["tdmrep"]["access"], &told["tdmrep"]["status"]), (&json!("entries"), &json!(200)));
     let free = politely_with(&["explain", &url], &open()).await;
