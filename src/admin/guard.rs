@@ -39,7 +39,11 @@ impl Token {
         }
     }
 
-    fn is_shown(&self, headers: &HeaderMap) -> bool {
+    pub fn text(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
+    pub fn is_shown(&self, headers: &HeaderMap) -> bool {
         let Some(ours) = &self.token else { return false };
         let shown = headers.get(header::AUTHORIZATION).map(|value| value.as_bytes()).unwrap_or_default();
         let shown = shown.split_at_checked(BEARER.len()).filter(|(scheme, _)| scheme.eq_ignore_ascii_case(BEARER));

@@ -28,7 +28,7 @@ pub(super) async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap)
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let is_open = accept.contains("application/openmetrics-text");
     let mut text = String::new();
-    let mut registries = vec![registry(&admin)];
+    let mut registries = vec![registry(&admin, admin.token.is_shown(&headers))];
     registries.extend(process::registry());
     let encoded = registries.iter().try_for_each(|registry| encode_registry(&mut text, registry));
     match encoded.and_then(|()| if is_open { encode_eof(&mut text) } else { Ok(()) }) {
@@ -56,12 +56,12 @@ fn as_prometheus(text: &str) -> String {
     out
 }
 
-/// Made of what is counted elsewhere at each scrape, so that nothing is counted twice.
-fn registry(admin: &Admin) -> Registry {
+/// Made of what is counted elsewhere at each scrape, so that nothing is counted twice. `names`: with those of users.
+fn registry(admin: &Admin, names: bool) -> Registry {
     let mut all = Metrics(Registry::with_prefix("politely"));
     let (proxy, details) = (&admin.proxy, admin.proxy.counters.details());
     connections(&mut all, proxy, details.shaken);
-    requests(&mut all, &proxy.counters.read(), details);
+    requests(&mut all, &proxy.counters.read(), details, names);
     gate(&mut all, &proxy.gate);
     let dropped = telemetry::dropped().map(|(log, lines)| (labels([("log", log)]), lines));
     all.counters("log_lines_dropped", "Lines of the logs that were dropped, by log", dropped);
@@ -76,14 +76,17 @@ fn registry(admin: &Admin) -> Registry {
     all.0
 }
 
-fn requests(all: &mut Metrics, counts: &Counts, details: Details) {
+fn requests(all: &mut Metrics, counts: &Counts, details: Details, names: bool) {
     let of = |(user, counts): &(Box<str>, BTreeMap<&'static str, u64>)| {
         let user = Some(("user", user.to_string())).filter(|(_, user)| !user.is_empty());
         let labels = |outcome: &str| [("outcome", outcome.to_owned())].into_iter().chain(user.clone()).collect();
         counts.iter().map(|(outcome, count)| (labels(outcome), *count)).collect::<Vec<(Labels, u64)>>()
     };
-    let help = "Requests, by how they ended (forwarded, failed, client-gone, or why refused) and by user";
-    all.counters("requests", help, details.users.iter().flat_map(of));
+    let help = "Requests, by how they ended (forwarded, failed, client-gone, or why refused), and by user for those who show the token";
+    match names {
+        true => all.counters("requests", help, details.users.iter().flat_map(of)),
+        false => all.counters("requests", help, of(&(Box::from(""), details.outcomes()))),
+    }
     let by = |label, counts: &BTreeMap<&'static str, u64>| {
         counts.iter().map(|(slug, count)| (labels([(label, slug)]), *count)).collect::<Vec<_>>()
     };

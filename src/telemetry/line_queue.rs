@@ -103,6 +103,7 @@ impl LineQueue {
 
     fn run(&self, lane: &Lane, mut target: impl Write) {
         let mut batch = Vec::new();
+        let mut is_cut = false;
         let mut told = self.dropped();
         loop {
             {
@@ -118,7 +119,7 @@ impl LineQueue {
                 std::mem::swap(&mut state.lines, &mut batch);
                 state.is_writing = true;
             }
-            let lost = write_lines(&mut target, &batch);
+            let lost = write_lines(&mut target, &batch, &mut is_cut);
             self.dropped.fetch_add(lost, Ordering::Relaxed);
             batch.clear();
             batch.shrink_to(KEPT);
@@ -135,20 +136,31 @@ impl LineQueue {
     }
 }
 
-/// Tells how many lines were not written.
-fn write_lines(target: &mut impl Write, mut lines: &[u8]) -> u64 {
-    while !lines.is_empty() {
-        match target.write(lines) {
+/// Tells how many lines were not written. `is_cut`: the last that was is not whole, and is ended before others.
+fn write_lines(target: &mut impl Write, lines: &[u8], is_cut: &mut bool) -> u64 {
+    if *is_cut && !write_all(target, b"\n").is_empty() {
+        return memchr::memchr_iter(b'\n', lines).count() as u64;
+    }
+    let left = write_all(target, lines);
+    let written = &lines[..lines.len() - left.len()];
+    *is_cut = written.last().is_some_and(|last| *last != b'\n');
+    let _ = target.flush();
+    memchr::memchr_iter(b'\n', left).count() as u64
+}
+
+/// What is left to be written.
+fn write_all<'a>(target: &mut impl Write, mut bytes: &'a [u8]) -> &'a [u8] {
+    while !bytes.is_empty() {
+        match target.write(bytes) {
             Ok(0) => break,
-            Ok(n) => lines = &lines[n..],
+            Ok(n) => bytes = &bytes[n..],
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             // Whoever shares the pipe has made it so.
             Err(error) if error.kind() == ErrorKind::WouldBlock => thread::park_timeout(LOOK_AGAIN),
             Err(_) => break,
         }
     }
-    let _ = target.flush();
-    memchr::memchr_iter(b'\n', lines).count() as u64
+    bytes
 }
 
 /// One line, whole.
@@ -234,6 +246,37 @@ mod tests {
             thread::yield_now();
         }
         assert_eq!(text(&before), "one\n");
+    }
+
+    /// With so much room.
+    struct Disk(usize, Vec<u8>);
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let taken = self.0.min(bytes.len());
+            if taken == 0 {
+                return Err(ErrorKind::StorageFull.into());
+            }
+            self.0 -= taken;
+            self.1.extend_from_slice(&bytes[..taken]);
+            Ok(taken)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_that_a_full_disk_has_cut_is_ended_before_the_next_one() {
+        let (mut disk, mut is_cut) = (Disk(6, Vec::new()), false);
+        assert_eq!(write_lines(&mut disk, b"one\ntwo\nthree\n", &mut is_cut), 2);
+        assert_eq!(write_lines(&mut disk, b"four\n", &mut is_cut), 1, "it is full still");
+        disk.0 = 1;
+        assert_eq!(write_lines(&mut disk, b"five\n", &mut is_cut), 1, "there is room for the end alone");
+        disk.0 = 100;
+        assert_eq!(write_lines(&mut disk, b"six\n", &mut is_cut), 0);
+        assert_eq!(String::from_utf8(disk.1).unwrap(), "one\ntw\nsix\n");
     }
 
     #[test]

@@ -166,11 +166,42 @@ async fn a_stream_that_is_lost_with_its_connection_is_told_of() {
     .await;
     let proxy = logging("").await;
     let client = H2Client::known(Client::open(proxy.address()).await).await;
-    let stream = client.send(h2_client::request("GET", &origin.url("/x")), true).await;
+    let mut stream = client.send(h2_client::request("POST", &origin.url("/x")), false).await;
+    stream.body(&[b'x'; 10_000]).await.expect("it is taken");
+    stream.end().expect("it may end");
     eventually("the request at the origin", || origin.log.count("/x") == 1).await;
     drop((stream, client));
     let line = &logged(&proxy, 1).await[0];
     assert_eq!(told(line, ["outcome", "http", "url"]), ["client-gone", "2", &origin.url("/x")]);
-    assert_eq!(line["status"], 0);
+    assert_eq!(told(line, ["status", "bytes_in"]), [0, 10_000], "what went until then");
+    proxy.stop().await;
+}
+
+/// Any program on this machine may read the metrics.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_metrics_name_users_to_those_who_show_the_token() {
+    let origin = Origin::site(RULES).await;
+    let cheap = Params::new(8, 1, 1, None).expect("the least there is");
+    let hash = Argon2::from(cheap).hash_password(b"alice").expect("it is hashed").to_string();
+    let admin = "admin: { address: '127.0.0.1:0' }";
+    let proxy = logging(&format!("{admin}\naccess: {{ users: [{{ name: alice, password: '{hash}' }}] }}")).await;
+    let field = format!("Proxy-Authorization: Basic {}\r\n", BASE64_STANDARD.encode("alice:alice"));
+    let asked = [("/x", &*field, 200), ("/private", &field, 403), ("/x", "", 407)];
+    for (target, fields, status) in asked {
+        assert_eq!(get(&proxy, &origin.url(target), fields).await, status);
+    }
+    logged(&proxy, asked.len()).await;
+    let metrics = async |token: &[&str]| {
+        let url = format!("http://{}/metrics", proxy.admin());
+        let text = crate::support::curl(&[token, &[&url]].concat()).await.text();
+        let mut lines: Vec<_> = text.lines().filter(|line| line.starts_with("politely_requests_total")).collect();
+        lines.retain(|line| !line.ends_with(" 0"));
+        lines.sort_unstable();
+        lines.join("\n").replace("politely_requests_total", "")
+    };
+    let names = "{outcome=\"client-denied\"} 1\n{outcome=\"forwarded\",user=\"alice\"} 1\n{outcome=\"robots-disallowed\",user=\"alice\"} 1";
+    let token = ["--oauth2-bearer", crate::support::ADMIN_TOKEN];
+    assert_eq!(metrics(&token).await, names);
+    assert_eq!(metrics(&[]).await, names.replace(",user=\"alice\"", ""));
     proxy.stop().await;
 }

@@ -1,7 +1,7 @@
 //! WebSockets (RFC 6455) in the three ways in which clients ask a proxy for them, and refused ones.
 
 use crate::support::websocket::WebSocket;
-use crate::support::{Alpn, Client, Origin, Protocol, Proxy, Reply, eventually};
+use crate::support::{Alpn, Binary, Client, Origin, Protocol, Proxy, Reply, eventually};
 
 const ROBOTS: &str = "User-agent: *\nDisallow: /no\n";
 
@@ -235,4 +235,20 @@ async fn nothing_but_a_websocket_is_upgraded() {
         assert!(head.status() != 101, "{head:?}");
     }
     assert!(origin.log.of("/x").iter().all(|seen| seen.field("upgrade").is_none()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_counts_as_sent_and_what_never_left_does_not() {
+    let (plain, _) = origins().await;
+    let binary = Binary::serve("admin: { address: '127.0.0.1:0' }").await;
+    let host = plain.authority("a.localhost");
+    let opened = WebSocket::open(Client::open(binary.address()).await, &plain.url("/ws"), &host).await;
+    assert!(opened.is_ok(), "101");
+    let url = format!("http://{}/metrics", binary.admin());
+    let text = crate::support::curl(&[&url]).await.text();
+    for line in ["{reused=\"false\"} 1", "{reused=\"true\"} 0"] {
+        assert!(text.contains(&format!("politely_origin_sends_total{line}\n")), "{line}: {text}");
+    }
+    drop(opened);
+    binary.stop().await;
 }

@@ -104,7 +104,7 @@ impl Binary {
     pub fn admin(&self) -> String {
         let text = self.output.text();
         let url = text.lines().find_map(|line| line.split("admin address http://").nth(1)).expect("it is switched on");
-        url.trim_end().trim_end_matches('/').to_owned()
+        url.split('/').next().expect("the first part").to_owned()
     }
 
     /// Where it has begun to listen, in this order.
@@ -117,6 +117,19 @@ impl Binary {
         self.write(yaml);
         let token = self.directory.path().join("store/admin-token");
         politely(&["reload", "--admin", &self.admin(), "--token-file", token.to_str().expect("UTF-8")]).await
+    }
+
+    /// A command about it, as its own user gives it: with its configuration file and nothing else to go by.
+    pub async fn asked(&self, command: &[&str], variables: &[(&str, &str)]) -> Ended {
+        let (file, state) = (self.directory.path().join("politely.yaml"), self.directory.path().join("state"));
+        let [file, state] = [&file, &state].map(|path| path.to_str().expect("UTF-8"));
+        politely_with(&[command, &["--config", file]].concat(), &[&[("STATE_DIRECTORY", state)], variables].concat())
+            .await
+    }
+
+    /// Gives it another configuration, and leaves it at that.
+    pub fn rewrite(&self, yaml: &str) {
+        self.write(yaml);
     }
 
     /// What it was given to keep its things in.

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 /// Counts of answers, by where they came from, and how long some things took.
 pub struct Counters {
-    all: Outcomes,
+    /// Of those who are none of `users`.
+    others: Outcomes,
     users: RwLock<BTreeMap<Box<str>, Arc<Outcomes>>>,
     tunnels: AtomicU64,
     unverified: AtomicU64,
@@ -66,6 +67,16 @@ pub struct Counts {
 /// How a user's requests ended, or everybody's: slugs as in `outcome` of the metrics.
 pub type OutcomeCounts = BTreeMap<&'static str, u64>;
 
+impl Details {
+    /// How everybody's requests ended, with no names.
+    pub fn outcomes(&self) -> OutcomeCounts {
+        self.users.iter().fold(OutcomeCounts::new(), |mut all, (_, counts)| {
+            add(&mut all, counts);
+            all
+        })
+    }
+}
+
 /// What else there is to read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Details {
@@ -84,7 +95,7 @@ pub struct Details {
 impl Default for Counters {
     fn default() -> Self {
         Counters {
-            all: Outcomes::default(),
+            others: Outcomes::default(),
             users: RwLock::default(),
             tunnels: AtomicU64::new(0),
             unverified: AtomicU64::new(0),
@@ -128,9 +139,9 @@ impl Counters {
 
     #[inline]
     fn count(&self, user: Option<&User>, count: impl Fn(&Outcomes)) {
-        count(&self.all);
-        if let Some(user) = user {
-            self.of_user(user.name.as_ref()).iter().for_each(|outcomes| count(outcomes));
+        match user.and_then(|user| self.of_user(user.name.as_ref())) {
+            Some(outcomes) => count(&outcomes),
+            None => count(&self.others),
         }
     }
 
@@ -201,13 +212,17 @@ impl Counters {
     }
 
     pub fn read(&self) -> Counts {
+        let mut all = self.others.read();
+        self.users.read().values().for_each(|outcomes| add(&mut all, &outcomes.read()));
+        let [forwarded, failed, client_gone] =
+            ["forwarded", "failed", "client-gone"].map(|slug| all.remove(slug).unwrap_or_default());
         Counts {
-            forwarded: self.all.forwarded.load(Relaxed),
-            failed: self.all.failed.load(Relaxed),
-            client_gone: self.all.client_gone.load(Relaxed),
+            forwarded,
+            failed,
+            client_gone,
             tunnels: self.tunnels.load(Relaxed),
             unverified: self.unverified.load(Relaxed),
-            refused: self.all.refused.lock().clone(),
+            refused: all,
             reported: self.reported.lock().clone(),
             distrusted: self.distrusted.lock().clone(),
         }
@@ -215,14 +230,15 @@ impl Counters {
 
     pub fn details(&self) -> Details {
         let by_user: Vec<_> = self.users.read().iter().map(|(name, it)| (name.clone(), it.read())).collect();
-        // Whoever counts while this is read counts for all first.
-        let mut rest = self.all.read();
-        for (slug, count) in by_user.iter().flat_map(|(_, counts)| counts) {
-            rest.entry(slug).and_modify(|all| *all = all.saturating_sub(*count));
-        }
-        let users = by_user.into_iter().chain([(Box::from(""), rest)]).collect();
+        let users = by_user.into_iter().chain([(Box::from(""), self.others.read())]).collect();
         let [sent, shaken] = [&self.sent, &self.shaken].map(|all| all.each_ref().map(|count| count.load(Relaxed)));
         Details { users, sent, shaken, origin: self.origin.read(), decision: self.decision.read() }
+    }
+}
+
+fn add(all: &mut OutcomeCounts, more: &OutcomeCounts) {
+    for (slug, count) in more {
+        *all.entry(slug).or_default() += count;
     }
 }
 
@@ -230,3 +246,40 @@ impl Counters {
 const MOST_HOSTS: usize = 1000;
 /// Whose requests are counted one by one.
 const MOST_USERS: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+
+    fn users(count: usize) -> Vec<Arc<User>> {
+        let user = |number| {
+            format!("{{ name: u{number}, password: '$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA' }}")
+        };
+        let all: Vec<_> = (0..count).map(user).collect();
+        let yaml = format!("access: {{ users: [{}] }}", all.join(", "));
+        Settings::parse("test.yaml", &yaml).unwrap().access.users
+    }
+
+    #[test]
+    fn each_request_counts_once_for_its_user_or_for_the_others_and_no_count_falls() {
+        let counters = Counters::default();
+        let users = users(MOST_USERS + 2);
+        let count = |details: &Details, user: &str, slug: &str| {
+            let of_user = details.users.iter().find(|(name, _)| **name == *user);
+            of_user.and_then(|(_, counts)| counts.get(slug)).copied()
+        };
+        counters.forwarded(None);
+        let before = counters.details();
+        assert_eq!((count(&before, "", "forwarded"), before.users.len()), (Some(1), 1));
+        users.iter().for_each(|user| counters.refused("crawl-delay", Some(user)));
+        counters.forwarded(Some(&users[0]));
+        let after = counters.details();
+        assert_eq!(count(&after, "", "forwarded"), Some(1), "what a user asks takes nothing from the others");
+        assert_eq!((count(&after, "u0", "forwarded"), count(&after, "u0", "crawl-delay")), (Some(1), Some(1)));
+        assert_eq!(count(&after, "", "crawl-delay"), Some(2), "those beyond the bound are among the others");
+        let all = (counters.read().forwarded, counters.read().refused["crawl-delay"]);
+        assert_eq!(all, (2, MOST_USERS as u64 + 2));
+        assert_eq!((after.outcomes()["forwarded"], after.outcomes()["crawl-delay"]), all);
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::carry::{
     self, Added, AnswerHead, Broken, Carried, Client, Event, Fault, Http1, Http1Origin, Http2, Http2Origin, Limits,
-    Moved, Next, Origin, Sending,
+    Next, Origin, Sending,
 };
 use super::decide::hosts;
 use super::pages::Pages;
@@ -68,7 +68,6 @@ impl Exchange<'_> {
             // What comes next goes to the same place.
             want.first = Some(address);
             self.trip.upstream = Some((address, reused));
-            self.proxy.counters.sent(reused);
             let tried = match link {
                 Link::Http1(link) => self.over_http1(client, timer, &route, link, Http1Link::keep, reused, want).await,
                 Link::Http2(link) => self.over_http2(client, timer, &route, link, want).await,
@@ -248,9 +247,14 @@ impl Exchange<'_> {
         if let Some(permit) = &mut self.permit {
             permit.leaves();
         }
-        let (mut interim, mut moved) = (0, Moved::default());
+        let mut interim = 0;
         let on_event = |event: Event<'_>, client: &mut C| match event {
+            Event::Moved(moved) => {
+                self.trip.moved = moved;
+                Ok(Next::Interim)
+            }
             Event::Left => {
+                self.proxy.counters.sent(self.trip.upstream.is_some_and(|(_, reused)| reused));
                 if let Some(permit) = &mut self.permit {
                     permit.has_left();
                 }
@@ -275,9 +279,7 @@ impl Exchange<'_> {
                 self.on_answer(head, client, route)
             }
         };
-        let carried = carry::carry(client, origin, method, limits, timer, &mut moved, on_event).await;
-        self.trip.moved = moved;
-        carried
+        carry::carry(client, origin, method, limits, timer, on_event).await
     }
 
     /// A final answer begins; the pace learns from it.

@@ -238,7 +238,7 @@ fn status(refusal: &Refusal, settings: &Settings) -> (StatusCode, &'static str) 
 fn title(slug: &str) -> &'static str {
     match slug {
         "robots-disallowed" => "Disallowed by robots.txt",
-        "usage-disallowed" => "Disallowed by a usage preference in robots.txt",
+        "usage-disallowed" => "Disallowed by a usage preference of the site",
         "robots-unreachable" => "robots.txt is unreachable",
         "crawl-delay" => "Crawl-delay",
         "queue-full" => "Too many requests are waiting",

@@ -42,6 +42,8 @@ pub struct Limits {
 
 /// What happens on the way.
 pub enum Event<'a> {
+    /// So much has come by now. Said last of all before the task may end.
+    Moved(Moved),
     /// The head of the request has been written.
     Left,
     /// With how long it was waited for.
@@ -96,14 +98,13 @@ pub enum Broken<E> {
     Cut(String),
 }
 
-/// `on_event` decides about each head of an answer and passes it on. `moved` is kept up to date.
+/// `on_event` decides about each head of an answer and passes it on.
 pub async fn carry<C: Client, O: Origin, E>(
     client: &mut C,
     origin: &mut O,
     method: &str,
     limits: Limits,
     timer: &mut Timer,
-    moved: &mut Moved,
     mut on_event: impl FnMut(Event<'_>, &mut C) -> Result<Next, E>,
 ) -> Result<Carried, Broken<E>> {
     let began = Instant::now();
@@ -122,8 +123,11 @@ pub async fn carry<C: Client, O: Origin, E>(
     };
     poll_fn(|cx| {
         let polled = carry.poll(cx, method, timer, &mut on_event);
-        *moved = Moved { up: carry.up.moved, down: carry.down.moved };
-        polled
+        let moved = Moved { up: carry.up.moved, down: carry.down.moved };
+        match on_event(Event::Moved(moved), carry.client) {
+            Ok(_) => polled,
+            Err(error) => Poll::Ready(Err(Broken::Head(error))),
+        }
     })
     .await
 }
