@@ -1,5 +1,6 @@
 //! Puts the parts together, starts and stops them.
 
+mod authority;
 mod error;
 mod listeners;
 mod reload;
@@ -20,7 +21,7 @@ use reload::Parts;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::NamedTempFile;
@@ -33,7 +34,6 @@ use tokio::task::JoinSet;
 /// A proxy that serves. Dropping it cuts off what is under way; [`shutdown`](Self::shutdown) lets it finish.
 pub struct Running {
     parts: Arc<Parts>,
-    ca_path: PathBuf,
     stop: watch::Sender<bool>,
     /// The admin address, and what looks after the authority.
     beside: JoinSet<()>,
@@ -77,7 +77,6 @@ async fn start_with(settings: Settings, plan: Plan) -> Result<Running, StartErro
     if let Some(warning) = ca.warning(OffsetDateTime::now_utc()) {
         tracing::warn!("{warning}");
     }
-    let ca_path = ca.path().to_owned();
     let leaves = LeafCache::new(ca, settings.intercept.leaf_cache)?;
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
     let (_file, conf) = roots_of(&roots)?;
@@ -92,7 +91,9 @@ async fn start_with(settings: Settings, plan: Plan) -> Result<Running, StartErro
     let proxy = Arc::new(Proxy::new(settings, gate, upstream, leaves, shutdown));
 
     let mut beside = JoinSet::new();
-    beside.spawn(watch_expiry(proxy.clone()));
+    let watched = proxy.clone();
+    let warning = move || watched.leaves.ca().warning(OffsetDateTime::now_utc());
+    beside.spawn(authority::watch(proxy.clone().stopped_by(), warning, |warning| tracing::warn!("{warning}")));
     let listeners = Listeners::new(proxy.clone());
     let admin = match admin_socket.zip(admin_address) {
         Some((socket, address)) => {
@@ -111,20 +112,7 @@ async fn start_with(settings: Settings, plan: Plan) -> Result<Running, StartErro
         admin.listeners.store(Arc::new(listeners.addresses()));
     }
     let parts = Arc::new(Parts::new(proxy, listeners, admin, roots.pem));
-    Ok(Running { parts, ca_path, stop, beside })
-}
-
-/// Tells each day of an authority that expires soon.
-async fn watch_expiry(proxy: Arc<Proxy>) {
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(DAY) => {}
-            () = proxy.stopped() => break,
-        }
-        if let Some(warning) = proxy.leaves.ca().warning(OffsetDateTime::now_utc()) {
-            tracing::warn!("{warning}");
-        }
-    }
+    Ok(Running { parts, stop, beside })
 }
 
 /// The gate without a proxy: to ask it about URLs.
@@ -149,6 +137,11 @@ impl Running {
         self.parts.admin.as_ref().map(|(_, address)| *address)
     }
 
+    /// What has to be shown there, if anybody is answered at all.
+    pub fn admin_token(&self) -> Option<&str> {
+        self.parts.admin.as_ref()?.0.token()
+    }
+
     /// From where [`reload_from_file`](Self::reload_from_file) and `POST /api/v1/reload` take changed settings; the error is
     /// what is wrong with them.
     pub fn reload_from(&self, load: impl Fn() -> Result<Settings, String> + Send + Sync + 'static) {
@@ -161,8 +154,8 @@ impl Running {
     }
 
     /// The certificate that clients have to trust.
-    pub fn ca_path(&self) -> &Path {
-        &self.ca_path
+    pub fn ca_path(&self) -> PathBuf {
+        self.parts.proxy.leaves.ca().path().to_owned()
     }
 
     /// What has been answered so far.
@@ -261,6 +254,5 @@ fn roots_of(roots: &Roots) -> Result<(NamedTempFile, ServerConf), StartError> {
     Ok((file, conf))
 }
 
-const DAY: Duration = Duration::from_secs(86_400);
 /// Before the end of the time that requests get to end.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);

@@ -63,7 +63,7 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Response {
         "uptime": admin.started.elapsed().as_secs(),
         "listen": admin.listeners.load().iter().map(|(address, _)| *address).collect::<Vec<_>>(),
         "mode": mode,
-        "ca": json::ca(admin.proxy.leaves.ca()),
+        "ca": json::ca(&admin.proxy.leaves.ca()),
         "requests": { "forwarded": counts.forwarded, "failed": counts.failed, "client_gone": counts.client_gone, "refused": counts.refused,
             "reported": counts.reported },
         "distrusted": {

@@ -93,6 +93,11 @@ impl Admin {
         })
     }
 
+    /// What callers have to show. `None`: nobody can.
+    pub fn token(&self) -> Option<&str> {
+        self.token.text()
+    }
+
     /// Ends what serves; who is being answered is given a moment.
     pub fn end(&self) {
         self.ended.send_replace(true);

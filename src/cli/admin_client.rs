@@ -1,7 +1,8 @@
 //! Asks a running proxy at its admin address.
 
+use super::running_file::RunningProxy;
 use super::{ConfigArg, Failed, Format};
-use crate::config::{AdminToken, ConfigErrors, ListenAddress, Settings};
+use crate::config::{AdminToken, ListenAddress, Settings};
 use crate::policy::Host;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -16,10 +17,10 @@ use url::Url;
 pub(super) struct AdminArgs {
     #[command(flatten)]
     config: ConfigArg,
-    /// The proxy's admin address [default: as configured]
+    /// The proxy's admin address [default: that of the proxy that runs with this configuration]
     #[arg(long, value_name = "ADDR")]
     admin: Option<SocketAddr>,
-    /// Holds the token that it asks for [default: as configured, or where the proxy keeps its own]
+    /// Holds the token that it asks for [default: that of the proxy that runs with this configuration]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     #[arg(long, value_enum, default_value_t)]
@@ -36,49 +37,26 @@ pub(super) struct Answer {
     pub token: Option<String>,
 }
 
+/// Whom to ask, and with what.
+struct Asked {
+    address: SocketAddr,
+    token: Option<String>,
+    /// Why there is none.
+    without: Option<String>,
+}
+
 impl AdminArgs {
-    /// What is wrong with the configuration, if that leaves open whom to ask.
-    pub fn faults(&self) -> Option<ConfigErrors> {
-        if self.admin.is_some() { None } else { self.load().err() }
-    }
-
-    fn load(&self) -> Result<Settings, ConfigErrors> {
-        Settings::load(self.config.path().as_deref(), std::env::vars_os())
-    }
-
     pub fn ask(&self, method: &str, target: &str) -> Result<Answer, Failed> {
-        let settings = match (self.load(), self.admin) {
-            // Where it listens is known.
-            (Err(_), Some(_)) => Settings::default(),
-            (loaded, _) => loaded?,
-        };
-        let address = match (self.admin, &settings.admin.address) {
-            (Some(address), _) => address,
-            (None, Some(ListenAddress::Socket(address))) => reachable(*address),
-            (None, Some(ListenAddress::Inherited(_)) | None) => {
-                return Err(Failed::usage("the configuration names no admin address to ask", "give it with `--admin`"));
-            }
-        };
-        let file = AdminToken::of(&settings);
-        let (token, why) = match &self.token_file {
-            Some(path) => (token(Some(path))?, None),
-            None if file.is_configured => (token(Some(&file.path))?, None),
-            // Our own is nothing for other machines to hear.
-            None if !address.ip().is_loopback() => (None, None),
-            None => match file.read() {
-                Ok(token) => (Some(token), None),
-                Err(error) => (None, Some(error)),
-            },
-        };
+        let Asked { address, token, without } = self.asked()?;
         let (status, body) = exchange(address, method, target, token.as_deref()).map_err(|error| {
             Failed::usage(
                 format!("no answer from {address}: {error}"),
                 "is a proxy running, and is this its admin address?",
             )
         })?;
-        match (status, why) {
+        match (status, without) {
             (401, Some(why)) => Err(Failed::usage(
-                format!("the proxy asks for its token, and {} cannot be read: {why}", file.path.display()),
+                format!("the proxy asks for its token, and {why}"),
                 "ask as the user that it runs as, or as root, with the same `--config`; or give its `--token-file`",
             )),
             (401, None) => Err(Failed::usage(
@@ -87,6 +65,54 @@ impl AdminArgs {
             )),
             _ => Ok(Answer { status, body, address, token }),
         }
+    }
+
+    fn asked(&self) -> Result<Asked, Failed> {
+        let path = self.config.path();
+        // What runs is asked as it runs: the file may say something else by now, and our environment is not the proxy's.
+        let running = RunningProxy::find(path.as_deref());
+        let running = running.map(|it| RunningProxy { admin: reachable(it.admin), ..it });
+        let running = running.filter(|running| self.admin.is_none_or(|address| address == running.admin));
+        let mut asked = match running {
+            Some(RunningProxy { admin, token }) => Asked { address: admin, token, without: None },
+            None => self.asked_by_configuration(path.as_deref())?,
+        };
+        if let Some(path) = &self.token_file {
+            (asked.token, asked.without) = (token(Some(path))?, None);
+        }
+        Ok(asked)
+    }
+
+    /// Where no proxy is known to run.
+    fn asked_by_configuration(&self, path: Option<&Path>) -> Result<Asked, Failed> {
+        let loaded = Settings::load(path, std::env::vars_os());
+        let settings = match self.admin {
+            // Where it listens is known.
+            Some(_) => loaded.unwrap_or_default(),
+            None => loaded.map_err(|faults| {
+                let Failed { message, code } = faults.into();
+                Failed { message: format!("{}\n{NOBODY_RUNS}", message.trim_end()), code }
+            })?,
+        };
+        let (address, is_given) = match (self.admin, &settings.admin.address) {
+            (Some(address), _) => (address, true),
+            (None, Some(ListenAddress::Socket(address))) => (reachable(*address), false),
+            (None, Some(ListenAddress::Inherited(_)) | None) => {
+                return Err(Failed::usage("the configuration names no admin address to ask", "give it with `--admin`"));
+            }
+        };
+        let file = AdminToken::of(&settings);
+        let is_ours = hears_ours(address, is_given, file.is_configured);
+        let shown = file.path.display();
+        let (token, without) = match (&self.token_file, is_ours) {
+            (Some(_), _) => (None, None),
+            (None, false) => (None, Some(format!("{shown} is not shown to an address of another machine"))),
+            (None, true) => match file.read() {
+                Ok(token) => (Some(token), None),
+                Err(error) => (None, Some(format!("{shown} cannot be read: {error}"))),
+            },
+        };
+        Ok(Asked { address, token, without })
     }
 }
 
@@ -165,6 +191,11 @@ fn admin_elsewhere(name: &str, token_file: Option<&Path>) -> Result<Elsewhere, F
     Ok(Elsewhere { proxy, ca_pem, name: name.to_owned(), credentials: String::new() })
 }
 
+/// Our token is nothing for other machines to hear, but where the configuration says that it is shown there.
+fn hears_ours(address: SocketAddr, is_given: bool, is_configured: bool) -> bool {
+    address.ip().to_canonical().is_loopback() || is_configured && !is_given
+}
+
 fn token(file: Option<&Path>) -> Result<Option<String>, Failed> {
     let Some(path) = file else { return Ok(None) };
     let token = std::fs::read_to_string(path).map_err(|error| {
@@ -218,8 +249,30 @@ fn send(address: SocketAddr, request: &str, patience: Duration) -> io::Result<(u
     Ok((head.code.unwrap_or_default(), bytes.split_off(length)))
 }
 
+const NOBODY_RUNS: &str =
+    "hint: no proxy is known to run with this file, and it does not say whom to ask; `--admin` does";
 const FROM_HINT: &str = "it is a proxy, such as http://proxy:3128, or its admin address, http://proxy:3129";
 const PEM: &str = "-----BEGIN CERTIFICATE-----";
 const CONNECT: Duration = Duration::from_secs(5);
 const READ: Duration = Duration::from_secs(10);
 const REFRESH: Duration = Duration::from_secs(600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_machine_and_the_address_that_is_configured_hear_our_token() {
+        for (address, is_given, is_configured, hears) in [
+            ("127.0.0.1:3129", true, false, true),
+            ("127.0.0.1:3129", true, true, true),
+            ("[::ffff:127.0.0.1]:3129", true, true, true),
+            ("192.0.2.1:3129", false, true, true),
+            ("192.0.2.1:3129", true, true, false),
+            ("192.0.2.1:3129", true, false, false),
+            ("192.0.2.1:3129", false, false, false),
+        ] {
+            assert_eq!(hears_ours(address.parse().unwrap(), is_given, is_configured), hears, "{address} {is_given}");
+        }
+    }
+}

@@ -130,7 +130,7 @@ fn rotate(args: &Rotate) -> Result<ExitCode, Failed> {
         Ok(_) | Err(_) => {
             let what = if args.finish { "signs from now on:" } else { "made" };
             tell(what, &Ca::rotate(&directory)?)?;
-            return super::print("a proxy that runs takes it with its next start\n");
+            return super::print("a proxy that runs signs with it after `politely reload`\n");
         }
     };
     let what = if Ca::prepare(&directory)? { "made" } else { "there already:" };

@@ -115,7 +115,7 @@ fn authority(settings: &Settings) -> Result<String, Failed> {
     let ca = Ca::configured(source)?;
     let until = ca.validity().1.date();
     let mut told = format!("  clients of https have to trust {}, which is valid until {until}\n", ca.path().display());
-    if let [_, next] = ca.trusted().as_slice() {
+    if let Some(next) = ca.next() {
         let until = next.until.date();
         writeln!(told, "  and {}.next, which is to follow it, valid until {until}", ca.path().display())
             .expect("a string takes all");

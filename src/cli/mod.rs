@@ -11,6 +11,7 @@ mod packaging;
 mod refresh;
 mod reload;
 mod run;
+mod running_file;
 mod serve;
 mod status;
 mod trust;

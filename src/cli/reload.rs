@@ -7,9 +7,6 @@ use std::process::ExitCode;
 
 /// 0: all of the configuration is in force. 1: some of it needs a restart, or it is refused. 2: nobody could be asked.
 pub(super) fn run(admin: &AdminArgs) -> Result<ExitCode, Failed> {
-    if let Some(faults) = admin.faults() {
-        return Err(refused(&Failed::from(faults).message));
-    }
     let answer = admin.ask("POST", "/api/v1/reload")?;
     if answer.status != 200 && matches!(admin.format, Format::Text) {
         return Err(refused(answer.body["detail"].as_str().unwrap_or_default()));

@@ -1,8 +1,9 @@
 //! `politely serve`: the proxy as a service, until it is told to stop.
 
 use super::Failed;
+use super::running_file::{RunningFile, RunningProxy};
 use crate::config::Settings;
-use crate::server;
+use crate::server::{self, Running};
 use crate::telemetry;
 use serde_json::json;
 use std::path::Path;
@@ -39,6 +40,8 @@ async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) ->
     if let Some(address) = running.admin_address() {
         tracing::info!("admin address http://{address}/");
     }
+    // Held until the end, which is when nobody is to be asked any more.
+    let _file = announced(&running, path);
     let (file, own) = (path.map(Path::to_owned), listen.map(str::to_owned));
     running.reload_from(move || load(file.as_deref(), own.as_deref()).map_err(|failed| failed.to_string()));
     tracing::info!("clients of HTTPS have to trust {}", running.ca_path().display());
@@ -75,6 +78,17 @@ async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) ->
 fn load(path: Option<&Path>, listen: Option<&str>) -> Result<Settings, Failed> {
     let listen = listen.map(|address| super::override_key("LISTEN", &[json!({ "address": address })]));
     Ok(Settings::load(path, std::env::vars_os().chain(listen))?)
+}
+
+/// Leaves word of whom to ask about this proxy, where there is somebody.
+fn announced(running: &Running, config: Option<&Path>) -> Option<RunningFile> {
+    let token = running.admin_token().map(str::to_owned);
+    let announced = RunningProxy { admin: running.admin_address()?, token }.announce(config);
+    announced
+        .inspect_err(|error| {
+            tracing::warn!("`politely status` and `reload` find this proxy by its configuration alone: {error}");
+        })
+        .ok()
 }
 
 /// Without systemd there is nobody to tell.

@@ -1,6 +1,6 @@
 //! The token that callers of the admin address show: the operator's own, or one that is made when it is first needed.
 
-use super::{Settings, state_directory};
+use super::{Settings, give_to_owner, state_directory};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
@@ -54,6 +54,7 @@ impl AdminToken {
         // It is there whole or not at all, and for its owner alone (0600).
         let mut file = tempfile::NamedTempFile::new_in(directory)?;
         writeln!(file, "{token}")?;
+        give_to_owner(file.as_file(), directory)?;
         match file.persist_noclobber(&self.path) {
             Ok(_) => Ok(token),
             // Another process was faster.
@@ -68,7 +69,7 @@ const NAME: &str = "admin-token";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     #[test]
     fn it_is_made_once_and_for_its_owner_alone() {
@@ -79,6 +80,20 @@ mod tests {
         assert_eq!((made.len(), token.read_or_make().unwrap(), token.read().unwrap()), (32, made.clone(), made));
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&token.path), mode(token.path.parent().unwrap())), (0o600, 0o700));
+    }
+
+    /// The first start may be somebody's look at it with sudo.
+    #[test]
+    fn what_root_makes_is_for_the_owner_of_the_directory() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let home = tempfile::tempdir().unwrap();
+        std::os::unix::fs::chown(home.path(), Some(61_184), Some(61_185)).unwrap();
+        let token = AdminToken { path: home.path().join("admin-token"), is_configured: false };
+        token.read_or_make().unwrap();
+        let made = fs::metadata(&token.path).unwrap();
+        assert_eq!((made.uid(), made.gid(), made.mode() & 0o777), (61_184, 61_185, 0o600));
     }
 
     #[test]

@@ -24,9 +24,6 @@ impl Settings {
         if keep(&mut self.admin.token_file, &before.admin.token_file) {
             fixed.push(&["admin", "token_file"]);
         }
-        if keep(&mut self.intercept.ca, &before.intercept.ca) {
-            fixed.push(&["intercept", "ca"]);
-        }
         if keep(&mut self.store.directory, &before.store.directory) {
             fixed.push(&["store", "directory"]);
         }
@@ -127,12 +124,12 @@ mod tests {
         let now = "admin: { address: '127.0.0.1:9' }\nintercept: { ca: { directory: /x } }\n\
              store: { directory: /y, disk: 0, memory: 2MiB }\nfleet: redis://127.0.0.1:1/";
         let (settings, Changes { changed, needs_restart }) = changes("", now);
-        assert_eq!(changed, ["store.memory"]);
-        assert_eq!(needs_restart, ["admin.address", "intercept.ca", "store.directory", "store.disk", "fleet"]);
+        assert_eq!(changed, ["intercept.ca.directory", "store.memory"]);
+        assert_eq!(needs_restart, ["admin.address", "store.directory", "store.disk", "fleet"]);
         let before = Settings::default();
-        assert_eq!((&settings.admin, &settings.intercept), (&before.admin, &before.intercept));
+        assert_eq!(settings.admin, before.admin);
         assert_eq!((settings.fleet.is_none(), settings.store.disk), (true, before.store.disk));
-        for key in ["admin", "intercept", "fleet"] {
+        for key in ["admin", "fleet"] {
             assert_eq!(settings.shown()[key], before.shown()[key], "{key}");
         }
         assert_eq!(settings.shown()["store"]["memory"], "2MiB");

@@ -2,7 +2,10 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{MetadataExt, fchown};
+use std::path::{Path, PathBuf};
 
 /// The directory for what must outlive a restart: systemd's `StateDirectory=`, else the user's, else the machine's.
 pub fn state_directory() -> PathBuf {
@@ -12,6 +15,18 @@ pub fn state_directory() -> PathBuf {
 /// The directory for what can be had again: the user's cache.
 pub fn cache_directory() -> PathBuf {
     choose_cache(|name| env::var_os(name))
+}
+
+/// What root makes in somebody's directory, such as that of a service, is theirs to read.
+///
+/// # Errors
+/// The directory cannot be looked at, or the system does not let root give things away.
+pub fn give_to_owner(file: &File, directory: &Path) -> io::Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let directory = fs::metadata(directory)?;
+    fchown(file, Some(directory.uid()), Some(directory.gid()))
 }
 
 fn choose_cache(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {

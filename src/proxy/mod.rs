@@ -121,6 +121,11 @@ impl Proxy {
         let _ = self.shutdown.clone().wait_for(|down| *down).await;
     }
 
+    /// The same of one that is owned, for tasks of their own.
+    pub(crate) async fn stopped_by(self: Arc<Self>) {
+        self.stopped().await;
+    }
+
     /// The same, but not before those who have just connected, or been answered, could send what they have to send.
     async fn stopped_for_a_while(&self) {
         self.stopped().await;

@@ -6,13 +6,14 @@ use crate::admin::Admin;
 use crate::config::{AccessLog, Changes, Hosts, Settings};
 use crate::proxy::Proxy;
 use crate::telemetry::Change;
-use crate::tls::roots;
+use crate::tls::{Ca, roots};
 use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use time::OffsetDateTime;
 
 /// Reads the configuration; the error is what is wrong with it.
 pub(super) type Load = Box<dyn Fn() -> Result<Settings, String> + Send + Sync>;
@@ -93,6 +94,10 @@ impl Parts {
             AccessLog::Off | AccessLog::Stdout | AccessLog::Journal => source.into(),
         })?;
         let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
+        let ca = match proxy.leaves.ca().is_configured(&settings.intercept.ca) {
+            true => None,
+            false => Some(proxy.leaves.prepare(Ca::configured(&settings.intercept.ca)?)?),
+        };
         let plan = listeners.plan(&settings)?;
         let own = plan.addresses().chain(admin.as_ref().map(|(_, address)| *address)).collect();
         let prepared = if roots.pem == known.roots {
@@ -101,11 +106,18 @@ impl Parts {
             let (_file, conf) = roots_of(&roots)?;
             proxy.upstream.prepare(&settings, Some((roots.store, &conf)), own)?
         };
-        let mut files = files(&settings, proxy.leaves.ca().path());
+        let mut files = files(&settings, ca.as_ref().unwrap_or(&proxy.leaves.ca()).path());
         logs.apply()?;
 
         // What may not.
         changes.name_files(&known.files, &mut files);
+        if let Some(ca) = ca {
+            tracing::info!("clients of HTTPS have to trust {} from now on", ca.path().display());
+            if let Some(warning) = ca.warning(OffsetDateTime::now_utc()) {
+                tracing::warn!("{warning}");
+            }
+            proxy.leaves.adopt(ca);
+        }
         proxy.reload(settings, prepared);
         listeners.apply(plan);
         if let Some((admin, _)) = admin {
@@ -127,7 +139,9 @@ impl Changes {
                 *content = *old;
             }
             let named = if takes_restart { &mut self.needs_restart } else { &mut self.changed };
-            if !named.contains(key) {
+            if !named.iter().any(|named| {
+                named.strip_prefix(key.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            }) {
                 named.push(key.clone());
             }
         }
@@ -162,4 +176,4 @@ fn files(settings: &Settings, ca: &Path) -> Files {
 }
 
 /// What was read at the start alone.
-const TAKE_RESTART: [&str; 2] = ["admin.token_file", "intercept.ca"];
+const TAKE_RESTART: [&str; 1] = ["admin.token_file"];

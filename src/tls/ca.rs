@@ -1,6 +1,7 @@
 //! The certificate authority whose leaves clients are shown: made on first use, or the operator's own.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use rcgen::{
@@ -34,6 +35,10 @@ pub struct Ca {
     anchor: CertificateDer<'static>,
     anchor_pem: String,
     path: PathBuf,
+    /// What is in the file, or was when it was read.
+    written: Vec<u8>,
+    /// The file, locked with others for as long as this signs: under whatever name it lies by then, it is in use.
+    _file: File,
     validity: (OffsetDateTime, OffsetDateTime),
 }
 
@@ -69,11 +74,23 @@ impl Ca {
     /// As [`Self::open`].
     pub fn configured(source: &CaSource) -> Result<Self, CaError> {
         match source {
-            CaSource::Directory(directory) => {
-                Self::open_or_create(&directory.clone().unwrap_or_else(default_directory))
-            }
+            CaSource::Directory(directory) => Self::open_or_create(&place(directory.as_deref())),
             CaSource::Files { certificate, key } => Self::open(certificate, key),
         }
+    }
+
+    /// Whether it is still the one that is named so.
+    pub fn is_configured(&self, source: &CaSource) -> bool {
+        let path = match source {
+            CaSource::Directory(directory) => &place(directory.as_deref()).join(CERTIFICATE),
+            CaSource::Files { certificate, .. } => certificate,
+        };
+        self.path == *path && !self.is_replaced()
+    }
+
+    /// Whether another lies in its place, to be taken by the next reload.
+    fn is_replaced(&self) -> bool {
+        fs::read(&self.path).is_ok_and(|now| now != self.written)
     }
 
     /// Opens the one in this directory, or makes it: `ca.pem` and `ca.key`. Any number of processes may do so at once;
@@ -165,7 +182,11 @@ impl Ca {
 
     fn open_at(certificate: &Path, key: &Path, now: OffsetDateTime) -> Result<Self, CaError> {
         let unusable = |why: &str| CaError::CertificateUnusable { path: certificate.to_owned(), why: why.to_owned() };
-        let text = fs::read(certificate).map_err(fault(certificate, "read"))?;
+        let mut file = File::open(certificate).map_err(fault(certificate, "read"))?;
+        // Where there are no locks nobody asks for them either.
+        let _ = file.try_lock_shared();
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).map_err(fault(certificate, "read"))?;
         let mut all: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&text)
             .collect::<Result<_, _>>()
             .map_err(|error| unusable(&format!("it is not PEM: {error}")))?;
@@ -196,7 +217,16 @@ impl Ca {
         let mut is_root = is_root;
         is_root[..=ours].rotate_right(1);
         let chain = all.into_iter().zip(is_root).filter(|(_, root)| !root).map(|(der, _)| der).collect();
-        Ok(Self { issuer, chain, anchor_pem: to_pem(&anchor), anchor, path: certificate.to_owned(), validity })
+        Ok(Self {
+            issuer,
+            chain,
+            anchor_pem: to_pem(&anchor),
+            anchor,
+            path: certificate.to_owned(),
+            written: text,
+            _file: file,
+            validity,
+        })
     }
 
     /// The certificate that clients have to trust, PEM: the root, if it is known.
@@ -204,15 +234,33 @@ impl Ca {
         &self.anchor_pem
     }
 
-    /// All that clients have to trust: this one, and the one that is to follow it, if there is one by now.
+    /// All that clients have to trust: this one, the one that has been put in its place since, the one that is to follow it,
+    /// and the one before it while some process signs with that still.
     pub fn trusted(&self) -> Vec<Trusted> {
-        let next = CertificateDer::from_pem_file(self.path.with_added_extension(NEXT)).ok();
-        [Some(&self.anchor), next.as_ref()].into_iter().flatten().filter_map(Trusted::of).collect()
+        let in_place = self.is_replaced().then(|| anchor_in(&self.path)).flatten();
+        let old = self.path.with_added_extension(OLD);
+        let old = is_in_use(&old).then(|| anchor_in(&old)).flatten();
+        let mut all = vec![self.anchor.clone()];
+        for other in [in_place, self.beside(NEXT), old].into_iter().flatten() {
+            if !all.contains(&other) {
+                all.push(other);
+            }
+        }
+        all.iter().filter_map(Trusted::of).collect()
+    }
+
+    /// The one that is to follow.
+    pub fn next(&self) -> Option<Trusted> {
+        Trusted::of(&self.beside(NEXT)?)
     }
 
     /// The one that signed before.
     pub fn retired(&self) -> Option<Trusted> {
-        Trusted::of(&CertificateDer::from_pem_file(self.path.with_added_extension(OLD)).ok()?)
+        Trusted::of(&self.beside(OLD)?)
+    }
+
+    fn beside(&self, extension: &str) -> Option<CertificateDer<'static>> {
+        anchor_in(&self.path.with_added_extension(extension))
     }
 
     /// The same, PEM.
@@ -259,6 +307,8 @@ impl Ca {
                     false => "make another with `politely ca rotate`, and have clients trust that",
                 }
             ))
+        } else if self.is_replaced() {
+            Some(format!("there is another certificate authority in {path}; `politely reload` makes it sign"))
         } else {
             None
         }
@@ -282,6 +332,22 @@ impl std::fmt::Debug for Ca {
 /// Where ours is when the configuration names no place.
 pub fn default_directory() -> PathBuf {
     state_directory().join("ca")
+}
+
+fn place(directory: Option<&Path>) -> PathBuf {
+    directory.map_or_else(default_directory, Path::to_owned)
+}
+
+/// What clients of the authority in this file have to trust: the root, if it is there.
+fn anchor_in(path: &Path) -> Option<CertificateDer<'static>> {
+    let all: Vec<_> = CertificateDer::pem_file_iter(path).ok()?.collect::<Result<_, _>>().ok()?;
+    let is_root = |der: &&CertificateDer<'_>| parse(der).is_some_and(|x509| x509.subject() == x509.issuer());
+    all.iter().find(is_root).or(all.first()).cloned()
+}
+
+/// Whether some process signs with the authority in this file.
+fn is_in_use(certificate: &Path) -> bool {
+    File::open(certificate).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
 /// A certificate as PEM.
@@ -496,6 +562,24 @@ mod tests {
         fs::rename(&certificate, directory.join(CERTIFICATE)).unwrap();
         let ca = Ca::open_or_create(&directory).unwrap();
         assert_eq!((ca.cert_pem(), ca.trusted().len(), key.exists()), (pem.as_str(), 1, false));
+    }
+
+    #[test]
+    fn the_one_before_is_trusted_for_as_long_as_a_process_signs_with_it() {
+        let (_home, directory) = dated(RIGHT - YEARS, RIGHT + YEARS);
+        let running = Ca::open_or_create(&directory).unwrap();
+        let source = CaSource::Directory(Some(directory.clone()));
+        assert!(running.is_configured(&source) && running.warning(RIGHT).is_none());
+        let next = Ca::rotate(&directory).unwrap();
+        let both = |ca: &Ca| ca.trusted().into_iter().map(|it| it.pem).collect::<Vec<_>>();
+        let [old, new] = [running.cert_pem().to_owned(), next.cert_pem().to_owned()];
+        assert_eq!(both(&running), [old.clone(), new.clone()], "what is on the disk is trusted too");
+        assert_eq!(both(&next), [new.clone(), old], "and so is what signs");
+        assert!(!running.is_configured(&source) && next.is_configured(&source));
+        assert!(running.warning(RIGHT).is_some_and(|warning| warning.contains("`politely reload` makes it sign")));
+        drop(running);
+        assert_eq!(both(&next), [new]);
+        assert!(next.retired().is_some());
     }
 
     #[test]

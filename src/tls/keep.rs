@@ -4,10 +4,11 @@
 use std::env;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::error::CaError;
+use crate::config::give_to_owner;
 
 /// Makes the directory, 0700, if it is not there.
 pub(crate) fn directory(path: &Path) -> Result<(), CaError> {
@@ -22,7 +23,7 @@ pub(super) fn lock(directory: &Path) -> Result<File, CaError> {
     let path = directory.join(".lock");
     let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
     let file = file.map_err(fault(&path, "made"))?;
-    give_to_owner(&file, &path)?;
+    give_to_owner(&file, directory).map_err(fault(&path, "written"))?;
     file.lock().map_err(fault(&path, "locked"))?;
     Ok(file)
 }
@@ -39,20 +40,11 @@ pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>, mode: u32) -> Result
         OpenOptions::new().create_new(true).write(true).mode(mode).open(&new).map_err(fault(&new, "made"))?;
     let written = file.write_all(content.as_ref()).and_then(|()| file.sync_all());
     written.map_err(fault(&new, "written"))?;
-    give_to_owner(&file, &new)?;
+    give_to_owner(&file, path.parent().unwrap_or(Path::new("."))).map_err(fault(&new, "written"))?;
     fs::rename(&new, path).map_err(fault(path, "written"))?;
     // Without this a power cut may forget the name.
     let directory = path.parent().map(File::open).transpose().map_err(fault(path, "written"))?;
     directory.map_or(Ok(()), |directory| directory.sync_all()).map_err(fault(path, "written"))
-}
-
-/// What root makes in somebody's directory, such as that of a service, is theirs to read.
-fn give_to_owner(file: &File, path: &Path) -> Result<(), CaError> {
-    if !rustix::process::geteuid().is_root() {
-        return Ok(());
-    }
-    let directory = fs::metadata(path.parent().unwrap_or(Path::new("."))).map_err(fault(path, "written"))?;
-    fchown(file, Some(directory.uid()), Some(directory.gid())).map_err(fault(path, "written"))
 }
 
 /// Reads a key, if only its owner can.

@@ -1,8 +1,9 @@
 //! Certificates for intercepted hosts, made as they are asked for and kept ready.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
+use arc_swap::ArcSwap;
 use quick_cache::sync::Cache;
 use rcgen::{
     CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
@@ -24,7 +25,7 @@ use super::{provider, serial};
 /// The leaves of one process. One key serves them all for as long as it runs: it never touches the disk, and making
 /// one per host would cost more than the signature.
 pub struct LeafCache {
-    ca: Ca,
+    ca: ArcSwap<Ca>,
     key: KeyPair,
     signing_key: Arc<dyn SigningKey>,
     ticketer: Arc<dyn ProducesTickets>,
@@ -36,6 +37,7 @@ pub struct LeafCache {
 struct Leaf {
     config: Arc<ServerConfig>,
     made: OffsetDateTime,
+    by: Weak<Ca>,
 }
 
 impl LeafCache {
@@ -48,7 +50,7 @@ impl LeafCache {
         let der = PrivatePkcs8KeyDer::from(key.serialize_der());
         let signing_key = provider().key_provider.load_private_key(der.into())?;
         let cache = Self {
-            ca,
+            ca: ArcSwap::from_pointee(ca),
             key,
             signing_key,
             ticketer: Ticketer::new()?,
@@ -56,8 +58,23 @@ impl LeafCache {
             made: AtomicU64::new(0),
         };
         // An authority that cannot sign is to be found out now, not at a client's first request.
-        cache.mint(&Host::Name("politely.invalid".into()), OffsetDateTime::now_utc())?;
+        cache.try_out(&cache.ca())?;
         Ok(cache)
+    }
+
+    /// Sees whether another authority can sign, for [`adopt`](Self::adopt).
+    ///
+    /// # Errors
+    /// It cannot.
+    pub fn prepare(&self, ca: Ca) -> Result<Arc<Ca>, CaError> {
+        self.try_out(&ca)?;
+        Ok(Arc::new(ca))
+    }
+
+    /// Has another authority sign from now on, one that was prepared.
+    pub fn adopt(&self, ca: Arc<Ca>) {
+        self.ca.store(ca);
+        self.leaves.clear();
     }
 
     /// What to accept TLS with as this host: HTTP/2 and HTTP/1.1, sessions resumable.
@@ -76,8 +93,8 @@ impl LeafCache {
     }
 
     /// The authority that signs.
-    pub fn ca(&self) -> &Ca {
-        &self.ca
+    pub fn ca(&self) -> Arc<Ca> {
+        self.ca.load_full()
     }
 
     /// Leaves that were made so far.
@@ -96,21 +113,27 @@ impl LeafCache {
     }
 
     fn config_at(&self, host: &Host, now: OffsetDateTime) -> Arc<ServerConfig> {
-        if let Some(leaf) = self.leaves.get(host) {
+        let ca = self.ca();
+        // One may have been put there by who still had the authority before.
+        if let Some(leaf) = self.leaves.get(host).filter(|leaf| leaf.by.as_ptr() == Arc::as_ptr(&ca)) {
             // A clock that was set back counts as well: the leaf would not be valid yet.
             if (leaf.made - BACKDATED..leaf.made + RENEWED_AFTER).contains(&now) {
                 return leaf.config;
             }
         }
-        let config = self.mint(host, now).expect("`new` has shown that this authority signs");
+        let config = self.mint(&ca, host, now).expect("it has been tried out");
         self.made.fetch_add(1, Relaxed);
-        self.leaves.insert(host.clone(), Leaf { config: Arc::clone(&config), made: now });
+        self.leaves.insert(host.clone(), Leaf { config: Arc::clone(&config), made: now, by: Arc::downgrade(&ca) });
         config
     }
 
-    fn mint(&self, host: &Host, now: OffsetDateTime) -> Result<Arc<ServerConfig>, CaError> {
-        let mut certificates = vec![self.sign(host, now)?];
-        certificates.extend_from_slice(self.ca.chain());
+    fn try_out(&self, ca: &Ca) -> Result<(), CaError> {
+        self.mint(ca, &Host::Name("politely.invalid".into()), OffsetDateTime::now_utc()).map(drop)
+    }
+
+    fn mint(&self, ca: &Ca, host: &Host, now: OffsetDateTime) -> Result<Arc<ServerConfig>, CaError> {
+        let mut certificates = vec![self.sign(ca, host, now)?];
+        certificates.extend_from_slice(ca.chain());
         let certified = CertifiedKey::new(certificates, Arc::clone(&self.signing_key));
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()?
@@ -123,8 +146,8 @@ impl LeafCache {
         Ok(Arc::new(config))
     }
 
-    fn sign(&self, host: &Host, now: OffsetDateTime) -> Result<CertificateDer<'static>, CaError> {
-        let (ca_from, ca_until) = self.ca.validity();
+    fn sign(&self, ca: &Ca, host: &Host, now: OffsetDateTime) -> Result<CertificateDer<'static>, CaError> {
+        let (ca_from, ca_until) = ca.validity();
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::OrganizationName, "politely");
@@ -140,7 +163,7 @@ impl LeafCache {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         // Strict clients (Python 3.13) ask for it.
         params.use_authority_key_identifier_extension = true;
-        Ok(params.signed_by(&self.key, self.ca.issuer())?.der().clone())
+        Ok(params.signed_by(&self.key, ca.issuer())?.der().clone())
     }
 }
 
@@ -170,11 +193,28 @@ mod tests {
     }
 
     #[test]
+    fn another_authority_signs_from_when_it_is_adopted() {
+        let home = tempfile::tempdir().unwrap();
+        let directory = home.path().join("ca");
+        let cache = LeafCache::new(Ca::open_or_create(&directory).unwrap(), 4).unwrap();
+        let (host, before) = (Host::Name("example.com".into()), cache.ca());
+        let first = cache.config_for(&host);
+        let next = cache.prepare(Ca::rotate(&directory).unwrap()).unwrap();
+        assert!(Arc::ptr_eq(&first, &cache.config_for(&host)), "not before");
+        cache.adopt(next);
+        assert!(cache.is_empty() && !Arc::ptr_eq(&first, &cache.config_for(&host)));
+        // As by somebody who was at work meanwhile.
+        let late = Leaf { config: first.clone(), made: OffsetDateTime::now_utc(), by: Arc::downgrade(&before) };
+        cache.leaves.insert(host.clone(), late);
+        assert!(!Arc::ptr_eq(&first, &cache.config_for(&host)));
+    }
+
+    #[test]
     fn a_leaf_never_outlives_its_authority() {
         let home = tempfile::tempdir().unwrap();
         let cache = LeafCache::new(Ca::open_or_create(&home.path().join("ca")).unwrap(), 4).unwrap();
-        let (_, until) = cache.ca.validity();
-        let der = cache.sign(&Host::Name("example.com".into()), until - Duration::HOUR).unwrap();
+        let (_, until) = cache.ca().validity();
+        let der = cache.sign(&cache.ca(), &Host::Name("example.com".into()), until - Duration::HOUR).unwrap();
         let (_, x509) = x509_parser::parse_x509_certificate(&der).unwrap();
         assert_eq!(x509.validity().not_after.to_datetime(), until);
     }
@@ -183,9 +223,9 @@ mod tests {
     fn a_leaf_is_within_its_authoritys_dates_whatever_the_clock_says() {
         let home = tempfile::tempdir().unwrap();
         let cache = LeafCache::new(Ca::open_or_create(&home.path().join("ca")).unwrap(), 4).unwrap();
-        let (from, until) = cache.ca.validity();
+        let (from, until) = cache.ca().validity();
         for now in [from - Duration::days(5000), from - Duration::DAY, from, until - Duration::HOUR] {
-            let der = cache.sign(&Host::Name("example.com".into()), now).unwrap();
+            let der = cache.sign(&cache.ca(), &Host::Name("example.com".into()), now).unwrap();
             let (_, x509) = x509_parser::parse_x509_certificate(&der).unwrap();
             let leaf = (x509.validity().not_before.to_datetime(), x509.validity().not_after.to_datetime());
             assert!(from <= leaf.0 && leaf.0 < leaf.1 && leaf.1 <= until, "{now}: {leaf:?}");

@@ -65,7 +65,7 @@ fn one_that_has_expired_is_replaced_by_the_command_that_the_error_names() {
     let (code, told, _) = run(home.path(), &["rotate"]);
     assert_eq!(code, Some(0));
     assert!(told.starts_with("made HOME/state/ca/ca.pem\n"), "{told}");
-    assert!(told.ends_with("a proxy that runs takes it with its next start\n"), "{told}");
+    assert!(told.ends_with("a proxy that runs signs with it after `politely reload`\n"), "{told}");
     assert_eq!(run(home.path(), &["path"]), done("HOME/state/ca/ca.pem\n"));
     assert!(home.path().join("state/ca/ca.pem.old").exists() && home.path().join("state/ca/ca.key.old").exists());
 }

@@ -5,7 +5,7 @@ use super::*;
 fn leaf_of(cache: &LeafCache, host: &str) -> CertificateDer<'static> {
     let host_name = host.trim_matches(['[', ']']);
     let config = cache.config_for(&Host::parse(host).unwrap());
-    let client = shake_hands(&config, &trusting(cache.ca()), host_name).unwrap();
+    let client = shake_hands(&config, &trusting(&cache.ca()), host_name).unwrap();
     client.peer_certificates().unwrap()[0].clone()
 }
 
@@ -104,7 +104,7 @@ fn serials_are_long_and_unique_and_the_leaf_key_is_never_the_authoritys() {
 fn a_client_gets_h2_by_choice_and_resumes_its_session() {
     let home = TempDir::new().unwrap();
     let cache = LeafCache::new(Ca::open_or_create(&home.path().join("ca")).unwrap(), 16).unwrap();
-    let client = trusting(cache.ca());
+    let client = trusting(&cache.ca());
     let host = Host::parse("example.com").unwrap();
     let first = shake_hands(&cache.config_for(&host), &client, "example.com").unwrap();
     assert_eq!(first.alpn_protocol(), Some(&b"h2"[..]));
@@ -119,7 +119,7 @@ fn a_leaf_is_worth_nothing_for_another_host_or_to_who_does_not_trust_the_authori
     let cache = LeafCache::new(Ca::open_or_create(&home.path().join("ca")).unwrap(), 16).unwrap();
     let stranger = Ca::open_or_create(&home.path().join("other")).unwrap();
     let config = cache.config_for(&Host::parse("example.com").unwrap());
-    assert!(shake_hands(&config, &trusting(cache.ca()), "www.example.com").is_err());
+    assert!(shake_hands(&config, &trusting(&cache.ca()), "www.example.com").is_err());
     assert!(shake_hands(&config, &trusting(&stranger), "example.com").is_err());
 }
 

@@ -1,6 +1,6 @@
 //! What a reload takes up, what it names as taking a restart, and that it is all or nothing.
 
-use crate::support::binary::{Ended, politely};
+use crate::support::binary::{Ended, politely, politely_with};
 use crate::support::client::get;
 use crate::support::{ADMIN_TOKEN, Alpn, Binary, Client, Origin, Reply, TestCa, curl, eventually, test_ca, within};
 use argon2::{Argon2, Params, PasswordHasher};
@@ -61,12 +61,12 @@ async fn what_takes_a_restart_is_named_and_never_told_as_reloaded() {
     let there = binary.directory().join("elsewhere");
     let yaml = format!(
         "admin: {{ address: '127.0.0.1:1' }}\nmode: report\nfleet: redis://127.0.0.1:1/\n\
-         store: {{ directory: {there} }}\nintercept: {{ ca: {{ directory: {there} }} }}",
+         store: {{ directory: {there} }}",
         there = there.display()
     );
     for changed in ["mode", "nothing has changed"] {
         let ended = binary.reload(&yaml).await;
-        let named = "needs a restart: admin.address, intercept.ca, store.directory, fleet\n";
+        let named = "needs a restart: admin.address, store.directory, fleet\n";
         assert_eq!(said(&ended), (1, &*format!("reloaded: {changed}\n{named}")), "{ended:?}");
     }
     let (status, told) = api(&binary, &["-X", "POST"], "/api/v1/reload").await;
@@ -76,7 +76,7 @@ async fn what_takes_a_restart_is_named_and_never_told_as_reloaded() {
     assert_eq!((&config["mode"], &config["fleet"]), (&"report".into(), &Value::Null), "what is in force");
     assert_eq!(config["admin"]["address"], "127.0.0.1:0");
     binary.signal(libc::SIGHUP);
-    let line = "not reloaded in full: admin.address, intercept.ca, store.directory, fleet needs a restart";
+    let line = "not reloaded in full: admin.address, store.directory, fleet needs a restart";
     eventually("the line of SIGHUP", || binary.output().matches(line).count() == 4).await;
     assert!(!binary.output().contains("configuration reloaded"), "{}", binary.output());
     binary.reload(ADMIN).await;
@@ -91,10 +91,8 @@ async fn a_file_with_faults_is_refused_and_changes_nothing() {
     let ended = binary.reload(&format!("{ADMIN}\nmode: report\npace: {{ max_wait: soon }}")).await;
     assert!(ended.code == 1 && ended.stderr.contains("soon") && ended.stderr.contains("not reloaded"), "{ended:?}");
     assert_eq!(gauge(&binary, "politely_config_last_reload_successful").await, 0.0);
-    // Nobody can be asked, if only the file says who.
-    let file = binary.directory().join("politely.yaml");
-    let ended = politely(&["reload", "--config", file.to_str().unwrap()]).await;
-    assert!(ended.code == 1 && ended.stderr.contains("soon"), "{ended:?}");
+    let ended = binary.asked(&["reload"], &[]).await;
+    assert!(ended.code == 1 && ended.stderr.contains("soon") && ended.stderr.contains("not reloaded"), "{ended:?}");
     let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = format!("listen: [{{ address: '127.0.0.1:0' }}, {{ address: '{}' }}]", busy.local_addr().unwrap());
     let ended = binary.reload(&format!("{ADMIN}\nmode: report\n{listen}")).await;
@@ -103,6 +101,46 @@ async fn a_file_with_faults_is_refused_and_changes_nothing() {
     assert_eq!((&config["mode"], config["listen"].as_array().unwrap().len()), (&"enforce".into(), 1));
     assert_eq!(politely(&["reload", "--admin", "127.0.0.1:1"]).await.code, 2);
     binary.stop().await;
+}
+
+/// Neither the file, which may say something else by now, nor the environment of whoever asks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_running_proxy_is_found_as_it_runs() {
+    let binary = Binary::serve(ADMIN).await;
+    let elsewhere = binary.directory().join("elsewhere");
+    let strange = [("POLITELY_MODE", "nonsense"), ("POLITELY_STORE__DIRECTORY", elsewhere.to_str().unwrap())];
+    for variables in [&[][..], &strange] {
+        let ended = binary.asked(&["status"], variables).await;
+        assert!(ended.code == 0 && ended.stdout.contains(&binary.admin()), "{ended:?}");
+    }
+    let token = elsewhere.with_extension("token");
+    std::fs::write(&token, "another").unwrap();
+    let other = format!("admin: {{ address: '127.0.0.1:1', token_file: {} }}", token.display());
+    binary.rewrite(&format!("{other}\nmode: report"));
+    let ended = binary.asked(&["reload"], &strange).await;
+    assert_eq!(said(&ended), (1, "reloaded: mode\nneeds a restart: admin.address, admin.token_file\n"), "{ended:?}");
+    assert_eq!(binary.asked(&["refresh", "http://127.0.0.1:1"], &[]).await.code, 1, "its answer: unreachable");
+    let other_file = politely(&["status", "--config", token.to_str().unwrap()]).await;
+    assert_eq!(other_file.code, 2, "{other_file:?}");
+
+    // Killed, it cannot tidy up behind it.
+    let faulty = "pace: { max_wait: soon }";
+    binary.rewrite(faulty);
+    let directory = binary.kill().await;
+    let [file, state] = [directory.path().join("politely.yaml"), directory.path().join("state")];
+    assert_eq!(std::fs::read_dir(state.join("running")).unwrap().count(), 1);
+    let gone =
+        politely_with(&["reload", "--config", file.to_str().unwrap()], &[("STATE_DIRECTORY", state.to_str().unwrap())])
+            .await;
+    assert_eq!(gone.code, 2, "{gone:?}");
+    assert!(
+        gone.stderr.contains("soon") && gone.stderr.contains("no proxy is known to run with this file"),
+        "{gone:?}"
+    );
+    let binary = Binary::serve_in(directory, ADMIN).await;
+    assert_eq!(binary.asked(&["status"], &[]).await.code, 0);
+    let directory = binary.stop().await;
+    assert_eq!(std::fs::read_dir(directory.path().join("state/running")).unwrap().count(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -100,7 +100,7 @@ async fn a_machine_that_is_not_the_proxys_takes_the_certificate_from_the_proxy()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_next_authority_is_trusted_before_it_signs() {
     let origin = Origin::https(Alpn::Both, pages("")).await;
-    let proxy = Binary::serve("").await;
+    let proxy = Binary::serve("admin: { address: '127.0.0.1:0' }").await;
     let home = proxy.directory().to_owned();
     let old = certificate(&home);
     let nothing = ca(&home, &["rotate", "--finish"]).await;
@@ -125,12 +125,25 @@ async fn the_next_authority_is_trusted_before_it_signs() {
 
     let finished = ca(&home, &["rotate", "--finish"]).await;
     assert!(finished.stdout.starts_with("signs from now on: "), "{}{}", finished.stdout, finished.stderr);
-    assert_eq!((certificate(&home), ca(&home, &["export"]).await.stdout), (next.clone(), next));
+    assert_eq!(certificate(&home), next);
     assert_eq!(fs::read_to_string(home.join("ca/ca.pem.old")).unwrap(), old);
-    let proxy = Binary::serve_in(proxy.stop().await, "").await;
-    assert_eq!(through(&proxy, &["--cacert", &both_file, &origin.url("/b")]).await, "page /b");
-    let late = curl(&["-x", &proxy.url(), "--cacert", &old_file, &origin.url("/c")]).await;
+    // The proxy signs with the old one until it is told.
+    assert_eq!(through(&proxy, &["http://politely.invalid/ca.pem"]).await, both);
+    assert_eq!(ca(&home, &["export"]).await.stdout, format!("{next}{old}"));
+    assert_eq!(through(&proxy, &["--cacert", &old_file, &origin.url("/b")]).await, "page /b");
+    let told = proxy.asked(&["reload"], &[]).await;
+    assert_eq!((told.code, &*told.stdout), (0, "reloaded: intercept.ca\n"), "{told:?}");
+    assert_eq!(through(&proxy, &["--cacert", &both_file, &origin.url("/c")]).await, "page /c");
+    let late = curl(&["-x", &proxy.url(), "--cacert", &old_file, &origin.url("/d")]).await;
     assert_eq!(late.code, 60, "{}", late.stderr);
+    assert_eq!(ca(&home, &["export"]).await.stdout, next, "nobody signs with the old one any more");
+    assert_eq!(proxy.asked(&["reload"], &[]).await.stdout, "reloaded: nothing has changed\n");
+
+    // One that cannot be used changes nothing.
+    fs::write(home.join("ca/ca.pem"), &old).unwrap();
+    let refused = proxy.asked(&["reload"], &[]).await;
+    assert!(refused.code == 1 && refused.stderr.contains("does not belong to the certificate"), "{refused:?}");
+    assert_eq!(through(&proxy, &["--cacert", &both_file, &origin.url("/e")]).await, "page /e");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -53,7 +53,7 @@ impl Proxy {
 
     /// The certificate that clients must trust.
     pub fn ca_pem_path(&self) -> PathBuf {
-        self.running.as_ref().expect("only the shutdown takes it").ca_path().to_owned()
+        self.running.as_ref().expect("only the shutdown takes it").ca_path()
     }
 
     pub fn counts(&self) -> politely::proxy::Counts {

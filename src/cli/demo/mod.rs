@@ -54,7 +54,7 @@ async fn demonstrate() -> Result<ExitCode, Failed> {
     let settings = Settings::parse("demo", &settings(home.path(), &site_ca_file, [http, https]))?;
     let running = server::start(settings).await?;
     let proxy = running.addresses()[0];
-    let crawler = Crawler { proxy, trust: trust(running.ca_path())? };
+    let crawler = Crawler { proxy, trust: trust(&running.ca_path())? };
 
     println!("A sample site is at http://{HOST}:{http} and https://{HOST}:{https}. Its robots.txt:\n");
     ROBOTS.lines().enumerate().for_each(|(n, line)| println!("  {:>2} | {line}", n + 1));

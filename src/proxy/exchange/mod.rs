@@ -161,7 +161,7 @@ impl<'a> Exchange<'a> {
                 let Request { method, target, accept, authority, .. } = self.request;
                 let host = authority.host().to_string();
                 let asked = SetupRequest { method, target, accept: *accept, host: &host };
-                Outcome::Answered(setup(self.proxy.leaves.ca(), &asked))
+                Outcome::Answered(setup(&self.proxy.leaves.ca(), &asked))
             }
         }
     }

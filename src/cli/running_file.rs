@@ -1,0 +1,133 @@
+//! What a running proxy leaves for `status`, `refresh` and `reload`: its admin address and token as they are, whatever the
+//! configuration says by now. `serve` keeps it locked for as long as it runs, so that one left over by a kill counts for nothing.
+
+use crate::config::{give_to_owner, state_directory};
+use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, DirBuilder, File, TryLockError};
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Whom to ask. The token itself and no path to it: root does not read, for whoever wrote this, what it names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct RunningProxy {
+    pub admin: SocketAddr,
+    pub token: Option<String>,
+}
+
+/// The file of a proxy that runs. Removed with it.
+pub(super) struct RunningFile {
+    path: PathBuf,
+    /// Locked.
+    file: File,
+}
+
+impl RunningProxy {
+    /// Leaves this for those who ask about the proxy of this configuration file (`None`: it has none).
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn announce(&self, config: Option<&Path>) -> io::Result<RunningFile> {
+        self.announce_in(&directory(), config)
+    }
+
+    /// The proxy that runs with this configuration file, as far as we may know.
+    pub fn find(config: Option<&Path>) -> Option<Self> {
+        Self::find_in(&directory(), config)
+    }
+
+    fn announce_in(&self, directory: &Path, config: Option<&Path>) -> io::Result<RunningFile> {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        let path = directory.join(name(config));
+        // It is there whole and locked or not at all, and for its owner alone (0600). The last to start is the one that counts.
+        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        file.as_file().lock()?;
+        serde_json::to_writer(&mut file, self)?;
+        give_to_owner(file.as_file(), directory)?;
+        let file = file.persist(&path).map_err(|error| error.error)?;
+        Ok(RunningFile { path, file })
+    }
+
+    fn find_in(directory: &Path, config: Option<&Path>) -> Option<Self> {
+        let file = File::open(directory.join(name(config))).ok()?;
+        match file.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => serde_json::from_reader(file).ok(),
+            // Nobody has it any more.
+            Ok(()) | Err(TryLockError::Error(_)) => None,
+        }
+    }
+}
+
+impl Drop for RunningFile {
+    fn drop(&mut self) {
+        let number = |file: io::Result<fs::Metadata>| file.map(|it| (it.dev(), it.ino())).ok();
+        // One that has started since has another in its place.
+        if number(self.file.metadata()) == number(fs::metadata(&self.path)) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn directory() -> PathBuf {
+    state_directory().join("running")
+}
+
+/// The same for the same file, from wherever it is named.
+fn name(config: Option<&Path>) -> String {
+    let Some(path) = config else { return String::from("default.json") };
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let digest = digest(&SHA256, path.as_os_str().as_bytes());
+    let hex: String = digest.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{hex}.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proxy(port: u16) -> RunningProxy {
+        RunningProxy { admin: SocketAddr::from(([127, 0, 0, 1], port)), token: Some("s3cret".into()) }
+    }
+
+    #[test]
+    fn it_is_found_by_the_file_of_its_configuration_for_as_long_as_it_runs() {
+        let home = tempfile::tempdir().unwrap();
+        let (there, file) = (home.path().join("running"), Path::new("/etc/a.yaml"));
+        let running = proxy(1).announce_in(&there, Some(file)).unwrap();
+        assert_eq!(RunningProxy::find_in(&there, Some(file)), Some(proxy(1)));
+        assert_eq!(RunningProxy::find_in(&there, None), None);
+        let mode = fs::metadata(&running.path).unwrap().mode() & 0o777;
+        assert_eq!((mode, fs::metadata(&there).unwrap().mode() & 0o777), (0o600, 0o700));
+        drop(running);
+        assert_eq!(fs::read_dir(&there).unwrap().count(), 0);
+        assert_eq!(RunningProxy::find_in(&there, Some(file)), None);
+    }
+
+    #[test]
+    fn what_a_kill_has_left_counts_for_nothing() {
+        let home = tempfile::tempdir().unwrap();
+        let running = proxy(1).announce_in(home.path(), None).unwrap();
+        let path = running.path.clone();
+        let text = fs::read(&path).unwrap();
+        drop(running);
+        fs::write(&path, text).unwrap();
+        assert_eq!(RunningProxy::find_in(home.path(), None), None);
+        let again = proxy(2).announce_in(home.path(), None).unwrap();
+        assert_eq!(RunningProxy::find_in(home.path(), None), Some(proxy(2)));
+        drop(again);
+    }
+
+    #[test]
+    fn the_last_to_start_counts_and_the_first_to_end_leaves_it() {
+        let home = tempfile::tempdir().unwrap();
+        let first = proxy(1).announce_in(home.path(), None).unwrap();
+        let second = proxy(2).announce_in(home.path(), None).unwrap();
+        drop(first);
+        assert_eq!(RunningProxy::find_in(home.path(), None), Some(proxy(2)));
+        drop(second);
+        assert_eq!(RunningProxy::find_in(home.path(), None), None);
+    }
+}
