@@ -1,4 +1,4 @@
-//! politely: a forward proxy that makes any crawler keep robots.txt.
+//! politely: a forward proxy that makes any crawler obey robots.txt.
 //!
 //! One request's way: `proxy::client` accepts, reads the head ([`http1`]) and opens CONNECT; `proxy::exchange` asks
 //! [`gate::Gate::admit`], which loads the authority's entry, lets [`policy`] decide by the rules of [`robots`] and keeps the
@@ -28,5 +28,7 @@ pub mod server;
 pub mod telemetry;
 #[cfg(feature = "proxy")]
 pub mod tls;
+#[cfg(feature = "proxy")]
+mod tls_words;
 #[cfg(feature = "proxy")]
 pub mod upstream;

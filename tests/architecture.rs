@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// From the bottom up. Modules in one row do not import each other.
 const LAYERS: [&[&str]; 10] = [
-    &["robots", "histogram"],
+    &["robots", "histogram", "tls_words"],
     &["policy"],
     &["config"],
     &["http1"],

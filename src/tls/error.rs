@@ -16,7 +16,7 @@ pub enum CaError {
     DirectoryOpen { path: PathBuf, mode: u32 },
     #[error("the key {} can be read by others (mode {mode:04o})", .path.display())]
     KeyOpen { path: PathBuf, mode: u32 },
-    #[error("the certificate {} is there, its key {} is not", .certificate.display(), .key.display())]
+    #[error("the certificate {} exists, but its key {} does not", .certificate.display(), .key.display())]
     KeyMissing { certificate: PathBuf, key: PathBuf },
     #[error("{} holds no key that can be used: {why}", .path.display())]
     KeyUnusable { path: PathBuf, why: &'static str, hint: &'static str },
@@ -24,11 +24,11 @@ pub enum CaError {
     Mismatch { certificate: PathBuf, key: PathBuf },
     #[error("{} cannot be used: {why}", .path.display())]
     CertificateUnusable { path: PathBuf, why: String },
-    #[error("{} has expired on {}", .path.display(), shown(*.until))]
+    #[error("{} expired on {}", .path.display(), shown(*.until))]
     Expired { path: PathBuf, until: OffsetDateTime, now: OffsetDateTime },
-    #[error("no certificate can be made: {0}")]
+    #[error("cannot create a certificate: {0}")]
     Minting(#[from] rcgen::Error),
-    #[error("TLS cannot be set up: {0}")]
+    #[error("TLS cannot be set up: {}", crate::tls_words::of(.0))]
     Tls(#[from] rustls::Error),
 }
 
@@ -48,18 +48,17 @@ impl CaError {
             },
             Self::DirectoryOpen { path, .. } => format!("chmod 700 {}", path.display()),
             Self::KeyOpen { path, .. } => {
-                format!("if nobody can have read it, chmod 600 {}; else delete it and its certificate", path.display())
+                format!(
+                    "if nobody can have read it, chmod 600 {}; otherwise delete it and its certificate",
+                    path.display()
+                )
             }
             Self::KeyMissing { certificate, .. } => {
-                format!("put the key back, or delete {} to have both made anew", certificate.display())
+                format!("put the key back, or delete {} to create both again", certificate.display())
             }
             Self::KeyUnusable { hint, .. } => (*hint).to_owned(),
             Self::Mismatch { certificate, key } => {
-                format!(
-                    "put back the two that belong together, or delete {} and {}",
-                    certificate.display(),
-                    key.display()
-                )
+                format!("restore the matching pair, or delete {} and {}", certificate.display(), key.display())
             }
             Self::CertificateUnusable { .. } => {
                 String::from("a PEM file with a certificate that may sign others, which its intermediates may follow")
@@ -69,7 +68,7 @@ impl CaError {
                  have clients trust it",
                 shown(*now)
             ),
-            Self::Minting(_) | Self::Tls(_) => String::from("is the system's source of randomness working?"),
+            Self::Minting(_) | Self::Tls(_) => String::from("check the system's source of randomness"),
         }
     }
 }
@@ -77,7 +76,7 @@ impl CaError {
 /// Why origins could not be verified.
 #[derive(Debug, thiserror::Error)]
 pub enum RootsError {
-    #[error("the roots in {} cannot be read: {source}", .path.display())]
+    #[error("the certificates in {} cannot be read: {source}", .path.display())]
     Unreadable { path: PathBuf, source: io::Error },
     #[error("{} holds no certificate", .path.display())]
     Empty { path: PathBuf },
@@ -91,7 +90,7 @@ impl RootsError {
         match self {
             Self::Unreadable { .. } => "correct `egress.ca_file`, or make the file readable",
             Self::Empty { .. } => "`egress.ca_file` is a PEM file: `-----BEGIN CERTIFICATE-----` …",
-            Self::Unusable { .. } => "take it out of the file, or replace it by a whole one",
+            Self::Unusable { .. } => "remove it from the file, or replace it with a complete one",
         }
     }
 }

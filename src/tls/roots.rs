@@ -109,8 +109,11 @@ fn collect(system: Vec<CertificateDer<'static>>, ca_file: Option<&Path>) -> Resu
     }
     if let Some(path) = ca_file {
         for (number, certificate) in (1..).zip(read(path)?) {
-            let unusable =
-                |error: rustls::Error| RootsError::Unusable { path: path.to_owned(), number, why: error.to_string() };
+            let unusable = |error: rustls::Error| RootsError::Unusable {
+                path: path.to_owned(),
+                number,
+                why: crate::tls_words::of(&error),
+            };
             add(certificate).map_err(unusable)?;
         }
     }

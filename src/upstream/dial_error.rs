@@ -1,6 +1,7 @@
 //! Why there is no connection, in words that a client may read: an upstream proxy is named without its credentials.
 
 use super::words::words;
+use crate::tls_words;
 use pingora_core::{Error, ErrorType};
 use rustls::AlertDescription;
 use std::io;
@@ -42,11 +43,7 @@ pub enum DialFault {
 
 impl DialError {
     pub(super) fn new(kind: DialFault, detail: impl Into<String>) -> Self {
-        let mut detail = detail.into();
-        if kind == DialFault::Certificate && detail.contains(NOT_YET) {
-            detail += "; perhaps this machine's clock is slow: set it";
-        }
-        DialError { kind, detail }
+        DialError { kind, detail: detail.into() }
     }
 
     /// `doing`: what was being done, `connecting to the upstream proxy …`.
@@ -60,11 +57,13 @@ impl DialError {
                 _ => DialFault::Tls,
             };
             return match tls {
-                // What we say ourselves of a certificate stands in here.
-                rustls::Error::InvalidCertificate(rustls::CertificateError::Other(why)) => {
+                // What we say ourselves of a certificate stands in here; webpki has bare names.
+                rustls::Error::InvalidCertificate(rustls::CertificateError::Other(why))
+                    if why.to_string().contains(' ') =>
+                {
                     Self::new(kind, format!("{doing}: {why}"))
                 }
-                tls => Self::new(kind, format!("{doing}: {tls}")),
+                tls => Self::new(kind, format!("{doing}: {}", tls_words::of(tls))),
             };
         }
         let kind = match error.kind() {
@@ -75,7 +74,7 @@ impl DialError {
             Kind::HostUnreachable | Kind::NetworkUnreachable | Kind::AddrNotAvailable => DialFault::Unroutable,
             _ => DialFault::Ended,
         };
-        Self::new(kind, format!("{doing}: {error}"))
+        Self::new(kind, format!("{doing}: {}", in_words(&error.to_string())))
     }
 
     /// The one at the bottom of an error of pingora's.
@@ -88,8 +87,12 @@ impl DialError {
     }
 }
 
+/// What rustls says as a sentence; what others say as it is.
+fn in_words(said: &str) -> String {
+    tls_words::sentence(said).unwrap_or_else(|| said.to_owned())
+}
+
 /// As rustls says it.
-const NOT_YET: &str = "certificate not valid yet";
 const NO_PROTOCOL: &str = "received fatal alert: NoApplicationProtocol";
 
 /// Whether it is this machine that cannot open another connection, or file.
@@ -112,13 +115,14 @@ impl From<&Error> for DialError {
             ErrorType::InvalidCert => DialFault::Certificate,
             // It keeps rustls' words alone.
             ErrorType::TLSHandshakeFailure | ErrorType::HandshakeError => match () {
-                () if detail.contains("invalid peer certificate") => DialFault::Certificate,
+                () if tls_words::is_of_certificate(&detail) => DialFault::Certificate,
                 () if detail.contains(NO_PROTOCOL) => DialFault::Alpn,
                 () if detail.contains("received fatal alert") => DialFault::Alert,
                 () => DialFault::Tls,
             },
             _ => DialFault::Ended,
         };
+        let detail = tls_words::sentence(&detail).map_or(detail, |why| format!("TLS handshake failed: {why}"));
         Self::new(kind, detail)
     }
 }
@@ -161,7 +165,8 @@ mod tests {
             DialError::from_io(&error, "connecting to the upstream proxy")
         };
         assert!(said(not_yet()).to_string().ends_with("; perhaps this machine's clock is slow: set it"));
-        assert!(!said(expired).to_string().contains("clock"));
+        let expired = said(expired).to_string();
+        assert_eq!(expired, "connecting to the upstream proxy: the certificate expired on 1970-01-01");
         // As it comes from pingora.
         let cause = rustls::Error::InvalidCertificate(not_yet());
         let error = Error::because(ErrorType::TLSHandshakeFailure, "handshake", io::Error::other(cause));

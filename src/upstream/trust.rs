@@ -2,6 +2,7 @@
 //! and with hosts that have terms of their own (`pin`, `client_certificate`, `verify`). Built by `Reach`.
 
 use crate::config::{CertificatePair, OriginTls};
+use crate::tls_words;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
@@ -34,7 +35,7 @@ pub(super) struct Terms {
 pub enum TrustError {
     #[error("{} cannot be read as {what}: {source}", .path.display())]
     File { path: PathBuf, what: &'static str, source: pem::Error },
-    #[error("{} and {} cannot be used: {source}", .certificate.display(), .key.display())]
+    #[error("{} and {} cannot be used: {}", .certificate.display(), .key.display(), tls_words::of(.source))]
     Pair { certificate: PathBuf, key: PathBuf, source: Error },
     #[error("TLS cannot be set up: {0}")]
     Setup(String),

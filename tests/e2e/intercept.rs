@@ -146,11 +146,17 @@ async fn leaves_differ_and_the_authority_s_key_is_private() {
 async fn an_untrusted_origin_is_a_502_and_never_a_silent_pass() {
     let stranger = TestCa::new("nobody trusts this");
     let proxy = Proxy::start(NO_ROBOTS).await;
-    for (ca, names) in [(&stranger, &["a.localhost", "127.0.0.1"][..]), (test_ca(), &["b.localhost"])] {
+    let other_name = "the certificate is not valid for a.localhost, only for b.localhost";
+    for (ca, names, why) in [
+        (&stranger, &["a.localhost", "127.0.0.1"][..], "the certificate's issuer is not trusted"),
+        (test_ca(), &["b.localhost"], other_name),
+    ] {
         let origin = Origin::https_as(ca, names, Alpn::Both, |_| Reply::text("secret")).await;
         let mut client = proxy.tls(&origin, "a.localhost", H1).await;
         let response = client.get("/x", &origin.authority("a.localhost")).await;
         assert_refused(&response, 502, "tls_certificate_error", "tls_certificate_error");
+        let details = response.head.proxy_status_parameter("details").expect("it says why");
+        assert_eq!(details, format!("TLS handshake failed: {why}"));
         let response = proxy.h2(&origin, "a.localhost").await.get(&origin.url("/x")).await;
         assert_refused(&response, 502, "tls_certificate_error", "tls_certificate_error");
         assert_refused(&proxy.get(&origin.url("/x")).await, 502, "tls_certificate_error", "tls_certificate_error");
@@ -162,7 +168,10 @@ async fn an_untrusted_origin_is_a_502_and_never_a_silent_pass() {
 async fn an_expired_certificate_is_a_502() {
     let origin = Origin::https_expired(|_| Reply::text("secret")).await;
     let proxy = Proxy::start(NO_ROBOTS).await;
-    assert_refused(&proxy.get(&origin.url("/x")).await, 502, "tls_certificate_error", "tls_certificate_error");
+    let response = proxy.get(&origin.url("/x")).await;
+    assert_refused(&response, 502, "tls_certificate_error", "tls_certificate_error");
+    let details = response.head.proxy_status_parameter("details").expect("it says why");
+    assert!(details.starts_with("TLS handshake failed: the certificate expired on 20"), "{details}");
     assert!(origin.log.all().is_empty());
 }
 

@@ -1,0 +1,263 @@
+//! What rustls says of a handshake that failed, as sentences for people. Pure. It goes by rustls' text: of origins' handshakes
+//! pingora passes on nothing else. A test makes each error that a peer can cause.
+
+use time::OffsetDateTime;
+
+/// What is wrong, whichever side found it. `said`: an error of rustls as displayed, with what others may have put around it.
+/// `None`: it is not rustls'.
+pub fn sentence(said: &str) -> Option<String> {
+    let after = |mark: &str| said.find(mark).map(|at| &said[at + mark.len()..]);
+    if let Some(why) = after("invalid peer certificate: ") {
+        // Pingora's own, behind it.
+        return Some(certificate(why.rfind(", SNI: ").map_or(why, |end| &why[..end])));
+    }
+    if let Some(name) = after("received fatal alert: ") {
+        return Some(alert(first_word(name)));
+    }
+    if let Some(name) = after("peer is incompatible: ") {
+        return Some(match first_word(name) {
+            "ServerDoesNotSupportTls12Or13" | "ServerTlsVersionIsDisabledByOurConfig" | "Tls12NotOffered" => {
+                "it speaks neither TLS 1.2 nor TLS 1.3".into()
+            }
+            name => format!("its TLS is incompatible: {}", in_words(name)),
+        });
+    }
+    if let Some(name) = after("peer misbehaved: ") {
+        return Some(format!("it breaks the TLS protocol: {}", in_words(first_word(name))));
+    }
+    if after("received corrupt message").is_some() {
+        return Some("what it sends is not TLS: is this port for https?".into());
+    }
+    if after("received unexpected").is_some_and(|rest| rest.contains("message")) {
+        return Some("it breaks the TLS protocol: an unexpected message".into());
+    }
+    if after("peer sent no certificates").is_some() {
+        return Some("it sent no certificate".into());
+    }
+    if after("keys may not be consistent").is_some() {
+        return Some("the key does not belong to the certificate".into());
+    }
+    after("handshake eof").map(|_| "it closed the connection during the TLS handshake".into())
+}
+
+/// The same of an error that is at hand.
+pub fn of(error: &rustls::Error) -> String {
+    let said = error.to_string();
+    sentence(&said).unwrap_or(said)
+}
+
+/// Whether it is about the certificate.
+pub fn is_of_certificate(said: &str) -> bool {
+    said.contains("invalid peer certificate")
+}
+
+fn certificate(why: &str) -> String {
+    let date = |mark: &str| {
+        let (_, rest) = why.split_once(mark)?;
+        let seconds = rest.split(' ').next()?.parse().ok()?;
+        Some(OffsetDateTime::from_unix_timestamp(seconds).ok()?.date())
+    };
+    if why.starts_with("certificate expired")
+        && let Some(date) = date("not valid after ")
+    {
+        return format!("the certificate expired on {date}");
+    }
+    if why.starts_with("certificate not valid yet")
+        && let Some(date) = date("not valid before ")
+    {
+        return format!("the certificate is not valid before {date}; perhaps this machine's clock is slow: set it");
+    }
+    if let Some((name, presented)) =
+        why.strip_prefix("certificate not valid for name \"").and_then(|rest| rest.split_once("\"; certificate is "))
+    {
+        return match presented.strip_prefix("only valid for ") {
+            Some(names) => format!("the certificate is not valid for {name}, only for {}", plain(names)),
+            None => format!("the certificate is not valid for {name}: it names no host"),
+        };
+    }
+    if let Some((required, _)) =
+        why.strip_prefix("certificate does not allow extended key usage for ").and_then(|rest| rest.split_once(','))
+    {
+        return format!("the certificate is not meant for {required}");
+    }
+    match why.trim_end_matches(')').rsplit('(').next().map(first_word).unwrap_or_default() {
+        "UnknownIssuer" => "the certificate's issuer is not trusted".into(),
+        "CaUsedAsEndEntity" => {
+            "the certificate is an authority's own, as self-signed ones often are, and is not trusted".into()
+        }
+        "Expired" => "the certificate has expired".into(),
+        "NotValidYet" => "the certificate is not valid yet; perhaps this machine's clock is slow: set it".into(),
+        "NotValidForName" => "the certificate is not valid for this host".into(),
+        "Revoked" => "the certificate has been revoked".into(),
+        "BadEncoding" => "the certificate cannot be read".into(),
+        "BadSignature" => "a signature in the certificate chain is wrong".into(),
+        "UnhandledCriticalExtension" => "the certificate has a critical extension that is not known".into(),
+        "InvalidPurpose" => "the certificate is not meant for servers".into(),
+        _ if why.starts_with("UnsupportedSignatureAlgorithm") => {
+            "the certificate is signed with an algorithm that is not supported".into()
+        }
+        name => format!("the certificate is not accepted: {}", in_words(name)),
+    }
+}
+
+/// The names among `DnsName("a.example"), DnsName("b.example") or IpAddress(192.0.2.1)`.
+fn plain(names: &str) -> String {
+    names.replace("DnsName(\"", "").replace("IpAddress(", "").replace("\")", "").replace(')', "")
+}
+
+/// RFC 8446 §6.2.
+fn alert(name: &str) -> String {
+    match name {
+        "CertificateRequired" => "it requires a client certificate".into(),
+        "BadCertificate"
+        | "UnsupportedCertificate"
+        | "CertificateRevoked"
+        | "CertificateExpired"
+        | "CertificateUnknown"
+        | "UnknownCA"
+        | "AccessDenied" => format!("it rejects our client certificate ({})", in_words(name)),
+        "ProtocolVersion" => "it speaks neither TLS 1.2 nor TLS 1.3".into(),
+        "HandshakeFailure" | "InsufficientSecurity" => {
+            format!("no TLS parameters that both sides accept ({})", in_words(name))
+        }
+        "UnrecognisedName" => "it has no site of this name (unrecognised name)".into(),
+        "NoApplicationProtocol" => "it speaks none of the offered versions of HTTP".into(),
+        name => format!("it ended the TLS handshake ({})", in_words(name)),
+    }
+}
+
+/// `unknown ca` of `UnknownCA`.
+fn in_words(name: &str) -> String {
+    let mut words = String::with_capacity(name.len() + 8);
+    let mut was_small = false;
+    for c in name.chars() {
+        if was_small && c.is_ascii_uppercase() {
+            words.push(' ');
+        }
+        was_small = !c.is_ascii_uppercase();
+        words.push(c.to_ascii_lowercase());
+    }
+    words
+}
+
+fn first_word(text: &str) -> &str {
+    text.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::pki_types::{ServerName, UnixTime};
+    use rustls::{AlertDescription, CertificateError as Fault, Error, OtherError, PeerIncompatible, PeerMisbehaved};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    fn said(error: Error) -> String {
+        let alone = sentence(&error.to_string()).unwrap_or_else(|| panic!("no words for {error}"));
+        // As pingora wraps it.
+        let wrapped =
+            format!(" TLSHandshakeFailure context: TLS connect() failed: tls connect error: {error}, SNI: a.example");
+        assert_eq!(sentence(&wrapped).unwrap(), alone);
+        assert!(!alone.contains(|c: char| "{}\"".contains(c)), "{alone}");
+        let is_camel = |word: &str| word.chars().skip(1).any(|c| c.is_uppercase()) && !["TLS", "HTTP"].contains(&word);
+        assert!(!alone.split(|c: char| !c.is_alphanumeric()).any(is_camel), "{alone}");
+        alone
+    }
+
+    fn at(day: u64) -> UnixTime {
+        UnixTime::since_unix_epoch(Duration::from_secs(day * 86_400))
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_certificate_is_a_sentence() {
+        let name = |presented: &[&str]| Fault::NotValidForNameContext {
+            expected: ServerName::try_from("a.example").unwrap(),
+            presented: presented.iter().map(ToString::to_string).collect(),
+        };
+        let other = |error: rustls::server::VerifierBuilderError| Fault::Other(OtherError(Arc::new(error)));
+        for (fault, wanted) in [
+            (
+                Fault::ExpiredContext { time: at(20_000), not_after: at(19_000) },
+                "the certificate expired on 2022-01-08",
+            ),
+            (
+                Fault::NotValidYetContext { time: at(19_000), not_before: at(20_000) },
+                "the certificate is not valid before 2024-10-04; perhaps this machine's clock is slow: set it",
+            ),
+            (
+                name(&["DnsName(\"b.example\")", "DnsName(\"c.example\")", "IpAddress(192.0.2.1)"]),
+                "the certificate is not valid for a.example, only for b.example, c.example or 192.0.2.1",
+            ),
+            (name(&["DnsName(\"b.example\")"]), "the certificate is not valid for a.example, only for b.example"),
+            (name(&[]), "the certificate is not valid for a.example: it names no host"),
+            (Fault::UnknownIssuer, "the certificate's issuer is not trusted"),
+            (Fault::Expired, "the certificate has expired"),
+            (Fault::NotValidForName, "the certificate is not valid for this host"),
+            (Fault::Revoked, "the certificate has been revoked"),
+            (Fault::BadEncoding, "the certificate cannot be read"),
+            (Fault::BadSignature, "a signature in the certificate chain is wrong"),
+            (Fault::UnhandledCriticalExtension, "the certificate has a critical extension that is not known"),
+            (Fault::InvalidPurpose, "the certificate is not meant for servers"),
+            (
+                Fault::InvalidPurposeContext {
+                    required: rustls::ExtendedKeyPurpose::ServerAuth,
+                    presented: vec![rustls::ExtendedKeyPurpose::ClientAuth],
+                },
+                "the certificate is not meant for server authentication",
+            ),
+            (
+                Fault::UnsupportedSignatureAlgorithmForPublicKeyContext {
+                    signature_algorithm_id: vec![1],
+                    public_key_algorithm_id: vec![2],
+                },
+                "the certificate is signed with an algorithm that is not supported",
+            ),
+            (Fault::UnknownRevocationStatus, "the certificate is not accepted: unknown revocation status"),
+            (
+                other(rustls::server::VerifierBuilderError::NoRootAnchors),
+                "the certificate is not accepted: no root anchors",
+            ),
+        ] {
+            assert_eq!(said(Error::InvalidCertificate(fault)), wanted);
+        }
+        let of_authority = "invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))";
+        assert!(sentence(of_authority).unwrap().contains("self-signed"));
+    }
+
+    #[test]
+    fn what_ends_a_handshake_is_a_sentence() {
+        for alert in 0..=u8::MAX {
+            said(Error::AlertReceived(AlertDescription::from(alert)));
+        }
+        let alert = |alert| said(Error::AlertReceived(alert));
+        assert_eq!(alert(AlertDescription::CertificateRequired), "it requires a client certificate");
+        assert_eq!(alert(AlertDescription::UnknownCA), "it rejects our client certificate (unknown ca)");
+        assert_eq!(alert(AlertDescription::InternalError), "it ended the TLS handshake (internal error)");
+        for (error, wanted) in [
+            (
+                Error::PeerIncompatible(PeerIncompatible::ServerDoesNotSupportTls12Or13),
+                "it speaks neither TLS 1.2 nor TLS 1.3",
+            ),
+            (
+                Error::PeerIncompatible(PeerIncompatible::NoCipherSuitesInCommon),
+                "its TLS is incompatible: no cipher suites in common",
+            ),
+            (
+                Error::PeerMisbehaved(PeerMisbehaved::TooManyEmptyFragments),
+                "it breaks the TLS protocol: too many empty fragments",
+            ),
+            (
+                Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType),
+                "what it sends is not TLS: is this port for https?",
+            ),
+            (Error::NoCertificatesPresented, "it sent no certificate"),
+            (
+                Error::InconsistentKeys(rustls::InconsistentKeys::KeyMismatch),
+                "the key does not belong to the certificate",
+            ),
+        ] {
+            assert_eq!(said(error), wanted);
+        }
+        assert_eq!(sentence("connection reset by peer"), None);
+    }
+}
