@@ -28,6 +28,7 @@ mod faults;
 mod hosts;
 mod include;
 mod packages;
+mod reference;
 mod together;
 
 fn good(yaml: &str) -> Settings {
