@@ -198,6 +198,11 @@ impl Running {
         self.parts.proxy.settings.load().limits.shutdown_delay
     }
 
+    /// How long active requests get to finish, as configured.
+    pub fn drain_timeout(&self) -> Duration {
+        self.parts.proxy.settings.load().limits.drain_timeout
+    }
+
     /// `/readyz` says from now on that it stops, and clients are told to connect again for their next request.
     pub fn leave(&self) {
         self.parts.proxy.leave();

@@ -112,7 +112,7 @@ pub(super) async fn authority(State(admin): State<Arc<Admin>>, Name(name): Name)
     };
     match admin.gate().entry(&authority).await {
         Some(entry) => in_full(&admin, &authority, &entry).await,
-        None => problem(StatusCode::NOT_FOUND, &format!("nothing is known of {authority}")),
+        None => problem(StatusCode::NOT_FOUND, &format!("no robots.txt is known for {authority}")),
     }
 }
 
@@ -185,7 +185,7 @@ fn parse(name: &str) -> Option<Authority> {
 }
 
 fn no_authority(name: &str) -> Response {
-    let detail = format!("`{name}` is no authority; write https%3A%2F%2Fexample.com, or example.com for https");
+    let detail = format!("`{name}` is not an authority; write https%3A%2F%2Fexample.com, or example.com for https");
     problem(StatusCode::BAD_REQUEST, &detail)
 }
 

@@ -31,8 +31,8 @@ impl Token {
             Err(error) => {
                 let path = file.path.display();
                 tracing::warn!(
-                    "the admin address answers nobody about other clients: no token can be kept in {path} ({error}); name \
-                     a file of your own in `admin.token_file`"
+                    "the admin API refuses all requests: cannot store a token in {path} ({error}); set `admin.token_file` \
+                     to a file of your own"
                 );
                 Ok(Token { token: None, is_configured })
             }
@@ -55,7 +55,7 @@ pub(super) async fn token(State(admin): State<Arc<Admin>>, request: Request, nex
     if admin.token.is_shown(request.headers()) {
         return next.run(request).await;
     }
-    let mut answer = problem(StatusCode::UNAUTHORIZED, "the token is missing or wrong; `politely status` knows it");
+    let mut answer = problem(StatusCode::UNAUTHORIZED, "the token is missing or wrong; `politely status` prints it");
     answer.headers_mut().insert(header::WWW_AUTHENTICATE, "Bearer".parse().expect("a field value"));
     answer
 }
@@ -65,10 +65,10 @@ pub(super) async fn same_site(State(admin): State<Arc<Admin>>, request: Request,
     // Where a token is configured, another name in front of us is the operator's business.
     let host = one(headers, &header::HOST);
     if !host.is_some_and(|host| admin.token.is_configured || is_ours(host)) {
-        return problem(StatusCode::MISDIRECTED_REQUEST, "ask by an address or as localhost");
+        return problem(StatusCode::MISDIRECTED_REQUEST, "use an IP address or localhost as the host name");
     }
     if is_cross_site(headers, host.unwrap_or_default()) {
-        return problem(StatusCode::FORBIDDEN, "pages of other sites may not ask");
+        return problem(StatusCode::FORBIDDEN, "requests from pages of other sites are refused");
     }
     next.run(request).await
 }

@@ -64,14 +64,14 @@ fn registry(admin: &Admin, names: bool) -> Registry {
     requests(&mut all, &proxy.counters.read(), details, names);
     gate(&mut all, &proxy.gate);
     let dropped = telemetry::dropped().map(|(log, lines)| (labels([("log", log)]), lines));
-    all.counters("log_lines_dropped", "Lines of the logs that were dropped, by log", dropped);
+    all.counters("log_lines_dropped", "Log lines dropped because the log's reader was too slow, by log", dropped);
     let last = &admin.last_reload;
-    let help = "1: all of the configuration is in force since the last reload, or the start";
+    let help = "1 if the last reload put all of the configuration in force";
     all.gauge("config_last_reload_successful", help, usize::from(last.is_successful.load(Relaxed)));
-    let help = "When the configuration was last reloaded in full, or read at the start";
+    let help = "When all of the configuration was last put in force";
     let succeeded_at = last.succeeded_at.load(Relaxed) as usize;
     all.gauge("config_last_reload_success_timestamp_seconds", help, succeeded_at);
-    all.seconds("uptime_seconds", "Since the start", admin.started.elapsed().as_secs_f64());
+    all.seconds("uptime_seconds", "Time since the start", admin.started.elapsed().as_secs_f64());
     all.gauges("build_info", "Always 1, with the version", [(labels([("version", env!("CARGO_PKG_VERSION"))]), 1)]);
     all.0
 }
@@ -82,7 +82,7 @@ fn requests(all: &mut Metrics, counts: &Counts, details: Details, names: bool) {
         let labels = |outcome: &str| [("outcome", outcome.to_owned())].into_iter().chain(user.clone()).collect();
         counts.iter().map(|(outcome, count)| (labels(outcome), *count)).collect::<Vec<(Labels, u64)>>()
     };
-    let help = "Requests, by how they ended (forwarded, failed, client-gone, or why refused), and by user for those who show the token";
+    let help = "Requests by outcome (forwarded, failed, client-gone, or why refused), and by user if the token is sent";
     match names {
         true => all.counters("requests", help, details.users.iter().flat_map(of)),
         false => all.counters("requests", help, of(&(Box::from(""), details.outcomes()))),
@@ -92,14 +92,15 @@ fn requests(all: &mut Metrics, counts: &Counts, details: Details, names: bool) {
     };
     let help = "Requests that report mode let through, by why they would have been refused or held";
     all.counters("requests_reported", help, by("outcome", &counts.reported));
-    let help = "TLS connections that clients ended because of our certificate, by how";
+    let help = "TLS connections that clients ended because of the proxy's certificate, by how";
     all.counters("distrusted", help, by("how", &counts.distrusted));
-    all.counter("tunnels", "Tunnels, whose inside is not seen", counts.tunnels);
-    let help = "Answers of origins whose certificate is not verified, as configured";
+    all.counter("tunnels", "Tunnels, whose content is not inspected", counts.tunnels);
+    let help = "Answers from origins with `verify: off`";
     all.counter("unverified_answers", help, counts.unverified);
-    let help = "From when a request was sent to its origin to the head of the answer";
+    let help = "Time from sending a request to its origin to the head of the answer";
     all.histogram("origin_seconds", help, [([], details.origin)]);
-    let help = "From the head of a request to the decision, where it was not held; one request in 64 is timed";
+    let help =
+        "Time from the head of a request to the decision, for requests that were not held; one in 64 is measured";
     all.histogram("decision_seconds", help, [([], details.decision)]);
     let sent = [([("reused", "false")], details.sent[0]), ([("reused", "true")], details.sent[1])];
     let help = "Requests sent to origins, by whether the connection had been used before";
@@ -112,15 +113,15 @@ fn gate(all: &mut Metrics, gate: &Gate) {
     let [answered, failed] = [[("result", "answered")], [("result", "failed")]];
     let fetches = [(labels(answered), robots.fetched), (labels(failed), robots.failed)];
     all.counters("robots_fetches", "Fetches of robots.txt, by result", fetches);
-    let help = "Age of the copy that a fetch was to replace, by its result";
+    let help = "Age of the cached copy when a fetch replaced it or failed to, by result";
     all.histogram("robots_copy_age_seconds", help, [(answered, times.answered_age), (failed, times.failed_age)]);
     all.gauge("authorities", "Authorities in memory", robots.authorities);
     all.gauge("robots_files", "Different robots.txt files in memory", robots.files);
-    all.gauge("waiting", "Requests that wait for their turn", figures.waiting);
+    all.gauge("waiting", "Requests waiting for their crawl-delay", figures.waiting);
     let held = [([("for", "turn")], times.held_for_turn), ([("for", "robots")], times.held_for_robots)];
-    all.histogram("held_seconds", "How long requests were held, by what for; the others are not in it", held);
+    all.histogram("held_seconds", "Time that held requests were held, by what for", held);
     let longest = gate.longest_held(Duration::ZERO).map_or(Duration::ZERO, |held| held.since);
-    all.seconds("longest_held_seconds", "How long the request has been held that came first", longest.as_secs_f64());
+    all.seconds("longest_held_seconds", "How long the oldest held request has been held", longest.as_secs_f64());
     let parts = [
         ("authorities", robots.authority_bytes),
         ("files", robots.file_bytes),
@@ -128,13 +129,13 @@ fn gate(all: &mut Metrics, gate: &Gate) {
         ("unwritten", robots.unwritten_bytes),
     ];
     let parts = parts.map(|(of, bytes)| (labels([("of", of)]), bytes));
-    all.gauges("memory_bytes", "Memory of what `store.memory` bounds", parts);
+    all.gauges("memory_bytes", "Memory limited by `store.memory`, by what it holds", parts);
     if let Some((is_open, bytes)) = gate.store() {
-        all.gauge("store_up", "1: the store on disk can be used", usize::from(is_open));
+        all.gauge("store_up", "1 if the store on disk can be used", usize::from(is_open));
         all.gauge("store_bytes", "Size of the store on disk", usize::try_from(bytes).unwrap_or(usize::MAX));
     }
     if let Some(fleet) = &figures.fleet {
-        all.gauge("fleet_up", "1: the fleet's server can be asked", usize::from(fleet.is_up));
+        all.gauge("fleet_up", "1 if the fleet's server can be reached", usize::from(fleet.is_up));
         all.gauge("fleet_instances", "Instances of the fleet when last seen", fleet.instances as usize);
         all.counter("fleet_round_trips", "Round trips to the fleet's server", fleet.calls);
         all.counter("fleet_losses", "Times that the fleet's server was lost", fleet.lost);
@@ -143,13 +144,13 @@ fn gate(all: &mut Metrics, gate: &Gate) {
 
 fn connections(all: &mut Metrics, proxy: &Proxy, [shaken, unshaken]: [u64; 2]) {
     let ((open, accepted), upstream) = (proxy.connections(), proxy.upstream.figures());
-    all.gauge("client_connections", "Connections of clients that are open", open);
-    all.counter("client_connections_accepted", "Connections of clients that were accepted", accepted);
-    let help = "Connections to origins that are kept for the next request";
+    all.gauge("client_connections", "Open client connections", open);
+    all.counter("client_connections_accepted", "Client connections accepted", accepted);
+    let help = "Idle connections to origins, kept for reuse";
     all.gauge("origin_connections_idle", help, upstream.idle);
     let [ok, failed] = [("result", "ok"), ("result", "failed")];
     let opened = [(labels([ok]), upstream.opened), (labels([failed]), upstream.failed)];
-    all.counters("origin_connects", "Connections to origins that were opened, or could not be", opened);
+    all.counters("origin_connects", "Attempts to connect to origins, by result", opened);
     let [client, origin] = [("peer", "client"), ("peer", "origin")];
     let shaken = [
         (labels([client, ok]), shaken),
@@ -157,13 +158,13 @@ fn connections(all: &mut Metrics, proxy: &Proxy, [shaken, unshaken]: [u64; 2]) {
         (labels([origin, ok]), upstream.shaken),
         (labels([origin, failed]), upstream.unshaken),
     ];
-    all.counters("tls_handshakes", "TLS handshakes with clients and with origins, by result", shaken);
+    all.counters("tls_handshakes", "TLS handshakes with clients and origins, by result", shaken);
     let lookups = [([ok], upstream.found), ([failed], upstream.not_found)];
-    all.histogram("dns_lookup_seconds", "Look-ups of names by the system's resolver, by result", lookups);
-    all.gauge("leaves", "Hosts whose certificate is kept ready", proxy.leaves.len());
-    all.counter("leaves_made", "Certificates that were made for hosts", proxy.leaves.made());
+    all.histogram("dns_lookup_seconds", "Time of lookups by the system's resolver, by result", lookups);
+    all.gauge("leaves", "Cached host certificates", proxy.leaves.len());
+    all.counter("leaves_made", "Host certificates issued", proxy.leaves.made());
     let expires = proxy.leaves.ca().validity().1.unix_timestamp();
-    all.seconds("ca_expiry_timestamp_seconds", "When the certificate of the authority expires", expires as f64);
+    all.seconds("ca_expiry_timestamp_seconds", "When the certificate authority expires", expires as f64);
 }
 
 fn labels<const N: usize>(labels: [(&'static str, &str); N]) -> Labels {

@@ -20,7 +20,7 @@ pub(super) struct AdminArgs {
     /// The proxy's admin address [default: that of the proxy that runs with this configuration]
     #[arg(long, value_name = "ADDR")]
     admin: Option<SocketAddr>,
-    /// Holds the token that it asks for [default: that of the proxy that runs with this configuration]
+    /// File with the admin token [default: that of the proxy that runs with this configuration]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     #[arg(long, value_enum, default_value_t)]
@@ -51,16 +51,16 @@ impl AdminArgs {
         let (status, body) = exchange(address, method, target, token.as_deref()).map_err(|error| {
             Failed::usage(
                 format!("no answer from {address}: {error}"),
-                "is a proxy running, and is this its admin address?",
+                "check that a proxy is running and that this is its admin address",
             )
         })?;
         match (status, without) {
             (401, Some(why)) => Err(Failed::usage(
-                format!("the proxy asks for its token, and {why}"),
-                "ask as the user that it runs as, or as root, with the same `--config`; or give its `--token-file`",
+                format!("the proxy requires its token, and {why}"),
+                "run this as the proxy's user or as root, with the same `--config`; or pass `--token-file`",
             )),
             (401, None) => Err(Failed::usage(
-                "the proxy asks for another token",
+                "the proxy does not accept this token",
                 "`--token-file` or `admin.token_file` names the file that holds it",
             )),
             _ => Ok(Answer { status, body, address, token }),
@@ -133,7 +133,7 @@ pub(super) struct Elsewhere {
 pub(super) fn elsewhere(url: &str, token_file: Option<&Path>, setup_host: &Host) -> Result<Elsewhere, Failed> {
     let text = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
     let parsed = Url::parse(&text).ok().filter(|url| url.scheme() == "http" && url.has_host());
-    let parsed = parsed.ok_or_else(|| Failed::usage(format!("`{url}` is no URL of a proxy"), FROM_HINT))?;
+    let parsed = parsed.ok_or_else(|| Failed::usage(format!("`{url}` is not the URL of a proxy"), FROM_HINT))?;
     let (host, port) = (parsed.host_str().unwrap_or_default(), parsed.port().unwrap_or(80));
     let told_by_admin = admin_elsewhere(&format!("{host}:{port}"), token_file);
     if told_by_admin.is_ok() {
@@ -160,8 +160,8 @@ pub(super) fn elsewhere(url: &str, token_file: Option<&Path>, setup_host: &Host)
             credentials,
         }),
         Some((407, _)) => Err(Failed::usage(
-            "the proxy asks for a name and a password",
-            "put them into the URL: http://NAME:PASSWORD@proxy:3128",
+            "the proxy requires a user name and password",
+            "put them in the URL: http://NAME:PASSWORD@proxy:3128",
         )),
         Some(_) | None => told_by_admin,
     }
@@ -177,7 +177,7 @@ fn admin_elsewhere(name: &str, token_file: Option<&Path>) -> Result<Elsewhere, F
     };
     let get = |target| match ask(target).map_err(|error| wrong(&error))? {
         (200, body) => String::from_utf8(body).map_err(|error| wrong(&error)),
-        (401, _) => Err(Failed::usage("the proxy asks for a token", "`--token-file` names a file that holds it")),
+        (401, _) => Err(Failed::usage("the proxy requires a token", "`--token-file` names a file that holds it")),
         (status, _) => Err(wrong(&format!("status {status} for {target}"))),
     };
     let (ca_pem, pac) = (get("/ca.pem")?, get("/proxy.pac")?);

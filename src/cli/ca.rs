@@ -1,4 +1,4 @@
-//! `politely ca`: the certificate authority that clients of https have to trust.
+//! `politely ca`: the certificate authority that HTTPS clients have to trust.
 
 use std::ffi::OsStr;
 use std::io;
@@ -23,7 +23,7 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Make the authority, if there is none, and say what to do with it
+    /// Create the authority if there is none, and show how to trust it
     Init(super::ConfigArg),
     /// Print the certificate's path
     Path(super::ConfigArg),
@@ -31,11 +31,11 @@ enum Action {
     Export(super::ConfigArg),
     /// Print shell exports that make common programs trust it and use the proxy: eval "$(politely ca env)"
     Env(Env),
-    /// Make the one that is to follow; clients are to trust both until `--finish` puts it in place
+    /// Create the next authority; clients have to trust both before `--finish` puts it in place
     Rotate(Rotate),
     /// Make this machine's programs trust it
     Install(Places),
-    /// Make this machine's programs forget it
+    /// Remove it from this machine's programs
     Uninstall(Places),
 }
 
@@ -43,7 +43,7 @@ enum Action {
 struct Rotate {
     #[command(flatten)]
     config: super::ConfigArg,
-    /// Put it in place: it signs from now on, and the old one stays beside it as ca.pem.old and ca.key.old
+    /// Put the next authority in place: it signs from now on; the old files are kept as ca.pem.old and ca.key.old
     #[arg(long)]
     finish: bool,
 }
@@ -52,10 +52,10 @@ struct Rotate {
 struct Env {
     #[command(flatten)]
     config: super::ConfigArg,
-    /// Take the certificate from a proxy that runs elsewhere, http://proxy:3128; its admin address, http://proxy:3129, does too
+    /// Get the certificate from a proxy on another machine: http://proxy:3128, or its admin address, http://proxy:3129
     #[arg(long, value_name = "URL")]
     from: Option<String>,
-    /// What that proxy's admin address asks for: its `admin.token_file`, or a copy; ours does not go there
+    /// File with the token of that proxy's admin address; this machine's own token is never sent there
     #[arg(long, value_name = "FILE", requires = "from")]
     token_file: Option<PathBuf>,
 }
@@ -64,7 +64,7 @@ struct Env {
 struct Places {
     #[command(flatten)]
     config: super::ConfigArg,
-    /// Only there; may be given several times
+    /// Only in this place; may be given several times
     #[arg(long, value_name = "PLACE")]
     only: Vec<Kind>,
 }
@@ -130,7 +130,7 @@ fn rotate(args: &Rotate) -> Result<ExitCode, Failed> {
         Ok(_) | Err(_) => {
             let what = if args.finish { "signs from now on:" } else { "made" };
             tell(what, &Ca::rotate(&directory)?)?;
-            return super::print("a proxy that runs signs with it after `politely reload`\n");
+            return super::print("a running proxy signs with it after `politely reload`\n");
         }
     };
     let what = if Ca::prepare(&directory)? { "made" } else { "there already:" };

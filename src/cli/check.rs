@@ -1,4 +1,4 @@
-//! `politely check`: is the configuration good? Reads it, and opens what it names, as `serve` would; makes nothing.
+//! `politely check`: validates the configuration. Reads it, and opens what it names, as `serve` would; makes nothing.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -23,8 +23,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
     let settings = Settings::load(path.as_deref(), std::env::vars_os())?;
     telemetry::check(&settings.log).map_err(|error| Failed::log(&settings.log, error))?;
     let mut told = match &path {
-        Some(path) => format!("{} is good\n", path.display()),
-        None => String::from("there is no configuration file; the defaults hold\n"),
+        Some(path) => format!("{} is valid\n", path.display()),
+        None => String::from("no configuration file: using the defaults\n"),
     };
     describe(&settings, &mut told);
     for warning in settings.warnings() {
@@ -40,42 +40,42 @@ fn describe(settings: &Settings, told: &mut String) {
     for listener in &settings.listen {
         let reach = match listener.address.is_loopback() {
             Some(true) => "this machine only",
-            Some(false) => "clients that `access` admits",
-            None => "whoever can reach the socket that systemd hands over",
+            Some(false) => "clients allowed by `access`",
+            None => "anyone who can reach the socket that systemd passes",
         };
         say(format!("listens on {}, for {reach}", listener.address));
     }
     match settings.mode {
-        Mode::Enforce => say(String::from("refuses what robots.txt disallows, and keeps each host's pace")),
+        Mode::Enforce => say(String::from("refuses what robots.txt disallows, and paces requests to each host")),
         Mode::Report => {
-            say(String::from("refuses and delays nothing; what would have been is only told (mode: report)"))
+            say(String::from("refuses and delays nothing; only reports what it would have done (mode: report)"))
         }
     }
     let tokens: Vec<&str> = settings.identity.product_tokens.iter().map(AsRef::as_ref).collect();
     match tokens.as_slice() {
-        [] => say(String::from("finds its group in robots.txt by each request's User-Agent")),
-        tokens => say(format!("finds its group in robots.txt as {}", tokens.join(", "))),
+        [] => say(String::from("matches robots.txt groups by each request's User-Agent")),
+        tokens => say(format!("matches robots.txt groups as {}", tokens.join(", "))),
     }
     match settings.intercept.default {
         InterceptMode::Intercept => {}
         InterceptMode::Tunnel => {
-            say(String::from("https passes unread: robots.txt is not held to there (intercept.default)"))
+            say(String::from("tunnels https: robots.txt is not applied to it (intercept.default)"))
         }
-        InterceptMode::Deny => say(String::from("https is refused (intercept.default)")),
+        InterceptMode::Deny => say(String::from("refuses https (intercept.default)")),
     }
     if let Some(Fleet { url, on_loss }) = &settings.fleet {
         let loss = match on_loss {
-            OnFleetLoss::Local => "each instance goes on, slowed by the number of instances",
+            OnFleetLoss::Local => "each instance continues, slowed down by the number of instances",
             OnFleetLoss::Refuse => "clients get 503",
         };
         say(format!("shares paces and copies of robots.txt through {url}; without it {loss} (on_fleet_loss)"));
     }
     let users: Vec<&str> = settings.access.users.iter().map(|user| user.name.as_ref()).collect();
     if !users.is_empty() {
-        say(format!("asks for a name and a password: {} (access.users)", users.join(", ")));
+        say(format!("requires a user name and password: {} (access.users)", users.join(", ")));
     }
     let ports: Vec<String> = settings.egress.ports.iter().map(PortRange::to_string).collect();
-    say(format!("goes to ports {} (egress.ports)", ports.join(", ")));
+    say(format!("connects to ports {} (egress.ports)", ports.join(", ")));
     for host in settings.hosts.unverified() {
         say(format!("accepts any certificate from {host} (verify: off)"));
     }
@@ -88,7 +88,7 @@ fn describe(settings: &Settings, told: &mut String) {
     }
     let opened: Vec<String> = settings.egress.allow.iter().map(|network| network.0.to_string()).collect();
     if !opened.is_empty() {
-        say(format!("may reach {} although private (egress.allow)", opened.join(", ")));
+        say(format!("may connect to {}, although private (egress.allow)", opened.join(", ")));
     }
     match &settings.log.access {
         AccessLog::Off => say(String::from("logs no requests (log.access)")),
@@ -110,14 +110,14 @@ fn authority(settings: &Settings) -> Result<String, Failed> {
         CaSource::Files { .. } => None,
     };
     if let Some(directory) = made_later {
-        return Ok(format!("  makes its certificate authority in {} on first use\n", directory.display()));
+        return Ok(format!("  creates its certificate authority in {} on first use\n", directory.display()));
     }
     let ca = Ca::configured(source)?;
     let until = ca.validity().1.date();
-    let mut told = format!("  clients of https have to trust {}, which is valid until {until}\n", ca.path().display());
+    let mut told = format!("  HTTPS clients have to trust {}, valid until {until}\n", ca.path().display());
     if let Some(next) = ca.next() {
         let until = next.until.date();
-        writeln!(told, "  and {}.next, which is to follow it, valid until {until}", ca.path().display())
+        writeln!(told, "  and {}.next, which replaces it after rotation, valid until {until}", ca.path().display())
             .expect("a string takes all");
     }
     if let Some(warning) = ca.warning(OffsetDateTime::now_utc()) {
@@ -141,5 +141,8 @@ fn trusted(settings: &Settings) -> Result<String, Failed> {
             format!("Mozilla's, as the system has none, and those in {}", path.display())
         }
     };
-    Ok(format!("  verifies origins by {} roots: {source}\n", roots.store.len()))
+    Ok(format!(
+        "  verifies origins against {}: {source}\n",
+        super::counted(roots.store.len() as u64, "root certificate")
+    ))
 }

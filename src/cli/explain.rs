@@ -20,13 +20,13 @@ pub(super) struct Args {
     url: String,
     #[command(flatten)]
     config: ConfigArg,
-    /// For this crawler; may be given several times [default: as configured for the host, else `*`]
+    /// Product token of the crawler; may be given several times [default: as configured for the host, else `*`]
     #[arg(long = "product-token", value_name = "T", value_parser = ProductToken::parse)]
     product_tokens: Vec<ProductToken>,
-    /// For this use of the content, such as `ai-train`; may be given several times [default: identity.purpose]
+    /// What the content is for, such as `ai-train`; may be given several times [default: identity.purpose]
     #[arg(long = "purpose", value_name = "P", value_parser = Purpose::parse)]
     purposes: Vec<Purpose>,
-    /// Go by this file instead of fetching; `-` is standard input
+    /// Use this file instead of fetching one; `-` is standard input
     #[arg(long, value_name = "FILE")]
     robots: Option<PathBuf>,
     #[arg(long, value_enum, default_value_t)]
@@ -35,7 +35,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
     let (authority, target) = Authority::and_target(&args.url).map_err(|error| {
-        Failed::usage(format!("`{}`: {error}", args.url), "write a whole URL, such as https://example.com/page")
+        Failed::usage(format!("`{}`: {error}", args.url), "write a complete URL, such as https://example.com/page")
     })?;
     let settings = Settings::load(args.config.path().as_deref(), std::env::vars_os())?;
     let rules = settings.hosts.get(authority.host()).rules.clone().asked_for(&args.product_tokens, &args.purposes);
@@ -108,7 +108,7 @@ fn text(explanation: &Explanation) -> String {
     };
     if let (Some(again), Some(status)) = (robots.asked_again, robots.status) {
         let (first, version) = (again.first_status, again.first_version);
-        out += &format!("  note: status {first} over {version}, asked again over HTTP/1.1: status {status}\n");
+        out += &format!("  note: status {first} over {version}, retried over HTTP/1.1: status {status}\n");
     }
     if let Some(delay) = explanation.crawl_delay {
         out += &format!("  crawl-delay: {} s\n", delay.as_secs_f64());

@@ -36,8 +36,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
     leave_network().map_err(|error| {
         Failed::usage(
             format!("cannot isolate the command: {error}"),
-            "it takes root, or a system that lets users make namespaces (`kernel.unprivileged_userns_clone`, \
-             `kernel.apparmor_restrict_unprivileged_userns`); without --isolate it runs with the variables alone",
+            "this needs root, or a system that lets users create namespaces (`kernel.unprivileged_userns_clone`, \
+             `kernel.apparmor_restrict_unprivileged_userns`); without --isolate the command only gets the proxy variables",
         )
     })?;
     let listener = TcpListener::bind(INSIDE)?;

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// A robots.txt; `-` is standard input, the URL of any page means its host's robots.txt
+    /// A robots.txt file, `-` for standard input, or a URL: the robots.txt of its host
     #[arg(value_name = "FILE|URL|-")]
     source: String,
     #[command(flatten)]
@@ -54,7 +54,7 @@ fn read(file: &str) -> Result<Vec<u8>, Failed> {
 /// whatever this one's dialect is.
 fn by_network(url: &str, config: Option<std::path::PathBuf>) -> Result<(String, Report), Failed> {
     let authority = Authority::from_url(url).map_err(|error| {
-        Failed::usage(format!("`{url}`: {error}"), "write a whole URL, such as https://example.com/")
+        Failed::usage(format!("`{url}`: {error}"), "write a complete URL, such as https://example.com/")
     })?;
     let mut settings = Settings::load(config.as_deref(), std::env::vars_os())?;
     settings.robots.user_agent_match = UserAgentMatch::default();
@@ -85,7 +85,7 @@ fn no_file(authority: &Authority, entry: &Entry) -> Failed {
             Failed::usage(format!("cannot read {url}: {}", trouble.why), hint)
         }
         (None, Some(answer)) => {
-            let hint = "without a file crawlers take everything to be allowed; put one there, or lint a local one";
+            let hint = "without a file crawlers treat everything as allowed; create one, or lint a local file";
             Failed::usage(format!("cannot read {url}: status {}", answer.status), hint)
         }
         (None, None) => Failed::usage(format!("cannot read {url}"), "try again later"),
@@ -123,9 +123,9 @@ fn text(name: &str, report: &Report, color: bool) -> String {
         out += "\n\n";
     }
     let count = |severity| report.findings().iter().filter(|found| found.severity == severity).count();
-    let counted = |count: usize, word| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+    let counted = |count: usize, one| super::counted(count as u64, one);
     out + &match (count(Severity::Error), count(Severity::Warning)) {
-        (0, 0) => format!("{name}: nothing to complain about\n"),
+        (0, 0) => format!("{name}: no mistakes found\n"),
         (errors, warnings) => format!("{name}: {}, {}\n", counted(errors, "error"), counted(warnings, "warning")),
     }
 }

@@ -26,7 +26,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// A forward proxy that makes any crawler keep robots.txt
+/// A forward proxy that makes any crawler obey robots.txt
 #[derive(Debug, Parser)]
 #[command(version, propagate_version = true, disable_help_subcommand = true)]
 struct Cli {
@@ -40,25 +40,25 @@ enum Command {
     Serve(serve::Args),
     /// Run a command behind a proxy of its own
     Run(run::Args),
-    /// Is the configuration good? Every fault with its place and a hint
+    /// Validate the configuration: every mistake with its place and a hint
     Check(check::Args),
-    /// The certificate authority that clients of https have to trust
+    /// Manage the certificate authority that HTTPS clients have to trust
     Ca(ca::Args),
-    /// Tell whether a URL would be fetched, and which line of which file says so
+    /// Test a URL: may it be fetched, and which line of robots.txt decides
     Explain(explain::Args),
-    /// Tell a robots.txt's faults, line by line
+    /// Check a robots.txt for mistakes
     Lint(lint::Args),
-    /// Tell a running proxy's hosts, waits and refusals
+    /// Show a running proxy's hosts, waiting requests and refusals
     Status(admin_client::AdminArgs),
-    /// Have a running proxy fetch a robots.txt anew, now
+    /// Make a running proxy fetch a robots.txt again, now
     Refresh(refresh::Args),
-    /// Have a running proxy reload its configuration; says what changed and what needs a restart
+    /// Make a running proxy reload its configuration; shows what changed and what needs a restart
     Reload(admin_client::AdminArgs),
     /// Crawl a sample site on loopback and explain each answer
     Demo,
-    /// Print the completions of a shell
+    /// Print shell completions
     Completions(packaging::Completions),
-    /// Print the manual page, or write all of them
+    /// Print the manual page, or write all manual pages to a directory
     Man(packaging::Man),
     #[command(hide = true)]
     Isolated(isolate::Args),
@@ -67,7 +67,7 @@ enum Command {
 /// What every command that reads the configuration takes.
 #[derive(Debug, clap::Args)]
 struct ConfigArg {
-    /// The configuration [default: $POLITELY_CONFIG, else /etc/politely/politely.yaml if it is there]
+    /// Configuration file [default: $POLITELY_CONFIG, else /etc/politely/politely.yaml if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -88,7 +88,7 @@ enum Format {
     Json,
 }
 
-/// Parses the command line, does what it says, and tells the exit code.
+/// Parses the command line, does what it says, and returns the exit code.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     match &cli.command {
@@ -195,6 +195,17 @@ fn print(text: &str) -> Result<ExitCode, Failed> {
     }
 }
 
+/// `1 request`, `2 requests`.
+fn counted(count: impl Into<u64>, one: &str) -> String {
+    let count = count.into();
+    let plural = match one.strip_suffix('y') {
+        Some(stem) if count != 1 => format!("{stem}ies"),
+        _ if count != 1 => format!("{one}s"),
+        _ => one.to_owned(),
+    };
+    format!("{count} {plural}")
+}
+
 /// With what others have written in it, which is not to steer the terminal.
 fn inert(text: &str) -> String {
     let mut inert = String::with_capacity(text.len());
@@ -212,7 +223,7 @@ fn is_colorful(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// What the command line says of a key, in the form of the environment, which goes before the file.
+/// What the command line says of a key, in the form of the environment, which overrides the file.
 fn override_key(key: &str, value: &impl serde::Serialize) -> (OsString, OsString) {
     let value = serde_json::to_string(value).expect("texts and lists of them");
     (format!("POLITELY_{key}").into(), value.into())

@@ -19,7 +19,7 @@ pub(super) struct Completions {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Man {
-    /// Write all pages there instead, one for each command and politely.yaml(5)
+    /// Write all pages to this directory: one for each command, and politely.yaml(5)
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
 }
@@ -37,8 +37,9 @@ pub(super) fn man(args: &Man) -> Result<ExitCode, Failed> {
     match &args.directory {
         None => page(command).render(&mut io::stdout().lock())?,
         Some(directory) => {
-            let failed =
-                |error: io::Error| Failed::usage(format!("{}: {error}", directory.display()), "is it writable?");
+            let failed = |error: io::Error| {
+                Failed::usage(format!("{}: {error}", directory.display()), "check that it is writable")
+            };
             fs::create_dir_all(directory).map_err(failed)?;
             write_pages(&command, "politely", directory).map_err(failed)?;
             fs::write(directory.join("politely.yaml.5"), configuration(config::DEFAULTS)).map_err(failed)?;

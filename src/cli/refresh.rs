@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Such as `https://example.com`; without a scheme it is https
+    /// Such as `https://example.com`; https if no scheme is given
     authority: String,
     #[command(flatten)]
     admin: AdminArgs,
@@ -31,7 +31,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
         Format::Text => match word("failure") {
             "" => println!("{}: {} (status {})", word("robots_url"), word("access"), answer.body["status"]),
             failure => {
-                println!("{}: {failure}; until it is there again: {}", word("robots_url"), standing(&answer.body))
+                println!("{}: {failure}; until the next fetch succeeds: {}", word("robots_url"), standing(&answer.body))
             }
         },
     }

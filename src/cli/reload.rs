@@ -1,4 +1,4 @@
-//! `politely reload`: makes a running proxy reload its configuration, and tells what has changed and what takes a restart.
+//! `politely reload`: makes a running proxy reload its configuration, and shows what has changed and what needs a restart.
 
 use super::admin_client::AdminArgs;
 use super::{Failed, Format, NO};

@@ -35,22 +35,22 @@ use tokio::task::unconstrained;
 pub(super) struct Args {
     #[command(flatten)]
     config: super::ConfigArg,
-    /// Read robots.txt for this crawler, whatever its User-Agent says; may be given several times
+    /// Apply robots.txt as for this crawler, whatever its User-Agent says; may be given several times
     #[arg(long = "product-token", value_name = "T")]
     product_tokens: Vec<String>,
-    /// Hold a request for its host's turn no longer than this, such as `90s` [default: 10m, or `pace.max_wait` if longer]
+    /// Hold a request for its crawl-delay for at most this long, such as `90s` [default: 10m, or `pace.max_wait` if longer]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     max_wait: Option<Duration>,
-    /// Give the command a network of its own that only the proxy leads out of: what reads no proxy variable fails there
+    /// Give the command a network of its own with no way out but the proxy: what ignores proxy variables fails
     #[arg(long)]
     isolate: bool,
-    /// Tell the end as one JSON object, on standard error in place of the summary, or in a file: `json=FILE`
+    /// Write the summary as one JSON object, on standard error instead of the text, or to a file: `json=FILE`
     #[arg(long, value_name = "json[=FILE]", value_parser = ReportTo::parse)]
     report: Option<ReportTo>,
-    /// Leave the terminal to the command
+    /// Print nothing but errors and warnings
     #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
-    /// Tell of each refusal as it comes, and of what is held
+    /// Show each refusal as it happens, and what is held
     #[arg(short, long)]
     verbose: bool,
     /// The command and its arguments
@@ -89,8 +89,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
         && let Some(name) = PROXY.into_iter().find(|name| std::env::var_os(name).is_some_and(|it| !it.is_empty()))
     {
         tracing::warn!(
-            hint = "set `egress.upstream_proxy`, or POLITELY_EGRESS__UPSTREAM_PROXY, for all to go through it",
-            "the proxy that {name} names is not used: politely connects to sites itself"
+            hint = "set `egress.upstream_proxy`, or POLITELY_EGRESS__UPSTREAM_PROXY, to send everything through it",
+            "the proxy in {name} is not used: politely connects to sites itself"
         );
     }
     super::runtime()?.block_on(behind(settings, args))
@@ -109,10 +109,7 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
     let ca = Ca::configured(&settings.intercept.ca)?;
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
     let directory = tempfile::Builder::new().prefix("politely-trust-").tempdir().map_err(|error| {
-        Failed::usage(
-            format!("cannot keep temporary files: {error}"),
-            "`TMPDIR` says where; is it there, and writable?",
-        )
+        Failed::usage(format!("cannot keep temporary files: {error}"), "check that `TMPDIR` exists and is writable")
     })?;
     let (program, arguments) = args.command.split_first().expect("clap requires one");
     for outcome in &Machine::here().before_run(&ca, program)? {
@@ -273,8 +270,8 @@ fn tell_end(summary: &Summary<'_>, args: &Args, file: Option<File>, code: u8) {
 /// As a shell tells it.
 pub(super) fn not_run(program: &OsStr, error: &io::Error) -> Failed {
     let (code, hint) = match error.kind() {
-        io::ErrorKind::NotFound => (NOT_FOUND, "is it installed, and spelled so?"),
-        _ => (NOT_RUNNABLE, "is it a program, and may you execute it?"),
+        io::ErrorKind::NotFound => (NOT_FOUND, "check that it is installed and spelled correctly"),
+        _ => (NOT_RUNNABLE, "check that it is a program and executable"),
     };
     let message = format!("error: cannot run `{}`: {error}\nhint: {hint}", program.display());
     Failed { message, code: ExitCode::from(code) }

@@ -14,7 +14,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub(super) struct Args {
     #[command(flatten)]
     config: super::ConfigArg,
-    /// Listen here instead of where the configuration says
+    /// Listen on this address instead of the configured ones
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
 }
@@ -44,7 +44,7 @@ async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) ->
     let _file = announced(&running, path);
     let (file, own) = (path.map(Path::to_owned), listen.map(str::to_owned));
     running.reload_from(move || load(file.as_deref(), own.as_deref()).map_err(|failed| failed.to_string()));
-    tracing::info!("clients of HTTPS have to trust {}", running.ca_path().display());
+    tracing::info!("HTTPS clients have to trust {}", running.ca_path().display());
     notify(&[sd_notify::NotifyState::Ready]);
     loop {
         match signals.next().await {
@@ -56,19 +56,19 @@ async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) ->
     running.leave();
     let delay = running.shutdown_delay();
     if !delay.is_zero() {
-        tracing::info!("stopping in {delay:?}: clients are told to connect elsewhere");
+        tracing::info!("shutting down in {delay:?}: clients are asked to reconnect");
     }
     let mut is_pressed = false;
     tokio::select! {
         () = tokio::time::sleep(delay) => {}
         () = signals.stop() => is_pressed = true,
     }
-    tracing::info!("stopping: waiting for active requests");
+    tracing::info!("shutting down: waiting up to {} s for active requests", running.drain_timeout().as_secs_f32());
     let cut = async {
         if !is_pressed {
             signals.stop().await;
         }
-        tracing::warn!("told to stop again: active requests are cut off");
+        tracing::warn!("second signal: active requests are cut off");
     };
     running.shutdown_before(cut).await;
     tracing::info!("stopped");

@@ -1,7 +1,7 @@
 //! `politely status`: a running proxy's hosts, waits and refusals.
 
 use super::admin_client::AdminArgs;
-use super::{Failed, Format, NO, inert};
+use super::{Failed, Format, NO, counted, inert};
 use serde_json::Value;
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
@@ -11,7 +11,7 @@ pub(super) fn run(admin: &AdminArgs) -> Result<ExitCode, Failed> {
     let answer = admin.ask("GET", "/api/v1/status")?;
     if answer.status == 200 && answer.body["version"].is_null() || answer.status == 400 {
         return Err(Failed::usage(
-            "what answers there is no admin address",
+            "the answer does not come from an admin address",
             "see `admin.address` in the configuration",
         ));
     }
@@ -42,7 +42,7 @@ fn text(status: &Value) -> String {
     let _ = write!(out, "requests: {forwarded} forwarded, {failed} failed");
     let gone = number("/requests/client_gone");
     if gone > 0 {
-        let _ = write!(out, ", {gone} left by their clients");
+        let _ = write!(out, ", {gone} aborted by clients");
     }
     for (slug, count) in status.pointer("/requests/refused").and_then(Value::as_object).into_iter().flatten() {
         let _ = write!(out, ", {count} {slug}");
@@ -51,26 +51,28 @@ fn text(status: &Value) -> String {
     let _ = writeln!(out, "\nwaiting: {}", number("/waiting"));
     let _ = writeln!(
         out,
-        "robots.txt: {authorities} authorities, {files} different files, {} KiB",
+        "robots.txt: {}, {}, {} KiB",
+        counted(authorities, "authority"),
+        counted(files, "different file"),
         number("/robots/memory") / 1024
     );
     for client in status.pointer("/distrusted/clients").and_then(Value::as_array).into_iter().flatten() {
         let (who, host, cure) = (word(&client["client"]), word(&client["host"]), word(&client["cure"]));
         let agent = client["user_agent"].as_str().map_or(String::new(), |agent| format!(" ({})", inert(agent)));
         let times = client["times"].as_u64().unwrap_or_default();
-        let _ = writeln!(out, "{who}{agent} turns down the certificate for {host}, {times} times: {cure}");
+        let _ = writeln!(out, "{who}{agent} rejects the certificate for {host} ({}): {cure}", counted(times, "time"));
     }
     let hosts = status["authorities"].as_array().map(Vec::as_slice).unwrap_or_default();
     if !hosts.is_empty() {
-        let _ = writeln!(out, "\n{:<13} {:>8} {:>8} {:>8}  authority", "robots.txt", "age", "waiting", "owed");
+        let _ = writeln!(out, "\n{:<13} {:>8} {:>8} {:>8}  authority", "robots.txt", "age", "waiting", "next in");
     }
     for host in hosts {
         let age = host["age"].as_u64().map_or_else(|| "-".to_owned(), |age| format!("{age} s"));
-        let owed = host.pointer("/pace/owed").and_then(Value::as_f64).unwrap_or_default();
+        let next_in = host.pointer("/pace/owed").and_then(Value::as_f64).unwrap_or_default();
         let waiting = host.pointer("/pace/waiting").and_then(Value::as_u64).unwrap_or_default();
         let _ = write!(
             out,
-            "{:<13} {age:>8} {waiting:>8} {owed:>6.1} s  {}",
+            "{:<13} {age:>8} {waiting:>8} {next_in:>6.1} s  {}",
             word(&host["access"]),
             word(&host["authority"])
         );
@@ -88,7 +90,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn it_tells_hosts_waits_and_refusals() {
+    fn it_shows_hosts_waits_and_refusals() {
         let told = text(&json!({
             "version": "1.0.0", "uptime": 5, "mode": "enforce", "waiting": 2,
             "requests": { "forwarded": 10, "failed": 1, "refused": { "robots-disallowed": 3 } },
@@ -104,10 +106,11 @@ mod tests {
         for part in [
             "10 forwarded, 1 failed, 3 robots-disallowed",
             "waiting: 2",
-            "2 KiB",
-            "192.0.2.1 (curl/8) turns down the certificate for https://a.example, 3 times: use it",
+            "1 authority, 1 different file, 2 KiB",
+            "next in  authority",
+            "192.0.2.1 (curl/8) rejects the certificate for https://a.example (3 times): use it",
             "https://a.example: status 503",
-            "1.2 s",
+            " 1.2 s  https://a.example",
         ] {
             assert!(told.contains(part), "{part}: {told}");
         }

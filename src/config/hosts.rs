@@ -56,8 +56,8 @@ impl Hosts {
             let name = pattern.to_string();
             let entry = all.entry(pattern).or_default();
             if entry.intercept.is_some_and(|other| other != mode) {
-                let hint = "say it in one of the two places";
-                check.fault(&["intercept", "hosts", &name], "`hosts` says otherwise for this host", hint);
+                let hint = "keep one of the two";
+                check.fault(&["intercept", "hosts", &name], "`hosts` has another setting for this host", hint);
             }
             entry.intercept = Some(mode);
         }
@@ -201,7 +201,7 @@ pub(super) fn unverified_patterns<'a>(
         if own.verify == Some(Switch::Off) && !matches!(pattern, HostPattern::Host(_)) {
             let what = format!("`verify: off` for `{pattern}` would accept any certificate from all of them");
             let name = pattern.to_string();
-            check.fault(&[section, &[&name, "verify"]].concat(), what, "write it for each host that needs it");
+            check.fault(&[section, &[&name, "verify"]].concat(), what, "set it for each host that needs it");
         }
     }
 }

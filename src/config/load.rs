@@ -197,9 +197,11 @@ fn locate_credential(node: &mut Node, directory: Option<&Path>, faults: &mut Vec
             node.value = Value::Text(directory.join(name).display().to_string());
             return;
         }
-        Some(_) => Complaint::new(format!("`credential:{name}` names no credential"), "write `credential:NAME`"),
+        Some(_) => {
+            Complaint::new(format!("`credential:{name}` is not the name of a credential"), "write `credential:NAME`")
+        }
         None => Complaint::new(
-            format!("there is no credential `{name}` outside a service that gets it"),
+            format!("there is no credential `{name}` outside the service that has it"),
             format!(
                 "the unit needs `LoadCredential={name}:PATH`; elsewhere, CREDENTIALS_DIRECTORY names the directory with the file"
             ),

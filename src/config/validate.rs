@@ -30,22 +30,22 @@ fn listeners(settings: &Settings, check: &mut Check<'_>) {
         let key = ["listen", &number, "address"];
         let identified = listener.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
         if address.is_loopback() == Some(false) && open_to_all && !identified {
-            let hint = "say in `access` who may, such as `clients: [10.0.0.0/8]`, or listen on 127.0.0.1";
-            check.fault(&key, format!("anybody who reaches `{address}` could use this proxy"), hint);
+            let hint = "set `access`, such as `clients: [10.0.0.0/8]`, or listen on 127.0.0.1";
+            check.fault(&key, format!("anybody who can reach `{address}` could use this proxy"), hint);
         }
         if listen[..index].iter().any(|other| is_same(&other.address, address)) {
-            check.fault(&key, format!("`{address}` is listened on twice"), "leave out one of them");
+            check.fault(&key, format!("`{address}` appears twice"), "leave out one of them");
         }
     }
     let Some(address) = &admin.address else { return };
     let key = ["admin", "address"];
     if listen.iter().any(|listener| is_same(&listener.address, address)) {
         let hint = "give it a port of its own, or write `off`";
-        check.fault(&key, format!("`{address}` is a listener of the proxy's already"), hint);
+        check.fault(&key, format!("`{address}` is already one of the proxy's listeners"), hint);
     }
     if address.is_loopback() == Some(false) && admin.token_file.is_none() && check.is_sure(&["admin"]) {
-        let hint = "add `token_file: …`, or take an address of 127.0.0.1";
-        check.fault(&key, format!("anybody who reaches `{address}` could steer this proxy"), hint);
+        let hint = "add `token_file: …`, or use an address of 127.0.0.1";
+        check.fault(&key, format!("anybody who can reach `{address}` could control this proxy"), hint);
     }
 }
 
@@ -71,7 +71,7 @@ fn robots_and_pace(settings: &Settings, check: &mut Check<'_>) {
     }
     if !matches!(robots.deny_status, 400..=499) {
         let hint = "write 403 or another from 400 to 499";
-        check.fault(&["robots", "deny_status"], "this status is no refusal", hint);
+        check.fault(&["robots", "deny_status"], "this status is not a refusal", hint);
     }
     if pace.min_delay > pace.max_crawl_delay && check.is_sure(&["pace"]) {
         let (min, max) = (show_duration(pace.min_delay), show_duration(pace.max_crawl_delay));
@@ -89,7 +89,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
     let warning = |(key, delay): (&str, _)| {
         let (delay, wait) = (show_duration(delay), show_duration(pace.max_wait));
         let what = format!("{key} ({delay}) is longer than `pace.max_wait` ({wait})");
-        let hint = "a request that comes too soon is answered 429 with Retry-After at once: the crawler has to come back by \
+        let hint = "a request that comes too soon is answered 429 with Retry-After at once: the crawler has to retry by \
             itself; raise `pace.max_wait` to have it wait here";
         Complaint::new(what, hint)
     };
@@ -99,7 +99,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
 fn egress(settings: &Settings, check: &mut Check<'_>) {
     let Settings { egress, .. } = settings;
     if egress.ports.is_empty() && check.is_sure(&["egress"]) {
-        check.fault(&["egress", "ports"], "no port is left to go to", "write `ports: [80, 443]`");
+        check.fault(&["egress", "ports"], "no port is allowed", "write `ports: [80, 443]`");
     }
     let Some(url) = &egress.upstream_proxy else { return };
     let (key, url) = (["egress", "upstream_proxy"], url.expose());
@@ -142,10 +142,10 @@ pub(super) fn users(users: &[User], check: &mut Check<'_>) {
             // The text is not repeated: it may be the password itself.
             let hint = "make one with `argon2 \"$(openssl rand -hex 8)\" -id -e`, of the package argon2; it begins with \
                 `$argon2id$`";
-            check.fault(&["access", "users", &number, "password"], "this is no Argon2 hash of a password", hint);
+            check.fault(&["access", "users", &number, "password"], "this is not an Argon2 hash of a password", hint);
         }
         if users[..index].iter().any(|other| other.name == user.name) {
-            check.fault(&key, format!("the user `{name}` is there twice"), "leave out one of them");
+            check.fault(&key, format!("the user `{name}` appears twice"), "leave out one of them");
         }
         let section = ["access", "users", &number, "hosts"];
         unverified_patterns(user.hosts.iter().map(|(pattern, own)| (pattern, own)), &section, check);
@@ -186,11 +186,11 @@ fn limits(settings: &Settings, check: &mut Check<'_>) {
     ];
     for (key, number, most) in most {
         if number > most {
-            check.fault(key, "this is more than can be meant", format!("write {most} or less"));
+            check.fault(key, "this value is too large", format!("write {most} or less"));
         }
     }
     if store.memory < LEAST_STORE {
-        check.fault(&["store", "memory"], "less than 1 MiB holds no rules", "write `64MiB`");
+        check.fault(&["store", "memory"], "less than 1 MiB is too small", "write `64MiB`");
     }
 }
 

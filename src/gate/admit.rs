@@ -107,7 +107,9 @@ impl Gate {
         let mut place = self.pacer.wait_place(request.client, max_waiting);
         tokio::select! {
             biased;
-            fetched = timeout(most, fetching.end()) => fetched.unwrap_or(Err(Refusal::CrawlDelay { retry_after })),
+            fetched = timeout(most, fetching.end()) => {
+                fetched.unwrap_or(Err(Refusal::CrawlDelay { retry_after, max_wait: None }))
+            }
             refusal = place.crowded_out() => Err(refusal),
             refusal = self.drained(None) => Err(refusal),
         }

@@ -55,9 +55,9 @@ impl fmt::Display for HeldFor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Robots => f.write_str("its robots.txt is being fetched"),
-            Self::Gap(gap) => write!(f, "one request in {} s", gap.as_secs_f32()),
-            Self::Backoff(gap) => write!(f, "it asks to be left alone: one request in {:.1} s", gap.as_secs_f32()),
-            Self::InFlight(most) => write!(f, "{most} requests are under way"),
+            Self::Gap(gap) => write!(f, "crawl-delay {} s", gap.as_secs_f32()),
+            Self::Backoff(gap) => write!(f, "backing off {:.1} s after 429 or 503", gap.as_secs_f32()),
+            Self::InFlight(most) => write!(f, "{most} requests in flight"),
         }
     }
 }
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(held.longest(Duration::from_secs(60)), None);
         drop(first);
         let told = held.longest(Duration::ZERO).expect("it is held");
-        assert_eq!((&told.authority, told.reason.to_string()), (&b, "one request in 5 s".into()));
+        assert_eq!((&told.authority, told.reason.to_string()), (&b, "crawl-delay 5 s".into()));
         let behind = held.for_turn(&of_b, &pace, Duration::from_secs(5));
         let left: Vec<_> = held.all(10).iter().map(|one| (one.url.to_string(), one.left)).collect();
         let url = || b.url("/x");

@@ -33,7 +33,7 @@ impl fmt::Display for Reported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(refusal) => refusal.fmt(f),
-            Self::Held(wait) => write!(f, "it would have waited {:.3} s for its turn", wait.as_secs_f64()),
+            Self::Held(wait) => write!(f, "it would have waited {:.3} s for its crawl-delay", wait.as_secs_f64()),
         }
     }
 }

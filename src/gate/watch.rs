@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Figures {
     pub robots: CacheFigures,
-    /// Requests that wait for their turn.
+    /// Requests waiting for their crawl-delay.
     pub waiting: usize,
     pub held: HeldFigures,
     /// `None`: it is in no fleet with a server.

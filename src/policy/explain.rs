@@ -84,9 +84,9 @@ pub fn explain<'a>(
     let file = entry.usable(now).and_then(|_| entry.robots_txt());
     let (allowed, reason, detail) = match &decision.ruling {
         Ruling::Allow(allowance) => (true, allowance.slug(), allowance.to_string()),
-        Ruling::Report(why) => (true, why.slug(), format!("let through, as configured; else: {why}")),
+        Ruling::Report(why) => (true, why.slug(), format!("allowed in report mode; otherwise: {why}")),
         Ruling::Refuse(why) => (false, why.slug(), why.to_string()),
-        Ruling::Fetch(file) => (false, UNKNOWN, format!("nothing is known of its {} yet", file.name())),
+        Ruling::Fetch(file) => (false, UNKNOWN, format!("its {} has not been fetched yet", file.name())),
     };
     let (rule, preference) = match &decision.ruling {
         Ruling::Report(why) | Ruling::Refuse(why) => (why.rule(), why.preference()),
@@ -143,7 +143,7 @@ impl fmt::Display for Allowance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::RobotsTxt => "robots.txt itself may always be fetched",
-            Self::Operator => "an `allow` of this host's in the configuration allows it",
+            Self::Operator => "`allow` for this host in the configuration allows it",
             Self::Ignored => "robots.txt is ignored for this host, as configured",
             Self::Rule { .. } => "a rule allows it",
             Self::NoRule => "no rule matches it",

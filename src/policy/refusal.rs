@@ -45,6 +45,8 @@ pub enum Refusal {
     CrawlDelay {
         /// Until its turn would have come.
         retry_after: Duration,
+        /// How long it may wait. `None`: it waited for robots.txt, and nobody knows when its turn would have come.
+        max_wait: Option<Duration>,
     },
     /// The site is not open at this time of the day (`Visit-time`, where that is kept).
     Closed {
@@ -147,7 +149,7 @@ impl Refusal {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::RobotsUnreachable { retry_after, .. }
-            | Self::CrawlDelay { retry_after }
+            | Self::CrawlDelay { retry_after, .. }
             | Self::Closed { retry_after, .. }
             | Self::QueueFull { retry_after }
             | Self::Draining { retry_after }
@@ -186,7 +188,7 @@ impl Refusal {
             }
             Self::Disallowed { authority, product_tokens, rule: None } => {
                 let tokens = named(product_tokens);
-                write!(f, "everything counts as disallowed for {tokens} by the state of {authority}/robots.txt")
+                write!(f, "{authority}/robots.txt is missing or denied, and is configured to disallow everything for {tokens}")
             }
             Self::UsageDisallowed { authority, product_tokens, purpose, preference } => {
                 let tokens = named(product_tokens);
@@ -204,62 +206,63 @@ impl Refusal {
                 let wait = Seconds(*retry_after);
                 write!(
                     f,
-                    "{authority}/robots.txt could not be read ({why}), so nothing is allowed; it is tried again in {wait}"
+                    "{authority}/robots.txt could not be read ({why}), so nothing is allowed; next attempt in {wait}"
                 )
             }
-            Self::CrawlDelay { retry_after } => {
+            Self::CrawlDelay { retry_after, max_wait: Some(max_wait) } => {
+                let (slot, max_wait) = (Seconds(*retry_after), Seconds(*max_wait));
+                write!(f, "crawl-delay: next slot in {slot}, over max_wait {max_wait}")
+            }
+            Self::CrawlDelay { retry_after, max_wait: None } => {
                 let wait = Seconds(*retry_after);
-                write!(
-                    f,
-                    "the host's turn for this request comes in {wait}, later than the request may wait"
-                )
+                write!(f, "crawl-delay: waited too long for robots.txt; try again in {wait}")
             }
             Self::Closed { retry_after, authority, hours } => {
                 let wait = Seconds(*retry_after);
                 write!(
                     f,
-                    "by {authority}/robots.txt the site is open to crawlers at `Visit-time: {hours}` (UTC) alone, again in {wait}"
+                    "{authority}/robots.txt allows crawling only during `Visit-time: {hours}` (UTC); it opens in {wait}"
                 )
             }
             Self::QueueFull { retry_after } => {
                 write!(
                     f,
-                    "too many requests wait for this host already; come back in {}",
+                    "too many requests are waiting for this host; try again in {}",
                     Seconds(*retry_after)
                 )
             }
             Self::ConnectionLimit { limit } => {
-                write!(f, "this user has {limit} connections open already, which is as many as are allowed")
+                write!(f, "this user already has {limit} connections open, the maximum allowed")
             }
-            Self::EgressDenied { why } => write!(f, "this proxy does not connect there: {why}"),
-            Self::ClientDenied { credentials: _, why } => write!(f, "this client may not use the proxy: {why}"),
+            Self::EgressDenied { why } => write!(f, "blocked by {why}"),
+            Self::ClientDenied { credentials: _, why } => write!(f, "this client is not allowed to use the proxy: {why}"),
             Self::AuthorityMismatch { connection, request } => {
                 write!(
                     f,
                     "the connection was opened for {connection}, the request inside it is for {request}"
                 )
             }
-            Self::BadRequest { detail } => write!(f, "the request cannot be served as it stands: {detail}"),
+            Self::BadRequest { detail } => write!(f, "the request is malformed: {detail}"),
             Self::NotAProxyRequest => f.write_str(
                 "this is a forward proxy: a request names the whole URL (`GET http://host/path`) or begins with CONNECT",
             ),
             Self::HeadTooLarge { limit } => write!(f, "the request head is larger than {limit} bytes"),
             Self::HeadTimeout { limit } => write!(f, "the request head was not complete within {}", Seconds(*limit)),
-            Self::Loop => f.write_str("the request would come back to this proxy, or is for the proxy itself"),
+            Self::Loop => f.write_str("the request is for the proxy itself, or would come back to it"),
             Self::Draining { retry_after } => {
-                write!(f, "the proxy is shutting down; come back in {}", Seconds(*retry_after))
+                write!(f, "the proxy is shutting down; try again in {}", Seconds(*retry_after))
             }
             Self::FleetLost { retry_after } => {
                 write!(
                     f,
                     "the server that this fleet of proxies shares its paces through is out of reach (`on_fleet_loss: \
-                     refuse`); come back in {}",
+                     refuse`); try again in {}",
                     Seconds(*retry_after)
                 )
             }
             Self::OwnLimit { retry_after, why } => {
                 let wait = Seconds(*retry_after);
-                write!(f, "the proxy's own machine cannot connect anywhere now ({why}); come back in {wait}")
+                write!(f, "the proxy's own machine cannot open connections now ({why}); try again in {wait}")
             }
             Self::OperatorDenied { host, pattern, matched_path } => {
                 write!(
@@ -385,11 +388,11 @@ pub enum EgressReason {
 impl fmt::Display for EgressReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Address { address, range, source } => write!(f, "{address} is {range} ({source})"),
-            Self::Port(port) => write!(f, "port {port} is not among the allowed ones"),
-            Self::Host { host, pattern } => write!(f, "the host {host} is denied by `{pattern}`"),
-            Self::UnlistedHost { host } => write!(f, "the host {host} is not listed in `egress.hosts`"),
-            Self::UnlistedMethod { method } => write!(f, "the method {method} is not listed in `egress.methods`"),
+            Self::Address { address, range, source } => write!(f, "egress: {address} is {range} ({source})"),
+            Self::Port(port) => write!(f, "egress.ports: port {port} is not allowed"),
+            Self::Host { host, pattern } => write!(f, "egress: the host {host} is denied by `{pattern}`"),
+            Self::UnlistedHost { host } => write!(f, "egress.hosts: the host {host} is not listed"),
+            Self::UnlistedMethod { method } => write!(f, "egress.methods: the method {method} is not listed"),
         }
     }
 }

@@ -11,6 +11,6 @@ pub(crate) fn raise_limit() {
     limit.rlim_cur = limit.rlim_max;
     // SAFETY: the pointer is to a live rlimit, which setrlimit only reads.
     if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) } != 0 {
-        tracing::debug!(error = %std::io::Error::last_os_error(), "the limit on open files stays as it is");
+        tracing::debug!(error = %std::io::Error::last_os_error(), "cannot raise the limit on open files");
     }
 }

@@ -11,9 +11,9 @@ use std::path::PathBuf;
 pub enum StartError {
     #[error("cannot listen on {address}: {source}")]
     Listen { address: String, source: io::Error },
-    #[error("no socket named `{0}` was handed over")]
+    #[error("systemd passed no socket named `{0}`")]
     NotInherited(String),
-    #[error("anybody who reaches `{0}` could use this proxy")]
+    #[error("anybody who can reach `{0}` could use this proxy")]
     OpenToAll(SocketAddr),
     #[error(transparent)]
     Ca(#[from] CaError),
@@ -53,13 +53,15 @@ impl StartError {
                 _ => "choose another address with `--listen` or `listen:`".into(),
             },
             Self::NotInherited(name) => {
-                format!("a systemd socket unit with `FileDescriptorName={name}` hands it over")
+                format!("a systemd socket unit with `FileDescriptorName={name}` passes it")
             }
-            Self::OpenToAll(_) => "say in `access` who may, such as `clients: [10.0.0.0/8]`".into(),
+            Self::OpenToAll(_) => "set `access`, such as `clients: [10.0.0.0/8]`".into(),
             Self::Admin { source, .. } => match source.kind() {
-                io::ErrorKind::AddrInUse => "does another politely run? give this one `admin: { address: off }`, or a \
-                    port of its own"
-                    .into(),
+                io::ErrorKind::AddrInUse => {
+                    "perhaps another politely is running: give this one `admin: { address: off }`, \
+                    or another port"
+                        .into()
+                }
                 _ => "choose another `admin.address`, or write `off`".into(),
             },
             Self::Token { .. } => "`admin.token_file` names a file that holds the token and nothing else".into(),
@@ -73,11 +75,11 @@ impl StartError {
             }
             Self::Log { source, .. } => match source.kind() {
                 io::ErrorKind::NotFound => {
-                    "make its directory, or correct `log.access`; under systemd `LogsDirectory=` makes it".into()
+                    "create its directory, or correct `log.access`; under systemd `LogsDirectory=` creates it".into()
                 }
-                _ => "let the user that the proxy runs as write there, or correct `log.access`".into(),
+                _ => "let the proxy's user write there, or correct `log.access`".into(),
             },
-            Self::Io(_) => "is there room and permission for temporary files?".into(),
+            Self::Io(_) => "check free space and permissions for temporary files".into(),
         }
     }
 }

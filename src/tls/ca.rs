@@ -542,7 +542,7 @@ mod tests {
         let (_home, directory) = dated(RIGHT - YEARS, RIGHT);
         let error = Ca::open_or_create_at(&directory, RIGHT).unwrap_err();
         let path = directory.join(CERTIFICATE);
-        assert_eq!(error.to_string(), format!("{} has expired on 2027-03-01 12:00 UTC", path.display()));
+        assert_eq!(error.to_string(), format!("{} expired on 2027-03-01 12:00 UTC", path.display()));
         let hint = "the clock says 2027-03-01 12:00 UTC; if that is right, make another with `politely ca rotate` (or \
                     replace your own), and have clients trust it";
         assert_eq!(error.hint(), hint);

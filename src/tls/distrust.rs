@@ -55,11 +55,11 @@ impl Distrust {
     /// For people.
     pub fn what(self) -> &'static str {
         match self {
-            Self::UnknownCa => "it does not know the authority (unknown_ca)",
+            Self::UnknownCa => "it does not trust the authority (unknown_ca)",
             Self::CertificateUnknown => "it does not accept it (certificate_unknown)",
-            Self::BadCertificate => "it finds it bad (bad_certificate)",
-            Self::CertificateExpired => "it finds it expired (certificate_expired)",
-            Self::Closed => "it closed the connection as soon as it saw it",
+            Self::BadCertificate => "it says the certificate is bad (bad_certificate)",
+            Self::CertificateExpired => "it says the certificate has expired (certificate_expired)",
+            Self::Closed => "it closed the connection when it saw the certificate",
         }
     }
 
@@ -69,7 +69,7 @@ impl Distrust {
             Self::CertificateExpired => "set the client's clock, or this machine's",
             Self::UnknownCa | Self::CertificateUnknown | Self::BadCertificate | Self::Closed => {
                 agent.and_then(known).unwrap_or(
-                    "have the client trust the authority: `politely ca install` for this machine's programs, `eval \
+                    "make the client trust the authority: `politely ca install` for this machine's programs, `eval \
                      \"$(politely ca env)\"` for those of one shell, or its own option with the file of `politely ca path`",
                 )
             }

@@ -316,7 +316,7 @@ async fn carry(
                 // Bytes of any kind are a sign as well.
                 (Some(_), _) if vitals.heard() + PONG_TIME > Instant::now() => {}
                 (Some(_), _) => {
-                    tracing::debug!("an HTTP/2 connection to an origin gives no sign of life: ended");
+                    tracing::debug!("an HTTP/2 connection to an origin does not respond: closed");
                     break;
                 }
                 (None, false) if !is_closing => {

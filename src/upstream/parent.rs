@@ -55,7 +55,7 @@ impl Parent {
     pub fn wants_credentials(&self) -> DialError {
         let what = match self.credentials {
             Some(_) => "does not accept our credentials",
-            None => "wants credentials, and `egress.upstream_proxy` has none",
+            None => "requires credentials, and `egress.upstream_proxy` has none",
         };
         DialError::new(DialFault::Credentials, format!("{self} {what}"))
     }

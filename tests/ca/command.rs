@@ -60,12 +60,12 @@ fn one_that_has_expired_is_replaced_by_the_command_that_the_error_names() {
     dated(home.path(), 1970, 1980);
     let (code, _, told) = run(home.path(), &["path"]);
     assert_eq!(code, Some(2));
-    assert!(told.starts_with("error: HOME/state/ca/ca.pem has expired on 1980-01-01 00:00 UTC\nhint: the clock says "));
+    assert!(told.starts_with("error: HOME/state/ca/ca.pem expired on 1980-01-01 00:00 UTC\nhint: the clock says "));
     assert!(told.contains("make another with `politely ca rotate`"), "{told}");
     let (code, told, _) = run(home.path(), &["rotate"]);
     assert_eq!(code, Some(0));
     assert!(told.starts_with("made HOME/state/ca/ca.pem\n"), "{told}");
-    assert!(told.ends_with("a proxy that runs signs with it after `politely reload`\n"), "{told}");
+    assert!(told.ends_with("a running proxy signs with it after `politely reload`\n"), "{told}");
     assert_eq!(run(home.path(), &["path"]), done("HOME/state/ca/ca.pem\n"));
     assert!(home.path().join("state/ca/ca.pem.old").exists() && home.path().join("state/ca/ca.key.old").exists());
 }
@@ -174,7 +174,7 @@ fn an_authority_that_cannot_be_used_is_told_with_a_hint_and_exit_code_2() {
     set_mode(&home.path().join("state/ca/ca.key"), 0o640);
     let fault = "\
 error: the key HOME/state/ca/ca.key can be read by others (mode 0640)
-hint: if nobody can have read it, chmod 600 HOME/state/ca/ca.key; else delete it and its certificate
+hint: if nobody can have read it, chmod 600 HOME/state/ca/ca.key; otherwise delete it and its certificate
 ";
     for action in ["init", "path", "export", "env", "install", "uninstall"] {
         assert_eq!(run(home.path(), &[action]), (Some(2), String::new(), fault.to_owned()), "{action}");

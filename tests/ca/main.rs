@@ -168,8 +168,8 @@ fn files_that_are_missing_broken_or_not_a_pair_are_refused_by_name() {
 
     fs::remove_file(&key).unwrap();
     let (what, hint) = complaint(Ca::open_or_create(&one));
-    assert_eq!(what, format!("the certificate {} is there, its key {} is not", shown.0, shown.1));
-    assert_eq!(hint, format!("put the key back, or delete {} to have both made anew", shown.0));
+    assert_eq!(what, format!("the certificate {} exists, but its key {} does not", shown.0, shown.1));
+    assert_eq!(hint, format!("put the key back, or delete {} to create both again", shown.0));
 
     fs::write(&certificate, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
     fs::copy(two.join("ca.key"), &key).unwrap();

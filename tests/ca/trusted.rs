@@ -24,7 +24,10 @@ fn a_bad_file_of_roots_is_refused_with_the_number_of_the_certificate() {
     let file = home.path().join("roots.pem");
     let complaint = || roots::bundle(Some(&file)).unwrap_err().to_string();
     let shown = file.display();
-    assert_eq!(complaint(), format!("the roots in {shown} cannot be read: No such file or directory (os error 2)"));
+    assert_eq!(
+        complaint(),
+        format!("the certificates in {shown} cannot be read: No such file or directory (os error 2)")
+    );
     fs::write(&file, "# none yet\n").unwrap();
     assert_eq!(complaint(), format!("{shown} holds no certificate"));
     let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";

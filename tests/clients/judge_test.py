@@ -52,7 +52,7 @@ class Judge(unittest.TestCase):
         self.assertEqual(judge(self.slow + first + soon, urls=SLOW), "slow.example was asked 0.500 s after the last, not 1")
 
     def test_a_refusal_is_no_reason_to_hammer(self):
-        refused = f"politely: {ONE}: later than the request may wait\n"
+        refused = f"politely: {ONE}: over max_wait\n"
         self.assertEqual(judge(self.robots, "--refused", told=refused), "gives up")
         self.assertEqual(judge(self.robots + page(ONE), "--refused", "--returns", told=refused), "comes back")
         self.assertEqual(judge(self.robots, "--refused", "--returns", told=refused), f"allowed, and did not arrive: {ONE}")

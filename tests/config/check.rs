@@ -29,25 +29,25 @@ fn check_says_what_a_good_file_means_and_makes_nothing() {
     );
     let (code, told, faults) = check(&file, &[("POLITELY_FLEET", "")]);
     assert_eq!((code, faults.as_str()), (Some(0), ""));
-    let (told, roots) = told.split_once("  verifies origins by ").unwrap();
+    let (told, roots) = told.split_once("  verifies origins against ").unwrap();
     assert_eq!(
         told,
         "\
-HOME/politely.yaml is good
+HOME/politely.yaml is valid
   listens on 127.0.0.1:8080, for this machine only
-  listens on 0.0.0.0:3128, for clients that `access` admits
-  refuses and delays nothing; what would have been is only told (mode: report)
-  finds its group in robots.txt as ExampleBot, OtherBot
-  https passes unread: robots.txt is not held to there (intercept.default)
-  goes to ports 443, 8000-9000 (egress.ports)
+  listens on 0.0.0.0:3128, for clients allowed by `access`
+  refuses and delays nothing; only reports what it would have done (mode: report)
+  matches robots.txt groups as ExampleBot, OtherBot
+  tunnels https: robots.txt is not applied to it (intercept.default)
+  connects to ports 443, 8000-9000 (egress.ports)
   accepts any certificate from a.example (verify: off)
   accepts any certificate from b.example (verify: off)
-  may reach 10.1.0.0/16 although private (egress.allow)
+  may connect to 10.1.0.0/16, although private (egress.allow)
   logs requests to /var/log/a.log (log.access)
-  makes its certificate authority in HOME/state/ca on first use
+  creates its certificate authority in HOME/state/ca on first use
 "
     );
-    assert!(roots.contains(" roots: "), "{roots}");
+    assert!(roots.contains(" root certificates: "), "{roots}");
     assert!(!home.path().join("state").exists());
 }
 
@@ -58,8 +58,8 @@ fn check_names_the_users() {
     let (_home, file) = written(&format!("access: {{ users: [{}, {}] }}", user("alice"), user("bob")));
     let (code, told, _) = check(&file, &[]);
     assert_eq!(code, Some(0));
-    assert!(told.contains("  asks for a name and a password: alice, bob (access.users)\n"), "{told}");
-    assert!(told.contains("  goes to ports 80, 443 (egress.ports)\n"), "{told}");
+    assert!(told.contains("  requires a user name and password: alice, bob (access.users)\n"), "{told}");
+    assert!(told.contains("  connects to ports 80, 443 (egress.ports)\n"), "{told}");
     assert!(told.contains("  logs no requests (log.access)\n"), "{told}");
 }
 
@@ -85,7 +85,7 @@ error: the duration `10` lacks its unit
   |            ^^
 hint: write `10s` for seconds or `10ms` for milliseconds
 
-error: `strict` is not one of the words that can stand here
+error: `strict` is not a valid value here
   --> POLITELY_MODE
 hint: write `enforce` or `report`
 "
@@ -96,7 +96,7 @@ hint: write `enforce` or `report`
 fn check_opens_the_files_that_the_configuration_names() {
     let (home, file) = written("egress: { ca_file: roots.pem }");
     let missing = "\
-error: the roots in HOME/roots.pem cannot be read: No such file or directory (os error 2)
+error: the certificates in HOME/roots.pem cannot be read: No such file or directory (os error 2)
 hint: correct `egress.ca_file`, or make the file readable
 ";
     assert_eq!(check(&file, &[]), (Some(2), String::new(), missing.to_owned()));
@@ -106,11 +106,11 @@ hint: correct `egress.ca_file`, or make the file readable
     Ca::open_or_create(&directory).unwrap();
     let (code, told, _) = check(&file, &[]);
     assert_eq!(code, Some(0));
-    assert!(told.contains("  clients of https have to trust HOME/state/ca/ca.pem, which is valid until 20"), "{told}");
+    assert!(told.contains("  HTTPS clients have to trust HOME/state/ca/ca.pem, valid until 20"), "{told}");
     fs::set_permissions(directory.join("ca.key"), Permissions::from_mode(0o644)).unwrap();
     let open = "\
 error: the key HOME/state/ca/ca.key can be read by others (mode 0644)
-hint: if nobody can have read it, chmod 600 HOME/state/ca/ca.key; else delete it and its certificate
+hint: if nobody can have read it, chmod 600 HOME/state/ca/ca.key; otherwise delete it and its certificate
 ";
     assert_eq!(check(&file, &[]), (Some(2), String::new(), open.to_owned()));
 }
@@ -122,7 +122,7 @@ fn the_file_is_found_by_option_then_by_variable() {
     fs::write(&fine, "mode: report").unwrap();
     let (code, told, _) = check(&fine, &[("POLITELY_CONFIG", file.to_str().unwrap())]);
     assert_eq!(code, Some(0));
-    assert!(told.starts_with("HOME/fine.yaml is good\n"), "{told}");
+    assert!(told.starts_with("HOME/fine.yaml is valid\n"), "{told}");
     let mut command = Command::new(env!("CARGO_BIN_EXE_politely"));
     let output = command.arg("check").env_clear().env("POLITELY_CONFIG", &file).output().unwrap();
     assert_eq!(output.status.code(), Some(2));

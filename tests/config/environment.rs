@@ -46,7 +46,7 @@ error: did not find expected ',' or '}'
   --> POLITELY_LISTEN
 hint: lists and maps are written `[80, 443]` and `{key: value}`; other values as they are
 
-error: `off` is not one of the words that can stand here
+error: `off` is not a valid value here
   --> POLITELY_MODE
 hint: write `enforce` or `report`
 
@@ -75,11 +75,11 @@ fn a_variable_that_names_no_key_is_warned_of_and_stops_nothing() {
     assert_eq!(
         warnings,
         [
-            "the environment variable `POLITELY_MODE__X` sets nothing | there are no keys below `mode`",
-            "the environment variable `POLITELY_PACE__MAX_WIAT` sets nothing | did you mean `POLITELY_PACE__MAX_WAIT`?",
-            "the environment variable `POLITELY_PORT` sets nothing | Kubernetes makes it for a service named `politely`; \
+            "the environment variable `POLITELY_MODE__X` is not a setting | there are no keys below `mode`",
+            "the environment variable `POLITELY_PACE__MAX_WIAT` is not a setting | did you mean `POLITELY_PACE__MAX_WAIT`?",
+            "the environment variable `POLITELY_PORT` is not a setting | Kubernetes makes it for a service named `politely`; \
              `enableServiceLinks: false` in the pod keeps it away",
-            "the environment variable `POLITELY_TEAM` sets nothing | each key is `POLITELY_` and its name, with `__` \
+            "the environment variable `POLITELY_TEAM` is not a setting | each key is `POLITELY_` and its name, with `__` \
              between section and key",
         ]
     );
@@ -98,7 +98,7 @@ fn a_credential_of_the_service_is_named_in_place_of_a_path() {
     assert_eq!(settings.listen[0].tls.as_ref().unwrap().key, PathBuf::from("/run/credentials/politely.service/key"));
     let told = with_environment(Some(&file), &[]).unwrap_err();
     assert!(told.contains("politely.yaml:1:45\n"), "{told}");
-    assert!(told.contains("there is no credential `token` outside a service that gets it"), "{told}");
+    assert!(told.contains("there is no credential `token` outside the service that has it"), "{told}");
     assert!(told.contains("the unit needs `LoadCredential=key:PATH`"), "{told}");
 }
 

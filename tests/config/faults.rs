@@ -38,12 +38,12 @@ listen:
         [
             "1:19 the duration `10` lacks its unit | write `10s` for seconds or `10ms` for milliseconds",
             "1:30 expected a whole number, found `-1` | ",
-            "1:34 duplicate key `queue` | it stands in line 1 already; keep one of them",
+            "1:34 duplicate key `queue` | already set in line 1; keep one of them",
             "1:60 expected a whole number from 1, found `0` | ",
-            "2:7 `enforced` is not one of the words that can stand here | did you mean `enforce`?",
+            "2:7 `enforced` is not a valid value here | did you mean `enforce`?",
             "4:19 expected a list, found `Foo` | a list is written in brackets: [Foo]",
             "5:12 the character 'ü' cannot stand in a header field | use printable ASCII; percent-encode the rest of a URL",
-            "6:23 `ai train` is no purpose | write `search`, `ai-input`, `ai-train`, or another name of letters, digits, `-` and `_`",
+            "6:23 `ai train` is not a purpose | write `search`, `ai-input`, `ai-train`, or another name of letters, digits, `-` and `_`",
             "6:33 expected a purpose, found a map of keys | write `search`, `ai-input`, `ai-train`, or another name of letters, digits, `-` and `_`",
             "8:15 `0` is not a port | a port is a number from 1 to 65535, a range of them \"8000-9000\"",
             "8:18 `9-8` is not a port | a port is a number from 1 to 65535, a range of them \"8000-9000\"",
@@ -68,12 +68,12 @@ access: { users: [{ nmae: x, password: y }, { name: bob, password: hunter2 }] }
     assert_eq!(
         short(yaml),
         [
-            "1:7 `enforced` is not one of the words that can stand here | did you mean `enforce`?",
+            "1:7 `enforced` is not a valid value here | did you mean `enforce`?",
             "3:20 `min_delay` (10m) is longer than `max_crawl_delay` (5m) | lower the one or raise the other",
-            "4:24 this status is no refusal | write 403 or another from 400 to 499",
+            "4:24 this status is not a refusal | write 403 or another from 400 to 499",
             "4:29 unknown key `max_tll` | did you mean `max_ttl`?",
             "5:21 unknown key `nmae` | did you mean `name`?",
-            "5:68 this is no Argon2 hash of a password | make one with `argon2 \"$(openssl rand -hex 8)\" -id -e`, of the package argon2; it begins with `$argon2id$`",
+            "5:68 this is not an Argon2 hash of a password | make one with `argon2 \"$(openssl rand -hex 8)\" -id -e`, of the package argon2; it begins with `$argon2id$`",
         ],
         "who may use it and how long copies are fresh is not known"
     );
@@ -127,7 +127,7 @@ fn what_is_not_yaml_is_told_with_a_way_out() {
         ),
         (
             "mode: !x enforce",
-            "1:7 a tag such as `!x` cannot stand here | leave out the word that begins with `!`, or put the text in quotes",
+            "1:7 a tag such as `!x` is not allowed here | leave out the word that begins with `!`, or put the text in quotes",
         ),
         (
             "mode: report\n---\nmode: enforce",
@@ -171,7 +171,7 @@ fn a_file_that_cannot_be_read_is_named() {
         "\
 error: the configuration cannot be read: No such file or directory (os error 2)
   --> /nowhere/politely.yaml
-hint: give the path of a readable file; without one the defaults hold"
+hint: give the path of a readable file; without one the defaults are used"
     );
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("politely.yaml");

@@ -52,7 +52,7 @@ fn hosts_that_are_none_or_twice_there_are_told() {
         ),
         [
             "2:3 `https://a.example` is not a host or a pattern of hosts | write `www.example.com`, `*.example.com` for all below it, `192.0.2.1`, or `*`; no scheme, no port",
-            "4:3 the host `a.example` is there twice | make one entry of the two",
+            "4:3 the host `a.example` appears twice | merge the two entries",
             "5:3 `*.1.2.3.4` is not a host or a pattern of hosts | write `www.example.com`, `*.example.com` for all below it, `192.0.2.1`, or `*`; no scheme, no port",
             "6:3 `a.*.example` is not a host or a pattern of hosts | write `www.example.com`, `*.example.com` for all below it, `192.0.2.1`, or `*`; no scheme, no port",
         ]
@@ -79,8 +79,8 @@ fn how_tls_is_spoken_is_said_for_each_host() {
     assert!(tls("c.example.com").unwrap().verify && tls("other.example").is_none());
     assert_eq!(settings.hosts.unverified(), ["b.example.com"]);
     for (yaml, fault) in [
-        ("pin: sha256/AAAA", "`sha256/AAAA` is no pin"),
-        ("pin: [x]", "`x` is no pin"),
+        ("pin: sha256/AAAA", "`sha256/AAAA` is not a pin"),
+        ("pin: [x]", "`x` is not a pin"),
         ("verify: maybe", "`maybe` is neither `on` nor `off`"),
         ("client_certificate: { certificate: c }", "the key `key` is missing"),
     ] {

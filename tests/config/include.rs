@@ -91,11 +91,9 @@ fn faults_of_all_files_are_told_with_their_places() {
     }
     assert_eq!(places.len(), expected.len(), "{told}");
     assert!(told.contains("error: `none` cannot be included: No such file or directory"), "{told}");
-    assert!(
-        told.contains("3 |   queue: 4\n  |   ^^^^^\nhint: it stands in HOME/conf.d/a.yaml:3 already; keep one of them")
-    );
+    assert!(told.contains("3 |   queue: 4\n  |   ^^^^^\nhint: already set in HOME/conf.d/a.yaml:3; keep one of them"));
     assert!(told.contains("an included file includes no others"), "{told}");
-    assert!(told.contains("the user `a` is there twice"), "{told}");
+    assert!(told.contains("the user `a` appears twice"), "{told}");
 }
 
 #[test]

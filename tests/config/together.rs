@@ -7,16 +7,16 @@ fn keys_that_do_not_fit_each_other_are_told_where_they_are_written() {
     for (yaml, fault) in [
         (
             "listen: [{ address: 0.0.0.0:3128 }]",
-            "1:21 anybody who reaches `0.0.0.0:3128` could use this proxy | say in `access` who may, such as `clients: [10.0.0.0/8]`, or listen on 127.0.0.1",
+            "1:21 anybody who can reach `0.0.0.0:3128` could use this proxy | set `access`, such as `clients: [10.0.0.0/8]`, or listen on 127.0.0.1",
         ),
         ("listen: []", "1:9 there is no address to listen on | write `listen: [{ address: 127.0.0.1:3128 }]`"),
         (
             "listen:\n  - address: 127.0.0.1:1\n  - address: 127.0.0.1:1",
-            "3:14 `127.0.0.1:1` is listened on twice | leave out one of them",
+            "3:14 `127.0.0.1:1` appears twice | leave out one of them",
         ),
         (
             "listen: [{ address: 127.0.0.1:3129 }]",
-            "`127.0.0.1:3129` is a listener of the proxy's already | give it a port of its own, or write `off`",
+            "`127.0.0.1:3129` is already one of the proxy's listeners | give it a port of its own, or write `off`",
         ),
         (
             "robots:\n  min_ttl: 2d",
@@ -26,18 +26,18 @@ fn keys_that_do_not_fit_each_other_are_told_where_they_are_written() {
             "robots: { max_size: 100KiB }",
             "1:21 at least 500 KiB of a robots.txt have to be read (RFC 9309 §2.5) | write `500KiB` or more",
         ),
-        ("robots: { max_size: 18446744073709551615 }", "1:21 this is more than can be meant | write 67108864 or less"),
-        ("pace: { queue: 18446744073709551615 }", "1:16 this is more than can be meant | write 10000000 or less"),
+        ("robots: { max_size: 18446744073709551615 }", "1:21 this value is too large | write 67108864 or less"),
+        ("pace: { queue: 18446744073709551615 }", "1:16 this value is too large | write 10000000 or less"),
         (
             "robots: { unreachable_status: 500 }",
             "1:31 this status does not fit an unreachable robots.txt | write 503 or 403",
         ),
-        ("robots: { deny_status: 200 }", "1:24 this status is no refusal | write 403 or another from 400 to 499"),
+        ("robots: { deny_status: 200 }", "1:24 this status is not a refusal | write 403 or another from 400 to 499"),
         (
             "pace: { min_delay: 10m }",
             "1:20 `min_delay` (10m) is longer than `max_crawl_delay` (5m) | lower the one or raise the other",
         ),
-        ("egress: { ports: [] }", "1:18 no port is left to go to | write `ports: [80, 443]`"),
+        ("egress: { ports: [] }", "1:18 no port is allowed | write `ports: [80, 443]`"),
         (
             "limits: { connect_timeout: 0 }",
             "1:28 with a time of 0 nothing could ever succeed | write how long it may take, such as `10s`",
@@ -54,7 +54,7 @@ fn keys_that_do_not_fit_each_other_are_told_where_they_are_written() {
         ),
         (
             "hosts: { a.example: { intercept: deny } }\nintercept: { hosts: { A.example: tunnel } }",
-            "2:21 `hosts` says otherwise for this host | say it in one of the two places",
+            "2:21 `hosts` has another setting for this host | keep one of the two",
         ),
         (
             "egress: { upstream_proxy: 'http://127.0.0.1:3128' }",
@@ -70,11 +70,11 @@ fn keys_that_do_not_fit_each_other_are_told_where_they_are_written() {
         ),
         (
             "hosts: { '*.example.com': { verify: off } }",
-            "1:37 `verify: off` for `*.example.com` would accept any certificate from all of them | write it for each host that needs it",
+            "1:37 `verify: off` for `*.example.com` would accept any certificate from all of them | set it for each host that needs it",
         ),
         (
             "access: { users: [{ name: a, password: '$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$RdescudvJCsgt3ub+b27rA',\n  hosts: { '*.b.example': { verify: off } } }] }",
-            "2:37 `verify: off` for `*.b.example` would accept any certificate from all of them | write it for each host that needs it",
+            "2:37 `verify: off` for `*.b.example` would accept any certificate from all of them | set it for each host that needs it",
         ),
     ] {
         assert_eq!(short(yaml), [fault], "{yaml}");
@@ -94,7 +94,7 @@ fn a_password_has_to_be_hashed_and_is_not_repeated() {
     for password in ["hunter2", "$argon2id$hunter2", "$2b$12$hunter2hunter2hunter2hunter2hunter2hunter2hunter2hu", "''"]
     {
         let told = short(&format!("access: {{ users: [{{ name: a, password: {password} }}] }}"));
-        assert!(told[0].contains("this is no Argon2 hash of a password"), "{told:?}");
+        assert!(told[0].contains("this is not an Argon2 hash of a password"), "{told:?}");
         assert!(!told[0].contains("hunter2"), "{told:?}");
     }
 }
@@ -107,7 +107,7 @@ fn a_name_that_no_file_can_give_is_no_product_token() {
         ("/1.0", "write the name before `/` in your User-Agent: ExampleBot"),
     ] {
         let name_read = name.trim_matches('\'');
-        let fault = format!("1:30 `{name_read}` is no product token: files give the name alone | {hint}");
+        let fault = format!("1:30 `{name_read}` is not a product token: write the name alone | {hint}");
         assert_eq!(short(&format!("identity: {{ product_tokens: [{name}] }}")), [fault]);
     }
     good("identity: { product_tokens: [360Spider, Mail.Ru, 'Go!Zilla', archive.org_bot] }");

@@ -55,12 +55,12 @@ async fn a_client_that_rejects_our_certificate_is_told_of_once_with_its_cure() {
     for host in ["b.localhost", "c.localhost", "c.localhost", "b.localhost"] {
         drop(connect(host).await);
     }
-    eventually("the log of both", || proxy.output().matches("turns down the certificate").count() == 2).await;
+    eventually("the log of both", || proxy.output().matches("rejects the certificate").count() == 2).await;
     let output = proxy.output();
-    let lines: Vec<_> = output.lines().filter(|line| line.contains("turns down")).collect();
+    let lines: Vec<_> = output.lines().filter(|line| line.contains("rejects the certificate")).collect();
     assert!(lines[0].contains("WARN") && lines[0].contains("unknown_ca") && lines[0].contains("--cacert"), "{output}");
     assert!(lines[0].contains(&origin.url("")), "{output}");
-    assert!(lines[1].contains("as soon as it saw it") && lines[1].contains("politely ca install"), "{output}");
+    assert!(lines[1].contains("when it saw the certificate") && lines[1].contains("politely ca install"), "{output}");
     proxy.stop().await;
 }
 

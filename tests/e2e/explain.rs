@@ -151,7 +151,7 @@ async fn explain_tells_how_the_file_was_had() {
     }
 }
 
-/// An answer that blames the request is asked again over HTTP/1.1: what came of it is told.
+/// An answer that blames the request is retried over HTTP/1.1: what came of it is told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_and_lint_tell_that_it_was_asked_again() {
     for (second, code) in [(200, 1), (400, 0)] {
@@ -168,7 +168,7 @@ async fn explain_and_lint_tell_that_it_was_asked_again() {
         let first = json!({ "first_status": 400, "first_version": "HTTP/2" });
         assert_eq!(answer["robots"]["asked_again"], first);
         let text = politely_with(&["explain", &url], &open()).await;
-        let note = format!("status 400 over HTTP/2, asked again over HTTP/1.1: status {second}");
+        let note = format!("status 400 over HTTP/2, retried over HTTP/1.1: status {second}");
         assert!(text.stdout.contains(&note), "{}", text.stdout);
         let lint = politely_with(&["lint", &url], &open()).await;
         assert!(lint.stderr.contains("answered 400 to the request over HTTP/2"), "{}", lint.stderr);

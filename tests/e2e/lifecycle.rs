@@ -340,7 +340,7 @@ async fn a_second_signal_ends_it_at_once() {
         hanging.send(get(&origin.url("/silence"), &origin.authority("a.localhost"))).await;
         eventually("the request", || origin.log.count("/silence") > before).await;
         binary.signal(libc::SIGTERM);
-        eventually("the first signal", || binary.output().contains("waiting for active requests")).await;
+        eventually("the first signal", || binary.output().contains("waiting up to 3600 s for active requests")).await;
         assert_eq!(readiness(&binary).await, 503, "the admin address answers until the end");
         binary.signal(second);
         assert_eq!(binary.ended().await.code(), Some(0), "{}", binary.output());

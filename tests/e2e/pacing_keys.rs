@@ -128,7 +128,7 @@ async fn report_mode_delays_nothing_and_tells_how_long_it_would_have_been() {
     assert!(start.elapsed() < 5 * SECOND, "{:?}", start.elapsed());
     assert_eq!(told[0], None, "the first would have gone at once");
     let held = told[1].as_deref().expect("the second would have waited");
-    assert!(held.starts_with("it would have waited ") && held.ends_with(" s for its turn"), "{held}");
+    assert!(held.starts_with("it would have waited ") && held.ends_with(" s for its crawl-delay"), "{held}");
     let late = told[2].as_deref().expect("the third would have been refused");
-    assert!(late.contains("later than the request may wait"), "{late}");
+    assert!(late.contains("over max_wait"), "{late}");
 }

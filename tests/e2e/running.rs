@@ -32,7 +32,7 @@ async fn the_summary_tells_rules_waits_and_failures() {
         "politely: 5 requests, 2 forwarded",
         "2 robots-disallowed",
         &format!("  2 by {robots}:3 `Disallow: /private`"),
-        "  1 held for their turn, ",
+        "  1 held for a crawl-delay, ",
     ] {
         assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
     }
@@ -59,8 +59,7 @@ async fn a_client_without_trust_is_in_the_summary_with_its_cure() {
     let own = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=x -keyout /dev/null -out $HOME/own.pem 2>/dev/null; ";
     let script = format!("{own}{}", script.replace("/etc/hostname", "$HOME/own.pem"));
     let ended = run(&[], &script).await;
-    let part =
-        format!("the certificate for {} was turned down 2 times: it does not know the authority", origin.url(""));
+    let part = format!("the certificate for {} was rejected 2 times: it does not trust the authority", origin.url(""));
     assert!(ended.stderr.contains(&part) && ended.stderr.contains("--cacert"), "{}", ended.stderr);
     assert!(!ended.stderr.contains("nothing came through"), "{}", ended.stderr);
 }
@@ -107,7 +106,7 @@ async fn a_run_that_somebody_ends_is_not_taken_for_one_that_went_round() {
     ] {
         let ended = run(&[], script).await;
         assert_eq!(ended.code, code, "{script}: {}", ended.stderr);
-        assert!(ended.stderr.contains("told to end before anything came through"), "{script}: {}", ended.stderr);
+        assert!(ended.stderr.contains("ended before any request came through"), "{script}: {}", ended.stderr);
         assert!(!ended.stderr.contains("warning") && !ended.stderr.contains("hint"), "{script}: {}", ended.stderr);
     }
 }
@@ -123,7 +122,7 @@ async fn a_proxy_that_is_not_used_is_told_of() {
         (&[], &[variable, ("POLITELY_EGRESS__UPSTREAM_PROXY", "http://127.0.0.1:1")], false),
     ] {
         let ended = politely_with(&[&["run"], flags, &["true"]].concat(), variables).await;
-        let told = ended.stderr.contains("the proxy that HTTPS_PROXY names is not used");
+        let told = ended.stderr.contains("the proxy in HTTPS_PROXY is not used");
         assert_eq!((ended.code, told), (0, is_told), "{flags:?} {variables:?}: {}", ended.stderr);
     }
 }
@@ -159,7 +158,7 @@ async fn what_is_logged_while_a_request_is_held_has_a_line_to_itself() {
 async fn who_waits_for_a_held_request_sees_why_and_how_long() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 5\n").await;
     let script = fetch(&["/1", "/2"].map(|path| origin.url(path)));
-    let line = format!("politely: waiting for {}: one request in 5 s, ", origin.url(""));
+    let line = format!("politely: waiting for {}: crawl-delay 5 s, ", origin.url(""));
     let shown = politely_on_a_terminal(&["run", "sh", "-c", &script], &open()).await;
     assert!(
         shown.stdout.contains(&format!("\r\u{1b}[K{line}")) && shown.stdout.contains(" s left"),
@@ -283,7 +282,7 @@ async fn a_run_of_tunnels_alone_went_through_and_is_told_so() {
     let url = origin.url("/x");
     let ended = politely_with(&["run", "curl", "-q", "-sSk", &url], &variables).await;
     assert_eq!(ended.stdout, "page /x", "{}", ended.stderr);
-    assert!(ended.stderr.contains("nothing but tunnels") && !ended.stderr.contains("went round"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("only tunnels") && !ended.stderr.contains("bypassed"), "{}", ended.stderr);
 }
 
 /// What the command has left behind is let finish, unless somebody is tired of it.

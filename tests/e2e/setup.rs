@@ -74,7 +74,7 @@ async fn the_name_is_the_operators_to_choose_and_users_are_asked_for_first() {
     let named = [("POLITELY_INTERCEPT__SETUP_HOST", "proxy.example")];
     let from = |url: String| async move { politely_with(&["ca", "env", "--from", &url], &named).await };
     let ended = from(proxy.url()).await;
-    assert!(ended.code == 2 && ended.stderr.contains("asks for a name and a password"), "{}", ended.stderr);
+    assert!(ended.code == 2 && ended.stderr.contains("requires a user name and password"), "{}", ended.stderr);
     let url = proxy.url().replace("http://", "http://alice:correct@");
     let ended = from(url.clone()).await;
     assert!(ended.stdout.contains(&format!("export https_proxy='{url}'\n")), "{}{}", ended.stdout, ended.stderr);

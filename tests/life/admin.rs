@@ -247,7 +247,7 @@ async fn the_commands_status_and_refresh_ask_it() {
     assert!(wrong.code == 2 && wrong.stderr.contains("hint: "), "{wrong:?}");
     proxy.stop().await;
     let gone = politely(&["status", "--admin", &admin]).await;
-    assert!(gone.code == 2 && gone.stderr.contains("is a proxy running"), "{gone:?}");
+    assert!(gone.code == 2 && gone.stderr.contains("check that a proxy is running"), "{gone:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

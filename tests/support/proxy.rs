@@ -60,7 +60,7 @@ impl Proxy {
         self.running.as_ref().expect("only the shutdown takes it").counts()
     }
 
-    /// Requests that wait for their turn.
+    /// Requests waiting for their crawl-delay.
     pub fn waiting(&self) -> usize {
         self.running.as_ref().expect("only the shutdown takes it").figures().waiting
     }

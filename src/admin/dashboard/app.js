@@ -54,7 +54,7 @@ function figures(status) {
   const tiles = [
     ["forwarded", status.requests.forwarded],
     ["failed", status.requests.failed],
-    ["left by clients", status.requests.client_gone],
+    ["aborted by clients", status.requests.client_gone],
     ...refused.map(([why, count]) => [why, count]),
     ...Object.entries(status.requests.reported).map(([why, count]) => [`${why} (reported)`, count]),
     ["waiting", status.waiting],

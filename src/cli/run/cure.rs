@@ -19,6 +19,6 @@ pub(super) fn cure(name: &str) -> &'static str {
         "python" | "uv" | "pipx" => {
             "aiohttp reads HTTPS_PROXY only in a ClientSession(trust_env=True), urllib3 in a ProxyManager alone"
         }
-        _ => "does it read HTTPS_PROXY? else give it the proxy by its own option; $HTTPS_PROXY holds the address",
+        _ => "if it does not read HTTPS_PROXY, set the proxy with its own option; $HTTPS_PROXY holds the address",
     }
 }

@@ -70,7 +70,7 @@ fn line(held: &HeldRequest) -> String {
         None => line += &format!(", {} s so far", held.since.as_secs()),
     }
     if held.waiting > 1 {
-        line += &format!(", {} wait", held.waiting);
+        line += &format!(", {} waiting", held.waiting);
     }
     super::super::inert(&line)
 }
@@ -102,7 +102,7 @@ mod tests {
             left: Some(Duration::from_millis(26_500)),
             waiting: 4,
         };
-        assert_eq!(line(&one), "politely: waiting for https://a.example: one request in 30 s, 27 s left, 4 wait");
+        assert_eq!(line(&one), "politely: waiting for https://a.example: crawl-delay 30 s, 27 s left, 4 waiting");
         let robots = HeldRequest { reason: HeldFor::Robots, left: None, waiting: 1, ..one };
         let told = "politely: waiting for https://a.example: its robots.txt is being fetched, 3 s so far";
         assert_eq!(line(&robots), told);

@@ -1,5 +1,6 @@
 //! What came of a run, told at its end: for people, or as one JSON object for scripts.
 
+use super::super::counted;
 use super::cure::cure;
 use super::tally::Tally;
 use crate::proxy::{Counts, Distrusted};
@@ -81,13 +82,12 @@ impl Summary<'_> {
     pub fn text(&self) -> String {
         let Totals { counts, held, failures, distrusted } = &self.totals;
         let (tally, total) = (&self.tally, self.total());
-        let requests = if total == 1 { "request" } else { "requests" };
-        let mut text = format!("politely: {total} {requests}, {} forwarded", counts.forwarded);
+        let mut text = format!("politely: {}, {} forwarded", counted(total, "request"), counts.forwarded);
         if counts.failed > 0 {
             text += &format!(", {} failed", counts.failed);
         }
         if counts.client_gone > 0 {
-            text += &format!(", {} given up by the client", counts.client_gone);
+            text += &format!(", {} aborted by the client", counts.client_gone);
         }
         for (slug, count) in &counts.refused {
             text += &format!(", {count} {slug}");
@@ -100,36 +100,37 @@ impl Summary<'_> {
             line(format!("{count} by {rule}"));
         }
         if held.requests > 0 {
-            line(format!("{} held for their turn, {:.1} s in all", held.requests, held.total.as_secs_f64()));
+            line(format!("{} held for a crawl-delay, {:.1} s in total", held.requests, held.total.as_secs_f64()));
         }
         if tally.too_long_in_all > 0 {
-            line(format!("{} refused that would have had to wait longer than may be:", tally.too_long_in_all));
+            line(format!("{} refused: would have waited longer than --max-wait:", tally.too_long_in_all));
             tally.too_long.iter().take(SHOWN).for_each(|url| line(format!("  {url}")));
-            line(format!("hint: `--max-wait {}` or more holds them until their turn", self.at_least()));
+            line(format!("hint: `--max-wait {}` or more holds them instead", self.at_least()));
         }
         for (host, failures) in failures.iter().take(SHOWN) {
             line(format!("{} failed at {host}: {}", failures.count, failures.last));
         }
         for one in distrusted.iter().take(SHOWN) {
             let (host, times, what) = (&one.host, one.times, one.how.what());
-            line(format!("the certificate for {host} was turned down {times} times: {what}"));
+            line(format!("the certificate for {host} was rejected {}: {what}", counted(times, "time")));
             line(format!("hint: {}", self.cure_of(one)));
         }
         if counts.tunnels > 0 {
-            line(format!("{} tunnels, of whose inside robots.txt was not kept: `intercept: tunnel`", counts.tunnels));
+            let tunnels = counted(counts.tunnels, "tunnel");
+            line(format!("{tunnels}: robots.txt was not applied inside (`intercept: tunnel`)"));
         }
         if total == 0 && self.is_cut_off {
-            text += "\n  it was told to end before anything came through";
+            text += "\n  it was ended before any request came through";
         } else if total == 0 && distrusted.is_empty() {
             let instead = match self.is_isolated {
-                true => "if the command asked for something, it did not ask the proxy, and got nowhere",
-                false => "if the command fetched something, it went round it, and robots.txt was not kept",
+                true => "if the command made requests, they did not use the proxy and failed",
+                false => "if the command made requests, they bypassed it, and robots.txt was not applied",
             };
             let cure = cure(&self.program_name());
             text += &format!("\npolitely: warning: nothing came through the proxy; {instead}\nhint: {cure}");
         } else if total == counts.tunnels && distrusted.is_empty() {
-            text += "\npolitely: warning: nothing but tunnels came through the proxy: robots.txt was kept for nothing that \
-                     the command fetched\nhint: `intercept` in the configuration says which hosts are tunnelled";
+            text += "\npolitely: warning: only tunnels came through the proxy: robots.txt was applied to nothing that the \
+                     command fetched\nhint: `intercept` in the configuration says which hosts are tunnelled";
         }
         text
     }

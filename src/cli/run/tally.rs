@@ -39,7 +39,7 @@ impl Tally {
         {
             *self.rules.entry(rule).or_default() += 1;
         }
-        if let Refusal::CrawlDelay { retry_after } = &**refusal {
+        if let Refusal::CrawlDelay { retry_after, .. } = &**refusal {
             self.too_long_in_all += 1;
             self.longest_wait = self.longest_wait.max(*retry_after);
             if let Some(url) = &decision.url
@@ -144,8 +144,8 @@ mod tests {
     fn only_a_turn_that_comes_too_late_is_a_matter_of_waiting() {
         let [short, long, longest] = [5, 7, 60].map(Duration::from_secs);
         let mut tally = Tally::default();
-        tally.add(&refused(Refusal::CrawlDelay { retry_after: long }, true));
-        tally.add(&refused(Refusal::CrawlDelay { retry_after: short }, true));
+        tally.add(&refused(Refusal::CrawlDelay { retry_after: long, max_wait: None }, true));
+        tally.add(&refused(Refusal::CrawlDelay { retry_after: short, max_wait: None }, true));
         tally.add(&refused(Refusal::QueueFull { retry_after: longest }, true));
         assert_eq!((tally.too_long_in_all, tally.longest_wait), (2, long));
     }
@@ -154,7 +154,7 @@ mod tests {
     fn what_is_tried_again_and_again_is_named_once() {
         let mut tally = Tally::default();
         for _ in 0..3 {
-            tally.add(&refused(Refusal::CrawlDelay { retry_after: Duration::from_secs(7) }, true));
+            tally.add(&refused(Refusal::CrawlDelay { retry_after: Duration::from_secs(7), max_wait: None }, true));
         }
         assert_eq!((tally.too_long_in_all, &*tally.too_long), (3, &["http://a.example/".into()][..]));
     }
@@ -165,7 +165,7 @@ mod tests {
         let authority = Authority::from_url("http://a.example").unwrap();
         let unread = Refusal::RobotsUnreachable { retry_after: Duration::ZERO, authority, why: "status 503".into() };
         tally.add(&refused(unread, false));
-        tally.add(&refused(Refusal::CrawlDelay { retry_after: Duration::from_secs(7) }, false));
+        tally.add(&refused(Refusal::CrawlDelay { retry_after: Duration::from_secs(7), max_wait: None }, false));
         assert_eq!((tally.top(5).len(), tally.too_long_in_all, tally.longest_wait), (0, 0, Duration::ZERO));
     }
 }

@@ -31,7 +31,7 @@ pub(in crate::config) fn variables(
             None => variables.push(Variable { value: value.to_string_lossy().into_owned(), name, path }),
             Some(hint) => {
                 let hint = if is_service_link(keys) { SERVICE_LINK.to_owned() } else { hint };
-                warnings.push(Complaint::new(format!("the environment variable `{name}` sets nothing"), hint));
+                warnings.push(Complaint::new(format!("the environment variable `{name}` is not a setting"), hint));
             }
         }
     }
@@ -149,7 +149,7 @@ mod tests {
             ("POLITELY_SERVICE_HOST", SERVICE_LINK),
             ("POLITELY_SERVICE_PORT_PROXY", SERVICE_LINK),
         ] {
-            let warning = format!("the environment variable `{name}` sets nothing | {hint}");
+            let warning = format!("the environment variable `{name}` is not a setting | {hint}");
             assert_eq!(read(&[(name, "1")]), (vec![], vec![warning]));
         }
     }

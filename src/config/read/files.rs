@@ -104,10 +104,10 @@ impl Files {
     fn twice(&mut self, key: &str, at: At, first: At) {
         let hint = match (self.place(first, &[]), at, first) {
             (Place::Line { line, .. }, At::Node { file, .. }, At::Node { file: other, .. }) if file == other => {
-                format!("it stands in line {line} already; keep one of them")
+                format!("already set in line {line}; keep one of them")
             }
             (Place::Line { file, line, .. }, ..) => {
-                format!("it stands in {}:{line} already; keep one of them", self.sources[file].name)
+                format!("already set in {}:{line}; keep one of them", self.sources[file].name)
             }
             (Place::File | Place::Variable(_) | Place::Unwritten, ..) => String::from("keep one of them"),
         };

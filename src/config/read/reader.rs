@@ -221,7 +221,7 @@ impl Error for ReadError<'_> {
     }
 
     fn unknown_variant(word: &str, variants: &'static [&'static str]) -> Self {
-        let what = format!("`{word}` is not one of the words that can stand here");
+        let what = format!("`{word}` is not a valid value here");
         let hint = did_you_mean(word, variants).unwrap_or_else(|| format!("write {}", one_of(variants)));
         Self::new(Complaint::new(what, hint))
     }
@@ -249,6 +249,7 @@ fn plain(expected: &str) -> String {
         "a string" => String::from("text"),
         "a sequence" => String::from("a list"),
         "a boolean" => String::from("`true` or `false`"),
+        "path string" => String::from("a path"),
         other if other.starts_with("struct ") => String::from("a map of keys"),
         other => other.to_owned(),
     }

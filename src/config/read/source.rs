@@ -207,7 +207,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
     fn visit_enum<A: EnumAccess<'de>>(self, access: A) -> Result<Node, A::Error> {
         self.enter()?;
         let (tag, _) = access.variant::<String>()?;
-        Err(A::Error::custom(format!("{OURS}a tag such as `!{tag}` cannot stand here")))
+        Err(A::Error::custom(format!("{OURS}a tag such as `!{tag}` is not allowed here")))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Node, A::Error> {

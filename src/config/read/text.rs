@@ -9,11 +9,11 @@ use super::source::OURS;
 pub(in crate::config) fn read_text(path: &Path) -> Result<String, Fault> {
     let whole = |what, hint: &str| Fault { place: Place::File, complaint: Complaint::new(what, hint) };
     let bytes = fs::read(path).map_err(|error| {
-        let hint = "give the path of a readable file; without one the defaults hold";
+        let hint = "give the path of a readable file; without one the defaults are used";
         whole(format!("the configuration cannot be read: {error}"), hint)
     })?;
     if bytes.len() > MOST_BYTES {
-        return Err(whole(String::from("the configuration is larger than 16 MiB"), "is it the right file?"));
+        return Err(whole(String::from("the configuration is larger than 16 MiB"), "check that it is the right file"));
     }
     String::from_utf8(bytes).map_err(|error| {
         let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];

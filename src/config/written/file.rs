@@ -361,7 +361,7 @@ pub struct Limits {
     pub max_connections: NonZeroUsize,
     /// Of these, one client's.
     pub max_connections_per_client: NonZeroUsize,
-    /// Connections to origins that are kept for the next request, in all.
+    /// Idle connections to origins, kept for reuse, in all.
     pub max_idle_connections: usize,
     /// Of these, one host's.
     pub max_idle_connections_per_host: usize,

@@ -128,7 +128,7 @@ impl<'de> DeserializeSeed<'de> for OnlyOnce<'_> {
             if self.0.borrow_mut().insert(pattern.clone()) {
                 Ok(pattern)
             } else {
-                Err(Complaint::new(format!("the host `{pattern}` is there twice"), "make one entry of the two"))
+                Err(Complaint::new(format!("the host `{pattern}` appears twice"), "merge the two entries"))
             }
         })
     }

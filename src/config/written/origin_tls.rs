@@ -44,7 +44,7 @@ impl Pin {
     pub fn parse(text: &str) -> Result<Self, Complaint> {
         let digest = text.strip_prefix("sha256/").and_then(|coded| BASE64_STANDARD.decode(coded).ok());
         let digest = digest.and_then(|digest| digest.try_into().ok());
-        digest.map(Self).ok_or_else(|| Complaint::new(format!("`{text}` is no pin"), PIN_FORMS))
+        digest.map(Self).ok_or_else(|| Complaint::new(format!("`{text}` is not a pin"), PIN_FORMS))
     }
 }
 

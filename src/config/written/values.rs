@@ -140,7 +140,7 @@ impl AccessLog {
             "journal" => Ok(Self::Journal),
             // A path has a slash, so that a slip in one of the words makes no file of that name.
             path if path.contains('/') => Ok(Self::File(path.into())),
-            _ => Err(Complaint::new(format!("`{text}` is no place for the access log"), ACCESS_LOG_FORMS)),
+            _ => Err(Complaint::new(format!("`{text}` is not a destination for the access log"), ACCESS_LOG_FORMS)),
         }
     }
 }
@@ -208,7 +208,7 @@ impl MethodName {
 
 fn parse_product_token(text: &str) -> Result<ProductToken, Complaint> {
     if let Some(end) = text.trim().find(['/', ' ', ',', ';', '(']) {
-        let what = format!("`{text}` is no product token: files give the name alone");
+        let what = format!("`{text}` is not a product token: write the name alone");
         let hint = match text.trim()[..end].trim() {
             "" => String::from("write the name before `/` in your User-Agent: ExampleBot"),
             name => format!("write `{name}`"),
@@ -220,7 +220,7 @@ fn parse_product_token(text: &str) -> Result<ProductToken, Complaint> {
 }
 
 fn parse_purpose(text: &str) -> Result<Purpose, Complaint> {
-    let fault = |_| Complaint::new(format!("`{text}` is no purpose"), PURPOSE_FORMS);
+    let fault = |_| Complaint::new(format!("`{text}` is not a purpose"), PURPOSE_FORMS);
     Purpose::parse(text).map_err(fault)
 }
 
@@ -339,7 +339,7 @@ read_from_text! {
     PortRange, "a port", PORT_FORMS, PortRange::parse;
     Network, "a network", NETWORK_FORMS, Network::parse;
     Closed, "a network or a host", NETWORK_FORMS, Closed::parse;
-    AccessLog, "a place for the access log", ACCESS_LOG_FORMS, AccessLog::parse;
+    AccessLog, "a destination for the access log", ACCESS_LOG_FORMS, AccessLog::parse;
     PathPattern, "a path pattern", PATH_FORMS, PathPattern::parse;
     ProductToken, "a product token", "put it in quotes", parse_product_token;
     Purpose, "a purpose", PURPOSE_FORMS, parse_purpose;
@@ -348,7 +348,7 @@ read_from_text! {
     MethodName, "a method", METHOD_FORMS, MethodName::parse;
 }
 
-const LISTEN_FORMS: &str = "write `127.0.0.1:3128`, `[::1]:3128`, or `fd:NAME` for a socket that systemd hands over";
+const LISTEN_FORMS: &str = "write `127.0.0.1:3128`, `[::1]:3128`, or `fd:NAME` for a socket that systemd passes";
 const PORT_FORMS: &str = "a port is a number from 1 to 65535, a range of them \"8000-9000\"";
 const NETWORK_FORMS: &str = "a network is written `10.0.0.0/8`, `2001:db8::/32`, or as one address";
 const ACCESS_LOG_FORMS: &str = "write `off`, `stdout`, `journal`, or a path such as `/var/log/politely/access.log`";

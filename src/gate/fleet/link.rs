@@ -191,9 +191,9 @@ impl Link {
         let mut live = self.live.borrow().clone();
         let remembers = live.connection.is_some() && history.is_some() && live.history == history;
         if remembers {
-            tracing::info!("the connection to the fleet's server is there again");
+            tracing::info!("reconnected to the fleet's server");
         } else {
-            tracing::info!("joined the fleet at {url}, {} instance(s)", self.instances());
+            tracing::info!(instances = self.instances(), "joined the fleet at {url}");
             live.server += 1;
             // Who starts anew has lost nothing, and need not wait for others who have.
             live.settled_at = (live.server > 1).then(|| Instant::now() + SETTLING);
@@ -239,7 +239,7 @@ impl Link {
         }
         self.lost.fetch_add(u64::from(live.is_tried), Ordering::Relaxed);
         let url = self.url().map(|url| url.to_string()).unwrap_or_default();
-        tracing::warn!("the fleet's server {url} is out of reach: {why}; until it is back, `on_fleet_loss` holds");
+        tracing::warn!("the fleet's server {url} is unreachable: {why}; `on_fleet_loss` applies until it is back");
         // Calls that wait for another connection need wait no longer.
         self.change(Live { is_tried: true, connection: None, history: None, ..live });
     }

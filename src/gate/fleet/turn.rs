@@ -34,7 +34,7 @@ pub(in crate::gate) enum LeaseOp {
     Give,
 }
 
-/// How it stands.
+/// Status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct LeaseStatus {
     pub place: Place,

@@ -107,7 +107,7 @@ impl Pace {
                 self.note_debt(&state, now);
                 Ok(Stand::Go(Permit::new(self, Some(slot), terms)))
             }
-            Turn::Refuse(refused) => Err(told(refused)),
+            Turn::Refuse(refused) => Err(told(refused, terms.max_wait)),
             Turn::Wait { ticket, until } => {
                 self.wake(&mut state);
                 let answer = answer.expect("a waiter was made for the line");
@@ -126,7 +126,7 @@ impl Pace {
             false => self.state.lock().lane.rehearse(Instant::now(), client, &terms),
         };
         let held = if wait > terms.max_wait {
-            Some(Reported::from(Refusal::CrawlDelay { retry_after: wait }))
+            Some(Reported::from(Refusal::CrawlDelay { retry_after: wait, max_wait: Some(terms.max_wait) }))
         } else {
             (!wait.is_zero()).then_some(Reported::Held(wait))
         };
@@ -142,7 +142,7 @@ impl Pace {
     pub fn tell_clamp(&self, authority: &Authority, asked: Duration, kept: Duration) {
         let millis = u64::try_from(asked.as_millis()).unwrap_or(u64::MAX);
         if self.clamp_told.swap(millis, Ordering::Relaxed) != millis {
-            tracing::warn!(%authority, ?asked, ?kept, "the crawl-delay is cut to `pace.max_crawl_delay`");
+            tracing::warn!(%authority, ?asked, ?kept, "the crawl-delay is limited to `pace.max_crawl_delay`");
         }
     }
 

@@ -156,7 +156,7 @@ impl Waiting {
                 permit.waited = self.since.elapsed();
                 Ok(permit)
             }
-            Ok(Err(refused)) => Err(told(refused)),
+            Ok(Err(refused)) => Err(told(refused, self.terms.max_wait)),
             Err(_) => Err(Refusal::Draining { retry_after: DRAINING }),
         }
     }
@@ -169,13 +169,12 @@ impl Drop for Waiting {
 }
 
 /// What the one who is turned away is told: the gap as it was asked for.
-pub(super) fn told(refused: Refused) -> Refusal {
-    match refused {
-        Refused::TooLong { retry_after } => {
-            Refused::TooLong { retry_after: retry_after.saturating_sub(ARRIVAL) }.into()
-        }
-        Refused::Full { .. } => refused.into(),
-    }
+pub(super) fn told(refused: Refused, max_wait: Duration) -> Refusal {
+    let refused = match refused {
+        Refused::TooLong { retry_after } => Refused::TooLong { retry_after: retry_after.saturating_sub(ARRIVAL) },
+        Refused::Full { .. } => refused,
+    };
+    refused.into_refusal(max_wait)
 }
 
 /// What one request may take longer to arrive than the next: the gap is promised to the origin, which sees arrivals.

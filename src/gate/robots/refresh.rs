@@ -162,9 +162,9 @@ impl Inner {
             .inspect_err(|panic| {
                 let why = words(&**panic);
                 let file = host.file.name();
-                tracing::error!(authority = %host.authority, "{file}: a fault of the proxy's own ended its fetch: {why}");
+                tracing::error!(authority = %host.authority, "{file}: an internal error ended its fetch: {why}");
                 let (old, settings) = (host.load_full(), self.settings.load());
-                let failed = Fetched::Unreachable("a fault of the proxy's own".to_owned());
+                let failed = Fetched::Unreachable("an internal error of the proxy".to_owned());
                 let (files, now) = (&self.files, SystemTime::now());
                 self.keep(host, Arc::new(interpret_response(host.file, &old, &failed, files, &settings, now)));
                 self.failed[host.file as usize].fetch_add(1, Ordering::Relaxed);
@@ -223,13 +223,13 @@ impl Inner {
                 reply = self.in_turn(&mut hop, &mut request, &mut left).await.map_err(|error| match error {
                     FetchError::Unreachable(why) => {
                         let first = format!("status {first_status} over {first_version}");
-                        FetchError::Unreachable(format!("{first}; asked again over HTTP/1.1: {why}"))
+                        FetchError::Unreachable(format!("{first}; retried over HTTP/1.1: {why}"))
                     }
                     other @ (FetchError::NotAsked(_) | FetchError::Again(..)) => other,
                 })?;
                 tracing::warn!(
                     %authority, first_status, status = reply.status,
-                    "{}: the answer over {first_version} says that our request is at fault; asked again over HTTP/1.1",
+                    "{}: the answer over {first_version} says that our request is malformed; retried over HTTP/1.1",
                     file.name()
                 );
             }

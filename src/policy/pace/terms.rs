@@ -99,11 +99,12 @@ pub enum Refused {
     Full { retry_after: Duration },
 }
 
-impl From<Refused> for Refusal {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::TooLong { retry_after } => Self::CrawlDelay { retry_after },
-            Refused::Full { retry_after } => Self::QueueFull { retry_after },
+impl Refused {
+    /// `max_wait`: how long the request might wait.
+    pub fn into_refusal(self, max_wait: Duration) -> Refusal {
+        match self {
+            Self::TooLong { retry_after } => Refusal::CrawlDelay { retry_after, max_wait: Some(max_wait) },
+            Self::Full { retry_after } => Refusal::QueueFull { retry_after },
         }
     }
 }

@@ -295,8 +295,9 @@ fn a_full_line_is_refused() {
     host.wait(0, A, &terms, "second", Some(2000));
     assert_eq!(host.ask(0, A, &terms, ""), Turn::Refuse(full(3000)));
     assert_eq!(host.lane.waiting(), 2);
-    assert_eq!(Refusal::from(full(3000)), Refusal::QueueFull { retry_after: ms(3000) });
-    assert_eq!(Refusal::from(too_long(3000)), Refusal::CrawlDelay { retry_after: ms(3000) });
+    assert_eq!(full(3000).into_refusal(ms(1)), Refusal::QueueFull { retry_after: ms(3000) });
+    let late = Refusal::CrawlDelay { retry_after: ms(3000), max_wait: Some(ms(1000)) };
+    assert_eq!(too_long(3000).into_refusal(ms(1000)), late);
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
         (
             disallowed(None),
             "robots-disallowed",
-            "everything counts as disallowed for FooBot, Foo by the state of https://example.com/robots.txt",
+            "https://example.com/robots.txt is missing or denied, and is configured to disallow everything for FooBot, Foo",
         ),
         (
             Refusal::UsageDisallowed {
@@ -44,13 +44,18 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
         (
             Refusal::RobotsUnreachable { retry_after: second, authority: example(), why: "status 503".into() },
             "robots-unreachable",
-            "https://example.com/robots.txt could not be read (status 503), so nothing is allowed; it is tried \
-             again in 1.1 s",
+            "https://example.com/robots.txt could not be read (status 503), so nothing is allowed; next \
+             attempt in 1.1 s",
         ),
         (
-            Refusal::CrawlDelay { retry_after: second },
+            Refusal::CrawlDelay { retry_after: Duration::from_secs(300), max_wait: Some(Duration::from_secs(60)) },
             "crawl-delay",
-            "the host's turn for this request comes in 1.1 s, later than the request may wait",
+            "crawl-delay: next slot in 300 s, over max_wait 60 s",
+        ),
+        (
+            Refusal::CrawlDelay { retry_after: second, max_wait: None },
+            "crawl-delay",
+            "crawl-delay: waited too long for robots.txt; try again in 1.1 s",
         ),
         (
             Refusal::Closed {
@@ -59,13 +64,12 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
                 hours: VisitTime { from: 22 * 60, to: 6 * 60 + 5 },
             },
             "crawl-delay",
-            "by https://example.com/robots.txt the site is open to crawlers at `Visit-time: 2200-0605` (UTC) alone, again \
-             in 1.1 s",
+            "https://example.com/robots.txt allows crawling only during `Visit-time: 2200-0605` (UTC); it opens in 1.1 s",
         ),
         (
             Refusal::QueueFull { retry_after: Duration::from_secs(60) },
             "queue-full",
-            "too many requests wait for this host already; come back in 60 s",
+            "too many requests are waiting for this host; try again in 60 s",
         ),
         (
             Refusal::EgressDenied {
@@ -76,22 +80,22 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
                 },
             },
             "egress-denied",
-            "this proxy does not connect there: 10.0.0.1 is Private-Use (RFC 1918)",
+            "blocked by egress: 10.0.0.1 is Private-Use (RFC 1918)",
         ),
         (
             Refusal::EgressDenied { why: EgressReason::Port(25) },
             "egress-denied",
-            "this proxy does not connect there: port 25 is not among the allowed ones",
+            "blocked by egress.ports: port 25 is not allowed",
         ),
         (
             Refusal::EgressDenied { why: EgressReason::Host { host: "a.example".into(), pattern: "*.example".into() } },
             "egress-denied",
-            "this proxy does not connect there: the host a.example is denied by `*.example`",
+            "blocked by egress: the host a.example is denied by `*.example`",
         ),
         (
             Refusal::ClientDenied { credentials: true, why: "no credentials".into() },
             "client-denied",
-            "this client may not use the proxy: no credentials",
+            "this client is not allowed to use the proxy: no credentials",
         ),
         (
             Refusal::AuthorityMismatch { connection: "https://a".into(), request: "https://b".into() },
@@ -101,20 +105,20 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
         (
             Refusal::BadRequest { detail: "two Host fields".into() },
             "bad-request",
-            "the request cannot be served as it stands: two Host fields",
+            "the request is malformed: two Host fields",
         ),
-        (Refusal::Loop, "loop", "the request would come back to this proxy, or is for the proxy itself"),
-        (Refusal::Draining { retry_after: Duration::ZERO }, "draining", "the proxy is shutting down; come back in 0 s"),
+        (Refusal::Loop, "loop", "the request is for the proxy itself, or would come back to it"),
+        (Refusal::Draining { retry_after: Duration::ZERO }, "draining", "the proxy is shutting down; try again in 0 s"),
         (
             Refusal::OwnLimit { retry_after: Duration::from_secs(1), why: "Too many open files".into() },
             "out-of-resources",
-            "the proxy's own machine cannot connect anywhere now (Too many open files); come back in 1 s",
+            "the proxy's own machine cannot open connections now (Too many open files); try again in 1 s",
         ),
         (
             Refusal::FleetLost { retry_after: Duration::from_secs(2) },
             "fleet-lost",
             "the server that this fleet of proxies shares its paces through is out of reach (`on_fleet_loss: refuse`); \
-             come back in 2 s",
+             try again in 2 s",
         ),
         (
             Refusal::OperatorDenied { host: "*.example".into(), pattern: "/admin".into(), matched_path: None },
@@ -145,7 +149,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
 #[test]
 fn only_what_time_heals_names_a_time() {
     let second = Duration::from_secs(1);
-    assert_eq!(Refusal::CrawlDelay { retry_after: second }.retry_after(), Some(second));
+    assert_eq!(Refusal::CrawlDelay { retry_after: second, max_wait: None }.retry_after(), Some(second));
     assert_eq!(Refusal::Draining { retry_after: second }.retry_after(), Some(second));
     assert_eq!(Refusal::FleetLost { retry_after: second }.retry_after(), Some(second));
     assert_eq!(disallowed(None).retry_after(), None);

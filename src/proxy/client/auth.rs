@@ -23,7 +23,7 @@ pub fn admit(access: &Access, who: &Who) -> Result<(), Refusal> {
         if who.is_identified || !access.users.is_empty() || client.is_loopback() {
             return Ok(());
         }
-        format!("{client} is another machine, and `access` admits none")
+        format!("{client} is another machine, and `access` allows none")
     } else {
         if access.clients.iter().any(|network| network.0.contains(&client)) {
             return Ok(());
@@ -44,7 +44,7 @@ pub fn readmit(access: &Access, opener: &mut Option<Arc<User>>) -> Result<(), Re
         users.iter().find(|user| (&user.name, &user.password) == (&opener.name, &opener.password)).cloned()
     });
     if same.is_none() && !users.is_empty() {
-        let why = "whoever opened this tunnel is not in access.users any more".into();
+        let why = "the user who opened this tunnel is no longer in access.users".into();
         return Err(Refusal::ClientDenied { credentials: false, why });
     }
     *opener = same;
@@ -88,7 +88,7 @@ impl Passwords {
         if users.is_empty() {
             return Ok(None);
         }
-        let sent = sent.ok_or_else(|| denied("no credentials were sent"))?;
+        let sent = sent.ok_or_else(|| denied("no user name and password were sent"))?;
         let (name, password) = basic(sent).ok_or_else(|| denied("the credentials are not of the Basic scheme"))?;
         let named = users.iter().find(|user| user.name.as_ref().as_bytes() == name);
         // A name that nobody has costs as much time as a wrong password.
@@ -114,7 +114,7 @@ impl Passwords {
                 self.known.insert(tag, ());
                 Ok(Some(user.clone()))
             }
-            Some(_) | None => Err(denied("the name or the password is wrong")),
+            Some(_) | None => Err(denied("wrong user name or password")),
         }
     }
 
@@ -124,7 +124,7 @@ impl Passwords {
         let fresh = Tries { since: now, count: 0 };
         let mut tries = self.tries.get(&client).filter(|tries| tries.since + FORGET > now).unwrap_or(fresh);
         if tries.count >= TRIES {
-            return Err(denied("too many wrong passwords came from this address; wait a minute"));
+            return Err(denied("too many wrong passwords from this address; wait a minute"));
         }
         tries.count += 1;
         self.tries.insert(client, tries);

@@ -86,7 +86,7 @@ impl Proxy {
         self.counters.distrusted(how.slug());
         if self.distrusted.add(client, host, agent, how) {
             let (what, cure) = (how.what(), how.cure(agent));
-            tracing::warn!(%client, host, agent, "a client turns down the certificate for this host: {what}; {cure}");
+            tracing::warn!(%client, host, agent, "a client rejects the certificate for this host: {what}; {cure}");
         }
     }
 }

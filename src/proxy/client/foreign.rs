@@ -34,7 +34,7 @@ impl Foreign {
             Self::Socks5 => ("SOCKS inside a CONNECT is not served", SOCKS5_NO),
             Self::Socks4 => ("SOCKS4 is not served: have the client use SOCKS5 (socks5h://) or HTTP", SOCKS4_NO),
             Self::Tls => (
-                "TLS on a listener without `tls`: write http:// in the client's proxy URL, or give the listener `tls`",
+                "TLS on a listener without `tls`: write http:// in the client's proxy URL, or configure `tls` for the listener",
                 ALERT,
             ),
         }

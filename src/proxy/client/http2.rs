@@ -204,7 +204,7 @@ impl Places {
         let limits = &proxy.settings.load().limits;
         let (most, of_client) = (limits.max_connections.get(), limits.max_connections_per_client.get());
         let Some(seat) = proxy.room.take(most) else {
-            let why = format!("{most} connections are open, which is as many as are allowed").into();
+            let why = format!("{most} connections are open, the maximum allowed").into();
             return Err(Refusal::OwnLimit { retry_after: GOODBYE, why });
         };
         let Some(client) = proxy.clients.enter(per_client::client(who.address.ip()), of_client) else {

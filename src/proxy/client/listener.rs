@@ -130,7 +130,7 @@ fn admit(proxy: &Proxy, tcp: TcpStream, address: SocketAddr) -> Option<Arrived> 
         Some(place) => Some((tcp, address, place)),
         None => {
             // An answer would need a reader; a client with so many connections may not be one.
-            tracing::info!(client = %address, limit, "one connection too many of this client: closed");
+            tracing::info!(client = %address, limit, "this client has too many connections: closed");
             None
         }
     }
@@ -151,7 +151,9 @@ async fn served(proxy: Arc<Proxy>, (tcp, address, _place): Arrived, door: Arc<Do
             };
             match wire {
                 Ok(wire) => wire,
-                Err(error) => return tracing::debug!(client = %address, %error, "no TLS with this client"),
+                Err(error) => {
+                    return tracing::debug!(client = %address, %error, "the TLS handshake with a client failed");
+                }
             }
         }
     };
@@ -167,7 +169,7 @@ async fn decrypt(proxy: &Proxy, tcp: TcpStream, address: SocketAddr, config: Arc
     if is_plain {
         timeout(limit, ahead.write_all(NOT_TLS)).await??;
         ahead.say_goodbye().await;
-        tracing::info!(client = %address, "HTTP on a listener with `tls`: write https:// in the client's proxy URL");
+        tracing::info!(client = %address, "plain HTTP on a TLS listener: write https:// in the client's proxy URL");
         return Err(io::ErrorKind::InvalidData.into());
     }
     let shaken = timeout(limit, TlsAcceptor::from(config).accept(ahead).into_fallible()).await;
@@ -204,7 +206,7 @@ pub(crate) async fn accept(
             let closed = if is_full(&error) { proxy.room.close_idle(MAKE_ROOM) } else { 0 };
             if told.is_none_or(|told| told.elapsed() >= TELL_AGAIN) {
                 *told = Some(Instant::now());
-                tracing::error!(%error, closed, "cannot accept connections; closed idle ones, and trying again");
+                tracing::error!(%error, closed, "cannot accept connections; closed idle ones, retrying");
             }
             sleep(if closed > 0 { ACCEPT_AGAIN } else { ACCEPT_RETRY }).await;
             None

@@ -34,7 +34,7 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
             }
         }
         Some(Err(error)) => {
-            tracing::info!(client = %who.address, %error, "a SOCKS client was turned away");
+            tracing::info!(client = %who.address, %error, "a SOCKS client was rejected");
             io.say_goodbye().await;
         }
         None => tracing::info!(client = %who.address, "a SOCKS client did not say in time what it wants"),
@@ -65,7 +65,7 @@ async fn negotiate(
     let method = if proxy.settings.load().access.users.is_empty() { ANYBODY } else { PASSWORD };
     if !methods.contains(&method) {
         io.write_all(&[VERSION, NO_METHOD]).await?;
-        return Err(wrong(if method == PASSWORD { "it has no password to show" } else { "it insists on credentials" }));
+        return Err(wrong(if method == PASSWORD { "it has no password to send" } else { "it requires credentials" }));
     }
     io.write_all(&[VERSION, method]).await?;
     let credentials = if method == PASSWORD { Some(credentials(io).await?) } else { None };

@@ -33,7 +33,7 @@ pub struct RecentDecision {
     /// `None`: the request could not be read so far.
     pub url: Option<Box<str>>,
     pub what: Reported,
-    /// Not so in report mode: it would have been.
+    /// false in report mode: it would have been refused.
     pub enforced: bool,
 }
 

@@ -84,7 +84,7 @@ pub async fn run<A: Side, B: Side>(
                 return if over { Poll::Ready(()) } else { Poll::Pending };
             }
             if before == (up.at, down.at) {
-                tracing::debug!("nothing came through the tunnel for {idle:?}: ended");
+                tracing::debug!("the tunnel was idle for {idle:?}: closed");
                 return Poll::Ready(());
             }
         }

@@ -57,13 +57,17 @@ impl Failure {
     }
 
     pub fn not_taken(limit: Duration) -> Self {
-        let detail = format!("the origin took nothing of the request for {limit:?}");
+        let detail = format!("the origin did not read the request for {limit:?}");
         Self::new(StatusCode::GATEWAY_TIMEOUT, "connection_write_timeout", detail)
     }
 
     /// RFC 9110 §15.5.9: what the client had begun to send did not come.
     pub fn slow_request() -> Self {
-        Self::new(StatusCode::REQUEST_TIMEOUT, "http_request_error", "the body of the request comes too slowly")
+        Self::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "http_request_error",
+            "the body of the request is too slow (`limits.min_rate`)",
+        )
     }
 
     pub fn bad_request(why: impl Display) -> Self {

@@ -63,6 +63,18 @@ pub(super) fn page(out: &mut Vec<u8>, problem: &Problem<'_>, url: Option<&str>, 
         out.extend_from_slice(remedy(refusal).as_bytes());
         put(out, &["</p>\n"]);
     }
+    // Where it is explained: a test holds that page to have it.
+    let slug = problem.slug;
+    put(
+        out,
+        &[
+            "<p>Error <code>urn:politely:",
+            slug,
+            "</code>: see <code>docs/errors.md#",
+            slug,
+            "</code> of politely.</p>\n",
+        ],
+    );
     out.extend_from_slice(END.as_bytes());
 }
 
@@ -78,13 +90,13 @@ fn label(name: &'static str) -> &'static str {
     match name {
         "robots_url" => "robots.txt",
         "tdmrep_url" => "tdmrep.json",
-        "product_token" => "What the crawler is called",
+        "product_token" => "Crawler",
         "rule" => "Rule",
         "line" => "Line",
         "purpose" => "Declared purpose",
         "entry" => "Entry",
-        "policy" => "Its terms",
-        "matched_path" => "What servers may take the path for",
+        "policy" => "Terms",
+        "matched_path" => "Path as servers may read it",
         name => name,
     }
 }
@@ -94,7 +106,7 @@ fn remedy(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::Disallowed { .. } => {
             "The site asks crawlers to leave this alone: crawl the rest, or ask its owner. <code>politely explain</code> with \
-             the URL tells how the rule was chosen. Where the owner has agreed, whoever runs this proxy can say so for the \
+             the URL shows how the rule was chosen. Where the owner has agreed, the proxy's operator can allow it for the \
              host: <code>hosts</code> takes <code>allow</code> patterns."
         }
         Refusal::UsageDisallowed { .. } | Refusal::MiningReserved(_) | Refusal::AnswerReserved(_) => {
@@ -106,22 +118,22 @@ fn remedy(refusal: &Refusal) -> &'static str {
              again by itself; <code>politely refresh</code> with the host asks now."
         }
         Refusal::CrawlDelay { .. } => {
-            "Come back after that time, or let requests wait for longer: <code>pace.max_wait</code>, or \
+            "Try again after that time, or let requests wait longer: <code>pace.max_wait</code>, or \
              <code>politely run --max-wait</code>."
         }
         Refusal::Closed { .. } => {
-            "Come back after that time. Whoever runs this proxy has it keep such hours: <code>robots.visit_time</code>."
+            "Try again after that time. This proxy is set to observe such hours: <code>robots.visit_time</code>."
         }
-        Refusal::QueueFull { .. } => "Ask for less at a time, and come back after that time.",
-        Refusal::ConnectionLimit { .. } => "Close some, or have the client keep fewer open.",
+        Refusal::QueueFull { .. } => "Send fewer requests at a time, and try again after that time.",
+        Refusal::ConnectionLimit { .. } => "Close some, or configure the client to keep fewer open.",
         Refusal::EgressDenied { .. } => {
-            "Whoever runs this proxy can open addresses and ports: <code>egress.allow</code>, <code>egress.ports</code>."
+            "The proxy's operator can open addresses and ports: <code>egress.allow</code>, <code>egress.ports</code>."
         }
         Refusal::ClientDenied { credentials: true, .. } => {
             "Name and password go into the client's proxy URL: <code>http://NAME:PASSWORD@…</code>."
         }
         Refusal::ClientDenied { credentials: false, .. } => {
-            "Whoever runs this proxy can admit addresses: <code>access.clients</code>."
+            "The proxy's operator can allow addresses: <code>access.clients</code>."
         }
         Refusal::AuthorityMismatch { .. } => "Open a connection for each host.",
         Refusal::NotAProxyRequest => {
@@ -133,16 +145,16 @@ fn remedy(refusal: &Refusal) -> &'static str {
             "The client has to correct it; nothing was sent to the site."
         }
         Refusal::Loop => "A proxy cannot be its own upstream: look at the client's and the proxy's settings.",
-        Refusal::Draining { .. } => "Come back after that time.",
+        Refusal::Draining { .. } => "Try again after that time.",
         Refusal::FleetLost { .. } | Refusal::OwnLimit { .. } => {
-            "Whoever runs this proxy has to correct it; the site has nothing to do with it."
+            "The proxy's operator has to correct it; the site has nothing to do with it."
         }
-        Refusal::OperatorDenied { .. } => "Whoever runs this proxy has decided so, not the site.",
+        Refusal::OperatorDenied { .. } => "The proxy's operator has decided so, not the site.",
         Refusal::AmbiguousPath => "Ask for the path in its plain form.",
     }
 }
 
-const END: &str = "<p>This answer comes from politely, a proxy that keeps robots.txt, not from the site.</p>\n";
+const END: &str = "<p>This answer comes from politely, a proxy that enforces robots.txt, not from the site.</p>\n";
 
 #[cfg(test)]
 mod tests {
@@ -188,11 +200,13 @@ mod tests {
             "<a href=\"https://a.example/robots.txt\">https://a.example/robots.txt</a>",
             "<code>examplebot</code>",
             "politely explain",
+            "<code>urn:politely:robots-disallowed</code>",
         ] {
             assert!(page.contains(part), "{part}: {page}");
         }
         assert!(!page.contains("HTTP_PROXY"), "it is in use: {page}");
-        let delay = shown(&Refusal::CrawlDelay { retry_after: Duration::from_secs(90) }, "http://a.example/");
+        let delay =
+            shown(&Refusal::CrawlDelay { retry_after: Duration::from_secs(90), max_wait: None }, "http://a.example/");
         assert!(delay.contains("90 s") && delay.contains("max-wait") && !delay.contains("<dl>"), "{delay}");
     }
 

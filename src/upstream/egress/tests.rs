@@ -209,7 +209,7 @@ fn the_operator_closes_ranges_whatever_is_open() {
     assert_eq!(guard.screen(ip("10.1.0.0")), Ok(()));
     assert_eq!(
         guard.screen(ip("8.8.8.8")).unwrap_err().to_string(),
-        "this proxy does not connect there: 8.8.8.8 is 8.8.8.0/24 (egress.deny)"
+        "blocked by egress: 8.8.8.8 is 8.8.8.0/24 (egress.deny)"
     );
 }
 
@@ -232,7 +232,7 @@ fn hosts_are_closed_by_name() {
     assert_eq!(screen("www.example"), Ok(()));
     assert_eq!(
         Refusal::from(screen("db.internal.example").unwrap_err()).to_string(),
-        "this proxy does not connect there: the host db.internal.example is denied by `*.internal.example`"
+        "blocked by egress: the host db.internal.example is denied by `*.internal.example`"
     );
 }
 
@@ -287,9 +287,9 @@ fn a_name_on_our_port_is_for_its_address_to_decide() {
 #[test]
 fn a_denial_names_range_and_document() {
     let sentence = |address: &str| Guard::default().screen(ip(address)).unwrap_err().to_string();
-    assert_eq!(sentence("10.0.0.1"), "this proxy does not connect there: 10.0.0.1 is Private-Use (RFC 1918)");
+    assert_eq!(sentence("10.0.0.1"), "blocked by egress: 10.0.0.1 is Private-Use (RFC 1918)");
     assert_eq!(
         sentence("64:ff9b::10.0.0.1"),
-        "this proxy does not connect there: 64:ff9b::a00:1 is Private-Use by the 10.0.0.1 in it (RFC 1918)"
+        "blocked by egress: 64:ff9b::a00:1 is Private-Use by the 10.0.0.1 in it (RFC 1918)"
     );
 }

@@ -233,8 +233,8 @@ impl Machine {
         let is_stopped = stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['T', 't']));
         if is_stopped && self.told_of.swap(pid, Ordering::Relaxed) != pid {
             tracing::warn!(
-                hint = "continue it (`fg`, or `kill -CONT`), or end it",
-                "another politely (process {pid}) is stopped in its turn for {key}: requests there wait until it goes on or ends"
+                hint = "continue it (`fg`, or `kill -CONT`), or stop it",
+                "another politely (process {pid}) is stopped in its turn for {key}: requests to it wait until it continues or ends"
             );
         }
     }
@@ -272,7 +272,7 @@ impl Slot {
 fn tell(place: &str, why: &io::Error) {
     tracing::warn!(
         hint = "set `store.directory` to a place on a local disk that this user can write, and start politely again",
-        "nothing is shared with other politely processes on this machine, and each keeps a pace of its own: {place}: {why}"
+        "nothing is shared with other politely processes on this machine, and each paces requests alone: {place}: {why}"
     );
 }
 

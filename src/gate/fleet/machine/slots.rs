@@ -250,7 +250,7 @@ pub(super) fn hand_over(file: &File, directory: &Path) -> io::Result<()> {
     // A file of another name may be anybody's.
     let is_linked = it.is_file() && it.nlink() != 1;
     if is_linked || it.uid() != me && !(me == 0 && it.uid() == whose.uid()) {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "what is there is somebody else's"));
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
     }
     if me == 0 && it.uid() != whose.uid() {
         fchown(file, Some(whose.uid()), Some(whose.gid()))?;

@@ -28,7 +28,7 @@ async fn a_panic_is_a_failure_that_is_not_repeated_at_once() {
     assert!(cache.0.or_failed(&host, apart).await.is_none());
     let entry = host.load_full();
     let trouble = entry.trouble.as_ref().expect("it is noted");
-    assert_eq!((trouble.failures, &*trouble.why), (1, "a fault of the proxy's own"));
+    assert_eq!((trouble.failures, &*trouble.why), (1, "an internal error of the proxy"));
     assert!(!entry.may_fetch(SystemTime::now()), "it is left alone for a while");
     assert_eq!(cache.figures().failed, 1);
     assert_eq!(cache.0.or_failed(&host, async { 7 }).await, Some(7));

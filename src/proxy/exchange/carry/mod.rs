@@ -217,7 +217,7 @@ impl<C: Client, O: Origin> Carry<'_, C, O> {
             Err(Stopped::From(Fault::Malformed(why))) if !self.answered => Err(Broken::BadRequest(why)),
             Err(Stopped::From(_)) => Err(Broken::Gone),
             Err(Stopped::Slow) if !self.answered => Err(Broken::SlowRequest),
-            Err(Stopped::Slow) => Err(Broken::Cut("the body of the request comes too slowly".into())),
+            Err(Stopped::Slow) => Err(Broken::Cut("the body of the request is too slow (`limits.min_rate`)".into())),
         }
     }
 
@@ -266,7 +266,9 @@ impl<C: Client, O: Origin> Carry<'_, C, O> {
             Poll::Ready(Ok(())) => Poll::Ready(Ok(Carried { is_sent: self.up.is_done, is_switched: false })),
             Poll::Ready(Err(Stopped::From(fault))) => Poll::Ready(Err(Broken::Cut(format!("the origin: {fault}")))),
             Poll::Ready(Err(Stopped::To(_))) => Poll::Ready(Err(Broken::Gone)),
-            Poll::Ready(Err(Stopped::Slow)) => Poll::Ready(Err(Broken::Cut("the answer comes too slowly".into()))),
+            Poll::Ready(Err(Stopped::Slow)) => {
+                Poll::Ready(Err(Broken::Cut("the answer is too slow (`limits.min_rate`)".into())))
+            }
         }
     }
 
@@ -283,8 +285,8 @@ impl<C: Client, O: Origin> Carry<'_, C, O> {
         if (self.is_sent() || self.answered) && now >= self.down.at {
             return Err(match (self.answered, self.down.is_held_up) {
                 (false, _) => Broken::NoAnswer,
-                (true, true) => Broken::Cut("the client does not read".into()),
-                (true, false) => Broken::Cut("the origin has stopped in the middle of its answer".into()),
+                (true, true) => Broken::Cut("the client stopped reading".into()),
+                (true, false) => Broken::Cut("the origin stopped in the middle of its answer".into()),
             });
         }
         Ok(())
