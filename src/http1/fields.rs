@@ -14,7 +14,8 @@ pub struct Field<'a> {
     pub kind: FieldKind,
 }
 
-/// Fields with a meaning for the one who carries the message; found by the length of the name, then by its bytes.
+/// Fields with a meaning for the one who carries the message; found by the length of the name, then by its bytes: those
+/// of a token, whatever its case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldKind {
     Host,
@@ -49,34 +50,33 @@ pub enum FieldKind {
 impl FieldKind {
     #[inline]
     pub fn of(name: &[u8]) -> Self {
-        let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
         match name.len() {
-            2 if is("te") => Self::Te,
-            3 if is("via") => Self::Via,
-            4 if is("host") => Self::Host,
-            4 if is("date") => Self::Date,
-            6 if is("accept") => Self::Accept,
-            6 if is("cookie") => Self::Cookie,
-            6 if is("expect") => Self::Expect,
-            6 if is("prefer") => Self::Prefer,
-            7 if is("trailer") => Self::Trailer,
-            7 if is("upgrade") => Self::Upgrade,
-            7 if is("purpose") => Self::Purpose,
-            10 if is("user-agent") => Self::UserAgent,
-            10 if is("connection") => Self::Connection,
-            10 if is("keep-alive") => Self::KeepAlive,
-            11 if is("retry-after") => Self::RetryAfter,
-            11 if is("sec-purpose") => Self::SecPurpose,
-            12 if is("max-forwards") => Self::MaxForwards,
-            12 if is("proxy-status") => Self::ProxyStatus,
-            13 if is("cache-control") => Self::CacheControl,
-            14 if is("content-length") => Self::ContentLength,
-            14 if is("sec-fetch-dest") => Self::SecFetchDest,
-            16 if is("proxy-connection") => Self::ProxyConnection,
-            17 if is("transfer-encoding") => Self::TransferEncoding,
-            18 if is("proxy-authenticate") => Self::ProxyAuthenticate,
-            19 if is("proxy-authorization") => Self::ProxyAuthorization,
-            25 if is("proxy-authentication-info") => Self::ProxyAuthenticationInfo,
+            2 if is(name, b"te") => Self::Te,
+            3 if is(name, b"via") => Self::Via,
+            4 if is(name, b"host") => Self::Host,
+            4 if is(name, b"date") => Self::Date,
+            6 if is(name, b"accept") => Self::Accept,
+            6 if is(name, b"cookie") => Self::Cookie,
+            6 if is(name, b"expect") => Self::Expect,
+            6 if is(name, b"prefer") => Self::Prefer,
+            7 if is(name, b"trailer") => Self::Trailer,
+            7 if is(name, b"upgrade") => Self::Upgrade,
+            7 if is(name, b"purpose") => Self::Purpose,
+            10 if is(name, b"user-agent") => Self::UserAgent,
+            10 if is(name, b"connection") => Self::Connection,
+            10 if is(name, b"keep-alive") => Self::KeepAlive,
+            11 if is(name, b"retry-after") => Self::RetryAfter,
+            11 if is(name, b"sec-purpose") => Self::SecPurpose,
+            12 if is(name, b"max-forwards") => Self::MaxForwards,
+            12 if is(name, b"proxy-status") => Self::ProxyStatus,
+            13 if is(name, b"cache-control") => Self::CacheControl,
+            14 if is(name, b"content-length") => Self::ContentLength,
+            14 if is(name, b"sec-fetch-dest") => Self::SecFetchDest,
+            16 if is(name, b"proxy-connection") => Self::ProxyConnection,
+            17 if is(name, b"transfer-encoding") => Self::TransferEncoding,
+            18 if is(name, b"proxy-authenticate") => Self::ProxyAuthenticate,
+            19 if is(name, b"proxy-authorization") => Self::ProxyAuthorization,
+            25 if is(name, b"proxy-authentication-info") => Self::ProxyAuthenticationInfo,
             _ => Self::Other,
         }
     }
@@ -261,6 +261,14 @@ impl<'a> Lines<'a> {
     }
 }
 
+/// Whether a token is this name, which is of lower-case letters and hyphens: no other byte of a token becomes one of these with
+/// the bit of lower case set. Without a branch a byte, so that it is done several bytes at a time.
+#[inline(always)]
+fn is<const N: usize>(token: &[u8], name: &[u8; N]) -> bool {
+    <&[u8; N]>::try_from(token)
+        .is_ok_and(|token| (0..N).fold(0, |other, at| other | ((token[at] | 0x20) ^ name[at])) == 0)
+}
+
 /// The members of a comma-separated list (RFC 9110 §5.6.1) without empty ones. For lists that hold no quoted strings.
 #[inline]
 pub fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -310,6 +318,20 @@ mod tests {
         assert_eq!(FieldKind::of(b"Transfer_Encoding"), FieldKind::Other);
         assert_eq!(FieldKind::of(b""), FieldKind::Other);
         assert_eq!(FieldKind::of(b"hos\xc5"), FieldKind::Other);
+    }
+
+    #[test]
+    fn no_other_token_is_taken_for_a_name() {
+        for byte in (0..=255).filter(|&byte| super::super::scan::is_token(byte)) {
+            for (place, name) in [(0, *b"host"), (3, *b"date")] {
+                let mut other = name;
+                other[place] = byte;
+                assert_eq!(FieldKind::of(&other) != FieldKind::Other, other.eq_ignore_ascii_case(&name), "{byte}");
+            }
+            let hyphen =
+                [b't', b'r', b'a', b'n', b's', b'f', b'e', b'r', byte, b'e', b'n', b'c', b'o', b'd', b'i', b'n', b'g'];
+            assert_eq!(FieldKind::of(&hyphen) == FieldKind::TransferEncoding, byte == b'-', "{byte}");
+        }
     }
 
     #[test]
