@@ -96,7 +96,12 @@ fn put_facts(out: &mut String, path: &[String], is_of_list: bool, default: &str,
     };
     let change = if key.needs_restart { "needs a restart" } else { "on reload" };
     *out += "\n| Type | Default | Environment | A change takes effect |\n|---|---|---|---|\n";
-    *out += &format!("| {} | `{default}` | `{variable}` | {change} |\n", key.kind);
+    let kind = match (default, key.kind.as_str()) {
+        ("{}", "map of keys") => "map of entries".to_owned(),
+        ("{}", each) => format!("map; each value is {each}"),
+        (_, kind) => kind.to_owned(),
+    };
+    *out += &format!("| {kind} | `{default}` | `{variable}` | {change} |\n");
 }
 
 /// The keys that an entry of a list or a map has.
@@ -163,13 +168,16 @@ fn ask(path: &[String]) -> Key {
         }
         yaml
     };
-    let values = VALUES.iter().filter_map(|value| Settings::parse("test.yaml", &at(value)).ok());
+    let kind = kind(at);
+    let words: Vec<String> = kind.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    let words = words.iter().map(String::as_str);
+    let values = VALUES.into_iter().chain(words).filter_map(|value| Settings::parse("test.yaml", &at(value)).ok());
     let mut changes = values.map(|settings| settings.in_place_of(&Settings::default(), false).1);
     let change = changes.find(|change| !change.changed.is_empty() || !change.needs_restart.is_empty());
     // What it includes is a change, not that it does.
     assert!(change.is_some() || path == ["include"], "no value that changes {path:?} is known here");
     let needs_restart = change.is_some_and(|change| !change.needs_restart.is_empty());
-    Key { kind: kind(at), needs_restart }
+    Key { kind, needs_restart }
 }
 
 /// What the program wants where it finds something else.
@@ -198,9 +206,10 @@ fn without_article(text: &str) -> &str {
     text.strip_prefix("a ").or(text.strip_prefix("an ")).unwrap_or(text)
 }
 
-/// Of which each key takes one that is not its default.
-const VALUES: [&str; 19] = [
+/// Of which, or of its own words, each key takes one that is not its default.
+const VALUES: [&str; 23] = [
     "7s",
+    "7h",
     "7MiB",
     "700KiB",
     "7",
@@ -219,6 +228,9 @@ const VALUES: [&str; 19] = [
     "http://192.0.2.1:3128",
     "redis://192.0.2.1/0",
     "{ certificate: /x, key: /x }",
+    "{ a.example: tunnel }",
+    "{ a.example: { intercept: tunnel } }",
+    "[{ name: a, password: '$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA' }]",
 ];
 
 const HEAD: &str = "# Configuration reference\n\n\
