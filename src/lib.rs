@@ -14,6 +14,8 @@ pub mod cli;
 #[cfg(feature = "proxy")]
 pub mod config;
 #[cfg(feature = "proxy")]
+pub mod evidence;
+#[cfg(feature = "proxy")]
 pub mod gate;
 #[cfg(feature = "proxy")]
 pub mod histogram;

@@ -10,6 +10,7 @@ pub use error::StartError;
 
 use crate::admin::Admin;
 use crate::config::{Changes, Settings};
+use crate::evidence::Evidence;
 use crate::gate::{Figures, Gate, HeldFigures, HeldRequest};
 use crate::proxy::{self, Counts, Decisions, Distrusted, HostFailures, Proxy};
 use crate::tls::{Ca, LeafCache, Roots, roots};
@@ -84,11 +85,15 @@ async fn start_with(settings: Settings, plan: Plan) -> Result<Running, StartErro
     let own = plan.addresses().chain(admin_address).collect();
     let upstream = Arc::new(Upstream::new(&settings, roots.store, &conf, own)?);
     let admin_settings = settings.admin.clone();
+    let Settings { evidence: kept, .. } = &settings;
+    let open =
+        |directory: &PathBuf| Evidence::open(directory, kept.keep, upstream.name(), &settings.shown().to_string());
+    let evidence = kept.directory.as_ref().map(open).transpose()?;
     let settings = Arc::new(ArcSwap::from_pointee(settings));
     let gate = Arc::new(Gate::open(settings.clone(), upstream.clone()));
     gate.join().await;
     let (stop, shutdown) = watch::channel(false);
-    let proxy = Arc::new(Proxy::new(settings, gate, upstream, leaves, shutdown));
+    let proxy = Arc::new(Proxy::new(settings, gate, upstream, leaves, evidence, shutdown));
 
     let mut beside = JoinSet::new();
     let watched = proxy.clone();
@@ -230,7 +235,12 @@ impl Running {
         listeners.shutdown().await;
         let gate = proxy.gate.clone();
         // It fails only when the runtime is going away itself; then the gate closes when it is dropped.
-        let _ = tokio::task::spawn_blocking(move || gate.close()).await;
+        let closing = proxy.clone();
+        let _ = tokio::task::spawn_blocking(move || {
+            gate.close();
+            closing.evidence.iter().for_each(Evidence::close);
+        })
+        .await;
         if let Some((admin, _)) = &self.parts.admin {
             admin.end();
             while self.beside.join_next().await.is_some() {}

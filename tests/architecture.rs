@@ -8,7 +8,7 @@ const LAYERS: [&[&str]; 10] = [
     &["robots", "histogram", "tls_words"],
     &["policy"],
     &["config"],
-    &["http1"],
+    &["http1", "evidence"],
     &["upstream", "tls"],
     &["gate"],
     &["proxy", "telemetry"],

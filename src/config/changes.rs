@@ -31,6 +31,9 @@ impl Settings {
         if (self.store.disk == 0) != (before.store.disk == 0) && keep(&mut self.store.disk, &before.store.disk) {
             fixed.push(&["store", "disk"]);
         }
+        if keep(&mut self.evidence.directory, &before.evidence.directory) {
+            fixed.push(&["evidence", "directory"]);
+        }
         if !may_join_fleet && keep(&mut self.fleet, &before.fleet) {
             fixed.push(&["fleet"]);
         }
@@ -122,10 +125,11 @@ mod tests {
     #[test]
     fn what_takes_a_restart_stays_as_it_is_and_is_shown_so() {
         let now = "admin: { address: '127.0.0.1:9' }\nintercept: { ca: { directory: /x } }\n\
-             store: { directory: /y, disk: 0, memory: 2MiB }\nfleet: redis://127.0.0.1:1/";
+             store: { directory: /y, disk: 0, memory: 2MiB }\n\
+             evidence: { directory: /z, keep: 1d }\nfleet: redis://127.0.0.1:1/";
         let (settings, Changes { changed, needs_restart }) = changes("", now);
-        assert_eq!(changed, ["intercept.ca.directory", "store.memory"]);
-        assert_eq!(needs_restart, ["admin.address", "store.directory", "store.disk", "fleet"]);
+        assert_eq!(changed, ["evidence.keep", "intercept.ca.directory", "store.memory"]);
+        assert_eq!(needs_restart, ["admin.address", "store.directory", "store.disk", "evidence.directory", "fleet"]);
         let before = Settings::default();
         assert_eq!(settings.admin, before.admin);
         assert_eq!((settings.fleet.is_none(), settings.store.disk), (true, before.store.disk));

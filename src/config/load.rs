@@ -137,6 +137,7 @@ impl Settings {
             egress: file.egress,
             access,
             store: file.store,
+            evidence: file.evidence,
             fleet: file.fleet.map(|url| Fleet { url, on_loss: file.on_fleet_loss }),
             hosts,
             limits: file.limits,
@@ -161,6 +162,7 @@ impl Settings {
         paths.extend(self.admin.token_file.as_mut());
         paths.extend(self.egress.ca_file.as_mut());
         paths.extend(self.store.directory.as_mut());
+        paths.extend(self.evidence.directory.as_mut());
         if let AccessLog::File(path) = &mut self.log.access {
             paths.push(path);
         }

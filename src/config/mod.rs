@@ -20,8 +20,8 @@ pub use read::error::{Complaint, ConfigErrors, Fault, Place};
 pub use settings::{Access, CaSource, Fleet, Intercept, Settings, User};
 pub use shown::DEFAULTS;
 pub use written::file::{
-    Admin, Egress, Fallback, Identity, Limits, Listener, ListenerTls, Log, LogFormat, LogLevel, Mode, OnFleetLoss,
-    OnVisitTime, Pace, Robots, Store, Subresources,
+    Admin, Egress, Evidence, Fallback, Identity, Limits, Listener, ListenerTls, Log, LogFormat, LogLevel, Mode,
+    OnFleetLoss, OnVisitTime, Pace, Robots, Store, Subresources,
 };
 pub use written::host_table::InterceptMode;
 pub use written::origin_tls::{CertificatePair, OriginTls, Pin};

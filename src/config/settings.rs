@@ -8,7 +8,7 @@ use super::hosts::Hosts;
 use super::read::error::Complaint;
 use super::shown::Whole;
 use super::written::file::{
-    self, Admin, Egress, Identity, Limits, Listener, Log, Mode, OnFleetLoss, Pace, Robots, Store,
+    self, Admin, Egress, Evidence, Identity, Limits, Listener, Log, Mode, OnFleetLoss, Pace, Robots, Store,
 };
 use super::written::host_table::InterceptMode;
 use super::written::secrets::{Secret, SecretUrl};
@@ -31,6 +31,7 @@ pub struct Settings {
     pub listed: Listed,
     pub access: Access,
     pub store: Store,
+    pub evidence: Evidence,
     pub fleet: Option<Fleet>,
     /// What is otherwise for some hosts, `intercept.hosts` included.
     pub hosts: Hosts,
@@ -111,6 +112,11 @@ impl Settings {
     /// What is no fault but may not be meant.
     pub fn warnings(&self) -> &[Complaint] {
         &self.warnings
+    }
+
+    /// The SHA-256 of what is shown, as text.
+    pub fn digest(&self) -> &[u8; 32] {
+        self.whole.digest()
     }
 
     /// All of it as JSON in the form of the file, without its secrets.

@@ -4,18 +4,30 @@
 use super::read::source::{Node, Value as Written};
 use serde_json::{Map, Value};
 use std::fmt;
+use std::sync::OnceLock;
 use url::Url;
 
 /// The whole configuration in the form of the file, its secrets among it.
 #[derive(Clone, PartialEq)]
-pub(super) struct Whole(pub Value);
+pub(super) struct Whole(pub Value, Digest);
+
+/// The SHA-256 of what is shown, once it has been asked for.
+#[derive(Clone, Default)]
+struct Digest(OnceLock<[u8; 32]>);
+
+/// It follows from what it is of.
+impl PartialEq for Digest {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
 
 impl Whole {
     /// Of which `root` is written.
     pub fn new(root: &Node) -> Self {
         let mut all = json(&defaults());
         lay_over(&mut all, json(root));
-        Self(all)
+        Self(all, Digest::default())
     }
 
     /// For others to see.
@@ -23,6 +35,14 @@ impl Whole {
         let mut shown = self.0.clone();
         hide_secrets(&mut shown);
         shown
+    }
+
+    /// By which it is known to others, when it is not changed any more.
+    pub fn digest(&self) -> &[u8; 32] {
+        self.1.0.get_or_init(|| {
+            let digest = ring::digest::digest(&ring::digest::SHA256, self.shown().to_string().as_bytes());
+            digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
+        })
     }
 }
 

@@ -1,5 +1,7 @@
 //! What no single value shows: keys that must fit each other.
 
+use std::time::Duration;
+
 use crate::robots::ParseOptions;
 
 use super::hosts::unverified_patterns;
@@ -153,7 +155,7 @@ pub(super) fn users(users: &[User], check: &mut Check<'_>) {
 }
 
 fn limits(settings: &Settings, check: &mut Check<'_>) {
-    let Settings { limits, robots, store, pace, intercept, .. } = settings;
+    let Settings { limits, robots, store, evidence, pace, intercept, .. } = settings;
     let waits = [
         (["robots", "timeout"], robots.timeout),
         (["robots", "max_ttl"], robots.max_ttl),
@@ -189,6 +191,9 @@ fn limits(settings: &Settings, check: &mut Check<'_>) {
             check.fault(key, "this value is too large", format!("write {most} or less"));
         }
     }
+    if evidence.keep < LEAST_KEPT {
+        check.fault(&["evidence", "keep"], "what is kept for less than an hour is no evidence", "write `90d`");
+    }
     if store.memory < LEAST_STORE {
         check.fault(&["store", "memory"], "less than 1 MiB is too small", "write `64MiB`");
     }
@@ -198,3 +203,4 @@ const LEAST_HEADER_SIZE: u64 = 4 << 10;
 /// What the HTTP/1 parser takes at most.
 const MOST_HEADER_SIZE: u64 = 1 << 20;
 const LEAST_STORE: u64 = 1 << 20;
+const LEAST_KEPT: Duration = Duration::from_secs(3600);

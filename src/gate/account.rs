@@ -1,12 +1,22 @@
 //! What there is to tell of one request's way through the gate, for the log.
 
 use crate::policy::{Allowance, Entry, RuleEvidence};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// What somebody reads of it; the rest is left out.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Wanted {
+    pub rule: bool,
+    pub basis: bool,
+}
 
 /// Why it may go, and how long it was held.
 #[derive(Debug, Default)]
 pub struct Account {
-    is_wanted: bool,
+    is_wanted: Wanted,
+    /// What was decided by: robots.txt, and tdmrep.json where that matters.
+    pub basis: Option<(Arc<Entry>, Option<Arc<Entry>>)>,
     /// `None`: it may not, or nothing has been decided.
     pub allowance: Option<Allowance>,
     pub rule: Option<RuleEvidence>,
@@ -16,8 +26,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// `is_wanted`: somebody reads it; else `rule` is left out.
-    pub fn new(is_wanted: bool) -> Self {
+    pub fn new(is_wanted: Wanted) -> Self {
         Self { is_wanted, ..Self::default() }
     }
 
@@ -26,11 +35,20 @@ impl Account {
         self.held + self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// `entry`: what it was decided by.
+    /// `allowance`: `None` if it may not go, or not yet. `entry`, `tdmrep`: what it was decided by.
     #[inline]
-    pub(super) fn allow(&mut self, allowance: Allowance, entry: &Entry) {
+    pub(super) fn decided(
+        &mut self,
+        allowance: Option<Allowance>,
+        entry: &Arc<Entry>,
+        tdmrep: Option<&Arc<Entry>>,
+    ) {
+        if self.is_wanted.basis {
+            self.basis = Some((entry.clone(), tdmrep.cloned()));
+        }
+        let Some(allowance) = allowance else { return };
         self.allowance = Some(allowance);
-        if self.is_wanted {
+        if self.is_wanted.rule {
             self.rule = allowance.rule(entry);
         }
     }

@@ -177,9 +177,8 @@ impl Gate {
         let tdmrep = rules.mining_purpose().map(|_| self.robots.host(SiteFile::TdmRep, request.authority).load_full());
         let known = Known { robots: &entry, tdmrep: tdmrep.as_deref() };
         let decision = decide(known, rules, request, SystemTime::now());
-        if let Ruling::Allow(allowance) = decision.ruling {
-            account.allow(allowance, &entry);
-        }
+        let allowance = if let Ruling::Allow(allowance) = decision.ruling { Some(allowance) } else { None };
+        account.decided(allowance, &entry, tdmrep.as_ref());
         decision
     }
 

@@ -13,7 +13,7 @@ mod terms;
 mod watch;
 
 pub use crate::policy::pace::Outcome;
-pub use account::Account;
+pub use account::{Account, Wanted};
 pub use admit::LastHost;
 pub use fleet::FleetFigures;
 pub use held::{HeldFigures, HeldFor, HeldRequest};

@@ -16,7 +16,8 @@ pub use exchange::recent::{Decisions, RecentDecision};
 pub(crate) use respond::evidence;
 
 use crate::config::{AccessLog, Settings};
-use crate::gate::{Gate, Reported};
+use crate::evidence::Evidence;
+use crate::gate::{Gate, Reported, Wanted};
 use crate::policy::Refusal;
 use crate::tls::LeafCache;
 use crate::upstream::{Prepared, Upstream};
@@ -41,6 +42,8 @@ pub struct Proxy {
     pub counters: Counters,
     pub decisions: Decisions,
     pub distrusted: DistrustedClients,
+    /// What was decided about each request; `None`: none is kept.
+    pub evidence: Option<Evidence>,
     /// Somebody reads the access log.
     is_logging: AtomicBool,
     refusals_told: limits::log_rate::LogRate,
@@ -64,6 +67,7 @@ impl Proxy {
         gate: Arc<Gate>,
         upstream: Arc<Upstream>,
         leaves: LeafCache,
+        evidence: Option<Evidence>,
         shutdown: watch::Receiver<bool>,
     ) -> Self {
         let via = exchange::via::Via::new(upstream.name());
@@ -78,6 +82,7 @@ impl Proxy {
             counters: Counters::default(),
             decisions: Decisions::default(),
             distrusted: DistrustedClients::default(),
+            evidence,
             is_logging,
             refusals_told: limits::log_rate::LogRate::default(),
             clients: limits::per_client::Clients::default(),
@@ -97,6 +102,9 @@ impl Proxy {
         self.leaves.resize(settings.intercept.leaf_cache);
         self.upstream.adopt(prepared);
         self.is_logging.store(logs(&settings), Relaxed);
+        if let Some(evidence) = &self.evidence {
+            evidence.configured(&settings.shown().to_string(), settings.evidence.keep);
+        }
         let before = self.settings.swap(Arc::new(settings));
         self.gate.reloaded(&before);
     }
@@ -130,6 +138,11 @@ impl Proxy {
     async fn stopped_for_a_while(&self) {
         self.stopped().await;
         sleep(LAST_REQUEST.min(self.settings.load().limits.drain_timeout)).await;
+    }
+
+    fn wanted(&self) -> Wanted {
+        let basis = self.evidence.is_some();
+        Wanted { rule: basis || self.is_logging.load(Relaxed), basis }
     }
 
     fn is_stopping(&self) -> bool {

@@ -1,7 +1,7 @@
 //! A robots.txt that was read: the rules for each crawler, and what the file says to all. Pure.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::options::ParseOptions;
@@ -26,6 +26,7 @@ struct Inner {
     file: FileRecords,
     warnings: Vec<Warning>,
     memo: RuleSetCache,
+    digest: OnceLock<[u8; 32]>,
 }
 
 /// What belongs to the whole file.
@@ -51,7 +52,8 @@ impl RobotsTxt {
     pub fn parse_with(bytes: &[u8], options: &ParseOptions) -> Self {
         let parse::Parsed { source, groups, file, warnings } = parse::parse(bytes, options);
         let memo = RuleSetCache::new(groups.len());
-        Self(Arc::new(Inner { options: options.clone(), source: Arc::new(source), groups, file, warnings, memo }))
+        let (source, digest) = (Arc::new(source), OnceLock::new());
+        Self(Arc::new(Inner { options: options.clone(), source, groups, file, warnings, memo, digest }))
     }
 
     /// The rules for a crawler, by the names that it goes by: those of all groups that name it, else those for `*`.
@@ -110,6 +112,11 @@ impl RobotsTxt {
     /// The bytes that were read.
     pub fn source(&self) -> &[u8] {
         self.0.source.text()
+    }
+
+    /// By which it is known to others: made by `digest` of the source when it is first asked for.
+    pub fn digest_by(&self, digest: impl FnOnce(&[u8]) -> [u8; 32]) -> &[u8; 32] {
+        self.0.digest.get_or_init(|| digest(self.source()))
     }
 
     /// How many clones of it there are, this one among them.

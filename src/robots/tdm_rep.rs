@@ -1,7 +1,7 @@
 //! `/.well-known/tdmrep.json`: which of a site's pages are reserved from text and data mining (W3C TDMRep, the community group's
 //! final report of 10 May 2024, "TDM File on the Origin Server"). Pure.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value};
 
@@ -22,6 +22,7 @@ struct Inner {
     entries: Vec<Entry>,
     locations: Matcher,
     fault: Option<Box<str>>,
+    digest: OnceLock<[u8; 32]>,
 }
 
 #[derive(Debug)]
@@ -55,7 +56,7 @@ impl TdmRep {
             locations.add(entry.location.as_bytes(), place, RuleKind::Disallow);
         }
         let locations = Matcher::new(locations);
-        Self(Arc::new(Inner { source: bytes.into(), entries, locations, fault }))
+        Self(Arc::new(Inner { source: bytes.into(), entries, locations, fault, digest: OnceLock::new() }))
     }
 
     /// The entry that reserves a page: the first whose location matches decides. `target` is a path with query. Where the path
@@ -73,6 +74,11 @@ impl TdmRep {
             location,
             policy: policy.as_deref(),
         })
+    }
+
+    /// By which it is known to others: made by `digest` of the source when it is first asked for.
+    pub fn digest_by(&self, digest: impl FnOnce(&[u8]) -> [u8; 32]) -> &[u8; 32] {
+        self.0.digest.get_or_init(|| digest(self.source()))
     }
 
     /// How many entries can be used.

@@ -1,5 +1,6 @@
 //! Why the proxy could not start, or take up changed settings, and what to do about it.
 
+use crate::evidence::OpenError;
 use crate::tls::{CaError, ListenerTlsError, RootsError};
 use crate::upstream::TrustError;
 use std::io;
@@ -29,6 +30,8 @@ pub enum StartError {
     Trust(#[from] TrustError),
     #[error("cannot open the access log {path}: {source}")]
     Log { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Evidence(#[from] OpenError),
     #[error("cannot set up: {0}")]
     Io(#[from] io::Error),
 }
@@ -79,6 +82,7 @@ impl StartError {
                 }
                 _ => "let the proxy's user write there, or correct `log.access`".into(),
             },
+            Self::Evidence(error) => error.hint().into(),
             Self::Io(_) => "check free space and permissions for temporary files".into(),
         }
     }

@@ -9,8 +9,8 @@ use crate::policy::{Host, KeyBy, Paths};
 use crate::robots::{Precedence, UserAgentMatch};
 
 use super::file::{
-    Access, Admin, CaFiles, Egress, Fallback, File, Identity, Intercept, Limits, Listener, Log, LogFormat, LogLevel,
-    Mode, OnFleetLoss, OnVisitTime, Pace, Robots, Store, Subresources,
+    Access, Admin, CaFiles, Egress, Evidence, Fallback, File, Identity, Intercept, Limits, Listener, Log, LogFormat,
+    LogLevel, Mode, OnFleetLoss, OnVisitTime, Pace, Robots, Store, Subresources,
 };
 use super::host_table::Usage;
 use super::host_table::{HostTable, InterceptMode};
@@ -31,6 +31,7 @@ impl Default for File {
             egress: Egress::default(),
             access: Access::default(),
             store: Store::default(),
+            evidence: Evidence::default(),
             fleet: None,
             on_fleet_loss: OnFleetLoss::default(),
             hosts: HostTable::default(),
@@ -112,6 +113,12 @@ impl Default for Egress {
 impl Default for Store {
     fn default() -> Self {
         Self { directory: None, memory: 64 << 20, disk: 1 << 30, is_impatient: false, meeting_place: None }
+    }
+}
+
+impl Default for Evidence {
+    fn default() -> Self {
+        Self { directory: None, keep: Duration::from_secs(90 * 86_400) }
     }
 }
 

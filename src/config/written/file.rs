@@ -34,6 +34,7 @@ pub(in crate::config) struct File {
     pub egress: Egress,
     pub access: Access,
     pub store: Store,
+    pub evidence: Evidence,
     #[serde(deserialize_with = "secrets::some_fleet_url")]
     pub fleet: Option<SecretUrl>,
     pub on_fleet_loss: OnFleetLoss,
@@ -323,6 +324,16 @@ pub struct Store {
     /// Where the processes of a machine that share meet. `None`: where the store is.
     #[serde(skip)]
     pub meeting_place: Option<PathBuf>,
+}
+
+/// A record of each decision.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Evidence {
+    /// `None`: none is kept.
+    pub directory: Option<PathBuf>,
+    #[serde(deserialize_with = "units::duration")]
+    pub keep: Duration,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]

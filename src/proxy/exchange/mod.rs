@@ -8,6 +8,7 @@ mod decide;
 mod forward;
 pub mod pages;
 pub mod recent;
+mod record;
 pub mod request;
 pub mod reserved;
 mod target;
@@ -108,7 +109,7 @@ impl<'a> Exchange<'a> {
         who: &'a Who,
         began: Instant,
     ) -> Self {
-        let trip = Trip { gate: Account::new(proxy.is_logging.load(Ordering::Relaxed)), ..Trip::default() };
+        let trip = Trip { gate: Account::new(proxy.wanted()), ..Trip::default() };
         Exchange {
             proxy,
             request,
@@ -266,6 +267,7 @@ impl About<'_> {
         let proxy = self.proxy;
         let user = self.who.user.as_deref();
         let line = proxy.is_logging.load(Ordering::Relaxed).then(|| self.line(&outcome));
+        let record = proxy.evidence.as_ref().map(|evidence| (evidence, self.record(evidence, &outcome)));
         let last = match outcome {
             Outcome::Forwarded => {
                 proxy.counters.forwarded(user);
@@ -301,6 +303,9 @@ impl About<'_> {
         };
         if let Some(line) = line {
             line.write(self, &last);
+        }
+        if let Some((evidence, record)) = record {
+            self.put(evidence, record, &last);
         }
         last
     }

@@ -84,7 +84,7 @@ pub fn rules<'a>(settings: &'a Settings, request: &Request<'_>, who: &'a Who) ->
     &hosts(who.user.as_deref()).unwrap_or(&settings.hosts).get(request.authority.host()).rules
 }
 
-fn asked<'a>(request: &'a Request<'_>, who: &'a Who) -> policy::Request<'a> {
+pub fn asked<'a>(request: &'a Request<'_>, who: &'a Who) -> policy::Request<'a> {
     policy::Request {
         agent_tokens: &request.agent_tokens,
         product_tokens: who.user.as_ref().map_or(&[], |user| &user.product_tokens),

@@ -14,7 +14,7 @@ pub enum Member<'a> {
 }
 
 /// Each member, by name.
-pub(super) fn each(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'_>)) {
+pub fn each_member(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'_>)) {
     match refusal {
         Refusal::Disallowed { authority, product_tokens, rule } => {
             put("robots_url", Member::RobotsUrl(authority));
@@ -73,7 +73,7 @@ pub(super) fn each(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'
 /// All of them.
 pub fn evidence(refusal: &Refusal) -> Map<String, Value> {
     let mut members = Map::new();
-    each(refusal, &mut |name, value| {
+    each_member(refusal, &mut |name, value| {
         let value = match value {
             Member::Text(pieces) => pieces.concat().into(),
             Member::RobotsUrl(authority) => authority.robots_url().into(),

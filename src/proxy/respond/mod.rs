@@ -7,7 +7,7 @@ mod robots_copy;
 mod setup;
 mod text;
 
-pub use evidence::evidence;
+pub use evidence::{Member, each_member, evidence};
 pub use failure::Failure;
 pub use robots_copy::robots_copy;
 pub use setup::{SetupRequest, setup};
@@ -16,7 +16,6 @@ use crate::config::Settings;
 use crate::http1::{put_field, put_number, put_status_line};
 use crate::policy::{EgressReason, Refusal};
 use crate::proxy::io::Scratch;
-use evidence::Member;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use std::time::Duration;
 use text::{Object, put_field_text};
@@ -159,7 +158,7 @@ impl Problem<'_> {
             }
             asked.url.iter().for_each(|&url| members.text("url", [url]));
             if let Some(refusal) = refusal {
-                evidence::each(refusal, &mut |name, value| match value {
+                each_member(refusal, &mut |name, value| match value {
                     Member::Text(pieces) => members.text(name, pieces.iter().copied()),
                     Member::RobotsUrl(authority) => members.robots_url(name, authority),
                     Member::Number(number) => members.number(name, number),

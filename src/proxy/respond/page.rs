@@ -1,6 +1,6 @@
 //! Answers of the proxy's own as a page, for browsers. Pure.
 
-use super::evidence::{self, Member};
+use super::evidence::{Member, each_member};
 use super::text::put_html;
 use super::{Problem, title};
 use crate::http1::put_number;
@@ -43,7 +43,7 @@ pub(super) fn page(out: &mut Vec<u8>, problem: &Problem<'_>, url: Option<&str>, 
     put(out, &["<p>", problem.detail, "</p>\n"]);
     if let Some(refusal) = refusal {
         let mut before = "<dl>\n";
-        evidence::each(refusal, &mut |name, value| {
+        each_member(refusal, &mut |name, value| {
             put(out, &[before, "", "<dt>", label(name), "</dt><dd><code>"]);
             before = "";
             match value {

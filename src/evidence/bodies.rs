@@ -1,0 +1,185 @@
+//! What records rest on, by its SHA-256: each robots.txt, and what was configured. A file's time is when a record last named it,
+//! so that what only removed segments name is found without reading the others.
+
+use super::chain::{Hash, hex, sha256};
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use parking_lot::Mutex;
+use std::collections::HashSet;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+pub(super) struct Bodies {
+    directory: PathBuf,
+    /// Named in the segment that is written to. Locked while a file is named or removed.
+    named: Mutex<Named>,
+}
+
+#[derive(Default)]
+struct Named {
+    hashes: HashSet<Hash>,
+    /// Some are there that were not when this was last asked.
+    is_new: bool,
+}
+
+/// What is named is not there as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    #[error("it is missing")]
+    Missing,
+    #[error("it was changed")]
+    Changed,
+    #[error("it cannot be read: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl Bodies {
+    /// Those beside the segments in `directory`.
+    pub fn new(directory: &Path) -> Self {
+        Bodies { directory: directory.join(NAME), named: Mutex::default() }
+    }
+
+    /// Another segment begins, in which nothing is named yet.
+    pub fn begin(&self) {
+        self.named.lock().hashes.clear();
+    }
+
+    /// Names a body in the segment that began at `began`.
+    pub fn keep(&self, hash: &Hash, body: &[u8], began: SystemTime) -> io::Result<()> {
+        let mut named = self.named.lock();
+        if named.hashes.contains(hash) {
+            return Ok(());
+        }
+        let path = self.path(hash);
+        // Not before its segment, whatever the clock has done since.
+        let now = SystemTime::now().max(began);
+        match File::options().write(true).open(&path) {
+            Ok(file) if file.metadata()?.len() > 0 => file.set_modified(now)?,
+            Ok(_) => write(&path, body)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                DirBuilder::new().recursive(true).mode(0o700).create(path.parent().expect("it is in a directory"))?;
+                write(&path, body)?;
+                named.is_new = true;
+            }
+            Err(error) => return Err(error),
+        }
+        if named.hashes.len() == MOST_NAMED {
+            // They are looked for on the disk again.
+            named.hashes.clear();
+        }
+        named.hashes.insert(*hash);
+        Ok(())
+    }
+
+    /// Whether some were added since this was last asked.
+    pub fn are_new(&self) -> bool {
+        std::mem::take(&mut self.named.lock().is_new)
+    }
+
+    /// Removes those that no record has named since `began`, when the first segment began that is there still.
+    pub fn sweep(&self, began: SystemTime) -> io::Result<()> {
+        for shard in entries(&self.directory)? {
+            for path in entries(&shard)? {
+                let named = self.named.lock();
+                if fs::symlink_metadata(&path)?.modified()? < began {
+                    fs::remove_file(&path)?;
+                }
+                drop(named);
+            }
+        }
+        Ok(())
+    }
+
+    /// One, as it was.
+    pub fn read(&self, hash: &Hash) -> Result<Vec<u8>, BodyError> {
+        let file = match File::open(self.path(hash)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(BodyError::Missing),
+            file => file?,
+        };
+        let mut body = Vec::new();
+        let read = GzDecoder::new(file).take(MOST_READ).read_to_end(&mut body);
+        match read {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::InvalidInput | ErrorKind::InvalidData | ErrorKind::UnexpectedEof
+                ) =>
+            {
+                Err(BodyError::Changed)
+            }
+            Err(error) => Err(error.into()),
+            Ok(_) if sha256(&body) != *hash => Err(BodyError::Changed),
+            Ok(_) => Ok(body),
+        }
+    }
+
+    fn path(&self, hash: &Hash) -> PathBuf {
+        let name = String::from_utf8_lossy(&hex(hash)).into_owned();
+        self.directory.join(&name[..2]).join(name + ".gz")
+    }
+}
+
+/// All of it or nothing.
+fn write(path: &Path, body: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("tmp");
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    let mut packed = GzEncoder::new(file, Compression::default());
+    let written = packed.write_all(body).and_then(|()| packed.finish()).and_then(|_| fs::rename(&new, path));
+    if written.is_err() {
+        // Where there is no room there is some again.
+        let _ = fs::remove_file(&new);
+    }
+    written
+}
+
+/// What is in a directory, if there is one.
+fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    match fs::read_dir(directory) {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(Vec::new()),
+        found => found?.map(|entry| Ok(entry?.path())).collect(),
+    }
+}
+
+const NAME: &str = "bodies";
+/// 2 MiB of hashes.
+const MOST_NAMED: usize = 1 << 16;
+/// The largest `robots.max_size`, and one byte to see what is longer.
+const MOST_READ: u64 = (64 << 20) + 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn what_no_record_names_any_more_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let bodies = Bodies::new(directory.path());
+        let ([old, new], now) = ([sha256(b"old"), sha256(b"new")], SystemTime::now());
+        bodies.keep(&old, b"old", now).unwrap();
+        bodies.keep(&new, b"new", now).unwrap();
+        assert!(bodies.are_new() && !bodies.are_new());
+        let later = now + Duration::from_secs(3600);
+        bodies.begin();
+        bodies.keep(&new, b"new", later).unwrap();
+        bodies.sweep(later).unwrap();
+        assert!(matches!(bodies.read(&old), Err(BodyError::Missing)));
+        assert_eq!(bodies.read(&new).unwrap(), b"new");
+    }
+
+    #[test]
+    fn what_was_changed_is_not_taken_for_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let bodies = Bodies::new(directory.path());
+        let hash = sha256(b"body");
+        bodies.keep(&hash, b"body", SystemTime::now()).unwrap();
+        write(&bodies.path(&hash), b"another").unwrap();
+        assert!(matches!(bodies.read(&hash), Err(BodyError::Changed)));
+        fs::write(bodies.path(&hash), b"no gzip").unwrap();
+        assert!(matches!(bodies.read(&hash), Err(BodyError::Changed)));
+    }
+}

@@ -1,0 +1,79 @@
+//! What makes a chain of lines: each begins with the SHA-256 of the line before it, that line's end included.
+
+use ring::digest::{SHA256, digest};
+
+/// A SHA-256.
+pub type Hash = [u8; 32];
+
+pub(super) fn sha256(bytes: &[u8]) -> Hash {
+    digest(&SHA256, bytes).as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
+/// In hexadecimal.
+pub fn hex(hash: &Hash) -> [u8; 64] {
+    let mut text = [0; 64];
+    for (pair, byte) in text.chunks_exact_mut(2).zip(hash) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
+    }
+    text
+}
+
+/// The other way round; in small letters alone, as it is written.
+pub fn from_hex(text: &str) -> Option<Hash> {
+    let digit = |byte: &u8| DIGITS.iter().position(|digit| digit == byte);
+    let mut hash = Hash::default();
+    if text.len() != 64 {
+        return None;
+    }
+    for (byte, pair) in hash.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        *byte = u8::try_from(digit(&pair[0])? << 4 | digit(&pair[1])?).ok()?;
+    }
+    Some(hash)
+}
+
+/// The end of a chain, to which lines are added.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Chain {
+    /// Of the last line; of none, zeros.
+    pub head: Hash,
+}
+
+impl Chain {
+    /// Puts a line behind the others: `line` is an object with members, and ends its line.
+    pub fn append(&mut self, line: &[u8], out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(b"{\"prev\":\"");
+        out.extend_from_slice(&hex(&self.head));
+        out.extend_from_slice(b"\",");
+        out.extend_from_slice(&line[1..]);
+        self.head = sha256(&out[start..]);
+    }
+}
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_line_names_the_one_before() {
+        let (mut chain, mut out) = (Chain { head: Hash::default() }, Vec::new());
+        chain.append(b"{\"a\":1}\n", &mut out);
+        chain.append(b"{\"b\":2}\n", &mut out);
+        let text = String::from_utf8(out).unwrap();
+        let first = format!("{{\"prev\":\"{}\",\"a\":1}}\n", "0".repeat(64));
+        let name = String::from_utf8(hex(&sha256(first.as_bytes())).into()).unwrap();
+        assert_eq!(text, format!("{first}{{\"prev\":\"{name}\",\"b\":2}}\n"));
+    }
+
+    #[test]
+    fn hexadecimal_is_read_as_it_is_written() {
+        let hash = sha256(b"abc");
+        let text = String::from_utf8(hex(&hash).into()).unwrap();
+        assert!(text.starts_with("ba7816bf8f01cfea"), "{text}: FIPS 180-2, B.1");
+        assert_eq!(from_hex(&text), Some(hash));
+        assert_eq!((from_hex(&text[1..]), from_hex(&text.to_uppercase())), (None, None));
+    }
+}

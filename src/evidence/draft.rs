@@ -1,0 +1,140 @@
+//! One line as it is written: an object of JSON, in a buffer that the thread's next line is written to again.
+
+use super::chain::Hash;
+use super::time;
+use std::cell::Cell;
+use std::time::SystemTime;
+
+/// A line under way.
+pub struct Draft {
+    line: Vec<u8>,
+    at: SystemTime,
+}
+
+impl Draft {
+    pub(super) fn new(kind: &str, at: SystemTime) -> Self {
+        let mut line = KEPT.take();
+        line.clear();
+        line.extend_from_slice(b"{\"type\":\"");
+        line.extend_from_slice(kind.as_bytes());
+        line.push(b'"');
+        let mut draft = Draft { line, at };
+        draft.time("time", at);
+        draft
+    }
+
+    pub(super) fn at(&self) -> SystemTime {
+        self.at
+    }
+
+    pub fn text(&mut self, name: &str, value: &str) {
+        self.name(name);
+        self.string(value);
+    }
+
+    /// Text in pieces.
+    pub fn pieces(&mut self, name: &str, pieces: &[&str]) {
+        match pieces {
+            [one] => self.text(name, one),
+            pieces => self.text(name, &pieces.concat()),
+        }
+    }
+
+    pub fn texts<'a>(&mut self, name: &str, values: impl Iterator<Item = &'a str>) {
+        self.name(name);
+        self.line.push(b'[');
+        for (index, value) in values.enumerate() {
+            if index > 0 {
+                self.line.push(b',');
+            }
+            self.string(value);
+        }
+        self.line.push(b']');
+    }
+
+    pub fn number(&mut self, name: &str, value: u64) {
+        self.name(name);
+        self.line.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+    }
+
+    pub fn flag(&mut self, name: &str, value: bool) {
+        self.name(name);
+        self.line.extend_from_slice(if value { b"true" } else { b"false" });
+    }
+
+    pub fn time(&mut self, name: &str, at: SystemTime) {
+        self.name(name);
+        self.line.push(b'"');
+        time::write(at, &mut self.line);
+        self.line.push(b'"');
+    }
+
+    pub fn hash(&mut self, name: &str, hash: &Hash) {
+        self.name(name);
+        self.line.push(b'"');
+        self.line.extend_from_slice(&super::hex(hash));
+        self.line.push(b'"');
+    }
+
+    /// A member that is an object.
+    pub fn object(&mut self, name: &str, members: impl FnOnce(&mut Self)) {
+        self.name(name);
+        self.line.push(b'{');
+        members(self);
+        self.line.push(b'}');
+    }
+
+    /// Hands the whole line on.
+    pub(super) fn end<T>(mut self, take: impl FnOnce(&[u8]) -> T) -> T {
+        self.line.extend_from_slice(b"}\n");
+        let taken = take(&self.line);
+        // One long line is no reason to keep its room.
+        self.line.shrink_to(MOST_KEPT);
+        KEPT.set(self.line);
+        taken
+    }
+
+    fn name(&mut self, name: &str) {
+        if self.line.last() != Some(&b'{') {
+            self.line.push(b',');
+        }
+        self.line.push(b'"');
+        self.line.extend_from_slice(name.as_bytes());
+        self.line.extend_from_slice(b"\":");
+    }
+
+    fn string(&mut self, value: &str) {
+        serde_json::to_writer(&mut self.line, value).expect("a text is written to memory");
+    }
+}
+
+thread_local!(static KEPT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) });
+const MOST_KEPT: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn whatever_is_in_it_a_line_is_one_object() {
+        let mut draft = Draft::new("test", SystemTime::UNIX_EPOCH);
+        draft.text("text", "\"\n\u{0}é\u{2028}\\");
+        draft.texts("texts", ["a", "b"].into_iter());
+        draft.texts("none", std::iter::empty());
+        draft.object("object", |object| {
+            object.number("number", u64::MAX);
+            object.flag("flag", true);
+        });
+        draft.pieces("pieces", &["a", ": ", "b"]);
+        let line = draft.end(|line| String::from_utf8(line.to_vec()).unwrap());
+        assert_eq!(line.matches('\n').count(), 1);
+        assert_eq!(
+            serde_json::from_str::<Value>(&line).unwrap(),
+            json!({
+                "type": "test", "time": "1970-01-01T00:00:00.000Z", "text": "\"\n\u{0}é\u{2028}\\", "texts": ["a", "b"],
+                "none": [], "object": { "number": u64::MAX, "flag": true }, "pieces": "a: b",
+            })
+        );
+    }
+}

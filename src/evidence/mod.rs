@@ -1,0 +1,141 @@
+//! Evidence of what was decided: one record for each request, in a chain of lines that shows what was changed in it, beside
+//! the robots.txt that each decision rests on. Written by a thread of its own; read by `politely evidence`, `report` and
+//! `explain --at`. docs/evidence.md has the format.
+
+mod bodies;
+mod chain;
+mod draft;
+mod past;
+mod queue;
+mod read;
+mod report;
+mod segment;
+mod time;
+mod verify;
+mod writer;
+
+pub use bodies::BodyError;
+pub use chain::{Hash, from_hex, hex};
+pub use draft::Draft;
+pub use past::{Found, Past, PastFile, find};
+pub use read::{Decision, ReadError, SiteCopy};
+pub use report::{By, Group, Report, report};
+pub use time::{rfc3339, when};
+pub use verify::{Fault, Verified, verify};
+pub use writer::OpenError;
+
+use crate::policy::{Access, Entry};
+use queue::{Body, Queue};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+use writer::{Shared, Writer};
+
+/// A directory of evidence that is written to. Dropping it writes what is left.
+pub struct Evidence {
+    directory: PathBuf,
+    queue: Arc<Queue>,
+    shared: Arc<Shared>,
+    thread: parking_lot::Mutex<Option<JoinHandle<()>>>,
+}
+
+/// How it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Figures {
+    /// Records in the chain, by this process.
+    pub written: u64,
+    /// Records that are not: there was no room.
+    pub lost: u64,
+    /// The segment that is written to, and the SHA-256 of its last line.
+    pub segment: u64,
+    pub head: String,
+}
+
+impl Evidence {
+    /// Goes on with the chain in this directory, or begins one. `instance`: how this process calls itself; `config`: what is
+    /// configured, as text.
+    ///
+    /// # Errors
+    /// It cannot be written, or another process writes to it.
+    pub fn open(directory: &Path, keep: Duration, instance: &str, config: &str) -> Result<Self, OpenError> {
+        let shared = Arc::new(Shared::new(keep));
+        let queue = Arc::new(Queue::default());
+        let writer = Writer::open(directory, queue.clone(), shared.clone(), instance, config)?;
+        let thread = std::thread::Builder::new().name("politely-evidence".into()).spawn(move || writer.run());
+        let thread = thread.map_err(|source| OpenError::Io { path: directory.to_owned(), source })?;
+        Ok(Evidence {
+            directory: directory.to_owned(),
+            queue,
+            shared,
+            thread: parking_lot::Mutex::new(Some(thread)),
+        })
+    }
+
+    /// What is configured from now on, which is kept as text as long as records name it. Before any record does.
+    pub fn configured(&self, config: &str, keep: Duration) {
+        self.shared.keep.store(keep.as_secs(), Relaxed);
+        self.queue.body(Body::Text(config.into()));
+    }
+
+    /// The record of a request that came at `at`.
+    pub fn draft(&self, at: SystemTime) -> Draft {
+        Draft::new("decision", at)
+    }
+
+    /// Takes a record, and keeps the files that it names: those of these entries. Never waits: where there is no room it is
+    /// counted as lost.
+    pub fn put<'a>(&self, draft: Draft, entries: impl IntoIterator<Item = &'a Arc<Entry>>) {
+        let at = draft.at();
+        draft.end(|line| self.queue.put(line, entries, at));
+    }
+
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub fn figures(&self) -> Figures {
+        let (segment, head) = *self.shared.head.lock();
+        let head = String::from_utf8_lossy(&hex(&head)).into_owned();
+        let lost = self.shared.lost.load(Relaxed) + self.queue.lost();
+        Figures { written: self.shared.written.load(Relaxed), lost, segment, head }
+    }
+
+    /// Returns when all that came so far is on its way to the disk.
+    pub fn flush(&self) {
+        self.queue.flush();
+    }
+
+    /// Writes what is left, and the end. What comes later is lost. Blocks.
+    pub fn close(&self) {
+        self.queue.close();
+        if let Some(thread) = self.thread.lock().take() {
+            // It has logged why, if it has failed.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Evidence {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// The SHA-256 by which a site's file is kept: of the bytes that were read of it.
+pub fn digest_of(access: &Access) -> Option<&Hash> {
+    match access {
+        Access::Rules(robots) => Some(robots.digest_by(chain::sha256)),
+        Access::Reservations(tdmrep) => Some(tdmrep.digest_by(chain::sha256)),
+        Access::Missing => None,
+    }
+}
+
+/// In place of the text of whatever has none.
+const NOTHING: Hash = [0; 32];
+
+type Counter = AtomicU64;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! Records on their way to the thread that writes them. Whoever brings one never waits: where there is no room it is counted as
+//! lost, and the writer says so in the chain.
+
+use super::Counter;
+use super::segment::MOST_LINE;
+use crate::policy::Entry;
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, SystemTime};
+
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    more: Condvar,
+    written: Condvar,
+    lost: Counter,
+}
+
+#[derive(Default)]
+struct State {
+    batch: Batch,
+    /// The writer waits for a first record.
+    is_asleep: bool,
+    is_writing: bool,
+    /// Somebody waits until it is written.
+    is_wanted: bool,
+    is_closed: bool,
+}
+
+/// What has come since the last.
+#[derive(Default)]
+pub(super) struct Batch {
+    /// Lines without their place in the chain.
+    pub lines: Vec<u8>,
+    /// What the lines name, and has to be there before they are.
+    pub bodies: Vec<Body>,
+    /// When the first and the last request of these came.
+    pub times: Option<(SystemTime, SystemTime)>,
+    /// What came after these, for which there was no room.
+    pub lost: Option<Lost>,
+}
+
+/// What is kept by its hash.
+#[derive(Debug, Clone)]
+pub(super) enum Body {
+    /// The file of its answer.
+    Of(Arc<Entry>),
+    Text(Arc<str>),
+}
+
+/// Records that are not in the chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Lost {
+    pub count: u64,
+    pub from: SystemTime,
+    pub to: SystemTime,
+}
+
+impl Lost {
+    pub fn and(self, other: Self) -> Self {
+        Lost { count: self.count + other.count, from: self.from.min(other.from), to: self.to.max(other.to) }
+    }
+}
+
+pub(super) enum Taken {
+    Batch(Batch),
+    /// Nothing has come in time.
+    Nothing,
+    /// Nothing will come any more.
+    Closed,
+}
+
+impl Queue {
+    /// A record, and what it names.
+    pub fn put<'a>(&self, line: &[u8], entries: impl IntoIterator<Item = &'a Arc<Entry>>, at: SystemTime) {
+        let mut state = self.state.lock();
+        let batch = &mut state.batch;
+        if batch.lines.len() + line.len() > ROOM || line.len() > MOST_LINE - LINKED {
+            let lost = Lost { count: 1, from: at, to: at };
+            batch.lost = Some(batch.lost.map_or(lost, |before| before.and(lost)));
+            self.lost.fetch_add(1, Relaxed);
+            return;
+        }
+        batch.lines.extend_from_slice(line);
+        batch.times = Some(batch.times.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
+        for entry in entries {
+            let mut last = batch.bodies.iter().rev().take(2);
+            if !last.any(|body| matches!(body, Body::Of(last) if Arc::ptr_eq(last, entry))) {
+                batch.bodies.push(Body::Of(entry.clone()));
+            }
+        }
+        self.wake(&mut state);
+    }
+
+    /// What lines to come name.
+    pub fn body(&self, body: Body) {
+        let mut state = self.state.lock();
+        state.batch.bodies.push(body);
+        self.wake(&mut state);
+    }
+
+    /// Records for which there was no room.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Relaxed)
+    }
+
+    pub fn close(&self) {
+        self.state.lock().is_closed = true;
+        self.more.notify_one();
+    }
+
+    /// Returns when all that came so far is written, or cannot be.
+    pub fn flush(&self) {
+        let mut state = self.state.lock();
+        while !state.is_closed && (!state.batch.is_empty() || state.is_writing) {
+            state.is_wanted = true;
+            self.more.notify_one();
+            self.written.wait(&mut state);
+        }
+    }
+
+    /// What has come. Waits for a first record as long as `patience`, and then a moment for others, so that a busy proxy
+    /// neither wakes the writer nor writes for each. `old`: the last batch, whose room is used again.
+    pub fn take(&self, mut old: Batch, patience: Duration) -> Taken {
+        old.reset();
+        let mut state = self.state.lock();
+        state.is_writing = false;
+        self.written.notify_all();
+        if state.batch.is_empty() && !state.is_closed {
+            state.is_asleep = true;
+            self.more.wait_for(&mut state, patience);
+            state.is_asleep = false;
+        }
+        if !state.batch.is_empty() && !state.is_closed && !state.is_wanted {
+            self.more.wait_for(&mut state, MOMENT);
+        }
+        if state.batch.is_empty() {
+            return if state.is_closed { Taken::Closed } else { Taken::Nothing };
+        }
+        (state.is_writing, state.is_wanted) = (true, false);
+        Taken::Batch(std::mem::replace(&mut state.batch, old))
+    }
+
+    fn wake(&self, state: &mut State) {
+        let is_half_full = state.batch.lines.len() > ROOM / 2 && !state.is_writing;
+        if state.is_asleep || is_half_full {
+            state.is_asleep = false;
+            self.more.notify_one();
+        }
+    }
+}
+
+impl Batch {
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty() && self.bodies.is_empty() && self.lost.is_none()
+    }
+
+    /// How many records.
+    pub fn len(&self) -> u64 {
+        memchr::memchr_iter(b'\n', &self.lines).count() as u64
+    }
+
+    fn reset(&mut self) {
+        self.lines.clear();
+        self.lines.shrink_to(KEPT);
+        self.bodies.clear();
+        self.bodies.shrink_to(KEPT / 64);
+        (self.times, self.lost) = (None, None);
+    }
+}
+
+/// Bytes that wait: some ten thousand records. Twice that is all the memory that evidence takes.
+pub(super) const ROOM: usize = 8 << 20;
+const KEPT: usize = 1 << 16;
+/// More than what puts a line into the chain.
+const LINKED: usize = 128;
+const MOMENT: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: SystemTime = SystemTime::UNIX_EPOCH;
+
+    #[test]
+    fn what_there_is_no_room_for_is_counted_with_its_times() {
+        let queue = Queue::default();
+        let line = [b'x'; 1 << 10];
+        let most = ROOM as u64 / 1024;
+        for second in 0..most + 3 {
+            queue.put(&line, [], AT + Duration::from_secs(second));
+        }
+        let Taken::Batch(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
+        let (from, to) = (AT + Duration::from_secs(most), AT + Duration::from_secs(most + 2));
+        assert_eq!((batch.lost, queue.lost()), (Some(Lost { count: 3, from, to }), 3));
+        assert_eq!(batch.lines.len(), ROOM);
+        queue.put(&line, [], AT);
+        let Taken::Batch(batch) = queue.take(batch, Duration::ZERO) else { panic!("there is room again") };
+        assert_eq!((batch.lines.len(), batch.lost), (1 << 10, None));
+    }
+
+    #[test]
+    fn a_robots_txt_that_many_records_name_is_handed_on_once() {
+        let (queue, one, other) = (Queue::default(), Arc::new(Entry::default()), Arc::new(Entry::default()));
+        for entry in [&one, &one, &other, &one] {
+            queue.put(b"{}\n", [entry], AT);
+        }
+        let Taken::Batch(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
+        assert_eq!((batch.bodies.len(), batch.len()), (2, 4));
+    }
+
+    #[test]
+    fn the_end_comes_after_all_that_was_brought() {
+        let queue = Queue::default();
+        assert!(matches!(queue.take(Batch::default(), Duration::ZERO), Taken::Nothing));
+        queue.put(b"{}\n", [], AT);
+        queue.close();
+        assert!(matches!(queue.take(Batch::default(), Duration::MAX), Taken::Batch(_)));
+        assert!(matches!(queue.take(Batch::default(), Duration::MAX), Taken::Closed));
+    }
+}

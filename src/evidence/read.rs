@@ -1,0 +1,193 @@
+//! What was written, line by line, from plain segments and compressed ones.
+
+use super::chain::{Hash, from_hex, sha256};
+use super::segment::{MOST_LINE, Stored};
+use flate2::read::MultiGzDecoder;
+use serde::{Deserialize, Deserializer, de};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::time::SystemTime;
+
+/// A line of any kind.
+#[derive(Debug, Deserialize)]
+pub(super) struct Line {
+    #[serde(deserialize_with = "hash")]
+    pub prev: Hash,
+    #[serde(deserialize_with = "time")]
+    pub time: SystemTime,
+    #[serde(flatten)]
+    pub kind: Kind,
+}
+
+/// What a line is about.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub(super) enum Kind {
+    /// The first of its segment.
+    Segment {
+        segment: u64,
+    },
+    /// A process begins to write.
+    Start {
+        /// The one before was killed, or lost its power.
+        #[serde(default)]
+        unclean: bool,
+        /// Bytes of a line that was just being written.
+        #[serde(default)]
+        cut_bytes: u64,
+        #[serde(default, deserialize_with = "some_hash")]
+        config: Option<Hash>,
+    },
+    /// It ends.
+    Stop,
+    Decision(Box<Decision>),
+    /// Records for which there was no room.
+    Lost {
+        count: u64,
+        #[serde(deserialize_with = "time")]
+        from: SystemTime,
+        #[serde(deserialize_with = "time")]
+        to: SystemTime,
+    },
+    /// A segment that was kept long enough.
+    Removed {
+        segment: u64,
+        /// Of its last line.
+        #[serde(deserialize_with = "hash")]
+        head: Hash,
+    },
+    /// Of a later version.
+    #[serde(other)]
+    Other,
+}
+
+/// One request, and what was decided about it.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct Decision {
+    pub client: String,
+    pub user: Option<String>,
+    pub method: Option<String>,
+    pub url: Option<String>,
+    pub product_tokens: Vec<String>,
+    pub purpose: Vec<String>,
+    pub outcome: String,
+    /// `allowed`, `refused`, or `reported`; `None`: nothing was decided.
+    pub verdict: Option<String>,
+    pub reason: Option<String>,
+    pub rule: Option<String>,
+    pub line: Option<u32>,
+    pub robots: Option<SiteCopy>,
+    pub tdmrep: Option<SiteCopy>,
+    #[serde(deserialize_with = "some_hash")]
+    pub config: Option<Hash>,
+    pub status: u16,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+    pub held_ms: u64,
+    pub origin_ms: Option<u64>,
+    pub ms: u64,
+}
+
+/// The robots.txt or tdmrep.json that it rests on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct SiteCopy {
+    /// Of the answer that it came with, or that said that there is none.
+    pub status: Option<u16>,
+    #[serde(deserialize_with = "some_hash")]
+    pub sha256: Option<Hash>,
+    /// Fetched, or confirmed.
+    #[serde(deserialize_with = "some_time")]
+    pub fetched: Option<SystemTime>,
+    /// Why it could not be fetched since.
+    pub failure: Option<String>,
+}
+
+/// Why a segment cannot be read on.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("it is no line of evidence: {0}")]
+    Malformed(#[from] serde_json::Error),
+    #[error("it is longer than any that is written")]
+    TooLong,
+    #[error("its end is missing")]
+    Torn,
+    #[error("there is no line in it")]
+    Empty,
+}
+
+/// The lines of a segment. Nothing comes after an error that is the file's.
+pub(super) struct Lines {
+    input: BufReader<Box<dyn Read>>,
+    line: Vec<u8>,
+    is_over: bool,
+}
+
+impl Lines {
+    pub fn of(stored: &Stored) -> io::Result<Self> {
+        let input: Box<dyn Read> = match File::open(&stored.path) {
+            Ok(file) if stored.is_packed => Box::new(MultiGzDecoder::new(file)),
+            Ok(file) => Box::new(file),
+            // It was compressed meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Box::new(MultiGzDecoder::new(File::open(stored.packed()).map_err(|_| error)?))
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Lines { input: BufReader::with_capacity(1 << 16, input), line: Vec::new(), is_over: false })
+    }
+
+    /// The next, as it is written and its hash.
+    pub fn next(&mut self) -> Option<Result<(&[u8], Hash), ReadError>> {
+        if self.is_over {
+            return None;
+        }
+        self.line.clear();
+        let read = (&mut self.input).take(MOST_LINE as u64 + 1).read_until(b'\n', &mut self.line);
+        self.is_over = true;
+        Some(match read {
+            Err(error) => Err(error.into()),
+            Ok(0) => return None,
+            Ok(length) if length > MOST_LINE => Err(ReadError::TooLong),
+            Ok(_) if self.line.last() != Some(&b'\n') => Err(ReadError::Torn),
+            Ok(_) => {
+                self.is_over = false;
+                Ok((&self.line, sha256(&self.line)))
+            }
+        })
+    }
+}
+
+/// What a line says.
+pub(super) fn parse(line: &[u8]) -> Result<Line, ReadError> {
+    Ok(serde_json::from_slice(line)?)
+}
+
+/// The first line of a segment.
+pub(super) fn first(stored: &Stored) -> Result<Line, ReadError> {
+    match Lines::of(stored)?.next() {
+        Some(line) => parse(line?.0),
+        None => Err(ReadError::Empty),
+    }
+}
+
+fn hash<'de, D: Deserializer<'de>>(from: D) -> Result<Hash, D::Error> {
+    let text = String::deserialize(from)?;
+    from_hex(&text).ok_or_else(|| de::Error::custom("a SHA-256 has 64 digits"))
+}
+
+fn some_hash<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Hash>, D::Error> {
+    hash(from).map(Some)
+}
+
+fn time<'de, D: Deserializer<'de>>(from: D) -> Result<SystemTime, D::Error> {
+    let text = String::deserialize(from)?;
+    super::time::when(&text, SystemTime::UNIX_EPOCH).map_err(de::Error::custom)
+}
+
+fn some_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SystemTime>, D::Error> {
+    time(from).map(Some)
+}

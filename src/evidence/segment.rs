@@ -1,0 +1,196 @@
+//! The files of a chain: `00000001.jsonl` and so on. Only the last is written to; those before it are compressed.
+
+use super::chain::{Hash, sha256};
+use super::read::{Line, ReadError, first};
+use super::time::day;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// A segment as it lies there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stored {
+    pub number: u64,
+    pub path: PathBuf,
+    pub is_packed: bool,
+}
+
+impl Stored {
+    /// All of a directory, in their order. Of one that was just being compressed, the whole one.
+    pub fn all(directory: &Path) -> io::Result<Vec<Self>> {
+        let mut all = Vec::new();
+        for entry in fs::read_dir(directory)? {
+            let path = entry?.path();
+            let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+            let (stem, is_packed) = match name.strip_suffix(PACKED) {
+                Some(stem) => (stem, true),
+                None => (name, false),
+            };
+            let Some(number) = stem.strip_suffix(PLAIN).and_then(|number| number.parse().ok()) else { continue };
+            all.push(Stored { number, path, is_packed });
+        }
+        all.sort_by_key(|stored| (stored.number, !stored.is_packed));
+        all.dedup_by_key(|stored| stored.number);
+        Ok(all)
+    }
+
+    /// When it began, by its first line, and what that line says of the one before.
+    pub fn beginning(&self) -> Result<(SystemTime, Hash), ReadError> {
+        let Line { time, prev, .. } = first(self)?;
+        Ok((time, prev))
+    }
+
+    /// Where it is when it has been compressed.
+    pub fn packed(&self) -> PathBuf {
+        with(&self.path, PACKED)
+    }
+
+    /// Leaves it in a form that takes a tenth of the room.
+    pub fn pack(&self) -> io::Result<()> {
+        let (packed, new) = (self.packed(), with(&self.path, ".tmp"));
+        let out = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        let mut encoder = GzEncoder::new(out, Compression::default());
+        let done = io::copy(&mut File::open(&self.path)?, &mut encoder)
+            .and_then(|_| encoder.finish())
+            .and_then(|file| file.sync_all())
+            .and_then(|()| fs::rename(&new, &packed));
+        if let Err(error) = done {
+            let _ = fs::remove_file(&new);
+            return Err(error);
+        }
+        fs::remove_file(&self.path)
+    }
+}
+
+/// The segment that is written to.
+pub(super) struct Segment {
+    pub number: u64,
+    pub began: SystemTime,
+    file: File,
+    path: PathBuf,
+    /// Of its whole lines.
+    length: u64,
+    /// There may be more in the file than that.
+    is_torn: bool,
+}
+
+/// How a file ends.
+pub(super) struct Tail {
+    /// Bytes of its whole lines.
+    pub length: u64,
+    /// The last whole line, with its end.
+    pub last: Option<Vec<u8>>,
+    /// What comes after it: a line that was just being written.
+    pub torn: Vec<u8>,
+}
+
+impl Segment {
+    /// Begins one, with `first` as its first line.
+    pub fn create(directory: &Path, number: u64, began: SystemTime, first: &[u8]) -> io::Result<Self> {
+        let path = directory.join(format!("{number:08}{PLAIN}"));
+        let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)?;
+        let mut segment = Segment { number, began, file, path, length: 0, is_torn: false };
+        segment.append(first).inspect_err(|_| {
+            let _ = fs::remove_file(&segment.path);
+        })?;
+        // Its name, too, outlives a loss of power.
+        File::open(directory)?.sync_all()?;
+        Ok(segment)
+    }
+
+    /// Goes on with one, behind its whole lines.
+    pub fn resume(stored: &Stored, tail: &Tail, began: SystemTime) -> io::Result<Self> {
+        let file = OpenOptions::new().append(true).open(&stored.path)?;
+        file.set_len(tail.length)?;
+        let Stored { number, path, .. } = stored.clone();
+        Ok(Segment { number, began, file, path, length: tail.length, is_torn: false })
+    }
+
+    /// All of these lines, or none of them.
+    pub fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        if self.is_torn {
+            self.file.set_len(self.length)?;
+        }
+        self.is_torn = true;
+        let written = self.file.write_all(lines);
+        if written.is_ok() {
+            self.length += lines.len() as u64;
+        }
+        self.is_torn = written.is_err() && self.file.set_len(self.length).is_err();
+        written
+    }
+
+    /// Returns when it would outlive a loss of power. `all`: what else was written beside it as well.
+    pub fn sync(&self, all: bool) -> io::Result<()> {
+        if all { Ok(rustix::fs::syncfs(&self.file)?) } else { self.file.sync_data() }
+    }
+
+    /// Whether it is time for another.
+    pub fn is_over(&self, now: SystemTime, most: u64) -> bool {
+        self.length >= most || day(now) != day(self.began)
+    }
+}
+
+#[cfg(test)]
+impl Segment {
+    /// From now on there is no room for it.
+    pub fn fill_up(&mut self) -> File {
+        let full = File::options().append(true).open("/dev/full").expect("Linux has it");
+        std::mem::replace(&mut self.file, full)
+    }
+
+    pub fn make_room(&mut self, file: File) {
+        self.file = file;
+    }
+}
+
+impl Tail {
+    pub fn read(path: &Path) -> io::Result<Self> {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        let skipped = length.saturating_sub(2 * MOST_LINE as u64);
+        file.seek(SeekFrom::Start(skipped))?;
+        let mut end = Vec::new();
+        file.read_to_end(&mut end)?;
+        let whole = memchr::memrchr(b'\n', &end).map_or(0, |at| at + 1);
+        let torn = end.split_off(whole);
+        let from =
+            end.len().checked_sub(1).and_then(|last| memchr::memrchr(b'\n', &end[..last])).map_or(0, |at| at + 1);
+        let last = Some(end[from..].to_vec()).filter(|line| !line.is_empty());
+        Ok(Tail { length: skipped + whole as u64, last, torn })
+    }
+
+    /// Of the last line.
+    pub fn head(&self) -> Option<Hash> {
+        self.last.as_deref().map(sha256)
+    }
+}
+
+/// Removes what a process that was killed has left half done: nothing that is named.
+pub(super) fn tidy(directory: &Path) -> io::Result<()> {
+    let kept = Stored::all(directory)?;
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let is_packed_too = name.ends_with(PLAIN) && kept.iter().any(|stored| stored.path == with(&path, PACKED));
+        if is_packed_too || name.ends_with(".jsonl.tmp") {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
+fn with(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// The longest line: a request's head is at most 1 MiB, and may take up more when it is spelt as JSON.
+pub(super) const MOST_LINE: usize = 4 << 20;
+const PLAIN: &str = ".jsonl";
+const PACKED: &str = ".gz";

@@ -1,0 +1,361 @@
+//! The chain as it is written and as it is read again: after kills, on full disks, and where somebody has been at it.
+
+use super::segment::{Stored, Tail};
+use super::*;
+use crate::policy::Authority;
+use crate::robots::ParseOptions;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use tempfile::TempDir;
+
+const KEEP: Duration = Duration::from_secs(86_400);
+const ROBOTS: &[u8] = b"User-agent: *\nDisallow: /private/\n";
+
+fn open(directory: &Path) -> Evidence {
+    Evidence::open(directory, KEEP, "test-1", "{}").unwrap()
+}
+
+fn record(evidence: &Evidence, url: &str, at: SystemTime) {
+    let robots = RobotsTxt::parse(ROBOTS);
+    let mut draft = evidence.draft(at);
+    draft.text("client", "127.0.0.1");
+    draft.text("method", "GET");
+    draft.text("url", url);
+    draft.texts("product_tokens", ["testbot"].into_iter());
+    draft.texts("purpose", std::iter::empty());
+    draft.text("outcome", "forwarded");
+    draft.text("verdict", "allowed");
+    draft.text("reason", "no-matching-rule");
+    draft.object("robots", |members| {
+        members.number("status", 200);
+        members.hash("sha256", digest_of(&robots));
+        members.time("fetched", at - Duration::from_secs(60));
+    });
+    draft.number("status", 200);
+    draft.hash("config", &chain::sha256(b"{}"));
+    evidence.put(draft, Some(&robots));
+}
+
+/// A chain of so many records, closed.
+fn written(records: u64) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let evidence = open(directory.path());
+    for number in 0..records {
+        record(&evidence, &format!("http://a.example/{number}"), SystemTime::now());
+    }
+    evidence.close();
+    assert_eq!(evidence.figures().written, records);
+    directory
+}
+
+fn good(directory: &Path) -> Verified {
+    let verified = verify(directory, &[]).unwrap();
+    assert_eq!(verified.faults, []);
+    verified
+}
+
+/// What is found wrong, with its place.
+fn faults(directory: &Path) -> Vec<(u64, Option<u64>)> {
+    verify(directory, &[]).unwrap().faults.iter().map(|fault| (fault.segment, fault.line)).collect()
+}
+
+fn first(directory: &Path) -> PathBuf {
+    directory.join("00000001.jsonl")
+}
+
+/// Changes the lines of the first segment.
+fn alter(directory: &Path, change: impl FnOnce(&mut Vec<String>)) {
+    let text = fs::read_to_string(first(directory)).unwrap();
+    let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    change(&mut lines);
+    fs::write(first(directory), lines.join("\n") + "\n").unwrap();
+}
+
+/// Begins a segment anew at each process, as the days do.
+fn age(directory: &Path) {
+    for stored in Stored::all(directory).unwrap() {
+        if !stored.is_packed {
+            stored.pack().unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_was_written_is_whole() {
+    let directory = written(3);
+    let verified = good(directory.path());
+    assert_eq!((verified.records, verified.segments, verified.bodies, verified.unclean), (3, 1, 2, 0));
+    let text = fs::read_to_string(first(directory.path())).unwrap();
+    let types: Vec<_> = text.lines().map(|line| line.split("\"type\":\"").nth(1).unwrap()).collect();
+    let types: Vec<_> = types.iter().map(|rest| rest.split('"').next().unwrap()).collect();
+    assert_eq!(types, ["segment", "start", "decision", "decision", "decision", "stop"]);
+}
+
+#[test]
+fn a_chain_goes_on_after_an_orderly_end() {
+    let directory = written(2);
+    let evidence = open(directory.path());
+    record(&evidence, "http://a.example/", SystemTime::now());
+    evidence.flush();
+    let head = from_hex(&evidence.figures().head).unwrap();
+    evidence.close();
+    let verified = verify(directory.path(), &[head]).unwrap();
+    assert_eq!((verified.records, verified.unclean, verified.faults), (3, 0, vec![]));
+}
+
+#[test]
+fn a_line_that_was_changed_is_found() {
+    let directory = written(3);
+    alter(directory.path(), |lines| lines[3] = lines[3].replace("a.example/1", "a.example/2"));
+    assert_eq!(faults(directory.path()), [(1, Some(4))]);
+}
+
+#[test]
+fn a_line_that_was_removed_is_found() {
+    let directory = written(3);
+    alter(directory.path(), |lines| drop(lines.remove(3)));
+    assert_eq!(faults(directory.path()), [(1, Some(3))]);
+}
+
+#[test]
+fn lines_that_were_swapped_are_found() {
+    let directory = written(4);
+    alter(directory.path(), |lines| lines.swap(3, 4));
+    assert!(faults(directory.path()).contains(&(1, Some(3))));
+}
+
+#[test]
+fn a_line_that_was_added_is_found() {
+    let directory = written(2);
+    alter(directory.path(), |lines| lines.insert(3, lines[3].clone()));
+    assert_eq!(faults(directory.path()).first(), Some(&(1, Some(4))));
+}
+
+#[test]
+fn a_first_line_that_was_removed_is_found() {
+    let directory = written(2);
+    alter(directory.path(), |lines| drop(lines.remove(0)));
+    assert_eq!(faults(directory.path()).first(), Some(&(1, Some(1))));
+}
+
+#[test]
+fn a_segment_that_was_removed_or_cut_is_found() {
+    let directory = written(1);
+    for _ in 0..2 {
+        age(directory.path());
+        drop(open(directory.path()));
+    }
+    assert_eq!(good(directory.path()).segments, 3);
+    let second = directory.path().join("00000002.jsonl.gz");
+    let kept = fs::read(&second).unwrap();
+    fs::remove_file(&second).unwrap();
+    assert_eq!(faults(directory.path()), [(2, None)]);
+    fs::write(&second, &kept[..kept.len() / 2]).unwrap();
+    assert!(faults(directory.path()).iter().any(|(segment, _)| *segment == 2));
+    fs::write(&second, &kept).unwrap();
+    fs::remove_file(directory.path().join("00000001.jsonl.gz")).unwrap();
+    assert_eq!(faults(directory.path()), [(1, None)], "nothing says that it was kept long enough");
+}
+
+#[test]
+fn a_body_that_was_changed_or_removed_is_found() {
+    let directory = written(2);
+    let robots = RobotsTxt::parse(ROBOTS);
+    let name = String::from_utf8(hex(digest_of(&robots)).into()).unwrap();
+    let path = directory.path().join("bodies").join(&name[..2]).join(format!("{name}.gz"));
+    fs::write(&path, b"another").unwrap();
+    assert_eq!(faults(directory.path()), [(1, Some(3))]);
+    fs::remove_file(&path).unwrap();
+    assert_eq!(faults(directory.path()), [(1, Some(3))]);
+}
+
+#[test]
+fn an_end_that_was_cut_off_is_found_by_a_head_that_was_noted_elsewhere() {
+    let directory = written(3);
+    let head = good(directory.path()).head;
+    alter(directory.path(), |lines| lines.truncate(3));
+    assert_eq!(faults(directory.path()), [], "nothing in the chain shows it");
+    assert_eq!(verify(directory.path(), &[head]).unwrap().faults.len(), 1);
+}
+
+#[test]
+fn a_line_cut_by_a_kill_is_said_in_the_chain() {
+    let directory = written(2);
+    // As kill -9 leaves it: no last line of ours, and half of a record.
+    alter(directory.path(), |lines| lines.truncate(4));
+    let cut = "{\"prev\":\"00\",\"type\":\"decis";
+    OpenOptions::new().append(true).open(first(directory.path())).unwrap().write_all(cut.as_bytes()).unwrap();
+    assert!(good(directory.path()).is_cut);
+    drop(open(directory.path()));
+    let verified = good(directory.path());
+    assert_eq!((verified.records, verified.unclean, verified.is_cut), (2, 1, false));
+    let text = fs::read_to_string(first(directory.path())).unwrap();
+    let start: serde_json::Value = serde_json::from_str(text.lines().nth(4).unwrap()).unwrap();
+    assert_eq!((&start["cut"], &start["cut_bytes"]), (&cut.into(), &cut.len().into()));
+}
+
+#[test]
+fn a_segment_that_was_just_being_begun_is_begun_anew() {
+    let directory = written(1);
+    age(directory.path());
+    fs::write(directory.path().join("00000002.jsonl"), "{\"prev\":\"").unwrap();
+    drop(open(directory.path()));
+    let verified = good(directory.path());
+    assert_eq!((verified.segments, verified.unclean), (2, 1));
+}
+
+#[test]
+fn one_that_was_just_being_compressed_is_read_once() {
+    let directory = written(1);
+    let plain = fs::read(first(directory.path())).unwrap();
+    age(directory.path());
+    fs::write(first(directory.path()), plain).unwrap();
+    fs::write(directory.path().join("00000001.jsonl.tmp"), b"half").unwrap();
+    drop(open(directory.path()));
+    assert_eq!(good(directory.path()).segments, 2);
+    assert!(!first(directory.path()).exists() && !directory.path().join("00000001.jsonl.tmp").exists());
+}
+
+#[test]
+fn a_directory_is_one_processs_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let evidence = open(directory.path());
+    let other = Evidence::open(directory.path(), KEEP, "test-2", "{}");
+    let error = other.err().unwrap().to_string();
+    assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
+    assert!(good(directory.path()).is_written);
+    evidence.close();
+    drop(evidence);
+    assert!(!good(directory.path()).is_written);
+    drop(open(directory.path()));
+}
+
+#[test]
+fn what_there_was_no_room_for_is_said_in_the_chain() {
+    let directory = tempfile::tempdir().unwrap();
+    let evidence = open(directory.path());
+    let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    record(&evidence, "http://a.example/", at);
+    // For this one there is none, ever.
+    record(&evidence, &"x".repeat(segment::MOST_LINE), at);
+    evidence.close();
+    let (figures, verified) = (evidence.figures(), good(directory.path()));
+    assert_eq!((figures.written, figures.lost), (1, 1));
+    assert_eq!((verified.records, verified.lost), (1, vec![(1, at, at)]));
+}
+
+#[test]
+fn what_was_kept_long_enough_is_removed_and_that_is_said() {
+    let directory = written(1);
+    age(directory.path());
+    let evidence = open(directory.path());
+    record(&evidence, "http://b.example/", SystemTime::now());
+    drop(evidence);
+    // As though it had been written long ago: its chain is made anew, of the same lines.
+    let long_ago = "2001-09-09T01:46:40.000Z";
+    let mut chain = chain::Chain { head: NOTHING };
+    for stored in Stored::all(directory.path()).unwrap() {
+        let (mut lines, mut out) = (read::Lines::of(&stored).unwrap(), Vec::new());
+        while let Some(line) = lines.next() {
+            let text = String::from_utf8(line.unwrap().0.to_vec()).unwrap();
+            let rest = text.split_once(',').unwrap().1;
+            let (before, after) = rest.split_once("\"time\":\"").unwrap();
+            let line = format!("{{{before}\"time\":\"{long_ago}{}", &after[long_ago.len()..]);
+            chain.append(line.as_bytes(), &mut out);
+        }
+        fs::remove_file(&stored.path).unwrap();
+        fs::write(directory.path().join(format!("{:08}.jsonl", stored.number)), out).unwrap();
+    }
+    good(directory.path());
+    age(directory.path());
+    drop(open(directory.path()));
+    let verified = good(directory.path());
+    // The second began long ago, too, but nothing says when it ended but the third, which began now.
+    assert_eq!((verified.removed_to, verified.segments), (Some(1), 2));
+    drop(open(directory.path()));
+    assert_eq!(good(directory.path()).removed_to, Some(1));
+}
+
+#[test]
+fn the_rules_of_then_are_found_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let evidence = open(directory.path());
+    let second = |second: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000 + second);
+    record(&evidence, "http://a.example/1", second(0));
+    record(&evidence, "http://b.example/1", second(50));
+    record(&evidence, "http://a.example/2", second(100));
+    evidence.close();
+    let authority = Authority::from_url("http://a.example").unwrap();
+    let past = |at, url| find(directory.path(), &authority, url, at).unwrap();
+    let found = past(second(70), "http://a.example/1").unwrap();
+    assert_eq!((found.known.time, found.same.map(|same| same.time)), (second(0), Some(second(0))));
+    assert!(matches!(found.robots, PastRobots::File(ref body) if body == ROBOTS));
+    assert_eq!(found.config.as_deref(), Some("{}"));
+    let entry = found
+        .known
+        .decision
+        .robots
+        .is_some()
+        .then(|| past(second(70), "").unwrap().entry(&ParseOptions::default(), second(70)));
+    assert!(entry.unwrap().usable(second(70)).is_some());
+    // Before the first, by when its robots.txt had been fetched.
+    assert_eq!(past(second(0) - Duration::from_secs(30), "").unwrap().known.time, second(0));
+    assert!(past(second(0) - Duration::from_secs(90), "").is_none());
+}
+
+#[test]
+fn a_report_adds_up() {
+    let directory = written(3);
+    let by = |by| report(directory.path(), by, None).unwrap();
+    let hosts = by(By::Host);
+    assert_eq!((hosts.total.requests, hosts.groups.len(), hosts.groups[0].name.as_str()), (3, 1, "http://a.example"));
+    assert_eq!(hosts.groups[0].reasons.get("no-matching-rule"), Some(&3));
+    assert_eq!(
+        (by(By::User).groups[0].name.as_str(), by(By::Rule).groups[0].name.as_str()),
+        ("127.0.0.1", "no-matching-rule")
+    );
+    let none = report(directory.path(), By::Host, Some(SystemTime::now() + KEEP)).unwrap();
+    assert_eq!((none.total.requests, none.groups.len()), (0, 0));
+}
+
+#[test]
+fn a_tail_is_found_however_the_file_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tail");
+    for (text, length, last, torn) in
+        [("", 0, None, ""), ("a\n", 2, Some("a\n"), ""), ("a\nb\nc", 4, Some("b\n"), "c"), ("torn", 0, None, "torn")]
+    {
+        fs::write(&path, text).unwrap();
+        let tail = Tail::read(&path).unwrap();
+        assert_eq!((tail.length, tail.last.as_deref()), (length, last.map(str::as_bytes)));
+        assert_eq!(tail.torn, torn.as_bytes());
+    }
+}
+
+#[test]
+fn a_disk_that_was_full_is_said_in_the_chain_when_there_is_room_again() {
+    // A file that cannot grow, as on a full disk: a directory whose segment is a device that is full.
+    let directory = tempfile::tempdir().unwrap();
+    let queue = Arc::new(Queue::default());
+    let shared = Arc::new(Shared::new(KEEP));
+    let mut writer = Writer::open(directory.path(), queue.clone(), shared.clone(), "test-1", "{}").unwrap();
+    let batch = |at| {
+        queue.put(b"{\"type\":\"other\",\"time\":\"2001-09-09T01:46:40.000Z\"}\n", None, at);
+        match queue.take(queue::Batch::default(), Duration::ZERO) {
+            queue::Taken::Batch(batch) => batch,
+            queue::Taken::Nothing | queue::Taken::Closed => unreachable!("one was put"),
+        }
+    };
+    let at = SystemTime::UNIX_EPOCH;
+    writer.write(&batch(at));
+    let room = writer.segment.fill_up();
+    writer.write(&batch(at));
+    writer.write(&batch(at + Duration::from_secs(1)));
+    assert_eq!((shared.written.load(Relaxed), shared.lost.load(Relaxed)), (1, 2));
+    writer.segment.make_room(room);
+    writer.write(&batch(at));
+    drop(writer);
+    let verified = good(directory.path());
+    assert_eq!(verified.lost, [(2, at, at + Duration::from_secs(1))]);
+    assert_eq!(shared.written.load(Relaxed), 2);
+}

@@ -1,0 +1,146 @@
+//! The record of a request in the evidence: what was decided, by what, and what came of it. docs/evidence.md has its members.
+
+use super::request::Request;
+use super::reserved::{asked, rules};
+use super::{About, Last, Outcome};
+use crate::evidence::{Draft, Evidence, digest_of};
+use crate::gate::Reported;
+use crate::policy::{Access, Entry, Refusal};
+use crate::proxy::respond::{Member, each_member};
+use crate::robots::{ProductToken, Purpose};
+use std::time::{Duration, SystemTime};
+
+impl About<'_> {
+    /// All that is known before the answer is chosen.
+    pub(super) fn record(&self, evidence: &Evidence, outcome: &Outcome) -> Draft {
+        let now = SystemTime::now();
+        let mut draft = evidence.draft(now.checked_sub(self.began.elapsed()).unwrap_or(now));
+        self.who(&mut draft);
+        let refusal = self.outcome(outcome, &mut draft);
+        self.verdict(refusal, &mut draft);
+        if let Some(basis) = &self.trip.gate.basis {
+            draft.object("robots", |robots| rests_on(basis, robots));
+        }
+        draft
+    }
+
+    /// The rest, and on its way.
+    pub(super) fn put(&self, evidence: &Evidence, mut draft: Draft, last: &Last) {
+        let trip = self.trip;
+        let (status, bytes_out) = match last {
+            Last::Answer(answer) => (answer.status.as_u16(), answer.body().len() as u64),
+            Last::Said | Last::Cut => (trip.status, trip.moved.down),
+        };
+        draft.number("status", status.into());
+        draft.number("bytes_in", trip.moved.up);
+        draft.number("bytes_out", bytes_out);
+        draft.number("held_ms", millis(trip.gate.held()));
+        if let Some(origin) = trip.origin {
+            draft.number("origin_ms", millis(origin));
+        }
+        draft.number("ms", millis(self.began.elapsed()));
+        draft.hash("config", self.settings.digest());
+        evidence.put(draft, trip.gate.basis.as_ref().and_then(|basis| basis.robots_txt()));
+    }
+
+    fn who(&self, draft: &mut Draft) {
+        draft.text("client", &self.who.address.ip().to_canonical().to_string());
+        if let Some(user) = &self.who.user {
+            draft.text("user", user.name.as_ref());
+        }
+        let Ok(request) = self.request else {
+            self.url().iter().for_each(|url| draft.text("url", url));
+            return;
+        };
+        draft.text("method", request.method);
+        draft.text("url", &request.url());
+        if !request.is_connect() {
+            self.asked_for(request, draft);
+        }
+    }
+
+    fn asked_for(&self, request: &Request<'_>, draft: &mut Draft) {
+        let rules = rules(self.settings, request, self.who);
+        let asked = asked(request, self.who);
+        draft.texts("product_tokens", rules.product_tokens(&asked).iter().map(ProductToken::as_str));
+        draft.texts("purpose", rules.purposes().iter().map(Purpose::as_str));
+    }
+
+    /// How it ended. Tells what was refused.
+    fn outcome<'a>(&self, outcome: &'a Outcome, draft: &mut Draft) -> Option<&'a Refusal> {
+        let (name, error, detail) = match outcome {
+            Outcome::Forwarded => ("forwarded", None, None),
+            Outcome::Answered(_) => ("answered", None, None),
+            Outcome::Intercepted => ("intercepted", None, None),
+            Outcome::Tunnelled => ("tunnelled", None, None),
+            Outcome::Refused(refusal) => {
+                draft.text("outcome", "refused");
+                return Some(refusal);
+            }
+            Outcome::Failed(failure) => ("failed", Some(failure.error), Some(failure.detail.as_str())),
+            Outcome::Cut(why) => ("cut", None, Some(why.as_str())),
+            Outcome::Gone => ("client-gone", None, None),
+            Outcome::Stopped => ("cut", None, Some("the proxy has stopped")),
+        };
+        draft.text("outcome", name);
+        error.into_iter().for_each(|error| draft.text("error", error));
+        detail.into_iter().for_each(|detail| draft.text("detail", detail));
+        None
+    }
+
+    fn verdict(&self, refused: Option<&Refusal>, draft: &mut Draft) {
+        let trip = self.trip;
+        let (verdict, refusal) = match (refused, &trip.reported) {
+            (Some(refusal), _) => ("refused", refusal),
+            (None, Some(Reported::Refused(refusal))) => ("reported", &**refusal),
+            (None, Some(held @ Reported::Held(_))) => {
+                draft.text("verdict", "reported");
+                draft.text("reason", held.slug());
+                return;
+            }
+            (None, None) => {
+                let Some(allowance) = trip.gate.allowance else { return };
+                draft.text("verdict", "allowed");
+                draft.text("reason", allowance.slug());
+                if let Some(rule) = &trip.gate.rule {
+                    draft.pieces("rule", &[rule.key(), ": ", &rule.pattern]);
+                    draft.number("line", rule.line.into());
+                }
+                return;
+            }
+        };
+        draft.text("verdict", verdict);
+        draft.text("reason", refusal.slug());
+        let mut is_ruled = false;
+        each_member(refusal, &mut |name, value| match (name, value) {
+            ("rule" | "matched_path", Member::Text(pieces)) => {
+                is_ruled = true;
+                draft.pieces(name, pieces);
+            }
+            ("line", Member::Number(line)) => draft.number(name, line),
+            // It has these already.
+            _ => {}
+        });
+        if !is_ruled {
+            draft.text("why", &refusal.to_string());
+        }
+    }
+}
+
+/// What is known of the authority's robots.txt.
+fn rests_on(entry: &Entry, robots: &mut Draft) {
+    if let Some(answer) = &entry.answer {
+        robots.number("status", answer.status.into());
+        if let Access::Rules(file) = &answer.access {
+            robots.hash("sha256", digest_of(file));
+        }
+        robots.time("fetched", answer.freshness.validated_at());
+    }
+    if let Some(trouble) = &entry.trouble {
+        robots.text("failure", &trouble.why);
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
