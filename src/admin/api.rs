@@ -77,6 +77,16 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Response {
             "round_trips": fleet.calls,
             "losses": fleet.lost,
         })),
+        "evidence": admin.proxy.evidence.as_ref().map(|evidence| {
+            let figures = evidence.figures();
+            json!({
+                "directory": evidence.directory(),
+                "written": figures.written,
+                "lost": figures.lost,
+                "segment": figures.segment,
+                "head": figures.head,
+            })
+        }),
         "robots": {
             "authorities": figures.robots.authorities,
             "files": figures.robots.files,

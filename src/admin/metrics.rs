@@ -65,6 +65,11 @@ fn registry(admin: &Admin, names: bool) -> Registry {
     gate(&mut all, &proxy.gate);
     let dropped = telemetry::dropped().map(|(log, lines)| (labels([("log", log)]), lines));
     all.counters("log_lines_dropped", "Log lines dropped because the log's reader was too slow, by log", dropped);
+    if let Some(evidence) = &proxy.evidence {
+        let figures = evidence.figures();
+        all.counter("evidence_records", "Records of decisions that were written", figures.written);
+        all.counter("evidence_lost", "Records of decisions that were lost for want of room", figures.lost);
+    }
     let last = &admin.last_reload;
     let help = "1 if the last reload put all of the configuration in force";
     all.gauge("config_last_reload_successful", help, usize::from(last.is_successful.load(Relaxed)));

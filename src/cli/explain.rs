@@ -1,5 +1,7 @@
 //! `politely explain URL`: would it be fetched, and which line of which file says so.
 
+mod past;
+
 use super::{ConfigArg, Failed, Format, NO};
 use crate::admin;
 use crate::config::Settings;
@@ -29,6 +31,12 @@ pub(super) struct Args {
     /// Use this file instead of fetching one; `-` is standard input
     #[arg(long, value_name = "FILE")]
     robots: Option<PathBuf>,
+    /// As it was then, by the evidence kept: `2d` ago, a date, or a time such as 2026-11-22T18:30:00Z
+    #[arg(long, value_name = "TIME", conflicts_with = "robots")]
+    at: Option<String>,
+    /// The directory of the evidence [default: evidence.directory of the configuration]
+    #[arg(long, value_name = "DIR", requires = "at")]
+    evidence: Option<PathBuf>,
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
@@ -37,6 +45,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
     let (authority, target) = Authority::and_target(&args.url).map_err(|error| {
         Failed::usage(format!("`{}`: {error}", args.url), "write a complete URL, such as https://example.com/page")
     })?;
+    if let Some(at) = &args.at {
+        return past::run(args, at, &authority, &target);
+    }
     let settings = Settings::load(args.config.path().as_deref(), std::env::vars_os())?;
     let rules = settings.hosts.get(authority.host()).rules.clone().asked_for(&args.product_tokens, &args.purposes);
     let request = Request::new(&authority, target.as_bytes());

@@ -4,12 +4,14 @@ mod admin_client;
 mod ca;
 mod check;
 mod demo;
+mod evidence;
 mod explain;
 mod isolate;
 mod lint;
 mod packaging;
 mod refresh;
 mod reload;
+mod report;
 mod run;
 mod running_file;
 mod serve;
@@ -54,6 +56,10 @@ enum Command {
     Refresh(refresh::Args),
     /// Make a running proxy reload its configuration; shows what changed and what needs a restart
     Reload(admin_client::AdminArgs),
+    /// Verify the chain of decisions that was kept
+    Evidence(evidence::Args),
+    /// Tell what was asked of whom, and what was not, from the evidence kept
+    Report(report::Args),
     /// Crawl a sample site on loopback and explain each answer
     Demo,
     /// Print shell completions
@@ -95,7 +101,7 @@ pub fn main() -> ExitCode {
         Command::Serve(_) | Command::Run(_) | Command::Demo | Command::Isolated(_) => {}
         Command::Check(_) | Command::Ca(_) | Command::Explain(_) | Command::Lint(_) => end_with_reader(),
         Command::Completions(_) | Command::Man(_) | Command::Status(_) => end_with_reader(),
-        Command::Refresh(_) | Command::Reload(_) => end_with_reader(),
+        Command::Refresh(_) | Command::Reload(_) | Command::Evidence(_) | Command::Report(_) => end_with_reader(),
     }
     let done = match &cli.command {
         Command::Serve(args) => serve::run(args),
@@ -107,6 +113,8 @@ pub fn main() -> ExitCode {
         Command::Status(args) => status::run(args),
         Command::Refresh(args) => refresh::run(args),
         Command::Reload(args) => reload::run(args),
+        Command::Evidence(args) => evidence::run(args),
+        Command::Report(args) => report::run(args),
         Command::Demo => demo::run(),
         Command::Completions(args) => Ok(packaging::completions(args)),
         Command::Man(args) => packaging::man(args),

@@ -65,12 +65,7 @@ impl Evidence {
         let writer = Writer::open(directory, queue.clone(), shared.clone(), instance, config)?;
         let thread = std::thread::Builder::new().name("politely-evidence".into()).spawn(move || writer.run());
         let thread = thread.map_err(|source| OpenError::Io { path: directory.to_owned(), source })?;
-        Ok(Evidence {
-            directory: directory.to_owned(),
-            queue,
-            shared,
-            thread: parking_lot::Mutex::new(Some(thread)),
-        })
+        Ok(Evidence { directory: directory.to_owned(), queue, shared, thread: parking_lot::Mutex::new(Some(thread)) })
     }
 
     /// What is configured from now on, which is kept as text as long as records name it. Before any record does.

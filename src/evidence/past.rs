@@ -56,7 +56,7 @@ pub fn find(
     let name = serde_json::to_string(&authority.to_string())?;
     // Whatever follows it in a URL.
     let name = memchr::memmem::Finder::new(&name.as_bytes()[1..name.len() - 1]).into_owned();
-    let (mut before, mut after, mut same) = (None::<Found>, None::<Found>, None::<Found>);
+    let (mut before, mut after, mut same) = (None::<((bool, SystemTime), Found)>, None::<Found>, None::<Found>);
     let all = Stored::all(directory)?;
     if all.is_empty() {
         return Err(ReadError::Empty.into());
@@ -86,15 +86,17 @@ pub fn find(
                 if asked == url && same.as_ref().is_none_or(|same| same.time <= parsed.time) {
                     same = Some(found());
                 }
-                if before.as_ref().is_none_or(|before| before.time <= parsed.time) {
-                    before = Some(found());
+                // One that was held may rest on a file that came after it.
+                let rank = (robots.fetched.is_none_or(|fetched| fetched <= at), parsed.time);
+                if before.as_ref().is_none_or(|(best, _)| *best <= rank) {
+                    before = Some((rank, found()));
                 }
             } else if robots.fetched.is_some_and(|fetched| fetched <= at) && after.is_none() {
                 after = Some(found());
             }
         }
     }
-    let Some(known) = before.or(after) else { return Ok(None) };
+    let Some(known) = before.map(|(_, found)| found).or(after) else { return Ok(None) };
     let bodies = Bodies::new(directory);
     let state = |copy: &SiteCopy| state(copy, &known.decision, &bodies);
     let robots = state(&known.decision.robots.clone().unwrap_or_default())?;

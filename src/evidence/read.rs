@@ -32,9 +32,6 @@ pub(super) enum Kind {
         /// The one before was killed, or lost its power.
         #[serde(default)]
         unclean: bool,
-        /// Bytes of a line that was just being written.
-        #[serde(default)]
-        cut_bytes: u64,
         #[serde(default, deserialize_with = "some_hash")]
         config: Option<Hash>,
     },

@@ -39,6 +39,7 @@ pub struct Group {
     pub reported: u64,
     pub failed: u64,
     pub bytes_in: u64,
+    /// Of sites' answers.
     pub bytes_out: u64,
     /// That requests waited for their turn.
     pub held_ms: u64,
@@ -99,9 +100,12 @@ impl Group {
             ("failed" | "cut" | "client-gone", _) => self.failed += 1,
             _ => self.forwarded += 1,
         }
+        if decision.origin_ms.is_some() || decision.outcome == "tunnelled" {
+            // What comes from here is not the site's.
+            self.bytes_out += decision.bytes_out;
+        }
         self.reported += u64::from(verdict == Some("reported"));
         self.bytes_in += decision.bytes_in;
-        self.bytes_out += decision.bytes_out;
         self.held_ms += decision.held_ms;
         let (first, last) = self.times.unwrap_or((at, at));
         self.times = Some((first.min(at), last.max(at)));

@@ -2,8 +2,9 @@
 
 use super::segment::{Stored, Tail};
 use super::*;
-use crate::policy::Authority;
-use crate::robots::ParseOptions;
+use crate::policy::freshness::Freshness;
+use crate::policy::{Answer, Authority, Validators};
+use crate::robots::{ParseOptions, RobotsTxt};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use tempfile::TempDir;
@@ -16,7 +17,7 @@ fn open(directory: &Path) -> Evidence {
 }
 
 fn record(evidence: &Evidence, url: &str, at: SystemTime) {
-    let robots = RobotsTxt::parse(ROBOTS);
+    let entry = entry();
     let mut draft = evidence.draft(at);
     draft.text("client", "127.0.0.1");
     draft.text("method", "GET");
@@ -28,12 +29,23 @@ fn record(evidence: &Evidence, url: &str, at: SystemTime) {
     draft.text("reason", "no-matching-rule");
     draft.object("robots", |members| {
         members.number("status", 200);
-        members.hash("sha256", digest_of(&robots));
+        members.hash("sha256", &digest());
         members.time("fetched", at - Duration::from_secs(60));
     });
     draft.number("status", 200);
     draft.hash("config", &chain::sha256(b"{}"));
-    evidence.put(draft, Some(&robots));
+    evidence.put(draft, [&entry]);
+}
+
+fn entry() -> Arc<Entry> {
+    let access = Access::Rules(RobotsTxt::parse(ROBOTS));
+    let freshness = Freshness::new(SystemTime::now(), KEEP, 0.0);
+    let validators = Validators::default();
+    Arc::new(Entry::answered(Answer { access, status: 200, asked_again: None, freshness, generation: 1, validators }))
+}
+
+fn digest() -> Hash {
+    *digest_of(&entry().answer.as_ref().unwrap().access).unwrap()
 }
 
 /// A chain of so many records, closed.
@@ -160,8 +172,7 @@ fn a_segment_that_was_removed_or_cut_is_found() {
 #[test]
 fn a_body_that_was_changed_or_removed_is_found() {
     let directory = written(2);
-    let robots = RobotsTxt::parse(ROBOTS);
-    let name = String::from_utf8(hex(digest_of(&robots)).into()).unwrap();
+    let name = String::from_utf8(hex(&digest()).into()).unwrap();
     let path = directory.path().join("bodies").join(&name[..2]).join(format!("{name}.gz"));
     fs::write(&path, b"another").unwrap();
     assert_eq!(faults(directory.path()), [(1, Some(3))]);
@@ -288,16 +299,10 @@ fn the_rules_of_then_are_found_again() {
     let authority = Authority::from_url("http://a.example").unwrap();
     let past = |at, url| find(directory.path(), &authority, url, at).unwrap();
     let found = past(second(70), "http://a.example/1").unwrap();
-    assert_eq!((found.known.time, found.same.map(|same| same.time)), (second(0), Some(second(0))));
-    assert!(matches!(found.robots, PastRobots::File(ref body) if body == ROBOTS));
+    assert_eq!((found.known.time, found.same.as_ref().map(|same| same.time)), (second(0), Some(second(0))));
+    assert!(matches!(found.robots, PastFile::Body(ref body) if body == ROBOTS));
     assert_eq!(found.config.as_deref(), Some("{}"));
-    let entry = found
-        .known
-        .decision
-        .robots
-        .is_some()
-        .then(|| past(second(70), "").unwrap().entry(&ParseOptions::default(), second(70)));
-    assert!(entry.unwrap().usable(second(70)).is_some());
+    assert!(found.robots(&ParseOptions::default(), second(70)).usable(second(70)).is_some());
     // Before the first, by when its robots.txt had been fetched.
     assert_eq!(past(second(0) - Duration::from_secs(30), "").unwrap().known.time, second(0));
     assert!(past(second(0) - Duration::from_secs(90), "").is_none());
@@ -340,7 +345,7 @@ fn a_disk_that_was_full_is_said_in_the_chain_when_there_is_room_again() {
     let shared = Arc::new(Shared::new(KEEP));
     let mut writer = Writer::open(directory.path(), queue.clone(), shared.clone(), "test-1", "{}").unwrap();
     let batch = |at| {
-        queue.put(b"{\"type\":\"other\",\"time\":\"2001-09-09T01:46:40.000Z\"}\n", None, at);
+        queue.put(b"{\"type\":\"other\",\"time\":\"2001-09-09T01:46:40.000Z\"}\n", [], at);
         match queue.take(queue::Batch::default(), Duration::ZERO) {
             queue::Taken::Batch(batch) => batch,
             queue::Taken::Nothing | queue::Taken::Closed => unreachable!("one was put"),

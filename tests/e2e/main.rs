@@ -14,6 +14,7 @@ mod decide;
 mod distrust;
 mod egress;
 mod event_log;
+mod evidence;
 mod exchange;
 mod explain;
 mod fields;

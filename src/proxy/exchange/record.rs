@@ -5,7 +5,7 @@ use super::reserved::{asked, rules};
 use super::{About, Last, Outcome};
 use crate::evidence::{Draft, Evidence, digest_of};
 use crate::gate::Reported;
-use crate::policy::{Access, Entry, Refusal};
+use crate::policy::{Entry, Refusal};
 use crate::proxy::respond::{Member, each_member};
 use crate::robots::{ProductToken, Purpose};
 use std::time::{Duration, SystemTime};
@@ -18,8 +18,11 @@ impl About<'_> {
         self.who(&mut draft);
         let refusal = self.outcome(outcome, &mut draft);
         self.verdict(refusal, &mut draft);
-        if let Some(basis) = &self.trip.gate.basis {
-            draft.object("robots", |robots| rests_on(basis, robots));
+        if let Some((robots, tdmrep)) = &self.trip.gate.basis {
+            draft.object("robots", |members| rests_on(robots, members));
+            if let Some(tdmrep) = tdmrep {
+                draft.object("tdmrep", |members| rests_on(tdmrep, members));
+            }
         }
         draft
     }
@@ -40,7 +43,8 @@ impl About<'_> {
         }
         draft.number("ms", millis(self.began.elapsed()));
         draft.hash("config", self.settings.digest());
-        evidence.put(draft, trip.gate.basis.as_ref().and_then(|basis| basis.robots_txt()));
+        let basis = trip.gate.basis.iter();
+        evidence.put(draft, basis.flat_map(|(robots, tdmrep)| [robots].into_iter().chain(tdmrep)));
     }
 
     fn who(&self, draft: &mut Draft) {
@@ -127,17 +131,17 @@ impl About<'_> {
     }
 }
 
-/// What is known of the authority's robots.txt.
-fn rests_on(entry: &Entry, robots: &mut Draft) {
+/// What is known of a file of the site's.
+fn rests_on(entry: &Entry, members: &mut Draft) {
     if let Some(answer) = &entry.answer {
-        robots.number("status", answer.status.into());
-        if let Access::Rules(file) = &answer.access {
-            robots.hash("sha256", digest_of(file));
+        members.number("status", answer.status.into());
+        if let Some(digest) = digest_of(&answer.access) {
+            members.hash("sha256", digest);
         }
-        robots.time("fetched", answer.freshness.validated_at());
+        members.time("fetched", answer.freshness.validated_at());
     }
     if let Some(trouble) = &entry.trouble {
-        robots.text("failure", &trouble.why);
+        members.text("failure", &trouble.why);
     }
 }
 

@@ -1,0 +1,141 @@
+//! `politely evidence verify`: whether the chain of decisions is whole.
+
+use super::{ConfigArg, Failed, Format, NO};
+use crate::config::Settings;
+use crate::evidence::{Hash, ReadError, Verified, from_hex, hex, rfc3339, verify};
+use serde_json::json;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Was anything changed, removed or lost? Exit code 1 if something is not as it was written
+    Verify(Verify),
+}
+
+#[derive(Debug, clap::Args)]
+struct Verify {
+    /// The directory [default: evidence.directory of the configuration]
+    directory: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArg,
+    /// A head that was noted elsewhere, which has to be in the chain; may be given several times
+    #[arg(long = "head", value_name = "SHA256", value_parser = parse_head)]
+    heads: Vec<Hash>,
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
+    let Command::Verify(args) = &args.command;
+    let directory = directory(args.directory.as_deref(), &args.config)?;
+    let verified = verify(&directory, &args.heads).map_err(|error| unreadable(&directory, &error))?;
+    match args.format {
+        Format::Text => super::print(&text(&directory, &verified))?,
+        Format::Json => super::print(&format!("{:#}\n", as_json(&verified)))?,
+    };
+    Ok(if verified.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NO) })
+}
+
+/// The directory that is named, or else the configured one.
+pub(super) fn directory(named: Option<&Path>, config: &ConfigArg) -> Result<PathBuf, Failed> {
+    if let Some(named) = named {
+        return Ok(named.to_owned());
+    }
+    let settings = Settings::load(config.path().as_deref(), std::env::vars_os())?;
+    let hint = "name its directory, or `--config FILE`; a proxy keeps evidence once `evidence.directory` is set";
+    settings.evidence.directory.ok_or_else(|| Failed::usage("no evidence is configured", hint))
+}
+
+pub(super) fn unreadable(directory: &Path, error: &ReadError) -> Failed {
+    let what = match error {
+        ReadError::Empty => format!("there is no evidence in {}", directory.display()),
+        error => format!("cannot read the evidence in {}: {error}", directory.display()),
+    };
+    Failed::usage(what, "it is a directory with files such as 00000001.jsonl, readable for the proxy's user alone")
+}
+
+/// Where the chain ends, in hexadecimal.
+pub(super) fn digits(hash: &Hash) -> String {
+    String::from_utf8_lossy(&hex(hash)).into_owned()
+}
+
+fn parse_head(text: &str) -> Result<Hash, &'static str> {
+    from_hex(text).ok_or("a head has 64 digits, 0 to 9 and a to f")
+}
+
+fn text(directory: &Path, verified: &Verified) -> String {
+    let Verified { segments, records, times, head, lost, removed_to, unclean, is_written, is_cut, bodies, faults } =
+        verified;
+    let mut out = String::new();
+    for fault in faults.iter().take(MOST_SHOWN) {
+        let line = fault.line.map_or_else(String::new, |line| format!(", line {line}"));
+        let _ = writeln!(out, "broken: segment {}{line}: {}", fault.segment, fault.what);
+    }
+    if faults.len() > MOST_SHOWN {
+        let _ = writeln!(out, "… and {} more", faults.len() - MOST_SHOWN);
+    }
+    let verdict = if faults.is_empty() { "whole" } else { "BROKEN" };
+    let _ = writeln!(out, "{}: {verdict}", directory.display());
+    let _ =
+        writeln!(out, "  records:  {records} in {}, resting on {}", many(*segments, "segment"), many(*bodies, "file"));
+    if let Some((from, to)) = times {
+        let _ = writeln!(out, "  written:  {} to {}", rfc3339(*from), rfc3339(*to));
+    }
+    for (count, from, to) in lost {
+        let _ = writeln!(out, "  lost:     {} of {} to {}", many(*count, "record"), rfc3339(*from), rfc3339(*to));
+    }
+    if let Some(last) = removed_to {
+        let _ = writeln!(out, "  removed:  segments up to {last}, as `keep` says");
+    }
+    if *unclean > 0 {
+        let _ = writeln!(out, "  killed:   the proxy ended {} without closing the chain", times_of(*unclean));
+    }
+    if *is_cut {
+        let _ = writeln!(out, "  cut:      the last line is not whole; the next start says so in the chain");
+    }
+    if *is_written {
+        let _ = writeln!(out, "  open:     a proxy writes to it now");
+    }
+    let _ = writeln!(out, "  head:     {}", digits(head));
+    super::inert(&out)
+}
+
+pub(super) fn as_json(verified: &Verified) -> serde_json::Value {
+    let lost = |(count, from, to): &(u64, _, _)| json!({ "count": count, "from": rfc3339(*from), "to": rfc3339(*to) });
+    json!({
+        "whole": verified.faults.is_empty(),
+        "faults": verified.faults.iter().map(|fault| json!({
+            "segment": fault.segment, "line": fault.line, "what": fault.what,
+        })).collect::<Vec<_>>(),
+        "segments": verified.segments,
+        "records": verified.records,
+        "bodies": verified.bodies,
+        "from": verified.times.map(|(from, _)| rfc3339(from)),
+        "to": verified.times.map(|(_, to)| rfc3339(to)),
+        "lost": verified.lost.iter().map(lost).collect::<Vec<_>>(),
+        "removed_to": verified.removed_to,
+        "unclean": verified.unclean,
+        "cut": verified.is_cut,
+        "open": verified.is_written,
+        "head": digits(&verified.head),
+    })
+}
+
+pub(super) fn many(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+pub(super) fn times_of(count: u64) -> String {
+    if count == 1 { "once".to_owned() } else { format!("{count} times") }
+}
+
+/// Of faults: where much is broken, the first ones say enough.
+const MOST_SHOWN: usize = 50;

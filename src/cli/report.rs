@@ -1,0 +1,217 @@
+//! `politely report`: what was asked of whom, and what was not, from the evidence kept: for a person who has to judge it.
+
+mod html;
+
+use super::evidence::{as_json, directory, unreadable};
+use super::{ConfigArg, Failed};
+use crate::evidence::{By, Group, Report, Verified, report, rfc3339, verify, when};
+use serde_json::json;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The directory of the evidence [default: evidence.directory of the configuration]
+    #[arg(long, value_name = "DIR")]
+    evidence: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArg,
+    /// From then on: `7d` ago, a date, or a time such as 2026-11-22T18:30:00Z
+    #[arg(long, value_name = "WHEN", value_parser = parse_when)]
+    since: Option<SystemTime>,
+    #[arg(long, value_enum, default_value_t)]
+    by: What,
+    /// html is one page, to read, print or send
+    #[arg(long, value_enum, default_value_t)]
+    format: Form,
+}
+
+#[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
+enum What {
+    #[default]
+    Host,
+    /// Or the client's address, where it is no user
+    User,
+    /// Of a robots.txt, or the reason where it was none
+    Rule,
+}
+
+#[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
+enum Form {
+    #[default]
+    Text,
+    Json,
+    Html,
+}
+
+/// All that a page says.
+struct Page<'a> {
+    directory: &'a Path,
+    by: By,
+    since: Option<SystemTime>,
+    made: SystemTime,
+    report: &'a Report,
+    verified: &'a Verified,
+}
+
+/// 0, or 1 if the chain is broken: then the report says so.
+pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
+    let directory = directory(args.evidence.as_deref(), &args.config)?;
+    let by = match args.by {
+        What::Host => By::Host,
+        What::User => By::User,
+        What::Rule => By::Rule,
+    };
+    let failed = |error| unreadable(&directory, &error);
+    let verified = verify(&directory, &[]).map_err(failed)?;
+    let report = report(&directory, by, args.since).map_err(failed)?;
+    let page = Page {
+        directory: &directory,
+        by,
+        since: args.since,
+        made: SystemTime::now(),
+        report: &report,
+        verified: &verified,
+    };
+    super::print(&match args.format {
+        Form::Text => super::inert(&text(&page)),
+        Form::Json => format!("{:#}\n", all_as_json(&page)),
+        Form::Html => html::render(&page),
+    })?;
+    Ok(if verified.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::NO) })
+}
+
+fn parse_when(text: &str) -> Result<SystemTime, String> {
+    when(text, SystemTime::now())
+}
+
+impl Page<'_> {
+    /// What is in the first column.
+    fn what(&self) -> &'static str {
+        match self.by {
+            By::Host => "host",
+            By::User => "user",
+            By::Rule => "rule",
+        }
+    }
+}
+
+fn text(page: &Page<'_>) -> String {
+    let Page { report, verified, .. } = page;
+    let mut out = String::new();
+    let total = &report.total;
+    let whole = if verified.faults.is_empty() { "the chain is whole" } else { "THE CHAIN IS BROKEN" };
+    match total.times {
+        Some((from, to)) => {
+            let _ = writeln!(out, "{} requests, {} to {}; {whole}", total.requests, rfc3339(from), rfc3339(to));
+        }
+        None => _ = writeln!(out, "no requests; {whole}"),
+    }
+    if report.lost > 0 {
+        let _ = writeln!(out, "{} more are not on record: there was no room", report.lost);
+    }
+    let _ = writeln!(
+        out,
+        "\n{:>9} {:>9} {:>8} {:>9} {:>10}  {}",
+        "requests",
+        "forwarded",
+        "refused",
+        "failed",
+        "received",
+        page.what()
+    );
+    for group in report.groups.iter().take(MOST_SHOWN) {
+        let Group { requests, forwarded, refused, failed, .. } = group;
+        let (received, name) = (size(group.bytes_out), named(group));
+        let _ = writeln!(out, "{requests:>9} {forwarded:>9} {refused:>8} {failed:>9} {received:>10}  {name}");
+    }
+    if report.groups.len() > MOST_SHOWN {
+        let _ = writeln!(out, "… and {} more", report.groups.len() - MOST_SHOWN);
+    }
+    let _ = writeln!(out, "\nwhy:");
+    for (reason, count) in &total.reasons {
+        let _ = writeln!(out, "{count:>9} {reason}: {}", meaning(reason));
+    }
+    out
+}
+
+fn all_as_json(page: &Page<'_>) -> serde_json::Value {
+    let group = |group: &Group| {
+        json!({
+            "name": group.name,
+            "requests": group.requests,
+            "forwarded": group.forwarded,
+            "refused": group.refused,
+            "reported": group.reported,
+            "failed": group.failed,
+            "bytes_in": group.bytes_in,
+            "bytes_out": group.bytes_out,
+            "held_ms": group.held_ms,
+            "from": group.times.map(|(from, _)| rfc3339(from)),
+            "to": group.times.map(|(_, to)| rfc3339(to)),
+            "reasons": group.reasons,
+            "product_tokens": group.product_tokens,
+            "purposes": group.purposes,
+        })
+    };
+    json!({
+        "by": page.what(),
+        "since": page.since.map(rfc3339),
+        "made": rfc3339(page.made),
+        "lost": page.report.lost,
+        "evidence": as_json(page.verified),
+        "total": group(&page.report.total),
+        "groups": page.report.groups.iter().map(group).collect::<Vec<_>>(),
+    })
+}
+
+fn named(group: &Group) -> &str {
+    if group.name.is_empty() { "(none)" } else { &group.name }
+}
+
+fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut value, mut unit) = (bytes as f64, 0);
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        (value, unit) = (value / 1024.0, unit + 1);
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// What a reason is, for those who have not read our documentation.
+fn meaning(reason: &str) -> &'static str {
+    match reason {
+        "allowed-by-rule" => "a rule of the site's robots.txt allows it",
+        "no-matching-rule" => "no rule of the site's robots.txt matches it, which allows it",
+        "no-robots-txt" => "the site has no robots.txt, which allows everything",
+        "robots-txt" => "robots.txt itself may always be fetched",
+        "allowed-by-operator" => "the operator's own rules allow it, whatever robots.txt says",
+        "robots-ignored" => "the operator has robots.txt ignored for this host",
+        "long-unreachable" => "robots.txt could not be read for 30 days, which the operator has allow everything",
+        "robots-disallowed" => "a rule of the site's robots.txt disallows it",
+        "usage-disallowed" => "the site says no to the declared use",
+        "robots-unreachable" => "the site's robots.txt could not be read, so nothing was asked of it",
+        "crawl-delay" => "it came too soon after the request before it, and was not sent",
+        "held" => "it would have been held back for a while, but nothing is enforced",
+        "queue-full" => "too many requests waited for the host already",
+        "operator-denied" => "the operator's own rules forbid it",
+        "egress-denied" => "its address, port, host or method is not among those that may be asked",
+        "client-denied" => "the client may not use this proxy",
+        _ => "see the documentation",
+    }
+}
+
+/// Lines of a table; JSON has them all.
+const MOST_SHOWN: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_readable() {
+        assert_eq!([0, 1023, 1536, 5 << 30].map(size), ["0 B", "1023 B", "1.5 KiB", "5.0 GiB"]);
+    }
+}

@@ -1,0 +1,230 @@
+//! The report as one page that needs nothing else: for a lawyer or a webmaster, on a screen or on paper.
+
+use super::{MOST_SHOWN, Page, meaning, named, size};
+use crate::cli::evidence::{digits, many, times_of};
+use crate::evidence::{By, Group, Verified, rfc3339};
+use std::fmt::Write;
+use std::time::{Duration, SystemTime};
+
+pub(super) fn render(page: &Page<'_>) -> String {
+    let mut out = String::new();
+    let title = match page.by {
+        By::Host => "What was asked of which site",
+        By::User => "Who has asked, and what for",
+        By::Rule => "Which rules decided",
+    };
+    let _ = write!(
+        out,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+         <meta name=\"robots\" content=\"noindex\">\n<title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n"
+    );
+    introduction(page, &mut out);
+    figures(page, &mut out);
+    groups(page, &mut out);
+    reasons(page, &mut out);
+    chain(page, &mut out);
+    out.push_str("</body>\n</html>\n");
+    out
+}
+
+fn introduction(page: &Page<'_>, out: &mut String) {
+    let total = &page.report.total;
+    let _ = write!(out, "<p>All requests that went through this instance of politely");
+    match (page.since, total.times) {
+        (Some(since), _) => _ = write!(out, " since {}", time(since)),
+        (None, Some((from, to))) => _ = write!(out, " from {} to {}", time(from), time(to)),
+        (None, None) => {}
+    }
+    let _ = writeln!(
+        out,
+        ". politely is a proxy that stands between crawlers and sites, reads each site’s robots.txt before anything else, and refuses \
+         what it disallows; where its operator has said otherwise, that is counted below. Made {}.</p>",
+        time(page.made)
+    );
+    let list = |names: &std::collections::BTreeSet<String>| {
+        names.iter().map(|name| format!("<b>{}</b>", escape(name))).collect::<Vec<_>>().join(", ")
+    };
+    if !total.product_tokens.is_empty() {
+        let _ = write!(out, "<p>The crawlers call themselves {}. ", list(&total.product_tokens));
+        let _ = match total.purposes.is_empty() {
+            true => writeln!(out, "No use of the content was declared.</p>"),
+            false => writeln!(out, "The declared use of the content: {}.</p>", list(&total.purposes)),
+        };
+    }
+}
+
+fn figures(page: &Page<'_>, out: &mut String) {
+    let total = &page.report.total;
+    let refused = if total.refused > 0 { "bad" } else { "" };
+    out.push_str("<ul class=\"figures\">\n");
+    for (class, figure, what) in [
+        ("", total.requests.to_string(), "requests"),
+        ("", total.forwarded.to_string(), "sent, or answered from here"),
+        (refused, total.refused.to_string(), "refused"),
+        ("", total.failed.to_string(), "failed on the way"),
+        ("", size(total.bytes_out), "received"),
+        ("", held(total.held_ms), "waited for sites’ turns"),
+    ] {
+        let _ = writeln!(out, "<li><b class=\"{class}\">{figure}</b> {what}</li>");
+    }
+    out.push_str("</ul>\n");
+    if total.reported > 0 {
+        let _ = writeln!(
+            out,
+            "<p class=\"bad\">{} of them went although a rule says no or they came too soon: the operator has this only reported.</p>",
+            total.reported
+        );
+    }
+    if page.report.lost > 0 {
+        let _ = writeln!(out, "<p class=\"bad\">{} more are not on record: there was no room.</p>", page.report.lost);
+    }
+}
+
+fn groups(page: &Page<'_>, out: &mut String) {
+    let (heading, what) = match page.by {
+        By::Host => ("Sites", "Site"),
+        By::User => ("Users", "User or client"),
+        By::Rule => ("Rules", "Rule"),
+    };
+    let _ = write!(
+        out,
+        "<h2>{heading}</h2>\n<table>\n<thead><tr><th>{what}<th class=\"n\">Requests<th class=\"n\">Sent<th class=\"n\">Refused\
+         <th class=\"n\">Failed<th class=\"n\">Received<th>First and last<th>Why</tr></thead>\n<tbody>\n"
+    );
+    for group in page.report.groups.iter().take(MOST_SHOWN) {
+        let Group { requests, forwarded, refused, failed, .. } = group;
+        let why: Vec<_> = group.reasons.iter().map(|(reason, count)| format!("{} × {count}", escape(reason))).collect();
+        let between = group.times.map_or(String::new(), |(from, to)| format!("{}<br>{}", time(from), time(to)));
+        let _ = writeln!(
+            out,
+            "<tr><td>{}<td class=\"n\">{requests}<td class=\"n\">{forwarded}<td class=\"n\">{refused}<td class=\"n\">{failed}\
+             <td class=\"n\">{}<td class=\"t\">{between}<td>{}</tr>",
+            escape(named(group)),
+            size(group.bytes_out),
+            why.join("<br>")
+        );
+    }
+    out.push_str("</tbody>\n</table>\n");
+    if page.report.groups.len() > MOST_SHOWN {
+        let more = page.report.groups.len() - MOST_SHOWN;
+        let _ = writeln!(out, "<p>… and {more} more, which <code>--format json</code> has.</p>");
+    }
+}
+
+fn reasons(page: &Page<'_>, out: &mut String) {
+    if page.report.total.reasons.is_empty() {
+        return;
+    }
+    out.push_str(
+        "<h2>Why</h2>\n<table>\n<thead><tr><th>Reason<th class=\"n\">Requests<th>What it means</tr></thead>\n<tbody>\n",
+    );
+    for (reason, count) in &page.report.total.reasons {
+        let meaning = meaning(reason);
+        let _ = writeln!(out, "<tr><td><code>{}</code><td class=\"n\">{count}<td>{meaning}</tr>", escape(reason));
+    }
+    out.push_str("</tbody>\n</table>\n");
+}
+
+fn chain(page: &Page<'_>, out: &mut String) {
+    let Verified { records, segments, head, faults, lost, unclean, bodies, .. } = page.verified;
+    let _ = write!(
+        out,
+        "<h2>What this rests on</h2>\n<p>Each request left a record with what was decided, by which line of which robots.txt, and that \
+         file is kept. Each record holds the SHA-256 of the one before it, so that one that was changed, added or removed later is \
+         found. It does not show that nobody wrote the whole chain anew: for that its head has to be known from elsewhere and from \
+         before.</p>\n"
+    );
+    match faults.as_slice() {
+        [] => {
+            let _ = writeln!(
+                out,
+                "<p class=\"good\">The chain is whole: {} in {}, and {} that they rest on.</p>",
+                many(*records, "record"),
+                many(*segments, "segment"),
+                many(*bodies, "file")
+            );
+        }
+        faults => {
+            let _ = writeln!(out, "<p class=\"bad\">The chain is broken, in {} places:</p>\n<ul>", faults.len());
+            for fault in faults.iter().take(20) {
+                let line = fault.line.map_or_else(String::new, |line| format!(", line {line}"));
+                let _ = writeln!(out, "<li>segment {}{line}: {}</li>", fault.segment, escape(&fault.what));
+            }
+            out.push_str("</ul>\n");
+        }
+    }
+    for (count, from, to) in lost {
+        let _ = writeln!(
+            out,
+            "<p>{count} records between {} and {} were lost for want of room.</p>",
+            time(*from),
+            time(*to)
+        );
+    }
+    if *unclean > 0 {
+        let _ = writeln!(
+            out,
+            "<p>The proxy ended {} without closing the chain, as by a loss of power.</p>",
+            times_of(*unclean)
+        );
+    }
+    let _ = writeln!(
+        out,
+        "<p>Its head: <code>{}</code><br>Its directory: <code>{}</code><br>To check it: <code>politely evidence verify</code></p>",
+        digits(head),
+        escape(&page.directory.display().to_string())
+    );
+}
+
+/// For people: to the second.
+fn time(at: SystemTime) -> String {
+    let text = rfc3339(at);
+    format!("<time datetime=\"{text}\">{} {} UTC</time>", &text[..10], &text[11..19])
+}
+
+fn held(millis: u64) -> String {
+    let seconds = Duration::from_millis(millis).as_secs();
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min"),
+    }
+}
+
+/// What others have written is text, and neither a tag nor a change of the text's direction.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                out.extend(c.escape_unicode())
+            }
+            c if c.is_control() => out.extend(c.escape_unicode()),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+const STYLE: &str = include_str!("style.css");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_have_written_is_text() {
+        assert_eq!(escape("<script>\"'&\u{202e}\u{0}"), "&lt;script&gt;&quot;&#39;&amp;\\u{202e}\\u{0}");
+    }
+
+    #[test]
+    fn waits_are_readable() {
+        assert_eq!([900, 61_000, 3_660_000].map(held), ["0 s", "1 min 1 s", "1 h 1 min"]);
+    }
+}
