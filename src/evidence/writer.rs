@@ -189,10 +189,12 @@ impl Writer {
 
     fn keep(&self, bodies: &[Body]) -> io::Result<()> {
         bodies.iter().try_for_each(|body| match body {
-            Body::Of(entry) => match entry.answer.as_ref().map(|answer| (digest_of(&answer.access), answer.access.source())) {
-                Some((Some(digest), Some(file))) => self.bodies.keep(digest, file, self.segment.began),
-                _ => Ok(()),
-            },
+            Body::Of(entry) => {
+                match entry.answer.as_ref().map(|answer| (digest_of(&answer.access), answer.access.source())) {
+                    Some((Some(digest), Some(file))) => self.bodies.keep(digest, file, self.segment.began),
+                    _ => Ok(()),
+                }
+            }
             Body::Text(text) => self.bodies.keep(&sha256(text.as_bytes()), text.as_bytes(), self.segment.began),
         })
     }

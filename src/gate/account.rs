@@ -37,12 +37,7 @@ impl Account {
 
     /// `allowance`: `None` if it may not go, or not yet. `entry`, `tdmrep`: what it was decided by.
     #[inline]
-    pub(super) fn decided(
-        &mut self,
-        allowance: Option<Allowance>,
-        entry: &Arc<Entry>,
-        tdmrep: Option<&Arc<Entry>>,
-    ) {
+    pub(super) fn decided(&mut self, allowance: Option<Allowance>, entry: &Arc<Entry>, tdmrep: Option<&Arc<Entry>>) {
         if self.is_wanted.basis {
             self.basis = Some((entry.clone(), tdmrep.cloned()));
         }

@@ -107,7 +107,7 @@ impl TdmRep {
 
     /// Bytes on the heap.
     pub fn heap_size(&self) -> usize {
-        let Inner { source, entries, locations, fault } = &*self.0;
+        let Inner { source, entries, locations, fault, .. } = &*self.0;
         let text = |entry: &Entry| entry.location.len() + entry.policy.as_ref().map_or(0, |policy| policy.len());
         size_of::<Inner>()
             + source.len()
