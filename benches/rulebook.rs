@@ -80,7 +80,7 @@ fn open(directory: &Path) -> Gate {
     let settings = Settings::parse("bench.yaml", &yaml).expect("the lines above");
     let roots = politely::tls::roots::bundle(None).unwrap().store;
     let conf = connector_conf(ca.path(), 1);
-    let upstream = Arc::new(Upstream::new(&settings, roots, &conf, Vec::new()).unwrap());
+    let upstream = Arc::new(Upstream::new(&Arc::new(settings.clone()), roots, &conf, Vec::new()).unwrap());
     Gate::open(Arc::new(ArcSwap::from_pointee(settings)), upstream)
 }
 

@@ -83,13 +83,14 @@ async fn start_with(settings: Settings, plan: Plan) -> Result<Running, StartErro
     let (_file, conf) = roots_of(&roots)?;
 
     let own = plan.addresses().chain(admin_address).collect();
-    let upstream = Arc::new(Upstream::new(&settings, roots.store, &conf, own)?);
     let admin_settings = settings.admin.clone();
-    let Settings { evidence: kept, .. } = &settings;
+    let settings = Arc::new(settings);
+    let upstream = Arc::new(Upstream::new(&settings, roots.store, &conf, own)?);
+    let Settings { evidence: kept, .. } = &*settings;
     let open =
         |directory: &PathBuf| Evidence::open(directory, kept.keep, upstream.name(), &settings.shown().to_string());
     let evidence = kept.directory.as_ref().map(open).transpose()?;
-    let settings = Arc::new(ArcSwap::from_pointee(settings));
+    let settings = Arc::new(ArcSwap::new(settings));
     let gate = Arc::new(Gate::open(settings.clone(), upstream.clone()));
     gate.join().await;
     let (stop, shutdown) = watch::channel(false);
@@ -127,8 +128,9 @@ async fn start_with(settings: Settings, plan: Plan) -> Result<Running, StartErro
 pub fn gate_alone(settings: Settings) -> Result<Gate, StartError> {
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
     let (_file, conf) = roots_of(&roots)?;
+    let settings = Arc::new(settings);
     let upstream = Arc::new(Upstream::new(&settings, roots.store, &conf, Vec::new())?);
-    Ok(Gate::new(Arc::new(ArcSwap::from_pointee(settings)), upstream))
+    Ok(Gate::new(Arc::new(ArcSwap::new(settings)), upstream))
 }
 
 impl Running {

@@ -23,8 +23,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
     let path = args.config.path();
     let settings = load(path.as_deref(), args.listen.as_deref())?;
     telemetry::init(&settings.log).map_err(|error| Failed::log(&settings.log, error))?;
-    super::runtime()?.block_on(serve(settings, path.as_deref(), args.listen.as_deref()))?;
-    Ok(ExitCode::SUCCESS)
+    let runtime = super::runtime()?;
+    let served = runtime.block_on(serve(settings, path.as_deref(), args.listen.as_deref()));
+    // What blocks in the system, such as a look-up that is not answered, holds nobody up.
+    runtime.shutdown_background();
+    served.map(|()| ExitCode::SUCCESS)
 }
 
 async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) -> Result<(), Failed> {

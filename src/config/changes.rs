@@ -2,8 +2,10 @@
 
 use serde::Serialize;
 use serde_json::Value;
+use std::time::Duration;
 
 use super::settings::Settings;
+use super::units::{parse_duration, parse_size};
 
 /// What has become of changed settings, by keys such as `pace.max_wait`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -67,7 +69,7 @@ fn put(value: &mut Value, path: &[&str], new: &Value) {
 /// The keys under which the two differ; a list is one value.
 fn compare(before: &Value, now: &Value, path: &str, into: &mut Vec<String>) {
     let (Value::Object(before), Value::Object(now)) = (before, now) else {
-        if before != now {
+        if !is_same(before, now) {
             into.push(path.to_owned());
         }
         return;
@@ -81,6 +83,29 @@ fn compare(before: &Value, now: &Value, path: &str, into: &mut Vec<String>) {
         };
         let (before, now) = (before.get(key).unwrap_or(&Value::Null), now.get(key).unwrap_or(&Value::Null));
         compare(before, now, &path, into);
+    }
+}
+
+/// Whether both say the same, in whatever unit.
+fn is_same(before: &Value, now: &Value) -> bool {
+    let size = |value: &Value| value.as_u64().or_else(|| parse_size(value.as_str()?).ok());
+    let duration = |value: &Value| match value.as_u64() {
+        Some(0) => Some(Duration::ZERO),
+        _ => parse_duration(value.as_str()?).ok(),
+    };
+    match (before, now) {
+        (Value::Array(before), Value::Array(now)) => {
+            before.len() == now.len() && before.iter().zip(now).all(|(before, now)| is_same(before, now))
+        }
+        (Value::Object(before), Value::Object(now)) => {
+            let is_in = |(key, value)| now.get(key).is_some_and(|now| is_same(value, now));
+            before.len() == now.len() && before.iter().all(is_in)
+        }
+        _ => {
+            let is_size = size(before).is_some_and(|before| size(now) == Some(before));
+            let is_duration = duration(before).is_some_and(|before| duration(now) == Some(before));
+            before == now || is_size || is_duration
+        }
     }
 }
 
@@ -110,6 +135,18 @@ mod tests {
         assert_eq!(changed("", hosts), ["hosts[\"*.a.example\"]"]);
         assert_eq!(changed(hosts, ""), ["hosts[\"*.a.example\"]"]);
         assert_eq!(changed("egress: { ports: [80] }", "egress: { ports: [443] }"), ["egress.ports"]);
+    }
+
+    #[test]
+    fn the_same_in_another_unit_is_no_change() {
+        let before =
+            "pace: { max_wait: 60s }\nstore: { memory: 1MiB, disk: 1024 }\nhosts: { a.example: { crawl_delay: 0 } }";
+        let now =
+            "pace: { max_wait: 1m }\nstore: { memory: 1024KiB, disk: 1KiB }\nhosts: { a.example: { crawl_delay: 0s } }";
+        assert_eq!(changed(before, now), Vec::<String>::new());
+        assert_eq!(changed(before, &now.replace("1m", "61s")), ["pace.max_wait"]);
+        let list = |ports| format!("egress: {{ ports: {ports} }}");
+        assert_eq!(changed(&list("[80, 443]"), &list("[443, 80]")), ["egress.ports"]);
     }
 
     #[test]

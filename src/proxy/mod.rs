@@ -98,14 +98,14 @@ impl Proxy {
     }
 
     /// Takes up changed settings, and what `upstream` has made of them, without dropping a request.
-    pub fn reload(&self, settings: Settings, prepared: Prepared) {
+    pub fn reload(&self, settings: Arc<Settings>, prepared: Prepared) {
         self.leaves.resize(settings.intercept.leaf_cache);
         self.upstream.adopt(prepared);
         self.is_logging.store(logs(&settings), Relaxed);
         if let Some(evidence) = &self.evidence {
             evidence.configured(&settings.shown().to_string(), settings.evidence.keep);
         }
-        let before = self.settings.swap(Arc::new(settings));
+        let before = self.settings.swap(settings);
         self.gate.reloaded(&before);
     }
 

@@ -87,6 +87,7 @@ impl Parts {
         let Self { proxy, listeners, admin, .. } = self;
         let before = proxy.settings.load_full();
         let (settings, mut changes) = settings.in_place_of(&before, proxy.gate.may_join_fleet());
+        let settings = Arc::new(settings);
 
         // What may fail.
         let logs = Change::prepare(&settings.log).map_err(|source| match &settings.log.access {

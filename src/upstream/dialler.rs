@@ -27,6 +27,12 @@ pub(super) struct Dialler {
     connector: TransportConnector,
     pub pool: Arc<Pool>,
     failed: Arc<Failed>,
+    counts: Arc<Counts>,
+}
+
+/// Of all that there were since the start.
+#[derive(Default)]
+struct Counts {
     /// Connections that were opened, and those that could not be.
     opened: [AtomicU64; 2],
     /// TLS handshakes: good ones, and others.
@@ -34,10 +40,12 @@ pub(super) struct Dialler {
 }
 
 impl Dialler {
-    pub fn new(conf: &ServerConf) -> Self {
+    /// `before`: the one whose place this takes, and whose counts go on.
+    pub fn new(conf: &ServerConf, before: Option<&Self>) -> Self {
         let connector = TransportConnector::new(Some(ConnectorOptions::from_server_conf(conf)));
         let failed = Arc::new(Failed::new());
-        Dialler { connector, pool: Arc::default(), failed, opened: Default::default(), shaken: Default::default() }
+        let counts = before.map(|before| before.counts.clone()).unwrap_or_default();
+        Dialler { connector, pool: Arc::default(), failed, counts }
     }
 
     /// A new connection. Where this machine is at its limits, idle ones are closed to make room, once. `first`: the address
@@ -62,14 +70,14 @@ impl Dialler {
 
     /// Connections that were opened and those that could not be; TLS handshakes, good ones and others.
     pub fn counts(&self) -> [[u64; 2]; 2] {
-        [&self.opened, &self.shaken].map(|counts| counts.each_ref().map(|count| count.load(Relaxed)))
+        [&self.counts.opened, &self.counts.shaken].map(|counts| counts.each_ref().map(|count| count.load(Relaxed)))
     }
 
     fn count(&self, is_tls: bool, error: Option<&DialError>) {
-        self.opened[usize::from(error.is_some())].fetch_add(1, Relaxed);
+        self.counts.opened[usize::from(error.is_some())].fetch_add(1, Relaxed);
         let of_tls = [DialFault::Certificate, DialFault::Alert, DialFault::Alpn, DialFault::Tls];
         if is_tls && error.is_none_or(|error| of_tls.contains(&error.kind)) {
-            self.shaken[usize::from(error.is_some())].fetch_add(1, Relaxed);
+            self.counts.shaken[usize::from(error.is_some())].fetch_add(1, Relaxed);
         }
     }
 

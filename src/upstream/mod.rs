@@ -85,6 +85,7 @@ struct Known {
 struct Reach {
     /// Which settings these are.
     generation: u64,
+    made_of: Arc<Settings>,
     roots: Arc<RootCertStore>,
     dialler: Arc<Dialler>,
     guard: Guard,
@@ -122,6 +123,9 @@ pub enum ReachError {
     Denied(#[from] Denied),
     #[error(transparent)]
     Resolve(#[from] ResolveError),
+    /// Other settings are in force than those that the caller goes by: it has to ask again by these.
+    #[error("the configuration has just been reloaded")]
+    Reloaded,
 }
 
 impl Upstream {
@@ -131,12 +135,12 @@ impl Upstream {
     /// # Errors
     /// A client certificate cannot be read.
     pub fn new(
-        settings: &Settings,
+        settings: &Arc<Settings>,
         roots: Arc<RootCertStore>,
         conf: &ServerConf,
         listeners: Vec<SocketAddr>,
     ) -> Result<Self, TrustError> {
-        let reach = Reach::new(settings, roots, Arc::new(Dialler::new(conf)), listeners, None)?;
+        let reach = Reach::new(settings, roots, Arc::new(Dialler::new(conf, None)), listeners, None)?;
         reach.dialler.pool.keep_for(reach.keep.time);
         let reach = ArcSwap::from_pointee(reach);
         // Different for each instance, so that a loop is known by it.
@@ -164,7 +168,7 @@ impl Upstream {
     ///
     /// # Errors
     /// A client certificate cannot be read: then all stays as it was.
-    pub fn reload(&self, settings: &Settings) -> Result<(), TrustError> {
+    pub fn reload(&self, settings: &Arc<Settings>) -> Result<(), TrustError> {
         let listeners = self.reach.load().guard.listeners.clone();
         self.adopt(self.prepare(settings, None, listeners)?);
         Ok(())
@@ -176,18 +180,16 @@ impl Upstream {
     /// A client certificate cannot be read.
     pub fn prepare(
         &self,
-        settings: &Settings,
+        settings: &Arc<Settings>,
         roots: Option<(Arc<RootCertStore>, &ServerConf)>,
         listeners: Vec<SocketAddr>,
     ) -> Result<Prepared, TrustError> {
+        let before = self.reach.load();
         let (roots, dialler) = match roots {
-            Some((roots, conf)) => (roots, Arc::new(Dialler::new(conf))),
-            None => {
-                let reach = self.reach.load();
-                (reach.roots.clone(), reach.dialler.clone())
-            }
+            Some((roots, conf)) => (roots, Arc::new(Dialler::new(conf, Some(&before.dialler)))),
+            None => (before.roots.clone(), before.dialler.clone()),
         };
-        Reach::new(settings, roots, dialler, listeners, Some(&self.reach.load().trust)).map(Prepared)
+        Reach::new(settings, roots, dialler, listeners, Some(&before.trust)).map(Prepared)
     }
 
     /// Takes up changed settings. Connections that were opened by others are not used again.
@@ -203,12 +205,13 @@ impl Upstream {
 
     /// The way to the authority. A denied address is left out; if none is left, the authority is denied.
     pub async fn reach(&self, authority: &Authority) -> Result<Route, ReachError> {
-        self.reach_for(authority, None, None).await
+        self.reach_for(authority, None, None, None).await
     }
 
     /// The same as [`reach_for`](Self::reach_for), unless the request before has just gone there. `now`: the time, about.
     pub async fn reach_again(
         &self,
+        by: &Arc<Settings>,
         authority: &Authority,
         client: Client,
         own: Option<&Hosts>,
@@ -217,6 +220,7 @@ impl Upstream {
     ) -> Result<Route, ReachError> {
         let (generation, terms) = {
             let reach = self.reach.load();
+            reach.is_made_of(by)?;
             (reach.generation, reach.own_terms(own, authority))
         };
         if let Some((at, found, route)) = &last.0
@@ -228,20 +232,22 @@ impl Upstream {
             return Ok(route.clone());
         }
         // So that what most requests need not do takes no room in them.
-        let route = Box::pin(self.reach_for(authority, Some(client), own)).await?;
+        let route = Box::pin(self.reach_for(authority, Some(client), own, Some(by))).await?;
         last.0 = Some((now, generation, route.clone()));
         Ok(route)
     }
 
     /// The same for a client: names of one that do not answer hold up nobody else. `own`: the hosts of its user, who may have
-    /// TLS spoken on other terms.
+    /// TLS spoken on other terms. `by`: the settings that the caller goes by, where that matters.
     pub async fn reach_for(
         &self,
         authority: &Authority,
         client: Option<Client>,
         own: Option<&Hosts>,
+        by: Option<&Arc<Settings>>,
     ) -> Result<Route, ReachError> {
         let reach = self.reach.load_full();
+        by.map_or(Ok(()), |by| reach.is_made_of(by))?;
         let key = (authority.clone(), reach.own_terms(own, authority));
         let known = self.routes.get(&key).filter(|known| known.generation == reach.generation);
         if let Some(known) = &known
@@ -340,7 +346,7 @@ impl Upstream {
 impl Reach {
     /// `listeners`: where this proxy itself listens. `before`: the terms of those whose settings were others.
     fn new(
-        settings: &Settings,
+        settings: &Arc<Settings>,
         roots: Arc<RootCertStore>,
         dialler: Arc<Dialler>,
         listeners: Vec<SocketAddr>,
@@ -375,7 +381,13 @@ impl Reach {
         let limits = &settings.limits;
         let (limit, keep) = (limits.connect_timeout, Keep::new(limits));
         let head_size = u32::try_from(limits.max_header_size).unwrap_or(u32::MAX);
-        Ok(Reach { generation, roots, dialler, guard, limit, parent, hosts, trust, keep, head_size })
+        let made_of = settings.clone();
+        Ok(Reach { generation, made_of, roots, dialler, guard, limit, parent, hosts, trust, keep, head_size })
+    }
+
+    /// What is decided by some settings is not routed by others: what both of them forbid might go otherwise.
+    fn is_made_of(&self, settings: &Arc<Settings>) -> Result<(), ReachError> {
+        if Arc::ptr_eq(&self.made_of, settings) { Ok(()) } else { Err(ReachError::Reloaded) }
     }
 
     /// The terms of a user's own for this authority, where they are not everybody's.
@@ -435,7 +447,7 @@ pub(crate) mod tests {
     const PUBLIC: &str = "198.41.0.4";
 
     pub fn upstream(yaml: &str) -> Upstream {
-        let settings = Settings::parse("test.yaml", yaml).unwrap();
+        let settings = Arc::new(Settings::parse("test.yaml", yaml).unwrap());
         let root = &webpki_root_certs::TLS_SERVER_ROOT_CERTS[0];
         let mut roots = RootCertStore::empty();
         roots.add(root.clone()).unwrap();

@@ -104,3 +104,13 @@ fn a_fault_of_an_included_file_is_told_though_a_variable_takes_its_place() {
     let (_home, main) = files(&[("politely.yaml", "include: ."), ("own.yaml", "mode: report")]);
     assert_eq!(with_environment(Some(&main), &[]).unwrap().mode, Mode::Report, "its own directory");
 }
+
+#[test]
+fn a_fault_without_a_line_is_told_with_the_file_that_it_is_in() {
+    let (home, main) =
+        files(&[("politely.yaml", "include: conf.d"), ("conf.d/a.yaml", "mode: report\n---\nmode: enforce\n")]);
+    let told = Settings::load(Some(&main), []).unwrap_err().to_string();
+    assert!(told.contains("there is more than one document in it"), "{told}");
+    assert!(told.contains(&format!("--> {}", home.path().join("conf.d/a.yaml").display())), "{told}");
+    assert!(!told.contains("politely.yaml"), "{told}");
+}

@@ -46,7 +46,7 @@ fn short(yaml: &str) -> Vec<String> {
         let place = match &fault.place {
             Place::Line { line, column, .. } => format!("{line}:{column} "),
             Place::Variable(name) => format!("{name} "),
-            Place::File => String::from("file "),
+            Place::File(_) => String::from("file "),
             Place::Unwritten => String::new(),
         };
         format!("{place}{} | {}", fault.complaint.what, fault.complaint.hint)

@@ -14,6 +14,7 @@ use politely::config::Settings;
 use politely::http1::Framing;
 use politely::policy::Authority;
 use politely::upstream::{Fields, GetError, Outgoing, Route, Upstream, Want, connector_conf};
+use std::sync::Arc;
 use support::proxy::configuration;
 use support::test_ca;
 
@@ -24,8 +25,8 @@ fn upstream(yaml: &str) -> Upstream {
     Upstream::new(&settings, roots, &connector_conf(test_ca().pem_file(), 1), Vec::new()).unwrap()
 }
 
-fn settings(yaml: &str) -> Settings {
-    Settings::parse("test.yaml", &configuration("/nonexistent".as_ref(), yaml)).unwrap()
+fn settings(yaml: &str) -> Arc<Settings> {
+    Arc::new(Settings::parse("test.yaml", &configuration("/nonexistent".as_ref(), yaml)).unwrap())
 }
 
 async fn route(upstream: &Upstream, url: &str) -> Route {

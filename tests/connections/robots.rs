@@ -14,7 +14,7 @@ async fn learn(gate: &Gate, url: &str) -> Option<u16> {
 }
 
 fn gate(upstream: &Arc<politely::upstream::Upstream>) -> Gate {
-    Gate::new(Arc::new(arc_swap::ArcSwap::from_pointee(settings(""))), upstream.clone())
+    Gate::new(Arc::new(arc_swap::ArcSwap::new(settings(""))), upstream.clone())
 }
 
 #[tokio::test]

@@ -385,3 +385,34 @@ async fn who_watches_does_not_hold_the_end_up() {
     binary.stop().await;
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
+
+/// A resolver that never answers cannot be broken off: the process ends without it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_up_that_hangs_in_the_system_holds_up_no_end() {
+    let home = tempfile::tempdir().unwrap();
+    let [source, library, asked] = ["hangs.c", "hangs.so", "asked"].map(|name| home.path().join(name));
+    let hangs = "#include <fcntl.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+        int getaddrinfo(void) { creat(getenv(\"ASKED\"), 0600); for (;;) pause(); }\n";
+    std::fs::write(&source, hangs).unwrap();
+    // The linker of every build of ours is there.
+    let mut cc = tokio::process::Command::new("cc");
+    assert!(cc.args(["-shared", "-fPIC", "-o"]).args([&library, &source]).status().await.unwrap().success());
+    let preload = [("LD_PRELOAD", library.to_str().unwrap()), ("ASKED", asked.to_str().unwrap())];
+    let ask = async |binary: &Binary| {
+        let mut client = Client::open(binary.address()).await;
+        client.send(get("http://hangs.example/", "hangs.example")).await;
+        eventually("the look-up", || std::fs::remove_file(&asked).is_ok()).await;
+        client
+    };
+    let mut binary = Binary::serve_with("limits: { drain_timeout: 1h }", &preload).await;
+    let _held = ask(&binary).await;
+    binary.signal(libc::SIGTERM);
+    eventually("the drain", || binary.output().contains("waiting for active requests")).await;
+    binary.signal(libc::SIGTERM);
+    assert_eq!(binary.ended().await.code(), Some(0), "{}", binary.output());
+
+    let mut binary = Binary::serve_with("limits: { drain_timeout: 200ms }", &preload).await;
+    let _held = ask(&binary).await;
+    binary.signal(libc::SIGTERM);
+    assert_eq!(binary.ended().await.code(), Some(0), "{}", binary.output());
+}

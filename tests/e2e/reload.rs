@@ -2,7 +2,9 @@
 
 use crate::support::binary::{Ended, politely, politely_with};
 use crate::support::client::get;
-use crate::support::{ADMIN_TOKEN, Alpn, Binary, Client, Origin, Reply, TestCa, curl, eventually, test_ca, within};
+use crate::support::{
+    ADMIN_TOKEN, Alpn, Binary, Client, Origin, Proxy, Reply, TestCa, curl, eventually, test_ca, within,
+};
 use argon2::{Argon2, Params, PasswordHasher};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -288,9 +290,12 @@ async fn authorities_for_origins_come_and_go() {
     let token = token.to_str().unwrap();
     politely(&["refresh", &origin.url(""), "--admin", &binary.admin(), "--token-file", token]).await;
     assert_eq!(asked().await, 200);
+    let opened = gauge(&binary, "politely_origin_connects_total{result=\"ok\"}").await;
     std::fs::copy(other.pem_file(), &file).unwrap();
     assert_eq!(said(&binary.reload(&yaml).await), (0, "reloaded: egress.ca_file\n"));
     assert_eq!(asked().await, 502, "its robots.txt is still good, its certificate is not");
+    assert!(opened > 0.0, "{opened}");
+    assert_eq!(gauge(&binary, "politely_origin_connects_total{result=\"ok\"}").await, opened, "counts go on");
     binary.stop().await;
 }
 
@@ -361,4 +366,35 @@ async fn reloads_do_not_mix() {
     let (_, config) = api(&binary, &[], "/api/v1/config").await;
     assert_eq!(config["pace"]["queue"], 1039);
     binary.stop().await;
+}
+
+/// Both of two configurations forbid it, each for a reason of its own: half of one and half of the other would let it go.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_request_goes_by_parts_of_two_configurations() {
+    let origin = Origin::site("").await;
+    let forbidden = ["egress: { methods: [HEAD] }", "egress: { allow: [192.0.2.0/24] }"];
+    let proxy = Proxy::start(forbidden[0]).await;
+    let url = origin.url("/x");
+    let asks = async || {
+        let mut client = proxy.client().await;
+        for _ in 0..150 {
+            assert_eq!(client.get(&url, &origin.authority("a.localhost")).await.status(), 403);
+        }
+    };
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let asked = async {
+        tokio::join!(asks(), asks(), asks(), asks());
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+    };
+    let reloads = async {
+        for yaml in forbidden.iter().cycle() {
+            proxy.reload(yaml).unwrap();
+            tokio::task::yield_now().await;
+            if is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                break;
+            }
+        }
+    };
+    tokio::join!(asked, reloads);
+    assert_eq!(origin.log.count("/x") + origin.log.count("/robots.txt"), 0);
 }

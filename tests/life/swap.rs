@@ -25,7 +25,7 @@ fn gate(directory: &Path) -> Arc<Gate> {
     let settings = Settings::parse("test.yaml", &yaml).expect("the line above");
     let roots = politely::tls::roots::bundle(None).unwrap().store;
     let conf = connector_conf(test_ca().pem_file(), 1);
-    let upstream = Arc::new(Upstream::new(&settings, roots, &conf, Vec::new()).unwrap());
+    let upstream = Arc::new(Upstream::new(&Arc::new(settings.clone()), roots, &conf, Vec::new()).unwrap());
     Arc::new(Gate::open(Arc::new(ArcSwap::from_pointee(settings)), upstream))
 }
 

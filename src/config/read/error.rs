@@ -35,8 +35,8 @@ impl fmt::Display for Complaint {
 /// Where a fault stands.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// The file as a whole.
-    File,
+    /// A file as a whole: 0, or the number of the included file.
+    File(usize),
     /// A line and a column, both from 1, the column in characters. `file`: 0, or the number of the included file.
     Line { file: usize, line: usize, column: usize },
     /// An environment variable.
@@ -87,7 +87,7 @@ impl ConfigErrors {
         let Complaint { what, hint } = &fault.complaint;
         let title = Level::ERROR.primary_title(what);
         let mut shown = match &fault.place {
-            Place::File => renderer.render(&[Group::with_title(title)]) + ARROW + &self.sources[0].name,
+            Place::File(file) => renderer.render(&[Group::with_title(title)]) + ARROW + &self.sources[*file].name,
             Place::Variable(name) => renderer.render(&[Group::with_title(title)]) + ARROW + name,
             Place::Unwritten => renderer.render(&[Group::with_title(title)]),
             Place::Line { file, line, column } => {

@@ -109,7 +109,7 @@ impl Files {
             (Place::Line { file, line, .. }, ..) => {
                 format!("already set in {}:{line}; keep one of them", self.sources[file].name)
             }
-            (Place::File | Place::Variable(_) | Place::Unwritten, ..) => String::from("keep one of them"),
+            (Place::File(_) | Place::Variable(_) | Place::Unwritten, ..) => String::from("keep one of them"),
         };
         self.faults.push((at, Complaint::new(format!("duplicate key `{key}`"), hint)));
     }
@@ -131,7 +131,7 @@ impl Files {
         match at {
             At::Node { file, number } => {
                 let file = file as usize;
-                Node::locate(&self.sources[file].text, number).map_or(Place::File, |(line, column)| Place::Line {
+                Node::locate(&self.sources[file].text, number).map_or(Place::File(file), |(line, column)| Place::Line {
                     file,
                     line,
                     column,

@@ -7,7 +7,7 @@ use super::error::{Complaint, Fault, Place};
 use super::source::OURS;
 
 pub(in crate::config) fn read_text(path: &Path) -> Result<String, Fault> {
-    let whole = |what, hint: &str| Fault { place: Place::File, complaint: Complaint::new(what, hint) };
+    let whole = |what, hint: &str| Fault { place: Place::File(0), complaint: Complaint::new(what, hint) };
     let bytes = fs::read(path).map_err(|error| {
         let hint = "give the path of a readable file; without one the defaults are used";
         whole(format!("the configuration cannot be read: {error}"), hint)
@@ -32,7 +32,7 @@ pub(in crate::config) fn syntax(text: &str, file: usize, error: &serde_yaml::Err
             let place = Place::Line { file, line: at.line(), column: at.column() };
             (place, text.lines().nth(at.line() - 1).unwrap_or_default())
         }
-        None => (Place::File, ""),
+        None => (Place::File(file), ""),
     };
     let known = |(sign, _): &&(&str, &str)| message.contains(sign);
     let hint = if line.contains('\t') {

@@ -76,13 +76,13 @@ impl Fetcher {
 
     /// `client`: on whose account its name is looked up.
     async fn reach(&self, authority: &Authority, client: Client) -> Result<Route, FetchError> {
-        self.upstream.reach_for(authority, Some(client), None).await.map_err(|error| match error {
+        self.upstream.reach_for(authority, Some(client), None, None).await.map_err(|error| match error {
             ReachError::Resolve(error @ (ResolveError::OwnLimit { .. } | ResolveError::TimedOut { .. })) => {
                 own_limit(&error)
             }
-            error @ (ReachError::Resolve(ResolveError::Failed { .. }) | ReachError::Denied(_)) => {
-                FetchError::Unreachable(error.to_string())
-            }
+            error @ (ReachError::Resolve(ResolveError::Failed { .. })
+            | ReachError::Denied(_)
+            | ReachError::Reloaded) => FetchError::Unreachable(error.to_string()),
         })
     }
 

@@ -9,6 +9,8 @@ use crate::proxy::Proxy;
 use crate::proxy::limits::per_client::Place;
 use crate::upstream::{Denied, LastRoute, ReachError, Route};
 use http::Version;
+use std::sync::Arc;
+use tokio::task::yield_now;
 
 /// It is not refused.
 pub enum Decided {
@@ -28,6 +30,17 @@ pub struct Go {
     pub route: Option<Route>,
 }
 
+/// Where a request is to go.
+enum Routed {
+    To(Route),
+    /// The host has no address.
+    Nowhere,
+    /// To the proxy itself.
+    Here,
+    /// There are other settings by now.
+    Reloaded,
+}
+
 /// Where the request before on a connection went: most go to the same place.
 #[derive(Default)]
 pub struct LastPlace {
@@ -38,10 +51,45 @@ pub struct LastPlace {
 impl Exchange<'_> {
     /// Resolves when it may go, or may not.
     pub(super) async fn decide(&mut self, last: &mut LastPlace) -> Result<Decided, Refusal> {
-        let Exchange { proxy, request, who, ref settings, began, .. } = *self;
+        let Exchange { proxy, request, who, .. } = *self;
         if request.is_looped {
             return Err(Refusal::Loop);
         }
+        let mut admitted = None;
+        loop {
+            let route = match self.route(&mut last.route).await? {
+                Routed::To(route) => Some(route),
+                // A host without an address has no readable robots.txt either: the gate says so.
+                Routed::Nowhere => None,
+                Routed::Here => return Ok(Decided::Setup),
+                Routed::Reloaded => {
+                    self.follow_reload().await;
+                    continue;
+                }
+            };
+            if admitted.is_none() {
+                match self.admit(route.as_ref(), &mut last.host).await? {
+                    Admitted::Go { permit, reported } => admitted = Some((permit, reported)),
+                    Admitted::Robots(copy) => return Ok(Decided::Robots(copy)),
+                }
+            }
+            let is_current = Arc::ptr_eq(&self.settings, &proxy.settings.load());
+            match admitted {
+                Some((permit, reported)) if is_current => {
+                    if let Some(reported) = &reported {
+                        proxy.tell_reported(who, &request.url(), reported);
+                    }
+                    return Ok(Decided::Go(Go { permit, reported, route }));
+                }
+                // What a reload forbids, it forbids to those too that were held meanwhile.
+                not_yet => (admitted, self.settings) = (not_yet, proxy.settings.load_full()),
+            }
+        }
+    }
+
+    /// Where to, if anywhere: by one and the same configuration.
+    async fn route(&self, last: &mut LastRoute) -> Result<Routed, Refusal> {
+        let Exchange { proxy, request, who, ref settings, began, .. } = *self;
         let authority = &request.authority;
         let user = who.user.as_deref();
         if who.tunnel.is_some() && intercept_mode(settings, authority, user) == InterceptMode::Deny {
@@ -53,24 +101,35 @@ impl Exchange<'_> {
             is_listed(settings, authority.host(), request.method, user)?;
         }
         self.is_reserved()?;
-        let client = who.client();
-        let route = match proxy.upstream.reach_again(authority, client, hosts(user), began, &mut last.route).await {
-            Ok(route) => Some(route),
-            Err(ReachError::Denied(Denied::SetupHost(_))) => return Ok(Decided::Setup),
-            Err(ReachError::Denied(denied)) => return Err(denied.into()),
-            // A host without an address has no readable robots.txt either: the gate says so.
-            Err(ReachError::Resolve(_)) => None,
-        };
-        let (waiting, may_wait) = proxy.place_in_line(user);
+        match proxy.upstream.reach_again(settings, authority, who.client(), hosts(user), began, last).await {
+            Ok(route) => Ok(Routed::To(route)),
+            Err(ReachError::Denied(Denied::SetupHost(_))) => Ok(Routed::Here),
+            Err(ReachError::Denied(denied)) => Err(denied.into()),
+            Err(ReachError::Resolve(_)) => Ok(Routed::Nowhere),
+            Err(ReachError::Reloaded) => Ok(Routed::Reloaded),
+        }
+    }
+
+    /// Goes by the settings that are in force now. They follow the routes at once.
+    pub(super) async fn follow_reload(&mut self) {
+        yield_now().await;
+        self.settings = self.proxy.settings.load_full();
+    }
+
+    async fn admit(&mut self, route: Option<&Route>, last: &mut LastHost) -> Result<Admitted, Refusal> {
+        let Exchange { proxy, request, who, .. } = *self;
+        let authority = &request.authority;
+        let user = who.user.as_deref();
+        let (_waiting, may_wait) = proxy.place_in_line(user);
         let asked = policy::Request {
             authority,
             target: &request.target,
             agent_tokens: &request.agent_tokens,
             product_tokens: user.map_or(&[], |user| &user.product_tokens),
-            client,
+            client: who.client(),
             user: user.map(|user| user.name.as_ref()),
             from: Some(who.address.ip()),
-            address: route.as_ref().and_then(Route::origin),
+            address: route.and_then(Route::origin),
             speaks_http2: request.version == Version::HTTP_2
                 && (who.tunnel.is_some() || authority.scheme() == Scheme::Https),
             is_subresource: request.is_subresource.unwrap_or_else(|| self.follows_page()),
@@ -78,17 +137,7 @@ impl Exchange<'_> {
             prefer_wait: request.prefer_wait,
             reads_robots: request.reads_robots(),
         };
-        let admitted = proxy.gate.admit_next(&asked, hosts(user), &mut last.host, &mut self.trip.gate).await?;
-        drop(waiting);
-        Ok(match admitted {
-            Admitted::Go { permit, reported } => {
-                if let Some(reported) = &reported {
-                    proxy.tell_reported(who, &request.url(), reported);
-                }
-                Decided::Go(Go { permit, reported, route })
-            }
-            Admitted::Robots(copy) => Decided::Robots(copy),
-        })
+        proxy.gate.admit_next(&asked, hosts(user), last, &mut self.trip.gate).await
     }
 
     fn follows_page(&self) -> bool {

@@ -44,6 +44,7 @@ impl Exchange<'_> {
                 Some(Ok(route)) => route,
                 Some(Err(ReachError::Denied(denied))) => return Outcome::Refused(denied.into()),
                 Some(Err(ReachError::Resolve(error))) => return Outcome::Failed(Failure::from_resolve(&error)),
+                Some(Err(error @ ReachError::Reloaded)) => return Outcome::Failed(Failure::ended(error)),
                 None => return Outcome::Gone,
             },
         };
@@ -117,7 +118,7 @@ impl Exchange<'_> {
 
     fn reach(&self) -> impl Future<Output = Result<Route, ReachError>> {
         let own = hosts(self.who.user.as_deref());
-        self.proxy.upstream.reach_for(&self.request.authority, Some(self.who.client()), own)
+        self.proxy.upstream.reach_for(&self.request.authority, Some(self.who.client()), own, Some(&self.settings))
     }
 
     #[expect(clippy::too_many_arguments, reason = "one call for each kind of connection")]

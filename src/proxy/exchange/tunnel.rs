@@ -18,11 +18,14 @@ impl Exchange<'_> {
     /// ends here. `via`: what the CONNECT says of the way so far.
     pub async fn connect(&mut self, via: Option<&str>) -> Result<Stream, Outcome> {
         let (proxy, who, authority) = (self.proxy, self.who, &self.request.authority);
-        is_listed(&self.settings, authority.host(), "CONNECT", who.user.as_deref()).map_err(Outcome::Refused)?;
-        let route = match proxy.upstream.reach_for(authority, Some(who.client()), None).await {
-            Ok(route) => route,
-            Err(ReachError::Denied(denied)) => return Err(Outcome::Refused(denied.into())),
-            Err(ReachError::Resolve(error)) => return Err(Outcome::Failed(Failure::from_resolve(&error))),
+        let route = loop {
+            is_listed(&self.settings, authority.host(), "CONNECT", who.user.as_deref()).map_err(Outcome::Refused)?;
+            match proxy.upstream.reach_for(authority, Some(who.client()), None, Some(&self.settings)).await {
+                Ok(route) => break route,
+                Err(ReachError::Denied(denied)) => return Err(Outcome::Refused(denied.into())),
+                Err(ReachError::Resolve(error)) => return Err(Outcome::Failed(Failure::from_resolve(&error))),
+                Err(ReachError::Reloaded) => self.follow_reload().await,
+            }
         };
         let request = policy::Request {
             client: who.client(),
