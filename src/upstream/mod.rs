@@ -476,6 +476,22 @@ pub(crate) mod tests {
         assert!(reached(&upstream, &[PUBLIC]).await.is_ok());
     }
 
+    /// Or a request could go that is forbidden before and after a reload.
+    #[tokio::test]
+    async fn routes_are_for_those_who_go_by_the_settings_that_they_were_made_of() {
+        let upstream = upstream("");
+        let authority = Authority::new(Scheme::Https, PUBLIC, None).unwrap();
+        let (mut last, now) = (LastRoute::default(), Instant::now());
+        let before = upstream.reach.load().made_of.clone();
+        let after = Arc::new(Settings::default());
+        for (in_force, other) in [(&before, &after), (&after, &before)] {
+            upstream.reload(in_force).unwrap();
+            assert!(upstream.reach_again(in_force, &authority, Client(1), None, now, &mut last).await.is_ok());
+            let late = upstream.reach_again(other, &authority, Client(1), None, now, &mut last).await;
+            assert!(matches!(late, Err(ReachError::Reloaded)));
+        }
+    }
+
     /// Or the connections that one of them opens are of no use to the others.
     #[tokio::test]
     async fn those_who_reach_a_place_at_once_share_its_connections() {
