@@ -161,7 +161,9 @@ pub(super) async fn explain(State(admin): State<Arc<Admin>>, Fields(asked): Fiel
     };
     let rules = admin.proxy.settings.load().hosts.get(authority.host()).rules.clone().asked_for(&tokens, &purposes);
     let request = Request::new(&authority, target.as_bytes());
-    Json(json::explanation(&admin.gate().explain(&request, &rules).await)).into_response()
+    let mut explanation = json::explanation(&admin.gate().explain(&request, &rules).await);
+    explanation["pace"] = json::pace(admin.gate().pace(&authority).unwrap_or_default());
+    Json(explanation).into_response()
 }
 
 /// What is in force, secrets left out.

@@ -2,7 +2,7 @@
 
 use crate::gate::{Gate, HeldFor, HeldRequest, PaceFigures, Reported};
 use crate::policy::explain::{self, Explanation, TdmRepState};
-use crate::policy::{AskedAgain, Authority, Entry};
+use crate::policy::{AskedAgain, Authority, Entry, Manners};
 use crate::proxy::{Distrusted, RecentDecision, evidence};
 use crate::tls::Ca;
 use axum::Json;
@@ -36,8 +36,22 @@ pub fn explanation(explanation: &Explanation) -> Value {
         },
         "tdmrep": explanation.tdmrep.as_ref().map(tdmrep),
         "crawl_delay": explanation.crawl_delay.map(|delay| delay.as_secs_f64()),
+        "manners": manners(&explanation.manners),
         "sitemaps": explanation.sitemaps,
         "licenses": explanation.licenses,
+    })
+}
+
+/// What is kept at a host beyond what it asks for.
+fn manners(manners: &Manners) -> Value {
+    let Manners { adaptive, breaker } = manners;
+    json!({
+        "adaptive": adaptive.map(|adaptive| json!({
+            "factor": adaptive.factor(),
+            "min": adaptive.min().as_secs_f64(),
+            "max": adaptive.max().as_secs_f64(),
+        })),
+        "breaker": breaker.map(|breaker| json!({ "after": breaker.after, "pause": breaker.pause.as_secs_f64() })),
     })
 }
 
@@ -138,8 +152,8 @@ pub(super) fn decision(decision: &RecentDecision) -> Value {
 /// A request that is held.
 pub(super) fn held(held: &HeldRequest) -> Value {
     let gap = match held.reason {
-        HeldFor::Gap(gap) | HeldFor::Backoff(gap) => Some(gap.as_secs_f64()),
-        HeldFor::Robots | HeldFor::InFlight(_) => None,
+        HeldFor::Gap(gap) | HeldFor::Backoff(gap) | HeldFor::Adaptive { gap, .. } => Some(gap.as_secs_f64()),
+        HeldFor::Robots | HeldFor::InFlight(_) | HeldFor::Paused { .. } => None,
     };
     json!({
         "authority": held.authority.to_string(),
@@ -167,12 +181,15 @@ pub(super) fn distrusted(one: &Distrusted) -> Value {
     })
 }
 
-fn pace(figures: PaceFigures) -> Value {
+pub(super) fn pace(figures: PaceFigures) -> Value {
     json!({
         "waiting": figures.waiting,
         "in_flight": figures.in_flight,
         "backoff": figures.backoff.as_secs_f64(),
         "owed": figures.owed.as_secs_f64(),
+        "latency": (!figures.latency.is_zero()).then_some(figures.latency.as_secs_f64()),
+        "refusals": figures.refusals,
+        "paused": figures.paused.as_secs_f64(),
     })
 }
 

@@ -154,10 +154,11 @@ impl Hosts {
 impl PartialEq for HostPolicy {
     fn eq(&self, other: &Self) -> bool {
         // `own_rules` follow from `allow` and `deny`.
-        let HostRules { robots, crawl_delay, product_tokens, purposes, usage, own_rules: _, options } = &self.rules;
+        let HostRules { robots, crawl_delay, product_tokens, purposes, usage, manners, own_rules: _, options } =
+            &self.rules;
         (*robots, *crawl_delay) == (other.rules.robots, other.rules.crawl_delay)
             && (product_tokens, options) == (&other.rules.product_tokens, &other.rules.options)
-            && (purposes, *usage) == (&other.rules.purposes, other.rules.usage)
+            && (purposes, *usage, manners) == (&other.rules.purposes, other.rules.usage, &other.rules.manners)
             && (self.intercept, &self.tls) == (other.intercept, &other.tls)
             && (&self.allow, &self.deny) == (&other.allow, &other.deny)
     }
@@ -175,6 +176,7 @@ impl HostPolicy {
             product_tokens: own.product_tokens.as_deref().map(Arc::from).or_else(|| before.product_tokens.clone()),
             purposes: own.purpose.as_deref().map(Arc::from).or_else(|| before.purposes.clone()),
             usage: own.usage.over(before.usage),
+            manners: own.manners().over(&before.manners),
             own_rules: match own.allow.is_some() || own.deny.is_some() {
                 true => Some(OwnRules::new(&pattern.to_string(), &allow, &deny)),
                 false => before.own_rules.clone(),

@@ -85,6 +85,7 @@ impl Settings {
 
     fn from_file(file: File, whole: Whole, check: &mut Check<'_>) -> Self {
         let options = file.options();
+        validate::manners(&file, check);
         let CaFiles { directory, certificate, key } = file.intercept.ca;
         let ca = match (certificate, key) {
             (Some(certificate), Some(key)) if directory.is_none() => CaSource::Files { certificate, key },

@@ -8,7 +8,7 @@ use super::hosts::unverified_patterns;
 use super::read::check::Check;
 use super::read::error::Complaint;
 use super::settings::Settings;
-use super::written::file::User;
+use super::written::file::{File, User};
 use super::written::units::show_duration;
 use super::written::values::ListenAddress;
 
@@ -151,6 +151,21 @@ pub(super) fn users(users: &[User], check: &mut Check<'_>) {
         }
         let section = ["access", "users", &number, "hosts"];
         unverified_patterns(user.hosts.iter().map(|(pattern, own)| (pattern, own)), &section, check);
+    }
+}
+
+/// What is kept beyond what sites ask for, wherever it is written.
+pub(super) fn manners(file: &File, check: &mut Check<'_>) {
+    let most = file.pace.max_crawl_delay;
+    file.pace.manners().check(&["pace"], most, check);
+    for (pattern, own) in file.hosts.iter() {
+        own.manners().check(&["hosts", &pattern.to_string()], most, check);
+    }
+    for (index, user) in file.access.users.iter().enumerate() {
+        for (pattern, own) in user.hosts.iter() {
+            let section = ["access", "users", &index.to_string(), "hosts", &pattern.to_string()];
+            own.manners().check(&section, most, check);
+        }
     }
 }
 

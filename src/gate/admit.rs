@@ -68,14 +68,14 @@ impl Gate {
                     let _held = self.held.for_robots(request);
                     // What most requests do not wait for takes no room in them, here and below.
                     account.waits();
-                    let fetched = Box::pin(self.wait_for_robots(request, fetching, waited)).await;
+                    let fetched = Box::pin(self.wait_for_robots(request, hosts, fetching, waited)).await;
                     account.goes_on();
                     if let Err(why) = fetched {
                         return self.instead_of_robots(&host, request, why);
                     }
                 }
                 Step::Wait(waiting) => {
-                    let held = self.held.for_turn(request, &host.pace, waiting.gap());
+                    let held = self.held.for_turn(request, &host.pace, waiting.terms());
                     account.waits();
                     let turn = Box::pin(self.turn(waiting)).await;
                     account.goes_on();
@@ -95,12 +95,13 @@ impl Gate {
     pub(super) async fn wait_for_robots(
         &self,
         request: &Request<'_>,
+        hosts: Option<&Hosts>,
         fetching: Fetching,
         waited: Duration,
     ) -> Result<(), Refusal> {
         let (most, retry_after, max_waiting) = {
             let settings = self.settings.load();
-            let terms = self.terms(request, &settings, None, waited);
+            let terms = self.terms(request, hosts, &settings, None, waited);
             // One may wait, or nothing would ever be fetched.
             (terms.max_wait + settings.robots.timeout, terms.gap().max(AWHILE), terms.max_waiting.max(1))
         };
@@ -141,7 +142,7 @@ impl Gate {
         if settings.mode != Mode::Report {
             return Err(why);
         }
-        let terms = self.terms(request, &settings, None, Duration::ZERO);
+        let terms = self.terms(request, host.hosts, &settings, None, Duration::ZERO);
         let (permit, _) = host.pace.rehearse(request.client, terms, true);
         Ok(Admitted::Go { permit, reported: Some(why.into()) })
     }
@@ -209,7 +210,7 @@ impl Gate {
             Ruling::Report(why) => Some(Reported::from(why)),
             Ruling::Allow(_) => None,
         };
-        let mut terms = self.terms(request, settings, crawl_delay, waited);
+        let mut terms = self.terms(request, host.hosts, settings, crawl_delay, waited);
         if let Some(asked) = terms.clamped() {
             pace.tell_clamp(request.authority, asked, terms.gap());
         }
@@ -266,11 +267,12 @@ impl Gate {
     fn terms(
         &self,
         request: &Request<'_>,
+        hosts: Option<&Hosts>,
         settings: &Settings,
         crawl_delay: Option<Duration>,
         waited: Duration,
     ) -> Terms {
-        let mut terms = terms(settings, crawl_delay, false);
+        let mut terms = terms(settings, &rules(request, hosts, settings).manners, crawl_delay, false);
         let max_wait = request.prefer_wait.map_or(terms.max_wait, |wait| wait.min(terms.max_wait));
         terms.max_wait = max_wait.saturating_sub(waited);
         if !request.may_wait {

@@ -2,7 +2,8 @@
 
 use super::pacer::Pace;
 use crate::histogram::{Distribution, Histogram};
-use crate::policy::{Authority, Request};
+use crate::policy::pace::Terms;
+use crate::policy::{Adaptive, Authority, Request};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -33,8 +34,12 @@ pub enum HeldFor {
     Robots,
     /// The host's turns come so far apart.
     Gap(Duration),
+    /// The same, as the host takes so long to answer.
+    Adaptive { gap: Duration, latency: Duration },
     /// The same, as the host has answered 429 or 503.
     Backoff(Duration),
+    /// The host has turned away so many in a row, and is left alone.
+    Paused { refusals: u32 },
     /// As many are under way as may be.
     InFlight(u32),
 }
@@ -45,7 +50,9 @@ impl HeldFor {
         match self {
             Self::Robots => "robots-txt",
             Self::Gap(_) => "gap",
+            Self::Adaptive { .. } => "adaptive",
             Self::Backoff(_) => "backoff",
+            Self::Paused { .. } => "paused",
             Self::InFlight(_) => "in-flight",
         }
     }
@@ -56,7 +63,12 @@ impl fmt::Display for HeldFor {
         match self {
             Self::Robots => f.write_str("its robots.txt is being fetched"),
             Self::Gap(gap) => write!(f, "crawl-delay {} s", gap.as_secs_f32()),
+            Self::Adaptive { gap, latency } => {
+                let (gap, latency) = (gap.as_secs_f32(), latency.as_secs_f32());
+                write!(f, "adaptive delay {gap:.1} s, as the host takes {latency:.2} s to answer")
+            }
             Self::Backoff(gap) => write!(f, "backing off {:.1} s after 429 or 503", gap.as_secs_f32()),
+            Self::Paused { refusals } => write!(f, "host paused after {refusals} refusals in a row"),
             Self::InFlight(most) => write!(f, "{most} requests in flight"),
         }
     }
@@ -93,7 +105,14 @@ struct One {
     from: Option<IpAddr>,
     since: Instant,
     /// `None`: it waits for robots.txt.
-    turn: Option<(Arc<Pace>, Duration)>,
+    turn: Option<(Arc<Pace>, Gap)>,
+}
+
+/// Between two turns.
+#[derive(Clone, Copy)]
+struct Gap {
+    fixed: Duration,
+    adaptive: Option<Adaptive>,
 }
 
 impl HeldFigures {
@@ -119,8 +138,13 @@ impl One {
             return HeldRequest { authority, url, user, from, reason, since, left, waiting };
         };
         let figures = pace.figures();
+        let latency = figures.latency;
+        let adaptive = gap.adaptive.map_or(Duration::ZERO, |adaptive| adaptive.gap(latency));
+        let (is_adaptive, gap) = (adaptive > gap.fixed, adaptive.max(gap.fixed));
         let reason = match (figures.backoff, figures.owed) {
+            _ if !figures.paused.is_zero() => HeldFor::Paused { refusals: figures.refusals },
             (backoff, _) if !backoff.is_zero() => HeldFor::Backoff(gap.max(backoff)),
+            _ if is_adaptive && !latency.is_zero() => HeldFor::Adaptive { gap, latency },
             (_, owed) if owed.is_zero() && gap.is_zero() => HeldFor::InFlight(figures.in_flight),
             _ => HeldFor::Gap(gap),
         };
@@ -142,8 +166,9 @@ impl Held {
         [self.times[0].read(), self.times[1].read()]
     }
 
-    /// It waits for its turn, which come `gap` apart.
-    pub fn for_turn(&self, request: &Request<'_>, pace: &Arc<Pace>, gap: Duration) -> Hold<'_> {
+    /// It waits for its turn on these terms.
+    pub fn for_turn(&self, request: &Request<'_>, pace: &Arc<Pace>, terms: &Terms) -> Hold<'_> {
+        let gap = Gap { fixed: terms.gap(), adaptive: terms.adaptive };
         self.enter(request, Some((pace.clone(), gap)))
     }
 
@@ -152,7 +177,7 @@ impl Held {
         self.enter(request, None)
     }
 
-    fn enter(&self, request: &Request<'_>, turn: Option<(Arc<Pace>, Duration)>) -> Hold<'_> {
+    fn enter(&self, request: &Request<'_>, turn: Option<(Arc<Pace>, Gap)>) -> Hold<'_> {
         let one = One {
             authority: request.authority.clone(),
             url: request.authority.url(&String::from_utf8_lossy(request.target)).into(),
@@ -227,6 +252,10 @@ mod tests {
     use crate::gate::store::Store;
     use crate::policy::PaceKey;
 
+    fn apart(seconds: u64) -> Terms {
+        Terms { crawl_delay: Duration::from_secs(seconds), ..Terms::default() }
+    }
+
     #[test]
     fn the_first_to_come_is_held_longest() {
         let held = Held::default();
@@ -236,20 +265,20 @@ mod tests {
         assert_eq!(held.longest(Duration::ZERO), None);
         let [of_a, of_b] = [&a, &b].map(|authority| Request::new(authority, b"/x"));
         let first = held.for_robots(&of_a);
-        let second = held.for_turn(&of_b, &pace, Duration::from_secs(5));
+        let second = held.for_turn(&of_b, &pace, &apart(5));
         let told = held.longest(Duration::ZERO).expect("it is held");
         assert_eq!((told.authority, told.reason, told.left), (a.clone(), HeldFor::Robots, None));
         assert_eq!(held.longest(Duration::from_secs(60)), None);
         drop(first);
         let told = held.longest(Duration::ZERO).expect("it is held");
         assert_eq!((&told.authority, told.reason.to_string()), (&b, "crawl-delay 5 s".into()));
-        let behind = held.for_turn(&of_b, &pace, Duration::from_secs(5));
+        let behind = held.for_turn(&of_b, &pace, &apart(5));
         let left: Vec<_> = held.all(10).iter().map(|one| (one.url.to_string(), one.left)).collect();
         let url = || b.url("/x");
         assert_eq!(left, [(url(), None), (url(), Some(Duration::from_secs(5)))], "one turn each");
         assert_eq!(held.all(1).len(), 1);
         drop(behind);
-        drop(held.for_turn(&of_a, &pace, Duration::ZERO));
+        drop(held.for_turn(&of_a, &pace, &apart(0)));
         assert_eq!(held.figures(), HeldFigures::default(), "it had to ask, no more");
         held.state.lock().now.values_mut().for_each(|one| one.since -= Duration::from_secs(3));
         assert_eq!(held.figures().requests, 1, "it is held still");

@@ -162,16 +162,15 @@ impl Gate {
     ) -> Result<(Permit, Option<Reported>), Refusal> {
         let settings = self.settings.load_full();
         let rules = rules(request, hosts, &settings);
-        let terms = terms(&settings, rules.crawl_delay, false);
+        let terms = terms(&settings, &rules.manners, rules.crawl_delay, false);
         let pace = self.pacer.pace(&key(&settings, request.authority, request.address));
         if settings.mode == Mode::Report {
             return Ok(pace.rehearse(request.client, terms, false));
         }
-        let gap = terms.gap();
         match pace.stand(request.client, terms)? {
             Stand::Go(permit) => Ok((permit, None)),
             Stand::Wait(waiting) => {
-                let _held = self.held.for_turn(request, &pace, gap);
+                let _held = self.held.for_turn(request, &pace, waiting.terms());
                 account.waits();
                 let turn = self.turn(waiting).await;
                 account.goes_on();
@@ -200,7 +199,7 @@ impl Gate {
                 return Ok(as_served(&host, now));
             }
             account.waits();
-            let fetched = self.wait_for_robots(request, fetching, Duration::ZERO).await;
+            let fetched = self.wait_for_robots(request, hosts, fetching, Duration::ZERO).await;
             account.goes_on();
             if let Err(why) = fetched
                 && usable.is_none()

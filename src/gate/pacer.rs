@@ -194,7 +194,7 @@ impl Shard {
 /// The terms of a subresource that follows its page: without the delay. The page may still be in flight.
 pub(super) fn without_delay(terms: Terms) -> Terms {
     let max_concurrent = (terms.max_concurrent - 1).max(1);
-    Terms { crawl_delay: Duration::ZERO, min_delay: Duration::ZERO, max_concurrent, ..terms }
+    Terms { crawl_delay: Duration::ZERO, min_delay: Duration::ZERO, adaptive: None, max_concurrent, ..terms }
 }
 
 const SHARDS: usize = 256;

@@ -2,15 +2,17 @@
 
 use crate::config::Settings;
 use crate::policy::pace::Terms;
-use crate::policy::{Authority, PaceKey};
+use crate::policy::{Authority, Manners, PaceKey};
 use std::net::IpAddr;
 use std::time::Duration;
 
-pub(super) fn terms(settings: &Settings, crawl_delay: Option<Duration>, first_fetch: bool) -> Terms {
+pub(super) fn terms(settings: &Settings, manners: &Manners, crawl_delay: Option<Duration>, first_fetch: bool) -> Terms {
     let pace = &settings.pace;
     Terms {
         crawl_delay: crawl_delay.unwrap_or_default(),
         min_delay: pace.min_delay,
+        adaptive: manners.adaptive,
+        breaker: manners.breaker,
         max_crawl_delay: pace.max_crawl_delay,
         max_concurrent: pace.max_concurrent.get(),
         max_wait: pace.max_wait,

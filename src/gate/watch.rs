@@ -40,6 +40,12 @@ pub struct PaceFigures {
     pub backoff: Duration,
     /// Nothing starts within this time.
     pub owed: Duration,
+    /// To the first byte of an answer, smoothed; zero: not known, or not asked for.
+    pub latency: Duration,
+    /// Answers in a row that turned requests away, where a breaker counts them.
+    pub refusals: u32,
+    /// For so long it is left alone for that.
+    pub paused: Duration,
 }
 
 impl Gate {

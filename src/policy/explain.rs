@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use super::{
-    Access, Allowance, Answer, AskedAgain, Authority, Entry, HostRules, Known, MiningEvidence, Options,
+    Access, Allowance, Answer, AskedAgain, Authority, Entry, HostRules, Known, Manners, MiningEvidence, Options,
     PreferenceEvidence, Refusal, Request, RuleEvidence, Ruling, SiteFile, decide,
 };
 
@@ -30,6 +30,8 @@ pub struct Explanation {
     /// `None`: it does not matter.
     pub tdmrep: Option<TdmRepState>,
     pub crawl_delay: Option<Duration>,
+    /// What is kept at the host beside.
+    pub manners: Manners,
     pub sitemaps: Vec<String>,
     /// Where the terms of use are (RSL).
     pub licenses: Vec<String>,
@@ -113,6 +115,7 @@ pub fn explain<'a>(
         robots: state(entry, request.authority, &rules.options, now),
         tdmrep: known.tdmrep.map(|entry| tdmrep(entry, request.authority, now)),
         crawl_delay: decision.crawl_delay,
+        manners: rules.manners,
         sitemaps: file.iter().flat_map(|file| file.sitemaps()).map(str::to_owned).collect(),
         licenses: file.iter().flat_map(|file| file.licenses()).map(str::to_owned).collect(),
     }

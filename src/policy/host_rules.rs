@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::own_rules::OwnRules;
 use super::served_paths::Paths;
-use super::{Entry, Request, UsageModes};
+use super::{Entry, Manners, Request, UsageModes};
 use crate::robots::{ProductToken, Purpose};
 
 /// What holds for one host, with nothing left open.
@@ -21,6 +21,8 @@ pub struct HostRules {
     pub purposes: Option<Arc<[Purpose]>>,
     /// What becomes of answers that say no to a purpose.
     pub usage: UsageModes,
+    /// What is kept beyond what the site asks for.
+    pub manners: Manners,
     /// The operator's own rules, which go before those of robots.txt.
     pub own_rules: Option<OwnRules>,
     pub options: Arc<Options>,
@@ -50,6 +52,8 @@ pub struct Options {
     pub purposes: Vec<Purpose>,
     /// What becomes of answers that say no to one of them.
     pub usage: UsageModes,
+    /// What is kept beyond what sites ask for.
+    pub manners: Manners,
     /// `on_long_unreachable: allow`: after 30 days without an answer and without a copy everything is allowed.
     pub allow_long_unreachable: bool,
     /// `visit_time: enforce`.
@@ -71,6 +75,7 @@ impl HostRules {
             product_tokens: None,
             purposes: None,
             usage: options.usage,
+            manners: options.manners,
             own_rules: None,
             options,
         }

@@ -27,6 +27,7 @@
 //! go first ([`Terms::is_renewal`]).
 
 mod backoff;
+mod observed;
 mod source;
 mod terms;
 mod wait_queue;
@@ -34,11 +35,14 @@ mod wait_queue;
 use std::time::{Duration, Instant};
 
 use backoff::Backoff;
+pub use observed::Observed;
 use source::EffectiveGap;
 pub use source::TurnSource;
 pub use terms::{Client, Debt, Next, Outcome, Refused, Slot, Terms, Ticket, Turn};
 use terms::{SlotRequest, Start};
 use wait_queue::WaitQueue;
+
+use super::Breaker;
 
 /// One key's slots and its waiting line. `W` is what the caller keeps for a waiter and gets back with its turn.
 ///
@@ -49,6 +53,9 @@ use wait_queue::WaitQueue;
 pub struct Lane<W = ()> {
     last: LastStarts,
     backoff: Backoff,
+    /// Smoothed; zero while it is not known, or not asked for.
+    latency: Duration,
+    breaker: Option<Breaker>,
     /// The longest gap that is still owed, and until when: what the key owes, and what backoff starts from.
     delay: Duration,
     delay_until: Option<Instant>,
@@ -66,6 +73,8 @@ impl<W> Default for Lane<W> {
         Self {
             last: LastStarts::default(),
             backoff: Backoff::default(),
+            latency: Duration::ZERO,
+            breaker: None,
             delay: Duration::ZERO,
             delay_until: None,
             max_delay: backoff::MAX,
@@ -87,6 +96,7 @@ impl<W> Lane<W> {
     pub fn request(&mut self, now: Instant, client: Client, terms: &Terms, waiter: impl FnOnce() -> W) -> Turn {
         let demand = SlotRequest::from(terms);
         self.max_delay = terms.max_crawl_delay;
+        self.breaker = terms.breaker;
         self.clamp_hold(now);
         if self.line.is_none() && self.is_open(now, demand) {
             return Turn::Go(self.start(now, demand));
@@ -97,7 +107,7 @@ impl<W> Lane<W> {
         // Who only asks the fleet, with nobody before it, does not wait yet.
         let asks = !self.may_turn(demand);
         if !terms.is_renewal && (wait > terms.max_wait || terms.max_wait.is_zero() && !asks) {
-            return Turn::Refuse(Refused::TooLong { retry_after });
+            return Turn::Refuse(self.in_vain(now, retry_after));
         }
         let patience = terms.max_wait.min(terms::FAR).max(if asks { source::ASKING } else { Duration::ZERO });
         let line = self.line.get_or_insert_default();
@@ -121,7 +131,7 @@ impl<W> Lane<W> {
         let Some(line) = &mut self.line else { return Next::Idle };
         if let Some((waiter, why)) = line.turned_away() {
             self.drop_empty_line();
-            return Next::Refuse(waiter, why);
+            return Next::Refuse(waiter, self.why(now, why));
         }
         let Some(head) = line.head() else {
             self.line = None;
@@ -132,13 +142,13 @@ impl<W> Lane<W> {
             self.drop_empty_line();
             return Next::Start(waiter, self.start(now, head));
         }
-        let (due, tempo) = (self.due(head), self.source.forecast(self.backoff()));
+        let (due, tempo) = (self.due(head), self.source.forecast(self.backoff(), self.latency));
         let line = self.line.as_mut().expect("only `pop` above gives it up");
         if line.sweep(now, self.last, tempo)
             && let Some((waiter, why)) = line.turned_away()
         {
             self.drop_empty_line();
-            return Next::Refuse(waiter, why);
+            return Next::Refuse(waiter, self.why(now, why));
         }
         let deadline = line.next_deadline();
         // With all slots taken it is for `finished` to wake the line, and without a turn for whoever gives it.
@@ -154,11 +164,14 @@ impl<W> Lane<W> {
     }
 
     /// Takes the slot of a request that is over. `now` is asked for only if it matters.
-    pub fn finished(&mut self, now: impl FnOnce() -> Instant, slot: Slot, outcome: Outcome) {
+    pub fn finished(&mut self, now: impl Fn() -> Instant, slot: Slot, outcome: Outcome) {
         self.in_flight -= 1;
         match outcome {
             Outcome::Success => self.backoff.succeeded(slot.number),
+            Outcome::TurnedAway if self.breaker.is_none() => self.backoff.succeeded(slot.number),
+            Outcome::TurnedAway => self.turned_away(&now, &slot),
             Outcome::Backoff { retry_after } => {
+                self.turned_away(&now, &slot);
                 let hold = self.backoff.refused(slot.number, self.starts, retry_after, self.delay, self.max_delay);
                 self.last.hold = self.last.hold.max(hold.map(|hold| now() + hold));
                 self.pushed_back();
@@ -168,6 +181,15 @@ impl<W> Lane<W> {
             Outcome::Unused if slot.number == self.starts => *self.last.of(slot.start) = slot.before,
             Outcome::Unused => {}
         }
+    }
+
+    /// The answer to a request that keeps the host's [`adaptive`](Terms::adaptive) gap began after this time. `may_shorten`:
+    /// it is one to go by; errors are quick.
+    pub fn answered(&mut self, after: Duration, may_shorten: bool) {
+        let mut observed = self.observed();
+        observed.answered(after, may_shorten);
+        self.latency = observed.latency;
+        self.pushed_back();
     }
 
     /// Corrects the time of a start to when it left, or arrived.
@@ -184,7 +206,7 @@ impl<W> Lane<W> {
         let wait = at.duration_since(now);
         // Whoever stands in the line is in earnest (a renewal of robots.txt): no play puts it off.
         if wait <= terms.max_wait && self.line.is_none() {
-            self.owe_gap(at, terms.gap());
+            self.owe_gap(at, SlotRequest::from(terms).gap(self.latency));
             self.starts += 1;
             self.last.last_start = self.last.last_start.max(Some(at));
             self.pushed_back();
@@ -195,7 +217,7 @@ impl<W> Lane<W> {
     /// When a request that came now would start, as far as gaps, backoff and the line tell. It may be later if those
     /// in flight take long or other clients come in between, and earlier if some ahead give up.
     pub fn forecast(&self, now: Instant, client: Client, terms: &Terms) -> Instant {
-        let (mut marks, tempo) = (self.last, self.source.forecast(self.backoff()));
+        let (mut marks, tempo) = (self.last, self.source.forecast(self.backoff(), self.latency));
         // Who never waits has no turn to come: it starts when nobody waits.
         let client = (!terms.max_wait.is_zero()).then_some(client);
         let ahead = self.line.as_deref().map_or(now, |line| match terms.is_renewal {
@@ -208,20 +230,21 @@ impl<W> Lane<W> {
     /// What the key still owes, to be kept over a restart.
     pub fn debt(&self, now: Instant) -> Option<Debt> {
         let until = self.owed_until()?;
-        (until > now).then(|| Debt { until, backoff: self.backoff() })
+        (until > now).then(|| Debt { until, backoff: self.backoff(), refusals: self.backoff.refusals() })
     }
 
     /// Takes up what an earlier process owed. More than an hour, or `max_crawl_delay` if that is longer, is a clock gone
     /// wrong, and is cut to that by the next request.
     pub fn restore(&mut self, now: Instant, debt: Debt) {
         self.last.hold = self.last.hold.max(Some(debt.until.min(now + terms::FAR)));
-        self.backoff.restore(debt.backoff);
+        self.backoff.restore(debt.backoff, debt.refusals);
         self.pushed_back();
     }
 
-    /// Whether nothing is lost with the lane. A backoff is remembered for an hour after the last start.
+    /// Whether nothing is lost with the lane. A backoff, and what led to it, is remembered for an hour after the last start.
     pub fn is_idle(&self, now: Instant) -> bool {
-        let memory = if self.backoff().is_zero() { Duration::ZERO } else { backoff::MAX };
+        let is_calm = self.backoff().is_zero() && self.backoff.refusals() == 0;
+        let memory = if is_calm { Duration::ZERO } else { backoff::MAX };
         let fetched = self.last.last_fetch.map(|at| at + self.delay);
         let owed = self.owed_until().max(fetched);
         self.in_flight == 0 && self.line.is_none() && owed.is_none_or(|until| until + memory <= now)
@@ -242,6 +265,26 @@ impl<W> Lane<W> {
         self.backoff.delay().min(self.max_delay)
     }
 
+    /// What the host's answers have come to.
+    pub fn observed(&self) -> Observed {
+        Observed { latency: self.latency, refusals: self.backoff.refusals() }
+    }
+
+    /// Takes up what they have come to in the fleet.
+    pub fn adopt_observed(&mut self, observed: Observed) {
+        if self.observed() != observed {
+            self.latency = observed.latency;
+            self.backoff.adopt_refusals(observed.refusals);
+            self.pushed_back();
+        }
+    }
+
+    /// Until when the host is left alone, as it has turned away too many in a row.
+    pub fn paused_until(&self, now: Instant) -> Option<Instant> {
+        let is_open = self.breaker.is_some_and(|breaker| self.backoff.refusals() >= breaker.after.get());
+        self.last.hold.filter(|hold| is_open && *hold > now)
+    }
+
     /// Tells where its turns come from.
     pub fn follow(&mut self, source: TurnSource) {
         if self.source != source {
@@ -253,7 +296,7 @@ impl<W> Lane<W> {
     /// Somebody waits for the fleet's lease: the gap that is to be kept.
     pub fn wants_lease(&self) -> Option<Duration> {
         let head = self.line.as_ref()?.head()?;
-        (!self.may_turn(head)).then(|| head.delay.min(self.max_delay))
+        (!self.may_turn(head)).then(|| head.gap(self.latency).min(self.max_delay))
     }
 
     /// When the next of those who wait is due.
@@ -268,7 +311,8 @@ impl<W> Lane<W> {
 
     /// The longest gap that is in force: of the last starts, of who waits, of the backoff.
     pub fn longest_gap(&self) -> Duration {
-        let head = self.line.as_ref().and_then(|line| line.head()).map_or(Duration::ZERO, |head| head.delay);
+        let head = self.line.as_ref().and_then(|line| line.head());
+        let head = head.map_or(Duration::ZERO, |head| head.gap(self.latency));
         self.delay.max(head).max(self.backoff())
     }
 
@@ -300,7 +344,7 @@ impl<W> Lane<W> {
 
     #[inline]
     fn due(&self, demand: SlotRequest) -> Option<Instant> {
-        self.last.due(demand, self.source.gap(self.backoff()))
+        self.last.due(demand, self.source.gap(self.backoff(), self.latency))
     }
 
     /// A host that asks for time gets one request at a time.
@@ -312,14 +356,39 @@ impl<W> Lane<W> {
     fn start(&mut self, now: Instant, demand: SlotRequest) -> Slot {
         self.starts += 1;
         self.in_flight += 1;
-        self.owe_gap(now, demand.delay);
+        let gap = demand.gap(self.latency);
+        self.owe_gap(now, gap);
         let mark = self.last.of(demand.start);
         let before = *mark;
         // Callers read the clock before they get hold of the lane: it may be a little behind.
         *mark = before.max(Some(now));
         let shared = self.source.is_shared(demand, self.backoff());
         let exclusive = self.limit(demand) == 1;
-        Slot { number: self.starts, start: demand.start, before, shared, exclusive }
+        Slot { number: self.starts, start: demand.start, before, shared, exclusive, gap: gap.max(self.backoff()) }
+    }
+
+    /// The host is left alone if that were too many in a row.
+    fn turned_away(&mut self, now: &impl Fn() -> Instant, slot: &Slot) {
+        let Some(breaker) = self.breaker else { return };
+        if let Some(pause) = self.backoff.turned_away(slot.number, self.starts, breaker, self.delay) {
+            self.last.hold = self.last.hold.max(Some(now() + pause));
+            self.pushed_back();
+        }
+    }
+
+    /// Why who would have to wait for so long does not.
+    fn in_vain(&self, now: Instant, retry_after: Duration) -> Refused {
+        match self.paused_until(now) {
+            Some(_) => Refused::Paused { retry_after, refusals: self.backoff.refusals() },
+            None => Refused::TooLong { retry_after },
+        }
+    }
+
+    fn why(&self, now: Instant, refused: Refused) -> Refused {
+        match refused {
+            Refused::TooLong { retry_after } => self.in_vain(now, retry_after),
+            Refused::Full { .. } | Refused::Paused { .. } => refused,
+        }
     }
 
     /// A shorter gap does not make a longer one forgotten.

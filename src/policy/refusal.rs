@@ -48,6 +48,8 @@ pub enum Refusal {
         /// How long it may wait. `None`: it waited for robots.txt, and nobody knows when its turn would have come.
         max_wait: Option<Duration>,
     },
+    /// The host has turned away so many requests in a row that it is left alone, for longer than the request may wait.
+    HostPaused { retry_after: Duration, refusals: u32 },
     /// The site is not open at this time of the day (`Visit-time`, where that is kept).
     Closed {
         /// Until it opens.
@@ -116,6 +118,7 @@ impl Refusal {
             Self::UsageDisallowed { .. } | Self::MiningReserved(_) | Self::AnswerReserved(_) => "usage-disallowed",
             Self::RobotsUnreachable { .. } => "robots-unreachable",
             Self::CrawlDelay { .. } | Self::Closed { .. } => "crawl-delay",
+            Self::HostPaused { .. } => "host-paused",
             Self::QueueFull { .. } => "queue-full",
             Self::ConnectionLimit { .. } => "connection-limit",
             Self::EgressDenied { .. } => "egress-denied",
@@ -150,6 +153,7 @@ impl Refusal {
         match self {
             Self::RobotsUnreachable { retry_after, .. }
             | Self::CrawlDelay { retry_after, .. }
+            | Self::HostPaused { retry_after, .. }
             | Self::Closed { retry_after, .. }
             | Self::QueueFull { retry_after }
             | Self::Draining { retry_after }
@@ -216,6 +220,10 @@ impl Refusal {
             Self::CrawlDelay { retry_after, max_wait: None } => {
                 let wait = Seconds(*retry_after);
                 write!(f, "crawl-delay: waited too long for robots.txt; try again in {wait}")
+            }
+            Self::HostPaused { retry_after, refusals } => {
+                let wait = Seconds(*retry_after);
+                write!(f, "host paused after {refusals} refusals in a row; try again in {wait}")
             }
             Self::Closed { retry_after, authority, hours } => {
                 let wait = Seconds(*retry_after);

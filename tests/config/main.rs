@@ -27,6 +27,7 @@ mod environment;
 mod faults;
 mod hosts;
 mod include;
+mod manners;
 mod packages;
 mod reference;
 mod together;

@@ -207,7 +207,7 @@ fn without_article(text: &str) -> &str {
 }
 
 /// Of which, or of its own words, each key takes one that is not its default.
-const VALUES: [&str; 23] = [
+const VALUES: [&str; 24] = [
     "7s",
     "7h",
     "7MiB",
@@ -228,6 +228,7 @@ const VALUES: [&str; 23] = [
     "http://192.0.2.1:3128",
     "redis://192.0.2.1/0",
     "{ certificate: /x, key: /x }",
+    "{}",
     "{ a.example: tunnel }",
     "{ a.example: { intercept: tunnel } }",
     "[{ name: a, password: '$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA' }]",

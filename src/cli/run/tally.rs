@@ -98,6 +98,7 @@ impl Rule {
                 Some(Rule { file: authority.robots_url().into(), line: None, text })
             }
             Refusal::CrawlDelay { .. }
+            | Refusal::HostPaused { .. }
             | Refusal::QueueFull { .. }
             | Refusal::ConnectionLimit { .. }
             | Refusal::EgressDenied { .. }

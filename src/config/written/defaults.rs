@@ -73,6 +73,8 @@ impl Default for Pace {
         Self {
             key: KeyBy::default(),
             min_delay: Duration::ZERO,
+            adaptive: None,
+            breaker: None,
             max_crawl_delay: Duration::from_secs(300),
             max_concurrent: const { NonZeroU32::new(8).expect("not zero") },
             max_wait: Duration::from_secs(60),

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::policy::{Host, HostPattern, KeyBy, Listed, Options, Paths, UsageModes};
+use crate::policy::{Host, HostPattern, KeyBy, Listed, Manners, Options, Paths, UsageModes};
 use crate::robots::{ParseOptions, Precedence, ProductToken, Purpose, UserAgentMatch};
 
 use super::host_table::{HostTable, InterceptMode, Override, Usage};
+use super::manners::{self, Adaptive, Breaker};
 use super::secrets::{self, Secret, SecretUrl};
 use super::units;
 use super::values::{self, AccessLog, Closed, ListenAddress, MethodName, Network, PortRange, Token};
@@ -160,13 +161,14 @@ impl Robots {
 impl File {
     /// What decides about requests to every host.
     pub fn options(&self) -> Options {
-        let File { mode, identity, usage, robots, .. } = self;
+        let File { mode, identity, usage, robots, pace, .. } = self;
         Options {
             report_only: *mode == Mode::Report,
             product_tokens: identity.product_tokens.clone(),
             user_agent: identity.user_agent.clone(),
             purposes: identity.purpose.clone(),
             usage: usage.over(UsageModes::default()),
+            manners: pace.manners().over(&Manners::default()),
             allow_long_unreachable: robots.on_long_unreachable == Fallback::Allow,
             enforce_visit_time: robots.visit_time == OnVisitTime::Enforce,
             disallow_unavailable: robots.on_unavailable == Fallback::Disallow,
@@ -195,6 +197,8 @@ pub struct Pace {
     /// Between two requests' starts, whatever robots.txt says.
     #[serde(deserialize_with = "units::duration")]
     pub min_delay: Duration,
+    pub adaptive: Option<Adaptive>,
+    pub breaker: Option<Breaker>,
     #[serde(deserialize_with = "units::duration")]
     pub max_crawl_delay: Duration,
     /// In flight to one key; 1 wherever a crawl-delay is in force.
@@ -207,6 +211,13 @@ pub struct Pace {
     /// Waiting requests in all.
     pub max_waiting: usize,
     pub subresources: Subresources,
+}
+
+impl Pace {
+    pub(in crate::config) fn manners(&self) -> manners::Written {
+        let Self { adaptive, breaker, .. } = *self;
+        manners::Written { adaptive, breaker }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]

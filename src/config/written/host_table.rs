@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 
+use super::manners::{self, Adaptive, Breaker};
 use super::origin_tls::{self, CertificatePair, Pin, Switch};
 use super::values::{HOST_FORMS, PathPattern, from_text, parse_pattern};
 use super::{units, words};
@@ -23,6 +24,8 @@ pub struct Override {
     pub robots: Option<RobotsOverride>,
     #[serde(deserialize_with = "units::some_duration")]
     pub crawl_delay: Option<Duration>,
+    pub adaptive: Option<Adaptive>,
+    pub breaker: Option<Breaker>,
     pub intercept: Option<InterceptMode>,
     pub product_tokens: Option<Vec<ProductToken>>,
     pub purpose: Option<Vec<Purpose>>,
@@ -37,6 +40,13 @@ pub struct Override {
     pub client_certificate: Option<CertificatePair>,
     /// Whether the origin's certificate is looked at.
     pub verify: Option<Switch>,
+}
+
+impl Override {
+    pub(in crate::config) fn manners(&self) -> manners::Written {
+        let Self { adaptive, breaker, .. } = *self;
+        manners::Written { adaptive, breaker }
+    }
 }
 
 /// What becomes of what says no to a declared purpose: an answer's field, or the site's tdmrep.json. `None`: as for all.

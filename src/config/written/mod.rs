@@ -3,6 +3,7 @@
 mod defaults;
 pub(super) mod file;
 pub(super) mod host_table;
+pub(super) mod manners;
 pub(super) mod origin_tls;
 pub(super) mod secrets;
 pub mod units;

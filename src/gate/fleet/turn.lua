@@ -6,9 +6,10 @@
 --          2 instance    3 number of the take    4 lease    5 gap that the instance keeps, 0: none
 --          6, 7 how long ago its last start and last first fetch left, or ""    8 how long nothing may start
 --          9 backoff    10 "1": that is the fleet's, brought on under the lease    11 how long what it tells matters
---          12 the longest that anything is owed
+--          12 the longest that anything is owed    13 the host's latency    14 refusals in a row, both by the rule of 9
 -- Answers  0 nothing · 1 no lease is needed · 2 in line · 3 leased; then how long ago the last start and first fetch of
---          other instances were, or -1; hold; backoff; instances that want the key; for how long it, or another, has it
+--          other instances were, or -1; hold; backoff; instances that want the key; for how long it, or another, has it;
+--          latency; refusals in a row
 local HOUR = 3600000
 
 local op, me, number = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -68,6 +69,12 @@ local backoff = tonumber(ARGV[9])
 if backoff > key.backoff or mine and ARGV[10] == '1' then
     key.backoff, news = backoff, news or backoff > key.backoff
 end
+for field, at in pairs({ latency = 13, refusals = 14 }) do
+    local observed = tonumber(ARGV[at] or 0)
+    if observed > (key[field] or 0) or mine and ARGV[10] == '1' then
+        key[field] = observed
+    end
+end
 
 local answer = 0
 if op == 'give' then
@@ -114,4 +121,4 @@ local ago = function(at, whose)
     return at > 0 and whose ~= me and math.max(now - at, 0) or -1
 end
 return { answer, ago(key.last, key.by), ago(key.fetch, key.fetch_by), math.max(key.hold - now, 0), key.backoff,
-    waiting + 1, key.ends - now }
+    waiting + 1, key.ends - now, key.latency or 0, key.refusals or 0 }

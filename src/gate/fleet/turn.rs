@@ -1,6 +1,6 @@
 //! One key's turns at the server: what an instance asks and reports, and how it stands then (`turn.lua`).
 
-use crate::policy::pace::LastStarts;
+use crate::policy::pace::{LastStarts, Observed};
 use redis::{Script, ScriptInvocation};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -16,7 +16,8 @@ pub(in crate::gate) struct LeaseRequest {
     /// Its own starts, if they are news.
     pub starts: LastStarts,
     pub backoff: Duration,
-    /// `backoff` is what has become of the fleet's under the lease; else it only raises it.
+    pub observed: Observed,
+    /// These two are what has become of the fleet's under the lease; else they only raise it.
     pub is_exact: bool,
     /// For how long all this matters.
     pub matters: Duration,
@@ -41,6 +42,7 @@ pub(in crate::gate) struct LeaseStatus {
     /// Starts of others, by our clock, and the hold.
     pub starts: LastStarts,
     pub backoff: Duration,
+    pub observed: Observed,
     /// Instances that want the key.
     pub rivals: u32,
 }
@@ -79,16 +81,18 @@ impl LeaseRequest {
         call.arg(hold.map_or(0, |hold| millis_up(hold.saturating_duration_since(now))));
         call.arg(millis_up(self.backoff)).arg(if self.is_exact { "1" } else { "" });
         call.arg(millis_up(self.matters)).arg(millis_up(self.most));
+        call.arg(millis_up(self.observed.latency)).arg(self.observed.refusals);
         call
     }
 }
 
-/// What the script answers: place, last start, last fetch, hold, backoff, rivals, when to ask again.
-pub(super) type Numbers = (u8, i64, i64, u64, u64, u32, i64);
+/// What the script answers: place, last start, last fetch, hold, backoff, rivals, when to ask again, latency, refusals.
+pub(super) type Numbers = (u8, i64, i64, u64, u64, u32, i64, u64, u32);
 
 impl LeaseStatus {
     /// `at`: when the answer came. What it says is a little older: starts count as later than they were.
-    pub(super) fn new((place, last_start, last_fetch, hold, backoff, rivals, left): Numbers, at: Instant) -> Self {
+    pub(super) fn new(answer: Numbers, at: Instant) -> Self {
+        let (place, last_start, last_fetch, hold, backoff, rivals, left, latency, refusals) = answer;
         let left = Duration::from_millis(u64::try_from(left).unwrap_or(0)).min(LEASE);
         let place = match place {
             1 => Place::Free,
@@ -99,7 +103,8 @@ impl LeaseStatus {
         let ago = |ms: i64| u64::try_from(ms).ok().and_then(|ms| at.checked_sub(Duration::from_millis(ms)));
         let hold = (hold > 0).then(|| at + Duration::from_millis(hold.min(millis(FAR))));
         let starts = LastStarts { last_start: ago(last_start), last_fetch: ago(last_fetch), hold };
-        Self { place, starts, backoff: Duration::from_millis(backoff), rivals: rivals.max(1) }
+        let observed = Observed { latency: Duration::from_millis(latency.min(millis(FAR))), refusals };
+        Self { place, starts, backoff: Duration::from_millis(backoff), observed, rivals: rivals.max(1) }
     }
 }
 

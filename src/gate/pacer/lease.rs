@@ -2,7 +2,7 @@
 //! up, and what there is to report. Pure. While it has the lease, the schedule keeps the pace on its own.
 
 use crate::gate::fleet::{LeaseOp, LeaseRequest, LeaseStatus, Place, Reach};
-use crate::policy::pace::{Lane, LastStarts, Slot, TurnSource};
+use crate::policy::pace::{Lane, LastStarts, Observed, Slot, TurnSource};
 use std::time::{Duration, Instant};
 
 /// One key's lease.
@@ -21,8 +21,8 @@ pub(super) struct FleetLease {
     told_backoff: Duration,
     /// Nothing is asked before, but for what cannot wait; a lease is renewed then.
     ask_at: Option<Instant>,
-    /// The call on its way: of which server it is asked, and the backoff when it left.
-    calling: Option<(u64, Duration)>,
+    /// The call on its way: of which server it is asked, and the backoff and the rest when it left.
+    calling: Option<(u64, Duration, Observed)>,
     /// How the key stands has changed while it was asked: who knows which of both was first.
     nudged: bool,
     look_at: Option<Instant>,
@@ -104,7 +104,8 @@ impl FleetLease {
             LeaseState::Line if op == LeaseOp::Give => self.state = LeaseState::None,
             LeaseState::None | LeaseState::Line | LeaseState::Held(_) => {}
         }
-        (self.calling, self.nudged, self.ask_at) = (Some((self.link, backoff)), false, None);
+        let observed = lane.observed();
+        (self.calling, self.nudged, self.ask_at) = (Some((self.link, backoff, observed)), false, None);
         let owed = debt.map_or(Duration::ZERO, |debt| debt.until - now);
         let remembered = if owed.is_zero() || backoff.is_zero() { Duration::ZERO } else { HOUR };
         Some(LeaseRequest {
@@ -113,6 +114,7 @@ impl FleetLease {
             gap: wants.filter(|_| !is_exact).unwrap_or_else(|| lane.longest_gap()),
             starts: newer(lane.last_starts(), self.told),
             backoff: if is_exact || backoff > self.told_backoff { backoff } else { Duration::ZERO },
+            observed,
             is_exact,
             matters: owed + remembered,
             most: lane.longest_debt(),
@@ -128,7 +130,7 @@ impl FleetLease {
         asked: Instant,
         now: Instant,
     ) {
-        let Some((link, backoff)) = self.calling.take() else { return };
+        let Some((link, backoff, observed)) = self.calling.take() else { return };
         if link != self.link {
             // Asked of another server, perhaps: it says nothing of this one.
             return;
@@ -142,6 +144,9 @@ impl FleetLease {
         let raised = lane.backoff() != backoff;
         let adopted = if raised { lane.backoff().max(status.backoff) } else { status.backoff };
         lane.adopt(status.starts, adopted);
+        if lane.observed() == observed {
+            lane.adopt_observed(status.observed);
+        }
         self.told_backoff = if raised { backoff.max(status.backoff) } else { status.backoff };
         let ask_at;
         (self.state, ask_at) = match (request.op, status.place) {
@@ -161,7 +166,7 @@ impl FleetLease {
     /// How the key stands has changed, or may have: that is to be asked.
     pub fn changed(&mut self) {
         // Of which else nothing has been heard yet, from this server.
-        if self.known || self.calling.is_some_and(|(link, _)| link == self.link) {
+        if self.known || self.calling.is_some_and(|(link, ..)| link == self.link) {
             (self.known, self.nudged, self.ask_at) = (false, true, None);
         }
     }

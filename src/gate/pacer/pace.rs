@@ -8,7 +8,7 @@ use crate::gate::fleet::{Fleet, LeaseRequest, LeaseStatus, Lost};
 use crate::gate::reported::Reported;
 use crate::gate::store::Store;
 use crate::gate::watch::PaceFigures;
-use crate::policy::pace::{Client, Debt, Lane, Next, Outcome, Refused, Slot, Terms, Ticket, Turn};
+use crate::policy::pace::{Client, Debt, Lane, Next, Observed, Outcome, Refused, Slot, Terms, Ticket, Turn};
 use crate::policy::{Authority, PaceKey, Refusal};
 use parking_lot::Mutex;
 use std::pin::Pin;
@@ -150,7 +150,10 @@ impl Pace {
         let (state, now) = (self.state.lock(), Instant::now());
         let lane = &state.lane;
         let owed = lane.debt(now).map_or(Duration::ZERO, |debt| debt.until - now);
-        PaceFigures { waiting: lane.waiting(), in_flight: lane.in_flight(), backoff: lane.backoff(), owed }
+        let paused = lane.paused_until(now).map_or(Duration::ZERO, |until| until - now);
+        let Observed { latency, refusals } = lane.observed();
+        let (waiting, in_flight) = (lane.waiting(), lane.in_flight());
+        PaceFigures { waiting, in_flight, backoff: lane.backoff(), owed, latency, refusals, paused }
     }
 
     pub(super) fn is_idle(&self, now: Instant) -> bool {
@@ -254,17 +257,27 @@ impl Pace {
         }
     }
 
-    /// `has_left`: [`left`](Self::left) has been told so.
-    pub(super) fn give_back(self: &Arc<Self>, slot: Slot, has_left: bool, outcome: Outcome) {
+    /// `has_left`: [`left`](Self::left) has been told so. `answered`: when the answer began, and whether it is one to go by.
+    pub(super) fn give_back(
+        self: &Arc<Self>,
+        slot: Slot,
+        has_left: bool,
+        outcome: Outcome,
+        answered: Option<(Duration, bool)>,
+    ) {
         let mut state = self.state.lock();
+        if let Some((after, is_good)) = answered {
+            state.lane.answered(after, is_good);
+        }
         let frees = state.lease.ended(&slot, has_left);
         state.lane.finished(Instant::now, slot, outcome);
-        if frees || self.fleet().is_some() && matches!(outcome, Outcome::Backoff { .. }) {
+        let is_refused = matches!(outcome, Outcome::Backoff { .. } | Outcome::TurnedAway);
+        if frees || self.fleet().is_some() && is_refused {
             self.wake(&mut state);
         } else if state.driven {
             self.changed.notify_one();
         }
-        if matches!(outcome, Outcome::Backoff { .. }) {
+        if is_refused {
             let now = Instant::now();
             self.note_debt(&state, now);
             let debt = state.lane.debt(now);

@@ -22,6 +22,8 @@ pub struct Permit {
     pub(in crate::gate) waited: Duration,
     /// How the request ended. Until it is set, the request was never sent.
     pub outcome: Outcome,
+    /// When its answer began, and whether that may shorten the latency of the host, where that is kept.
+    answered: Option<(Duration, bool)>,
 }
 
 impl Permit {
@@ -29,12 +31,27 @@ impl Permit {
     #[inline]
     pub(super) fn new(pace: &Arc<Pace>, slot: Option<Slot>, terms: Terms) -> Self {
         let (pace, waited) = (pace.clone(), Duration::ZERO);
-        Self { pace, slot, terms, begun: false, leaving: false, has_left: false, waited, outcome: Outcome::Unused }
+        let (outcome, answered) = (Outcome::Unused, None);
+        Self { pace, slot, terms, begun: false, leaving: false, has_left: false, waited, outcome, answered }
     }
 
     /// Between this start and the next.
     pub fn gap(&self) -> Duration {
-        self.terms.gap()
+        self.slot.as_ref().map_or_else(|| self.terms.gap(), Slot::gap)
+    }
+
+    /// Its answer has begun, so long after it was sent. `is_good`: it is one that the host's latency may be shortened by.
+    #[inline]
+    pub fn answered(&mut self, after: Duration, is_good: bool) {
+        if self.terms.adaptive.is_some() {
+            self.answered = Some((after, is_good));
+        }
+    }
+
+    /// Whether the host is left alone when it has turned away too many.
+    #[inline]
+    pub fn has_breaker(&self) -> bool {
+        self.terms.breaker.is_some()
     }
 
     /// One more request to the host under the same permit, in its turn: a retry. If the first has never left, it has not
@@ -46,7 +63,7 @@ impl Permit {
         }
         // In report mode there is none.
         let Some(slot) = self.slot.take() else { return Ok(()) };
-        self.pace.give_back(slot, std::mem::take(&mut self.has_left), Outcome::Failure);
+        self.pace.give_back(slot, std::mem::take(&mut self.has_left), Outcome::Failure, None);
         // It has waited for its turn already and stands at the end of the line now.
         let mut next = self.pace.turn(RETRIES, self.terms.clone()).await?;
         self.slot = next.slot.take();
@@ -78,14 +95,14 @@ impl Permit {
         // One that was taken back has freed its place in the fleet already.
         let frees = is_gone && !self.has_left;
         self.has_left |= is_gone;
-        if slot.is_shared() || !self.terms.gap().is_zero() {
+        if slot.is_shared() || !slot.gap().is_zero() {
             self.pace.left(slot, Instant::now() + self.margin(), frees);
         }
     }
 
     /// Half a percent of a short gap is enough of it.
     fn margin(&self) -> Duration {
-        let gap = self.terms.gap();
+        let gap = self.gap();
         if gap.is_zero() { ARRIVAL } else { ARRIVAL.min(gap / 200) }
     }
 }
@@ -95,7 +112,7 @@ impl Drop for Permit {
         if let Some(slot) = self.slot.take() {
             // An attempt to connect that failed is no request.
             let outcome = if self.begun { self.outcome } else { Outcome::Unused };
-            self.pace.give_back(slot, self.has_left, outcome);
+            self.pace.give_back(slot, self.has_left, outcome, self.answered);
         }
     }
 }
@@ -130,9 +147,9 @@ impl Waiting {
         self.due
     }
 
-    /// Between two turns.
-    pub fn gap(&self) -> Duration {
-        self.terms.gap()
+    /// What holds for it.
+    pub fn terms(&self) -> &Terms {
+        &self.terms
     }
 
     /// Until its turn has come.
@@ -172,6 +189,9 @@ impl Drop for Waiting {
 pub(super) fn told(refused: Refused, max_wait: Duration) -> Refusal {
     let refused = match refused {
         Refused::TooLong { retry_after } => Refused::TooLong { retry_after: retry_after.saturating_sub(ARRIVAL) },
+        Refused::Paused { retry_after, refusals } => {
+            Refused::Paused { retry_after: retry_after.saturating_sub(ARRIVAL), refusals }
+        }
         Refused::Full { .. } => refused,
     };
     refused.into_refusal(max_wait)

@@ -297,14 +297,15 @@ impl Inner {
     fn terms(&self, hop: &Hop<'_>, at: &Authority) -> Terms {
         let Hop { settings, order, first, is_first_fetch, fetch } = *hop;
         let known = self.hosts.find(at, SiteFile::Robots).map(|host| host.load_full()).unwrap_or_default();
-        let known = settings.hosts.get(at.host()).rules.crawl_delay(&known, &policy::Request::new(at, b"/robots.txt"));
+        let rules = &settings.hosts.get(at.host()).rules;
+        let known = rules.crawl_delay(&known, &policy::Request::new(at, b"/robots.txt"));
         let asked = order.crawl_delay.filter(|_| at == first);
         let crawl_delay = known.max(asked);
         // The page that it is fetched for goes right after it; there is none at another host.
         let is_first_fetch = is_first_fetch && at.host() == first.host();
         // Once the site has answered, the rest is not given up for want of a turn.
         let is_renewal = order.reason != FetchReason::FirstUse || fetch.is_going_on();
-        Terms { is_renewal, ..terms::terms(settings, crawl_delay, is_first_fetch) }
+        Terms { is_renewal, ..terms::terms(settings, &rules.manners, crawl_delay, is_first_fetch) }
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) struct Owed {
     pub noted: SystemTime,
     pub until: SystemTime,
     pub backoff: Duration,
+    /// Answers in a row that turned requests away.
+    pub refusals: u32,
 }
 
 impl Batch {

@@ -3,10 +3,12 @@
 
 use super::batch::Batch;
 use super::snapshot::{Digest, decode, decompress, digest, millis, time};
-use super::tables::{AUTHORITIES, BODIES, CLOSED_KEY, FORMAT, FORMAT_KEY, META, PACES, Tables};
+use super::tables::{AUTHORITIES, BODIES, CLOSED_KEY, FORMAT, FORMAT_KEY, META, PACES, REFUSALS, Tables};
 use crate::policy::pace::Debt;
 use crate::policy::{Access, Entry};
-use redb::{Database, Durability, Error, ReadableDatabase, ReadableTable, ReadableTableMetadata, WriteTransaction};
+use redb::{
+    Database, Durability, Error, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableError, WriteTransaction,
+};
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
@@ -157,12 +159,20 @@ impl Disk {
         guarded(|| {
             let transaction = self.database.begin_read()?;
             let mut debts = HashMap::new();
+            let refusals = match transaction.open_table(REFUSALS) {
+                // Nobody has been turned away yet.
+                Err(TableError::TableDoesNotExist(_)) => None,
+                opened => Some(opened?),
+            };
             for row in transaction.open_table(PACES)?.iter()? {
                 let (key, value) = row?;
                 let (noted, until, backoff) = value.value();
                 let rest = time(until).duration_since(time(noted).max(wall));
                 if let Some(rest) = rest.ok().filter(|rest| !rest.is_zero()) {
-                    let debt = Debt { until: now + rest.min(most), backoff: Duration::from_millis(backoff).min(most) };
+                    let refusals = refusals.as_ref().map(|refusals| refusals.get(key.value())).transpose()?.flatten();
+                    let refusals = refusals.map_or(0, |refusals| refusals.value());
+                    let (until, backoff) = (now + rest.min(most), Duration::from_millis(backoff).min(most));
+                    let debt = Debt { until, backoff, refusals };
                     debts.insert(key.value().into(), debt);
                 }
             }
@@ -213,10 +223,14 @@ impl Disk {
                 }
                 // Records and bodies fill the pages of the file by two thirds.
                 tables.finish(self.size.load(Ordering::Relaxed) / 3 * 2)?;
-                let mut paces = transaction.open_table(PACES)?;
+                let (mut paces, mut refusals) = (transaction.open_table(PACES)?, transaction.open_table(REFUSALS)?);
                 for (key, owed) in &batch.debts {
                     let backoff = u64::try_from(owed.backoff.as_millis()).unwrap_or(u64::MAX);
                     paces.insert(&**key, (millis(owed.noted), millis(owed.until), backoff))?;
+                    match owed.refusals {
+                        0 => _ = refusals.remove(&**key)?,
+                        count => _ = refusals.insert(&**key, count)?,
+                    }
                 }
             }
             Ok(transaction.commit()?)
@@ -228,7 +242,12 @@ impl Disk {
         let now = millis(now);
         guarded(|| {
             let transaction = self.write()?;
-            transaction.open_table(PACES)?.retain(|_, (noted, until, _)| noted <= now && now < until)?;
+            {
+                let mut paces = transaction.open_table(PACES)?;
+                paces.retain(|_, (noted, until, _)| noted <= now && now < until)?;
+                let is_owed = |key: &str| paces.get(key).is_ok_and(|owed| owed.is_some());
+                transaction.open_table(REFUSALS)?.retain(|key, _| is_owed(key))?;
+            }
             Ok(transaction.commit()?)
         })
     }

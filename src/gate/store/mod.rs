@@ -99,7 +99,10 @@ impl Store {
         let rest = debt.until.duration_since(now);
         if rest >= LEAST_DEBT {
             let noted = SystemTime::now();
-            behind.owe(key.to_string().into(), Owed { noted, until: noted + rest, backoff: debt.backoff });
+            behind.owe(
+                key.to_string().into(),
+                Owed { noted, until: noted + rest, backoff: debt.backoff, refusals: debt.refusals },
+            );
         }
     }
 

@@ -162,5 +162,7 @@ const HOLDERS: TableDefinition<&Digest, u32> = TableDefinition::new("holders");
 const USES: TableDefinition<u64, &str> = TableDefinition::new("uses");
 /// Pace key → when it was noted, until when nothing starts, and the backoff, all in milliseconds.
 pub(super) const PACES: TableDefinition<&str, (u64, u64, u64)> = TableDefinition::new("paces");
+/// Pace key → how many requests the host had turned away in a row, where that is to be remembered.
+pub(super) const REFUSALS: TableDefinition<&str, u32> = TableDefinition::new("refusals");
 const BODY_ROW: u64 = 64;
 const AT_A_TIME: usize = 1000;

@@ -391,7 +391,7 @@ fn after_a_power_cut_the_file_is_as_after_the_last_commit_and_nobody_walks_throu
     for number in 0..10 {
         let mut batch = Batch::default();
         batch.save(authority(number).to_string().into(), entry(&format!("# {number}")));
-        batch.owe("x".into(), Owed { noted: at(0), until: at(number as u64), backoff: Duration::ZERO });
+        batch.owe("x".into(), Owed { noted: at(0), until: at(number as u64), backoff: Duration::ZERO, refusals: 0 });
         disk.commit(&batch).unwrap();
         assert!(is_found_at_once(directory.path()), "written");
         disk.forget_paid(at(5)).unwrap();
@@ -461,7 +461,10 @@ fn a_debt_is_owed_for_no_longer_than_it_was_whatever_the_clock_says_then() {
         let directory = tempfile::tempdir().unwrap();
         let disk = disk(directory.path());
         let mut batch = Batch::default();
-        batch.owe("x".into(), Owed { noted: at(noted), until: at(until), backoff: Duration::from_secs(100 * DAY) });
+        batch.owe(
+            "x".into(),
+            Owed { noted: at(noted), until: at(until), backoff: Duration::from_secs(100 * DAY), refusals: 3 },
+        );
         disk.commit(&batch).unwrap();
         let instant = Instant::now();
         let debts = disk.debts((at(now), instant), HOUR).unwrap();
@@ -486,7 +489,9 @@ fn a_debt_of_a_second_or_more_is_owed_after_a_restart_and_only_once() {
     let key = |number| PaceKey::new(KeyBy::Host, &authority(number), None);
     let now = Instant::now();
     let store = open(&settings);
-    let debt = |seconds| Some(Debt { until: now + Duration::from_secs_f32(seconds), backoff: Duration::from_secs(4) });
+    let debt = |seconds| {
+        Some(Debt { until: now + Duration::from_secs_f32(seconds), backoff: Duration::from_secs(4), refusals: 3 })
+    };
     store.owe(&key(0), now, || debt(30.0));
     store.owe(&key(0), now, || debt(60.0));
     store.owe(&key(1), now, || debt(0.5));
@@ -496,6 +501,6 @@ fn a_debt_of_a_second_or_more_is_owed_after_a_restart_and_only_once() {
     let owed = store.debt(&key(0), Instant::now()).unwrap();
     let rest = owed.until - now;
     assert!(rest > Duration::from_secs(55) && rest <= Duration::from_secs(61), "{rest:?}");
-    assert_eq!(owed.backoff, Duration::from_secs(4));
+    assert_eq!((owed.backoff, owed.refusals), (Duration::from_secs(4), 3));
     assert_eq!([0, 1, 2].map(|number| store.debt(&key(number), now)), [None, None, None]);
 }

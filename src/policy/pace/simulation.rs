@@ -2,6 +2,7 @@
 //! what §5 promises.
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 
 use proptest::prelude::*;
 
@@ -182,7 +183,8 @@ impl World {
     }
 
     fn refuse(&mut self, i: usize, why: Refused) -> Result<(), TestCaseError> {
-        let (Refused::TooLong { retry_after } | Refused::Full { retry_after }) = why;
+        let (Refused::TooLong { retry_after } | Refused::Full { retry_after } | Refused::Paused { retry_after, .. }) =
+            why;
         prop_assert!(!retry_after.is_zero());
         prop_assert!(self.now <= self.came[&i] + self.arrivals[i].terms.max_wait, "refused no later than promised");
         prop_assert!(self.fates.insert(i, Fate::Refused(self.now)).is_none());
@@ -261,8 +263,13 @@ fn terms() -> impl Strategy<Value = Terms> {
         1..4u32,
         prop_oneof![0..100u64, Just(10_000)],
         prop_oneof![0..6usize, Just(1000)],
+        proptest::option::of((1..4u32, 1..60u64).prop_map(|(after, pause)| Breaker {
+            after: NonZeroU32::new(after).unwrap(),
+            pause: Duration::from_millis(pause),
+        })),
     )
-        .prop_map(|(crawl_delay, min_delay, max_concurrent, max_wait, queue)| Terms {
+        .prop_map(|(crawl_delay, min_delay, max_concurrent, max_wait, queue, breaker)| Terms {
+            breaker,
             crawl_delay: Duration::from_millis(crawl_delay),
             min_delay: Duration::from_millis(min_delay),
             max_crawl_delay: Duration::from_millis(40),
@@ -277,6 +284,7 @@ fn outcome() -> impl Strategy<Value = Outcome> {
     prop_oneof![
         8 => Just(Outcome::Success),
         1 => Just(Outcome::Failure),
+        1 => Just(Outcome::TurnedAway),
         1 => Just(Outcome::Backoff { retry_after: None }),
         1 => millis(1..200).prop_map(|wait| Outcome::Backoff { retry_after: Some(wait) }),
     ]

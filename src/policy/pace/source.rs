@@ -28,7 +28,7 @@ impl TurnSource {
     pub(super) fn is_shared(&self, request: SlotRequest, backoff: Duration) -> bool {
         match self {
             Self::Own | Self::Parted { .. } => false,
-            Self::Fleet { known, .. } => !known || !request.delay.is_zero() || !backoff.is_zero(),
+            Self::Fleet { known, .. } => !known || request.has_gap() || !backoff.is_zero(),
         }
     }
 
@@ -37,21 +37,21 @@ impl TurnSource {
     }
 
     /// What starts have to keep.
-    pub(super) fn gap(&self, backoff: Duration) -> EffectiveGap {
+    pub(super) fn gap(&self, backoff: Duration, latency: Duration) -> EffectiveGap {
         let times = match self {
             Self::Own | Self::Fleet { .. } => 1,
             Self::Parted { instances } => *instances,
         };
-        EffectiveGap { backoff, times }
+        EffectiveGap { backoff, latency, times }
     }
 
     /// What they are expected to find.
-    pub(super) fn forecast(&self, backoff: Duration) -> EffectiveGap {
+    pub(super) fn forecast(&self, backoff: Duration, latency: Duration) -> EffectiveGap {
         let times = match self {
             Self::Own => 1,
             Self::Fleet { rivals: times, .. } | Self::Parted { instances: times } => *times,
         };
-        EffectiveGap { backoff, times }
+        EffectiveGap { backoff, latency, times }
     }
 }
 
@@ -59,12 +59,13 @@ impl TurnSource {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EffectiveGap {
     backoff: Duration,
+    latency: Duration,
     times: u32,
 }
 
 impl EffectiveGap {
     pub fn of(&self, request: SlotRequest) -> Duration {
-        let gap = request.delay.max(self.backoff);
+        let gap = request.gap(self.latency).max(self.backoff);
         if self.times > 1 { gap.saturating_mul(self.times) } else { gap }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::policy::Refusal;
+use crate::policy::{Adaptive, Breaker, Refusal};
 
 /// What holds for one request. The default is the configuration's default.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,7 +11,11 @@ pub struct Terms {
     pub crawl_delay: Duration,
     /// What the operator asks for everywhere.
     pub min_delay: Duration,
-    /// The most that is kept of either and of a backoff.
+    /// What the host's own latency asks for beside.
+    pub adaptive: Option<Adaptive>,
+    /// When the host is left alone.
+    pub breaker: Option<Breaker>,
+    /// The most that is kept of these delays and of a backoff.
     pub max_crawl_delay: Duration,
     /// Requests in flight while neither crawl-delay nor backoff is in force; with one it is 1.
     pub max_concurrent: u32,
@@ -33,6 +37,8 @@ impl Default for Terms {
         Self {
             crawl_delay: Duration::ZERO,
             min_delay: Duration::ZERO,
+            adaptive: None,
+            breaker: None,
             max_crawl_delay: Duration::from_secs(300),
             max_concurrent: 8,
             max_wait: Duration::from_secs(60),
@@ -45,7 +51,7 @@ impl Default for Terms {
 }
 
 impl Terms {
-    /// The time between two starts without any backoff.
+    /// The time between two starts, but for what the host's answers ask for: its latency, its refusals.
     pub fn gap(&self) -> Duration {
         self.crawl_delay.max(self.min_delay).min(self.max_crawl_delay)
     }
@@ -97,6 +103,8 @@ pub enum Refused {
     TooLong { retry_after: Duration },
     /// The line is full.
     Full { retry_after: Duration },
+    /// The host is left alone, for longer than the request may wait.
+    Paused { retry_after: Duration, refusals: u32 },
 }
 
 impl Refused {
@@ -105,6 +113,7 @@ impl Refused {
         match self {
             Self::TooLong { retry_after } => Refusal::CrawlDelay { retry_after, max_wait: Some(max_wait) },
             Self::Full { retry_after } => Refusal::QueueFull { retry_after },
+            Self::Paused { retry_after, refusals } => Refusal::HostPaused { retry_after, refusals },
         }
     }
 }
@@ -127,6 +136,7 @@ pub struct Slot {
     pub(super) before: Option<Instant>,
     pub(super) shared: bool,
     pub(super) exclusive: bool,
+    pub(super) gap: Duration,
 }
 
 impl Slot {
@@ -145,6 +155,11 @@ impl Slot {
         self.exclusive
     }
 
+    /// To the next start, as far as is known.
+    pub fn gap(&self) -> Duration {
+        self.gap
+    }
+
     /// Whether it is the first fetch of a robots.txt.
     pub fn is_first_fetch(&self) -> bool {
         self.start == Start::FirstFetch
@@ -154,13 +169,15 @@ impl Slot {
 /// How a request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The origin answered, and not with 429 or 503.
+    /// The origin answered, and not with one of these.
     Success,
     /// 429 or 503.
     Backoff {
         /// Retry-After as time from now; `None` if there is none or it cannot be read.
         retry_after: Option<Duration>,
     },
+    /// Turned away without a word on time: 403, or a page that asks who is there. As a success where no breaker is kept.
+    TurnedAway,
     /// No answer: says nothing about the pace.
     Failure,
     /// The request was never sent, its client having gone.
@@ -172,12 +189,16 @@ pub enum Outcome {
 pub struct Debt {
     pub until: Instant,
     pub backoff: Duration,
+    /// Answers in a row that turned requests away.
+    pub refusals: u32,
 }
 
 /// What of [`Terms`] is needed until the start.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SlotRequest {
+    /// Whatever the host's latency.
     pub delay: Duration,
+    pub adaptive: Option<Adaptive>,
     pub max_concurrent: u32,
     pub start: Start,
 }
@@ -186,10 +207,28 @@ impl From<&Terms> for SlotRequest {
     fn from(terms: &Terms) -> Self {
         Self {
             delay: terms.gap().min(FAR),
+            adaptive: terms.adaptive,
             // At least one, or nobody would ever start.
-            max_concurrent: if terms.crawl_delay.is_zero() { terms.max_concurrent.max(1) } else { 1 },
+            max_concurrent: match terms.crawl_delay.is_zero() && terms.adaptive.is_none() {
+                true => terms.max_concurrent.max(1),
+                false => 1,
+            },
             start: if terms.first_fetch { Start::FirstFetch } else { Start::Request },
         }
+    }
+}
+
+impl SlotRequest {
+    /// The time between two starts without any backoff.
+    #[inline]
+    pub fn gap(&self, latency: Duration) -> Duration {
+        self.adaptive.map_or(self.delay, |adaptive| adaptive.gap(latency).min(FAR).max(self.delay))
+    }
+
+    /// Whether there is such a gap.
+    #[inline]
+    pub fn has_gap(&self) -> bool {
+        !self.delay.is_zero() || self.adaptive.is_some()
     }
 }
 

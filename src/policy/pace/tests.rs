@@ -3,6 +3,8 @@
 use super::*;
 use crate::policy::Refusal;
 
+mod manners;
+
 const A: Client = Client(1);
 const B: Client = Client(2);
 const OK: Outcome = Outcome::Success;
@@ -574,7 +576,7 @@ fn what_is_owed_is_owed_after_a_restart() {
     let mut host = Host::new();
     host.visit(0, &delay(10_000), OK);
     let debt = host.lane.debt(host.at(4000)).unwrap();
-    assert_eq!(debt, Debt { until: host.at(10_000), backoff: ms(0) });
+    assert_eq!(debt, Debt { until: host.at(10_000), backoff: ms(0), refusals: 0 });
     assert_eq!(host.lane.debt(host.at(10_000)), None);
     let mut again = Host { zero: host.zero, lane: Lane::default() };
     again.lane.restore(again.at(4000), debt);
@@ -587,7 +589,7 @@ fn a_backoff_is_owed_too() {
     let mut host = Host::new();
     host.visit(0, &Terms::default(), refused(Some(60_000)));
     let debt = host.lane.debt(host.at(1)).unwrap();
-    assert_eq!(debt, Debt { until: host.at(60_000), backoff: ms(60_000) });
+    assert_eq!(debt, Debt { until: host.at(60_000), backoff: ms(60_000), refusals: 0 });
     let mut again = Host { zero: host.zero, lane: Lane::default() };
     again.lane.restore(again.at(1), debt);
     again.visit(60_000, &Terms::default(), refused(None));
@@ -598,7 +600,7 @@ fn a_backoff_is_owed_too() {
 fn a_debt_of_ten_days_is_a_clock_gone_wrong() {
     let owed = |max_crawl_delay| {
         let mut host = Host::new();
-        host.lane.restore(host.zero, Debt { until: host.at(864_000_000), backoff: ms(0) });
+        host.lane.restore(host.zero, Debt { until: host.at(864_000_000), backoff: ms(0), refusals: 0 });
         let terms = Terms { max_crawl_delay: ms(max_crawl_delay), max_wait: ms(0), ..Terms::default() };
         let Turn::Refuse(Refused::TooLong { retry_after }) = host.ask(0, A, &terms, "") else { panic!("it is held") };
         assert_eq!(host.lane.debt(host.zero).unwrap().until, host.zero + retry_after);

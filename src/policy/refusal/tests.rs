@@ -58,6 +58,11 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
             "crawl-delay: waited too long for robots.txt; try again in 1.1 s",
         ),
         (
+            Refusal::HostPaused { retry_after: second, refusals: 5 },
+            "host-paused",
+            "host paused after 5 refusals in a row; try again in 1.1 s",
+        ),
+        (
             Refusal::Closed {
                 retry_after: second,
                 authority: example(),

@@ -10,7 +10,7 @@ use super::request::Head;
 use super::{Exchange, Outcome, reserved, tunnel, websocket};
 use crate::gate::{Outcome as Learnt, Permit};
 use crate::http1::{FieldKind, Framing, list};
-use crate::policy::retry_after;
+use crate::policy::{retry_after, turns_away};
 use crate::proxy::io::{Buffer, Timer};
 use crate::proxy::limits::body_rate::Least;
 use crate::proxy::respond::{Failure, proxy_status};
@@ -277,6 +277,9 @@ impl Exchange<'_> {
             Event::Head(head, after) => {
                 self.trip.origin = Some(after);
                 self.proxy.counters.answered(after);
+                if let Some(permit) = &mut self.permit {
+                    permit.answered(after, matches!(head.status, 200..=299 | 304));
+                }
                 self.on_answer(head, client, route)
             }
         };
@@ -346,6 +349,11 @@ impl Exchange<'_> {
             let asked = head.value(FieldKind::RetryAfter);
             let asked = asked.and_then(|value| retry_after(&value, SystemTime::now()));
             permit.outcome = Learnt::Backoff { retry_after: asked };
+        }
+        if let Some(permit) = self.permit.as_mut().filter(|permit| permit.has_breaker())
+            && turns_away(head.status, |name| head.named(name.as_bytes()))
+        {
+            permit.outcome = Learnt::TurnedAway;
         }
     }
 

@@ -205,6 +205,7 @@ fn status(refusal: &Refusal, settings: &Settings) -> (StatusCode, &'static str) 
             (configured(settings.robots.unreachable_status), "destination_unavailable")
         }
         Refusal::CrawlDelay { .. } | Refusal::Closed { .. } => (StatusCode::TOO_MANY_REQUESTS, "http_request_denied"),
+        Refusal::HostPaused { .. } => (StatusCode::SERVICE_UNAVAILABLE, "destination_unavailable"),
         Refusal::QueueFull { .. } | Refusal::ConnectionLimit { .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached")
         }
@@ -240,6 +241,7 @@ fn title(slug: &str) -> &'static str {
         "usage-disallowed" => "Disallowed by a usage preference of the site",
         "robots-unreachable" => "robots.txt is unreachable",
         "crawl-delay" => "Crawl-delay",
+        "host-paused" => "The host is left alone for a while",
         "queue-full" => "Too many requests are waiting",
         "connection-limit" => "Too many connections",
         "egress-denied" => "Blocked by this proxy",

@@ -121,6 +121,10 @@ fn remedy(refusal: &Refusal) -> &'static str {
             "Try again after that time, or let requests wait longer: <code>pace.max_wait</code>, or \
              <code>politely run --max-wait</code>."
         }
+        Refusal::HostPaused { .. } => {
+            "The site answers with refusals or challenges: ask its owner how it wants to be crawled, or crawl it more slowly. \
+             Whoever runs this proxy has it leave such hosts alone for a while: <code>pace.breaker</code>."
+        }
         Refusal::Closed { .. } => {
             "Try again after that time. This proxy is set to observe such hours: <code>robots.visit_time</code>."
         }

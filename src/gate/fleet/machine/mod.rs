@@ -9,7 +9,7 @@ mod copies;
 mod slots;
 
 use super::{LeaseOp, LeaseRequest, LeaseStatus, Lost, Place, Reach};
-use crate::policy::pace::LastStarts;
+use crate::policy::pace::{LastStarts, Observed};
 use copies::Copies;
 use parking_lot::Mutex;
 use slots::{BUCKET, Id, LOCKS, Slot, Slots, instant, nanos, span};
@@ -122,7 +122,7 @@ impl Machine {
         let hold = request.starts.hold.map_or(0, |hold| nanos(hold.min(at + request.most)));
         let tells = match is_mine {
             true => op != LeaseOp::Keep || self.is_news(&slot, request, hold, now),
-            false => span(request.backoff) > slot.backoff || hold > slot.hold.max(now),
+            false => span(request.backoff) > slot.backoff || hold > slot.hold.max(now) || raises(request, &slot),
         };
         if tells {
             if !slots.lock(id.bucket(), BUCKET)? {
@@ -149,7 +149,7 @@ impl Machine {
             last_fetch: start(slot.last_fetch),
             hold: instant(slot.hold).map(|hold| hold.min(at + request.most)).filter(|hold| *hold > at),
         };
-        Ok(Some(LeaseStatus { place, starts, backoff: slot.backoff(), rivals }))
+        Ok(Some(LeaseStatus { place, starts, backoff: slot.backoff(), observed: slot.observed(), rivals }))
     }
 
     /// The lease, or a place among those who wait.
@@ -196,7 +196,12 @@ impl Machine {
         let backoff = span(request.backoff.min(request.most));
         let raised = if request.is_exact { backoff != known.backoff } else { backoff > known.backoff };
         let lasts = request.matters.max(request.gap.max(known.backoff()) + NOTED / 2);
-        known.by != self.me || raised || hold > known.hold || known.until < now + span(lasts.min(request.most))
+        let observed = if request.is_exact { request.observed != known.observed() } else { raises(request, known) };
+        known.by != self.me
+            || raised
+            || observed
+            || hold > known.hold
+            || known.until < now + span(lasts.min(request.most))
     }
 
     /// What is known with that, for whoever has locked the bucket. `None`: there is no room in it.
@@ -206,6 +211,11 @@ impl Machine {
         let is_new = slot.until == 0;
         let backoff = span(request.backoff.min(request.most));
         slot.backoff = if is_mine && request.is_exact { backoff } else { slot.backoff.max(backoff) };
+        let (latency, refusals) = (span(request.observed.latency), u64::from(request.observed.refusals));
+        (slot.latency, slot.refusals) = match is_mine && request.is_exact {
+            true => (latency, refusals),
+            false => (slot.latency.max(latency), slot.refusals.max(refusals)),
+        };
         // What is further ahead than anything can be is nonsense, or of before the machine was started.
         slot.hold = slot.hold.min(now + span(request.most)).max(hold);
         for start in [&mut slot.last_start, &mut slot.last_fetch] {
@@ -267,6 +277,16 @@ impl Slot {
     fn backoff(&self) -> Duration {
         Duration::from_nanos(self.backoff)
     }
+
+    fn observed(&self) -> Observed {
+        let refusals = u32::try_from(self.refusals).unwrap_or(u32::MAX);
+        Observed { latency: Duration::from_nanos(self.latency), refusals }
+    }
+}
+
+/// Whether it tells of more than is known.
+fn raises(request: &LeaseRequest, known: &Slot) -> bool {
+    span(request.observed.latency) > known.latency || u64::from(request.observed.refusals) > known.refusals
 }
 
 fn tell(place: &str, why: &io::Error) {

@@ -41,6 +41,8 @@ pub(super) struct Slot {
     pub backoff: u64,
     /// Then nothing of this matters any more.
     pub until: u64,
+    pub latency: u64,
+    pub refusals: u64,
 }
 
 /// Where a slot is, and what it has.
@@ -123,7 +125,7 @@ impl Slots {
         self.0.write_all_at(&slot.bytes(), place)
     }
 
-    /// What may be told by anybody: hold, backoff, and for how long that matters. For whoever has locked the bucket.
+    /// What may be told by anybody: hold, backoff, for how long that matters, and what answers have come to. For whoever has locked the bucket.
     pub fn write_refusal(&self, (place, slot): Found) -> io::Result<()> {
         self.0.write_all_at(&slot.bytes()[REFUSAL..], place + REFUSAL as u64)
     }
@@ -200,15 +202,16 @@ impl Id {
 impl Slot {
     fn read(bytes: &[u8]) -> Self {
         let mut words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight")));
-        let [tag, by, last_start, last_fetch, given, hold, backoff, until] =
+        let [tag, by, last_start, last_fetch, given, hold, backoff, until, latency, refusals] =
             std::array::from_fn(|_| words.next().unwrap_or(0));
-        Self { tag, by, last_start, last_fetch, given, hold, backoff, until }
+        Self { tag, by, last_start, last_fetch, given, hold, backoff, until, latency, refusals }
     }
 
     fn bytes(&self) -> [u8; SLOT as usize] {
-        let Self { tag, by, last_start, last_fetch, given, hold, backoff, until } = *self;
+        let Self { tag, by, last_start, last_fetch, given, hold, backoff, until, latency, refusals } = *self;
         let mut bytes = [0; SLOT as usize];
-        let words = [tag, by, last_start, last_fetch, given, hold, backoff, until].map(u64::to_le_bytes);
+        let words = [tag, by, last_start, last_fetch, given, hold, backoff, until, latency, refusals];
+        let words = words.map(u64::to_le_bytes);
         bytes.copy_from_slice(words.as_flattened());
         bytes
     }
@@ -282,8 +285,8 @@ const TRY_AGAIN: Duration = Duration::from_millis(10);
 /// NFS, SMB and 9P, whose clients have clocks of their own.
 const NETWORK: [i64; 5] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997];
 /// With the version of what is in it.
-const FILE: &str = "politely.pace1";
-const SLOT: u64 = 64;
+const FILE: &str = "politely.pace2";
+const SLOT: u64 = 10 * 8;
 const REFUSAL: usize = 5 * 8;
 const STARTS: usize = 2 * 8;
 pub(super) const BUCKET: u64 = 8 * SLOT;

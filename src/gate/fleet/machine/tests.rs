@@ -35,6 +35,7 @@ fn request(op: LeaseOp, gap: u64) -> LeaseRequest {
         gap: ms(gap),
         starts: LastStarts::default(),
         backoff: Duration::ZERO,
+        observed: Observed::default(),
         is_exact: op != LeaseOp::Take,
         matters: Duration::ZERO,
         most: HOUR,
@@ -172,7 +173,7 @@ fn of_those_who_wait_all_are_counted() {
 #[test]
 fn after_a_boot_no_time_has_passed() {
     let (directory, now) = (place(), Instant::now());
-    let file = directory.path().join("politely.pace1");
+    let file = directory.path().join("politely.pace2");
     {
         let one = open(&directory);
         let starts = LastStarts { hold: Some(now + ms(60_000)), ..LastStarts::default() };
@@ -202,7 +203,7 @@ fn after_a_boot_what_an_origin_has_asked_for_ends() {
         let refused = LeaseRequest { starts, backoff: ms(500), matters: ms(6000), ..request(LeaseOp::Give, 0) };
         one.ask(Id::of("a"), "a", &refused, now).expect("the file is there");
     }
-    let file = directory.path().join("politely.pace1");
+    let file = directory.path().join("politely.pace2");
     File::options().write(true).open(&file).expect("it is ours").write_all_at(&[7; 8], 0).expect("it is ours");
     let (one, most) = (open(&directory), ms(10_000));
     let held = |later| {
@@ -249,7 +250,7 @@ fn hosts_of_one_bucket_keep_out_of_each_others_way() {
 #[test]
 fn what_is_anothers_is_not_trusted_and_what_root_makes_in_anothers_directory_is_that_ones() {
     let directory = place();
-    let file = directory.path().join("politely.pace1");
+    let file = directory.path().join("politely.pace2");
     drop(open(&directory));
     let mode = std::fs::metadata(&file).expect("it is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -259,7 +260,7 @@ fn what_is_anothers_is_not_trusted_and_what_root_makes_in_anothers_directory_is_
     std::fs::remove_file(&file).expect("it is ours");
     let Ok(()) = chown(directory.path(), Some(4711), Some(4712)) else { return };
     drop(open(&directory));
-    for name in ["politely.pace1", "politely.copies1"] {
+    for name in ["politely.pace2", "politely.copies1"] {
         let it = std::fs::metadata(directory.path().join(name)).expect("it is there");
         assert_eq!((it.uid(), it.gid()), (4711, 4712), "{name}");
     }
@@ -273,7 +274,7 @@ fn where_nothing_can_be_made_or_is_no_file_it_goes_on_alone() {
     let file = directory.path().join("file");
     File::create(&file).expect("it is writable");
     assert!(Machine::open(&file).is_none());
-    std::fs::create_dir(directory.path().join("politely.pace1")).expect("it is writable");
+    std::fs::create_dir(directory.path().join("politely.pace2")).expect("it is writable");
     assert!(Machine::open(directory.path()).is_none());
     let read_only = place();
     std::fs::set_permissions(read_only.path(), Permissions::from_mode(0o500)).expect("it is ours");
@@ -288,7 +289,7 @@ async fn what_cannot_be_written_any_more_leaves_each_to_itself_and_keeps_nobody_
     assert_eq!(one.lease("a", &request(LeaseOp::Take, 3000)).await.map(|it| it.place), Ok(Place::Leased(LEASE)));
     File::options()
         .write(true)
-        .open(directory.path().join("politely.pace1"))
+        .open(directory.path().join("politely.pace2"))
         .and_then(|it| it.set_len(0))
         .expect("ours");
     assert!(one.lease("a", &request(LeaseOp::Keep, 3000)).await.is_err());

@@ -58,7 +58,13 @@ impl Instance {
     }
 
     fn answer(&mut self, request: &LeaseRequest, place: Place) {
-        let status = LeaseStatus { place, starts: LastStarts::default(), backoff: Duration::ZERO, rivals: 2 };
+        let status = LeaseStatus {
+            place,
+            starts: LastStarts::default(),
+            backoff: Duration::ZERO,
+            observed: Observed::default(),
+            rivals: 2,
+        };
         self.lease.answered(&mut self.lane, request, Some(status), self.now, self.now);
     }
 

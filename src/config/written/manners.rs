@@ -1,0 +1,142 @@
+//! What is kept beyond what a site asks for, as it is written: in `pace` for all hosts, in `hosts` for some.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, Visitor};
+
+use super::units::{self, show_duration};
+use crate::config::read::check::Check;
+use crate::config::read::error::Complaint;
+use crate::policy::{self, Manners};
+
+/// The gap follows the host's own latency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Adaptive {
+    /// Times the latency, in hundredths; 0: it does not.
+    #[serde(deserialize_with = "hundredths")]
+    pub factor: u32,
+    #[serde(deserialize_with = "units::duration")]
+    pub min: Duration,
+    #[serde(deserialize_with = "units::duration")]
+    pub max: Duration,
+}
+
+/// A host that turns requests away is left alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Breaker {
+    /// So many in a row; 0: never.
+    pub after: u32,
+    #[serde(deserialize_with = "units::duration")]
+    pub pause: Duration,
+}
+
+/// All of it, where it is written. `None`: as for all hosts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::config) struct Written {
+    pub adaptive: Option<Adaptive>,
+    pub breaker: Option<Breaker>,
+}
+
+impl Default for Adaptive {
+    /// Heritrix' delay factor and its longest delay.
+    fn default() -> Self {
+        Self { factor: 500, min: Duration::ZERO, max: Duration::from_secs(30) }
+    }
+}
+
+impl Default for Breaker {
+    fn default() -> Self {
+        Self { after: 5, pause: Duration::from_secs(600) }
+    }
+}
+
+impl Adaptive {
+    fn meant(self) -> Option<policy::Adaptive> {
+        let Self { factor, min, max } = self;
+        NonZeroU32::new(factor).map(|factor| policy::Adaptive::new(factor, min, max))
+    }
+}
+
+impl Breaker {
+    fn meant(self) -> Option<policy::Breaker> {
+        let Self { after, pause } = self;
+        NonZeroU32::new(after).map(|after| policy::Breaker { after, pause })
+    }
+}
+
+impl Written {
+    /// With what is otherwise as `before`.
+    pub fn over(&self, before: &Manners) -> Manners {
+        Manners {
+            adaptive: self.adaptive.map_or(before.adaptive, Adaptive::meant),
+            breaker: self.breaker.map_or(before.breaker, Breaker::meant),
+        }
+    }
+
+    /// What no single value shows. `section`: where it is written. `max_delay`: `pace.max_crawl_delay`.
+    pub fn check(&self, section: &[&str], max_delay: Duration, check: &mut Check<'_>) {
+        let key = |path: [&'static str; 2]| [section, &path].concat();
+        if let Some(Adaptive { min, max, .. }) = self.adaptive {
+            let (shown_min, shown_max, most) = (show_duration(min), show_duration(max), show_duration(max_delay));
+            if min > max {
+                let what = format!("`min` ({shown_min}) is longer than `max` ({shown_max})");
+                check.fault(&key(["adaptive", "min"]), what, "lower the one or raise the other");
+            } else if max > max_delay {
+                let what = format!("`max` ({shown_max}) is longer than `pace.max_crawl_delay` ({most})");
+                check.fault(&key(["adaptive", "max"]), what, "lower the one or raise the other");
+            }
+        }
+        if let Some(Breaker { after, pause }) = self.breaker
+            && after != 0
+            && (pause.is_zero() || pause > LONGEST_PAUSE)
+        {
+            let what = format!("a host is left alone for up to 1h, not for {}", show_duration(pause));
+            check.fault(
+                &key(["breaker", "pause"]),
+                what,
+                "write `10m`; what turns requests away still is left alone again",
+            );
+        }
+    }
+}
+
+/// `5` or `2.5`, in hundredths.
+fn hundredths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    struct Number;
+
+    impl Visitor<'_> for Number {
+        type Value = u32;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "{}", Complaint::new("a number", FACTOR_FORMS))
+        }
+
+        fn visit_u64<E: Error>(self, number: u64) -> Result<u32, E> {
+            self.visit_f64(number as f64)
+        }
+
+        fn visit_i64<E: Error>(self, number: i64) -> Result<u32, E> {
+            self.visit_f64(number as f64)
+        }
+
+        fn visit_f64<E: Error>(self, number: f64) -> Result<u32, E> {
+            let hundredths = (number * 100.0).round();
+            match (number == 0.0 || hundredths >= 1.0) && (0.0..=MOST_FACTOR * 100.0).contains(&hundredths) {
+                true => Ok(hundredths as u32),
+                false => Err(E::custom(Complaint::new(format!("`{number}` is not a factor"), FACTOR_FORMS))),
+            }
+        }
+    }
+
+    deserializer.deserialize_any(Number)
+}
+
+const MOST_FACTOR: f64 = 1000.0;
+const FACTOR_FORMS: &str = "a factor is a number from 0.01 to 1000, such as `5` or `2.5`, or 0 for none";
+/// Nothing is owed for longer, whatever clocks say.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3600);

@@ -1,0 +1,202 @@
+//! The gap that follows a host's latency, and the host that is left alone.
+
+use std::num::NonZeroU32;
+
+use super::*;
+use crate::policy::{Adaptive, Breaker};
+
+const AWAY: Outcome = Outcome::TurnedAway;
+
+fn adaptive(min: u64, max: u64) -> Terms {
+    let factor = NonZeroU32::new(500).unwrap();
+    Terms { adaptive: Some(Adaptive::new(factor, ms(min), ms(max))), ..Terms::default() }
+}
+
+fn breaker(after: u32, pause: u64) -> Terms {
+    let after = NonZeroU32::new(after).unwrap();
+    Terms { breaker: Some(Breaker { after, pause: ms(pause) }), ..Terms::default() }
+}
+
+fn paused(retry_after: u64, refusals: u32) -> Turn {
+    Turn::Refuse(Refused::Paused { retry_after: ms(retry_after), refusals })
+}
+
+impl Host {
+    /// The request starts at `at`, its answer begins so much later, and is over then.
+    #[track_caller]
+    fn answered(&mut self, at: u64, terms: &Terms, after: u64, is_good: bool) {
+        let slot = self.go(at, terms);
+        self.lane.answered(ms(after), is_good);
+        self.end(at + after, slot, OK);
+    }
+}
+
+/// When each request of a crawl that waits for nothing else starts, by the latencies that it meets.
+fn starts(terms: &Terms, latencies: &[u64]) -> Vec<u64> {
+    let (mut host, mut at) = (Host::new(), 0);
+    let start = |latency: &u64| {
+        let start = host.open_at(at, terms);
+        host.answered(start, terms, *latency, true);
+        at = start + latency;
+        start
+    };
+    latencies.iter().map(start).collect()
+}
+
+#[test]
+fn the_gap_follows_the_hosts_latency_up_and_down() {
+    let starts = starts(&adaptive(0, 30_000), &[100, 100, 300, 700, 150, 100, 100]);
+    // Smoothed: 100, 100, 200, 450, 300, 200; five times each is the next gap.
+    assert_eq!(starts, [0, 500, 1000, 2000, 4250, 5750, 6750]);
+}
+
+#[test]
+fn inside_its_bounds() {
+    assert_eq!(starts(&adaptive(1000, 3000), &[100, 100, 10_000, 10]), [0, 1000, 2000, 12_000]);
+    assert_eq!(starts(&adaptive(1000, 3000), &[2000, 0]), [0, 3000]);
+}
+
+#[test]
+fn and_never_below_the_crawl_delay_or_the_operators_own() {
+    for terms in
+        [Terms { crawl_delay: ms(900), ..adaptive(0, 5000) }, Terms { min_delay: ms(900), ..adaptive(0, 5000) }]
+    {
+        assert_eq!(starts(&terms, &[10, 10, 1000, 10]), [0, 900, 1800, 4325]);
+    }
+}
+
+#[test]
+fn one_request_goes_at_a_time_from_the_first_on() {
+    let mut host = Host::new();
+    let slot = host.go(0, &adaptive(0, 5000));
+    host.wait(10, A, &adaptive(0, 5000), "next", None);
+    host.lane.answered(ms(400), true);
+    host.end(400, slot, OK);
+    host.sleeps(400, 2000);
+    let _next = host.starts(2000, "next");
+}
+
+#[test]
+fn an_error_is_quick_and_shortens_nothing() {
+    let mut host = Host::new();
+    let terms = adaptive(0, 30_000);
+    host.answered(0, &terms, 1000, true);
+    host.answered(5000, &terms, 10, false);
+    assert_eq!(host.open_at(5010, &terms), 10_000);
+    host.answered(10_000, &terms, 3000, false);
+    assert_eq!(host.open_at(13_000, &terms), 20_000, "but one that takes long says as much as any");
+}
+
+#[test]
+fn without_it_nothing_follows_from_a_latency() {
+    let mut host = Host::new();
+    host.answered(0, &adaptive(0, 5000), 1000, true);
+    assert_eq!(host.open_at(1000, &Terms::default()), 1000);
+}
+
+#[test]
+fn a_host_that_turns_away_so_many_in_a_row_is_left_alone_and_then_asked_once() {
+    let (mut host, terms) = (Host::new(), breaker(3, 60_000));
+    let terms = Terms { max_wait: ms(10_000), ..terms };
+    for at in [0, 100, 200] {
+        host.visit(at, &terms, AWAY);
+    }
+    assert_eq!(host.ask(300, A, &terms, ""), paused(59_900, 3));
+    assert_eq!(host.ask(40_000, A, &terms, ""), paused(20_200, 3));
+    // Who may wait for so long does. One goes first, and what comes of it decides.
+    host.wait(55_000, A, &terms, "probe", Some(60_200));
+    host.wait(55_000, A, &terms, "next", Some(61_200));
+    let probe = host.starts(60_200, "probe");
+    host.sleeps(60_200, 65_000);
+    host.end(60_300, probe, AWAY);
+    host.turns_away(60_300, "next", Refused::Paused { retry_after: ms(60_000), refusals: 4 });
+    // The first that is not turned away ends it.
+    assert_eq!(host.open_at(60_300, &terms), 120_300);
+    host.visit(120_300, &terms, OK);
+    assert_eq!((host.lane.observed().refusals, host.lane.backoff()), (0, ms(500)), "as any backoff ends");
+    host.visit(120_800, &terms, AWAY);
+    assert_eq!(
+        (host.lane.observed().refusals, host.open_at(120_801, &terms)),
+        (1, 121_300),
+        "and they are counted anew"
+    );
+}
+
+#[test]
+fn an_answer_between_breaks_the_row_and_a_failure_does_not() {
+    let (mut host, terms) = (Host::new(), breaker(2, 60_000));
+    for outcome in [AWAY, OK, AWAY, Outcome::Failure] {
+        host.visit(0, &terms, outcome);
+    }
+    assert_eq!(host.open_at(0, &terms), 0);
+    host.visit(0, &terms, AWAY);
+    assert_eq!(host.open_at(0, &terms), 60_000);
+}
+
+#[test]
+fn those_under_way_together_make_one_pause() {
+    let (mut host, terms) = (Host::new(), breaker(2, 60_000));
+    let slots = [(); 5].map(|()| host.go(0, &terms));
+    for (slot, at) in slots.into_iter().zip([10, 20, 30, 40, 50]) {
+        host.end(at, slot, if at == 50 { OK } else { AWAY });
+    }
+    assert_eq!(host.open_at(50, &terms), 60_020, "nor does a late success end it");
+}
+
+#[test]
+fn a_refusal_with_a_word_on_time_counts_too_and_the_longer_holds() {
+    let (mut host, terms) = (Host::new(), breaker(2, 60_000));
+    host.visit(0, &terms, refused(Some(1000)));
+    host.visit(1000, &terms, refused(Some(5000)));
+    assert_eq!(host.open_at(1000, &terms), 61_000);
+    host.visit(61_000, &terms, refused(Some(90_000)));
+    assert_eq!(host.open_at(61_000, &terms), 151_000);
+}
+
+#[test]
+fn without_a_breaker_a_403_is_an_answer_like_another() {
+    let mut host = Host::new();
+    host.visit(0, &Terms::default(), refused(None));
+    host.visit(1000, &Terms::default(), AWAY);
+    assert_eq!((host.lane.backoff(), host.lane.observed().refusals), (ms(500), 0));
+    let mut host = Host::new();
+    for _ in 0..100 {
+        host.visit(0, &Terms::default(), AWAY);
+    }
+    assert_eq!(host.open_at(0, &Terms::default()), 0);
+}
+
+#[test]
+fn who_comes_after_a_restart_still_leaves_it_alone() {
+    let (mut host, terms) = (Host::new(), Terms { max_wait: ms(0), ..breaker(2, 60_000) });
+    host.visit(0, &terms, AWAY);
+    host.visit(0, &terms, AWAY);
+    let debt = host.lane.debt(host.at(1000)).unwrap();
+    let mut next = Host::new();
+    next.zero = host.zero;
+    next.lane.restore(next.at(1000), debt);
+    assert_eq!(next.ask(1000, A, &terms, ""), paused(59_000, 2));
+    next.visit(60_000, &terms, AWAY);
+    assert_eq!(next.ask(60_000, A, &terms, ""), paused(60_000, 3), "the first that goes then is the one that counts");
+}
+
+#[test]
+fn what_others_of_the_fleet_have_met_with_counts() {
+    let (mut host, terms) = (Host::new(), breaker(3, 60_000));
+    host.visit(0, &terms, AWAY);
+    host.lane.adopt_observed(Observed { latency: ms(0), refusals: 2 });
+    host.visit(0, &terms, AWAY);
+    assert_eq!(host.open_at(0, &terms), 60_000);
+    let mut host = Host::new();
+    host.lane.adopt_observed(Observed { latency: ms(200), refusals: 0 });
+    let terms = adaptive(0, 5000);
+    host.visit(0, &terms, OK);
+    assert_eq!(host.open_at(0, &terms), 1000);
+}
+
+#[test]
+fn a_row_is_remembered_for_an_hour() {
+    let (mut host, terms) = (Host::new(), breaker(3, 60_000));
+    host.visit(0, &terms, AWAY);
+    assert_eq!([0, 3_599_999, 3_600_000].map(|at| host.lane.is_idle(host.at(at))), [false, false, true]);
+}

@@ -1,0 +1,61 @@
+//! What is kept beyond what sites ask for: in `pace`, in `hosts`, and what can be wrong with it.
+
+use super::*;
+use politely::policy::{Adaptive, Breaker, Manners};
+use std::num::NonZeroU32;
+
+fn of(yaml: &str, host: &str) -> Manners {
+    good(yaml).hosts.get(&Host::parse(host).unwrap()).rules.manners
+}
+
+fn adaptive(factor: u32, min: u64, max: u64) -> Option<Adaptive> {
+    let [min, max] = [min, max].map(Duration::from_secs);
+    Some(Adaptive::new(NonZeroU32::new(factor).unwrap(), min, max))
+}
+
+fn breaker(after: u32, pause: u64) -> Option<Breaker> {
+    Some(Breaker { after: NonZeroU32::new(after).unwrap(), pause: Duration::from_secs(pause) })
+}
+
+#[test]
+fn it_is_off_unless_it_is_written_and_what_is_left_out_has_a_default() {
+    assert_eq!(of("", "a.example"), Manners::default());
+    assert_eq!(of("pace: { adaptive: {} }", "a.example").adaptive, adaptive(500, 0, 30));
+    assert_eq!(of("pace: { adaptive: { factor: 2.5, min: 1s, max: ~ } }", "a.example").adaptive, adaptive(250, 1, 30));
+    assert_eq!(of("pace: { breaker: {} }", "a.example").breaker, breaker(5, 600));
+    assert_eq!(of("pace: { breaker: { after: 2, pause: 1m } }", "a.example").breaker, breaker(2, 60));
+}
+
+#[test]
+fn for_some_hosts_and_users_it_is_otherwise_and_zero_is_none() {
+    let yaml = "pace: { adaptive: {}, breaker: {} }\n\
+        hosts: { '*.example': { breaker: { after: 2 } }, a.example: { adaptive: { factor: 0 } } }";
+    assert_eq!(of(yaml, "other.test"), Manners { adaptive: adaptive(500, 0, 30), breaker: breaker(5, 600) });
+    assert_eq!(of(yaml, "b.example"), Manners { adaptive: adaptive(500, 0, 30), breaker: breaker(2, 600) });
+    assert_eq!(of(yaml, "a.example"), Manners { adaptive: None, breaker: breaker(2, 600) });
+}
+
+#[test]
+fn what_cannot_be_meant_is_said_with_its_place() {
+    let yaml = "\
+pace:
+  max_crawl_delay: 1m
+  adaptive: { factor: -1, min: 10s, max: 5s }
+  breaker: { after: 1, pause: 2h }
+hosts:
+  a.example: { adaptive: { max: 2m }, breaker: { pause: 0 } }
+  b.example: { adaptive: { factor: fast }, breaker: { count: 3 } }
+";
+    assert_eq!(
+        short(yaml),
+        [
+            "3:23 `-1` is not a factor | a factor is a number from 0.01 to 1000, such as `5` or `2.5`, or 0 for none",
+            "3:32 `min` (10s) is longer than `max` (5s) | lower the one or raise the other",
+            "4:31 a host is left alone for up to 1h, not for 2h | write `10m`; what turns requests away still is left alone again",
+            "6:33 `max` (2m) is longer than `pace.max_crawl_delay` (1m) | lower the one or raise the other",
+            "6:57 a host is left alone for up to 1h, not for 0 | write `10m`; what turns requests away still is left alone again",
+            "7:36 expected a number, found `fast` | a factor is a number from 0.01 to 1000, such as `5` or `2.5`, or 0 for none",
+            "7:55 unknown key `count` | the keys here are `after` and `pause`",
+        ]
+    );
+}
