@@ -1,6 +1,7 @@
 //! What rustls says of a handshake that failed, as sentences for people. Pure. It goes by rustls' text: of origins' handshakes
 //! pingora passes on nothing else. A test makes each error that a peer can cause.
 
+use std::fmt::Display;
 use time::OffsetDateTime;
 
 /// What is wrong, whichever side found it. `said`: an error of rustls as displayed, with what others may have put around it.
@@ -17,31 +18,42 @@ pub fn sentence(said: &str) -> Option<String> {
     if let Some(name) = after("peer is incompatible: ") {
         return Some(match first_word(name) {
             "ServerDoesNotSupportTls12Or13" | "ServerTlsVersionIsDisabledByOurConfig" | "Tls12NotOffered" => {
-                "it speaks neither TLS 1.2 nor TLS 1.3".into()
+                "the server speaks neither TLS 1.2 nor TLS 1.3".into()
             }
-            name => format!("its TLS is incompatible: {}", in_words(name)),
+            name => format!("the server's TLS is incompatible: {}", in_words(name)),
         });
     }
     if let Some(name) = after("peer misbehaved: ") {
-        return Some(format!("it breaks the TLS protocol: {}", in_words(first_word(name))));
+        return Some(format!("the server breaks the TLS protocol: {}", in_words(first_word(name))));
     }
     if after("received corrupt message").is_some() {
-        return Some("what it sends is not TLS: is this port for https?".into());
+        return Some("the server does not speak TLS on this port".into());
     }
     if after("received unexpected").is_some_and(|rest| rest.contains("message")) {
-        return Some("it breaks the TLS protocol: an unexpected message".into());
+        return Some("the server breaks the TLS protocol: an unexpected message".into());
     }
     if after("peer sent no certificates").is_some() {
-        return Some("it sent no certificate".into());
+        return Some("the server sent no certificate".into());
     }
     if after("keys may not be consistent").is_some() {
         return Some("the key does not belong to the certificate".into());
     }
-    after("handshake eof").map(|_| "it closed the connection during the TLS handshake".into())
+    if after("handshake eof").is_some() {
+        return Some("the server closed the connection during the TLS handshake".into());
+    }
+    // Of pingora, around an error of the system's.
+    let broken = after("tls connect error cause: ")?;
+    let why = broken.rfind(", SNI: ").map_or(broken, |end| &broken[..end]);
+    Some(format!("the connection broke: {why}"))
 }
 
 /// The same of an error that is at hand.
 pub fn of(error: &rustls::Error) -> String {
+    in_plain(error)
+}
+
+/// The same of any error: what is not of TLS stays as it is.
+pub fn in_plain(error: impl Display) -> String {
     let said = error.to_string();
     sentence(&said).unwrap_or(said)
 }
@@ -108,21 +120,22 @@ fn plain(names: &str) -> String {
 /// RFC 8446 §6.2.
 fn alert(name: &str) -> String {
     match name {
-        "CertificateRequired" => "it requires a client certificate".into(),
+        "CertificateRequired" => "the server requires a client certificate".into(),
         "BadCertificate"
         | "UnsupportedCertificate"
         | "CertificateRevoked"
         | "CertificateExpired"
         | "CertificateUnknown"
         | "UnknownCA"
-        | "AccessDenied" => format!("it rejects our client certificate ({})", in_words(name)),
-        "ProtocolVersion" => "it speaks neither TLS 1.2 nor TLS 1.3".into(),
+        | "AccessDenied" => format!("the server rejects our client certificate ({})", in_words(name)),
+        "ProtocolVersion" => "the server speaks neither TLS 1.2 nor TLS 1.3".into(),
         "HandshakeFailure" | "InsufficientSecurity" => {
-            format!("no TLS parameters that both sides accept ({})", in_words(name))
+            let alert = in_words(name);
+            format!("the server refuses the TLS parameters, or requires a client certificate ({alert})")
         }
-        "UnrecognisedName" => "it has no site of this name (unrecognised name)".into(),
-        "NoApplicationProtocol" => "it speaks none of the offered versions of HTTP".into(),
-        name => format!("it ended the TLS handshake ({})", in_words(name)),
+        "UnrecognisedName" => "the server has no site of this name (unrecognised name)".into(),
+        "NoApplicationProtocol" => "the server speaks none of the offered versions of HTTP".into(),
+        name => format!("the server ended the TLS handshake ({})", in_words(name)),
     }
 }
 
@@ -230,27 +243,27 @@ mod tests {
             said(Error::AlertReceived(AlertDescription::from(alert)));
         }
         let alert = |alert| said(Error::AlertReceived(alert));
-        assert_eq!(alert(AlertDescription::CertificateRequired), "it requires a client certificate");
-        assert_eq!(alert(AlertDescription::UnknownCA), "it rejects our client certificate (unknown ca)");
-        assert_eq!(alert(AlertDescription::InternalError), "it ended the TLS handshake (internal error)");
+        assert_eq!(alert(AlertDescription::CertificateRequired), "the server requires a client certificate");
+        assert_eq!(alert(AlertDescription::UnknownCA), "the server rejects our client certificate (unknown ca)");
+        assert_eq!(alert(AlertDescription::InternalError), "the server ended the TLS handshake (internal error)");
         for (error, wanted) in [
             (
                 Error::PeerIncompatible(PeerIncompatible::ServerDoesNotSupportTls12Or13),
-                "it speaks neither TLS 1.2 nor TLS 1.3",
+                "the server speaks neither TLS 1.2 nor TLS 1.3",
             ),
             (
                 Error::PeerIncompatible(PeerIncompatible::NoCipherSuitesInCommon),
-                "its TLS is incompatible: no cipher suites in common",
+                "the server's TLS is incompatible: no cipher suites in common",
             ),
             (
                 Error::PeerMisbehaved(PeerMisbehaved::TooManyEmptyFragments),
-                "it breaks the TLS protocol: too many empty fragments",
+                "the server breaks the TLS protocol: too many empty fragments",
             ),
             (
                 Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType),
-                "what it sends is not TLS: is this port for https?",
+                "the server does not speak TLS on this port",
             ),
-            (Error::NoCertificatesPresented, "it sent no certificate"),
+            (Error::NoCertificatesPresented, "the server sent no certificate"),
             (
                 Error::InconsistentKeys(rustls::InconsistentKeys::KeyMismatch),
                 "the key does not belong to the certificate",
@@ -258,6 +271,8 @@ mod tests {
         ] {
             assert_eq!(said(error), wanted);
         }
+        let broken = " TLSHandshakeFailure context: tls connect error cause: Connection reset by peer, SNI: a.example";
+        assert_eq!(sentence(broken).unwrap(), "the connection broke: Connection reset by peer");
         assert_eq!(sentence("connection reset by peer"), None);
     }
 }

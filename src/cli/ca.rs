@@ -136,7 +136,7 @@ fn rotate(args: &Rotate) -> Result<ExitCode, Failed> {
     let what = if Ca::prepare(&directory)? { "made" } else { "there already:" };
     let (path, until) = (now.path().display(), now.validity().1.date());
     super::print(&format!(
-        "{what} {path}.next\n{path} goes on signing, until {until} at the latest\n  \
+        "{what} {path}.next\n{path} continues to sign, until {until} at the latest\n  \
          have clients trust both:   politely ca install, politely ca env, politely ca export, http://{}/\n  \
          when they do:              politely ca rotate --finish\n",
         settings.intercept.setup_host

@@ -54,7 +54,7 @@ enum Command {
     Status(admin_client::AdminArgs),
     /// Make a running proxy fetch a robots.txt again, now
     Refresh(refresh::Args),
-    /// Make a running proxy reload its configuration; shows what changed and what needs a restart
+    /// Make a running proxy reload its configuration
     Reload(admin_client::AdminArgs),
     /// Verify the chain of decisions that was kept
     Evidence(evidence::Args),

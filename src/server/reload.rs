@@ -113,7 +113,7 @@ impl Parts {
         // What may not.
         changes.name_files(&known.files, &mut files);
         if let Some(ca) = ca {
-            tracing::info!("clients of HTTPS have to trust {} from now on", ca.path().display());
+            tracing::info!("HTTPS clients have to trust {} from now on", ca.path().display());
             if let Some(warning) = ca.warning(OffsetDateTime::now_utc()) {
                 tracing::warn!("{warning}");
             }

@@ -74,7 +74,7 @@ impl DialError {
             Kind::HostUnreachable | Kind::NetworkUnreachable | Kind::AddrNotAvailable => DialFault::Unroutable,
             _ => DialFault::Ended,
         };
-        Self::new(kind, format!("{doing}: {}", in_words(&error.to_string())))
+        Self::new(kind, format!("{doing}: {}", tls_words::in_plain(error)))
     }
 
     /// The one at the bottom of an error of pingora's.
@@ -85,11 +85,6 @@ impl DialError {
             None => cause.downcast_ref(),
         }
     }
-}
-
-/// What rustls says as a sentence; what others say as it is.
-fn in_words(said: &str) -> String {
-    tls_words::sentence(said).unwrap_or_else(|| said.to_owned())
 }
 
 /// As rustls says it.

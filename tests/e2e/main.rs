@@ -21,6 +21,7 @@ mod fields;
 mod foreign;
 mod forward;
 mod framing;
+mod getting_started;
 mod h2_clients;
 mod h2_origins;
 mod harness;

@@ -108,7 +108,7 @@ async fn the_next_authority_is_trusted_before_it_signs() {
 
     let begun = ca(&home, &["rotate"]).await;
     assert_eq!(begun.code, 0, "{}", begun.stderr);
-    assert!(begun.stdout.contains("goes on signing") && begun.stdout.contains("rotate --finish"), "{}", begun.stdout);
+    assert!(begun.stdout.contains("continues to sign") && begun.stdout.contains("rotate --finish"), "{}", begun.stdout);
     assert!(ca(&home, &["rotate"]).await.stdout.starts_with("there already: "));
     let next = fs::read_to_string(home.join("ca/ca.pem.next")).unwrap();
     let both = format!("{old}{next}");

@@ -36,6 +36,25 @@ async fn counted(admin: SocketAddr) {
     }
 }
 
+/// docs/metrics.md: a row begins with name, type and labels.
+fn every_sample_has_the_labels_that_its_page_names(samples: &str) {
+    let page = include_str!("../../docs/metrics.md");
+    let known = |name: &str| {
+        let row = page.lines().find_map(|line| line.strip_prefix(&format!("| `{name}` | ")));
+        let labels = row.and_then(|row| row.split(" | ").nth(1))?;
+        Some(labels.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>())
+    };
+    for sample in samples.lines().filter(|line| !line.starts_with('#')) {
+        let (name, labels) = sample.split_once('{').unwrap_or((sample.split(' ').next().expect("a name"), ""));
+        let of_histogram = ["_bucket", "_sum", "_count"].iter().find_map(|end| known(name.strip_suffix(end)?));
+        let known = known(name).or(of_histogram).unwrap_or_else(|| panic!("{name} has no row"));
+        let labels = labels.split('"').step_by(2).filter_map(|label| label.trim_start_matches(',').strip_suffix('='));
+        for label in labels.filter(|label| *label != "le") {
+            assert!(known.iter().any(|known| known == label), "{label} of {name} is not in its row");
+        }
+    }
+}
+
 pub fn escaped(authority: &str) -> String {
     authority.replace(':', "%3A").replace('/', "%2F")
 }
@@ -97,6 +116,7 @@ async fn it_counts_for_prometheus_and_hands_out_what_clients_need() {
     ] {
         assert!(metrics.text().lines().any(|told| told == line), "{line}: {}", metrics.text());
     }
+    every_sample_has_the_labels_that_its_page_names(&metrics.text());
     let open = asked(admin, "GET", "/metrics", "Accept: application/openmetrics-text; version=1.0.0\r\n").await;
     assert!(open.field("content-type").is_some_and(|kind| kind.starts_with("application/openmetrics-text")));
     assert!(open.text().ends_with("# EOF\n") && open.text().contains("# TYPE politely_requests counter\n"));

@@ -100,7 +100,7 @@ pub(super) fn words(error: &RedisError) -> String {
         (ErrorKind::RESP3NotSupported, _) => "; Redis 6 or Valkey is needed",
         _ => "",
     };
-    format!("{error}{hint}")
+    format!("{}{hint}", crate::tls_words::in_plain(error))
 }
 
 /// The host of the URL, and what each `node=` in its query names.

@@ -1,5 +1,6 @@
 //! What went wrong between us and the origin, in the words of RFC 9209 §2.3.
 
+use crate::tls_words;
 use crate::upstream::{DialError, DialFault, ResolveError};
 use http::StatusCode;
 use std::fmt::Display;
@@ -49,7 +50,11 @@ impl Failure {
     }
 
     pub fn ended(why: impl Display) -> Self {
-        Self::new(StatusCode::BAD_GATEWAY, "connection_terminated", format!("connection closed early: {why}"))
+        Self::new(
+            StatusCode::BAD_GATEWAY,
+            "connection_terminated",
+            format!("connection closed early: {}", tls_words::in_plain(why)),
+        )
     }
 
     pub fn no_answer(limit: Duration) -> Self {
