@@ -123,7 +123,7 @@ async fn a_server_a_quarter_of_a_second_away_is_not_lost() {
             assert_eq!(get(instance, &origin.url("/page")).await.status(), 200);
         }
     }
-    assert!(fleet.iter().all(|(_, instance)| !says(instance, "out of reach")));
+    assert!(fleet.iter().all(|(_, instance)| !says(instance, "is unreachable")));
     assert_apart(&starts(&origin, "/page"), Duration::from_millis(100));
 }
 
@@ -137,10 +137,10 @@ async fn a_cut_connection_is_made_anew_and_loses_nobody() {
         assert_eq!(get(instance, &origin.url("/page")).await.status(), 200);
         relay.cut();
     }
-    assert!(!says(instance, "out of reach"), "{}", instance.output());
+    assert!(!says(instance, "is unreachable"), "{}", instance.output());
     // The server remembers, so nobody has to be waited for who might know more.
     let joined = instance.output().matches("joined the fleet").count();
-    assert!(joined == 1 && says(instance, "there again"), "{}", instance.output());
+    assert!(joined == 1 && says(instance, "reconnected to the fleet"), "{}", instance.output());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -200,7 +200,7 @@ async fn another_url_is_taken_by_reload() {
     eventually("the first", || says(&instance, &format!("joined the fleet at {}", one.url()))).await;
     instance.reconfigure(&format!("fleet: '{}'", other.url()));
     eventually("the other", || says(&instance, &format!("joined the fleet at {}", other.url()))).await;
-    assert!(!says(&instance, "out of reach"), "{}", instance.output());
+    assert!(!says(&instance, "is unreachable"), "{}", instance.output());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

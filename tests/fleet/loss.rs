@@ -76,7 +76,7 @@ async fn killed_and_replaced_by_one_that_knows_nothing() {
     let load = Load::on(&fleet, &origin, "load");
     load.goes_on(5).await;
     redis.kill().await;
-    all_say(&fleet, "is out of reach", 1).await;
+    all_say(&fleet, "is unreachable", 1).await;
     let lost = Instant::now();
     load.goes_on(12).await;
     let back = Instant::now();
@@ -93,7 +93,7 @@ async fn killed_and_replaced_by_one_that_knows_nothing() {
     again.stop().await;
     assert_apart(&starts(&origin, "/again"), GAP);
     // Once for each loss, not once for each request.
-    assert!(fleet.iter().all(|instance| instance.output().matches("is out of reach").count() == 1));
+    assert!(fleet.iter().all(|instance| instance.output().matches("is unreachable").count() == 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -105,7 +105,7 @@ async fn stopped_and_continued() {
     let load = Load::on(&fleet, &origin, "load");
     load.goes_on(5).await;
     redis.signal(libc::SIGSTOP);
-    all_say(&fleet, "is out of reach", 1).await;
+    all_say(&fleet, "is unreachable", 1).await;
     let lost = Instant::now();
     load.goes_on(12).await;
     let back = Instant::now();
@@ -151,7 +151,7 @@ async fn refuse_means_503_until_it_is_back() {
     let fleet = instances(&redis, 2, "on_fleet_loss: refuse").await;
     assert!(all(&fleet, &origin.url("/page")).await.iter().all(|response| response.status() == 200));
     redis.kill().await;
-    all_say(&fleet, "is out of reach", 1).await;
+    all_say(&fleet, "is unreachable", 1).await;
     for instance in &fleet {
         for url in [origin.url("/page"), origin.url_at("b.localhost", "/page"), origin.url("/robots.txt")] {
             let refused = get(instance, &url).await;
@@ -192,7 +192,7 @@ async fn it_starts_without_the_server_and_joins_when_it_comes() {
     let local = instances(&redis, 1, "").await;
     let refuses = instances(&redis, 1, "on_fleet_loss: refuse").await;
     assert!(began.elapsed() < Duration::from_secs(15), "they wait for nothing: {:?}", began.elapsed());
-    assert!(says(&local[0], "is out of reach"), "{}", local[0].output());
+    assert!(says(&local[0], "is unreachable"), "{}", local[0].output());
     assert_eq!(get(&local[0], &origin.url("/page")).await.status(), 200);
     assert_eq!(get(&refuses[0], &origin.url("/page")).await.status(), 503);
     redis.restart().await;

@@ -33,7 +33,7 @@ async fn a_user_with_no_more_rights_than_the_manual_names_has_enough() {
     }
     for instance in &fleet {
         assert!(crate::says(instance, "joined the fleet"), "{}", instance.output());
-        assert!(!crate::says(instance, "out of reach"), "{}", instance.output());
+        assert!(!crate::says(instance, "is unreachable"), "{}", instance.output());
     }
     assert_eq!(origin.log.count("/robots.txt"), 1);
 }
@@ -57,7 +57,7 @@ async fn a_server_that_is_not_the_one_in_the_certificate_is_not_spoken_to() {
     let url = redis.url().replace("localhost", "127.0.0.1");
     let instance = Binary::serve(&format!("fleet: '{url}'")).await;
     let output = instance.output();
-    assert!(output.contains("is out of reach") && output.contains("certificate"), "{output}");
+    assert!(output.contains("is unreachable") && output.contains("certificate"), "{output}");
     assert!(!output.contains("joined"), "{output}");
 }
 
