@@ -21,6 +21,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -69,6 +70,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
     // where other programs keep theirs.
     settings.access = config::Access::default();
     settings.admin.address = None;
+    if path.as_deref() == Some(Path::new(super::MACHINE_CONFIG)) && std::env::var_os(EVIDENCE).is_none() {
+        // The service writes there, alone.
+        settings.evidence.directory = None;
+    }
     if settings.store.directory.is_none() {
         // A service of this user's is found where that one keeps its own.
         settings.store.meeting_place = Some(config::state_directory());
@@ -323,6 +328,8 @@ fn exit_code(status: ExitStatus) -> u8 {
 
 /// No page is lost for a crawl-delay, and few crawlers wait for longer.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// Says where this command's is to be kept.
+const EVIDENCE: &str = "POLITELY_EVIDENCE__DIRECTORY";
 const BY_SIGNAL: i32 = 128;
 /// By which somebody ends a command.
 const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];

@@ -143,15 +143,13 @@ impl Past {
         at: SystemTime,
     ) -> Entry {
         let answered = |access, status| {
-            // It counted then, as the record shows.
-            let fetched = copy.and_then(|copy| copy.fetched).unwrap_or(self.known.time).min(at);
-            let lifetime = at.duration_since(fetched).unwrap_or_default() + Duration::from_secs(60);
             Entry::answered(Answer {
                 access,
                 status,
                 asked_again: None,
                 generation: 1,
-                freshness: Freshness::new(fetched, lifetime, 0.0),
+                // However long ago it was fetched, nothing that came after it is known.
+                freshness: Freshness::new(at, Duration::from_secs(60), 0.0),
                 validators: Validators::default(),
             })
         };

@@ -364,3 +364,42 @@ fn a_disk_that_was_full_is_said_in_the_chain_when_there_is_room_again() {
     assert_eq!(verified.lost, [(2, at, at + Duration::from_secs(1))]);
     assert_eq!(shared.written.load(Relaxed), 2);
 }
+
+#[test]
+fn a_full_segment_is_compressed_and_the_chain_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let (queue, shared) = (Arc::new(Queue::default()), Arc::new(Shared::new(KEEP)));
+    let mut writer = Writer::open(directory.path(), queue.clone(), shared.clone(), "test-1", "{}").unwrap();
+    writer.next_segment(SystemTime::now());
+    let entry = entry();
+    for _ in 0..2 {
+        let mut draft = Draft::new("decision", SystemTime::now());
+        draft.hash("config", &chain::sha256(b"{}"));
+        draft.object("robots", |members| members.hash("sha256", &digest()));
+        draft.end(|line| queue.put(line, [&entry], SystemTime::now()));
+        let queue::Taken::Batch(batch) = queue.take(queue::Batch::default(), Duration::ZERO) else {
+            panic!("one was put")
+        };
+        writer.write(&batch);
+        writer.next_segment(SystemTime::now());
+    }
+    queue.close();
+    // It waits for whoever compresses. What became full meanwhile is left to the next start.
+    writer.run();
+    let verified = good(directory.path());
+    assert_eq!((verified.segments, verified.records, verified.bodies), (4, 2, 2));
+    drop(open(directory.path()));
+    let all = Stored::all(directory.path()).unwrap();
+    assert_eq!(all.iter().map(|stored| stored.is_packed).collect::<Vec<_>>(), [true, true, true, false]);
+    assert_eq!(good(directory.path()).records, 2);
+}
+
+#[test]
+fn nothing_is_removed_by_a_clock_that_was_just_set_forward() {
+    let mut clock = writer::Clock::default();
+    let now = SystemTime::now();
+    assert!(clock.is_steady(now));
+    assert!(clock.is_steady(now - Duration::from_secs(3600)), "back is no reason to remove anything");
+    assert!(!clock.is_steady(now + Duration::from_secs(400 * 86_400)));
+    assert!(!clock.is_steady(now + Duration::from_secs(400 * 86_400)));
+}

@@ -1,46 +1,28 @@
 //! The thread that writes: it puts records into the chain, begins new segments, and removes those that were kept long enough.
 
+mod start;
+mod upkeep;
+
+pub use start::{OpenError, is_locked};
+
 use super::bodies::Bodies;
 use super::chain::{Chain, Hash, sha256};
 use super::draft::Draft;
 use super::queue::{Batch, Body, Lost, Queue, Taken};
-use super::read::{Kind, Lines, parse};
-use super::segment::{MOST_LINE, Segment, Stored, Tail, tidy};
+use super::segment::{Segment, tidy};
 use super::{Counter, NOTHING, digest_of};
 use parking_lot::Mutex;
-use rustix::fs::{FlockOperation, flock};
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use start::{Unusable, begin, lock, resume, start};
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
-
-/// Why no evidence can be kept there.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    #[error("cannot keep evidence in {path}: {source}")]
-    Io { path: PathBuf, source: io::Error },
-    #[error("another politely ({who}) keeps its evidence in {path}")]
-    InUse { path: PathBuf, who: String },
-    #[error("cannot go on with the evidence in {path}: {why}")]
-    Broken { path: PathBuf, why: String },
-}
-
-impl OpenError {
-    /// What to do about it.
-    pub fn hint(&self) -> &'static str {
-        match self {
-            Self::Io { .. } => "let the user that the proxy runs as write there, or correct `evidence.directory`",
-            Self::InUse { .. } => "give each its own `evidence.directory`, or stop the other",
-            Self::Broken { .. } => {
-                "`politely evidence verify` says what is wrong; keep it as it is, and go on in another `evidence.directory`"
-            }
-        }
-    }
-}
+pub use upkeep::Clock;
+use upkeep::LOOK;
 
 /// What others see of it, and change.
 pub(super) struct Shared {
@@ -76,6 +58,8 @@ pub(super) struct Writer {
     /// Written, but a loss of power would lose it; since then.
     unsynced: Option<Instant>,
     looked: Instant,
+    /// When it was said last that some was lost.
+    warned: Option<Instant>,
     clock: Clock,
     /// Compresses, and removes bodies.
     helper: Option<JoinHandle<()>>,
@@ -115,6 +99,7 @@ impl Writer {
             out: Vec::new(),
             unsynced: None,
             looked: Instant::now(),
+            warned: None,
             clock: Clock::default(),
             helper: None,
             _lock: lock,
@@ -174,7 +159,10 @@ impl Writer {
             self.lose(Lost { count: count - written, from, to });
         }
         if let Some(lost) = batch.lost {
-            tracing::warn!(records = lost.count, "evidence was lost: the disk is too slow");
+            if self.warned.is_none_or(|warned| warned.elapsed() > QUIET) {
+                self.warned = Some(Instant::now());
+                tracing::warn!(records = lost.count, "evidence was lost: the disk is too slow");
+            }
             self.lose(lost);
             // It is of those that came before, but the next line may be hours away.
             let _ = self.append(b"", &mut 0);
@@ -252,7 +240,7 @@ impl Writer {
     }
 
     /// Without room for another it goes on with the one that there is.
-    fn next_segment(&mut self, now: SystemTime) {
+    pub fn next_segment(&mut self, now: SystemTime) {
         self.sync();
         match begin(&self.directory, self.segment.number + 1, self.chain, now) {
             Ok((segment, chain)) => {
@@ -275,56 +263,6 @@ impl Writer {
         }
     }
 
-    /// Removes what was kept long enough, and compresses what is full.
-    fn look_after(&mut self, now: SystemTime) {
-        self.looked = Instant::now();
-        // Both change what lies there.
-        if self.helper.as_ref().is_some_and(|helper| !helper.is_finished()) {
-            return;
-        }
-        // So that it can be removed in its time, however little is written.
-        if self.records > 0 && self.segment.is_over(now, u64::MAX) {
-            return self.next_segment(now);
-        }
-        let removed = match self.clock.is_steady(now) {
-            true => self.remove_old(now).unwrap_or_else(|error| {
-                tracing::error!(directory = %self.directory.display(), "old evidence cannot be removed: {error}");
-                false
-            }),
-            false => false,
-        };
-        let (directory, bodies) = (self.directory.clone(), self.bodies.clone());
-        let helper = std::thread::Builder::new().name("politely-evidence-gzip".into());
-        self.helper = helper.spawn(move || help(&directory, &bodies, removed)).ok();
-    }
-
-    /// The oldest segments, up to one that ended less than `keep` ago. Whether there were any.
-    fn remove_old(&mut self, now: SystemTime) -> Result<bool, String> {
-        let keep = Duration::from_secs(self.shared.keep.load(Relaxed));
-        let mut removed = false;
-        let all = Stored::all(&self.directory).map_err(|error| error.to_string())?;
-        for pair in all.windows(2) {
-            let [old, next] = pair else { continue };
-            // It ended when the next began, whose first line also names its last.
-            let Ok((ended, head)) = next.beginning() else { break };
-            if now.duration_since(ended).is_ok_and(|age| age > keep) {
-                let mut draft = Draft::new("removed", now);
-                draft.number("segment", old.number);
-                draft.hash("head", &head);
-                if let Ok((began, _)) = old.beginning() {
-                    draft.time("from", began);
-                }
-                draft.time("to", ended);
-                self.say(draft).and_then(|()| self.segment.sync(false)).map_err(|error| error.to_string())?;
-                fs::remove_file(&old.path).map_err(|error| error.to_string())?;
-                removed = true;
-            } else {
-                break;
-            }
-        }
-        Ok(removed)
-    }
-
     fn stop(&mut self) {
         let mut draft = Draft::new("stop", SystemTime::now());
         draft.number("written", self.shared.written.load(Relaxed));
@@ -344,157 +282,10 @@ impl Writer {
     }
 }
 
-/// How what was there before ended.
-struct End {
-    is_first: bool,
-    is_clean: bool,
-    torn: Vec<u8>,
-}
-
-enum Unusable {
-    Io(io::Error),
-    Broken(String),
-}
-
-impl From<io::Error> for Unusable {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-/// Where the chain ends.
-fn resume(directory: &Path, now: SystemTime) -> Result<(Segment, Chain, End), Unusable> {
-    let mut all = Stored::all(directory)?;
-    let mut torn = Vec::new();
-    let Some(last) = all.last() else {
-        let (segment, chain) = begin(directory, 1, Chain { head: NOTHING }, now)?;
-        return Ok((segment, chain, End { is_first: true, is_clean: true, torn }));
-    };
-    let unreadable = |stored: &Stored, why: String| Unusable::Broken(format!("{}: {why}", stored.path.display()));
-    if !last.is_packed {
-        let tail = Tail::read(&last.path)?;
-        if let Some(head) = tail.head() {
-            let is_clean = tail.torn.is_empty() && tail.last.as_deref().is_some_and(is_stop);
-            let (began, _) = last.beginning().map_err(|error| unreadable(last, error.to_string()))?;
-            let segment = Segment::resume(last, &tail, began)?;
-            return Ok((segment, Chain { head }, End { is_first: false, is_clean, torn: tail.torn }));
-        }
-        // It was just being begun.
-        torn = tail.torn;
-        fs::remove_file(&last.path)?;
-        all.pop();
-    }
-    let Some(last) = all.last() else {
-        let (segment, chain) = begin(directory, 1, Chain { head: NOTHING }, now)?;
-        return Ok((segment, chain, End { is_first: true, is_clean: torn.is_empty(), torn }));
-    };
-    let (mut head, mut is_clean) = (NOTHING, false);
-    let mut lines = Lines::of(last)?;
-    while let Some(line) = lines.next() {
-        let (line, hash) = line.map_err(|error| unreadable(last, error.to_string()))?;
-        (head, is_clean) = (hash, is_stop(line));
-    }
-    let (segment, chain) = begin(directory, last.number + 1, Chain { head }, now)?;
-    Ok((segment, chain, End { is_first: false, is_clean: is_clean && torn.is_empty(), torn }))
-}
-
-/// A new segment behind the chain so far.
-fn begin(directory: &Path, number: u64, mut chain: Chain, now: SystemTime) -> io::Result<(Segment, Chain)> {
-    let mut draft = Draft::new("segment", now);
-    draft.number("segment", number);
-    draft.number("format", 1);
-    let mut first = Vec::new();
-    draft.end(|line| chain.append(line, &mut first));
-    Ok((Segment::create(directory, number, now, &first)?, chain))
-}
-
-fn start(now: SystemTime, instance: &str, config: &Hash, end: &End) -> Draft {
-    let mut draft = Draft::new("start", now);
-    draft.text("version", env!("CARGO_PKG_VERSION"));
-    draft.text("instance", instance);
-    draft.hash("config", config);
-    if !end.is_first && !end.is_clean {
-        draft.flag("unclean", true);
-    }
-    if !end.torn.is_empty() {
-        draft.number("cut_bytes", end.torn.len() as u64);
-        draft.text("cut", &String::from_utf8_lossy(&end.torn[..end.torn.len().min(MOST_CUT)]));
-    }
-    draft
-}
-
-fn is_stop(line: &[u8]) -> bool {
-    parse(line).is_ok_and(|line| matches!(line.kind, Kind::Stop))
-}
-
-fn lock(directory: &Path) -> Result<File, OpenError> {
-    let path = directory.join("lock");
-    let io = |source| OpenError::Io { path: directory.to_owned(), source };
-    let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
-    let mut file = options.map_err(io)?;
-    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        let mut who = String::new();
-        let _ = file.take(20).read_to_string(&mut who);
-        return Err(OpenError::InUse { path: directory.to_owned(), who: format!("process {}", who.trim()) });
-    }
-    let write = |file: &mut File| file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-    write(&mut file).map_err(io)?;
-    Ok(file)
-}
-
-/// Whether somebody writes there now.
-pub(super) fn is_locked(directory: &Path) -> bool {
-    let file = File::open(directory.join("lock"));
-    file.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
-}
-
-fn help(directory: &Path, bodies: &Bodies, removed: bool) {
-    let done = (|| {
-        let all = Stored::all(directory)?;
-        if let Some((_, full)) = all.split_last() {
-            full.iter().filter(|stored| !stored.is_packed).try_for_each(Stored::pack)?;
-        }
-        if removed {
-            // A clock that went back has dated some before those that came earlier.
-            let began = all.iter().map(|stored| stored.beginning().map(|(began, _)| began));
-            let oldest = began.collect::<Result<Vec<_>, _>>().ok().and_then(|all| all.into_iter().min());
-            oldest.map_or(Ok(()), |oldest| bodies.sweep(oldest))?;
-        }
-        io::Result::Ok(())
-    })();
-    if let Err(error) = done {
-        tracing::error!(directory = %directory.display(), "evidence cannot be compressed or cleared: {error}");
-    }
-}
-
-/// Tells a clock that was set from time that has passed.
-#[derive(Default)]
-struct Clock {
-    seen: Option<(SystemTime, Instant)>,
-    stepped: Option<Instant>,
-}
-
-impl Clock {
-    /// Whether it has not been set forward lately: what is old by a wrong clock is not removed at once.
-    fn is_steady(&mut self, now: SystemTime) -> bool {
-        let (wall, since) = *self.seen.get_or_insert_with(|| (now, Instant::now()));
-        let expected = wall + since.elapsed();
-        if now.duration_since(expected).is_ok_and(|ahead| ahead > STEP) {
-            (self.seen, self.stepped) = (Some((now, Instant::now())), Some(Instant::now()));
-        }
-        self.stepped.is_none_or(|stepped| stepped.elapsed() > DISTRUST)
-    }
-}
-
 const MOST_SEGMENT: u64 = 64 << 20;
 /// Written at once.
 const PIECE: usize = 256 << 10;
 /// What may be lost with the power.
 const SYNC: Duration = Duration::from_secs(1);
-/// Between two looks at what is old.
-const LOOK: Duration = Duration::from_secs(3600);
-const STEP: Duration = Duration::from_secs(60);
-const DISTRUST: Duration = Duration::from_secs(6 * 3600);
-/// Of a cut line, as much as says what it was.
-const MOST_CUT: usize = 4096;
-const _: () = assert!(MOST_LINE > 4 * MOST_CUT);
+/// Between two warnings.
+const QUIET: Duration = Duration::from_secs(60);

@@ -58,7 +58,7 @@ async fn verified(directory: &Path) -> Value {
 async fn each_decision_is_on_record_with_what_it_rests_on() {
     let origin = Origin::site(RULES).await;
     let proxy = Binary::serve(&format!("{KEPT}identity: {{ purpose: [search] }}")).await;
-    for (url, status) in [
+    let requests = [
         (origin.url("/private/open?q=%20"), 200),
         (origin.url("/private/x"), 403),
         (origin.url("/"), 200),
@@ -66,10 +66,13 @@ async fn each_decision_is_on_record_with_what_it_rests_on() {
         ("http://10.0.0.1/".to_owned(), 403),
         ("http://127.0.0.1:1/".to_owned(), 503),
         ("/".to_owned(), 400),
-    ] {
-        assert_eq!(get(&proxy, &url).await, status, "{url}");
+    ];
+    for (number, (url, status)) in (1..).zip(&requests) {
+        assert_eq!(get(&proxy, url).await, *status, "{url}");
+        // A record is made when all is over, which is after the client has its answer.
+        recorded(&kept(&proxy), number).await;
     }
-    let all = recorded(&kept(&proxy), 7).await;
+    let all = records(&kept(&proxy));
     let names = ["outcome", "verdict", "reason", "rule", "line", "status"];
     let said: Vec<_> = all.iter().map(|record| Value::from(told(record, names).to_vec()).to_string()).collect();
     assert_eq!(
@@ -284,10 +287,10 @@ async fn a_reload_is_seen_in_the_records_and_its_configuration_is_kept() {
 async fn others_tools_read_it_and_verify_it() {
     let origin = Origin::site(RULES).await;
     let proxy = Binary::serve(KEPT).await;
-    for path in ["/a\\\"b", "/c", "/private"] {
+    for (number, path) in (1..).zip(["/a\\\"b", "/c", "/private"]) {
         get(&proxy, &origin.url(path)).await;
+        recorded(&kept(&proxy), number).await;
     }
-    recorded(&kept(&proxy), 3).await;
     let directory = proxy.stop().await;
     let kept = directory.path().join("evidence");
     let head = verified(&kept).await["head"].as_str().unwrap().to_owned();
@@ -309,4 +312,36 @@ async fn others_tools_read_it_and_verify_it() {
     assert!(run(script).starts_with("broken before line 6\n"));
     let found = politely(&["evidence", "verify", path(&kept)]).await;
     assert!(found.code == 1 && found.stdout.contains("broken: segment 1, line 5: "), "{}", found.stdout);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tdmrep_json_is_on_record_and_decides_again() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        "/.well-known/tdmrep.json" => Reply::text(r#"[{ "location": "/art/", "tdm-reservation": 1 }]"#),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let proxy = Binary::serve(&format!("{KEPT}identity: {{ purpose: [tdm] }}")).await;
+    assert_eq!(get(&proxy, &origin.url("/art/1")).await, 403);
+    let record = &recorded(&kept(&proxy), 1).await[0];
+    assert_eq!(told(record, ["reason", "rule"]), ["usage-disallowed", "location: /art/"]);
+    assert_eq!((&record["entry"], record["tdmrep"]["sha256"].is_string()), (&1.into(), true));
+    let directory = proxy.stop().await;
+    let kept = directory.path().join("evidence");
+    assert_eq!(verified(&kept).await["bodies"], 3);
+    let url = origin.url("/art/2");
+    let ended = politely(&["explain", &url, "--at", "2999-01-01", "--evidence", path(&kept)]).await;
+    assert!(ended.code == 1 && ended.stdout.contains("tdmrep.json"), "{}{}", ended.stdout, ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_that_is_run_has_what_its_configuration_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let kept = directory.path().join("evidence");
+    let variables = [("POLITELY_EVIDENCE__DIRECTORY", path(&kept))];
+    let ended = crate::support::binary::politely_with(&["run", "-q", "true"], &variables).await;
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let found = verified(&kept).await;
+    assert_eq!(told(&found, ["whole", "records", "open"]), [Value::from(true), 0.into(), false.into()]);
 }

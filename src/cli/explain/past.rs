@@ -32,7 +32,9 @@ pub(super) fn run(args: &Args, at: &str, authority: &Authority, target: &str) ->
     let request = Request::new(authority, target.as_bytes());
     let (robots, tdmrep) = (past.robots(&settings.robots.parse_options(), at), past.tdmrep(at));
     let known = Known { robots: &robots, tdmrep: tdmrep.as_ref() };
-    let explanation = explain(known, &rules, &request, at);
+    let mut explanation = explain(known, &rules, &request, at);
+    explanation.robots.fetched_at = past.known.decision.robots.as_ref().and_then(|robots| robots.fetched);
+    explanation.robots.expires_at = None;
     match args.format {
         Format::Text => print(&(text(&explanation) + &inert(&origin(&past, at, is_of_then))))?,
         Format::Json => print(&format!("{}\n", as_json(&explanation, &past, at, is_of_then)))?,

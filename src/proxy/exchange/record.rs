@@ -117,11 +117,11 @@ impl About<'_> {
         draft.text("reason", refusal.slug());
         let mut is_ruled = false;
         each_member(refusal, &mut |name, value| match (name, value) {
-            ("rule" | "matched_path", Member::Text(pieces)) => {
+            ("rule" | "matched_path" | "policy", Member::Text(pieces)) => {
                 is_ruled = true;
                 draft.pieces(name, pieces);
             }
-            ("line", Member::Number(line)) => draft.number(name, line),
+            ("line" | "entry", Member::Number(number)) => draft.number(name, number),
             // It has these already.
             _ => {}
         });

@@ -1,0 +1,145 @@
+//! Where a chain goes on: behind its last whole line, whatever has become of the process that wrote it.
+
+use super::super::NOTHING;
+use super::super::chain::{Chain, Hash};
+use super::super::draft::Draft;
+use super::super::read::{Kind, Lines, parse};
+use super::super::segment::{MOST_LINE, Segment, Stored, Tail};
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Why no evidence can be kept there.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("cannot keep evidence in {path}: {source}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("another politely ({who}) keeps its evidence in {path}")]
+    InUse { path: PathBuf, who: String },
+    #[error("cannot go on with the evidence in {path}: {why}")]
+    Broken { path: PathBuf, why: String },
+}
+
+impl OpenError {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Io { .. } => "let the user that the proxy runs as write there, or correct `evidence.directory`",
+            Self::InUse { .. } => "give each its own `evidence.directory`, or stop the other",
+            Self::Broken { .. } => {
+                "`politely evidence verify` says what is wrong; keep it as it is, and go on in another `evidence.directory`"
+            }
+        }
+    }
+}
+
+/// How what was there before ended.
+pub(super) struct End {
+    pub is_first: bool,
+    is_clean: bool,
+    torn: Vec<u8>,
+}
+
+pub(super) enum Unusable {
+    Io(io::Error),
+    Broken(String),
+}
+
+impl From<io::Error> for Unusable {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Where the chain ends.
+pub(super) fn resume(directory: &Path, now: SystemTime) -> Result<(Segment, Chain, End), Unusable> {
+    let mut all = Stored::all(directory)?;
+    let mut torn = Vec::new();
+    let Some(last) = all.last() else {
+        let (segment, chain) = begin(directory, 1, Chain { head: NOTHING }, now)?;
+        return Ok((segment, chain, End { is_first: true, is_clean: true, torn }));
+    };
+    let unreadable = |stored: &Stored, why: String| Unusable::Broken(format!("{}: {why}", stored.path.display()));
+    if !last.is_packed {
+        let tail = Tail::read(&last.path)?;
+        if let Some(head) = tail.head() {
+            let is_clean = tail.torn.is_empty() && tail.last.as_deref().is_some_and(is_stop);
+            let (began, _) = last.beginning().map_err(|error| unreadable(last, error.to_string()))?;
+            let segment = Segment::resume(last, &tail, began)?;
+            return Ok((segment, Chain { head }, End { is_first: false, is_clean, torn: tail.torn }));
+        }
+        // It was just being begun.
+        torn = tail.torn;
+        fs::remove_file(&last.path)?;
+        all.pop();
+    }
+    let Some(last) = all.last() else {
+        let (segment, chain) = begin(directory, 1, Chain { head: NOTHING }, now)?;
+        return Ok((segment, chain, End { is_first: true, is_clean: torn.is_empty(), torn }));
+    };
+    let (mut head, mut is_clean) = (NOTHING, false);
+    let mut lines = Lines::of(last)?;
+    while let Some(line) = lines.next() {
+        let (line, hash) = line.map_err(|error| unreadable(last, error.to_string()))?;
+        (head, is_clean) = (hash, is_stop(line));
+    }
+    let (segment, chain) = begin(directory, last.number + 1, Chain { head }, now)?;
+    Ok((segment, chain, End { is_first: false, is_clean: is_clean && torn.is_empty(), torn }))
+}
+
+/// A new segment behind the chain so far.
+pub(super) fn begin(directory: &Path, number: u64, mut chain: Chain, now: SystemTime) -> io::Result<(Segment, Chain)> {
+    let mut draft = Draft::new("segment", now);
+    draft.number("segment", number);
+    draft.number("format", 1);
+    let mut first = Vec::new();
+    draft.end(|line| chain.append(line, &mut first));
+    Ok((Segment::create(directory, number, now, &first)?, chain))
+}
+
+pub(super) fn start(now: SystemTime, instance: &str, config: &Hash, end: &End) -> Draft {
+    let mut draft = Draft::new("start", now);
+    draft.text("version", env!("CARGO_PKG_VERSION"));
+    draft.text("instance", instance);
+    draft.hash("config", config);
+    if !end.is_first && !end.is_clean {
+        draft.flag("unclean", true);
+    }
+    if !end.torn.is_empty() {
+        draft.number("cut_bytes", end.torn.len() as u64);
+        draft.text("cut", &String::from_utf8_lossy(&end.torn[..end.torn.len().min(MOST_CUT)]));
+    }
+    draft
+}
+
+fn is_stop(line: &[u8]) -> bool {
+    parse(line).is_ok_and(|line| matches!(line.kind, Kind::Stop))
+}
+
+pub(super) fn lock(directory: &Path) -> Result<File, OpenError> {
+    let path = directory.join("lock");
+    let io = |source| OpenError::Io { path: directory.to_owned(), source };
+    let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+    let mut file = options.map_err(io)?;
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let mut who = String::new();
+        let _ = file.take(20).read_to_string(&mut who);
+        return Err(OpenError::InUse { path: directory.to_owned(), who: format!("process {}", who.trim()) });
+    }
+    let write = |file: &mut File| file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+    write(&mut file).map_err(io)?;
+    Ok(file)
+}
+
+/// Whether somebody writes there now.
+pub fn is_locked(directory: &Path) -> bool {
+    let file = File::open(directory.join("lock"));
+    file.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
+}
+
+/// Of a cut line, as much as says what it was.
+const MOST_CUT: usize = 4096;
+const _: () = assert!(MOST_LINE > 4 * MOST_CUT);
