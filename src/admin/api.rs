@@ -128,7 +128,9 @@ pub(super) async fn authority(State(admin): State<Arc<Admin>>, Name(name): Name)
 
 async fn in_full(admin: &Admin, authority: &Authority, entry: &Entry) -> Response {
     let mining = admin.gate().tdmrep(authority).await;
-    Json(json::authority_in_full(admin.gate(), authority, entry, mining.as_deref())).into_response()
+    let mut value = json::authority_in_full(admin.gate(), authority, entry, mining.as_deref());
+    value["offer"] = admin.proxy.offers.of(authority).as_ref().map(json::offer).into();
+    Json(value).into_response()
 }
 
 pub(super) async fn refresh(State(admin): State<Arc<Admin>>, Name(name): Name) -> Response {
@@ -163,6 +165,7 @@ pub(super) async fn explain(State(admin): State<Arc<Admin>>, Fields(asked): Fiel
     let request = Request::new(&authority, target.as_bytes());
     let mut explanation = json::explanation(&admin.gate().explain(&request, &rules).await);
     explanation["pace"] = json::pace(admin.gate().pace(&authority).unwrap_or_default());
+    explanation["offer"] = admin.proxy.offers.of(&authority).as_ref().map(json::offer).into();
     Json(explanation).into_response()
 }
 

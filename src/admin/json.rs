@@ -2,8 +2,8 @@
 
 use crate::gate::{Gate, HeldFor, HeldRequest, PaceFigures, Reported};
 use crate::policy::explain::{self, Explanation, TdmRepState};
-use crate::policy::{AskedAgain, Authority, Entry, Manners};
-use crate::proxy::{Distrusted, RecentDecision, evidence};
+use crate::policy::{AskedAgain, Authority, Entry, Manners, PreferenceEvidence};
+use crate::proxy::{Distrusted, Offer, RecentDecision, evidence};
 use crate::tls::Ca;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -39,6 +39,7 @@ pub fn explanation(explanation: &Explanation) -> Value {
         "manners": manners(&explanation.manners),
         "sitemaps": explanation.sitemaps,
         "licenses": explanation.licenses,
+        "preferences": explanation.preferences.iter().map(preference).collect::<Vec<_>>(),
     })
 }
 
@@ -60,6 +61,11 @@ fn asked_again(again: AskedAgain) -> Value {
     json!({ "first_status": again.first_status, "first_version": again.first_version.to_string() })
 }
 
+/// What a site asks for in return.
+pub(super) fn offer(offer: &Offer) -> Value {
+    json!({ "license": offer.license, "price": offer.price, "payment_required": offer.payment_required })
+}
+
 /// What is known of a site's tdmrep.json.
 fn tdmrep(state: &TdmRepState) -> Value {
     json!({
@@ -70,6 +76,12 @@ fn tdmrep(state: &TdmRepState) -> Value {
         "expires_at": state.expires_at.and_then(rfc3339),
         "fault": state.fault,
     })
+}
+
+/// A line of robots.txt that says no to some use.
+fn preference(preference: &(PreferenceEvidence, Box<str>)) -> Value {
+    let (PreferenceEvidence { line, key, value, .. }, purpose) = preference;
+    json!({ "line": line, "kind": key.to_ascii_lowercase(), "pattern": value, "purpose": purpose })
 }
 
 /// The line that decided, or the entry.

@@ -59,9 +59,11 @@ fn as_prometheus(text: &str) -> String {
 /// Made of what is counted elsewhere at each scrape, so that nothing is counted twice. `names`: with those of users.
 fn registry(admin: &Admin, names: bool) -> Registry {
     let mut all = Metrics(Registry::with_prefix("politely"));
-    let (proxy, details) = (&admin.proxy, admin.proxy.counters.details());
+    let (proxy, mut details) = (&admin.proxy, admin.proxy.counters.details());
+    let noted = std::mem::take(&mut details.noted);
     connections(&mut all, proxy, details.shaken);
     requests(&mut all, &proxy.counters.read(), details, names);
+    signals(&mut all, noted, proxy.gate.figures().robots.malformed);
     gate(&mut all, &proxy.gate);
     let dropped = telemetry::dropped().map(|(log, lines)| (labels([("log", log)]), lines));
     all.counters("log_lines_dropped", "Log lines dropped because the log's reader was too slow, by log", dropped);
@@ -112,12 +114,26 @@ fn requests(all: &mut Metrics, counts: &Counts, details: Details, names: bool) {
     all.counters("origin_sends", help, sent.map(|(reused, count)| (labels(reused), count)));
 }
 
+/// What sites say about use. `files`: in which something cannot be understood.
+fn signals(all: &mut Metrics, [said, malformed]: [Vec<(&'static str, u64)>; 2], files: [u64; 3]) {
+    let named =
+        |counts: Vec<(&'static str, u64)>| counts.into_iter().map(|(it, count)| (labels([("signal", it)]), count));
+    let help = "Answers with an opt-out, a licence or a price, whatever purpose is declared, by signal";
+    all.counters("signals", help, named(said));
+    let [preferences, licenses, tdmrep] = files;
+    let files = [("robots.txt-usage", preferences), ("robots.txt-license", licenses), ("tdmrep.json", tdmrep)];
+    let help = "Answers and files with a malformed signal, which counts as unknown, by signal";
+    all.counters("signals_malformed", help, named(malformed.into_iter().chain(files).collect()));
+}
+
 fn gate(all: &mut Metrics, gate: &Gate) {
     let (figures, times) = (gate.figures(), gate.times());
     let robots = &figures.robots;
     let [answered, failed] = [[("result", "answered")], [("result", "failed")]];
     let fetches = [(labels(answered), robots.fetched), (labels(failed), robots.failed)];
     all.counters("robots_fetches", "Fetches of robots.txt, by result", fetches);
+    let fetches = [(labels(answered), robots.tdmrep_fetched), (labels(failed), robots.tdmrep_failed)];
+    all.counters("tdmrep_fetches", "Fetches of tdmrep.json, by result", fetches);
     let help = "Age of the cached copy when a fetch replaced it or failed to, by result";
     all.histogram("robots_copy_age_seconds", help, [(answered, times.answered_age), (failed, times.failed_age)]);
     all.gauge("authorities", "Authorities in memory", robots.authorities);

@@ -8,7 +8,7 @@ use crate::config::Settings;
 use crate::gate::Gate;
 use crate::policy::explain::{Explanation, explain};
 use crate::policy::freshness::Freshness;
-use crate::policy::{Access, Answer, Authority, Entry, HostRules, Manners, Request, Validators};
+use crate::policy::{Access, Answer, Authority, Entry, HostRules, Manners, PreferenceEvidence, Request, Validators};
 use crate::robots::{ProductToken, Purpose, RobotsTxt};
 use crate::server;
 use std::io::Read;
@@ -129,6 +129,10 @@ fn text(explanation: &Explanation) -> String {
     said.for_each(|said| out += &format!("  pace: {said}\n"));
     if let Some(fault) = explanation.tdmrep.as_ref().and_then(|file| Some((&file.url, file.fault.as_ref()?))) {
         out += &format!("  note: {} is not understood, and reserves nothing there: {}\n", fault.0, fault.1);
+    }
+    for (preference, purpose) in &explanation.preferences {
+        let PreferenceEvidence { line, key, value, .. } = preference;
+        out += &format!("  note: line {line}, `{key}: {value}`, says no to `{purpose}`, which is not declared\n");
     }
     for license in &explanation.licenses {
         out += &format!("  license: {license}\n");

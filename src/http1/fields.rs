@@ -44,6 +44,8 @@ pub enum FieldKind {
     Date,
     RetryAfter,
     ProxyStatus,
+    /// In an answer, something about its use: Content-Usage, X-Robots-Tag, TDM-Reservation, or Link, which may name a licence.
+    Signal,
     Other,
 }
 
@@ -55,6 +57,7 @@ impl FieldKind {
             3 if is(name, b"via") => Self::Via,
             4 if is(name, b"host") => Self::Host,
             4 if is(name, b"date") => Self::Date,
+            4 if is(name, b"link") => Self::Signal,
             6 if is(name, b"accept") => Self::Accept,
             6 if is(name, b"cookie") => Self::Cookie,
             6 if is(name, b"expect") => Self::Expect,
@@ -69,9 +72,12 @@ impl FieldKind {
             11 if is(name, b"sec-purpose") => Self::SecPurpose,
             12 if is(name, b"max-forwards") => Self::MaxForwards,
             12 if is(name, b"proxy-status") => Self::ProxyStatus,
+            12 if is(name, b"x-robots-tag") => Self::Signal,
             13 if is(name, b"cache-control") => Self::CacheControl,
+            13 if is(name, b"content-usage") => Self::Signal,
             14 if is(name, b"content-length") => Self::ContentLength,
             14 if is(name, b"sec-fetch-dest") => Self::SecFetchDest,
+            15 if is(name, b"tdm-reservation") => Self::Signal,
             16 if is(name, b"proxy-connection") => Self::ProxyConnection,
             17 if is(name, b"transfer-encoding") => Self::TransferEncoding,
             18 if is(name, b"proxy-authenticate") => Self::ProxyAuthenticate,
@@ -112,6 +118,7 @@ impl FieldKind {
             | Self::Date
             | Self::RetryAfter
             | Self::ProxyStatus
+            | Self::Signal
             | Self::Other => false,
         }
     }
@@ -134,6 +141,7 @@ impl Field<'_> {
             | FieldKind::SecFetchDest
             | FieldKind::Purpose
             | FieldKind::SecPurpose
+            | FieldKind::Signal
             | FieldKind::ProxyStatus => true,
             FieldKind::Host
             | FieldKind::ContentLength

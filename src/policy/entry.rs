@@ -5,7 +5,8 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use super::freshness::{Freshness, RETRY_MAX, State, retry_in};
-use crate::robots::{RobotsTxt, TdmRep};
+use super::offers::is_license_url;
+use crate::robots::{RobotsTxt, TdmRep, WarningCode};
 
 /// An authority's state. The default is an authority never asked.
 #[derive(Debug, Clone, Default)]
@@ -245,6 +246,17 @@ impl Entry {
     /// The bytes of whatever file there is.
     pub fn source(&self) -> Option<&[u8]> {
         self.answer.as_ref()?.access.source()
+    }
+
+    /// Whether nobody understands something of the file: preferences in robots.txt, licences in it, tdmrep.json.
+    pub fn malformed(&self) -> [bool; 3] {
+        let preferences = [WarningCode::BadUsage, WarningCode::UsageValue, WarningCode::UsageName];
+        let robots = self.robots_txt();
+        [
+            robots.is_some_and(|file| file.warnings().any(|warning| preferences.contains(&warning.code()))),
+            robots.is_some_and(|file| !file.licenses().all(is_license_url)),
+            self.tdm_rep().is_some_and(|file| file.fault().is_some()),
+        ]
     }
 
     /// Whether it may be fetched, if there is cause to: not while it is left alone after a failure.

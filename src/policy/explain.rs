@@ -7,6 +7,7 @@ use super::{
     Access, Allowance, Answer, AskedAgain, Authority, Entry, HostRules, Known, Manners, MiningEvidence, Options,
     PreferenceEvidence, Refusal, Request, RuleEvidence, Ruling, SiteFile, decide,
 };
+use crate::robots::RobotsTxt;
 
 /// One URL's verdict.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,6 +25,8 @@ pub struct Explanation {
     pub rule: Option<RuleEvidence>,
     /// The usage preference, if that decided.
     pub preference: Option<PreferenceEvidence>,
+    /// Those of robots.txt that say no to some use of what may be fetched, with the use, whatever is declared.
+    pub preferences: Vec<(PreferenceEvidence, Box<str>)>,
     /// The entry of tdmrep.json, if that decided.
     pub reservation: Option<MiningEvidence>,
     pub robots: RobotsState,
@@ -95,6 +98,12 @@ pub fn explain<'a>(
         Ruling::Allow(allowance) => (allowance.rule(entry), None),
         Ruling::Fetch(_) => (None, None),
     };
+    let of_file = |file: &RobotsTxt| {
+        let rules = file.rules_kept_for(&tokens);
+        let all = rules.preferences_for(request.target).into_iter().take(MOST_PREFERENCES);
+        all.map(|it| (PreferenceEvidence::new(it, None), it.purpose().into())).collect()
+    };
+    let preferences = file.filter(|_| allowed).map(of_file).unwrap_or_default();
     let reservation = match &decision.ruling {
         Ruling::Report(Refusal::MiningReserved(evidence)) | Ruling::Refuse(Refusal::MiningReserved(evidence)) => {
             Some(MiningEvidence::clone(evidence))
@@ -111,6 +120,7 @@ pub fn explain<'a>(
         detail,
         rule,
         preference,
+        preferences,
         reservation,
         robots: state(entry, request.authority, &rules.options, now),
         tdmrep: known.tdmrep.map(|entry| tdmrep(entry, request.authority, now)),
@@ -201,5 +211,7 @@ pub fn tdmrep(entry: &Entry, authority: &Authority, now: SystemTime) -> TdmRepSt
     }
 }
 
+/// As much as people read.
+const MOST_PREFERENCES: usize = 20;
 /// Nothing is known yet.
 const UNKNOWN: &str = "robots-unknown";

@@ -5,7 +5,8 @@ use std::time::SystemTime;
 
 use super::RobotsOverride;
 use super::freshness::http_date;
-use crate::robots::{ProductToken, Purpose, read_usage};
+use super::noted::Signal;
+use crate::robots::{Preferences, ProductToken, Purpose, read_usage};
 
 /// A field that can say no.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,6 +50,10 @@ pub struct Reservation {
 #[derive(Debug, Default)]
 pub struct UsageLines {
     lines: Vec<(UsageField, Vec<u8>)>,
+    links: Vec<Vec<u8>>,
+    price: Option<Vec<u8>>,
+    /// There were too many of these, or they are too long.
+    left_out: Vec<Signal>,
     is_image: bool,
 }
 
@@ -78,14 +83,66 @@ impl UsageLines {
         use UsageField::{ContentUsage, TdmReservation, XRobotsTag};
         let known = [ContentUsage, XRobotsTag, TdmReservation].into_iter();
         if let Some(field) = known.into_iter().find(|field| name.eq_ignore_ascii_case(field.as_str().as_bytes())) {
-            match self.lines.iter_mut().find(|(other, _)| *other == field && field == ContentUsage) {
-                // Its lines are one dictionary (RFC 9651 §4.2).
+            let too_much = self.lines.len() == MOST_LINES || field != ContentUsage && value.len() > LONGEST_LINE;
+            let before = self.lines.iter_mut().find(|(other, _)| *other == field && field == ContentUsage);
+            match before {
+                // Its lines are one dictionary (RFC 9651 §4.2), which none is left out of without a change of what it says.
                 Some((_, lines)) => lines.extend([b", ", value].concat()),
+                None if too_much => self.leave_out(field.into()),
                 None => self.lines.push((field, value.to_owned())),
             }
+        } else if name.eq_ignore_ascii_case(b"link") {
+            match self.links.len() == MOST_LINES {
+                true => self.leave_out(Signal::License),
+                false => self.links.push(value.to_owned()),
+            }
+        } else if name.eq_ignore_ascii_case(b"crawler-price") {
+            self.price.get_or_insert_with(|| value.to_owned());
         } else if name.eq_ignore_ascii_case(b"content-type") {
             self.is_image = value.get(..6).is_some_and(|kind| kind.eq_ignore_ascii_case(b"image/"));
         }
+    }
+
+    fn leave_out(&mut self, signal: Signal) {
+        if !self.left_out.contains(&signal) {
+            self.left_out.push(signal);
+        }
+    }
+
+    /// What each line says to whoever is asked for: whether it says no to some use; `None`: that cannot be read.
+    pub(super) fn read(&self, to: &Use<'_>) -> impl Iterator<Item = (UsageField, Box<str>, Option<bool>)> {
+        self.lines.iter().map(|(field, value)| {
+            let reads = match field {
+                UsageField::ContentUsage => {
+                    let read = usage(value);
+                    let says_no = read.welcome.iter().any(|(_, is_welcome)| !is_welcome);
+                    (read.fault.is_none() || says_no).then_some(says_no)
+                }
+                UsageField::XRobotsTag => {
+                    let tag = RobotsTag::read(value, to);
+                    let of_images = self.is_image && (tag.noimageindex || tag.noimageai);
+                    (!tag.is_malformed).then_some(tag.noindex || tag.noai || of_images)
+                }
+                UsageField::TdmReservation => match value.trim_ascii() {
+                    b"1" => Some(true),
+                    b"0" => Some(false),
+                    _ => None,
+                },
+            };
+            (*field, shown(value), reads)
+        })
+    }
+
+    pub(super) fn links(&self) -> impl Iterator<Item = &[u8]> {
+        self.links.iter().map(Vec::as_slice)
+    }
+
+    pub(super) fn price(&self) -> Option<&[u8]> {
+        self.price.as_deref()
+    }
+
+    pub(super) fn left_out(&self) -> impl Iterator<Item = Signal> {
+        self.left_out.iter().copied()
     }
 
     /// The first that says no, with whether that is enforced or only reported.
@@ -94,10 +151,8 @@ impl UsageLines {
             self.lines.iter().find_map(|(field, value)| {
                 let mode = to.modes.of(*field);
                 let purpose = if mode == wanted { self.purpose(*field, value, to)? } else { return None };
-                // As much as people read of it: a hundred thousand of them are remembered.
-                let value = String::from_utf8_lossy(&value[..value.len().min(LONGEST)]).into();
                 let purpose = purpose.as_str().into();
-                Some((Reservation { field: *field, value, purpose }, mode))
+                Some((Reservation { field: *field, value: shown(value), purpose }, mode))
             })
         };
         found(RobotsOverride::Enforce).or_else(|| found(RobotsOverride::Report))
@@ -108,7 +163,7 @@ impl UsageLines {
         let mut purposes = to.purposes.iter();
         match field {
             UsageField::ContentUsage => {
-                let welcome = read_usage(value).welcome;
+                let welcome = usage(value).welcome;
                 purposes.find(|purpose| welcome.iter().any(|(of, is_welcome)| of == *purpose && !is_welcome))
             }
             UsageField::XRobotsTag => {
@@ -128,13 +183,15 @@ struct RobotsTag {
     noimageindex: bool,
     noai: bool,
     noimageai: bool,
+    /// A date, or all of it, cannot be read.
+    is_malformed: bool,
 }
 
 impl RobotsTag {
     /// Each line begins unscoped; `name:` scopes what follows to one crawler, unless it is a rule with a value.
     fn read(line: &[u8], to: &Use<'_>) -> Self {
         let mut tag = Self::default();
-        let Ok(line) = str::from_utf8(line) else { return tag };
+        let Ok(line) = str::from_utf8(line) else { return Self { is_malformed: true, ..tag } };
         let mut is_ours = true;
         let mut pieces = line.split(',').peekable();
         while let Some(piece) = pieces.next() {
@@ -149,7 +206,9 @@ impl RobotsTag {
                         let is_weekday = !rule.contains(|digit: char| digit.is_ascii_digit());
                         let more = if is_weekday { pieces.next().unwrap_or_default() } else { "" };
                         let date = if is_weekday { format!("{rule},{more}") } else { rule.into() };
-                        tag.noindex |= is_ours && is_past(date.trim(), to.now);
+                        let is_past = is_past(date.trim(), to.now);
+                        tag.noindex |= is_ours && is_past == Some(true);
+                        tag.is_malformed |= is_ours && is_past.is_none();
                         rule = "";
                     }
                     name => is_ours = to.product_tokens.iter().any(|token| token.as_str().eq_ignore_ascii_case(name)),
@@ -178,19 +237,29 @@ impl RobotsTag {
     }
 }
 
-/// A date as RFC 9110 has it, or the day of ISO 8601. One that cannot be read is not past.
-fn is_past(date: &str, now: SystemTime) -> bool {
+/// What can be read of it.
+fn usage(value: &[u8]) -> Preferences {
+    if value.len() > LONGEST_LINE { Preferences::unreadable() } else { read_usage(value) }
+}
+
+/// As much as people read of it: a hundred thousand of them are remembered.
+fn shown(value: &[u8]) -> Box<str> {
+    String::from_utf8_lossy(&value[..value.len().min(LONGEST)]).into()
+}
+
+/// Whether a date is past, as RFC 9110 has it, or the day of ISO 8601. `None`: it cannot be read.
+fn is_past(date: &str, now: SystemTime) -> Option<bool> {
     if let Some(date) = http_date(date.as_bytes()) {
-        return date < now;
+        return Some(date < now);
     }
-    let (Some(day), rest) = (date.get(..10), date.get(10..).unwrap_or_default()) else { return false };
+    let (day, rest) = (date.get(..10)?, date.get(10..).unwrap_or_default());
     let number = |part: &str| part.parse::<u32>().ok().filter(|_| part.bytes().all(|byte| byte.is_ascii_digit()));
     let mut parts = day.split('-').map(number);
     let is_day = match [parts.next(), parts.next(), parts.next(), parts.next()].map(Option::flatten) {
         [Some(year), Some(month), Some(day), None] => year > 0 && (1..=12).contains(&month) && (1..=31).contains(&day),
         _ => false,
     };
-    is_day && (rest.is_empty() || rest.starts_with(['T', ' '])) && day < iso_day(now).as_str()
+    (is_day && (rest.is_empty() || rest.starts_with(['T', ' ']))).then(|| day < iso_day(now).as_str())
 }
 
 fn iso_day(now: SystemTime) -> String {
@@ -200,6 +269,9 @@ fn iso_day(now: SystemTime) -> String {
     format!("{}-{month:02}-{}", &date[12..16], &date[5..7])
 }
 
+/// So many are read, of so many bytes.
+const MOST_LINES: usize = 16;
+const LONGEST_LINE: usize = 4096;
 /// Bytes of a field's value that are told.
 const LONGEST: usize = 200;
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];

@@ -12,6 +12,7 @@ mod respond;
 pub use client::distrusted::{Distrusted, DistrustedClients};
 pub(crate) use client::listener;
 pub use exchange::counters::{Counters, Counts, Details, HostFailures};
+pub use exchange::offers::{Offer, Offers};
 pub use exchange::recent::{Decisions, RecentDecision};
 pub(crate) use respond::evidence;
 
@@ -41,6 +42,7 @@ pub struct Proxy {
     is_leaving: AtomicBool,
     pub counters: Counters,
     pub decisions: Decisions,
+    pub offers: Offers,
     pub distrusted: DistrustedClients,
     /// What was decided about each request; `None`: none is kept.
     pub evidence: Option<Evidence>,
@@ -81,6 +83,7 @@ impl Proxy {
             is_leaving: AtomicBool::new(false),
             counters: Counters::default(),
             decisions: Decisions::default(),
+            offers: Offers::default(),
             distrusted: DistrustedClients::default(),
             evidence,
             is_logging,

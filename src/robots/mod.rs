@@ -44,7 +44,7 @@ pub use product_token::{ProductToken, TokenError};
 pub use robots_txt::RobotsTxt;
 pub use ruleset::RuleSet;
 pub use tdm_rep::{TdmRep, TdmReservation};
-pub(crate) use usage::read_usage;
+pub(crate) use usage::{Preferences, read_usage};
 pub use usage::{Purpose, PurposeError};
 pub use verdict::{PreferenceRef, Reason, RuleRef, Verdict};
 

@@ -79,6 +79,13 @@ impl Preferences {
         })
     }
 
+    /// All that say no for a normalised path, whatever the purpose.
+    pub(crate) fn refusals(&self, path: &[u8], byte_set: ByteSet) -> Vec<Refusal> {
+        let paths = self.paths.iter().filter_map(|paths| Some(paths.offset(paths.best(path, byte_set)?)));
+        let all = paths.flat_map(|path| (0..).zip(&self.unwelcome).filter(move |(_, said)| said.path == path));
+        all.map(|(unwelcome, said)| Refusal { unwelcome, offset: said.line }).collect()
+    }
+
     pub(crate) fn purpose(&self, refusal: Refusal) -> &str {
         self.unwelcome.get(refusal.unwelcome as usize).map_or("", |said| said.purpose.as_str())
     }

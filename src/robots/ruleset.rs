@@ -13,7 +13,7 @@ use super::parse::source::{Source, Span};
 use super::preferences::Preferences;
 use super::priority::RuleKind;
 use super::usage::{Purpose, Vocabulary};
-use super::verdict::{Outcome, Verdict};
+use super::verdict::{Outcome, PreferenceRef, Verdict};
 
 /// The rules of one file for one crawler, compiled. Immutable; a clone is one reference more.
 #[derive(Clone)]
@@ -104,6 +104,17 @@ impl RuleSet {
             }
             Some(_) | None => verdict,
         }
+    }
+
+    /// The preferences that say no to some use of what is there, whatever is declared.
+    pub fn preferences_for(&self, target: &[u8]) -> Vec<PreferenceRef<'_>> {
+        let Some(usages) = &self.0.usages else { return Vec::new() };
+        let mut all = Vec::new();
+        self.each_form(target, |path| {
+            let said = usages.refusals(path, ByteSet::of(path));
+            all.extend(said.into_iter().map(|refusal| PreferenceRef::new(&self.0.source, refusal, usages)));
+        });
+        all
     }
 
     /// Time from one request's start to the next: the larger of `Crawl-delay` and what `Request-rate` comes to. `None`

@@ -81,6 +81,12 @@ pub(crate) struct Preferences {
     pub(crate) fault: Option<Fault>,
 }
 
+impl Preferences {
+    pub(crate) fn unreadable() -> Self {
+        Self { fault: Some(Fault::Unreadable), ..Self::default() }
+    }
+}
+
 /// Why a preference stays unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -115,7 +121,7 @@ pub(crate) fn parse(vocabulary: Vocabulary, value: &[u8], lenient: bool) -> Pref
 pub(crate) fn read_usage(stated: &[u8]) -> Preferences {
     let mut read = Preferences::default();
     let Ok(members) = Parser::new(stated.trim_ascii()).parse::<Dictionary>() else {
-        return Preferences { fault: Some(Fault::Unreadable), ..read };
+        return Preferences::unreadable();
     };
     for (label, member) in &members {
         let purpose = match label.as_str() {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::parse::source::Source;
-use super::preferences::Refusal;
+use super::preferences::{Preferences, Refusal};
 use super::priority::{Priority, RuleKind};
 use super::ruleset::Compiled;
 
@@ -150,6 +150,10 @@ pub struct PreferenceRef<'a> {
 }
 
 impl<'a> PreferenceRef<'a> {
+    pub(super) fn new(source: &'a Source, refusal: Refusal, preferences: &'a Preferences) -> Self {
+        PreferenceRef { source, offset: refusal.offset as usize, purpose: preferences.purpose(refusal) }
+    }
+
     /// The line of the file, from 1.
     pub fn line(&self) -> u32 {
         self.source.line_of(self.offset)

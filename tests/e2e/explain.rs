@@ -120,6 +120,7 @@ async fn explain_in_json_has_the_documented_shape() {
             "crawl_delay": 2.5,
             "sitemaps": ["https://a.example/s.xml"],
             "licenses": [],
+            "preferences": [],
         });
         assert_eq!(answer, expected, "{target}");
     }

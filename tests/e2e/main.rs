@@ -32,6 +32,7 @@ mod lint;
 mod logging;
 mod messages;
 mod mining;
+mod noted;
 mod pacing;
 mod pacing_keys;
 mod pacing_many;

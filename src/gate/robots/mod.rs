@@ -52,6 +52,8 @@ struct Inner {
     /// Of each file.
     fetched: [AtomicU64; 2],
     failed: [AtomicU64; 2],
+    /// Of files fetched: those with preferences, and with licences, that nobody understands; those of which that is true as a whole.
+    malformed: [AtomicU64; 3],
     /// Of the copies that fetches were to replace: of those that were answered, and of those that were not.
     ages: [Histogram; 2],
 }
@@ -118,6 +120,8 @@ pub struct CacheFigures {
     /// The same of tdmrep.json.
     pub tdmrep_fetched: u64,
     pub tdmrep_failed: u64,
+    /// Files fetched in which nobody understands: preferences in robots.txt, licences in robots.txt, tdmrep.json.
+    pub malformed: [u64; 3],
 }
 
 impl CacheFigures {
@@ -148,6 +152,7 @@ impl RobotsCache {
             trimming: AtomicBool::new(false),
             fetched: Default::default(),
             failed: Default::default(),
+            malformed: Default::default(),
             ages: [AGES, AGES].map(Histogram::new),
         }))
     }
@@ -346,7 +351,7 @@ impl Inner {
     }
 
     fn figures(&self) -> CacheFigures {
-        let Inner { hosts, files, pacer, store, fetched, failed, .. } = self;
+        let Inner { hosts, files, pacer, store, fetched, failed, malformed, .. } = self;
         let count = |of: &[AtomicU64; 2], file| of[file as usize].load(Ordering::Relaxed);
         CacheFigures {
             authorities: hosts.count(SiteFile::Robots),
@@ -359,6 +364,7 @@ impl Inner {
             failed: count(failed, SiteFile::Robots),
             tdmrep_fetched: count(fetched, SiteFile::TdmRep),
             tdmrep_failed: count(failed, SiteFile::TdmRep),
+            malformed: malformed.each_ref().map(|count| count.load(Ordering::Relaxed)),
         }
     }
 

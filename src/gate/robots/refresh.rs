@@ -133,6 +133,10 @@ impl Inner {
         if let (Some(before), SiteFile::Robots) = (&old.answer, host.file) {
             self.ages[usize::from(is_failed)].observe(Duration::from_secs(before.freshness.age(SystemTime::now())));
         }
+        if !is_failed {
+            let malformed = self.malformed.iter().zip(entry.malformed());
+            malformed.filter(|(_, is)| *is).for_each(|(count, _)| _ = count.fetch_add(1, Ordering::Relaxed));
+        }
         tell(host, &old, &entry);
         self.keep(host, entry);
         Ok(())

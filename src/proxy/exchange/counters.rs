@@ -2,6 +2,7 @@
 
 use crate::config::User;
 use crate::histogram::{Distribution, Histogram};
+use crate::policy::{Noted, Signal};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ pub struct Counters {
     sent: [AtomicU64; 2],
     /// TLS handshakes with clients: good ones, and others.
     shaken: [AtomicU64; 2],
+    /// By `Signal::ALL`: answers that say it, and that say it so that nobody understands.
+    noted: [[AtomicU64; Signal::ALL.len()]; 2],
     origin: Histogram,
     decision: Histogram,
 }
@@ -86,6 +89,8 @@ pub struct Details {
     pub sent: [u64; 2],
     /// TLS handshakes with clients: good ones, and others.
     pub shaken: [u64; 2],
+    /// By signal: answers that say it, and that say it so that nobody understands.
+    pub noted: [Vec<(&'static str, u64)>; 2],
     /// From when requests were sent to the heads of their answers.
     pub origin: Distribution,
     /// From the heads of requests to decisions.
@@ -104,6 +109,7 @@ impl Default for Counters {
             failures: Mutex::default(),
             sent: Default::default(),
             shaken: Default::default(),
+            noted: Default::default(),
             origin: Histogram::of_network(),
             decision: Histogram::of_network(),
         }
@@ -169,6 +175,13 @@ impl Counters {
         self.origin.observe(after);
     }
 
+    /// An answer says something about its use.
+    pub(in crate::proxy) fn noted(&self, noted: &Noted) {
+        let [said, malformed] = &self.noted;
+        noted.signals().for_each(|signal| _ = said[signal as usize].fetch_add(1, Relaxed));
+        noted.malformed.iter().for_each(|signal| _ = malformed[*signal as usize].fetch_add(1, Relaxed));
+    }
+
     /// It was decided about a request.
     pub(in crate::proxy) fn decided(&self, after: Duration) {
         self.decision.observe(after);
@@ -232,7 +245,10 @@ impl Counters {
         let by_user: Vec<_> = self.users.read().iter().map(|(name, it)| (name.clone(), it.read())).collect();
         let users = by_user.into_iter().chain([(Box::from(""), self.others.read())]).collect();
         let [sent, shaken] = [&self.sent, &self.shaken].map(|all| all.each_ref().map(|count| count.load(Relaxed)));
-        Details { users, sent, shaken, origin: self.origin.read(), decision: self.decision.read() }
+        let noted = self.noted.each_ref().map(|counts| {
+            Signal::ALL.iter().zip(counts).map(|(signal, count)| (signal.slug(), count.load(Relaxed))).collect()
+        });
+        Details { users, sent, shaken, noted, origin: self.origin.read(), decision: self.decision.read() }
     }
 }
 

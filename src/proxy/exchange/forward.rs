@@ -7,7 +7,7 @@ use super::carry::{
 use super::decide::hosts;
 use super::pages::Pages;
 use super::request::Head;
-use super::{Exchange, Outcome, reserved, tunnel, websocket};
+use super::{Exchange, Outcome, tunnel, websocket};
 use crate::gate::{Outcome as Learnt, Permit};
 use crate::http1::{FieldKind, Framing, list};
 use crate::policy::{retry_after, turns_away};
@@ -236,7 +236,6 @@ impl Exchange<'_> {
         let gap = self.permit.as_ref().map_or(Duration::ZERO, Permit::gap);
         let settings = &*self.settings;
         self.leads = Pages::are_wanted(settings);
-        self.may_be_reserved = reserved::is_looked_for(reserved::rules(settings, self.request, self.who), self.request);
         let limits = &settings.limits;
         let limits = Limits {
             least: Least { rate: limits.min_rate, over: limits.read_timeout },
@@ -318,8 +317,8 @@ impl Exchange<'_> {
             return Err(Failure::malformed("its head is not written as it has to be").into());
         }
         self.learn(head);
-        if self.may_be_reserved && (200..300).contains(&head.status) {
-            self.may_deliver(head).map_err(|refusal| Box::new(Outcome::Refused(refusal)))?;
+        if head.status == PAYMENT_REQUIRED || head.has_signals() {
+            self.heed(head).map_err(|refusal| Box::new(Outcome::Refused(refusal)))?;
         }
         if self.leads
             && (200..300).contains(&head.status)
@@ -363,11 +362,12 @@ impl Exchange<'_> {
             self.proxy.counters.unverified();
             UNVERIFIED.to_owned()
         });
-        if unverified.is_none() && self.trip.reported.is_none() {
+        let offer = self.trip.noted.as_ref().and_then(|noted| noted.offer_text());
+        if unverified.is_none() && self.trip.reported.is_none() && offer.is_none() {
             return None;
         }
         let reported = self.trip.reported.as_ref().map(ToString::to_string);
-        let details: Vec<String> = unverified.into_iter().chain(reported).collect();
+        let details: Vec<String> = unverified.into_iter().chain(reported).chain(offer).collect();
         Some(proxy_status(None, Some(&details.join("; "))))
     }
 
@@ -415,6 +415,8 @@ impl Exchange<'_> {
     }
 }
 
+/// It may name a price.
+const PAYMENT_REQUIRED: u16 = 402;
 /// The part of `read_timeout` after which a client that takes nothing of its answer has the host's turn no longer.
 const STALL: u32 = 6;
 /// Two are common (100 and 103); each starts the wait for the final one anew.

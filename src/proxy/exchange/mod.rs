@@ -6,6 +6,7 @@ pub mod carry;
 pub mod counters;
 mod decide;
 mod forward;
+pub mod offers;
 pub mod pages;
 pub mod recent;
 mod record;
@@ -24,7 +25,7 @@ use super::io::{Buffer, Timer};
 use super::respond::{Answer, Asked, Failure, SetupRequest, robots_copy, setup};
 use crate::config::Settings;
 use crate::gate::{Account, Permit, Reported};
-use crate::policy::Refusal;
+use crate::policy::{Noted, Refusal};
 use crate::upstream::Stream;
 use carry::{Client, Http1, Moved, Side};
 use decide::{Decided, is_listed};
@@ -52,8 +53,6 @@ pub struct Exchange<'a> {
     permit: Option<Permit>,
     /// If the answer is a page, its parts may follow it.
     leads: bool,
-    /// The answer may say no to a declared purpose.
-    may_be_reserved: bool,
     trip: Trip,
     is_concluded: bool,
 }
@@ -64,6 +63,8 @@ struct Trip {
     gate: Account,
     /// In report mode, what would have been.
     reported: Option<Reported>,
+    /// What the answer says about its use.
+    noted: Option<Box<Noted>>,
     /// The other end of the connection that it was sent on, and whether that was there before.
     upstream: Option<(SocketAddr, bool)>,
     /// From when it was sent to the head of the answer.
@@ -110,18 +111,7 @@ impl<'a> Exchange<'a> {
         began: Instant,
     ) -> Self {
         let trip = Trip { gate: Account::new(proxy.wanted()), ..Trip::default() };
-        Exchange {
-            proxy,
-            request,
-            who,
-            settings,
-            began,
-            permit: None,
-            leads: false,
-            may_be_reserved: false,
-            trip,
-            is_concluded: false,
-        }
+        Exchange { proxy, request, who, settings, began, permit: None, leads: false, trip, is_concluded: false }
     }
 
     /// From the decision to the end of the answer. `last`: where the request before on its connection went.

@@ -1,4 +1,4 @@
-//! Answers that say no to the declared purpose (SEMANTICS §7): their bodies are not delivered, and who asks again for as long as
+//! What answers say about their use is noted. Those that say no to the declared purpose (SEMANTICS §7): their bodies are not delivered, and who asks again for as long as
 //! they are fresh hears the same without another request to the site.
 
 use super::carry::AnswerHead;
@@ -7,7 +7,7 @@ use super::{Exchange, hosts};
 use crate::config::Settings;
 use crate::gate::Reported;
 use crate::policy::freshness::{CacheFields, Limits};
-use crate::policy::{self, HostRules, Refusal, Reservation, RobotsOverride, UsageLines, Use};
+use crate::policy::{self, HostRules, Noted, Refusal, Reservation, RobotsOverride, SiteFile, UsageLines, Use};
 use crate::proxy::client::Who;
 use quick_cache::sync::Cache;
 use ring::digest;
@@ -53,10 +53,14 @@ impl Exchange<'_> {
         }
     }
 
-    /// Whether the answer may be handed on, by what its head says.
+    /// What the answer's head says about its use is noted; whether it may be handed on.
     #[cold]
-    pub(super) fn may_deliver(&mut self, head: &AnswerHead<'_>) -> Result<(), Refusal> {
+    pub(super) fn heed(&mut self, head: &AnswerHead<'_>) -> Result<(), Refusal> {
         let Exchange { proxy, request, who, ref settings, .. } = *self;
+        // It has to be read to know what it says.
+        if request.reads_robots() || *request.target == *SiteFile::TdmRep.path().as_bytes() {
+            return Ok(());
+        }
         let now = SystemTime::now();
         let rules = rules(settings, request, who);
         let asked = asked(request, who);
@@ -64,7 +68,14 @@ impl Exchange<'_> {
         let to = Use { purposes: rules.purposes(), product_tokens: &product_tokens, modes: rules.usage, now };
         let mut lines = UsageLines::default();
         head.each(|_, name, value| lines.take(name, value));
-        let Some((reservation, mode)) = lines.reservation(&to) else { return Ok(()) };
+        let noted = Noted::of(&lines, head.status, &to);
+        let reservation = Some(()).filter(|()| (200..300).contains(&head.status)).and_then(|()| lines.reservation(&to));
+        if !noted.is_empty() {
+            proxy.counters.noted(&noted);
+            proxy.offers.note(&request.authority, &noted);
+            self.trip.noted = Some(Box::new(noted));
+        }
+        let Some((reservation, mode)) = reservation else { return Ok(()) };
         let reservation = Box::new(reservation);
         if mode == RobotsOverride::Enforce && !rules.options.report_only {
             if request.method == "GET" {

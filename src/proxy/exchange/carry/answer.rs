@@ -88,6 +88,15 @@ impl<'a> AnswerHead<'a> {
         }
     }
 
+    /// Whether a field may say something about the use of the answer.
+    #[inline]
+    pub fn has_signals(&self) -> bool {
+        match self.fields {
+            Fields::Http1(head) => head.fields.iter().any(|field| field.kind == FieldKind::Signal),
+            Fields::Http2(fields) => SIGNALS.iter().any(|name| fields.contains_key(*name)),
+        }
+    }
+
     /// The first field of this kind.
     pub fn value(&self, kind: FieldKind) -> Option<Vec<u8>> {
         let mut found = None;
@@ -206,6 +215,9 @@ fn is_ours(member: &str) -> bool {
     let name = member.split(';').next().unwrap_or_default().trim();
     name.trim_matches('"').eq_ignore_ascii_case("politely")
 }
+
+/// As `FieldKind::Signal` has them.
+const SIGNALS: [&str; 4] = ["link", "x-robots-tag", "content-usage", "tdm-reservation"];
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,71 @@
+//! Content-Usage, X-Robots-Tag and TDM-Reservation of an answer. The first byte chooses the field; the rest is its value.
+//! Content-Usage says what `sfv` makes of it, in a line of robots.txt too; what is for another crawler, or is not `1`, says nothing.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use politely::policy::{Noted, UsageField, UsageLines, UsageModes, Use};
+use politely::robots::{ProductToken, Purpose, RobotsTxt};
+use sfv::{Dictionary, ListEntry, Parser};
+use std::time::{Duration, SystemTime};
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((choice, value)) = bytes.split_first() else { return };
+    match choice % 3 {
+        0 => content_usage(value),
+        1 => x_robots_tag(value),
+        _ => tdm_reservation(value),
+    }
+});
+
+fn says_no(name: &str, values: &[&[u8]], purpose: &str) -> bool {
+    let purposes = [Purpose::parse(purpose).unwrap()];
+    let product_tokens = [ProductToken::parse("ExampleBot").unwrap()];
+    let mut lines = UsageLines::default();
+    values.iter().for_each(|value| lines.take(name.as_bytes(), value));
+    // 2026-03-01.
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_772_323_200);
+    let to = Use { purposes: &purposes, product_tokens: &product_tokens, modes: UsageModes::default(), now };
+    let noted = Noted::of(&lines, 200, &to);
+    let found = lines.reservation(&to);
+    if let Some((reservation, _)) = &found {
+        assert_eq!(reservation.field.as_str(), name);
+        assert!(noted.reserved.iter().any(|(field, _)| *field == reservation.field) || name == UsageField::XRobotsTag.as_str());
+    }
+    found.is_some()
+}
+
+fn content_usage(value: &[u8]) {
+    for (label, purpose) in [("train-ai", "ai-train"), ("ai-use", "ai-input"), ("search", "search"), ("bots", "bots")] {
+        let read = Parser::new(value.trim_ascii()).parse::<Dictionary>().ok().filter(|_| value.len() <= 4096);
+        let is_n = |entry: &ListEntry| match entry {
+            ListEntry::Item(item) => item.bare_item.as_token().is_some_and(|token| token.as_str() == "n"),
+            ListEntry::InnerList(_) => false,
+        };
+        let expected = read.as_ref().and_then(|read| read.get(label)).is_some_and(is_n);
+        assert_eq!(says_no("Content-Usage", &[value], purpose), expected, "{}", String::from_utf8_lossy(value));
+        // A line of robots.txt has an end, and comments.
+        if value.iter().all(|byte| (b' '..0x7f).contains(byte) && *byte != b'#') {
+            let file = [b"user-agent: *\ncontent-usage: / ", value, b"\n"].concat();
+            let rules = RobotsTxt::parse(&file).rules_for(&["ExampleBot"]);
+            let verdict = rules.check_for("/x", &[Purpose::parse(purpose).unwrap()]);
+            assert_eq!(!verdict.is_allowed(), expected, "{}", String::from_utf8_lossy(&file));
+        }
+    }
+}
+
+fn x_robots_tag(value: &[u8]) {
+    for (purpose, rule) in [("search", &b"noindex"[..]), ("ai-train", b"noai")] {
+        let no = says_no("X-Robots-Tag", &[value], purpose);
+        assert!(says_no("X-Robots-Tag", &[value, rule], purpose), "each line begins unscoped");
+        if no && !value.contains(&b':') {
+            assert!(!says_no("X-Robots-Tag", &[&[b"otherbot: ", value].concat()], purpose), "it is for another");
+            assert!(says_no("X-Robots-Tag", &[&value.to_ascii_uppercase()], purpose));
+        }
+    }
+}
+
+fn tdm_reservation(value: &[u8]) {
+    let expected = value.trim_ascii() == b"1";
+    assert_eq!(says_no("TDM-Reservation", &[value], "tdm"), expected);
+    assert!(!says_no("TDM-Reservation", &[value], "search"));
+}

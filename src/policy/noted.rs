@@ -1,0 +1,190 @@
+//! What an answer's head says about use, to be reported whatever is declared. Pure.
+
+use super::offers;
+use super::reserved::{UsageField, UsageLines, Use};
+
+/// What a head can say, or say so that nobody understands it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    ContentUsage,
+    XRobotsTag,
+    TdmReservation,
+    /// `Link: <…>; rel="license"`.
+    License,
+    /// Status 402.
+    PaymentRequired,
+}
+
+/// What one answer says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Noted {
+    /// The field lines that say no to some use, as they came.
+    pub reserved: Vec<(UsageField, Box<str>)>,
+    /// Where the terms of use are.
+    pub licenses: Vec<Box<str>>,
+    /// Status 402.
+    pub payment_required: bool,
+    pub price: Option<Box<str>>,
+    /// What cannot be understood: nothing is known of it.
+    pub malformed: Vec<Signal>,
+}
+
+impl Signal {
+    pub const ALL: [Self; 5] =
+        [Self::ContentUsage, Self::XRobotsTag, Self::TdmReservation, Self::License, Self::PaymentRequired];
+
+    /// The label in metrics. Stable.
+    pub fn slug(self) -> &'static str {
+        match self {
+            Self::ContentUsage => "content-usage",
+            Self::XRobotsTag => "x-robots-tag",
+            Self::TdmReservation => "tdm-reservation",
+            Self::License => "license",
+            Self::PaymentRequired => "payment-required",
+        }
+    }
+}
+
+impl From<UsageField> for Signal {
+    fn from(field: UsageField) -> Self {
+        match field {
+            UsageField::ContentUsage => Self::ContentUsage,
+            UsageField::XRobotsTag => Self::XRobotsTag,
+            UsageField::TdmReservation => Self::TdmReservation,
+        }
+    }
+}
+
+impl Noted {
+    /// `status`: of the answer.
+    pub fn of(lines: &UsageLines, status: u16, to: &Use<'_>) -> Self {
+        let mut noted = Noted { payment_required: status == 402, ..Noted::default() };
+        for (field, value, reads) in lines.read(to) {
+            match reads {
+                Some(true) => noted.reserved.push((field, value)),
+                Some(false) => {}
+                None => noted.malformed.push(field.into()),
+            }
+        }
+        for line in lines.links() {
+            match offers::licenses(line) {
+                Ok(licenses) => noted.licenses.extend(licenses.into_iter().map(Box::from)),
+                // Of a line that is about something else nothing is wanted.
+                Err(_) if memchr::memmem::find(&line.to_ascii_lowercase(), b"license").is_none() => {}
+                Err(_) => noted.malformed.push(Signal::License),
+            }
+        }
+        noted.licenses.truncate(MOST_LICENSES);
+        if let (true, Some(price)) = (noted.payment_required, lines.price()) {
+            match offers::price(price) {
+                Ok(price) => noted.price = Some(price.into()),
+                Err(_) => noted.malformed.push(Signal::PaymentRequired),
+            }
+        }
+        noted.malformed.extend(lines.left_out());
+        noted
+    }
+
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// What it says, each once.
+    pub fn signals(&self) -> impl Iterator<Item = Signal> {
+        let has = |signal| match signal {
+            Signal::License => !self.licenses.is_empty(),
+            Signal::PaymentRequired => self.payment_required,
+            field => self.reserved.iter().any(|(it, _)| Signal::from(*it) == field),
+        };
+        Signal::ALL.into_iter().filter(move |signal| has(*signal))
+    }
+
+    /// The lines that say no, as one.
+    pub fn reserved_text(&self) -> Option<String> {
+        let lines: Vec<_> = self.reserved.iter().map(|(field, value)| format!("{}: {value}", field.as_str())).collect();
+        Some(lines.join("; ")).filter(|text| !text.is_empty())
+    }
+
+    /// What it asks for in return, for people.
+    pub fn offer_text(&self) -> Option<String> {
+        let licenses = self.licenses.iter().map(|license| format!("its licence is at {license}"));
+        let price = self.price.iter().map(|price| format!("it asks for {price}"));
+        let all: Vec<_> = licenses.chain(price).collect();
+        Some(all.join("; ")).filter(|text| !text.is_empty())
+    }
+}
+
+const MOST_LICENSES: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::UsageModes;
+    use std::time::SystemTime;
+
+    fn noted(status: u16, lines: &[&str]) -> Noted {
+        let mut read = UsageLines::default();
+        for (name, value) in lines.iter().map(|line| line.split_once(": ").unwrap()) {
+            read.take(name.as_bytes(), value.as_bytes());
+        }
+        let (modes, now) = (UsageModes::default(), SystemTime::UNIX_EPOCH);
+        Noted::of(&read, status, &Use { purposes: &[], product_tokens: &[], modes, now })
+    }
+
+    #[test]
+    fn what_says_no_is_noted_without_a_purpose() {
+        let said = noted(
+            200,
+            &["X-Robots-Tag: noai", "Content-Usage: train-ai=n", "TDM-Reservation: 1", "Link: </l>; rel=license"],
+        );
+        assert_eq!(said.signals().collect::<Vec<_>>(), &Signal::ALL[..4]);
+        assert_eq!(
+            said.reserved_text().as_deref(),
+            Some("X-Robots-Tag: noai; Content-Usage: train-ai=n; TDM-Reservation: 1")
+        );
+        assert_eq!(said.offer_text().as_deref(), Some("its licence is at /l"));
+        assert!(said.malformed.is_empty());
+    }
+
+    #[test]
+    fn what_says_nothing_is_not() {
+        for line in ["X-Robots-Tag: index", "Content-Usage: train-ai=y", "TDM-Reservation: 0", "Link: </l>; rel=next"] {
+            assert!(noted(200, &[line]).is_empty(), "{line}");
+        }
+        assert!(noted(200, &["crawler-price: USD 1"]).is_empty(), "a price of what is paid for");
+        assert!(noted(200, &["X-Robots-Tag: otherbot: noindex"]).is_empty(), "it is for another");
+    }
+
+    #[test]
+    fn a_price_is_that_of_a_402() {
+        let said = noted(402, &["crawler-price: USD 0.01"]);
+        assert_eq!(
+            (said.signals().collect::<Vec<_>>(), said.price.as_deref()),
+            (vec![Signal::PaymentRequired], Some("USD 0.01"))
+        );
+        assert_eq!(noted(402, &["crawler-price: much"]).malformed, [Signal::PaymentRequired]);
+        assert!(noted(402, &[]).payment_required);
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_counted_and_says_nothing() {
+        for (line, signal) in [
+            ("X-Robots-Tag: \u{fc}, noindex\u{0}", None),
+            ("X-Robots-Tag: unavailable_after: soon", Some(Signal::XRobotsTag)),
+            ("Content-Usage: train-ai=n, Nonsense!", Some(Signal::ContentUsage)),
+            ("Content-Usage: train-ai=no", Some(Signal::ContentUsage)),
+            ("TDM-Reservation: yes", Some(Signal::TdmReservation)),
+            ("Link: https://a.example/l; rel=license", Some(Signal::License)),
+            ("Link: nonsense", None),
+        ] {
+            let said = noted(200, &[line]);
+            assert_eq!(said.malformed, signal.into_iter().collect::<Vec<_>>(), "{line}");
+            assert_eq!(said.signals().count(), 0, "{line}");
+        }
+        let long = format!("X-Robots-Tag: noindex, {}", "x".repeat(10_000));
+        let said = noted(200, &[&long]);
+        assert_eq!((said.malformed, said.reserved.len()), (vec![Signal::XRobotsTag], 0), "it is too long");
+        let said = noted(200, &["X-Robots-Tag: noindex"; 100]);
+        assert!(said.reserved.len() == 16 && said.malformed == [Signal::XRobotsTag], "there are too many");
+    }
+}

@@ -1,0 +1,149 @@
+//! What a site asks for in return: a licence (`Link: <…>; rel="license"`, RSL 1.0 and RFC 8288) and a price (`crawler-price`,
+//! Cloudflare's pay per crawl). Read to be reported. Pure.
+
+/// What cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed;
+
+/// The targets of a Link line's links whose relation is `license`, as written.
+pub fn licenses(line: &[u8]) -> Result<Vec<&str>, Malformed> {
+    let mut rest = str::from_utf8(line).ok().filter(|line| line.len() <= LONGEST).ok_or(Malformed)?.trim();
+    let mut found = Vec::new();
+    while !rest.is_empty() {
+        let (target, after) = rest.strip_prefix('<').and_then(|rest| rest.split_once('>')).ok_or(Malformed)?;
+        let (is_license, after) = parameters(after)?;
+        if is_license && found.len() < MOST {
+            if target.is_empty() || target.contains(|c: char| c.is_control() || c.is_whitespace()) {
+                return Err(Malformed);
+            }
+            found.push(target);
+        }
+        rest = after;
+    }
+    Ok(found)
+}
+
+/// Whether a link's parameters, up to the next link, make it a licence; and that next link.
+fn parameters(text: &str) -> Result<(bool, &str), Malformed> {
+    let (mut rest, mut relation) = (text.trim_start(), None);
+    while let Some(after) = rest.strip_prefix(';') {
+        let end = after.find([';', ',', '=']).unwrap_or(after.len());
+        let (name, after) = (after[..end].trim(), &after[end..]);
+        let (value, after) = match after.strip_prefix('=') {
+            Some(after) => value(after.trim_start())?,
+            None => ("", after),
+        };
+        // RFC 8288 §3.3: of several the first counts.
+        if name.eq_ignore_ascii_case("rel") {
+            relation.get_or_insert(value);
+        }
+        rest = after.trim_start();
+    }
+    let is_license =
+        relation.is_some_and(|it| it.split_ascii_whitespace().any(|it| it.eq_ignore_ascii_case("license")));
+    match rest.strip_prefix(',') {
+        Some(next) => Ok((is_license, next.trim_start_matches([',', ' ', '\t']))),
+        None if rest.is_empty() => Ok((is_license, "")),
+        None => Err(Malformed),
+    }
+}
+
+/// A token or a quoted string, and what follows it.
+fn value(text: &str) -> Result<(&str, &str), Malformed> {
+    let Some(quoted) = text.strip_prefix('"') else {
+        let end = text.find([';', ',']).unwrap_or(text.len());
+        return Ok((text[..end].trim_end(), &text[end..]));
+    };
+    let mut escaped = false;
+    let end = quoted.find(|c| {
+        let ends = c == '"' && !escaped;
+        escaped = c == '\\' && !escaped;
+        ends
+    });
+    end.map(|end| (&quoted[..end], &quoted[end + 1..])).ok_or(Malformed)
+}
+
+/// `USD 0.01`: a currency (ISO 4217) and an amount.
+pub fn price(value: &[u8]) -> Result<&str, Malformed> {
+    let text = str::from_utf8(value).map_err(|_| Malformed)?.trim();
+    let (currency, amount) = text.split_once(' ').ok_or(Malformed)?;
+    let (whole, part) = amount.split_once('.').unwrap_or((amount, "0"));
+    let is_number = |digits: &str| (1..=12).contains(&digits.len()) && digits.bytes().all(|it| it.is_ascii_digit());
+    let is_currency = currency.len() == 3 && currency.bytes().all(|it| it.is_ascii_uppercase());
+    (is_currency && is_number(whole) && is_number(part)).then_some(text).ok_or(Malformed)
+}
+
+/// Whether this is where the terms of use are: the value of a `License` line of robots.txt, which is an absolute URL (RSL 1.0).
+pub fn is_license_url(value: &str) -> bool {
+    value.len() <= LONGEST && url::Url::parse(value).is_ok_and(|url| matches!(url.scheme(), "http" | "https"))
+}
+
+/// Bytes of a line.
+const LONGEST: usize = 4096;
+/// Licences of one line.
+const MOST: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn licences_are_links_of_that_relation() {
+        for (line, expected) in [
+            (r#"<https://a.example/l.xml>; rel="license"; type="application/rsl+xml""#, "https://a.example/l.xml"),
+            ("<https://a.example/l.xml>;rel=license", "https://a.example/l.xml"),
+            (r#"</l>; title="a, \"b\"; c"; REL="next License""#, "/l"),
+            (r#"</a>; rel=next, </l>; rel=license , </m>; rel=license"#, "/l /m"),
+            (r#"</a>; rel=next; rel=license"#, ""),
+            ("</style.css>; rel=preload; as=style; nopush", ""),
+            ("</a,b;c>; rel=license", "/a,b;c"),
+            ("", ""),
+        ] {
+            assert_eq!(licenses(line.as_bytes()).map(|all| all.join(" ")), Ok(expected.to_owned()), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_link_is_unknown() {
+        for line in [
+            "https://a.example/l.xml; rel=license",
+            "<https://a.example",
+            "</l>; rel=\"license",
+            "</l> rel=license",
+            "<>; rel=license",
+            "<a b>; rel=license",
+            "</l>; rel=license; x=\"\\\"",
+        ] {
+            assert_eq!(licenses(line.as_bytes()), Err(Malformed), "{line}");
+        }
+        assert_eq!(licenses(b"</\xff>; rel=license"), Err(Malformed));
+        assert_eq!(licenses(format!("</{}>; rel=license", "x".repeat(LONGEST)).as_bytes()), Err(Malformed));
+        assert_eq!(licenses("</l>; rel=license,".repeat(100).as_bytes()).map(|all| all.len()), Ok(MOST));
+    }
+
+    #[test]
+    fn a_price_is_a_currency_and_an_amount() {
+        for (value, expected) in [
+            ("USD 0.01", Ok("USD 0.01")),
+            (" EUR 3 ", Ok("EUR 3")),
+            ("usd 0.01", Err(Malformed)),
+            ("0.01", Err(Malformed)),
+            ("USD -1", Err(Malformed)),
+            ("USD .1", Err(Malformed)),
+            ("USD 1.2.3", Err(Malformed)),
+            ("USD 1234567890123", Err(Malformed)),
+            ("", Err(Malformed)),
+        ] {
+            assert_eq!(price(value.as_bytes()), expected, "{value}");
+        }
+        assert_eq!(price(b"USD \xff"), Err(Malformed));
+    }
+
+    #[test]
+    fn a_licence_of_robots_txt_is_an_absolute_url() {
+        assert!(is_license_url("https://a.example/license.xml"));
+        for value in ["", "/license.xml", "license.xml", "ftp://a.example/l", "https://"] {
+            assert!(!is_license_url(value), "{value}");
+        }
+    }
+}
