@@ -345,3 +345,18 @@ async fn a_command_that_is_run_has_what_its_configuration_says() {
     let found = verified(&kept).await;
     assert_eq!(told(&found, ["whole", "records", "open"]), [Value::from(true), 0.into(), false.into()]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_answer_says_about_its_use_is_on_record() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        "/pay" => Reply::status(402).field("crawler-price", "USD 0.01"),
+        _ => Reply::text("page").field("X-Robots-Tag", "noai").field("Link", "</l>; rel=license"),
+    })
+    .await;
+    let proxy = Binary::serve(KEPT).await;
+    assert_eq!((get(&proxy, &origin.url("/pay")).await, get(&proxy, &origin.url("/")).await), (402, 200));
+    let all = recorded(&kept(&proxy), 2).await;
+    assert_eq!(told(&all[0], ["price", "signals", "license"]), [Value::from("USD 0.01"), Value::Null, Value::Null]);
+    assert_eq!(told(&all[1], ["price", "signals", "license"]), [Value::Null, "X-Robots-Tag: noai".into(), "/l".into()]);
+}

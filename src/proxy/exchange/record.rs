@@ -35,6 +35,11 @@ impl About<'_> {
             Last::Said | Last::Cut => (trip.status, trip.moved.down),
         };
         draft.number("status", status.into());
+        if let Some(noted) = &trip.noted {
+            noted.reserved_text().iter().for_each(|signals| draft.text("signals", signals));
+            noted.licenses.first().iter().for_each(|license| draft.text("license", license));
+            noted.price.iter().for_each(|price| draft.text("price", price));
+        }
         draft.number("bytes_in", trip.moved.up);
         draft.number("bytes_out", bytes_out);
         draft.number("held_ms", millis(trip.gate.held()));
