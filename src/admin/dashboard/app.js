@@ -113,8 +113,8 @@ function decision(made) {
     cell("At", new Date(made.at).toLocaleTimeString(), "tight"),
     cell("Client", who(made), "tight"),
     cell("Decision", made.enforced ? made.reason : `${made.reason}, let through`, made.enforced ? "bad tight" : "tight"),
-    cell("Rule", rule),
-    cell("Why", made.detail),
+    cell("Rule", rule, "rule"),
+    cell("Why", made.detail, "why"),
   );
 }
 
