@@ -1,14 +1,14 @@
 //! What a running proxy leaves for `status`, `refresh` and `reload`: its admin address and token as they are, whatever the
 //! configuration says by now. `serve` keeps it locked for as long as it runs, so that one left over by a kill counts for nothing.
 
-use crate::config::{give_to_owner, state_directory};
+use crate::config::{give_to_owner, private_directory, state_directory};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, DirBuilder, File, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Whom to ask. The token itself and no path to it: root does not read, for whoever wrote this, what it names.
@@ -40,7 +40,7 @@ impl RunningProxy {
     }
 
     fn announce_in(&self, directory: &Path, config: Option<&Path>) -> io::Result<RunningFile> {
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        private_directory(directory)?;
         let path = directory.join(name(config));
         // It is there whole and locked or not at all, and for its owner alone (0600). The last to start is the one that counts.
         let mut file = tempfile::NamedTempFile::new_in(directory)?;

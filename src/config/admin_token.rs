@@ -1,10 +1,9 @@
 //! The token that callers of the admin address show: the operator's own, or one that is made when it is first needed.
 
-use super::{Settings, give_to_owner, state_directory};
+use super::{Settings, give_to_owner, private_directory, state_directory};
 use ring::rand::{SecureRandom, SystemRandom};
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Where the token is.
@@ -50,7 +49,7 @@ impl AdminToken {
         SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("the system has no random numbers"))?;
         let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let directory = self.path.parent().unwrap_or(Path::new("."));
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        private_directory(directory)?;
         // It is there whole or not at all, and for its owner alone (0600).
         let mut file = tempfile::NamedTempFile::new_in(directory)?;
         writeln!(file, "{token}")?;

@@ -15,7 +15,7 @@ mod written;
 pub use admin_token::AdminToken;
 pub use changes::Changes;
 pub use hosts::{HostPolicy, Hosts};
-pub use paths::{cache_directory, give_to_owner, state_directory};
+pub use paths::{cache_directory, give_to_owner, private_directory, state_directory};
 pub use read::error::{Complaint, ConfigErrors, Fault, Place};
 pub use settings::{Access, CaSource, Fleet, Intercept, Settings, User};
 pub use shown::DEFAULTS;

@@ -2,9 +2,9 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{MetadataExt, fchown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// The directory for what must outlive a restart: systemd's `StateDirectory=`, else the user's, else the machine's.
@@ -15,6 +15,19 @@ pub fn state_directory() -> PathBuf {
 /// The directory for what can be had again: the user's cache.
 pub fn cache_directory() -> PathBuf {
     choose_cache(|name| env::var_os(name))
+}
+
+/// Makes the directory, 0700, and those above it, where they are not there.
+///
+/// # Errors
+/// It cannot be made.
+pub fn private_directory(path: &Path) -> io::Result<()> {
+    let missing: Vec<_> = path.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists()).collect();
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    for made in missing.iter().rev() {
+        give_to_owner(&File::open(made)?, &made.parent().map_or_else(PathBuf::new, |above| above.join(".")))?;
+    }
+    Ok(())
 }
 
 /// What root makes in somebody's directory, such as that of a service, is theirs to read.
@@ -55,6 +68,25 @@ mod tests {
 
     fn chosen(variables: &[(&str, &str)], root: bool) -> PathBuf {
         choose(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()), root)
+    }
+
+    /// Somebody's first look at a service may be with sudo.
+    #[test]
+    fn a_directory_that_root_makes_is_its_owners_who_has_the_one_above() {
+        let home = tempfile::tempdir().unwrap();
+        let made = home.path().join("one/two");
+        private_directory(&made).unwrap();
+        private_directory(&made).unwrap();
+        assert_eq!(fs::metadata(&made).unwrap().mode() & 0o777, 0o700);
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(home.path(), Some(61_184), Some(61_185)).unwrap();
+            let made = home.path().join("three/four");
+            private_directory(&made).unwrap();
+            for made in [made.parent().unwrap(), &made] {
+                let made = fs::metadata(made).unwrap();
+                assert_eq!((made.uid(), made.gid(), made.mode() & 0o777), (61_184, 61_185, 0o700));
+            }
+        }
     }
 
     #[test]

@@ -2,17 +2,17 @@
 //! written, and several processes may begin at once.
 
 use std::env;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::error::CaError;
-use crate::config::give_to_owner;
+use crate::config::{give_to_owner, private_directory};
 
 /// Makes the directory, 0700, if it is not there.
 pub(crate) fn directory(path: &Path) -> Result<(), CaError> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(fault(path, "made"))?;
+    private_directory(path).map_err(fault(path, "made"))?;
     let mode = fs::metadata(path).map_err(fault(path, "read"))?.mode() & 0o7777;
     // Who can write here can put a key of his own in our key's place.
     if mode & 0o022 != 0 { Err(CaError::DirectoryOpen { path: path.to_owned(), mode }) } else { Ok(()) }
