@@ -94,7 +94,7 @@ pub fn verify(directory: &Path, anchors: &[Hash]) -> Result<Verified, ReadError>
     walk.bodies(directory);
     for anchor in std::mem::take(&mut walk.anchors) {
         let anchor = String::from_utf8_lossy(&hex(&anchor)).into_owned();
-        walk.fault(last.number, None, format!("no line has the SHA-256 {anchor}: the chain was written anew, or cut"));
+        walk.fault(last.number, None, format!("no line has the SHA-256 {anchor}: the chain was rewritten, or cut"));
     }
     Ok(walk.found)
 }
