@@ -71,6 +71,7 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Response {
             "clients": admin.proxy.distrusted.latest().iter().filter(|one| one.is_sure).map(|one| json::distrusted(one)).collect::<Vec<_>>(),
         },
         "waiting": figures.waiting,
+        "budgets": admin.gate().budgets().iter().take(SHOWN).map(json::budget).collect::<Vec<_>>(),
         "fleet": figures.fleet.map(|fleet| json!({
             "up": fleet.is_up,
             "instances": fleet.instances,

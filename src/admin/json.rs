@@ -1,6 +1,6 @@
 //! What the API says, as JSON: the shapes that scripts rely on.
 
-use crate::gate::{Gate, HeldFor, HeldRequest, PaceFigures, Reported};
+use crate::gate::{BudgetFigures, Gate, HeldFor, HeldRequest, PaceFigures, Reported};
 use crate::policy::explain::{self, Explanation, TdmRepState};
 use crate::policy::{AskedAgain, Authority, Entry, Manners, PreferenceEvidence};
 use crate::proxy::{Distrusted, Offer, RecentDecision, evidence};
@@ -9,7 +9,7 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -45,7 +45,7 @@ pub fn explanation(explanation: &Explanation) -> Value {
 
 /// What is kept at a host beyond what it asks for.
 fn manners(manners: &Manners) -> Value {
-    let Manners { adaptive, breaker } = manners;
+    let Manners { adaptive, breaker, budget } = manners;
     json!({
         "adaptive": adaptive.map(|adaptive| json!({
             "factor": adaptive.factor(),
@@ -53,6 +53,7 @@ fn manners(manners: &Manners) -> Value {
             "max": adaptive.max().as_secs_f64(),
         })),
         "breaker": breaker.map(|breaker| json!({ "after": breaker.after, "pause": breaker.pause.as_secs_f64() })),
+        "budget": budget.map(|budget| json!({ "requests": budget.requests, "bytes": budget.bytes, "per": budget.per.as_str() })),
     })
 }
 
@@ -177,6 +178,20 @@ pub(super) fn held(held: &HeldRequest) -> Value {
         "gap": gap,
         "since": held.since.as_secs_f64(),
         "left": held.left.map(|left| left.as_secs_f64()),
+    })
+}
+
+/// What has been spent of a budget.
+pub(super) fn budget(figures: &BudgetFigures) -> Value {
+    let BudgetFigures { of, budget, spent } = figures;
+    json!({
+        "of": of,
+        "per": budget.per.as_str(),
+        "requests": spent.requests,
+        "max_requests": budget.requests,
+        "bytes": spent.bytes,
+        "max_bytes": budget.bytes,
+        "ends_at": rfc3339(SystemTime::UNIX_EPOCH + Duration::from_secs(spent.ends)),
     })
 }
 

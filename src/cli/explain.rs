@@ -124,8 +124,9 @@ fn text(explanation: &Explanation) -> String {
     if let Some(delay) = explanation.crawl_delay {
         out += &format!("  crawl-delay: {} s\n", delay.as_secs_f64());
     }
-    let Manners { adaptive, breaker } = explanation.manners;
+    let Manners { adaptive, breaker, budget } = explanation.manners;
     let said = adaptive.iter().map(ToString::to_string).chain(breaker.iter().map(ToString::to_string));
+    let said = said.chain(budget.iter().map(ToString::to_string));
     said.for_each(|said| out += &format!("  pace: {said}\n"));
     if let Some(fault) = explanation.tdmrep.as_ref().and_then(|file| Some((&file.url, file.fault.as_ref()?))) {
         out += &format!("  note: {} is not understood, and reserves nothing there: {}\n", fault.0, fault.1);

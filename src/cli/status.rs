@@ -62,6 +62,15 @@ fn text(status: &Value) -> String {
         let times = client["times"].as_u64().unwrap_or_default();
         let _ = writeln!(out, "{who}{agent} rejects the certificate for {host} ({}): {cure}", counted(times, "time"));
     }
+    for budget in status["budgets"].as_array().into_iter().flatten() {
+        let part = |of: &str, most: &str| {
+            let most = budget[most].as_u64()?;
+            Some(format!("{} of {most} {of}", budget[of].as_u64().unwrap_or_default()))
+        };
+        let parts: Vec<_> =
+            [part("requests", "max_requests"), part("bytes", "max_bytes")].into_iter().flatten().collect();
+        let _ = writeln!(out, "budget of {}: {} this {}", word(&budget["of"]), parts.join(", "), word(&budget["per"]));
+    }
     let hosts = status["authorities"].as_array().map(Vec::as_slice).unwrap_or_default();
     if !hosts.is_empty() {
         let _ = writeln!(out, "\n{:<13} {:>8} {:>8} {:>8}  authority", "robots.txt", "age", "waiting", "next in");
@@ -95,6 +104,9 @@ mod tests {
             "version": "1.0.0", "uptime": 5, "mode": "enforce", "waiting": 2,
             "requests": { "forwarded": 10, "failed": 1, "refused": { "robots-disallowed": 3 } },
             "robots": { "authorities": 1, "files": 1, "memory": 2048 },
+            "budgets": [{
+                "of": "user=alice", "per": "day", "requests": 7, "max_requests": 10, "bytes": 512, "max_bytes": null,
+            }],
             "distrusted": { "total": 3, "clients": [{
                 "client": "192.0.2.1", "host": "https://a.example", "user_agent": "curl/8", "times": 3, "cure": "use it",
             }] },
@@ -107,6 +119,7 @@ mod tests {
             "10 forwarded, 1 failed, 3 robots-disallowed",
             "waiting: 2",
             "1 authority, 1 different file, 2 KiB",
+            "budget of user=alice: 7 of 10 requests this day\n",
             "next in  authority",
             "192.0.2.1 (curl/8) rejects the certificate for https://a.example (3 times): use it",
             "https://a.example: status 503",

@@ -11,9 +11,10 @@ use super::written::file::{
     self, Admin, Egress, Evidence, Identity, Limits, Listener, Log, Mode, OnFleetLoss, Pace, Robots, Store,
 };
 use super::written::host_table::InterceptMode;
+use super::written::manners;
 use super::written::secrets::{Secret, SecretUrl};
 use super::written::values::{Network, Token};
-use crate::policy::{Host, Listed};
+use crate::policy::{Budget, Host, Listed};
 use crate::robots::ProductToken;
 
 /// A whole configuration, right in itself. `Settings::default()` is what `conf/politely.yaml` says.
@@ -84,6 +85,8 @@ pub struct User {
     pub max_connections: Option<NonZeroUsize>,
     /// Requests that may wait at a time.
     pub max_waiting: Option<usize>,
+    /// What they may ask of all hosts together.
+    pub budget: Option<Budget>,
 }
 
 impl User {
@@ -97,6 +100,7 @@ impl User {
             listed: user.egress.listed(),
             max_connections: user.max_connections,
             max_waiting: user.max_waiting,
+            budget: user.budget.and_then(manners::Budget::meant),
         }
     }
 }

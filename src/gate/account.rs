@@ -1,6 +1,7 @@
 //! What there is to tell of one request's way through the gate, for the log.
 
-use crate::policy::{Allowance, Entry, RuleEvidence};
+use super::budget::Bill;
+use crate::policy::{Allowance, Entry, Refusal, RuleEvidence};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,8 @@ pub struct Account {
     held: Duration,
     /// It is held.
     since: Option<Instant>,
+    /// What it is to be paid from.
+    pub(super) bill: Option<Box<Bill>>,
 }
 
 impl Account {
@@ -45,6 +48,23 @@ impl Account {
         self.allowance = Some(allowance);
         if self.is_wanted.rule {
             self.rule = allowance.rule(entry);
+        }
+    }
+
+    /// It is over. `sent`: it was sent to the origin, whose answer has so many bytes.
+    #[inline]
+    pub fn settle(&mut self, sent: bool, bytes: u64) {
+        if let Some(bill) = self.bill.take() {
+            bill.settle(sent, bytes);
+        }
+    }
+
+    /// It goes, if there is room for it.
+    pub(super) async fn pay(&mut self) -> Result<(), Refusal> {
+        match &mut self.bill {
+            // What most requests do not do takes no room in them.
+            Some(bill) => Box::pin(bill.pay()).await,
+            None => Ok(()),
         }
     }
 

@@ -4,7 +4,7 @@ use super::fleet::Fleet;
 use super::pacer::{Pace, Permit, Stand, Waiting, without_delay};
 use super::robots::{FetchReason, Fetching, HostEntry, Order};
 use super::terms::{key, terms};
-use super::{Account, Admitted, Gate, Reported, rules};
+use super::{Account, Admitted, Bill, Gate, Reported, rules};
 use crate::config::{Hosts, Mode, Settings, Subresources};
 use crate::policy::pace::Terms;
 use crate::policy::{Decision, Known, Refusal, Request, Ruling, SiteFile, decide};
@@ -63,7 +63,10 @@ impl Gate {
         let mut waited = Duration::ZERO;
         loop {
             match step {
-                Step::Go(admitted) => return Ok(admitted),
+                Step::Go(admitted) => {
+                    account.pay().await?;
+                    return Ok(admitted);
+                }
                 Step::Fetch(fetching) => {
                     let _held = self.held.for_robots(request);
                     // What most requests do not wait for takes no room in them, here and below.
@@ -83,6 +86,7 @@ impl Gate {
                     drop(held);
                     waited += permit.waited;
                     if let Some(admitted) = self.at_its_turn(&host, request, permit, account)? {
+                        account.pay().await?;
                         return Ok(admitted);
                     }
                 }
@@ -209,6 +213,14 @@ impl Gate {
             Ruling::Refuse(why) => return Err(why),
             Ruling::Report(why) => Some(Reported::from(why)),
             Ruling::Allow(_) => None,
+        };
+        let manners = &rules(request, host.hosts, settings).manners;
+        let is_reported = settings.mode == Mode::Report;
+        account.bill = Bill::of(&self.ledger, manners.budget, pace.key(), request, is_reported);
+        let reported = match account.bill.as_ref().and_then(|bill| bill.refusal()) {
+            Some(spent) if !is_reported => return Err(spent),
+            Some(spent) => reported.or(Some(spent.into())),
+            None => reported,
         };
         let mut terms = self.terms(request, host.hosts, settings, crawl_delay, waited);
         if let Some(asked) = terms.clamped() {

@@ -2,6 +2,7 @@
 
 mod account;
 mod admit;
+mod budget;
 mod decode;
 mod fleet;
 mod held;
@@ -15,6 +16,7 @@ mod watch;
 pub use crate::policy::pace::Outcome;
 pub use account::{Account, Wanted};
 pub use admit::LastHost;
+pub use budget::BudgetFigures;
 pub use fleet::FleetFigures;
 pub use held::{HeldFigures, HeldFor, HeldRequest};
 pub use pacer::Permit;
@@ -28,6 +30,7 @@ use crate::policy::freshness::State;
 use crate::policy::{Access, Allowance, Authority, Entry, HostRules, Known, Refusal, Request, SiteFile};
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
+use budget::{Bill, Ledger};
 use bytes::Bytes;
 use fleet::{Fleet, Message};
 use held::Held;
@@ -47,6 +50,7 @@ pub struct Gate {
     settings: Arc<ArcSwap<Settings>>,
     robots: RobotsCache,
     pacer: Arc<Pacer>,
+    ledger: Arc<Ledger>,
     held: Held,
     store: Arc<Store>,
     fleet: Option<Arc<Fleet>>,
@@ -112,8 +116,8 @@ impl Gate {
             listens.spawn(listen(messages, robots.clone(), pacer.clone()));
             listens.spawn(async move { fleet.keep().await });
         }
-        let (held, drain) = (Held::default(), Sender::default());
-        Gate { settings, robots, pacer, held, store, fleet, drain, _listens: listens }
+        let (ledger, held, drain) = (Ledger::new(fleet.clone()), Held::default(), Sender::default());
+        Gate { settings, robots, pacer, ledger, held, store, fleet, drain, _listens: listens }
     }
 
     /// Returns when it is in the fleet, or cannot be for now, or there is none.
@@ -164,19 +168,29 @@ impl Gate {
         let rules = rules(request, hosts, &settings);
         let terms = terms(&settings, &rules.manners, rules.crawl_delay, false);
         let pace = self.pacer.pace(&key(&settings, request.authority, request.address));
-        if settings.mode == Mode::Report {
-            return Ok(pace.rehearse(request.client, terms, false));
+        let is_reported = settings.mode == Mode::Report;
+        account.bill = Bill::of(&self.ledger, rules.manners.budget, pace.key(), request, is_reported);
+        let spent = account.bill.as_ref().and_then(|bill| bill.refusal());
+        if is_reported {
+            account.pay().await?;
+            let (permit, held) = pace.rehearse(request.client, terms, spent.is_some());
+            return Ok((permit, spent.map(Reported::from).or(held)));
         }
-        match pace.stand(request.client, terms)? {
-            Stand::Go(permit) => Ok((permit, None)),
+        if let Some(spent) = spent {
+            return Err(spent);
+        }
+        let permit = match pace.stand(request.client, terms)? {
+            Stand::Go(permit) => permit,
             Stand::Wait(waiting) => {
                 let _held = self.held.for_turn(request, &pace, waiting.terms());
                 account.waits();
                 let turn = self.turn(waiting).await;
                 account.goes_on();
-                Ok((turn?, None))
+                turn?
             }
-        }
+        };
+        account.pay().await?;
+        Ok((permit, None))
     }
 
     /// Our copy, if it is fresh; else as it is after a fetch. `None`: there is none to serve; the origin may say so itself.

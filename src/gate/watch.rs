@@ -2,7 +2,7 @@
 
 use super::robots::{CacheFigures, FetchReason, Order};
 use super::terms::key;
-use super::{FleetFigures, Gate, HeldFigures, HeldRequest};
+use super::{BudgetFigures, FleetFigures, Gate, HeldFigures, HeldRequest};
 use crate::config::Settings;
 use crate::histogram::Distribution;
 use crate::policy::{Answer, Authority, Entry, Refusal, Request, SiteFile, explain};
@@ -58,6 +58,11 @@ impl Gate {
     pub fn times(&self) -> Times {
         let ([held_for_turn, held_for_robots], [answered_age, failed_age]) = (self.held.times(), self.robots.ages());
         Times { held_for_turn, held_for_robots, answered_age, failed_age }
+    }
+
+    /// What has been spent of budgets, as far as is known here.
+    pub fn budgets(&self) -> Vec<BudgetFigures> {
+        self.ledger.all()
     }
 
     /// The store on disk: whether it can be used, and its bytes. `None`: there is to be none.

@@ -5,11 +5,15 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use super::Budget;
+
 /// What is kept at a host beside its crawl-delay. `None`: nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Manners {
     pub adaptive: Option<Adaptive>,
     pub breaker: Option<Breaker>,
+    /// Of the host.
+    pub budget: Option<Budget>,
 }
 
 /// The gap grows with the host's own latency. Small, for every permit has one.

@@ -2,6 +2,7 @@
 //! the pace of a host. Pure: time and chance are arguments.
 
 pub mod authority;
+pub mod budget;
 pub mod decide;
 pub mod entry;
 pub mod explain;
@@ -26,6 +27,7 @@ pub mod served_paths;
 pub mod site_file;
 
 pub use authority::{Authority, AuthorityError, Scheme};
+pub use budget::{Budget, Period, Spent};
 pub use decide::{Allowance, Decision, Known, Ruling, decide};
 pub use entry::{Access, Answer, AskedAgain, Entry, HttpVersion, Trouble, Validators};
 pub use host::Host;

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Authority, MiningEvidence, Reservation};
+use super::{Authority, Budget, MiningEvidence, Reservation};
 use crate::robots::{PreferenceRef, RuleKind, RuleRef, VisitTime};
 
 /// A refusal. `Display` is one sentence for the person who reads the answer or the log.
@@ -50,6 +50,14 @@ pub enum Refusal {
     },
     /// The host has turned away so many requests in a row that it is left alone, for longer than the request may wait.
     HostPaused { retry_after: Duration, refusals: u32 },
+    /// As much has been asked in this period as may be.
+    BudgetSpent {
+        /// Until the next period.
+        retry_after: Duration,
+        /// A pace key, or `user=NAME`.
+        of: Box<str>,
+        budget: Budget,
+    },
     /// The site is not open at this time of the day (`Visit-time`, where that is kept).
     Closed {
         /// Until it opens.
@@ -119,6 +127,7 @@ impl Refusal {
             Self::RobotsUnreachable { .. } => "robots-unreachable",
             Self::CrawlDelay { .. } | Self::Closed { .. } => "crawl-delay",
             Self::HostPaused { .. } => "host-paused",
+            Self::BudgetSpent { .. } => "budget-spent",
             Self::QueueFull { .. } => "queue-full",
             Self::ConnectionLimit { .. } => "connection-limit",
             Self::EgressDenied { .. } => "egress-denied",
@@ -154,6 +163,7 @@ impl Refusal {
             Self::RobotsUnreachable { retry_after, .. }
             | Self::CrawlDelay { retry_after, .. }
             | Self::HostPaused { retry_after, .. }
+            | Self::BudgetSpent { retry_after, .. }
             | Self::Closed { retry_after, .. }
             | Self::QueueFull { retry_after }
             | Self::Draining { retry_after }
@@ -224,6 +234,10 @@ impl Refusal {
             Self::HostPaused { retry_after, refusals } => {
                 let wait = Seconds(*retry_after);
                 write!(f, "host paused after {refusals} refusals in a row; try again in {wait}")
+            }
+            Self::BudgetSpent { retry_after, of, budget } => {
+                let wait = Seconds(*retry_after);
+                write!(f, "budget of {of} spent: {budget} (UTC); try again in {wait}")
             }
             Self::Closed { retry_after, authority, hours } => {
                 let wait = Seconds(*retry_after);

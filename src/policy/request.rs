@@ -4,8 +4,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::Authority;
 use super::pace::Client;
+use super::{Authority, Budget};
 use crate::robots::ProductToken;
 
 /// A request that wants to go.
@@ -22,6 +22,8 @@ pub struct Request<'a> {
     pub client: Client,
     /// Who that is, for people: the user, and where it comes from.
     pub user: Option<&'a str>,
+    /// The user's own.
+    pub budget: Option<&'a Budget>,
     pub from: Option<IpAddr>,
     /// Where it will be sent, for `pace.key: address`; `None` where that is not known.
     pub address: Option<IpAddr>,
@@ -47,6 +49,7 @@ impl<'a> Request<'a> {
             product_tokens: &[],
             client: Client(0),
             user: None,
+            budget: None,
             from: None,
             address: None,
             speaks_http2: false,

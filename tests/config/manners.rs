@@ -1,7 +1,7 @@
 //! What is kept beyond what sites ask for: in `pace`, in `hosts`, and what can be wrong with it.
 
 use super::*;
-use politely::policy::{Adaptive, Breaker, Manners};
+use politely::policy::{Adaptive, Breaker, Budget, Manners, Period};
 use std::num::NonZeroU32;
 
 fn of(yaml: &str, host: &str) -> Manners {
@@ -22,6 +22,11 @@ fn it_is_off_unless_it_is_written_and_what_is_left_out_has_a_default() {
     assert_eq!(of("", "a.example"), Manners::default());
     assert_eq!(of("pace: { adaptive: {} }", "a.example").adaptive, adaptive(500, 0, 30));
     assert_eq!(of("pace: { adaptive: { factor: 2.5, min: 1s, max: ~ } }", "a.example").adaptive, adaptive(250, 1, 30));
+    let budget = |requests, bytes, per| Some(Budget { requests, bytes, per });
+    assert_eq!(of("pace: { budget: { requests: 7 } }", "a.example").budget, budget(Some(7), None, Period::Day));
+    let hourly = of("pace: { budget: { bytes: 1KiB, per: hour, requests: ~ } }", "a.example").budget;
+    assert_eq!(hourly, budget(None, Some(1024), Period::Hour));
+    assert_eq!(of("pace: { budget: { per: hour } }", "a.example").budget, None);
     assert_eq!(of("pace: { breaker: {} }", "a.example").breaker, breaker(5, 600));
     assert_eq!(of("pace: { breaker: { after: 2, pause: 1m } }", "a.example").breaker, breaker(2, 60));
 }
@@ -30,9 +35,15 @@ fn it_is_off_unless_it_is_written_and_what_is_left_out_has_a_default() {
 fn for_some_hosts_and_users_it_is_otherwise_and_zero_is_none() {
     let yaml = "pace: { adaptive: {}, breaker: {} }\n\
         hosts: { '*.example': { breaker: { after: 2 } }, a.example: { adaptive: { factor: 0 } } }";
-    assert_eq!(of(yaml, "other.test"), Manners { adaptive: adaptive(500, 0, 30), breaker: breaker(5, 600) });
-    assert_eq!(of(yaml, "b.example"), Manners { adaptive: adaptive(500, 0, 30), breaker: breaker(2, 600) });
-    assert_eq!(of(yaml, "a.example"), Manners { adaptive: None, breaker: breaker(2, 600) });
+    assert_eq!(
+        of(yaml, "other.test"),
+        Manners { adaptive: adaptive(500, 0, 30), breaker: breaker(5, 600), ..Manners::default() }
+    );
+    assert_eq!(
+        of(yaml, "b.example"),
+        Manners { adaptive: adaptive(500, 0, 30), breaker: breaker(2, 600), ..Manners::default() }
+    );
+    assert_eq!(of(yaml, "a.example"), Manners { breaker: breaker(2, 600), ..Manners::default() });
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod server;
 
 mod adaptive;
 mod breaker;
+mod budget;
 
 use serde_json::Value;
 use std::net::SocketAddr;

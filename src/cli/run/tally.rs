@@ -99,6 +99,7 @@ impl Rule {
             }
             Refusal::CrawlDelay { .. }
             | Refusal::HostPaused { .. }
+            | Refusal::BudgetSpent { .. }
             | Refusal::QueueFull { .. }
             | Refusal::ConnectionLimit { .. }
             | Refusal::EgressDenied { .. }

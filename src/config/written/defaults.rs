@@ -75,6 +75,7 @@ impl Default for Pace {
             min_delay: Duration::ZERO,
             adaptive: None,
             breaker: None,
+            budget: None,
             max_crawl_delay: Duration::from_secs(300),
             max_concurrent: const { NonZeroU32::new(8).expect("not zero") },
             max_wait: Duration::from_secs(60),

@@ -11,7 +11,7 @@ use crate::policy::{Host, HostPattern, KeyBy, Listed, Manners, Options, Paths, U
 use crate::robots::{ParseOptions, Precedence, ProductToken, Purpose, UserAgentMatch};
 
 use super::host_table::{HostTable, InterceptMode, Override, Usage};
-use super::manners::{self, Adaptive, Breaker};
+use super::manners::{self, Adaptive, Breaker, Budget};
 use super::secrets::{self, Secret, SecretUrl};
 use super::units;
 use super::values::{self, AccessLog, Closed, ListenAddress, MethodName, Network, PortRange, Token};
@@ -199,6 +199,8 @@ pub struct Pace {
     pub min_delay: Duration,
     pub adaptive: Option<Adaptive>,
     pub breaker: Option<Breaker>,
+    /// Of each key.
+    pub budget: Option<Budget>,
     #[serde(deserialize_with = "units::duration")]
     pub max_crawl_delay: Duration,
     /// In flight to one key; 1 wherever a crawl-delay is in force.
@@ -215,8 +217,8 @@ pub struct Pace {
 
 impl Pace {
     pub(in crate::config) fn manners(&self) -> manners::Written {
-        let Self { adaptive, breaker, .. } = *self;
-        manners::Written { adaptive, breaker }
+        let Self { adaptive, breaker, budget, .. } = *self;
+        manners::Written { adaptive, breaker, budget }
     }
 }
 
@@ -316,6 +318,8 @@ pub(in crate::config) struct User {
     pub max_connections: Option<NonZeroUsize>,
     #[serde(default)]
     pub max_waiting: Option<usize>,
+    #[serde(default)]
+    pub budget: Option<Budget>,
 }
 
 /// Copies of robots.txt and owed delays, kept over a restart.

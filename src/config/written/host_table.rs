@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 
-use super::manners::{self, Adaptive, Breaker};
+use super::manners::{self, Adaptive, Breaker, Budget};
 use super::origin_tls::{self, CertificatePair, Pin, Switch};
 use super::values::{HOST_FORMS, PathPattern, from_text, parse_pattern};
 use super::{units, words};
@@ -26,6 +26,7 @@ pub struct Override {
     pub crawl_delay: Option<Duration>,
     pub adaptive: Option<Adaptive>,
     pub breaker: Option<Breaker>,
+    pub budget: Option<Budget>,
     pub intercept: Option<InterceptMode>,
     pub product_tokens: Option<Vec<ProductToken>>,
     pub purpose: Option<Vec<Purpose>>,
@@ -44,8 +45,8 @@ pub struct Override {
 
 impl Override {
     pub(in crate::config) fn manners(&self) -> manners::Written {
-        let Self { adaptive, breaker, .. } = *self;
-        manners::Written { adaptive, breaker }
+        let Self { adaptive, breaker, budget, .. } = *self;
+        manners::Written { adaptive, breaker, budget }
     }
 }
 

@@ -8,9 +8,10 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
 use super::units::{self, show_duration};
+use super::words;
 use crate::config::read::check::Check;
 use crate::config::read::error::Complaint;
-use crate::policy::{self, Manners};
+use crate::policy::{self, Manners, Period};
 
 /// The gap follows the host's own latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -35,11 +36,24 @@ pub struct Breaker {
     pub pause: Duration,
 }
 
+/// So much in each period.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Budget {
+    /// `None`, as the other: any number. With neither there is none.
+    pub requests: Option<u64>,
+    #[serde(deserialize_with = "units::some_size")]
+    pub bytes: Option<u64>,
+    #[serde(with = "words::Period")]
+    pub per: Period,
+}
+
 /// All of it, where it is written. `None`: as for all hosts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::config) struct Written {
     pub adaptive: Option<Adaptive>,
     pub breaker: Option<Breaker>,
+    pub budget: Option<Budget>,
 }
 
 impl Default for Adaptive {
@@ -69,12 +83,20 @@ impl Breaker {
     }
 }
 
+impl Budget {
+    pub(in crate::config) fn meant(self) -> Option<policy::Budget> {
+        let Self { requests, bytes, per } = self;
+        (requests.is_some() || bytes.is_some()).then_some(policy::Budget { requests, bytes, per })
+    }
+}
+
 impl Written {
     /// With what is otherwise as `before`.
     pub fn over(&self, before: &Manners) -> Manners {
         Manners {
             adaptive: self.adaptive.map_or(before.adaptive, Adaptive::meant),
             breaker: self.breaker.map_or(before.breaker, Breaker::meant),
+            budget: self.budget.map_or(before.budget, Budget::meant),
         }
     }
 

@@ -83,6 +83,11 @@ pub(in crate::config) fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Res
     from_text(deserializer, "a size", SIZE_FORMS, parse_size)
 }
 
+/// For `#[serde(deserialize_with)]` on an optional number of bytes; `null` never gets here.
+pub(in crate::config) fn some_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    size(deserializer).map(Some)
+}
+
 fn split(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }

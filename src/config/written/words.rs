@@ -35,6 +35,13 @@ pub(in crate::config) enum KeyBy {
 }
 
 #[derive(Deserialize)]
+#[serde(remote = "policy::Period", rename_all = "kebab-case")]
+pub(in crate::config) enum Period {
+    Day,
+    Hour,
+}
+
+#[derive(Deserialize)]
 #[serde(remote = "policy::RobotsOverride", rename_all = "kebab-case")]
 enum RobotsOverride {
     Enforce,

@@ -6,8 +6,10 @@
 //!   (`turn.lua`); while it has it, its own schedule keeps the pace. Where none is, nobody asks: a refusal by the origin
 //!   is published to all.
 //! - A robots.txt is fetched by whoever gets the right to (`copy.lua`), and published.
+//! - What is spent of budgets is counted by the server (`budget.lua`).
 //! - A server that does not answer in time is asked no more until it does (`link`); until then `on_fleet_loss` holds.
 
+mod budget;
 mod copies;
 mod link;
 mod machine;
@@ -15,6 +17,7 @@ mod message;
 mod server;
 mod turn;
 
+pub(super) use budget::Spend;
 pub(super) use copies::{Claim, Parcel};
 pub use link::FleetFigures;
 pub(super) use link::Lost;
@@ -23,14 +26,14 @@ pub(super) use turn::{LeaseOp, LeaseRequest, LeaseStatus, Place};
 
 use crate::config::Settings;
 use crate::policy::pace::LastStarts;
-use crate::policy::{PaceKey, Refusal};
+use crate::policy::{PaceKey, Refusal, Spent};
 use arc_swap::ArcSwap;
 use link::Link;
 use machine::Machine;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::broadcast;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -128,6 +131,17 @@ impl Fleet {
                 Ok(LeaseStatus::new(answer, Instant::now()))
             }
             Way::Machine(machine) => machine.lease(key, request).await,
+        }
+    }
+
+    /// Spends of a budget that all share. False: there was no room for it.
+    pub async fn spend(&self, of: &str, spend: &Spend) -> Result<(bool, Spent), Lost> {
+        match &self.way {
+            Way::Server(link) => {
+                let answer = link.call(&spend.invocation(of)).await?;
+                Ok(budget::answered(answer, spend.per, SystemTime::now()))
+            }
+            Way::Machine(machine) => machine.spend(of, spend).await,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Each refusal's slug and sentence.
 
 use super::*;
+use crate::policy::Period;
 
 fn example() -> Authority {
     Authority::from_url("https://example.com").unwrap()
@@ -61,6 +62,15 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
             Refusal::HostPaused { retry_after: second, refusals: 5 },
             "host-paused",
             "host paused after 5 refusals in a row; try again in 1.1 s",
+        ),
+        (
+            Refusal::BudgetSpent {
+                retry_after: second,
+                of: "example.com".into(),
+                budget: Budget { requests: Some(100), bytes: Some(1024), per: Period::Hour },
+            },
+            "budget-spent",
+            "budget of example.com spent: 100 requests and 1024 bytes per hour (UTC); try again in 1.1 s",
         ),
         (
             Refusal::Closed {

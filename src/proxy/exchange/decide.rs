@@ -128,6 +128,7 @@ impl Exchange<'_> {
             product_tokens: user.map_or(&[], |user| &user.product_tokens),
             client: who.client(),
             user: user.map(|user| user.name.as_ref()),
+            budget: user.and_then(|user| user.budget.as_ref()),
             from: Some(who.address.ip()),
             address: route.and_then(Route::origin),
             speaks_http2: request.version == Version::HTTP_2

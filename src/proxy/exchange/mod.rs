@@ -214,6 +214,8 @@ impl<'a> Exchange<'a> {
 
     fn conclude(&mut self, outcome: Outcome) -> Last {
         self.is_concluded = true;
+        let sent = self.trip.upstream.is_some() || self.trip.is_tunnel;
+        self.trip.gate.settle(sent, self.trip.moved.down);
         let Exchange { proxy, ref settings, who, began, request, ref trip, .. } = *self;
         About { proxy, settings, who, began, request: Ok(request), trip }.conclude(outcome)
     }

@@ -48,6 +48,10 @@ pub fn each_member(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'
         Refusal::RobotsUnreachable { authority, .. } | Refusal::Closed { authority, .. } => {
             put("robots_url", Member::RobotsUrl(authority));
         }
+        Refusal::BudgetSpent { of, budget, .. } => {
+            put("budget_of", Member::Text(&[of]));
+            put("budget", Member::Text(&[&budget.to_string()]));
+        }
         Refusal::OperatorDenied { host, pattern, matched_path } => {
             put("rule", Member::Text(&["hosts.", host, ".deny: ", pattern]));
             matched_path.iter().for_each(|path| put("matched_path", Member::Text(&[path])));

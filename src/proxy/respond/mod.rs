@@ -204,7 +204,9 @@ fn status(refusal: &Refusal, settings: &Settings) -> (StatusCode, &'static str) 
         Refusal::RobotsUnreachable { .. } => {
             (configured(settings.robots.unreachable_status), "destination_unavailable")
         }
-        Refusal::CrawlDelay { .. } | Refusal::Closed { .. } => (StatusCode::TOO_MANY_REQUESTS, "http_request_denied"),
+        Refusal::CrawlDelay { .. } | Refusal::BudgetSpent { .. } | Refusal::Closed { .. } => {
+            (StatusCode::TOO_MANY_REQUESTS, "http_request_denied")
+        }
         Refusal::HostPaused { .. } => (StatusCode::SERVICE_UNAVAILABLE, "destination_unavailable"),
         Refusal::QueueFull { .. } | Refusal::ConnectionLimit { .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached")
@@ -241,6 +243,7 @@ fn title(slug: &str) -> &'static str {
         "usage-disallowed" => "Disallowed by a usage preference of the site",
         "robots-unreachable" => "robots.txt is unreachable",
         "crawl-delay" => "Crawl-delay",
+        "budget-spent" => "The budget is spent",
         "host-paused" => "The host is left alone for a while",
         "queue-full" => "Too many requests are waiting",
         "connection-limit" => "Too many connections",

@@ -94,6 +94,8 @@ fn label(name: &'static str) -> &'static str {
         "rule" => "Rule",
         "line" => "Line",
         "purpose" => "Declared purpose",
+        "budget" => "Budget",
+        "budget_of" => "Whose",
         "entry" => "Entry",
         "policy" => "Terms",
         "matched_path" => "Path as servers may read it",
@@ -120,6 +122,10 @@ fn remedy(refusal: &Refusal) -> &'static str {
         Refusal::CrawlDelay { .. } => {
             "Try again after that time, or let requests wait longer: <code>pace.max_wait</code>, or \
              <code>politely run --max-wait</code>."
+        }
+        Refusal::BudgetSpent { .. } => {
+            "Come back after that time. Whoever runs this proxy has set how much may be asked in each period: \
+             <code>budget</code>, of the host or of the user."
         }
         Refusal::HostPaused { .. } => {
             "The site answers with refusals or challenges: ask its owner how it wants to be crawled, or crawl it more slowly. \

@@ -2,7 +2,8 @@
 //! later one takes that of an earlier one. The right to fetch is a lock in the file of [`slots`](super::slots).
 
 use super::Machine;
-use super::slots::{Id, hand_over};
+use super::locks::hand_over;
+use super::slots::Id;
 use crate::gate::fleet::copies::Found;
 use crate::gate::fleet::{Lost, Parcel};
 use crate::gate::store::snapshot::{self, millis, time};

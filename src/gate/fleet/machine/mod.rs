@@ -5,11 +5,15 @@
 //! kernel takes away from whoever is gone; a start is noted there before it leaves, so that whoever has the lease next
 //! knows of it. Who waits looks again, and not before the next start could be due. Copies of robots.txt are files (`copies`).
 
+mod budgets;
 mod copies;
+mod locks;
 mod slots;
 
-use super::{LeaseOp, LeaseRequest, LeaseStatus, Lost, Place, Reach};
+use super::{LeaseOp, LeaseRequest, LeaseStatus, Lost, Place, Reach, Spend};
+use crate::policy::Spent;
 use crate::policy::pace::{LastStarts, Observed};
+use budgets::Budgets;
 use copies::Copies;
 use parking_lot::Mutex;
 use slots::{BUCKET, Id, LOCKS, Slot, Slots, instant, nanos, span};
@@ -17,10 +21,10 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs;
 use std::io;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::time::sleep;
 
 /// This process's part in it.
@@ -28,6 +32,9 @@ pub(super) struct Machine {
     slots: Arc<Slots>,
     parts: Mutex<Parts>,
     copies: Arc<Copies>,
+    /// Once there is one. `None`: it cannot be had, which has been told.
+    budgets: OnceLock<Option<Budgets>>,
+    directory: PathBuf,
     /// Its process id, and what tells it from others that have had that.
     me: u64,
     /// Nothing can be shared any more.
@@ -56,7 +63,8 @@ impl Machine {
             let copies = Arc::new(Copies::open(directory)?);
             let me = u64::from(std::process::id()) << 32 | u64::from(fastrand::u32(..));
             let (is_broken, told_of, rivals) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU32::new(1));
-            Ok(Self { slots, parts: Mutex::default(), copies, me, is_broken, told_of, rivals })
+            let (budgets, directory) = (OnceLock::new(), directory.to_owned());
+            Ok(Self { slots, parts: Mutex::default(), copies, budgets, directory, me, is_broken, told_of, rivals })
         };
         open().inspect_err(|error: &io::Error| tell(&directory.display().to_string(), error)).ok()
     }
@@ -75,6 +83,28 @@ impl Machine {
                 Ok(Some(status)) => return Ok(status),
                 Ok(None) => sleep(AGAIN).await,
                 Err(error) => return Err(self.give_up(&error)),
+            }
+        }
+    }
+
+    /// Spends of a budget that all share, and those who come after them.
+    pub async fn spend(&self, of: &str, spend: &Spend) -> Result<(bool, Spent), Lost> {
+        let open = || {
+            let warn = |error: &io::Error| {
+                let place = self.directory.display();
+                tracing::warn!("each politely process on this machine counts its own budgets: {place}: {error}");
+            };
+            Budgets::open(&self.directory).inspect_err(warn).ok()
+        };
+        let budgets = self.budgets.get_or_init(open).as_ref().ok_or(Lost)?;
+        loop {
+            match budgets.spend(of, spend, SystemTime::now()) {
+                Ok(Some(spent)) => return Ok(spent),
+                Ok(None) => sleep(AGAIN).await,
+                Err(error) => {
+                    tracing::debug!(%error, of, "what is spent of a budget is not shared");
+                    return Err(Lost);
+                }
             }
         }
     }

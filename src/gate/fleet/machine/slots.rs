@@ -6,11 +6,12 @@
 //! for each authority, the right to fetch its robots.txt. Instants are nanoseconds of the clock that `Instant` reads; a
 //! file of before the machine was started is taken to be of now.
 
+use super::locks::LockFile;
 use crate::gate::store::digest;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, fchown};
+use std::ops::Deref;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::LazyLock;
 use std::thread;
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// The file, open; what it has locked is free when it is dropped.
 #[derive(Debug)]
-pub(super) struct Slots(File);
+pub(super) struct Slots(LockFile);
 
 /// A name's places in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,17 +50,9 @@ pub(super) struct Slot {
 pub(super) type Found = (u64, Slot);
 
 impl Slots {
-    /// Made if there is none. Nobody but its owner, and the directory's, can have a lock on it.
+    /// Made if there is none.
     pub fn open(directory: &Path) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-        let file = options.open(directory.join(FILE))?;
-        if NETWORK.contains(&rustix::fs::fstatfs(&file)?.f_type) {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "it is on a network file system"));
-        }
-        hand_over(&file, directory)?;
-        let slots = Self(file);
+        let slots = Self(LockFile::open(directory, FILE)?);
         // Others have it for no longer than this one, if they are not stopped just then.
         let mut tries = 0..TRIES;
         while !slots.lock(0, BUCKET)? {
@@ -74,18 +67,18 @@ impl Slots {
 
     /// So long as nobody else does.
     fn begin(&self) -> io::Result<()> {
-        let length = self.0.metadata()?.len();
+        let length = self.0.file.metadata()?.len();
         if length < SIZE {
             // With room on the disk for all that is written later.
             let missing = usize::try_from(SIZE - length).unwrap_or(0);
-            self.0.write_all_at(&vec![0; missing], length)?;
+            self.0.file.write_all_at(&vec![0; missing], length)?;
         }
         let boot = fs::read("/proc/sys/kernel/random/boot_id").map_or(1, |id| Id::of_bytes(&id).tag);
         let mut header = [0; 8];
-        self.0.read_exact_at(&mut header, 0)?;
+        self.0.file.read_exact_at(&mut header, 0)?;
         if u64::from_le_bytes(header) != boot {
             let mut all = vec![0; SIZE as usize];
-            self.0.read_exact_at(&mut all, 0)?;
+            self.0.file.read_exact_at(&mut all, 0)?;
             let slots: Vec<_> = all[BUCKET as usize..].chunks_exact(SLOT as usize).map(Slot::read).collect();
             let latest =
                 slots.iter().flat_map(|slot| [slot.last_start, slot.last_fetch, slot.given]).max().unwrap_or(0);
@@ -93,9 +86,9 @@ impl Slots {
             for (slot, place) in
                 slots.into_iter().zip((BUCKET..).step_by(SLOT as usize)).filter(|(slot, _)| slot.tag != 0)
             {
-                self.0.write_all_at(&slot.moved(latest, now).bytes(), place)?;
+                self.0.file.write_all_at(&slot.moved(latest, now).bytes(), place)?;
             }
-            self.0.write_all_at(&boot.to_le_bytes(), 0)?;
+            self.0.file.write_all_at(&boot.to_le_bytes(), 0)?;
         }
         Ok(())
     }
@@ -116,63 +109,31 @@ impl Slots {
 
     fn bucket(&self, id: Id) -> io::Result<Vec<Found>> {
         let (place, mut bytes) = (id.bucket(), [0; BUCKET as usize]);
-        self.0.read_exact_at(&mut bytes, place)?;
+        self.0.file.read_exact_at(&mut bytes, place)?;
         Ok((place..).step_by(SLOT as usize).zip(bytes.chunks_exact(SLOT as usize).map(Slot::read)).collect())
     }
 
     /// For whoever has the lease, and has locked the bucket.
     pub fn write(&self, (place, slot): Found) -> io::Result<()> {
-        self.0.write_all_at(&slot.bytes(), place)
+        self.0.file.write_all_at(&slot.bytes(), place)
     }
 
     /// What may be told by anybody: hold, backoff, for how long that matters, and what answers have come to. For whoever has locked the bucket.
     pub fn write_refusal(&self, (place, slot): Found) -> io::Result<()> {
-        self.0.write_all_at(&slot.bytes()[REFUSAL..], place + REFUSAL as u64)
+        self.0.file.write_all_at(&slot.bytes()[REFUSAL..], place + REFUSAL as u64)
     }
 
     /// For whoever has the lease; whatever others tell meanwhile.
     pub fn write_starts(&self, (place, slot): Found) -> io::Result<()> {
-        self.0.write_all_at(&slot.bytes()[STARTS..STARTS + 16], place + STARTS as u64)
+        self.0.file.write_all_at(&slot.bytes()[STARTS..STARTS + 16], place + STARTS as u64)
     }
+}
 
-    /// False: another process has locked it.
-    pub fn lock(&self, at: u64, length: u64) -> io::Result<bool> {
-        match self.control(libc::F_OFD_SETLK, libc::F_WRLCK, at, length) {
-            Ok(_) => Ok(true),
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
+impl Deref for Slots {
+    type Target = LockFile;
 
-    /// `length`: 0 is all that follows.
-    pub fn unlock(&self, at: u64, length: u64) -> io::Result<()> {
-        self.control(libc::F_OFD_SETLK, libc::F_UNLCK, at, length).map(drop)
-    }
-
-    /// How many of these bytes other processes have locked.
-    pub fn count_locked(&self, at: u64, end: u64) -> io::Result<u32> {
-        if at >= end {
-            return Ok(0);
-        }
-        let lock = self.control(libc::F_OFD_GETLK, libc::F_WRLCK, at, end - at)?;
-        if libc::c_int::from(lock.l_type) == libc::F_UNLCK {
-            return Ok(0);
-        }
-        // It is any of them, not the first.
-        let (start, after) = (lock.l_start.cast_unsigned(), (lock.l_start + lock.l_len).cast_unsigned());
-        Ok(1 + self.count_locked(at, start)? + self.count_locked(after.max(start + 1), end)?)
-    }
-
-    fn control(&self, command: libc::c_int, kind: libc::c_int, at: u64, length: u64) -> io::Result<libc::flock> {
-        // SAFETY: numbers alone; no byte of it need be anything but zero.
-        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-        (lock.l_type, lock.l_whence) = (kind as libc::c_short, libc::SEEK_SET as libc::c_short);
-        (lock.l_start, lock.l_len) = (at.cast_signed(), length.cast_signed());
-        // SAFETY: these commands read and write the one `flock`, which outlives the call; the file is open.
-        match unsafe { libc::fcntl(self.0.as_raw_fd(), command, &raw mut lock) } {
-            -1 => Err(io::Error::last_os_error()),
-            _ => Ok(lock),
-        }
+    fn deref(&self) -> &LockFile {
+        &self.0
     }
 }
 
@@ -247,20 +208,6 @@ pub(super) fn instant(at: u64) -> Option<Instant> {
     }
 }
 
-/// What root makes in another's directory is that one's. Nobody else's is trusted.
-pub(super) fn hand_over(file: &File, directory: &Path) -> io::Result<()> {
-    let (it, whose, me) = (file.metadata()?, fs::metadata(directory)?, rustix::process::geteuid().as_raw());
-    // A file of another name may be anybody's.
-    let is_linked = it.is_file() && it.nlink() != 1;
-    if is_linked || it.uid() != me && !(me == 0 && it.uid() == whose.uid()) {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
-    }
-    if me == 0 && it.uid() != whose.uid() {
-        fchown(file, Some(whose.uid()), Some(whose.gid()))?;
-    }
-    Ok(())
-}
-
 /// One instant by both clocks: of some looks, the one that took least.
 static ZERO: LazyLock<(Instant, u64)> = LazyLock::new(|| {
     let looks = (0..8).map(|_| {
@@ -282,8 +229,6 @@ fn monotonic() -> libc::timespec {
 /// To begin, for two seconds.
 const TRIES: u32 = 200;
 const TRY_AGAIN: Duration = Duration::from_millis(10);
-/// NFS, SMB and 9P, whose clients have clocks of their own.
-const NETWORK: [i64; 5] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997];
 /// With the version of what is in it.
 const FILE: &str = "politely.pace2";
 const SLOT: u64 = 10 * 8;

@@ -1,0 +1,26 @@
+-- What has been spent of one budget in the period of now, by the server's clock.
+--
+-- KEYS[1]  politely:{KEY}:budget:PERIOD, a hash of `ends`, `requests`, `bytes`; it expires with its period
+-- ARGV     1 length of the period, in seconds    2 requests more, or less    3 bytes more
+--          4, 5 the most of each for the requests to go, or "": they go anyway
+-- Answers  1 if they go; then requests and bytes, and for how many milliseconds the period goes on
+
+local time = redis.call('TIME')
+local length = tonumber(ARGV[1])
+local ends = (math.floor(time[1] / length) + 1) * length
+local kept = redis.call('HMGET', KEYS[1], 'ends', 'requests', 'bytes')
+local requests, bytes = 0, 0
+if tonumber(kept[1] or 0) == ends then
+    requests, bytes = tonumber(kept[2]), tonumber(kept[3])
+end
+local function has_room(spent, most)
+    return most == '' or spent < tonumber(most)
+end
+
+local goes = has_room(requests, ARGV[4]) and has_room(bytes, ARGV[5])
+if goes then
+    requests, bytes = math.max(requests + ARGV[2], 0), bytes + ARGV[3]
+    redis.call('HSET', KEYS[1], 'ends', ends, 'requests', requests, 'bytes', bytes)
+    redis.call('EXPIREAT', KEYS[1], ends)
+end
+return { goes and 1 or 0, requests, bytes, ends * 1000 - (time[1] * 1000 + math.floor(time[2] / 1000)) }

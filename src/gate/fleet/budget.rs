@@ -1,0 +1,46 @@
+//! What an instance spends of a budget, as it is told to others: the server (`budget.lua`), or those on one machine.
+
+use crate::policy::{Budget, Period, Spent};
+use redis::{Script, ScriptInvocation};
+use std::sync::LazyLock;
+use std::time::{Duration, SystemTime};
+
+/// So much more is spent, in the period of now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::gate) struct Spend {
+    pub per: Period,
+    pub requests: i64,
+    pub bytes: u64,
+    /// Only if there is room for it. `None`: it has been spent already.
+    pub within: Option<Budget>,
+}
+
+impl Spend {
+    /// What comes of it, from what has been spent before. False: there was no room.
+    pub fn of(&self, spent: Spent) -> (bool, Spent) {
+        let goes = self.within.is_none_or(|budget| budget.has_room(&spent));
+        (goes, if goes { spent.plus(self.requests, self.bytes) } else { spent })
+    }
+
+    pub(super) fn invocation(&self, key: &str) -> ScriptInvocation<'static> {
+        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("budget.lua")));
+        let Spend { per, requests, bytes, within } = *self;
+        let most = |most: Option<u64>| most.map_or(String::new(), |most| most.to_string());
+        let mut call = SCRIPT.key(format!("politely:{{{key}}}:budget:{}", per.as_str()));
+        call.arg(per.length()).arg(requests).arg(bytes);
+        call.arg(most(within.and_then(|budget| budget.requests))).arg(most(within.and_then(|budget| budget.bytes)));
+        call
+    }
+}
+
+/// What the script answers: whether it goes, requests, bytes, milliseconds to the end of the period.
+pub(super) type Answer = (u8, u64, u64, u64);
+
+/// The same. The server's clock need not agree with ours: the period is the one that ends about then, as we count.
+pub(super) fn answered(answer: Answer, per: Period, now: SystemTime) -> (bool, Spent) {
+    let (goes, requests, bytes, left) = answer;
+    // In the middle of it we agree with whoever is off by less than half of it.
+    let left = Duration::from_millis(left).min(Duration::from_secs(per.length()));
+    let middle = (now + left).checked_sub(Duration::from_secs(per.length() / 2)).unwrap_or(now);
+    (goes == 1, Spent { ends: per.end(middle).0, requests, bytes })
+}

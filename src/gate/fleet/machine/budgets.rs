@@ -1,0 +1,150 @@
+//! The file in which the processes of a machine keep what has been spent of budgets, also for those that come after them.
+//!
+//! A budget's row is one of the few in its bucket, and whoever changes it locks that for the moment. A row whose period has
+//! ended is free.
+
+use super::locks::LockFile;
+use super::slots::Id;
+use crate::gate::fleet::Spend;
+use crate::policy::Spent;
+use parking_lot::Mutex;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::SystemTime;
+
+/// The file, open.
+#[derive(Debug)]
+pub(super) struct Budgets(Mutex<LockFile>);
+
+impl Budgets {
+    pub fn open(directory: &Path) -> io::Result<Self> {
+        let file = LockFile::open(directory, FILE)?;
+        if file.file.metadata()?.len() < SIZE {
+            // What is never written takes no room on the disk.
+            file.file.set_len(SIZE)?;
+        }
+        Ok(Self(Mutex::new(file)))
+    }
+
+    /// `None`: another is at this bucket, which takes microseconds. An error, or no room: each counts for itself.
+    pub fn spend(&self, key: &str, spend: &Spend, now: SystemTime) -> io::Result<Option<(bool, Spent)>> {
+        let id = Id::of(&format!("{key} {}", spend.per.as_str()));
+        let bucket = BUCKET * (id.place % BUCKETS);
+        // For this process' own: locks are between processes.
+        let file = self.0.lock();
+        if !file.lock(bucket, BUCKET)? {
+            return Ok(None);
+        }
+        let spent = spend_locked(&file, id, bucket, spend, now);
+        file.unlock(bucket, BUCKET)?;
+        spent.map(Some)
+    }
+}
+
+fn spend_locked(file: &LockFile, id: Id, bucket: u64, spend: &Spend, now: SystemTime) -> io::Result<(bool, Spent)> {
+    let mut bytes = [0; BUCKET as usize];
+    file.file.read_exact_at(&mut bytes, bucket)?;
+    let rows: Vec<Row> = bytes.chunks_exact(ROW as usize).map(Row::read).collect();
+    let (ends, left) = spend.per.end(now);
+    let now = ends.saturating_sub(left.as_secs());
+    // One that ends later than any period does was written by a clock gone wrong.
+    let is_free = |row: &Row| row.spent.ends <= now || row.spent.ends > now + FAR;
+    let found = rows.iter().position(|row| row.tag == id.tag).or_else(|| rows.iter().position(is_free));
+    let Some(found) = found else { return Err(io::Error::other("there are more budgets than fit")) };
+    let kept = if rows[found].tag == id.tag { rows[found].spent } else { Spent::default() };
+    let (goes, spent) = spend.of(kept.in_period(ends));
+    if goes {
+        file.file.write_all_at(&Row { tag: id.tag, spent }.bytes(), bucket + found as u64 * ROW)?;
+    }
+    Ok((goes, spent))
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    tag: u64,
+    spent: Spent,
+}
+
+impl Row {
+    fn read(bytes: &[u8]) -> Self {
+        let mut words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight")));
+        let [tag, ends, requests, bytes] = std::array::from_fn(|_| words.next().unwrap_or(0));
+        Self { tag, spent: Spent { ends, requests, bytes } }
+    }
+
+    fn bytes(&self) -> [u8; ROW as usize] {
+        let Self { tag, spent: Spent { ends, requests, bytes } } = *self;
+        let mut row = [0; ROW as usize];
+        row.copy_from_slice([tag, ends, requests, bytes].map(u64::to_le_bytes).as_flattened());
+        row
+    }
+}
+
+/// With the version of what is in it.
+const FILE: &str = "politely.budgets1";
+const ROW: u64 = 4 * 8;
+const BUCKET: u64 = 8 * ROW;
+const BUCKETS: u64 = 8192;
+const SIZE: u64 = BUCKET * BUCKETS;
+/// Seconds: longer than any period.
+const FAR: u64 = 2 * 86_400;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{Budget, Period};
+    use std::time::Duration;
+
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn one(within: Option<u64>) -> Spend {
+        let within = within.map(|most| Budget { requests: Some(most), bytes: None, per: Period::Hour });
+        Spend { per: Period::Hour, requests: 1, bytes: 10, within }
+    }
+
+    #[track_caller]
+    fn spent(file: &Budgets, key: &str, spend: Spend, now: u64) -> (bool, u64, u64) {
+        let (goes, spent) = file.spend(key, &spend, at(now)).expect("the file is there").expect("nobody is at it");
+        (goes, spent.requests, spent.bytes)
+    }
+
+    #[test]
+    fn what_one_spends_another_finds_spent_and_so_does_who_comes_after() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let (one_file, other) = (Budgets::open(directory.path()).unwrap(), Budgets::open(directory.path()).unwrap());
+        assert_eq!(spent(&one_file, "a", one(Some(2)), 10), (true, 1, 10));
+        assert_eq!(spent(&other, "a", one(Some(2)), 11), (true, 2, 20));
+        assert_eq!(spent(&one_file, "a", one(Some(2)), 12), (false, 2, 20));
+        assert_eq!(spent(&other, "b", one(Some(2)), 12), (true, 1, 10));
+        drop((one_file, other));
+        let next = Budgets::open(directory.path()).unwrap();
+        assert_eq!(spent(&next, "a", one(Some(2)), 3599), (false, 2, 20));
+        assert_eq!(spent(&next, "a", one(Some(2)), 3600), (true, 1, 10), "another hour");
+        assert_eq!(spent(&next, "a", Spend { requests: -1, bytes: 0, ..one(None) }, 3600), (true, 0, 10));
+    }
+
+    #[test]
+    fn rows_are_used_again_when_their_periods_are_over() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let file = Budgets::open(directory.path()).unwrap();
+        let fill = |now: u64| {
+            let all = (0..BUCKETS * 16).map(|key| file.spend(&key.to_string(), &one(None), at(now)).is_ok());
+            all.filter(|is_kept| *is_kept).count()
+        };
+        let kept = fill(10);
+        assert!(kept > BUCKETS as usize * 6 && kept <= BUCKETS as usize * 8, "{kept}");
+        assert_eq!(fill(4000), kept);
+        assert_eq!(file.0.lock().file.metadata().unwrap().len(), SIZE);
+    }
+
+    #[test]
+    fn a_clock_gone_wrong_blocks_nothing() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let file = Budgets::open(directory.path()).unwrap();
+        assert_eq!(spent(&file, "a", one(Some(1)), 1_000_000_000), (true, 1, 10));
+        assert_eq!(spent(&file, "a", one(Some(1)), 10), (true, 1, 10), "set back, it begins anew");
+    }
+}

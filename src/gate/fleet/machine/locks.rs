@@ -1,0 +1,86 @@
+//! A file in which the processes of a machine meet, and the locks on its bytes, which the kernel takes away from whoever is gone.
+//! They are the open file's: those of one process do not keep each other out.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
+use std::path::Path;
+
+/// The file, open; what it has locked is free when it is dropped.
+#[derive(Debug)]
+pub(super) struct LockFile {
+    pub file: File,
+}
+
+impl LockFile {
+    /// Made if there is none. Nobody but its owner, and the directory's, can have a lock on it.
+    pub fn open(directory: &Path, name: &str) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+        let file = options.open(directory.join(name))?;
+        if NETWORK.contains(&rustix::fs::fstatfs(&file)?.f_type) {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "it is on a network file system"));
+        }
+        hand_over(&file, directory)?;
+        Ok(Self { file })
+    }
+
+    /// False: another process has locked it.
+    pub fn lock(&self, at: u64, length: u64) -> io::Result<bool> {
+        match self.control(libc::F_OFD_SETLK, libc::F_WRLCK, at, length) {
+            Ok(_) => Ok(true),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// `length`: 0 is all that follows.
+    pub fn unlock(&self, at: u64, length: u64) -> io::Result<()> {
+        self.control(libc::F_OFD_SETLK, libc::F_UNLCK, at, length).map(drop)
+    }
+
+    /// How many of these bytes other processes have locked.
+    pub fn count_locked(&self, at: u64, end: u64) -> io::Result<u32> {
+        if at >= end {
+            return Ok(0);
+        }
+        let lock = self.control(libc::F_OFD_GETLK, libc::F_WRLCK, at, end - at)?;
+        if libc::c_int::from(lock.l_type) == libc::F_UNLCK {
+            return Ok(0);
+        }
+        // It is any of them, not the first.
+        let (start, after) = (lock.l_start.cast_unsigned(), (lock.l_start + lock.l_len).cast_unsigned());
+        Ok(1 + self.count_locked(at, start)? + self.count_locked(after.max(start + 1), end)?)
+    }
+
+    fn control(&self, command: libc::c_int, kind: libc::c_int, at: u64, length: u64) -> io::Result<libc::flock> {
+        // SAFETY: numbers alone; no byte of it need be anything but zero.
+        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+        (lock.l_type, lock.l_whence) = (kind as libc::c_short, libc::SEEK_SET as libc::c_short);
+        (lock.l_start, lock.l_len) = (at.cast_signed(), length.cast_signed());
+        // SAFETY: these commands read and write the one `flock`, which outlives the call; the file is open.
+        match unsafe { libc::fcntl(self.file.as_raw_fd(), command, &raw mut lock) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(lock),
+        }
+    }
+}
+
+/// What root makes in another's directory is that one's. Nobody else's is trusted.
+pub(super) fn hand_over(file: &File, directory: &Path) -> io::Result<()> {
+    let (it, whose, me) = (file.metadata()?, fs::metadata(directory)?, rustix::process::geteuid().as_raw());
+    // A file of another name may be anybody's.
+    let is_linked = it.is_file() && it.nlink() != 1;
+    if is_linked || it.uid() != me && !(me == 0 && it.uid() == whose.uid()) {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
+    }
+    if me == 0 && it.uid() != whose.uid() {
+        fchown(file, Some(whose.uid()), Some(whose.gid()))?;
+    }
+    Ok(())
+}
+
+/// NFS, SMB and 9P, whose clients have clocks of their own.
+const NETWORK: [i64; 5] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997];

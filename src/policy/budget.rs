@@ -1,0 +1,152 @@
+//! How much may be asked in a period, of a host or by a user: so many requests, so many bytes. Pure; time is an argument.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+/// So much in each period. `None`: any number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Budget {
+    pub requests: Option<u64>,
+    /// Of answers' bodies.
+    pub bytes: Option<u64>,
+    pub per: Period,
+}
+
+/// By the calendar's clock, UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Period {
+    #[default]
+    Day,
+    Hour,
+}
+
+/// What has been spent in one period, which its end tells from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Spent {
+    /// Seconds since 1970.
+    pub ends: u64,
+    pub requests: u64,
+    pub bytes: u64,
+}
+
+impl Budget {
+    /// Whether one more request may go. What its answer has in bytes is known afterwards.
+    pub fn has_room(&self, spent: &Spent) -> bool {
+        self.requests.is_none_or(|most| spent.requests < most) && self.bytes.is_none_or(|most| spent.bytes < most)
+    }
+}
+
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let requests = self.requests.map(|most| format!("{most} requests"));
+        let bytes = self.bytes.map(|most| format!("{most} bytes"));
+        let all: Vec<String> = requests.into_iter().chain(bytes).collect();
+        write!(f, "{} per {}", all.join(" and "), self.per.as_str())
+    }
+}
+
+impl Period {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Hour => "hour",
+        }
+    }
+
+    /// Seconds.
+    pub fn length(self) -> u64 {
+        match self {
+            Self::Day => 86_400,
+            Self::Hour => 3_600,
+        }
+    }
+
+    /// When the one of now ends: seconds since 1970, and from now.
+    pub fn end(self, now: SystemTime) -> (u64, Duration) {
+        let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let ends = (since.as_secs() / self.length() + 1) * self.length();
+        (ends, Duration::from_secs(ends).saturating_sub(since))
+    }
+}
+
+impl Spent {
+    /// As it stands in the period that ends then: in another than its own nothing has been spent.
+    #[must_use]
+    pub fn in_period(self, ends: u64) -> Self {
+        if self.ends == ends { self } else { Self { ends, ..Self::default() } }
+    }
+
+    /// With so much more. Fewer requests: they were never sent.
+    #[must_use]
+    pub fn plus(self, requests: i64, bytes: u64) -> Self {
+        let requests = self.requests.saturating_add_signed(requests);
+        Self { requests, bytes: self.bytes.saturating_add(bytes), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    /// How many of requests at these times go, one after the other.
+    fn go(budget: Budget, times: &[u64]) -> String {
+        let mut spent = Spent::default();
+        let mut ask = |now: &u64| {
+            spent = spent.in_period(budget.per.end(at(*now)).0);
+            let goes = budget.has_room(&spent);
+            spent = if goes { spent.plus(1, 100) } else { spent };
+            if goes { '+' } else { '-' }
+        };
+        times.iter().map(&mut ask).collect()
+    }
+
+    #[test]
+    fn so_many_requests_go_in_each_period() {
+        let hourly = Budget { requests: Some(2), bytes: None, per: Period::Hour };
+        assert_eq!(go(hourly, &[0, 1, 2, 3599, 3600, 3601, 3602, 7200]), "++--++-+");
+        let daily = Budget { per: Period::Day, ..hourly };
+        assert_eq!(go(daily, &[0, 3600, 7200, 86_399, 86_400]), "++--+");
+        assert_eq!(go(Budget { requests: Some(0), ..daily }, &[0, 86_400]), "--", "none at all");
+    }
+
+    #[test]
+    fn and_so_many_bytes() {
+        let budget = Budget { requests: Some(5), bytes: Some(250), per: Period::Hour };
+        assert_eq!(go(budget, &[0, 0, 0, 0, 3600]), "+++-+", "what a request brings is known afterwards");
+    }
+
+    #[test]
+    fn a_period_ends_by_the_clock_in_utc() {
+        let day = 20_000 * 86_400;
+        assert_eq!(Period::Day.end(at(day)), (day + 86_400, Duration::from_secs(86_400)));
+        assert_eq!(Period::Day.end(at(day + 86_399)), (day + 86_400, Duration::from_secs(1)));
+        assert_eq!(Period::Hour.end(at(day + 3601)), (day + 7200, Duration::from_secs(3599)));
+        let almost = at(day + 86_399) + Duration::from_millis(999);
+        assert_eq!(Period::Day.end(almost).1, Duration::from_millis(1));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_begins_a_period_anew() {
+        let spent = Spent { ends: 7200, requests: 9, bytes: 9 };
+        assert_eq!(spent.in_period(3600), Spent { ends: 3600, requests: 0, bytes: 0 });
+        assert_eq!(spent.in_period(7200), spent);
+    }
+
+    #[test]
+    fn what_was_never_sent_is_given_back() {
+        let spent = Spent { ends: 1, requests: 1, bytes: 5 };
+        assert_eq!(spent.plus(-1, 0), Spent { ends: 1, requests: 0, bytes: 5 });
+        assert_eq!(spent.plus(-2, 0).requests, 0);
+    }
+
+    #[test]
+    fn it_is_said_in_words() {
+        let budget = Budget { requests: Some(5), bytes: Some(1024), per: Period::Hour };
+        assert_eq!(budget.to_string(), "5 requests and 1024 bytes per hour");
+        assert_eq!(Budget { requests: None, ..budget }.to_string(), "1024 bytes per hour");
+    }
+}
