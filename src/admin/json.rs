@@ -45,7 +45,7 @@ pub fn explanation(explanation: &Explanation) -> Value {
 
 /// What is kept at a host beyond what it asks for.
 fn manners(manners: &Manners) -> Value {
-    let Manners { adaptive, breaker, budget } = manners;
+    let Manners { adaptive, breaker, budget, min_revisit } = manners;
     json!({
         "adaptive": adaptive.map(|adaptive| json!({
             "factor": adaptive.factor(),
@@ -54,6 +54,7 @@ fn manners(manners: &Manners) -> Value {
         })),
         "breaker": breaker.map(|breaker| json!({ "after": breaker.after, "pause": breaker.pause.as_secs_f64() })),
         "budget": budget.map(|budget| json!({ "requests": budget.requests, "bytes": budget.bytes, "per": budget.per.as_str() })),
+        "min_revisit": min_revisit.map(|after| after.as_secs_f64()),
     })
 }
 

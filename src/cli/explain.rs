@@ -124,9 +124,10 @@ fn text(explanation: &Explanation) -> String {
     if let Some(delay) = explanation.crawl_delay {
         out += &format!("  crawl-delay: {} s\n", delay.as_secs_f64());
     }
-    let Manners { adaptive, breaker, budget } = explanation.manners;
+    let Manners { adaptive, breaker, budget, min_revisit } = explanation.manners;
     let said = adaptive.iter().map(ToString::to_string).chain(breaker.iter().map(ToString::to_string));
     let said = said.chain(budget.iter().map(ToString::to_string));
+    let said = said.chain(min_revisit.map(|after| format!("a page again after {} s", after.as_secs_f64())));
     said.for_each(|said| out += &format!("  pace: {said}\n"));
     if let Some(fault) = explanation.tdmrep.as_ref().and_then(|file| Some((&file.url, file.fault.as_ref()?))) {
         out += &format!("  note: {} is not understood, and reserves nothing there: {}\n", fault.0, fault.1);

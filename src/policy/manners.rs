@@ -14,6 +14,8 @@ pub struct Manners {
     pub breaker: Option<Breaker>,
     /// Of the host.
     pub budget: Option<Budget>,
+    /// Until a page is fetched again.
+    pub min_revisit: Option<Duration>,
 }
 
 /// The gap grows with the host's own latency. Small, for every permit has one.

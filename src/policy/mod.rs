@@ -23,6 +23,7 @@ pub mod refusal;
 pub mod request;
 pub mod reserved;
 pub mod retry_after;
+pub mod revisit;
 pub mod served_paths;
 pub mod site_file;
 
@@ -43,5 +44,6 @@ pub use refusal::{EgressReason, PreferenceEvidence, Refusal, RuleEvidence};
 pub use request::Request;
 pub use reserved::{Reservation, UsageField, UsageLines, UsageModes, Use};
 pub use retry_after::retry_after;
+pub use revisit::{Again, Conditions, Visit};
 pub use served_paths::Paths;
 pub use site_file::SiteFile;

@@ -50,6 +50,8 @@ pub enum Refusal {
     },
     /// The host has turned away so many requests in a row that it is left alone, for longer than the request may wait.
     HostPaused { retry_after: Duration, refusals: u32 },
+    /// The page was fetched not long ago, and may not be again so soon.
+    RevisitTooSoon { retry_after: Duration },
     /// As much has been asked in this period as may be.
     BudgetSpent {
         /// Until the next period.
@@ -128,6 +130,7 @@ impl Refusal {
             Self::CrawlDelay { .. } | Self::Closed { .. } => "crawl-delay",
             Self::HostPaused { .. } => "host-paused",
             Self::BudgetSpent { .. } => "budget-spent",
+            Self::RevisitTooSoon { .. } => "revisit-too-soon",
             Self::QueueFull { .. } => "queue-full",
             Self::ConnectionLimit { .. } => "connection-limit",
             Self::EgressDenied { .. } => "egress-denied",
@@ -164,6 +167,7 @@ impl Refusal {
             | Self::CrawlDelay { retry_after, .. }
             | Self::HostPaused { retry_after, .. }
             | Self::BudgetSpent { retry_after, .. }
+            | Self::RevisitTooSoon { retry_after }
             | Self::Closed { retry_after, .. }
             | Self::QueueFull { retry_after }
             | Self::Draining { retry_after }
@@ -234,6 +238,9 @@ impl Refusal {
             Self::HostPaused { retry_after, refusals } => {
                 let wait = Seconds(*retry_after);
                 write!(f, "host paused after {refusals} refusals in a row; try again in {wait}")
+            }
+            Self::RevisitTooSoon { retry_after } => {
+                write!(f, "fetched not long ago: again in {} (min_revisit)", Seconds(*retry_after))
             }
             Self::BudgetSpent { retry_after, of, budget } => {
                 let wait = Seconds(*retry_after);

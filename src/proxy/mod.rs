@@ -60,6 +60,7 @@ pub struct Proxy {
     via: exchange::via::Via,
     pages: exchange::pages::Pages,
     reserved: exchange::reserved::Reserved,
+    visits: exchange::revisit::Visits,
 }
 
 impl Proxy {
@@ -97,6 +98,7 @@ impl Proxy {
             via,
             pages: exchange::pages::Pages::default(),
             reserved: exchange::reserved::Reserved::default(),
+            visits: exchange::revisit::Visits::default(),
         }
     }
 

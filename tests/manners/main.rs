@@ -11,6 +11,7 @@ mod server;
 mod adaptive;
 mod breaker;
 mod budget;
+mod revisit;
 
 use serde_json::Value;
 use std::net::SocketAddr;

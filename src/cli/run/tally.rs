@@ -99,6 +99,7 @@ impl Rule {
             }
             Refusal::CrawlDelay { .. }
             | Refusal::HostPaused { .. }
+            | Refusal::RevisitTooSoon { .. }
             | Refusal::BudgetSpent { .. }
             | Refusal::QueueFull { .. }
             | Refusal::ConnectionLimit { .. }

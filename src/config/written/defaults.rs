@@ -76,6 +76,7 @@ impl Default for Pace {
             adaptive: None,
             breaker: None,
             budget: None,
+            min_revisit: None,
             max_crawl_delay: Duration::from_secs(300),
             max_concurrent: const { NonZeroU32::new(8).expect("not zero") },
             max_wait: Duration::from_secs(60),

@@ -201,6 +201,8 @@ pub struct Pace {
     pub breaker: Option<Breaker>,
     /// Of each key.
     pub budget: Option<Budget>,
+    #[serde(deserialize_with = "units::some_duration")]
+    pub min_revisit: Option<Duration>,
     #[serde(deserialize_with = "units::duration")]
     pub max_crawl_delay: Duration,
     /// In flight to one key; 1 wherever a crawl-delay is in force.
@@ -217,8 +219,8 @@ pub struct Pace {
 
 impl Pace {
     pub(in crate::config) fn manners(&self) -> manners::Written {
-        let Self { adaptive, breaker, budget, .. } = *self;
-        manners::Written { adaptive, breaker, budget }
+        let Self { adaptive, breaker, budget, min_revisit, .. } = *self;
+        manners::Written { adaptive, breaker, budget, min_revisit }
     }
 }
 

@@ -27,6 +27,8 @@ pub struct Override {
     pub adaptive: Option<Adaptive>,
     pub breaker: Option<Breaker>,
     pub budget: Option<Budget>,
+    #[serde(deserialize_with = "units::some_duration")]
+    pub min_revisit: Option<Duration>,
     pub intercept: Option<InterceptMode>,
     pub product_tokens: Option<Vec<ProductToken>>,
     pub purpose: Option<Vec<Purpose>>,
@@ -45,8 +47,8 @@ pub struct Override {
 
 impl Override {
     pub(in crate::config) fn manners(&self) -> manners::Written {
-        let Self { adaptive, breaker, budget, .. } = *self;
-        manners::Written { adaptive, breaker, budget }
+        let Self { adaptive, breaker, budget, min_revisit, .. } = *self;
+        manners::Written { adaptive, breaker, budget, min_revisit }
     }
 }
 

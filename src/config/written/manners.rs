@@ -54,6 +54,8 @@ pub(in crate::config) struct Written {
     pub adaptive: Option<Adaptive>,
     pub breaker: Option<Breaker>,
     pub budget: Option<Budget>,
+    /// 0: at any time.
+    pub min_revisit: Option<Duration>,
 }
 
 impl Default for Adaptive {
@@ -97,6 +99,9 @@ impl Written {
             adaptive: self.adaptive.map_or(before.adaptive, Adaptive::meant),
             breaker: self.breaker.map_or(before.breaker, Breaker::meant),
             budget: self.budget.map_or(before.budget, Budget::meant),
+            min_revisit: self
+                .min_revisit
+                .map_or(before.min_revisit, |after| Some(after).filter(|after| !after.is_zero())),
         }
     }
 

@@ -64,6 +64,11 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
             "host paused after 5 refusals in a row; try again in 1.1 s",
         ),
         (
+            Refusal::RevisitTooSoon { retry_after: second },
+            "revisit-too-soon",
+            "fetched not long ago: again in 1.1 s (min_revisit)",
+        ),
+        (
             Refusal::BudgetSpent {
                 retry_after: second,
                 of: "example.com".into(),

@@ -7,6 +7,7 @@ use crate::gate::{Admitted, LastHost, Permit, Reported, RobotsCopy};
 use crate::policy::{self, Authority, Host, Refusal, Scheme};
 use crate::proxy::Proxy;
 use crate::proxy::limits::per_client::Place;
+use crate::proxy::respond::Answer;
 use crate::upstream::{Denied, LastRoute, ReachError, Route};
 use http::Version;
 use std::sync::Arc;
@@ -15,6 +16,8 @@ use tokio::task::yield_now;
 /// It is not refused.
 pub enum Decided {
     Go(Go),
+    /// The client has what it asks for.
+    NotModified(Answer),
     /// It is answered with our copy of robots.txt.
     Robots(RobotsCopy),
     /// It is for the proxy itself.
@@ -68,6 +71,9 @@ impl Exchange<'_> {
                 }
             };
             if admitted.is_none() {
+                if let Some(answer) = self.revisited()? {
+                    return Ok(Decided::NotModified(answer));
+                }
                 match self.admit(route.as_ref(), &mut last.host).await? {
                     Admitted::Go { permit, reported } => admitted = Some((permit, reported)),
                     Admitted::Robots(copy) => return Ok(Decided::Robots(copy)),

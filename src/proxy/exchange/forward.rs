@@ -326,6 +326,7 @@ impl Exchange<'_> {
         {
             self.proxy.pages.hand(self.who.client(), self.request, Instant::now());
         }
+        self.note_visit(head);
         self.trip.status = head.status;
         let told = self.told(route);
         let added = Added { via: self.proxy.via.line(head.version), proxy_status: told.as_deref() };
@@ -338,22 +339,18 @@ impl Exchange<'_> {
     }
 
     fn learn(&mut self, head: &AnswerHead<'_>) {
-        if let Some(permit) = &mut self.permit {
-            permit.outcome = Learnt::Success;
-        }
-        if matches!(head.status, 429 | 503)
-            && let Some(mut permit) = self.permit.take()
-        {
-            // The host is left alone from now on, not from when the answer has been read.
+        let Some(permit) = &mut self.permit else { return };
+        permit.outcome = if matches!(head.status, 429 | 503) {
             let asked = head.value(FieldKind::RetryAfter);
-            let asked = asked.and_then(|value| retry_after(&value, SystemTime::now()));
-            permit.outcome = Learnt::Backoff { retry_after: asked };
-        }
-        if let Some(permit) = self.permit.as_mut().filter(|permit| permit.has_breaker())
-            && turns_away(head.status, |name| head.named(name.as_bytes()))
-        {
-            permit.outcome = Learnt::TurnedAway;
-        }
+            Learnt::Backoff { retry_after: asked.and_then(|value| retry_after(&value, SystemTime::now())) }
+        } else if permit.has_breaker() && turns_away(head.status, |name| head.named(name.as_bytes())) {
+            Learnt::TurnedAway
+        } else {
+            permit.outcome = Learnt::Success;
+            return;
+        };
+        // The host is left alone from now on, not from when the answer has been read.
+        self.permit = None;
     }
 
     /// What the client is told of the way, in Proxy-Status.

@@ -12,6 +12,7 @@ pub mod recent;
 mod record;
 pub mod request;
 pub mod reserved;
+pub mod revisit;
 mod target;
 pub mod tunnel;
 pub mod via;
@@ -25,7 +26,7 @@ use super::io::{Buffer, Timer};
 use super::respond::{Answer, Asked, Failure, SetupRequest, robots_copy, setup};
 use crate::config::Settings;
 use crate::gate::{Account, Permit, Reported};
-use crate::policy::{Noted, Refusal};
+use crate::policy::{Noted, Refusal, Visit};
 use crate::upstream::Stream;
 use carry::{Client, Http1, Moved, Side};
 use decide::{Decided, is_listed};
@@ -72,6 +73,8 @@ struct Trip {
     /// That the client was answered with by the origin; 0: none.
     status: u16,
     moved: Moved,
+    /// What is remembered of the page once it has been delivered.
+    visit: Option<Box<(u64, Visit)>>,
     /// It is a CONNECT whose inside is not served here, and it was granted.
     is_tunnel: bool,
 }
@@ -141,9 +144,11 @@ impl<'a> Exchange<'a> {
         };
         match decided {
             Decided::Go(go) => {
-                (self.permit, self.trip.reported) = (Some(go.permit), go.reported);
+                self.permit = Some(go.permit);
+                self.trip.reported = go.reported.or(self.trip.reported.take());
                 self.forward(client, timer, go.route).await
             }
+            Decided::NotModified(answer) => Outcome::Answered(answer),
             Decided::Robots(copy) => {
                 let conditions = self.request.head.fields_named(&[header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE]);
                 Outcome::Answered(robots_copy(&copy, &conditions))
@@ -216,6 +221,9 @@ impl<'a> Exchange<'a> {
         self.is_concluded = true;
         let sent = self.trip.upstream.is_some() || self.trip.is_tunnel;
         self.trip.gate.settle(sent, self.trip.moved.down);
+        if matches!(outcome, Outcome::Forwarded) {
+            self.delivered();
+        }
         let Exchange { proxy, ref settings, who, began, request, ref trip, .. } = *self;
         About { proxy, settings, who, began, request: Ok(request), trip }.conclude(outcome)
     }

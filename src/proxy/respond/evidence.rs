@@ -59,6 +59,7 @@ pub fn each_member(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'
         Refusal::AmbiguousPath
         | Refusal::CrawlDelay { .. }
         | Refusal::HostPaused { .. }
+        | Refusal::RevisitTooSoon { .. }
         | Refusal::QueueFull { .. }
         | Refusal::ConnectionLimit { .. }
         | Refusal::EgressDenied { .. }

@@ -9,7 +9,7 @@ mod text;
 
 pub use evidence::{Member, each_member, evidence};
 pub use failure::Failure;
-pub use robots_copy::robots_copy;
+pub use robots_copy::{not_modified, robots_copy};
 pub use setup::{SetupRequest, setup};
 
 use crate::config::Settings;
@@ -204,9 +204,10 @@ fn status(refusal: &Refusal, settings: &Settings) -> (StatusCode, &'static str) 
         Refusal::RobotsUnreachable { .. } => {
             (configured(settings.robots.unreachable_status), "destination_unavailable")
         }
-        Refusal::CrawlDelay { .. } | Refusal::BudgetSpent { .. } | Refusal::Closed { .. } => {
-            (StatusCode::TOO_MANY_REQUESTS, "http_request_denied")
-        }
+        Refusal::CrawlDelay { .. }
+        | Refusal::RevisitTooSoon { .. }
+        | Refusal::BudgetSpent { .. }
+        | Refusal::Closed { .. } => (StatusCode::TOO_MANY_REQUESTS, "http_request_denied"),
         Refusal::HostPaused { .. } => (StatusCode::SERVICE_UNAVAILABLE, "destination_unavailable"),
         Refusal::QueueFull { .. } | Refusal::ConnectionLimit { .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached")
@@ -243,6 +244,7 @@ fn title(slug: &str) -> &'static str {
         "usage-disallowed" => "Disallowed by a usage preference of the site",
         "robots-unreachable" => "robots.txt is unreachable",
         "crawl-delay" => "Crawl-delay",
+        "revisit-too-soon" => "Fetched not long ago",
         "budget-spent" => "The budget is spent",
         "host-paused" => "The host is left alone for a while",
         "queue-full" => "Too many requests are waiting",

@@ -123,6 +123,10 @@ fn remedy(refusal: &Refusal) -> &'static str {
             "Try again after that time, or let requests wait longer: <code>pace.max_wait</code>, or \
              <code>politely run --max-wait</code>."
         }
+        Refusal::RevisitTooSoon { .. } => {
+            "Use what was fetched then, or come back after that time. Whoever runs this proxy has set how often a page may be \
+             fetched: <code>min_revisit</code>."
+        }
         Refusal::BudgetSpent { .. } => {
             "Come back after that time. Whoever runs this proxy has set how much may be asked in each period: \
              <code>budget</code>, of the host or of the user."

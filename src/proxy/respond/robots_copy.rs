@@ -28,6 +28,17 @@ pub fn robots_copy(copy: &RobotsCopy, conditions: &HeaderMap) -> Answer {
     Answer::new(status, text, body_at)
 }
 
+/// The client has what it asks for. `etag`: by which it said so.
+pub fn not_modified(etag: Option<&[u8]>) -> Answer {
+    let mut text = Scratch::new();
+    text.extend_from_slice(b"proxy-status: politely; details=\"fetched not long ago (min_revisit)\"\r\n");
+    if let Some(etag) = etag {
+        put_field(&mut text, b"etag", etag);
+    }
+    let body_at = text.len();
+    Answer::new(StatusCode::NOT_MODIFIED, text, body_at)
+}
+
 /// RFC 9110 §13.2.2: If-None-Match decides if it is there, else If-Modified-Since.
 fn is_unchanged(headers: &HeaderMap, copy: &RobotsCopy) -> bool {
     let mut tags = headers.get_all(header::IF_NONE_MATCH).iter().peekable();
