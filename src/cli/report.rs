@@ -199,16 +199,37 @@ fn meaning(reason: &str) -> &'static str {
         "operator-denied" => "the operator's own rules forbid it",
         "egress-denied" => "its address, port, host or method is not among those that may be asked",
         "client-denied" => "the client may not use this proxy",
-        _ => "see the documentation",
+        "host-paused" => "the site had turned requests away, and was left alone for a while",
+        "connection-limit" => "the user had as many connections as are allowed",
+        "authority-mismatch" => "it named another site than the connection was opened for",
+        "ambiguous-path" => "its path could be read in too many ways to judge it",
+        "bad-request" | "head-too-large" | "head-timeout" => "it was no request that could be read",
+        "loop" => "it was for this proxy itself, or had come through it before",
+        "draining" => "the proxy was stopping",
+        "fleet-lost" => "the server that several proxies share was out of reach",
+        "out-of-resources" => "the proxy's machine had no means left to send it",
+        _ => UNKNOWN,
     }
 }
 
+const UNKNOWN: &str = "see the documentation";
 /// Lines of a table; JSON has them all.
 const MOST_SHOWN: usize = 1000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_reason_has_a_meaning() {
+        let sources = [include_str!("../policy/refusal.rs"), include_str!("../policy/explain.rs")];
+        let slugs = sources.map(|source| source.split("fn slug(").nth(1).unwrap().split("\n    }\n").next().unwrap());
+        let slugs: Vec<_> = slugs.iter().flat_map(|body| body.split('"').skip(1).step_by(2)).collect();
+        assert!(slugs.len() > 20, "{slugs:?}");
+        for slug in slugs {
+            assert_ne!(meaning(slug), UNKNOWN, "{slug}");
+        }
+    }
 
     #[test]
     fn sizes_are_readable() {
