@@ -4,8 +4,8 @@
 //! [`gate::Gate::admit`], which loads the authority's entry, lets [`policy`] decide by the rules of [`robots`] and keeps the
 //! host's pace; then [`upstream`] gives a connection and `exchange::carry` moves both bodies, or `proxy::respond` answers.
 //!
-//! Imports go down only: main → cli → server → admin → proxy → gate → {upstream, tls} → {http1, evidence} → config → policy →
-//! robots. Without the feature `proxy` only what is pure builds, [`robots`], [`policy`] and [`http1`], with no I/O dependency.
+//! Imports go down only: main → cli → server → admin → proxy → gate → {upstream, tls} → {http1, evidence, signing} → config →
+//! policy → robots. Without the feature `proxy` only what is pure builds, [`robots`], [`policy`] and [`http1`], with no I/O dependency.
 
 #[cfg(feature = "proxy")]
 pub mod admin;
@@ -26,6 +26,8 @@ pub mod proxy;
 pub mod robots;
 #[cfg(feature = "proxy")]
 pub mod server;
+#[cfg(feature = "proxy")]
+pub mod signing;
 #[cfg(feature = "proxy")]
 pub mod telemetry;
 #[cfg(feature = "proxy")]

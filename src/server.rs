@@ -9,7 +9,7 @@ mod sockets;
 pub use error::StartError;
 
 use crate::admin::Admin;
-use crate::config::{Changes, Settings};
+use crate::config::{Changes, Settings, keep_instance_name};
 use crate::evidence::Evidence;
 use crate::gate::{Figures, Gate, HeldFigures, HeldRequest};
 use crate::proxy::{self, Counts, Decisions, Distrusted, HostFailures, Proxy};
@@ -74,6 +74,9 @@ async fn start_with(settings: Settings, plan: Plan) -> Result<Running, StartErro
     };
     let admin_address = admin_socket.as_ref().map(TcpListener::local_addr).transpose()?;
 
+    if let Err(error) = keep_instance_name(&settings) {
+        tracing::debug!(%error, "the name of this instance cannot be kept: it has another at each start");
+    }
     let ca = Ca::configured(&settings.intercept.ca)?;
     if let Some(warning) = ca.warning(OffsetDateTime::now_utc()) {
         tracing::warn!("{warning}");
@@ -158,6 +161,11 @@ impl Running {
             let parts = Arc::downgrade(&self.parts);
             let _ = admin.reload.set(Box::new(move || parts.upgrade()?.reload_from_file()));
         }
+    }
+
+    /// What this process is called in Via.
+    pub fn name(&self) -> &str {
+        self.parts.proxy.upstream.name()
     }
 
     /// The certificate that clients have to trust.

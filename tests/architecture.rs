@@ -8,7 +8,7 @@ const LAYERS: [&[&str]; 10] = [
     &["robots", "histogram", "tls_words"],
     &["policy"],
     &["config"],
-    &["http1", "evidence"],
+    &["http1", "evidence", "signing"],
     &["upstream", "tls"],
     &["gate"],
     &["proxy", "telemetry"],

@@ -7,6 +7,7 @@ use super::{Admin, Reload};
 use crate::config::Changes;
 use crate::policy::{Authority, Entry, Request, Scheme};
 use crate::robots::{ProductToken, Purpose};
+use crate::signing::Published;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -14,6 +15,7 @@ use http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
 use serde_json::json;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 pub(super) async fn health() -> &'static str {
     "ok\n"
@@ -32,6 +34,15 @@ pub(super) async fn not_found() -> Response {
 
 pub(super) async fn ca(State(admin): State<Arc<Admin>>) -> Response {
     ([(header::CONTENT_TYPE, "application/x-pem-file")], admin.proxy.leaves.ca().trusted_pem()).into_response()
+}
+
+/// That of signing keys.
+pub(super) async fn directory(State(admin): State<Arc<Admin>>) -> Response {
+    let Some(signer) = admin.proxy.upstream.signer() else {
+        return problem(StatusCode::NOT_FOUND, "nothing is signed here (identity.signature)");
+    };
+    let Published { fields, body } = signer.directory().publish(SystemTime::now());
+    (fields, body).into_response()
 }
 
 /// All traffic through the proxy, by the name under which this was asked for.
@@ -60,6 +71,13 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Response {
     let mode = format!("{:?}", admin.proxy.settings.load().mode).to_ascii_lowercase();
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
+        "instance": admin.proxy.upstream.instance(),
+        "via": **admin.proxy.upstream.name(),
+        "signature": admin.proxy.upstream.signer().map(|signer| json!({
+            "agent": signer.directory().agent().as_str(),
+            "key": signer.directory().ids().next(),
+            "listed": signer.directory().ids().collect::<Vec<_>>(),
+        })),
         "uptime": admin.started.elapsed().as_secs(),
         "listen": admin.listeners.load().iter().map(|(address, _)| *address).collect::<Vec<_>>(),
         "mode": mode,

@@ -15,6 +15,7 @@ pub use json::explanation;
 use crate::config::{self, AdminToken, Changes, ListenAddress};
 use crate::gate::Gate;
 use crate::proxy::Proxy;
+use crate::signing::DIRECTORY_PATH;
 use arc_swap::ArcSwap;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -140,5 +141,7 @@ fn router(admin: Arc<Admin>) -> Router {
         .merge(guarded)
         .fallback(api::not_found)
         .layer(from_fn_with_state(admin.clone(), guard::same_site))
+        // It is for all the world, by whatever name it gets here.
+        .route(DIRECTORY_PATH, get(api::directory))
         .with_state(admin)
 }

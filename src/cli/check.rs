@@ -4,7 +4,10 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::config::{AccessLog, CaSource, Fleet, Hosts, InterceptMode, Mode, OnFleetLoss, PortRange, Settings};
+use crate::config::{
+    AccessLog, CaSource, Fleet, Hosts, InterceptMode, Mode, OnFleetLoss, PortRange, Settings, SignWhen,
+};
+use crate::signing::Signer;
 use crate::telemetry;
 use crate::tls::{Ca, ca, roots};
 
@@ -30,6 +33,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
     for warning in settings.warnings() {
         writeln!(told, "  warning: {}\n    hint: {}", warning.what, warning.hint).expect("a string takes all");
     }
+    told += &identity(&settings)?;
     told += &authority(&settings)?;
     told += &trusted(&settings)?;
     super::print(&told)
@@ -96,6 +100,28 @@ fn describe(settings: &Settings, told: &mut String) {
         AccessLog::Journal => say(String::from("logs requests to the journal (log.access)")),
         AccessLog::File(path) => say(format!("logs requests to {} (log.access)", path.display())),
     }
+}
+
+/// Who asks, as sites see it.
+fn identity(settings: &Settings) -> Result<String, Failed> {
+    let mut told = String::new();
+    if settings.identity.contact.is_empty() && settings.identity.user_agent.is_none() {
+        told += "  warning: robots.txt is asked for without saying whom a webmaster can turn to (identity.contact)\n    \
+                 hint: write a URL that explains your crawler, or a mail address\n";
+    }
+    if let Some(signer) = Signer::of(&settings.identity.signature, None)? {
+        let (directory, when) = (signer.directory(), settings.identity.signature.when);
+        let when = if when == SignWhen::Always { "" } else { " where a site asks for it" };
+        let ids = directory.ids().collect::<Vec<_>>();
+        writeln!(told, "  signs requests{when} as {} by the key {}", directory.agent(), ids[0])
+            .expect("a string takes all");
+        if let [_, others @ ..] = ids.as_slice()
+            && !others.is_empty()
+        {
+            writeln!(told, "  and lists {} in the directory", others.join(", ")).expect("a string takes all");
+        }
+    }
+    Ok(told)
 }
 
 /// Whether the certificate authority can be opened, if it is there.

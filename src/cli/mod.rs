@@ -6,6 +6,7 @@ mod check;
 mod demo;
 mod evidence;
 mod explain;
+mod identity;
 mod isolate;
 mod lint;
 mod packaging;
@@ -46,6 +47,8 @@ enum Command {
     Check(check::Args),
     /// Manage the certificate authority that HTTPS clients have to trust
     Ca(ca::Args),
+    /// Manage the keys that sign requests (Web Bot Auth), and their directory
+    Identity(identity::Args),
     /// Test a URL: may it be fetched, and which line of robots.txt decides
     Explain(explain::Args),
     /// Check a robots.txt for mistakes
@@ -100,7 +103,7 @@ pub fn main() -> ExitCode {
     match &cli.command {
         Command::Serve(_) | Command::Run(_) | Command::Demo | Command::Isolated(_) => {}
         Command::Check(_) | Command::Ca(_) | Command::Explain(_) | Command::Lint(_) => end_with_reader(),
-        Command::Completions(_) | Command::Man(_) | Command::Status(_) => end_with_reader(),
+        Command::Completions(_) | Command::Man(_) | Command::Status(_) | Command::Identity(_) => end_with_reader(),
         Command::Refresh(_) | Command::Reload(_) | Command::Evidence(_) | Command::Report(_) => end_with_reader(),
     }
     let done = match &cli.command {
@@ -108,6 +111,7 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Check(args) => check::run(args),
         Command::Ca(args) => ca::run(args),
+        Command::Identity(args) => identity::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Lint(args) => lint::run(args),
         Command::Status(args) => status::run(args),

@@ -43,6 +43,7 @@ async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) ->
     if let Some(address) = running.admin_address() {
         tracing::info!("admin address http://{address}/");
     }
+    tracing::info!("in Via, this is {}", running.name());
     // Held until the end, which is when nobody is to be asked any more.
     let _file = announced(&running, path);
     let (file, own) = (path.map(Path::to_owned), listen.map(str::to_owned));

@@ -35,6 +35,13 @@ fn text(status: &Value) -> String {
     let word = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let mut out =
         format!("politely {}, up {} s, mode {}\n", word(&status["version"]), number("/uptime"), word(&status["mode"]));
+    if let Some(via) = status["via"].as_str() {
+        let _ = writeln!(out, "in Via: {}", inert(via));
+    }
+    if let Some(agent) = status.pointer("/signature/agent").and_then(Value::as_str) {
+        let key = status.pointer("/signature/key").map_or_else(String::new, word);
+        let _ = writeln!(out, "signs requests as {} by the key {key}", inert(agent));
+    }
     if let Some(warning) = status.pointer("/ca/warning").and_then(Value::as_str) {
         let _ = writeln!(out, "warning: {}", inert(warning));
     }

@@ -48,18 +48,26 @@ impl AdminToken {
         let mut bytes = [0; 16];
         SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("the system has no random numbers"))?;
         let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        let directory = self.path.parent().unwrap_or(Path::new("."));
-        private_directory(directory)?;
-        // It is there whole or not at all, and for its owner alone (0600).
-        let mut file = tempfile::NamedTempFile::new_in(directory)?;
-        writeln!(file, "{token}")?;
-        give_to_owner(file.as_file(), directory)?;
-        match file.persist_noclobber(&self.path) {
-            Ok(_) => Ok(token),
+        match write_once(&self.path, &token)? {
+            true => Ok(token),
             // Another process was faster.
-            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => self.read(),
-            Err(error) => Err(error.error),
+            false => self.read(),
         }
+    }
+}
+
+/// Makes a file with this line, for its owner alone, and its directory. `false`: there is one already.
+pub(super) fn write_once(path: &Path, line: &str) -> io::Result<bool> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    private_directory(directory)?;
+    // It is there whole or not at all, and for its owner alone (0600).
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    writeln!(file, "{line}")?;
+    give_to_owner(file.as_file(), directory)?;
+    match file.persist_noclobber(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error.error),
     }
 }
 

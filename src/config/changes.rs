@@ -26,6 +26,9 @@ impl Settings {
         if keep(&mut self.admin.token_file, &before.admin.token_file) {
             fixed.push(&["admin", "token_file"]);
         }
+        if keep(&mut self.identity.instance, &before.identity.instance) {
+            fixed.push(&["identity", "instance"]);
+        }
         if keep(&mut self.store.directory, &before.store.directory) {
             fixed.push(&["store", "directory"]);
         }

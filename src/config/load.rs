@@ -161,6 +161,8 @@ impl Settings {
             CaSource::Files { certificate, key } => paths.extend([certificate, key]),
         }
         paths.extend(self.admin.token_file.as_mut());
+        paths.extend(self.identity.signature.key.as_mut());
+        paths.extend(&mut self.identity.signature.other_keys);
         paths.extend(self.egress.ca_file.as_mut());
         paths.extend(self.store.directory.as_mut());
         paths.extend(self.evidence.directory.as_mut());

@@ -4,6 +4,7 @@
 mod admin_token;
 mod changes;
 mod hosts;
+mod instance;
 mod load;
 mod paths;
 mod read;
@@ -15,6 +16,7 @@ mod written;
 pub use admin_token::AdminToken;
 pub use changes::Changes;
 pub use hosts::{HostPolicy, Hosts};
+pub use instance::{instance_name, keep_instance_name};
 pub use paths::{cache_directory, give_to_owner, private_directory, state_directory};
 pub use read::error::{Complaint, ConfigErrors, Fault, Place};
 pub use settings::{Access, CaSource, Fleet, Intercept, Settings, User};
@@ -26,5 +28,6 @@ pub use written::file::{
 pub use written::host_table::InterceptMode;
 pub use written::origin_tls::{CertificatePair, OriginTls, Pin};
 pub use written::secrets::{Secret, SecretUrl};
+pub use written::signature::{Agent, AgentForm, SignWhen, Signature};
 pub use written::units;
-pub use written::values::{AccessLog, Closed, ListenAddress, Network, PathPattern, PortRange, Token};
+pub use written::values::{AccessLog, Closed, InstanceName, ListenAddress, Network, PathPattern, PortRange, Token};

@@ -9,6 +9,7 @@ use super::read::check::Check;
 use super::read::error::Complaint;
 use super::settings::Settings;
 use super::written::file::{File, User};
+use super::written::signature::Signature;
 use super::written::units::show_duration;
 use super::written::values::ListenAddress;
 
@@ -17,6 +18,7 @@ pub(super) fn check(settings: &Settings, check: &mut Check<'_>) {
     listeners(settings, check);
     robots_and_pace(settings, check);
     egress(settings, check);
+    signature(settings, check);
     limits(settings, check);
 }
 
@@ -125,6 +127,40 @@ fn egress(settings: &Settings, check: &mut Check<'_>) {
     }
 }
 
+fn signature(settings: &Settings, check: &mut Check<'_>) {
+    let Signature { key, other_keys, agent, validity, .. } = &settings.identity.signature;
+    let section = ["identity", "signature"];
+    let key_of = |name| [section[0], section[1], name];
+    if !(LEAST_VALIDITY..=MOST_VALIDITY).contains(validity) {
+        let what = "a signature is good for 2 seconds to 24 hours";
+        check.fault(&key_of("validity"), what, "write `60s`; verifiers advise a minute");
+    }
+    if !check.is_sure(&["identity"]) {
+        return;
+    }
+    match (key, agent) {
+        (Some(_), None) => {
+            let hint = "add `agent: https://bot.example`, where the directory of keys is published";
+            check.fault(&key_of("key"), "nobody could find the key to verify by", hint);
+        }
+        (None, Some(_)) => {
+            let hint = "add `key: …`; `politely identity keygen FILE` makes one";
+            check.fault(&key_of("agent"), "there is no key to sign with", hint);
+        }
+        (None, None) if !other_keys.is_empty() => {
+            check.fault(&key_of("other_keys"), "there is no key to sign with", "add `key: …` and `agent: …`");
+        }
+        (None, None) => {
+            let number = settings.listen.iter().position(|listener| listener.directory).map(|index| index.to_string());
+            if let Some(number) = number.filter(|_| check.is_sure(&["listen"])) {
+                let hint = "add `identity: { signature: { key: …, agent: … } }`, or leave it out";
+                check.fault(&["listen", &number, "directory"], "there is no key to publish", hint);
+            }
+        }
+        (Some(_), Some(_)) => {}
+    }
+}
+
 /// Whether an address leads to a listener of ours, whose port it is.
 fn is_reached_by(own: &std::net::SocketAddr, address: std::net::IpAddr) -> bool {
     let (own, address) = (own.ip().to_canonical(), address.to_canonical());
@@ -219,3 +255,7 @@ const LEAST_HEADER_SIZE: u64 = 4 << 10;
 const MOST_HEADER_SIZE: u64 = 1 << 20;
 const LEAST_STORE: u64 = 1 << 20;
 const LEAST_KEPT: Duration = Duration::from_secs(3600);
+/// Half of it is a second at least.
+const LEAST_VALIDITY: Duration = Duration::from_secs(2);
+/// The drafts' advice.
+const MOST_VALIDITY: Duration = Duration::from_secs(86_400);

@@ -2,7 +2,7 @@
 
 use crate::evidence::OpenError;
 use crate::tls::{CaError, ListenerTlsError, RootsError};
-use crate::upstream::TrustError;
+use crate::upstream::SetupError;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ pub enum StartError {
     #[error(transparent)]
     ListenerTls(#[from] ListenerTlsError),
     #[error(transparent)]
-    Trust(#[from] TrustError),
+    Setup(#[from] SetupError),
     #[error("cannot open the access log {path}: {source}")]
     Log { path: PathBuf, source: io::Error },
     #[error(transparent)]
@@ -73,7 +73,8 @@ impl StartError {
             Self::ListenerTls(_) => {
                 "correct `listen[].tls`: `certificate` with its chain, `key` and `client_ca` are PEM files".into()
             }
-            Self::Trust(_) => {
+            Self::Setup(SetupError::Key(error)) => error.hint(),
+            Self::Setup(SetupError::Trust(_)) => {
                 "correct `client_certificate` in `hosts`: `certificate` with its chain and `key` are PEM files".into()
             }
             Self::Log { source, .. } => match source.kind() {

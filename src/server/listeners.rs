@@ -38,6 +38,7 @@ pub(super) struct Plan(Vec<Planned>);
 struct Planned {
     socket: Socket,
     tls: Option<Arc<Tls>>,
+    serves_directory: bool,
     /// `None`: it is new.
     door: Option<Arc<Door>>,
 }
@@ -47,7 +48,9 @@ impl Plan {
     pub fn on(settings: &Settings, given: Vec<TcpListener>) -> Result<Self, StartError> {
         let mut planned = Vec::new();
         for (wanted, listener) in settings.listen.iter().zip(given) {
-            planned.push(Planned { socket: Socket::new(wanted, listener)?, tls: tls(wanted)?, door: None });
+            let socket = Socket::new(wanted, listener)?;
+            let serves_directory = wanted.directory;
+            planned.push(Planned { socket, tls: tls(wanted)?, serves_directory, door: None });
         }
         Self(planned).judged(settings)
     }
@@ -74,14 +77,16 @@ impl Plan {
         let going: Vec<_> = free.iter().map(|open| open.socket.listener.clone()).collect();
         let mut planned = Vec::new();
         for (wanted, kept) in wanted {
-            let tls = tls(wanted)?;
+            let (tls, serves_directory) = (tls(wanted)?, wanted.directory);
             if kept.is_empty() {
                 for listener in sockets::open(&wanted.address, &going)? {
-                    planned.push(Planned { socket: Socket::new(wanted, listener)?, tls: tls.clone(), door: None });
+                    let socket = Socket::new(wanted, listener)?;
+                    planned.push(Planned { socket, tls: tls.clone(), serves_directory, door: None });
                 }
             }
             for Open { socket, door } in kept {
-                planned.push(Planned { socket: socket.clone(), tls: tls.clone(), door: Some(door.clone()) });
+                let (socket, door) = (socket.clone(), Some(door.clone()));
+                planned.push(Planned { socket, tls: tls.clone(), serves_directory, door });
             }
         }
         Self(planned).judged(settings)
@@ -122,14 +127,14 @@ impl Listeners {
         while tasks.try_join_next().is_some() {}
         let is_first = open.is_empty();
         let before = std::mem::take(&mut *open);
-        for Planned { socket, tls, door } in plan.0 {
+        for Planned { socket, tls, serves_directory, door } in plan.0 {
             let door = match door {
                 Some(door) => {
-                    door.reloaded(tls);
+                    door.reloaded(tls, serves_directory);
                     door
                 }
                 None => {
-                    let door = Door::new(tls);
+                    let door = Door::new(tls, serves_directory);
                     tasks.spawn(listener::serve(self.proxy.clone(), socket.listener.clone(), door.clone()));
                     if !is_first {
                         tracing::info!("listening on {}", socket.address);

@@ -158,6 +158,11 @@ fn files(settings: &Settings, ca: &Path) -> Files {
     let mut name = |key: String, path: Option<&PathBuf>| named.extend(path.map(|path| (key, path.clone())));
     name("admin.token_file".into(), settings.admin.token_file.as_ref());
     name("egress.ca_file".into(), settings.egress.ca_file.as_ref());
+    let signature = &settings.identity.signature;
+    name("identity.signature.key".into(), signature.key.as_ref());
+    for (number, key) in signature.other_keys.iter().enumerate() {
+        name(format!("identity.signature.other_keys[{number}]"), Some(key));
+    }
     for (number, listener) in settings.listen.iter().enumerate() {
         let tls = listener.tls.as_ref();
         name(format!("listen[{number}].tls.certificate"), tls.map(|tls| &tls.certificate));

@@ -30,10 +30,11 @@ pub use route::Route;
 pub use stream::Stream;
 pub use trust::TrustError;
 
-use crate::config::{Closed, Hosts, OriginTls, PortRange, Settings};
+use crate::config::{Closed, Hosts, OriginTls, PortRange, Settings, instance_name};
 use crate::histogram::Distribution;
 use crate::policy::pace::Client;
 use crate::policy::{Authority, HostPattern};
+use crate::signing::{KeyError, Signer};
 use arc_swap::ArcSwap;
 use dialler::Dialler;
 pub use egress::Denied;
@@ -58,7 +59,9 @@ use trust::Trust;
 pub struct Upstream {
     resolver: Resolver,
     reach: ArcSwap<Reach>,
-    /// This instance's name in Via.
+    /// What this instance is called, at each start.
+    instance: Box<str>,
+    /// The same in Via, where each process has a name of its own.
     name: Arc<str>,
     /// The line with it for what we ask ourselves.
     via: Arc<str>,
@@ -95,6 +98,17 @@ struct Reach {
     trust: Trust,
     keep: Keep,
     head_size: u32,
+    /// Who signs requests, if somebody does.
+    signer: Option<Arc<Signer>>,
+}
+
+/// Why settings cannot be put in force: a file that they name is not what it has to be.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    #[error(transparent)]
+    Key(#[from] KeyError),
 }
 
 /// What is made of changed settings, before they are in force.
@@ -133,27 +147,38 @@ impl Upstream {
     /// this proxy itself listens.
     ///
     /// # Errors
-    /// A client certificate cannot be read.
+    /// A client certificate or a signing key cannot be read.
     pub fn new(
         settings: &Arc<Settings>,
         roots: Arc<RootCertStore>,
         conf: &ServerConf,
         listeners: Vec<SocketAddr>,
-    ) -> Result<Self, TrustError> {
+    ) -> Result<Self, SetupError> {
         let reach = Reach::new(settings, roots, Arc::new(Dialler::new(conf, None)), listeners, None)?;
         reach.dialler.pool.keep_for(reach.keep.time);
         let reach = ArcSwap::from_pointee(reach);
-        // Different for each instance, so that a loop is known by it.
-        let name: Arc<str> = format!("politely-{:08x}", fastrand::u32(..)).into();
+        let instance = instance_name(settings).into_boxed_str();
+        // Two instances of one name in a row are no loop.
+        let name: Arc<str> = format!("{instance}-{:08x}", fastrand::u32(..)).into();
         let via = format!("1.1 {name}").into();
         let routes = Cache::new(KNOWN_ROUTES);
         let noting = Mutex::default();
-        Ok(Upstream { resolver: Resolver::new(), reach, name, via, routes, noting })
+        Ok(Upstream { resolver: Resolver::new(), reach, instance, name, via, routes, noting })
     }
 
-    /// What this instance is called in Via.
+    /// What this instance is called, at each start.
+    pub fn instance(&self) -> &str {
+        &self.instance
+    }
+
+    /// What this process is called in Via: the instance's name, and eight hex digits.
     pub fn name(&self) -> &Arc<str> {
         &self.name
+    }
+
+    /// Who signs requests, if somebody does.
+    pub fn signer(&self) -> Option<Arc<Signer>> {
+        self.reach.load().signer.clone()
     }
 
     /// What there is of connections and look-ups.
@@ -167,8 +192,8 @@ impl Upstream {
     /// Prepares for changed settings, and takes them up.
     ///
     /// # Errors
-    /// A client certificate cannot be read: then all stays as it was.
-    pub fn reload(&self, settings: &Arc<Settings>) -> Result<(), TrustError> {
+    /// A client certificate or a signing key cannot be read: then all stays as it was.
+    pub fn reload(&self, settings: &Arc<Settings>) -> Result<(), SetupError> {
         let listeners = self.reach.load().guard.listeners.clone();
         self.adopt(self.prepare(settings, None, listeners)?);
         Ok(())
@@ -177,19 +202,19 @@ impl Upstream {
     /// As [`new`](Self::new), for changed settings. `roots`: others than so far.
     ///
     /// # Errors
-    /// A client certificate cannot be read.
+    /// A client certificate or a signing key cannot be read.
     pub fn prepare(
         &self,
         settings: &Arc<Settings>,
         roots: Option<(Arc<RootCertStore>, &ServerConf)>,
         listeners: Vec<SocketAddr>,
-    ) -> Result<Prepared, TrustError> {
+    ) -> Result<Prepared, SetupError> {
         let before = self.reach.load();
         let (roots, dialler) = match roots {
             Some((roots, conf)) => (roots, Arc::new(Dialler::new(conf, Some(&before.dialler)))),
             None => (before.roots.clone(), before.dialler.clone()),
         };
-        Reach::new(settings, roots, dialler, listeners, Some(&before.trust)).map(Prepared)
+        Reach::new(settings, roots, dialler, listeners, Some(&before)).map(Prepared)
     }
 
     /// Takes up changed settings. Connections that were opened by others are not used again.
@@ -281,6 +306,7 @@ impl Upstream {
             limit: reach.limit,
             keep: reach.keep,
             head_size: reach.head_size,
+            signature: reach.signer.as_ref().map(|signer| signer.requests_to(authority)),
             name: self.name.clone(),
             via: self.via.clone(),
             host: authority.host_header().into(),
@@ -344,14 +370,14 @@ impl Upstream {
 }
 
 impl Reach {
-    /// `listeners`: where this proxy itself listens. `before`: the terms of those whose settings were others.
+    /// `listeners`: where this proxy itself listens. `before`: what earlier settings were made into.
     fn new(
         settings: &Arc<Settings>,
         roots: Arc<RootCertStore>,
         dialler: Arc<Dialler>,
         listeners: Vec<SocketAddr>,
-        before: Option<&Trust>,
-    ) -> Result<Self, TrustError> {
+        before: Option<&Self>,
+    ) -> Result<Self, SetupError> {
         let egress = &settings.egress;
         let guard = Guard {
             allow: egress.allow.iter().map(|network| network.0).collect(),
@@ -366,7 +392,8 @@ impl Reach {
         let hosts = settings.hosts.clone();
         let users = settings.access.users.iter().filter_map(|user| Some((user.name.as_ref(), user.hosts.as_ref()?)));
         let all = users.clone().map(|(_, hosts)| hosts).chain([&hosts]).flat_map(Hosts::all);
-        let trust = Trust::new(&roots, all.filter_map(|host| host.tls.as_ref()), before)?;
+        let trust = Trust::new(&roots, all.filter_map(|host| host.tls.as_ref()), before.map(|before| &before.trust))?;
+        let signer = Signer::of(&settings.identity.signature, before.and_then(|before| before.signer.as_ref()))?;
         let everybodys = hosts.unverified();
         for host in &everybodys {
             tracing::warn!(host, "any certificate is accepted (`verify: off`)");
@@ -382,7 +409,7 @@ impl Reach {
         let (limit, keep) = (limits.connect_timeout, Keep::new(limits));
         let head_size = u32::try_from(limits.max_header_size).unwrap_or(u32::MAX);
         let made_of = settings.clone();
-        Ok(Reach { generation, made_of, roots, dialler, guard, limit, parent, hosts, trust, keep, head_size })
+        Ok(Reach { generation, made_of, roots, dialler, guard, limit, parent, hosts, trust, keep, head_size, signer })
     }
 
     /// What is decided by some settings is not routed by others: what both of them forbid might go otherwise.

@@ -5,8 +5,10 @@ use super::hop::is_tls;
 use super::route::Route;
 use crate::http1::{Field, FieldKind, Framing, Lines, RequestHead, list, put_field, put_number};
 use crate::policy::override_fields::names_another_url;
+use crate::signing::{RequestSigner, Signed};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
+use std::time::SystemTime;
 
 /// One request.
 #[derive(Clone, Copy)]
@@ -175,6 +177,27 @@ impl Outgoing<'_> {
             let mut line = [0; 64];
             put(b"Via", via(received, &route.0.name, &mut line));
         }
+        // After all that may be changed has been.
+        if let Some(signer) = route.signature()
+            && !self.is_signed()
+            && let Some(Signed { agent, input, signature }) = signer.sign(SystemTime::now()).as_deref()
+        {
+            put(b"Signature-Agent", agent.as_bytes());
+            put(b"Signature-Input", input.as_bytes());
+            put(b"Signature", signature.as_bytes());
+        }
+    }
+
+    /// Whether it is to be signed by this, at the moment: a client's own signature is left alone, and stays the only one.
+    pub fn is_signed_by(&self, signer: &RequestSigner) -> bool {
+        !self.is_signed() && signer.is_wanted()
+    }
+
+    /// Whether it came with a signature.
+    pub fn is_signed(&self) -> bool {
+        let mut is_signed = false;
+        self.fields.each(|field, _| is_signed |= SIGNATURE.iter().any(|name| field.name.eq_ignore_ascii_case(name)));
+        is_signed
     }
 
     /// What stands before the target, and the target without a fragment.
@@ -234,6 +257,9 @@ fn via<'a>(received: Version, name: &str, line: &'a mut [u8; 64]) -> &'a [u8] {
 fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
     parts.iter().for_each(|part| out.extend_from_slice(part));
 }
+
+/// What a signature consists of (RFC 9421 §4, and the drafts of Web Bot Auth).
+const SIGNATURE: [&[u8]; 3] = [b"signature", b"signature-input", b"signature-agent"];
 
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,7 @@ use super::stream::Stream;
 use super::trust::Terms;
 use crate::config::OriginTls;
 use crate::policy::{Authority, Host, Scheme};
+use crate::signing::RequestSigner;
 use rustls::ClientConfig;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -36,6 +37,8 @@ pub(super) struct Way {
     pub keep: Keep,
     /// Of an answer's head.
     pub head_size: u32,
+    /// Who signs what goes there, if somebody does.
+    pub signature: Option<Arc<RequestSigner>>,
     /// What this instance is called in Via.
     pub name: Arc<str>,
     /// Our line in Via.
@@ -55,6 +58,11 @@ impl Route {
     /// Whether the origin's certificate is accepted unseen.
     pub fn is_unverified(&self) -> bool {
         self.0.unverified
+    }
+
+    /// Who signs what goes there, if somebody does.
+    pub fn signature(&self) -> Option<&RequestSigner> {
+        self.0.signature.as_deref()
     }
 
     /// The upstream proxy that requests themselves go to, rather than through it: it has to be told the whole URL.

@@ -44,6 +44,8 @@ HOME/politely.yaml is valid
   accepts any certificate from b.example (verify: off)
   may connect to 10.1.0.0/16, although private (egress.allow)
   logs requests to /var/log/a.log (log.access)
+  warning: robots.txt is asked for without saying whom a webmaster can turn to (identity.contact)
+    hint: write a URL that explains your crawler, or a mail address
   creates its certificate authority in HOME/state/ca on first use
 "
     );

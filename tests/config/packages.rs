@@ -10,7 +10,14 @@ fn every_command_and_the_configuration_have_a_page() {
     assert!(done.success());
     let names: BTreeSet<String> =
         fs::read_dir(&pages).unwrap().map(|page| page.unwrap().file_name().into_string().unwrap()).collect();
-    for name in ["politely.1", "politely-serve.1", "politely-ca.1", "politely-ca-rotate.1", "politely.yaml.5"] {
+    for name in [
+        "politely.1",
+        "politely-serve.1",
+        "politely-ca.1",
+        "politely-ca-rotate.1",
+        "politely-identity-keygen.1",
+        "politely.yaml.5",
+    ] {
         assert!(names.contains(name), "{names:?}");
     }
     assert!(!names.iter().any(|name| name.contains("isolated")), "{names:?}");
@@ -19,7 +26,10 @@ fn every_command_and_the_configuration_have_a_page() {
     for (section, keys) in &shipped {
         assert!(page.contains(&format!("\n.SH {}\n", section.as_str().unwrap())), "{section:?}");
         for key in keys.as_mapping().into_iter().flat_map(|keys| keys.keys()) {
-            assert!(page.contains(&format!("\\fB{}: ", key.as_str().unwrap())) || key == "ca", "{key:?}");
+            assert!(
+                page.contains(&format!("\\fB{}: ", key.as_str().unwrap())) || key == "ca" || key == "signature",
+                "{key:?}"
+            );
         }
     }
 }

@@ -158,11 +158,21 @@ fn ask(path: &[String]) -> Key {
         for (depth, key) in path.iter().enumerate().rev() {
             yaml = match (path[0].as_str(), depth) {
                 ("listen", 1) if key == "tls" => format!("[{{ address: 127.0.0.1:1, tls: {yaml} }}]"),
+                // Without a key there is nothing to publish.
+                ("listen", 1) if key == "directory" => {
+                    yaml = format!("[{{ address: 127.0.0.1:1, directory: {yaml} }}]");
+                    return format!(
+                        "listen: {yaml}\nidentity: {{ signature: {{ key: /x, agent: 'https://a.example' }} }}"
+                    );
+                }
                 ("listen", 1) => format!("[{{ {key}: {yaml} }}]"),
                 (_, 0) => format!("{key}: {yaml}"),
                 // The one is nothing without the other.
                 ("intercept", 2) if key == "certificate" => format!("{{ certificate: {yaml}, key: /x }}"),
                 ("intercept", 2) if key == "key" => format!("{{ certificate: /x, key: {yaml} }}"),
+                ("identity", 2) if key == "key" => format!("{{ key: {yaml}, agent: 'https://a.example' }}"),
+                ("identity", 2) if key == "agent" => format!("{{ key: /x, agent: {yaml} }}"),
+                ("identity", 2) => format!("{{ key: /x, agent: 'https://a.example', {key}: {yaml} }}"),
                 _ => format!("{{ {key}: {yaml} }}"),
             };
         }
@@ -207,7 +217,7 @@ fn without_article(text: &str) -> &str {
 }
 
 /// Of which, or of its own words, each key takes one that is not its default.
-const VALUES: [&str; 24] = [
+const VALUES: [&str; 25] = [
     "7s",
     "7h",
     "7MiB",
@@ -226,6 +236,7 @@ const VALUES: [&str; 24] = [
     "127.0.0.1:9",
     "x",
     "http://192.0.2.1:3128",
+    "https://192.0.2.1",
     "redis://192.0.2.1/0",
     "{ certificate: /x, key: /x }",
     "{}",

@@ -37,6 +37,26 @@ fn keys_that_do_not_fit_each_other_are_told_where_they_are_written() {
             "pace: { min_delay: 10m }",
             "1:20 `min_delay` (10m) is longer than `max_crawl_delay` (5m) | lower the one or raise the other",
         ),
+        (
+            "identity: { signature: { key: k.pem } }",
+            "1:31 nobody could find the key to verify by | add `agent: https://bot.example`, where the directory of keys is published",
+        ),
+        (
+            "identity: { signature: { agent: 'https://bot.example' } }",
+            "1:33 there is no key to sign with | add `key: …`; `politely identity keygen FILE` makes one",
+        ),
+        (
+            "identity: { signature: { other_keys: [a.pem] } }",
+            "1:38 there is no key to sign with | add `key: …` and `agent: …`",
+        ),
+        (
+            "identity: { signature: { validity: 2d } }",
+            "1:36 a signature is good for 2 seconds to 24 hours | write `60s`; verifiers advise a minute",
+        ),
+        (
+            "listen: [{ address: 127.0.0.1:1, directory: true }]",
+            "1:45 there is no key to publish | add `identity: { signature: { key: …, agent: … } }`, or leave it out",
+        ),
         ("egress: { ports: [] }", "1:18 no port is allowed | write `ports: [80, 443]`"),
         (
             "limits: { connect_timeout: 0 }",

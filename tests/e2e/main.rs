@@ -42,6 +42,7 @@ mod reload;
 mod robots;
 mod running;
 mod setup;
+mod signing;
 mod trailers;
 mod unreachable;
 mod upstream_proxy;

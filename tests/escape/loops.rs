@@ -72,3 +72,35 @@ async fn a_robots_txt_that_points_at_the_proxy_is_not_followed() {
     assert_eq!(refused(Some(&answer), &[503]), None);
     assert_eq!(origin.log.pages(), Vec::<String>::new());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_instances_of_one_name_in_a_row_are_no_loop() {
+    let origin = Origin::site("").await;
+    let name = "identity: { instance: crawl3.example.com }";
+    let second = Proxy::start(name).await;
+    let yaml = format!("{name}\negress: {{ upstream_proxy: 'http://{}' }}", second.address());
+    let first = Proxy::start(&yaml).await;
+    assert_eq!(first.get(&origin.url("/x")).await.status(), 200);
+    let vias = origin.log.one("/x").all("via").join(", ");
+    let names: Vec<_> = vias.split(", ").filter_map(|line| line.split(' ').nth(1)).collect();
+    assert!(names.len() == 2 && names[0] != names[1], "{vias}");
+    assert!(names.iter().all(|name| name.starts_with("crawl3.example.com-")), "{vias}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_has_one_name_at_each_start_and_its_log_is_found_by_it() {
+    let origin = Origin::site("").await;
+    let mut names = Vec::new();
+    let mut home = tempfile::tempdir().unwrap();
+    for target in ["/1", "/2"] {
+        let proxy = Proxy::start_in(home, "").await;
+        proxy.get(&origin.url(target)).await;
+        let seen = origin.log.one(target);
+        let via = seen.field("via").unwrap().to_owned();
+        let (name, process) = via.strip_prefix("1.1 ").unwrap().rsplit_once('-').unwrap();
+        names.push((name.to_owned(), process.to_owned()));
+        home = proxy.shutdown().await;
+    }
+    assert_eq!(names[0].0, names[1].0);
+    assert_ne!(names[0].1, names[1].1);
+}

@@ -20,7 +20,7 @@ impl Default for File {
     fn default() -> Self {
         Self {
             include: Vec::new(),
-            listen: vec![Listener { address: loopback(3128), tls: None }],
+            listen: vec![Listener { address: loopback(3128), tls: None, directory: false }],
             admin: Admin::default(),
             mode: Mode::default(),
             identity: Identity::default(),

@@ -13,8 +13,9 @@ use crate::robots::{ParseOptions, Precedence, ProductToken, Purpose, UserAgentMa
 use super::host_table::{HostTable, InterceptMode, Override, Usage};
 use super::manners::{self, Adaptive, Breaker, Budget};
 use super::secrets::{self, Secret, SecretUrl};
+use super::signature::Signature;
 use super::units;
-use super::values::{self, AccessLog, Closed, ListenAddress, MethodName, Network, PortRange, Token};
+use super::values::{self, AccessLog, Closed, InstanceName, ListenAddress, MethodName, Network, PortRange, Token};
 use super::words;
 
 /// The whole file.
@@ -52,6 +53,9 @@ pub struct Listener {
     /// Set: clients speak TLS to the proxy itself.
     #[serde(default)]
     pub tls: Option<ListenerTls>,
+    /// Anybody gets the directory of signing keys here.
+    #[serde(default)]
+    pub directory: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -99,6 +103,9 @@ pub struct Identity {
     pub user_agent: Option<String>,
     /// What the fetched pages are for, in the words of `Content-Signal` and `Content-Usage`.
     pub purpose: Vec<Purpose>,
+    /// What this instance is called in `Via`. `None`: a name that is made once and kept.
+    pub instance: Option<InstanceName>,
+    pub signature: Signature,
 }
 
 /// Fetching, keeping and reading robots.txt.

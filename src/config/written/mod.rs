@@ -6,6 +6,7 @@ pub(super) mod host_table;
 pub(super) mod manners;
 pub(super) mod origin_tls;
 pub(super) mod secrets;
+pub(super) mod signature;
 pub mod units;
 pub(super) mod values;
 mod words;

@@ -166,6 +166,28 @@ impl AsRef<str> for Token {
     }
 }
 
+/// What an instance is called in `Via`: a token (RFC 9110 §5.6.2), not long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstanceName(String);
+
+impl InstanceName {
+    /// # Errors
+    /// Empty, too long, or not a token.
+    pub fn parse(text: &str) -> Result<Self, Complaint> {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        match (1..=MOST_OF_INSTANCE).contains(&text.len()) && text.bytes().all(fits) {
+            true => Ok(Self(text.to_owned())),
+            false => Err(Complaint::new(format!("`{text}` is no name for an instance"), INSTANCE_FORMS)),
+        }
+    }
+}
+
+impl AsRef<str> for InstanceName {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
 /// A rule's path in the form of robots.txt: `*` is any run of characters, `$` at the end is the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPattern(String);
@@ -346,6 +368,7 @@ read_from_text! {
     Token, "text", "put it in quotes", Token::parse;
     HostPattern, "a host", HOST_FORMS, parse_pattern;
     MethodName, "a method", METHOD_FORMS, MethodName::parse;
+    InstanceName, "a name", INSTANCE_FORMS, InstanceName::parse;
 }
 
 const LISTEN_FORMS: &str = "write `127.0.0.1:3128`, `[::1]:3128`, or `fd:NAME` for a socket that systemd passes";
@@ -354,6 +377,8 @@ const NETWORK_FORMS: &str = "a network is written `10.0.0.0/8`, `2001:db8::/32`,
 const ACCESS_LOG_FORMS: &str = "write `off`, `stdout`, `journal`, or a path such as `/var/log/politely/access.log`";
 const PURPOSE_FORMS: &str = "write `search`, `ai-input`, `ai-train`, or another name of letters, digits, `-` and `_`";
 const METHOD_FORMS: &str = "write methods as requests have them: `GET`, `HEAD`, `POST`";
+const INSTANCE_FORMS: &str = "write up to 40 letters, digits, `-`, `.`, `_` or `~`: `crawl3.example.com`";
+const MOST_OF_INSTANCE: usize = 40;
 const PATH_FORMS: &str = "a path pattern begins with `/` or `*`: `/private/`, `/*.pdf$`";
 
 /// A host or a pattern of hosts as the configuration writes it.

@@ -8,6 +8,7 @@ use crate::http1::Framing;
 use crate::policy::pace::Client;
 use crate::policy::{Authority, HttpVersion, Refusal, SiteFile, Validators};
 use crate::robots::access::{AccessKind, from_status};
+use crate::signing::ACCEPT_SIGNATURE;
 use crate::upstream::{
     BodyStream, DialError, DialFault, Fields, GetError, Got, Outgoing, ReachError, ResolveError, Route, Sent,
     Unanswered, Upstream, Want,
@@ -32,6 +33,8 @@ pub(super) struct Request<'a> {
     /// Of our copy, to ask whether it still holds.
     pub validators: Option<&'a Validators>,
     pub want: Want,
+    /// The answer before asked for a signature.
+    pub is_repeated: bool,
 }
 
 /// A final answer.
@@ -41,6 +44,8 @@ pub(super) struct Reply {
     /// Decoded; empty unless the status says that these are rules.
     pub body: Vec<u8>,
     pub version: HttpVersion,
+    /// The origin asks for a signature, and gets one if it is asked again.
+    pub asks_for_signature: bool,
 }
 
 /// Why there is none.
@@ -118,6 +123,7 @@ impl Fetcher {
             user_agent: None,
             upgrade: None,
         };
+        let is_signed = route.signature().is_some_and(|signer| outgoing.is_signed_by(signer));
         let told = |sent| match sent {
             Sent::Begins => permit.leaves(),
             Sent::Whole => permit.has_left(),
@@ -137,6 +143,13 @@ impl Fetcher {
                 status => format!("{parent} answers with status {status} of its own"),
             }));
         }
+        let asks_for_signature = route.signature().is_some_and(|signer| {
+            let asked = headers.get(ACCEPT_SIGNATURE).filter(|_| matches!(status, 401 | 403));
+            if asked.is_none() && request.is_repeated {
+                signer.satisfied();
+            }
+            asked.is_some_and(|asked| signer.challenged(asked.as_bytes(), is_signed, request.is_repeated))
+        });
         let body = match from_status(status) {
             AccessKind::Rules => rules(body, &headers, settings.robots.max_size as usize).await?,
             _ => {
@@ -146,7 +159,7 @@ impl Fetcher {
             }
         };
         let version = if version == Version::HTTP_2 { HttpVersion::Http2 } else { HttpVersion::Http1 };
-        Ok(Reply { status, headers, body, version })
+        Ok(Reply { status, headers, body, version, asks_for_signature })
     }
 }
 

@@ -215,9 +215,13 @@ impl Inner {
             let at = Authority::from_url(url.as_str()).map_err(|error| format!("redirected to {url}: {error}"))?;
             // They are those of a file that was here; what is found elsewhere is kept without.
             let validators = old.answer.as_ref().map(|answer| &answer.validators).filter(|_| !trail.is_redirected());
-            let mut request =
-                Request { authority: &at, url: &url, file, validators, want: Want { versions, ..Want::default() } };
+            let want = Want { versions, ..Want::default() };
+            let mut request = Request { authority: &at, url: &url, file, validators, want, is_repeated: false };
             let mut reply = self.in_turn(&mut hop, &mut request, &mut left).await?;
+            if reply.asks_for_signature {
+                request.is_repeated = true;
+                reply = self.in_turn(&mut hop, &mut request, &mut left).await?;
+            }
             if is_our_fault(reply.status) && asked_again.is_none() {
                 let (first_status, first_version) = (reply.status, reply.version);
                 asked_again = Some(AskedAgain { first_status, first_version });
@@ -239,7 +243,7 @@ impl Inner {
             }
             match trail.after(&reply) {
                 None => {
-                    let Reply { status, headers, body, version: _ } = reply;
+                    let Reply { status, headers, body, .. } = reply;
                     let is_redirected = trail.is_redirected();
                     return Ok(Fetched::Answer { status, headers, body, is_redirected, asked_again });
                 }

@@ -2,6 +2,7 @@
 
 use super::super::Proxy;
 use super::super::exchange::carry::{Client, Http1, Http1Client, Side, UNWANTED};
+use super::super::exchange::published::{publish, published};
 use super::super::exchange::request::{Last, Request, Unread};
 use super::super::exchange::{Exchange, LastPlace, Outcome, refuse_unread};
 use super::super::io::{Buffer, Timer};
@@ -201,8 +202,15 @@ impl Connection {
         let request = match read {
             Ok(request) => request,
             Err(refusal) => {
-                let unread = Unread::new(refusal, raw.bytes());
                 let mut client = Http1Client::new(side, Framing::None);
+                if let Ok(head) = &head
+                    && let Some(answer) = published(proxy, who, head.method, head.target, None)
+                {
+                    client.is_head = head.method == "HEAD";
+                    Box::pin(publish(proxy, answer, who, began, &mut client, timer)).await;
+                    return Then::Close;
+                }
+                let unread = Unread::new(refusal, raw.bytes());
                 Box::pin(refuse_unread(proxy, unread, who, began, &mut client, timer)).await;
                 return Then::Close;
             }

@@ -3,6 +3,7 @@
 
 use super::super::Proxy;
 use super::super::exchange::carry::Http2Client;
+use super::super::exchange::published::{publish, published};
 use super::super::exchange::request::{Request, Unread};
 use super::super::exchange::{Exchange, LastPlace, Outcome, refuse_unread, websocket};
 use super::super::io::{Buffer, Timer};
@@ -114,6 +115,12 @@ async fn exchange(
     let ends = body.is_end_stream();
     let mut client = Http2Client::new((!ends).then_some(body), respond, parts.method == http::Method::HEAD);
     let inside = asker.who.tunnel.as_ref().map(|tunnel| &tunnel.authority);
+    let authority = parts.uri.authority().map_or("", |authority| authority.as_str());
+    if let Some(answer) =
+        published(&proxy, &asker.who, parts.method.as_str(), parts.uri.path().as_bytes(), Some(authority))
+    {
+        return publish(&proxy, answer, &asker.who, began, &mut client, &mut timer).await;
+    }
     match Request::read_http2(&parts, ends, inside, &proxy.via) {
         Ok(request) => {
             let mut who = asker.who.clone();

@@ -14,7 +14,7 @@ use rustls::ServerConfig;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -27,6 +27,7 @@ use tokio_rustls::TlsAcceptor;
 pub struct Door {
     number: u64,
     tls: ArcSwapOption<Tls>,
+    serves_directory: AtomicBool,
     /// Whether it is closed. Whenever this is sent, the listener looks at the settings again.
     closed: watch::Sender<bool>,
 }
@@ -39,16 +40,18 @@ pub struct Tls {
 }
 
 impl Door {
-    /// `tls`: `None`: clients speak none.
-    pub fn new(tls: Option<Arc<Tls>>) -> Arc<Self> {
+    /// `tls`: `None`: clients speak none. `serves_directory`: that of signing keys.
+    pub fn new(tls: Option<Arc<Tls>>, serves_directory: bool) -> Arc<Self> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Self { number, tls: ArcSwapOption::new(tls), closed: watch::Sender::new(false) })
+        let serves_directory = AtomicBool::new(serves_directory);
+        Arc::new(Self { number, tls: ArcSwapOption::new(tls), serves_directory, closed: watch::Sender::new(false) })
     }
 
     /// To be called after a reload. `tls`: for connections that come from now on.
-    pub fn reloaded(&self, tls: Option<Arc<Tls>>) {
+    pub fn reloaded(&self, tls: Option<Arc<Tls>>, serves_directory: bool) {
         self.tls.store(tls);
+        self.serves_directory.store(serves_directory, Ordering::Relaxed);
         self.closed.send_modify(|_| {});
     }
 
@@ -139,9 +142,10 @@ fn admit(proxy: &Proxy, tcp: TcpStream, address: SocketAddr) -> Option<Arrived> 
 async fn served(proxy: Arc<Proxy>, (tcp, address, _place): Arrived, door: Arc<Door>, seat: Seat) {
     seat.came_to(door.number);
     let tls = door.tls.load_full();
+    let gets_directory = door.serves_directory.load(Ordering::Relaxed);
     drop(door);
     let is_identified = tls.as_ref().is_some_and(|tls| tls.identifies);
-    let who = Who { address, is_identified, tunnel: None, user: None };
+    let who = Who { address, is_identified, gets_directory, tunnel: None, user: None };
     let wire = match tls {
         None => Wire::Tcp(tcp),
         Some(tls) => {

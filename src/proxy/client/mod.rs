@@ -24,6 +24,8 @@ pub struct Who {
     pub address: SocketAddr,
     /// It has shown a certificate that the listener's `client_ca` vouches for.
     pub is_identified: bool,
+    /// Its listener serves the directory of signing keys, to anybody.
+    pub gets_directory: bool,
     pub tunnel: Option<Tunnel>,
     /// Who asked for the tunnel, by the credentials of its CONNECT; else, who asked last.
     pub user: Option<Arc<User>>,

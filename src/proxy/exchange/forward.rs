@@ -7,13 +7,14 @@ use super::carry::{
 use super::decide::hosts;
 use super::pages::Pages;
 use super::request::Head;
-use super::{Exchange, Outcome, tunnel, websocket};
+use super::{Exchange, Outcome, Signature, tunnel, websocket};
 use crate::gate::{Outcome as Learnt, Permit};
 use crate::http1::{FieldKind, Framing, list};
 use crate::policy::{retry_after, turns_away};
 use crate::proxy::io::{Buffer, Timer};
 use crate::proxy::limits::body_rate::Least;
 use crate::proxy::respond::{Failure, proxy_status};
+use crate::signing::{ACCEPT_SIGNATURE, RequestSigner};
 use crate::upstream::{Connection, Fields, Http1Link, Http2Link, Link, Outgoing, ReachError, Route, Versions, Want};
 use http::header;
 use std::pin::pin;
@@ -138,7 +139,7 @@ impl Exchange<'_> {
         if !client.begin_body(raw, reused) {
             return Tried::Over(Outcome::Failed(Failure::ended("the request cannot be sent again")));
         }
-        self.outgoing(|outgoing| origin.side.out.put_with(|out| outgoing.write_http1(route, out)));
+        self.outgoing(route, |outgoing| origin.side.out.put_with(|out| outgoing.write_http1(route, out)));
         origin.side.send(Sending::of(self.request.framing, raw));
         let carried = self.carry(client, &mut origin, timer, route).await;
         match carried {
@@ -174,7 +175,7 @@ impl Exchange<'_> {
         if !client.begin_body(false, true) {
             return Tried::Over(Outcome::Failed(Failure::ended("the request cannot be sent again")));
         }
-        let Some(Ok(request)) = self.outgoing(|outgoing| outgoing.to_http2(route)) else {
+        let Some(Ok(request)) = self.outgoing(route, |outgoing| outgoing.to_http2(route)) else {
             return Tried::Again(
                 Want { versions: Versions::Http1Only, ..want },
                 Failure::malformed("HTTP/2 cannot carry the request"),
@@ -207,7 +208,7 @@ impl Exchange<'_> {
 
     /// The head of the request as it goes out. `None`: it goes nowhere.
     #[inline]
-    fn outgoing<R>(&self, write: impl FnOnce(&Outgoing<'_>) -> R) -> Option<R> {
+    fn outgoing<R>(&mut self, route: &Route, write: impl FnOnce(&Outgoing<'_>) -> R) -> Option<R> {
         let request = self.request;
         let (fields, upgrade) = match request.head {
             Head::Http1(head) => (Fields::Http1(head), head.upgrade.filter(|_| request.is_upgrade)),
@@ -223,6 +224,10 @@ impl Exchange<'_> {
             user_agent: self.settings.identity.user_agent.as_deref(),
             upgrade,
         };
+        if let Some(signer) = route.signature() {
+            self.signature.is_ours = outgoing.is_signed_by(signer);
+            self.signature.is_clients = outgoing.is_signed();
+        }
         Some(write(&outgoing))
     }
 
@@ -316,6 +321,12 @@ impl Exchange<'_> {
         if self.request.is_upgrade && head.is_irregular {
             return Err(Failure::malformed("its head is not written as it has to be").into());
         }
+        if let Some(signer) = route.signature()
+            && self.is_to_be_repeated(head, signer)
+        {
+            self.signature.is_wanted = true;
+            return Err(Failure::ended("it asks for a signature").into());
+        }
         self.learn(head);
         if head.status == PAYMENT_REQUIRED || head.has_signals() {
             self.heed(head).map_err(|refusal| Box::new(Outcome::Refused(refusal)))?;
@@ -336,6 +347,24 @@ impl Exchange<'_> {
         }
         let is_last = self.request.is_upgrade || self.proxy.is_leaving();
         Ok(Next::Body { raw: client.answer(head, &added, is_last) })
+    }
+
+    /// Whether the origin has asked for a signature of another kind than the request had, if any, and it may be sent again.
+    #[cold]
+    fn is_to_be_repeated(&mut self, head: &AnswerHead<'_>, signer: &RequestSigner) -> bool {
+        let asked = head.named(ACCEPT_SIGNATURE.as_bytes()).filter(|_| matches!(head.status, 401 | 403));
+        let Some(asked) = asked else {
+            if self.signature.is_repeated {
+                signer.satisfied();
+            }
+            return false;
+        };
+        let Signature { is_ours, is_repeated, .. } = self.signature;
+        let is_worth_it = signer.challenged(&asked, is_ours, is_repeated);
+        let request = self.request;
+        let is_safe = matches!(request.method, "GET" | "HEAD" | "OPTIONS" | "TRACE") && !request.is_upgrade;
+        let is_bodiless = matches!(request.framing, Framing::None | Framing::Length(0));
+        is_worth_it && is_safe && is_bodiless && !is_repeated && !self.signature.is_clients
     }
 
     fn learn(&mut self, head: &AnswerHead<'_>) {
@@ -380,7 +409,13 @@ impl Exchange<'_> {
             Broken::SlowRequest => Outcome::Failed(Failure::slow_request()),
             Broken::NotTaken => Outcome::Failed(Failure::not_taken(limit)),
             Broken::NoAnswer => Outcome::Failed(Failure::no_answer(limit)),
-            Broken::Head(outcome) => *outcome,
+            Broken::Head(outcome) => match *outcome {
+                Outcome::Failed(failure) if std::mem::take(&mut self.signature.is_wanted) => {
+                    self.signature.is_repeated = true;
+                    return Tried::Again(want, failure);
+                }
+                outcome => outcome,
+            },
             Broken::Origin(fault) => {
                 let goes_away = fault.goes_away();
                 let again = match &fault {

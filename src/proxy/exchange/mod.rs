@@ -8,6 +8,7 @@ mod decide;
 mod forward;
 pub mod offers;
 pub mod pages;
+pub mod published;
 pub mod recent;
 mod record;
 pub mod request;
@@ -54,8 +55,22 @@ pub struct Exchange<'a> {
     permit: Option<Permit>,
     /// If the answer is a page, its parts may follow it.
     leads: bool,
+    signature: Signature,
     trip: Trip,
     is_concluded: bool,
+}
+
+/// What has become of the request's signature (Web Bot Auth).
+#[derive(Default)]
+struct Signature {
+    /// It left with one of ours.
+    is_ours: bool,
+    /// It came with the client's own.
+    is_clients: bool,
+    /// The origin has asked for one, and the request is to be sent again.
+    is_wanted: bool,
+    /// It has been sent again.
+    is_repeated: bool,
 }
 
 /// How a request has fared so far, for the log.
@@ -114,7 +129,18 @@ impl<'a> Exchange<'a> {
         began: Instant,
     ) -> Self {
         let trip = Trip { gate: Account::new(proxy.wanted()), ..Trip::default() };
-        Exchange { proxy, request, who, settings, began, permit: None, leads: false, trip, is_concluded: false }
+        Exchange {
+            proxy,
+            request,
+            who,
+            settings,
+            began,
+            permit: None,
+            leads: false,
+            signature: Signature::default(),
+            trip,
+            is_concluded: false,
+        }
     }
 
     /// From the decision to the end of the answer. `last`: where the request before on its connection went.

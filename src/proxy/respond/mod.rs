@@ -1,5 +1,6 @@
 //! The proxy's own answers: the only place that chooses a status. RFC 9457 (problem details), RFC 9209 (Proxy-Status).
 
+mod directory;
 mod evidence;
 mod failure;
 mod page;
@@ -7,6 +8,7 @@ mod robots_copy;
 mod setup;
 mod text;
 
+pub use directory::directory;
 pub use evidence::{Member, each_member, evidence};
 pub use failure::Failure;
 pub use robots_copy::{not_modified, robots_copy};

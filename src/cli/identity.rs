@@ -1,0 +1,110 @@
+//! `politely identity`: the keys that requests are signed with (Web Bot Auth), and the directory of them.
+
+use super::{Failed, Format};
+use crate::config::{Settings, SignWhen, state_directory};
+use crate::signing::{DIRECTORY_PATH, KeyError, Signer, SigningKey};
+use serde_json::json;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Make a key to sign requests with; never in place of another
+    Keygen(Keygen),
+    /// Print the directory of keys, to be published where `identity.signature.agent` says
+    Directory(super::ConfigArg),
+    /// Print whose requests these are, and by which keys
+    Show(Show),
+}
+
+#[derive(Debug, clap::Args)]
+struct Keygen {
+    #[command(flatten)]
+    config: super::ConfigArg,
+    /// Where to [default: identity.signature.key, else signing-key.pem in the state directory]
+    file: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+struct Show {
+    #[command(flatten)]
+    config: super::ConfigArg,
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
+    match &args.action {
+        Action::Keygen(keygen) => make(keygen),
+        Action::Directory(config) => {
+            let directory = signer(&load(config)?)?.directory().publish(SystemTime::now());
+            super::print(&format!("{}\n", directory.body))
+        }
+        Action::Show(show) => tell(show),
+    }
+}
+
+fn make(keygen: &Keygen) -> Result<ExitCode, Failed> {
+    let settings = load(&keygen.config)?;
+    let configured = settings.identity.signature.key.clone();
+    let is_configured = configured.is_some() && keygen.file.is_none();
+    let path = keygen.file.clone().or(configured).unwrap_or_else(|| state_directory().join("signing-key.pem"));
+    let key = SigningKey::make(&path)?;
+    let path = std::path::absolute(&path)?;
+    let mut told = format!("made the key {} in {}\n", key.id(), path.display());
+    if !is_configured {
+        write!(told, "\nidentity:\n  signature:\n    key: {}\n    agent: https://bot.example\n", path.display())
+            .expect("a string takes all");
+    }
+    super::print(&told)
+}
+
+fn tell(show: &Show) -> Result<ExitCode, Failed> {
+    let settings = load(&show.config)?;
+    let signer = signer(&settings)?;
+    let (agent, ids) = (signer.directory().agent(), signer.directory().ids().collect::<Vec<_>>());
+    let when = match settings.identity.signature.when {
+        SignWhen::Always => "always",
+        SignWhen::OnChallenge => "on-challenge",
+    };
+    if let Format::Json = show.format {
+        let shown = json!({ "agent": agent.as_str(), "when": when, "key": ids[0], "listed": ids });
+        return super::print(&format!("{shown:#}\n"));
+    }
+    let mut told = format!("signs as {agent}, {when}, by the key {}\n", ids[0]);
+    for id in &ids[1..] {
+        writeln!(told, "lists the key {id}").expect("a string takes all");
+    }
+    let directory = match agent.as_str().matches('/').count() {
+        2 => format!("{agent}{DIRECTORY_PATH}"),
+        _ => agent.to_string(),
+    };
+    writeln!(told, "verifiers look for the directory at {directory}").expect("a string takes all");
+    super::print(&told)
+}
+
+fn load(config: &super::ConfigArg) -> Result<Settings, Failed> {
+    Ok(Settings::load(config.path().as_deref(), std::env::vars_os())?)
+}
+
+fn signer(settings: &Settings) -> Result<Arc<Signer>, Failed> {
+    Signer::of(&settings.identity.signature, None)?.ok_or_else(|| {
+        let hint = "add `identity: { signature: { key: …, agent: … } }`; `politely identity keygen` makes a key";
+        Failed::usage("nothing is signed: the configuration names no key", hint)
+    })
+}
+
+impl From<KeyError> for Failed {
+    fn from(error: KeyError) -> Self {
+        Self::usage(&error, error.hint())
+    }
+}

@@ -1,0 +1,140 @@
+//! `identity.signature`: by which key requests are signed, and where its public half is published.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::de::{Deserialize, Deserializer};
+use url::Url;
+
+use super::units;
+use super::values::{self, from_text};
+use crate::config::read::error::Complaint;
+
+/// Web Bot Auth. Nothing is signed without a key.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Signature {
+    /// An Ed25519 key, PEM.
+    pub key: Option<PathBuf>,
+    /// Keys that the directory lists as well: the one before, or the next.
+    #[serde(deserialize_with = "values::paths")]
+    pub other_keys: Vec<PathBuf>,
+    pub agent: Option<Agent>,
+    pub form: AgentForm,
+    pub when: SignWhen,
+    /// From `created` to `expires`.
+    #[serde(deserialize_with = "units::duration")]
+    pub validity: Duration,
+    /// Each request is signed by itself, with a nonce.
+    pub nonce: bool,
+}
+
+impl Default for Signature {
+    fn default() -> Self {
+        Self {
+            key: None,
+            other_keys: Vec::new(),
+            agent: None,
+            form: AgentForm::default(),
+            when: SignWhen::default(),
+            validity: Duration::from_secs(60),
+            nonce: false,
+        }
+    }
+}
+
+/// Whose requests these are: an https URL that leads verifiers to the directory of keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Agent {
+    url: String,
+    authority: String,
+}
+
+impl Agent {
+    /// # Errors
+    /// It is no https URL, or holds a user, a query or a fragment.
+    pub fn parse(text: &str) -> Result<Self, Complaint> {
+        let fault = |what: &str| Complaint::new(format!("`{text}` {what}"), AGENT_FORMS);
+        let url = Url::parse(text).map_err(|_| fault("is not a URL"))?;
+        let is_plain = url.username().is_empty() && url.password().is_none();
+        if url.scheme() != "https" {
+            return Err(fault("is no https URL"));
+        }
+        if !is_plain || url.query().is_some() || url.fragment().is_some() {
+            return Err(fault("holds more than an origin and a path"));
+        }
+        let host = url.host_str().unwrap_or_default();
+        let authority = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+        // An origin is written without a slash at its end (RFC 6454 §6.2).
+        let url = if url.path() == "/" { format!("https://{authority}") } else { url.into() };
+        Ok(Self { url, authority })
+    }
+
+    /// As it is sent: `https://bot.example`.
+    pub fn as_str(&self) -> &str {
+        &self.url
+    }
+
+    /// `bot.example`, or `bot.example:8443`.
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+}
+
+impl fmt::Display for Agent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.url)
+    }
+}
+
+impl<'de> Deserialize<'de> for Agent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer, "a URL", AGENT_FORMS, Self::parse)
+    }
+}
+
+/// How `Signature-Agent` is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AgentForm {
+    /// A dictionary with one member, as the drafts have it since October 2025.
+    #[default]
+    Dictionary,
+    /// A bare string, as those before.
+    String,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SignWhen {
+    #[default]
+    Always,
+    /// For authorities that have asked for it with `Accept-Signature`.
+    OnChallenge,
+}
+
+const AGENT_FORMS: &str = "write `https://bot.example`, or the URL of the directory itself: \
+                           `https://bot.example/.well-known/http-message-signatures-directory`";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_is_an_origin_or_the_url_of_a_directory() {
+        for (written, sent, authority) in [
+            ("https://bot.example", "https://bot.example", "bot.example"),
+            ("https://Bot.example:443/", "https://bot.example", "bot.example"),
+            ("https://bot.example:8443/keys.json", "https://bot.example:8443/keys.json", "bot.example:8443"),
+        ] {
+            let agent = Agent::parse(written).unwrap();
+            assert_eq!((agent.as_str(), agent.authority()), (sent, authority), "{written}");
+        }
+        for wrong in
+            ["http://bot.example", "bot.example", "https://u@bot.example", "https://bot.example/?x", "https://a/#b"]
+        {
+            assert!(Agent::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What an origin asks for with `Accept-Signature` (RFC 9421 §5), as far as we give it.
+
+use super::LABEL;
+use super::requests::TAG;
+use sfv::{Dictionary, Key, KeyRef, ListEntry, Parser};
+
+/// How a signature is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Wish {
+    /// The name that it is to have (§5.2).
+    pub label: Key,
+    /// What it is to repeat.
+    pub nonce: Option<String>,
+}
+
+impl Default for Wish {
+    fn default() -> Self {
+        Self { label: KeyRef::from_str(LABEL).expect("it is a key").to_owned(), nonce: None }
+    }
+}
+
+impl Wish {
+    /// The first that we can fulfil, `id` being the name of our key. `None`: there is none, or the field is malformed.
+    pub fn parse(value: &[u8], id: &str) -> Option<Self> {
+        if value.len() > MOST {
+            return None;
+        }
+        let wishes: Dictionary = Parser::new(value).parse().ok()?;
+        wishes.iter().find_map(|(label, wish)| Self::of(label, wish, id))
+    }
+
+    fn of(label: &Key, wish: &ListEntry, id: &str) -> Option<Self> {
+        let ListEntry::InnerList(wish) = wish else { return None };
+        let components = wish.items.iter().map(|item| item.bare_item.as_string().map(|name| name.as_str()));
+        let are_ours = components.clone().all(|name| matches!(name, Some("@authority" | "signature-agent")));
+        // Nothing is said of a parameter that only has to be there.
+        let text = |name: &str| wish.params.get(name).and_then(|value| value.as_string()).map(|text| text.as_str());
+        let fits = |name: &str, ours: &str| text(name).is_none_or(|asked| asked == ours);
+        let is_ours = are_ours && fits("tag", TAG) && fits("alg", "ed25519") && fits("keyid", id);
+        is_ours.then(|| Self { label: label.clone(), nonce: text("nonce").map(str::to_owned) })
+    }
+}
+
+/// In which an origin asks.
+pub const FIELD: &str = "accept-signature";
+/// Of the field.
+const MOST: usize = 2048;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn label(value: &str) -> Option<String> {
+        Wish::parse(value.as_bytes(), "me").map(|wish| wish.label.as_str().to_owned())
+    }
+
+    #[test]
+    fn what_we_can_give_is_given_under_the_name_that_is_asked_for() {
+        for (asked, given) in [
+            (r#"sig9=("@authority");tag="web-bot-auth""#, Some("sig9")),
+            (r#"a=("@authority" "signature-agent";key="a");created;expires;keyid="me";alg="ed25519""#, Some("a")),
+            ("a=()", Some("a")),
+            (r#"a=("@method"), b=("@authority")"#, Some("b")),
+            (r#"a=("@authority");tag="other""#, None),
+            (r#"a=("@authority");alg="rsa-pss-sha512""#, None),
+            (r#"a=("@authority");keyid="another""#, None),
+            (r#"a=("@authority" "content-digest")"#, None),
+            (r#"a="@authority""#, None),
+            ("", None),
+            ("a=(", None),
+            ("\u{fc}", None),
+        ] {
+            assert_eq!(label(asked).as_deref(), given, "{asked}");
+        }
+        assert_eq!(label(&format!("a=(){}", " ".repeat(MOST))), None, "too long");
+    }
+
+    #[test]
+    fn a_nonce_is_repeated() {
+        let wish = Wish::parse(br#"a=("@authority");nonce="xyz";tag="web-bot-auth""#, "me").unwrap();
+        assert_eq!(wish.nonce.as_deref(), Some("xyz"));
+    }
+}

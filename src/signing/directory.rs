@@ -1,0 +1,143 @@
+//! The directory of keys: a JSON Web Key Set under a well-known path, which each of its keys signs, so that nobody else can publish
+//! it as theirs (the draft's §5.5.1 and appendix B.1).
+
+use super::key::SigningKey;
+use super::message::{Component, Part, key, sign};
+use super::requests::number;
+use crate::config::Agent;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use ring::digest::{SHA256, digest};
+use serde_json::json;
+use sfv::{RefBareItem, StringRef};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The keys, and as whose they are published.
+pub struct Directory {
+    agent: Agent,
+    keys: Vec<SigningKey>,
+    body: String,
+    digest: String,
+}
+
+/// An answer with the directory: its fields, and its body.
+pub struct Published {
+    pub fields: [(&'static str, String); 5],
+    pub body: String,
+}
+
+impl Directory {
+    /// Requests are signed by the first of the keys.
+    pub(super) fn new(agent: Agent, all: Vec<SigningKey>) -> Self {
+        let mut keys: Vec<SigningKey> = Vec::new();
+        for key in all {
+            if !keys.iter().any(|known| known.id() == key.id()) {
+                keys.push(key);
+            }
+        }
+        let body = json!({ "keys": keys.iter().map(SigningKey::jwk).collect::<Vec<_>>() }).to_string();
+        let digest = format!("sha-256=:{}:", BASE64_STANDARD.encode(digest(&SHA256, body.as_bytes())));
+        Self { agent, keys, body, digest }
+    }
+
+    pub fn agent(&self) -> &Agent {
+        &self.agent
+    }
+
+    /// The thumbprints of the keys; requests are signed by the first.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.keys.iter().map(SigningKey::id)
+    }
+
+    pub(super) fn first(&self) -> &SigningKey {
+        self.keys.first().expect("there is one to sign by")
+    }
+
+    /// As it is served now: signed for the agent's own authority, whatever name it was asked by.
+    pub fn publish(&self, now: SystemTime) -> Published {
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let (inputs, signatures) = self.sign(now, now + VALIDITY);
+        Published {
+            fields: [
+                ("content-type", MEDIA_TYPE.into()),
+                ("cache-control", CACHE_CONTROL.into()),
+                ("content-digest", self.digest.clone()),
+                ("signature-input", inputs),
+                ("signature", signatures),
+            ],
+            body: self.body.clone(),
+        }
+    }
+
+    fn sign(&self, created: u64, expires: u64) -> (String, String) {
+        let components = [
+            Component { name: "@authority", part: Part::Request, value: self.agent.authority() },
+            Component { name: "content-digest", part: Part::Whole, value: &self.digest },
+        ];
+        let each = self.keys.iter().enumerate().map(|(index, own)| {
+            let label = if index == 0 { LABEL.to_owned() } else { format!("{LABEL}{index}") };
+            let parameters = [
+                ("created", number(created)),
+                ("expires", number(expires)),
+                ("keyid", string(own.id())),
+                ("tag", string(TAG)),
+            ];
+            let fields = sign(own, key(&label), &components, &parameters);
+            (fields.input, fields.signature)
+        });
+        let (inputs, signatures): (Vec<_>, Vec<_>) = each.unzip();
+        (inputs.join(", "), signatures.join(", "))
+    }
+}
+
+fn string(text: &str) -> RefBareItem<'_> {
+    StringRef::from_str(text).expect("it is ASCII").into()
+}
+
+/// Where verifiers look for it.
+pub const PATH: &str = "/.well-known/http-message-signatures-directory";
+const MEDIA_TYPE: &str = "application/http-message-signatures-directory+json";
+/// A key that is taken out is good for so long after.
+const CACHE_CONTROL: &str = "public, max-age=3600";
+const TAG: &str = "http-message-signatures-directory";
+const LABEL: &str = "binding";
+/// Of its own signatures: a week, for those who hand the directory on (appendix C.8).
+const VALIDITY: u64 = 7 * 86_400;
+
+#[cfg(test)]
+mod tests {
+    use super::super::vectors::{DIRECTORY, KEY};
+    use super::*;
+
+    fn directory(keys: Vec<SigningKey>) -> Directory {
+        Directory::new(Agent::parse("https://signature-agent.test").unwrap(), keys)
+    }
+
+    #[test]
+    fn the_drafts_signed_directory_comes_out_byte_for_byte() {
+        let mut directory = directory(vec![SigningKey::from_pem(KEY).unwrap()]);
+        assert!(
+            directory.body.contains(r#""kid":"poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U""#),
+            "{}",
+            directory.body
+        );
+        // The draft's has another order of members.
+        directory.digest = format!("sha-256=:{}:", BASE64_STANDARD.encode(digest(&SHA256, DIRECTORY.body.as_bytes())));
+        assert_eq!(directory.digest, DIRECTORY.digest);
+        let (input, signature) = directory.sign(DIRECTORY.created, DIRECTORY.expires);
+        assert_eq!((input.as_str(), signature.as_str()), (DIRECTORY.input, DIRECTORY.signature));
+    }
+
+    #[test]
+    fn each_key_signs_it_and_none_is_there_twice() {
+        let home = tempfile::tempdir().unwrap();
+        let other = SigningKey::make(&home.path().join("k")).unwrap();
+        let keys = [KEY, KEY].map(|pem| SigningKey::from_pem(pem).unwrap());
+        let directory = directory(keys.into_iter().chain([other]).collect());
+        assert_eq!(directory.ids().count(), 2);
+        let Published { fields, body } = directory.publish(SystemTime::now());
+        let field = |name| &fields.iter().find(|(known, _)| *known == name).unwrap().1;
+        assert!(field("signature").starts_with("binding=:") && field("signature").contains(", binding1=:"));
+        assert!(directory.ids().all(|id| body.contains(id) && field("signature-input").contains(id)));
+    }
+}

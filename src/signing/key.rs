@@ -1,0 +1,177 @@
+//! Ed25519 keys in files: read, made, and named by their thumbprint (RFC 8037, RFC 7638).
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use ring::digest::{SHA256, digest};
+use ring::rand::{SecureRandom, SystemRandom};
+use ring::signature::{Ed25519KeyPair, KeyPair};
+use serde_json::{Value, json};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// A key to sign with.
+pub struct SigningKey {
+    pair: Ed25519KeyPair,
+    id: String,
+}
+
+/// Why there is none. The file's content is never repeated.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    #[error("cannot read the signing key {}: {source}", .path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("the signing key {} can be read by others than its owner (mode {mode:04o})", .path.display())]
+    Open { path: PathBuf, mode: u32 },
+    #[error("{} holds no Ed25519 key: {why}", .path.display())]
+    Malformed { path: PathBuf, why: String },
+    #[error("cannot make the signing key {}: {source}", .path.display())]
+    Unwritable { path: PathBuf, source: io::Error },
+    #[error("the system has no random numbers")]
+    NoRandomness,
+}
+
+impl KeyError {
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Unreadable { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                "`politely identity keygen` makes one".into()
+            }
+            Self::Unreadable { .. } => "let the user that the proxy runs as read it".into(),
+            Self::Open { path, .. } => format!("`chmod 600 {}`", path.display()),
+            Self::Malformed { .. } => {
+                "make one with `politely identity keygen`, or with `openssl genpkey -algorithm ed25519`".into()
+            }
+            Self::Unwritable { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => {
+                "there is one already, and it is not replaced: name another file".into()
+            }
+            Self::Unwritable { .. } => "name a file in a directory that you may write to".into(),
+            Self::NoRandomness => "see why /dev/urandom cannot be read".into(),
+        }
+    }
+}
+
+impl SigningKey {
+    /// From a PEM file that its owner alone can read, or a credential of systemd's.
+    pub fn read(path: &Path) -> Result<Self, KeyError> {
+        let unreadable = |source| KeyError::Unreadable { path: path.to_owned(), source };
+        let file = File::open(path).map_err(unreadable)?;
+        let mode = file.metadata().map_err(unreadable)?.permissions().mode() & 0o777;
+        if mode & 0o077 != 0 && !is_credential(path) {
+            return Err(KeyError::Open { path: path.to_owned(), mode });
+        }
+        let mut text = String::new();
+        file.take(MOST).read_to_string(&mut text).map_err(unreadable)?;
+        Self::from_pem(&text).map_err(|why| KeyError::Malformed { path: path.to_owned(), why })
+    }
+
+    /// Makes one, and a file with it that its owner alone can read; not where there is a file already.
+    pub fn make(path: &Path) -> Result<Self, KeyError> {
+        let mut seed = [0; 32];
+        SystemRandom::new().fill(&mut seed).map_err(|_| KeyError::NoRandomness)?;
+        let pem = pem::encode(&pem::Pem::new(PEM_TAG, [PKCS8, &seed[..]].concat()));
+        let unwritable = |source| KeyError::Unwritable { path: path.to_owned(), source };
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(unwritable)?;
+        let written = file.write_all(pem.as_bytes()).and_then(|()| file.sync_all());
+        if let Err(error) = written {
+            // Half a key is none, and would be in the way of the next.
+            let _ = fs::remove_file(path);
+            return Err(unwritable(error));
+        }
+        Self::from_pem(&pem).map_err(|why| KeyError::Malformed { path: path.to_owned(), why })
+    }
+
+    /// `why` it is none.
+    pub(super) fn from_pem(text: &str) -> Result<Self, String> {
+        let pem = pem::parse(text).map_err(|error| error.to_string())?;
+        if pem.tag() != PEM_TAG {
+            return Err(format!("it is a `{}`, not a `{PEM_TAG}`", pem.tag()));
+        }
+        let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(pem.contents()).map_err(|error| error.to_string())?;
+        let id = BASE64_URL_SAFE_NO_PAD.encode(digest(&SHA256, thumbprint_input(&public(&pair)).as_bytes()));
+        Ok(Self { pair, id })
+    }
+
+    /// Its thumbprint, by which signatures name it.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Its public half as a JSON Web Key.
+    pub fn jwk(&self) -> Value {
+        json!({ "kty": "OKP", "crv": "Ed25519", "kid": self.id, "x": public(&self.pair), "use": "sig" })
+    }
+
+    pub(super) fn sign(&self, message: &[u8]) -> Vec<u8> {
+        self.pair.sign(message).as_ref().to_vec()
+    }
+}
+
+fn public(pair: &Ed25519KeyPair) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(pair.public_key())
+}
+
+/// RFC 7638 §3.2: the members that make the key, in the order of their names, without a space.
+fn thumbprint_input(x: &str) -> String {
+    format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{x}"}}"#)
+}
+
+/// systemd hands those to the service's user alone; what mode they have depends on how.
+fn is_credential(path: &Path) -> bool {
+    std::env::var_os("CREDENTIALS_DIRECTORY")
+        .is_some_and(|directory| !directory.is_empty() && path.starts_with(directory))
+}
+
+const PEM_TAG: &str = "PRIVATE KEY";
+/// What stands before the 32 bytes of an Ed25519 key (RFC 8410 §7).
+const PKCS8: &[u8] = &[0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
+/// Of a file; a key takes 119 bytes.
+const MOST: u64 = 16 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_made_once_and_for_its_owner_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("bot.pem");
+        let made = SigningKey::make(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(SigningKey::read(&path).unwrap().id(), made.id());
+        let again = SigningKey::make(&path).err().unwrap();
+        assert!(again.hint().contains("not replaced"), "{again}");
+        assert_eq!(SigningKey::read(&path).unwrap().id(), made.id());
+    }
+
+    #[test]
+    fn one_that_others_can_read_is_refused_with_the_cure() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("bot.pem");
+        SigningKey::make(&path).unwrap();
+        for mode in [0o640, 0o604, 0o660] {
+            fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+            let error = SigningKey::read(&path).err().unwrap();
+            assert!(error.to_string().contains(&format!("(mode {mode:04o})")), "{error}");
+            assert_eq!(error.hint(), format!("`chmod 600 {}`", path.display()));
+        }
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o400)).unwrap();
+        assert!(SigningKey::read(&path).is_ok());
+    }
+
+    #[test]
+    fn what_is_no_key_is_told_and_not_repeated() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("bot.pem");
+        for text in ["s3cret", "-----BEGIN PUBLIC KEY-----\nczNjcmV0\n-----END PUBLIC KEY-----\n"] {
+            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path).unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+            let error = SigningKey::read(&path).err().unwrap().to_string();
+            assert!(error.contains("holds no Ed25519 key") && !error.contains("s3cret"), "{error}");
+        }
+        let missing = SigningKey::read(&home.path().join("none")).err().unwrap();
+        assert!(missing.hint().contains("identity keygen"), "{missing}");
+    }
+}

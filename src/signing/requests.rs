@@ -1,0 +1,286 @@
+//! Signatures of requests. One covers the authority alone, so it is good for any request to it until it expires: it is made once
+//! and kept for half of that time, unless each is to have a nonce.
+
+use super::challenge::Wish;
+use super::key::SigningKey;
+use super::message::{Component, Fields, Part, sign};
+use super::{Directory, KeyError};
+use crate::config::{Agent, AgentForm, SignWhen, Signature};
+use crate::policy::Authority;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use parking_lot::Mutex;
+use quick_cache::sync::Cache;
+use ring::rand::{SecureRandom, SystemRandom};
+use sfv::{DictSerializer, ItemSerializer, RefBareItem, StringRef};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Signs as `identity.signature` says.
+pub struct Signer {
+    settings: Signature,
+    agent: Agent,
+    directory: Directory,
+    authorities: Cache<Authority, Arc<RequestSigner>>,
+}
+
+/// The same for one authority: what it has asked for, and the last signature.
+pub struct RequestSigner {
+    signer: Arc<Signer>,
+    authority: String,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// `None`: it has asked for none.
+    wish: Option<Wish>,
+    /// Until when it may be taken again.
+    last: Option<(u64, Arc<Signed>)>,
+    /// A request that was repeated with a signature was challenged all the same.
+    is_in_vain: bool,
+}
+
+/// The fields of a signed request, as they are sent.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Signed {
+    pub agent: String,
+    pub input: String,
+    pub signature: String,
+}
+
+impl Signer {
+    /// `None`: nothing is to be signed. `before`: the one of earlier settings, which stays if nothing has changed.
+    ///
+    /// # Errors
+    /// A key cannot be read, or may be read by others.
+    pub fn of(settings: &Signature, before: Option<&Arc<Self>>) -> Result<Option<Arc<Self>>, KeyError> {
+        let (Some(path), Some(agent)) = (&settings.key, &settings.agent) else { return Ok(None) };
+        let keys = [path].into_iter().chain(&settings.other_keys).map(|path| SigningKey::read(path));
+        let directory = Directory::new(agent.clone(), keys.collect::<Result<_, _>>()?);
+        if let Some(before) = before.filter(|it| it.settings == *settings && it.directory.ids().eq(directory.ids())) {
+            return Ok(Some(before.clone()));
+        }
+        let authorities = Cache::new(AUTHORITIES);
+        Ok(Some(Arc::new(Self { settings: settings.clone(), agent: agent.clone(), directory, authorities })))
+    }
+
+    pub fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// For requests to this authority.
+    pub fn requests_to(self: &Arc<Self>, authority: &Authority) -> Arc<RequestSigner> {
+        let make = || {
+            let (signer, state) = (self.clone(), Mutex::default());
+            Ok::<_, std::convert::Infallible>(Arc::new(RequestSigner {
+                signer,
+                authority: authority.host_header(),
+                state,
+            }))
+        };
+        match self.authorities.get_or_insert_with(authority, make) {
+            Ok(requests) => requests,
+            Err(never) => match never {},
+        }
+    }
+
+    fn signed(&self, authority: &str, wish: &Wish, created: u64, expires: u64) -> Signed {
+        let url = string(self.agent.as_str());
+        let value = ItemSerializer::new().bare_item(url).finish();
+        let (part, agent) = match self.settings.form {
+            AgentForm::String => (Part::Whole, value.clone()),
+            AgentForm::Dictionary => {
+                let mut agent = DictSerializer::new();
+                let _ = agent.bare_item(&wish.label, url).finish();
+                (Part::Member(&wish.label), agent.finish().unwrap_or_default())
+            }
+        };
+        let nonce = wish.nonce.clone().or_else(|| self.settings.nonce.then(nonce));
+        let key = self.directory.first();
+        let parameters = [
+            Some(("created", number(created))),
+            Some(("keyid", string(key.id()).into())),
+            Some(("alg", string("ed25519").into())),
+            Some(("expires", number(expires))),
+            nonce.as_deref().map(|nonce| ("nonce", string(nonce).into())),
+            Some(("tag", string(TAG).into())),
+        ];
+        let parameters: Vec<_> = parameters.into_iter().flatten().collect();
+        let components = [
+            Component { name: "@authority", part: Part::Whole, value: authority },
+            Component { name: "signature-agent", part, value: &value },
+        ];
+        let Fields { input, signature } = sign(key, &wish.label, &components, &parameters);
+        Signed { agent, input, signature }
+    }
+}
+
+impl RequestSigner {
+    /// Whether requests are signed at the moment.
+    pub fn is_wanted(&self) -> bool {
+        self.signer.settings.when == SignWhen::Always || self.state.lock().wish.is_some()
+    }
+
+    /// What a request that leaves now is sent with. `None`: nobody has asked for it.
+    pub fn sign(&self, now: SystemTime) -> Option<Arc<Signed>> {
+        let mut state = self.state.lock();
+        if self.signer.settings.when == SignWhen::OnChallenge && state.wish.is_none() {
+            return None;
+        }
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let validity = self.signer.settings.validity.as_secs();
+        if let Some((created, signed)) = &state.last
+            // A clock may have been put back.
+            && (*created..*created + validity.div_ceil(2)).contains(&now)
+        {
+            return Some(signed.clone());
+        }
+        let wish = state.wish.clone().unwrap_or_default();
+        let signed = Arc::new(self.signer.signed(&self.authority, &wish, now, now + validity));
+        state.last = (!self.signer.settings.nonce).then(|| (now, signed.clone()));
+        Some(signed)
+    }
+
+    /// An answer asks for a signature with `Accept-Signature`: what is sent from now on has one of that kind. Tells whether it is
+    /// worth the while to send the request again, which has not been `repeated` yet.
+    pub fn challenged(&self, value: &[u8], was_signed: bool, repeated: bool) -> bool {
+        let Some(wish) = Wish::parse(value, self.signer.directory.first().id()) else { return false };
+        let mut state = self.state.lock();
+        let is_new = state.wish.as_ref().map_or_else(|| wish != Wish::default(), |before| wish != *before);
+        if is_new {
+            state.last = None;
+        }
+        state.wish = Some(wish);
+        state.is_in_vain |= repeated;
+        !state.is_in_vain && (is_new || !was_signed)
+    }
+
+    /// A request that was repeated with a signature has got another answer than that.
+    pub fn satisfied(&self) {
+        self.state.lock().is_in_vain = false;
+    }
+}
+
+fn string(text: &str) -> &StringRef {
+    StringRef::from_str(text).expect("it is ASCII")
+}
+
+/// Seconds since 1970.
+pub(super) fn number<'a>(seconds: u64) -> RefBareItem<'a> {
+    RefBareItem::try_from(seconds).unwrap_or(RefBareItem::Boolean(false))
+}
+
+fn nonce() -> String {
+    let mut bytes = [0; 32];
+    // Where there are no random numbers there is no TLS either.
+    let _ = SystemRandom::new().fill(&mut bytes);
+    BASE64_STANDARD.encode(bytes)
+}
+
+pub(super) const TAG: &str = "web-bot-auth";
+/// Whose last signatures, and wishes, are remembered.
+const AUTHORITIES: usize = 4096;
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::policy::Scheme;
+    use std::time::Duration;
+
+    pub fn signer(more: &str) -> Arc<Signer> {
+        let file = tempfile::Builder::new().permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600)).tempfile();
+        let file = file.unwrap();
+        std::fs::write(file.path(), super::super::vectors::KEY).unwrap();
+        let yaml = format!("{{ key: {}, agent: 'https://signature-agent.test', {more} }}", file.path().display());
+        let settings = crate::config::Settings::parse("", &format!("identity: {{ signature: {yaml} }}")).unwrap();
+        Signer::of(&settings.identity.signature, None).unwrap().unwrap()
+    }
+
+    fn to_example(signer: &Arc<Signer>) -> Arc<RequestSigner> {
+        signer.requests_to(&Authority::new(Scheme::Https, "example.com", None).unwrap())
+    }
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(1_735_689_600 + seconds)
+    }
+
+    const CHALLENGE: &[u8] = br#"sig1=("@authority");tag="web-bot-auth""#;
+
+    #[test]
+    fn one_signature_serves_an_authority_for_half_of_its_validity() {
+        let signer = signer("validity: 60s");
+        let requests = to_example(&signer);
+        let first = requests.sign(at(0)).unwrap();
+        assert!(
+            first.input.contains(";created=1735689600;") && first.input.contains(";expires=1735689660;"),
+            "{first:?}"
+        );
+        assert!(Arc::ptr_eq(&first, &requests.sign(at(29)).unwrap()));
+        let next = requests.sign(at(30)).unwrap();
+        assert!(next.input.contains(";created=1735689630;"), "{next:?}");
+        let earlier = requests.sign(at(10)).unwrap();
+        assert!(earlier.input.contains(";created=1735689610;"), "a clock was put back: {earlier:?}");
+        assert!(Arc::ptr_eq(&to_example(&signer), &requests), "whoever asks");
+        let other = signer.requests_to(&Authority::new(Scheme::Https, "example.com", Some(8443)).unwrap());
+        assert_ne!(other.sign(at(10)).unwrap().signature, earlier.signature);
+    }
+
+    #[test]
+    fn with_nonces_no_signature_is_sent_twice() {
+        let requests = to_example(&signer("nonce: true"));
+        let [one, other] = [0, 0].map(|seconds| requests.sign(at(seconds)).unwrap());
+        assert!(one.input.contains(";nonce=\"") && one.input != other.input && one.signature != other.signature);
+    }
+
+    #[test]
+    fn on_challenge_only_those_who_ask_get_one() {
+        let requests = to_example(&signer("when: on-challenge"));
+        assert!(!requests.is_wanted() && requests.sign(at(0)).is_none());
+        assert!(!requests.challenged(br#"a=("@method")"#, false, false), "what we cannot give is not tried");
+        assert!(requests.sign(at(0)).is_none());
+        assert!(requests.challenged(CHALLENGE, false, false));
+        assert!(requests.is_wanted() && requests.sign(at(0)).is_some());
+    }
+
+    #[test]
+    fn a_request_is_repeated_once_and_not_at_all_where_that_was_in_vain() {
+        let requests = to_example(&signer("when: on-challenge"));
+        assert!(requests.challenged(CHALLENGE, false, false));
+        assert!(requests.challenged(CHALLENGE, false, false), "another that had left without one meanwhile");
+        assert!(!requests.challenged(CHALLENGE, true, true));
+        assert!(!requests.challenged(CHALLENGE, false, false), "it does not help there");
+        requests.satisfied();
+        assert!(requests.challenged(CHALLENGE, false, false));
+        assert!(!to_example(&signer("when: always")).challenged(CHALLENGE, true, false), "it has had what it asks for");
+    }
+
+    #[test]
+    fn the_name_and_the_nonce_are_those_that_were_asked_for() {
+        let requests = to_example(&signer(""));
+        let before = requests.sign(at(0)).unwrap();
+        assert!(requests.challenged(br#"x9=("@authority");nonce="n1""#, true, false));
+        let signed = requests.sign(at(0)).unwrap();
+        assert_ne!(signed, before);
+        assert_eq!(signed.agent, r#"x9="https://signature-agent.test""#);
+        assert!(signed.input.starts_with(r#"x9=("@authority" "signature-agent";key="x9");"#), "{signed:?}");
+        assert!(signed.input.contains(r#";nonce="n1""#) && signed.signature.starts_with("x9=:"), "{signed:?}");
+    }
+
+    #[test]
+    fn the_bare_string_is_for_older_verifiers() {
+        let signed = to_example(&signer("form: string")).sign(at(0)).unwrap();
+        assert_eq!(signed.agent, r#""https://signature-agent.test""#);
+        assert!(signed.input.starts_with(r#"sig1=("@authority" "signature-agent");"#), "{signed:?}");
+    }
+
+    #[test]
+    fn the_drafts_request_with_a_bare_string_comes_out_byte_for_byte() {
+        let vector = super::super::vectors::STRING;
+        let label = sfv::KeyRef::from_str(vector.label).unwrap().to_owned();
+        let wish = Wish { label, nonce: Some(vector.nonce.to_owned()) };
+        let signed = signer("form: string").signed("example.com", &wish, vector.created, vector.expires);
+        assert_eq!((&*signed.agent, &*signed.input), (vector.agent, vector.input));
+        assert_eq!(signed.signature, vector.signature);
+    }
+}
