@@ -200,6 +200,7 @@ fn meaning(reason: &str) -> &'static str {
         "egress-denied" => "its address, port, host or method is not among those that may be asked",
         "client-denied" => "the client may not use this proxy",
         "host-paused" => "the site had turned requests away, and was left alone for a while",
+        "budget-spent" => "what the operator lets be asked of the site in a day was used up",
         "connection-limit" => "the user had as many connections as are allowed",
         "authority-mismatch" => "it named another site than the connection was opened for",
         "ambiguous-path" => "its path could be read in too many ways to judge it",
