@@ -47,6 +47,8 @@ async fn a_request_that_went_is_told_with_its_rule_and_its_way() {
     let fields = format!("User-Agent: ExampleBot/1.0 (+\"http://a\")\r\ntraceparent: {trace}\r\n");
     let url = origin.url("/private/open?q=a%20b");
     assert_eq!(get(&proxy, &url, &fields).await, 200);
+    // Its connection is kept by then.
+    logged(&proxy, 1).await;
     assert_eq!(get(&proxy, &origin.url("/x"), "traceparent: 00-nonsense-00-00\r\n").await, 200);
     let lines = logged(&proxy, 2).await;
     let line = &lines[0];
@@ -141,11 +143,10 @@ async fn who_asked_is_told_by_name_and_who_may_not_as_well() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_held_request_and_one_of_report_mode_say_so() {
-    let origin = Origin::site("User-agent: *\nDisallow: /private\nCrawl-delay: 0.2\n").await;
+    let origin = Origin::site("User-agent: *\nDisallow: /private\nCrawl-delay: 2\n").await;
     let proxy = logging("").await;
-    for target in ["/1", "/2"] {
-        assert_eq!(get(&proxy, &origin.url(target), "").await, 200);
-    }
+    let [first, second] = ["/1", "/2"].map(|target| origin.url(target));
+    assert_eq!(tokio::join!(get(&proxy, &first, ""), get(&proxy, &second, "")), (200, 200));
     let lines = logged(&proxy, 2).await;
     assert!(lines[1]["held_ms"].as_u64() > Some(0) && lines[1]["ms"].as_u64() >= lines[1]["held_ms"].as_u64());
     proxy.stop().await;

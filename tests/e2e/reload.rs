@@ -156,6 +156,7 @@ async fn listeners_are_opened_and_closed() {
     let first = binary.address();
     let both = format!("{ADMIN}\nlisten: [{{ address: '127.0.0.1:0' }}, {{ address: '127.0.0.2:0' }}]");
     assert_eq!(said(&binary.reload(&both).await), (0, "reloaded: listen\n"));
+    eventually("the line of the second", || binary.listening().len() == 2).await;
     let [_, second] = binary.listening()[..] else { panic!("{}", binary.output()) };
     assert_eq!((status(first, &origin).await, status(second, &origin).await), (200, 200));
     let mut idle = Client::open(first).await;
@@ -225,6 +226,7 @@ async fn access_cannot_be_taken_away_while_a_socket_is_open_to_all() {
     // The same socket can be left and had again.
     let other = format!("{ADMIN}\nlisten: [{{ address: '127.0.0.1:0' }}]");
     assert_eq!(binary.reload(&other).await.code, 0);
+    eventually("its line", || binary.listening().len() == 2).await;
     assert_eq!(status(*binary.listening().last().unwrap(), &origin).await, 200);
     assert_eq!(binary.reload(&guarded).await.code, 0);
     assert_eq!(status(here, &origin).await, 403);
