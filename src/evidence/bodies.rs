@@ -2,14 +2,15 @@
 //! so that what only removed segments name is found without reading the others.
 
 use super::chain::{Hash, hex, sha256};
+use crate::config::{give_to_owner, private_directory};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use parking_lot::Mutex;
 use std::collections::HashSet;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -61,7 +62,7 @@ impl Bodies {
             Ok(file) if file.metadata()?.len() > 0 => file.set_modified(now)?,
             Ok(_) => write(&path, body)?,
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                DirBuilder::new().recursive(true).mode(0o700).create(path.parent().expect("it is in a directory"))?;
+                private_directory(path.parent().expect("it is in a directory"))?;
                 write(&path, body)?;
                 named.is_new = true;
             }
@@ -127,6 +128,7 @@ impl Bodies {
 fn write(path: &Path, body: &[u8]) -> io::Result<()> {
     let new = path.with_extension("tmp");
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    give_to_owner(&file, path.parent().expect("it is in a directory"))?;
     let mut packed = GzEncoder::new(file, Compression::default());
     let written = packed.write_all(body).and_then(|()| packed.finish()).and_then(|_| fs::rename(&new, path));
     if written.is_err() {

@@ -3,6 +3,7 @@
 use super::chain::{Hash, sha256};
 use super::read::{Line, ReadError, first};
 use super::time::day;
+use crate::config::give_to_owner;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::fs::{self, File, OpenOptions};
@@ -53,6 +54,7 @@ impl Stored {
     pub fn pack(&self) -> io::Result<()> {
         let (packed, new) = (self.packed(), with(&self.path, ".tmp"));
         let out = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        give_to_owner(&out, self.path.parent().unwrap_or(Path::new(".")))?;
         let mut encoder = GzEncoder::new(out, Compression::default());
         let done = io::copy(&mut File::open(&self.path)?, &mut encoder)
             .and_then(|_| encoder.finish())
@@ -94,12 +96,15 @@ impl Segment {
         let path = directory.join(format!("{number:08}{PLAIN}"));
         let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)?;
         let mut segment = Segment { number, began, file, path, length: 0, is_torn: false };
-        segment.append(first).inspect_err(|_| {
-            let _ = fs::remove_file(&segment.path);
-        })?;
-        // Its name, too, outlives a loss of power.
-        File::open(directory)?.sync_all()?;
-        Ok(segment)
+        let begun = give_to_owner(&segment.file, directory)
+            .and_then(|()| segment.append(first))
+            // Its name, too, outlives a loss of power.
+            .and_then(|()| File::open(directory)?.sync_all());
+        match begun {
+            // Nothing may follow it: the chain goes on elsewhere.
+            Err(error) => fs::remove_file(&segment.path).and(Err(error)),
+            Ok(()) => Ok(segment),
+        }
     }
 
     /// Goes on with one, behind its whole lines.

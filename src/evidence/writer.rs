@@ -11,11 +11,11 @@ use super::draft::Draft;
 use super::queue::{Batch, Body, Lost, Queue, Taken};
 use super::segment::{Segment, tidy};
 use super::{Counter, NOTHING, digest_of};
+use crate::config::private_directory;
 use parking_lot::Mutex;
 use start::{Unusable, begin, lock, resume, start};
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -77,7 +77,7 @@ impl Writer {
     ) -> Result<Self, OpenError> {
         let io = |source| OpenError::Io { path: directory.to_owned(), source };
         let broken = |why: String| OpenError::Broken { path: directory.to_owned(), why };
-        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(io)?;
+        private_directory(directory).map_err(io)?;
         let lock = lock(directory)?;
         tidy(directory).map_err(io)?;
         let now = SystemTime::now();

@@ -5,6 +5,7 @@ use super::super::chain::{Chain, Hash};
 use super::super::draft::Draft;
 use super::super::read::{Kind, Lines, parse};
 use super::super::segment::{MOST_LINE, Segment, Stored, Tail};
+use crate::config::give_to_owner;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -124,6 +125,7 @@ pub(super) fn lock(directory: &Path) -> Result<File, OpenError> {
     let io = |source| OpenError::Io { path: directory.to_owned(), source };
     let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
     let mut file = options.map_err(io)?;
+    give_to_owner(&file, directory).map_err(io)?;
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         let mut who = String::new();
         let _ = file.take(20).read_to_string(&mut who);
