@@ -243,6 +243,8 @@ impl Running {
             () = cut => {}
         }
         listeners.shutdown().await;
+        // What is cut off is put on record, too, before that is closed.
+        proxy.served().await;
         let gate = proxy.gate.clone();
         // It fails only when the runtime is going away itself; then the gate closes when it is dropped.
         let closing = proxy.clone();

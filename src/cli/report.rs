@@ -114,18 +114,20 @@ fn text(page: &Page<'_>) -> String {
     }
     let _ = writeln!(
         out,
-        "\n{:>9} {:>9} {:>8} {:>9} {:>10}  {}",
+        "\n{:>9} {:>9} {:>8} {:>8} {:>9} {:>10}  {}",
         "requests",
         "forwarded",
+        "answered",
         "refused",
         "failed",
         "received",
         page.what()
     );
     for group in report.groups.iter().take(MOST_SHOWN) {
-        let Group { requests, forwarded, refused, failed, .. } = group;
+        let Group { requests, forwarded, answered, refused, failed, .. } = group;
         let (received, name) = (size(group.bytes_out), named(group));
-        let _ = writeln!(out, "{requests:>9} {forwarded:>9} {refused:>8} {failed:>9} {received:>10}  {name}");
+        let _ =
+            writeln!(out, "{requests:>9} {forwarded:>9} {answered:>8} {refused:>8} {failed:>9} {received:>10}  {name}");
     }
     if report.groups.len() > MOST_SHOWN {
         let _ = writeln!(out, "… and {} more", report.groups.len() - MOST_SHOWN);
@@ -143,6 +145,7 @@ fn all_as_json(page: &Page<'_>) -> serde_json::Value {
             "name": group.name,
             "requests": group.requests,
             "forwarded": group.forwarded,
+            "answered": group.answered,
             "refused": group.refused,
             "reported": group.reported,
             "failed": group.failed,
@@ -193,7 +196,9 @@ fn meaning(reason: &str) -> &'static str {
         "robots-disallowed" => "a rule of the site's robots.txt disallows it",
         "usage-disallowed" => "the site says no to the declared use",
         "robots-unreachable" => "the site's robots.txt could not be read, so nothing was asked of it",
-        "crawl-delay" => "it came too soon after the request before it, and was not sent",
+        "crawl-delay" => {
+            "it came too soon after the request before it, or outside the hours of the site's robots.txt, and was not sent"
+        }
         "held" => "it would have been held back for a while, but nothing is enforced",
         "queue-full" => "too many requests waited for the host already",
         "operator-denied" => "the operator's own rules forbid it",

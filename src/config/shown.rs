@@ -2,6 +2,7 @@
 //! secret among it.
 
 use super::read::source::{Node, Value as Written};
+use super::settings::Settings;
 use serde_json::{Map, Value};
 use std::fmt;
 use std::sync::OnceLock;
@@ -111,9 +112,25 @@ fn hide_secrets(value: &mut Value) {
     }
 }
 
+impl Settings {
+    /// What was shown once, to judge by it. Its users' passwords are not among it: nobody has any.
+    ///
+    /// # Errors
+    /// This version does not take it.
+    pub fn of_shown(name: &str, shown: &str) -> Result<Self, String> {
+        let mut shown: Value = serde_json::from_str(shown).map_err(|error| format!("{name}: {error}"))?;
+        for user in shown["access"]["users"].as_array_mut().into_iter().flatten() {
+            user["password"] = NOBODYS.into();
+        }
+        Settings::parse(name, &shown.to_string()).map_err(|errors| errors.to_string())
+    }
+}
+
 /// The file we ship, in which every key stands with its default and what it does.
 pub const DEFAULTS: &str = include_str!("../../conf/politely.yaml");
 const HIDDEN: &str = "(hidden)";
+/// Has the form of a password's hash.
+const NOBODYS: &str = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA";
 
 #[cfg(test)]
 mod tests {
@@ -138,5 +155,20 @@ mod tests {
         assert!(!shown.to_string().contains("s3cret"), "{shown}");
         assert_eq!(shown["fleet"], "rediss://redis.example:6379/1");
         assert_eq!(shown["access"]["users"][0]["password"], HIDDEN);
+    }
+
+    #[test]
+    fn what_was_shown_can_be_judged_by_again() {
+        let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA";
+        let text = format!(
+            "listen: [{{ address: 0.0.0.0:3128 }}]\n\
+             access: {{ users: [{{ name: a, password: '{hash}', hosts: {{ b.example: {{ robots: ignore }} }} }}] }}"
+        );
+        let settings = Settings::parse("test", &text).unwrap();
+        let shown = settings.shown().to_string();
+        let again = Settings::of_shown("then", &shown).unwrap();
+        assert_eq!(again.access.users[0].hosts, settings.access.users[0].hosts);
+        let error = Settings::of_shown("then", &shown.replace("0.0.0.0:3128", "nowhere")).unwrap_err();
+        assert!(error.contains("then") && error.contains("nowhere"), "{error}");
     }
 }

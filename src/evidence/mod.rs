@@ -17,7 +17,7 @@ mod writer;
 pub use bodies::BodyError;
 pub use chain::{Hash, from_hex, hex};
 pub use draft::Draft;
-pub use past::{Found, Past, PastFile, find};
+pub use past::{Found, Past, PastCopy, PastFile, find};
 pub use read::{Decision, ReadError, SiteCopy};
 pub use report::{By, Group, Report, report};
 pub use time::{rfc3339, when};

@@ -19,18 +19,27 @@ pub struct Found {
     pub decision: Decision,
 }
 
-/// The last record before that time that says what is known of the authority; else the first after it whose robots.txt had been
-/// fetched by then.
+/// What records say of a time. Each part by the last record before it that has that part; else by the first after it whose
+/// file had been fetched by then.
 #[derive(Debug)]
 pub struct Past {
+    /// For whom was asked, what for, and what was configured.
     pub known: Found,
     /// The last record of that very URL up to then.
     pub same: Option<Found>,
-    pub robots: PastFile,
-    /// `None`: it did not matter.
-    pub tdmrep: Option<PastFile>,
+    /// `None`: it is not on record, also below.
+    pub robots: Option<PastCopy>,
+    pub tdmrep: Option<PastCopy>,
     /// What was configured then, as it is shown, without secrets. `None`: it is not there any more.
     pub config: Option<String>,
+}
+
+/// A site's file of then, and the record that has it.
+#[derive(Debug)]
+pub struct PastCopy {
+    pub found: Found,
+    pub copy: SiteCopy,
+    pub file: PastFile,
 }
 
 /// A site's file of then.
@@ -56,7 +65,8 @@ pub fn find(
     let name = serde_json::to_string(&authority.to_string())?;
     // Whatever follows it in a URL.
     let name = memchr::memmem::Finder::new(&name.as_bytes()[1..name.len() - 1]).into_owned();
-    let (mut before, mut after, mut same) = (None::<((bool, SystemTime), Found)>, None::<Found>, None::<Found>);
+    let (mut known, mut same) = (None::<Found>, None::<Found>);
+    let (mut robots, mut tdmrep) = (Nearest::default(), Nearest::default());
     let all = Stored::all(directory)?;
     if all.is_empty() {
         return Err(ReadError::Empty.into());
@@ -76,72 +86,79 @@ pub fn find(
             }
             let parsed = parse(line).map_err(|error| format!("segment {}, line {number}: {error}", stored.number))?;
             let Kind::Decision(decision) = parsed.kind else { continue };
-            let (Some(robots), Some(asked)) = (&decision.robots, &decision.url) else { continue };
-            if Authority::and_target(asked).ok().is_none_or(|(found, _)| found != *authority) {
+            let (Some(asked), Some(method)) = (&decision.url, &decision.method) else { continue };
+            if method == "CONNECT" || Authority::and_target(asked).ok().is_none_or(|(found, _)| found != *authority) {
                 continue;
             }
             let found =
                 || Found { segment: stored.number, line: number, time: parsed.time, decision: *decision.clone() };
-            if parsed.time <= at {
-                if asked == url && same.as_ref().is_none_or(|same| same.time <= parsed.time) {
-                    same = Some(found());
-                }
-                // One that was held may rest on a file that came after it.
-                let rank = (robots.fetched.is_none_or(|fetched| fetched <= at), parsed.time);
-                if before.as_ref().is_none_or(|(best, _)| *best <= rank) {
-                    before = Some((rank, found()));
-                }
-            } else if robots.fetched.is_some_and(|fetched| fetched <= at) && after.is_none() {
-                after = Some(found());
+            let is_later = |than: &Option<Found>| than.as_ref().is_none_or(|than| than.time <= parsed.time);
+            if parsed.time <= at && is_later(&known) {
+                known = Some(found());
             }
+            if parsed.time <= at && asked == url && is_later(&same) {
+                same = Some(found());
+            }
+            robots.see(decision.robots.as_ref(), parsed.time, at, found);
+            tdmrep.see(decision.tdmrep.as_ref(), parsed.time, at, found);
         }
     }
-    let Some(known) = before.map(|(_, found)| found).or(after) else { return Ok(None) };
     let bodies = Bodies::new(directory);
-    let state = |copy: &SiteCopy| state(copy, &known.decision, &bodies);
-    let robots = state(&known.decision.robots.clone().unwrap_or_default())?;
-    let tdmrep = known.decision.tdmrep.as_ref().map(state).transpose()?;
+    let past = |nearest: Nearest| nearest.best().map(|(found, copy)| PastCopy::new(found, copy, &bodies)).transpose();
+    let (robots, tdmrep) = (past(robots)?, past(tdmrep)?);
+    let Some(known) = known.or_else(|| Some(robots.as_ref()?.found.clone())) else { return Ok(None) };
     let config = known.decision.config.and_then(|hash| bodies.read(&hash).ok());
     let config = config.and_then(|config| String::from_utf8(config).ok());
     Ok(Some(Past { known, same, robots, tdmrep, config }))
 }
 
-fn state(copy: &SiteCopy, decision: &Decision, bodies: &Bodies) -> Result<PastFile, String> {
-    let is_unreachable = decision.reason.as_deref() == Some("robots-unreachable");
-    let read = |hash: &Hash| {
-        bodies.read(hash).map_err(|error: BodyError| {
-            let hash = super::hex(hash);
-            format!("the file of then, {}: {error}", String::from_utf8_lossy(&hash))
-        })
-    };
-    Ok(match (copy, &copy.failure) {
-        (_, Some(why)) if is_unreachable => PastFile::Unreachable(why.clone()),
-        (SiteCopy { sha256: Some(hash), .. }, _) => PastFile::Body(read(hash)?),
-        (SiteCopy { status: Some(status), .. }, _) => PastFile::Missing(*status),
-        (_, why) => PastFile::Unreachable(why.clone().unwrap_or_default()),
-    })
+/// The record of a file that says most of a time.
+#[derive(Default)]
+struct Nearest {
+    before: Option<((bool, SystemTime), Found, SiteCopy)>,
+    after: Option<(Found, SiteCopy)>,
 }
 
-impl Past {
-    /// What was known of robots.txt at `at`, to decide by.
-    pub fn robots(&self, options: &ParseOptions, at: SystemTime) -> Entry {
-        let read = |body: &[u8]| Access::Rules(RobotsTxt::parse_with(body, options));
-        self.entry(&self.robots, self.known.decision.robots.as_ref(), read, at)
+impl Nearest {
+    fn see(&mut self, copy: Option<&SiteCopy>, time: SystemTime, at: SystemTime, found: impl Fn() -> Found) {
+        // What says nothing is of a request that did not wait for the file.
+        let Some(copy) = copy.filter(|copy| **copy != SiteCopy::default()) else { return };
+        if time <= at {
+            // One that was held may rest on a file that came after it.
+            let rank = (copy.fetched.is_none_or(|fetched| fetched <= at), time);
+            if self.before.as_ref().is_none_or(|(best, ..)| *best <= rank) {
+                self.before = Some((rank, found(), copy.clone()));
+            }
+        } else if copy.fetched.is_some_and(|fetched| fetched <= at) && self.after.is_none() {
+            self.after = Some((found(), copy.clone()));
+        }
     }
 
-    /// The same of tdmrep.json.
-    pub fn tdmrep(&self, at: SystemTime) -> Option<Entry> {
-        let read = |body: &[u8]| Access::Reservations(TdmRep::parse(body));
-        Some(self.entry(self.tdmrep.as_ref()?, self.known.decision.tdmrep.as_ref(), read, at))
+    fn best(self) -> Option<(Found, SiteCopy)> {
+        self.before.map(|(_, found, copy)| (found, copy)).or(self.after)
+    }
+}
+
+impl PastCopy {
+    fn new(found: Found, copy: SiteCopy, bodies: &Bodies) -> Result<Self, String> {
+        let reason = found.decision.reason.as_deref();
+        let is_unreachable = matches!(reason, Some("robots-unreachable" | "long-unreachable"));
+        let read = |hash: &Hash| {
+            bodies.read(hash).map_err(|error: BodyError| {
+                let hash = super::hex(hash);
+                format!("the file of then, {}: {error}", String::from_utf8_lossy(&hash))
+            })
+        };
+        let file = match (&copy, &copy.failure) {
+            (_, Some(why)) if is_unreachable => PastFile::Unreachable(why.clone()),
+            (SiteCopy { sha256: Some(hash), .. }, _) => PastFile::Body(read(hash)?),
+            (SiteCopy { status: Some(status), .. }, _) => PastFile::Missing(*status),
+            (_, why) => PastFile::Unreachable(why.clone().unwrap_or_default()),
+        };
+        Ok(PastCopy { found, copy, file })
     }
 
-    fn entry(
-        &self,
-        file: &PastFile,
-        copy: Option<&SiteCopy>,
-        read: impl FnOnce(&[u8]) -> Access,
-        at: SystemTime,
-    ) -> Entry {
+    fn entry(&self, read: impl FnOnce(&[u8]) -> Access, at: SystemTime) -> Entry {
         let answered = |access, status| {
             Entry::answered(Answer {
                 access,
@@ -153,15 +170,29 @@ impl Past {
                 validators: Validators::default(),
             })
         };
-        match file {
-            PastFile::Body(body) => answered(read(body), copy.and_then(|copy| copy.status).unwrap_or(200)),
+        match &self.file {
+            PastFile::Body(body) => answered(read(body), self.copy.status.unwrap_or(200)),
             PastFile::Missing(status) => answered(Access::Missing, *status),
             PastFile::Unreachable(why) => {
                 let retry_at = at + Duration::from_secs(60);
-                let trouble =
-                    Trouble { since: self.known.time.min(at), failures: 1, retry_at, why: why.as_str().into() };
+                let since = self.copy.failing_since.unwrap_or(self.found.time).min(at);
+                let trouble = Trouble { since, failures: 1, retry_at, why: why.as_str().into() };
                 Entry { answer: None, trouble: Some(Box::new(trouble)) }
             }
         }
+    }
+}
+
+impl Past {
+    /// What was known of robots.txt at `at`, to decide by.
+    pub fn robots(&self, options: &ParseOptions, at: SystemTime) -> Entry {
+        let read = |body: &[u8]| Access::Rules(RobotsTxt::parse_with(body, options));
+        self.robots.as_ref().map_or_else(Entry::default, |past| past.entry(read, at))
+    }
+
+    /// The same of tdmrep.json.
+    pub fn tdmrep(&self, at: SystemTime) -> Entry {
+        let read = |body: &[u8]| Access::Reservations(TdmRep::parse(body));
+        self.tdmrep.as_ref().map_or_else(Entry::default, |past| past.entry(read, at))
     }
 }

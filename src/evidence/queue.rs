@@ -75,8 +75,9 @@ impl Queue {
     /// A record, and what it names.
     pub fn put<'a>(&self, line: &[u8], entries: impl IntoIterator<Item = &'a Arc<Entry>>, at: SystemTime) {
         let mut state = self.state.lock();
+        let is_closed = state.is_closed;
         let batch = &mut state.batch;
-        if batch.lines.len() + line.len() > ROOM || line.len() > MOST_LINE - LINKED {
+        if is_closed || batch.lines.len() + line.len() > ROOM || line.len() > MOST_LINE - LINKED {
             let lost = Lost { count: 1, from: at, to: at };
             batch.lost = Some(batch.lost.map_or(lost, |before| before.and(lost)));
             self.lost.fetch_add(1, Relaxed);
@@ -208,6 +209,17 @@ mod tests {
         }
         let Taken::Batch(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
         assert_eq!((batch.bodies.len(), batch.len()), (2, 4));
+    }
+
+    #[test]
+    fn what_comes_after_the_end_is_counted_as_lost() {
+        let queue = Queue::default();
+        queue.close();
+        queue.put(b"{}\n", [], AT);
+        assert_eq!(queue.lost(), 1);
+        let Taken::Batch(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("it can be said still") };
+        assert_eq!(batch.lost.map(|lost| lost.count), Some(1));
+        assert!(matches!(queue.take(Batch::default(), Duration::ZERO), Taken::Closed));
     }
 
     #[test]

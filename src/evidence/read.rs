@@ -97,8 +97,10 @@ pub struct SiteCopy {
     /// Fetched, or confirmed.
     #[serde(deserialize_with = "some_time")]
     pub fetched: Option<SystemTime>,
-    /// Why it could not be fetched since.
+    /// Why it could not be fetched since, and since when.
     pub failure: Option<String>,
+    #[serde(deserialize_with = "some_time")]
+    pub failing_since: Option<SystemTime>,
 }
 
 /// Why a segment cannot be read on.

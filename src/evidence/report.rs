@@ -33,6 +33,8 @@ pub struct Group {
     pub requests: u64,
     /// Sent to the site.
     pub forwarded: u64,
+    /// From here, such as robots.txt.
+    pub answered: u64,
     /// Not sent, or its answer not delivered.
     pub refused: u64,
     /// Let through, though a rule says no: as configured.
@@ -73,6 +75,8 @@ pub fn report(directory: &Path, by: By, since: Option<SystemTime>) -> Result<Rep
                 continue;
             }
             match line.kind {
+                // The requests inside have records of their own.
+                Kind::Decision(decision) if decision.outcome == "intercepted" => {}
                 Kind::Decision(decision) => {
                     let mut name = name(&decision, by);
                     if groups.len() >= MOST_GROUPS && !groups.contains_key(&name) {
@@ -97,6 +101,7 @@ impl Group {
         let verdict = decision.verdict.as_deref();
         match (decision.outcome.as_str(), verdict) {
             ("refused", _) => self.refused += 1,
+            ("answered", _) => self.answered += 1,
             ("failed" | "cut" | "client-gone", _) => self.failed += 1,
             _ => self.forwarded += 1,
         }

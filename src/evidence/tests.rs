@@ -300,7 +300,7 @@ fn the_rules_of_then_are_found_again() {
     let past = |at, url| find(directory.path(), &authority, url, at).unwrap();
     let found = past(second(70), "http://a.example/1").unwrap();
     assert_eq!((found.known.time, found.same.as_ref().map(|same| same.time)), (second(0), Some(second(0))));
-    assert!(matches!(found.robots, PastFile::Body(ref body) if body == ROBOTS));
+    assert!(matches!(found.robots, Some(PastCopy { file: PastFile::Body(ref body), .. }) if body == ROBOTS));
     assert_eq!(found.config.as_deref(), Some("{}"));
     assert!(found.robots(&ParseOptions::default(), second(70)).usable(second(70)).is_some());
     // Before the first, by when its robots.txt had been fetched.
@@ -402,4 +402,80 @@ fn nothing_is_removed_by_a_clock_that_was_just_set_forward() {
     assert!(clock.is_steady(now - Duration::from_secs(3600)), "back is no reason to remove anything");
     assert!(!clock.is_steady(now + Duration::from_secs(400 * 86_400)));
     assert!(!clock.is_steady(now + Duration::from_secs(400 * 86_400)));
+}
+
+#[test]
+fn what_root_writes_in_a_services_directory_is_the_services() {
+    use std::os::unix::fs::{MetadataExt, chown};
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    chown(directory.path(), Some(4711), Some(4711)).unwrap();
+    let kept = directory.path().join("evidence");
+    for _ in 0..2 {
+        let evidence = open(&kept);
+        record(&evidence, "http://a.example/", SystemTime::now());
+        drop(evidence);
+        age(&kept);
+    }
+    let mut all = vec![kept];
+    while let Some(path) = all.pop() {
+        assert_eq!(fs::metadata(&path).unwrap().uid(), 4711, "{}", path.display());
+        if path.is_dir() {
+            all.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+}
+
+/// A record of a request to a.example, with these members beside.
+fn put(evidence: &Evidence, at: SystemTime, members: impl FnOnce(&mut Draft)) {
+    let mut draft = evidence.draft(at);
+    draft.text("method", "GET");
+    draft.text("url", "http://a.example/");
+    members(&mut draft);
+    draft.hash("config", &chain::sha256(b"{}"));
+    evidence.put(draft, [&entry()]);
+}
+
+#[test]
+fn each_file_of_then_is_found_by_the_last_record_that_has_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let evidence = open(directory.path());
+    let second = |second: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000 + second);
+    put(&evidence, second(0), |draft| {
+        draft.object("robots", |members| members.hash("sha256", &digest()));
+        draft.object("tdmrep", |members| members.number("status", 404));
+    });
+    put(&evidence, second(1), |draft| draft.object("robots", |members| members.hash("sha256", &digest())));
+    // Its client left while robots.txt was fetched.
+    put(&evidence, second(2), |draft| draft.object("robots", |_| {}));
+    put(&evidence, second(3), |_| {});
+    evidence.close();
+    let authority = Authority::from_url("http://a.example").unwrap();
+    let past = find(directory.path(), &authority, "http://a.example/", second(9)).unwrap().unwrap();
+    assert_eq!(past.known.time, second(3));
+    let (robots, tdmrep) = (past.robots.unwrap(), past.tdmrep.unwrap());
+    assert_eq!((robots.found.time, tdmrep.found.time), (second(1), second(0)));
+    assert!(matches!((robots.file, tdmrep.file), (PastFile::Body(_), PastFile::Missing(404))));
+}
+
+#[test]
+fn a_site_that_was_long_unreachable_is_judged_by_that() {
+    let directory = tempfile::tempdir().unwrap();
+    let evidence = open(directory.path());
+    let (now, month) = (SystemTime::now(), Duration::from_secs(31 * 86_400));
+    put(&evidence, now, |draft| {
+        draft.text("reason", "long-unreachable");
+        draft.object("robots", |members| {
+            members.hash("sha256", &digest());
+            members.text("failure", "connection refused");
+            members.time("failing_since", now - month);
+        });
+    });
+    evidence.close();
+    let authority = Authority::from_url("http://a.example").unwrap();
+    let past = find(directory.path(), &authority, "http://a.example/", now + KEEP).unwrap().unwrap();
+    let trouble = past.robots(&ParseOptions::default(), now + KEEP).trouble.unwrap();
+    assert!(now.duration_since(trouble.since).unwrap() >= month - Duration::from_secs(1), "{trouble:?}");
 }

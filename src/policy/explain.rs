@@ -213,5 +213,5 @@ pub fn tdmrep(entry: &Entry, authority: &Authority, now: SystemTime) -> TdmRepSt
 
 /// As much as people read.
 const MOST_PREFERENCES: usize = 20;
-/// Nothing is known yet.
-const UNKNOWN: &str = "robots-unknown";
+/// The reason where nothing can be said yet.
+pub const UNKNOWN: &str = "robots-unknown";

@@ -38,6 +38,8 @@ pub struct Proxy {
     pub upstream: Arc<Upstream>,
     pub leaves: LeafCache,
     pub shutdown: watch::Receiver<bool>,
+    /// Each task that serves a client holds a receiver of it, so that an end can wait for those that it cuts off.
+    under_way: watch::Sender<()>,
     /// It stops soon: each answer is its connection's last.
     is_leaving: AtomicBool,
     pub counters: Counters,
@@ -81,6 +83,7 @@ impl Proxy {
             upstream,
             leaves,
             shutdown,
+            under_way: watch::Sender::new(()),
             is_leaving: AtomicBool::new(false),
             counters: Counters::default(),
             decisions: Decisions::default(),
@@ -137,6 +140,11 @@ impl Proxy {
     /// The same of one that is owned, for tasks of their own.
     pub(crate) async fn stopped_by(self: Arc<Self>) {
         self.stopped().await;
+    }
+
+    /// Resolves when no task serves a client any more, also of those that were cut off: then all is counted and on record.
+    pub(crate) async fn served(&self) {
+        self.under_way.closed().await;
     }
 
     /// The same, but not before those who have just connected, or been answered, could send what they have to send.

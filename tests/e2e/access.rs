@@ -8,7 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 const ROBOTS: &str = "User-agent: *\nDisallow: /no\n";
 
 /// Alice with these keys, and Bob without any; their passwords are their names.
-fn users(alice: &str) -> String {
+pub fn users(alice: &str) -> String {
     let hash = |password: &str| {
         let cheap = Params::new(8, 1, 1, None).unwrap();
         Argon2::from(cheap).hash_password(password.as_bytes()).unwrap().to_string()
@@ -17,7 +17,7 @@ fn users(alice: &str) -> String {
     format!("access: {{ users: [{{ name: alice, password: '{a}', {alice} }}, {{ name: bob, password: '{b}' }}] }}")
 }
 
-fn request(url: &str, user: &str) -> String {
+pub fn request(url: &str, user: &str) -> String {
     let host = url.split('/').nth(2).unwrap();
     let credentials = BASE64_STANDARD.encode(format!("{user}:{user}"));
     format!(

@@ -6,7 +6,7 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 const RULES: &str = "User-agent: *\nDisallow: /private\nAllow: /private/open\n";
 const KEPT: &str = "evidence: { directory: evidence }\nadmin: { address: '127.0.0.1:0' }\n";
@@ -359,4 +359,82 @@ async fn what_an_answer_says_about_its_use_is_on_record() {
     let all = recorded(&kept(&proxy), 2).await;
     assert_eq!(told(&all[0], ["price", "signals", "license"]), [Value::from("USD 0.01"), Value::Null, Value::Null]);
     assert_eq!(told(&all[1], ["price", "signals", "license"]), [Value::Null, "X-Robots-Tag: noai".into(), "/l".into()]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_stop_cuts_off_is_on_record() {
+    const MANY: usize = 60;
+    let under_way = Arc::new(AtomicUsize::new(0));
+    let asked = under_way.clone();
+    let origin = Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        _ => {
+            asked.fetch_add(1, Relaxed);
+            Reply::silence()
+        }
+    })
+    .await;
+    let limits = "limits: { drain_timeout: 100ms }\npace: { min_delay: 0s, max_concurrent: 1000 }\n";
+    let proxy = Binary::serve(&format!("{KEPT}{limits}")).await;
+    let mut clients = Vec::new();
+    for number in 0..MANY {
+        let mut client = Client::open(proxy.address()).await;
+        let url = origin.url(&format!("/{number}"));
+        client.send(format!("GET {url} HTTP/1.1\r\nHost: {}\r\n\r\n", url.split('/').nth(2).unwrap())).await;
+        clients.push(client);
+    }
+    eventually("all to be under way", || under_way.load(Relaxed) == MANY).await;
+    let directory = proxy.stop().await;
+    let kept = directory.path().join("evidence");
+    assert_eq!(records(&kept).len(), MANY);
+    let found = verified(&kept).await;
+    assert_eq!(told(&found, ["whole", "records"]), [Value::from(true), MANY.into()]);
+    drop(clients);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_goes_by_the_configuration_of_then_with_its_users() {
+    let origin = Origin::site("User-agent: *\nDisallow: /\n").await;
+    let users = crate::access::users("hosts: { '*.localhost': { robots: ignore } }");
+    let config = format!("{KEPT}{users}\n");
+    let proxy = Binary::serve(&config).await;
+    let mut client = Client::open(proxy.address()).await;
+    let url = origin.url("/page");
+    client.send(crate::access::request(&url, "alice")).await;
+    assert_eq!(client.response().await.status(), 200);
+    let all = recorded(&kept(&proxy), 1).await;
+    assert_eq!(told(&all[0], ["user", "reason"]), ["alice", "robots-ignored"]);
+    let directory = proxy.stop().await;
+    let kept = directory.path().join("evidence");
+    let explain = ["explain", &url, "--at", "2999-01-01", "--evidence", path(&kept), "--format", "json"];
+    let ended = politely(&explain).await;
+    let then: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{}", ended.stderr));
+    assert_eq!((ended.code, &then["reason"]), (0, &"robots-ignored".into()), "{then}");
+    assert_eq!(then["evidence"]["config_of_then"], true);
+    // What is not on record is not taken for allowed.
+    let ended = politely(&["explain", &url, "--at", "2999-01-01", "--evidence", path(&kept), "--purpose", "tdm"]).await;
+    assert!(
+        ended.code == 2 && ended.stderr.contains("tdmrep.json has not been fetched"),
+        "{}{}",
+        ended.stdout,
+        ended.stderr
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_report_counts_each_request_once_and_as_sent_what_was() {
+    let origin = Origin::tls_site(Alpn::Both, RULES).await;
+    let proxy = Binary::serve(KEPT).await;
+    let ca = proxy.ca_pem_path();
+    for (path_asked, status) in [("/private", 403), ("/robots.txt", 200), ("/", 200)] {
+        let url = origin.url(path_asked);
+        let got = crate::support::curl(&["-x", &proxy.url(), "--cacert", path(&ca), &url]).await;
+        assert_eq!(got.status(), status, "{}", got.stderr);
+    }
+    recorded(&kept(&proxy), 6).await;
+    let ended = politely(&["report", "--evidence", path(&kept(&proxy)), "--format", "json"]).await;
+    let report: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let names = ["requests", "forwarded", "answered", "refused"];
+    assert_eq!(told(&report["total"], names), [3, 1, 1, 1], "{report}");
+    proxy.stop().await;
 }

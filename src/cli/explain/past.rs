@@ -6,7 +6,7 @@ use crate::cli::evidence::{digits, directory};
 use crate::cli::{Failed, Format, NO, inert, print};
 use crate::config::Settings;
 use crate::evidence::{Found, Past, find, rfc3339, when};
-use crate::policy::explain::{Explanation, explain};
+use crate::policy::explain::{Explanation, UNKNOWN, explain};
 use crate::policy::{Authority, HostRules, Known, Request};
 use crate::robots::{ProductToken, Purpose};
 use serde_json::{Value, json};
@@ -27,32 +27,35 @@ pub(super) fn run(args: &Args, at: &str, authority: &Authority, target: &str) ->
         let what = format!("nothing was decided about {authority} up to {}", rfc3339(at));
         return Err(Failed::usage(what, "`politely report --by host` says what the evidence is about"));
     };
-    let (settings, is_of_then) = settings(args, &past)?;
+    let (settings, unread) = settings(args, &past)?;
     let rules = rules(args, &settings, &past.known, authority);
     let request = Request::new(authority, target.as_bytes());
-    let (robots, tdmrep) = (past.robots(&settings.robots.parse_options(), at), past.tdmrep(at));
+    let robots = past.robots(&settings.robots.parse_options(), at);
+    let tdmrep = rules.mining_purpose().map(|_| past.tdmrep(at));
     let known = Known { robots: &robots, tdmrep: tdmrep.as_ref() };
     let mut explanation = explain(known, &rules, &request, at);
-    explanation.robots.fetched_at = past.known.decision.robots.as_ref().and_then(|robots| robots.fetched);
+    if explanation.reason == UNKNOWN {
+        let what = format!("nothing can be said of {}: by the evidence, {}", rfc3339(at), explanation.detail);
+        return Err(Failed::usage(what, "a later --at may be on record"));
+    }
+    explanation.robots.fetched_at = past.robots.as_ref().and_then(|robots| robots.copy.fetched);
     explanation.robots.expires_at = None;
     match args.format {
-        Format::Text => print(&(text(&explanation) + &inert(&origin(&past, at, is_of_then))))?,
-        Format::Json => print(&format!("{}\n", as_json(&explanation, &past, at, is_of_then)))?,
+        Format::Text => print(&(text(&explanation) + &inert(&origin(&past, at, unread.as_deref()))))?,
+        Format::Json => print(&format!("{}\n", as_json(&explanation, &past, at, unread.as_deref())))?,
     };
     Ok(if explanation.allowed { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
-/// What was configured then, if it can be read still; else what is now.
-fn settings(args: &Args, past: &Past) -> Result<(Settings, bool), Failed> {
-    let then = past.config.as_deref().and_then(|config| {
-        let mut config: Value = serde_json::from_str(config).ok()?;
-        // Passwords are not kept, and have nothing to do with it.
-        config.as_object_mut()?.remove("access");
-        Settings::parse("the configuration of then", &config.to_string()).ok()
-    });
+/// What was configured then; else what is now, and why that.
+fn settings(args: &Args, past: &Past) -> Result<(Settings, Option<String>), Failed> {
+    let then = match &past.config {
+        None => Err("it is not kept".to_owned()),
+        Some(config) => Settings::of_shown("the configuration of then", config),
+    };
     match then {
-        Some(then) => Ok((then, true)),
-        None => Ok((Settings::load(args.config.path().as_deref(), std::env::vars_os())?, false)),
+        Ok(then) => Ok((then, None)),
+        Err(why) => Ok((Settings::load(args.config.path().as_deref(), std::env::vars_os())?, Some(why))),
     }
 }
 
@@ -63,16 +66,19 @@ fn rules(args: &Args, settings: &Settings, known: &Found, authority: &Authority)
     let purposes: Vec<_> = decision.purpose.iter().filter_map(|purpose| Purpose::parse(purpose).ok()).collect();
     let tokens = if args.product_tokens.is_empty() { &tokens } else { &args.product_tokens };
     let purposes = if args.purposes.is_empty() { &purposes } else { &args.purposes };
-    settings.hosts.get(authority.host()).rules.clone().asked_for(tokens, purposes)
+    let user = settings.access.users.iter().find(|user| decision.user.as_deref() == Some(user.name.as_ref()));
+    let hosts = user.and_then(|user| user.hosts.as_ref()).unwrap_or(&settings.hosts);
+    hosts.get(authority.host()).rules.clone().asked_for(tokens, purposes)
 }
 
 /// Where it is known from.
-fn origin(past: &Past, at: SystemTime, is_of_then: bool) -> String {
-    let Past { known, same, .. } = past;
+fn origin(past: &Past, at: SystemTime, unread: Option<&str>) -> String {
+    let Past { same, .. } = past;
     let mut out = format!("\nat {}, by the evidence of then:\n", rfc3339(at));
-    let robots = known.decision.robots.as_ref();
-    if let Some(sha256) = robots.and_then(|robots| robots.sha256.as_ref()) {
-        let fetched = robots.and_then(|robots| robots.fetched).map_or(String::new(), rfc3339);
+    let robots = past.robots.as_ref();
+    let known = robots.map_or(&past.known, |robots| &robots.found);
+    if let Some((robots, sha256)) = robots.and_then(|robots| Some((robots, robots.copy.sha256.as_ref()?))) {
+        let fetched = robots.copy.fetched.map_or(String::new(), rfc3339);
         let _ = writeln!(out, "  robots.txt of {fetched}, SHA-256 {}", digits(sha256));
     }
     let _ = writeln!(
@@ -94,13 +100,13 @@ fn origin(past: &Past, at: SystemTime, is_of_then: bool) -> String {
             same.segment, same.line
         );
     }
-    if !is_of_then {
-        out += "  note: the configuration is that of now; the one of then is not kept, or cannot be read any more\n";
+    if let Some(why) = unread {
+        let _ = writeln!(out, "  note: the configuration is that of now; of the one of then: {why}");
     }
     out
 }
 
-fn as_json(explanation: &Explanation, past: &Past, at: SystemTime, is_of_then: bool) -> Value {
+fn as_json(explanation: &Explanation, past: &Past, at: SystemTime, unread: Option<&str>) -> Value {
     let mut all = admin::explanation(explanation);
     let place = |found: &Found| {
         json!({
@@ -114,11 +120,11 @@ fn as_json(explanation: &Explanation, past: &Past, at: SystemTime, is_of_then: b
     };
     all["at"] = rfc3339(at).into();
     all["evidence"] = json!({
-        "record": place(&past.known),
+        "record": place(past.robots.as_ref().map_or(&past.known, |robots| &robots.found)),
         "same_url": past.same.as_ref().map(place),
-        "sha256": past.known.decision.robots.as_ref().and_then(|robots| robots.sha256.as_ref()).map(digits),
+        "sha256": past.robots.as_ref().and_then(|robots| robots.copy.sha256.as_ref()).map(digits),
         "config": past.known.decision.config.as_ref().map(digits),
-        "config_of_then": is_of_then,
+        "config_of_then": unread.is_none(),
     });
     all
 }

@@ -60,7 +60,8 @@ fn figures(page: &Page<'_>, out: &mut String) {
     out.push_str("<ul class=\"figures\">\n");
     for (class, figure, what) in [
         ("", total.requests.to_string(), "requests"),
-        ("", total.forwarded.to_string(), "sent, or answered from here"),
+        ("", total.forwarded.to_string(), "sent"),
+        ("", total.answered.to_string(), "answered from here"),
         (refused, total.refused.to_string(), "refused"),
         ("", total.failed.to_string(), "failed on the way"),
         ("", size(total.bytes_out), "received"),
@@ -89,16 +90,16 @@ fn groups(page: &Page<'_>, out: &mut String) {
     };
     let _ = write!(
         out,
-        "<h2>{heading}</h2>\n<table>\n<thead><tr><th>{what}<th class=\"n\">Requests<th class=\"n\">Sent<th class=\"n\">Refused\
-         <th class=\"n\">Failed<th class=\"n\">Received<th>First and last<th>Why</tr></thead>\n<tbody>\n"
+        "<h2>{heading}</h2>\n<table>\n<thead><tr><th>{what}<th class=\"n\">Requests<th class=\"n\">Sent<th class=\"n\">Answered here\
+         <th class=\"n\">Refused<th class=\"n\">Failed<th class=\"n\">Received<th>First and last<th>Why</tr></thead>\n<tbody>\n"
     );
     for group in page.report.groups.iter().take(MOST_SHOWN) {
-        let Group { requests, forwarded, refused, failed, .. } = group;
+        let Group { requests, forwarded, answered, refused, failed, .. } = group;
         let why: Vec<_> = group.reasons.iter().map(|(reason, count)| format!("{} × {count}", escape(reason))).collect();
         let between = group.times.map_or(String::new(), |(from, to)| format!("{}<br>{}", time(from), time(to)));
         let _ = writeln!(
             out,
-            "<tr><td>{}<td class=\"n\">{requests}<td class=\"n\">{forwarded}<td class=\"n\">{refused}<td class=\"n\">{failed}\
+            "<tr><td>{}<td class=\"n\">{requests}<td class=\"n\">{forwarded}<td class=\"n\">{answered}<td class=\"n\">{refused}<td class=\"n\">{failed}\
              <td class=\"n\">{}<td class=\"t\">{between}<td>{}</tr>",
             escape(named(group)),
             size(group.bytes_out),

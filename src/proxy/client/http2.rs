@@ -108,6 +108,7 @@ async fn exchange(
     request: http::Request<RecvStream>,
     respond: SendResponse<Bytes>,
 ) {
+    let _under_way = proxy.under_way.subscribe();
     let began = Instant::now();
     let (mut parts, body) = request.into_parts();
     websocket::add_key(&mut parts);

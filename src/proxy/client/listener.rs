@@ -140,6 +140,7 @@ fn admit(proxy: &Proxy, tcp: TcpStream, address: SocketAddr) -> Option<Arrived> 
 }
 
 async fn served(proxy: Arc<Proxy>, (tcp, address, _place): Arrived, door: Arc<Door>, seat: Seat) {
+    let _under_way = proxy.under_way.subscribe();
     seat.came_to(door.number);
     let tls = door.tls.load_full();
     let gets_directory = door.serves_directory.load(Ordering::Relaxed);

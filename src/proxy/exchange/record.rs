@@ -19,9 +19,11 @@ impl About<'_> {
         let refusal = self.outcome(outcome, &mut draft);
         self.verdict(refusal, &mut draft);
         if let Some((robots, tdmrep)) = &self.trip.gate.basis {
-            draft.object("robots", |members| rests_on(robots, members));
-            if let Some(tdmrep) = tdmrep {
-                draft.object("tdmrep", |members| rests_on(tdmrep, members));
+            for (name, entry) in [("robots", Some(robots)), ("tdmrep", tdmrep.as_ref())] {
+                // Of a file that nobody has looked at there is nothing to say.
+                if let Some(entry) = entry.filter(|entry| entry.answer.is_some() || entry.trouble.is_some()) {
+                    draft.object(name, |members| rests_on(entry, members));
+                }
             }
         }
         draft
@@ -147,6 +149,7 @@ fn rests_on(entry: &Entry, members: &mut Draft) {
     }
     if let Some(trouble) = &entry.trouble {
         members.text("failure", &trouble.why);
+        members.time("failing_since", trouble.since);
     }
 }
 
