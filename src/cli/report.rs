@@ -205,6 +205,9 @@ fn meaning(reason: &str) -> &'static str {
         "egress-denied" => "its address, port, host or method is not among those that may be asked",
         "client-denied" => "the client may not use this proxy",
         "host-paused" => "the site had turned requests away, and was left alone for a while",
+        "revisit-too-soon" => {
+            "the page had been fetched not long before, and the operator has it left alone for longer"
+        }
         "budget-spent" => "what the operator lets be asked of the site in a day was used up",
         "connection-limit" => "the user had as many connections as are allowed",
         "authority-mismatch" => "it named another site than the connection was opened for",
