@@ -95,9 +95,11 @@ impl Parts {
             AccessLog::Off | AccessLog::Stdout | AccessLog::Journal => source.into(),
         })?;
         let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
-        let ca = match proxy.leaves.ca().is_configured(&settings.intercept.ca) {
+        // As a start would: what stops that one stops this.
+        let ca = Ca::configured(&settings.intercept.ca)?;
+        let ca = match proxy.leaves.ca().is_same(&ca) {
             true => None,
-            false => Some(proxy.leaves.prepare(Ca::configured(&settings.intercept.ca)?)?),
+            false => Some(proxy.leaves.prepare(ca)?),
         };
         let plan = listeners.plan(&settings)?;
         let own = plan.addresses().chain(admin.as_ref().map(|(_, address)| *address)).collect();

@@ -79,13 +79,9 @@ impl Ca {
         }
     }
 
-    /// Whether it is still the one that is named so.
-    pub fn is_configured(&self, source: &CaSource) -> bool {
-        let path = match source {
-            CaSource::Directory(directory) => &place(directory.as_deref()).join(CERTIFICATE),
-            CaSource::Files { certificate, .. } => certificate,
-        };
-        self.path == *path && !self.is_replaced()
+    /// Whether the other is the same, from the same place.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.path == other.path && self.written == other.written
     }
 
     /// Whether another lies in its place, to be taken by the next reload.
@@ -183,8 +179,13 @@ impl Ca {
     fn open_at(certificate: &Path, key: &Path, now: OffsetDateTime) -> Result<Self, CaError> {
         let unusable = |why: &str| CaError::CertificateUnusable { path: certificate.to_owned(), why: why.to_owned() };
         let mut file = File::open(certificate).map_err(fault(certificate, "read"))?;
-        // Where there are no locks nobody asks for them either.
-        let _ = file.try_lock_shared();
+        // Where there are no locks nobody asks for them either. Whoever looks whether it is in use has it for a moment.
+        for _ in 0..LOOKS {
+            match file.try_lock_shared() {
+                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+                Ok(()) | Err(TryLockError::Error(_)) => break,
+            }
+        }
         let mut text = Vec::new();
         file.read_to_end(&mut text).map_err(fault(certificate, "read"))?;
         let mut all: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&text)
@@ -349,6 +350,9 @@ fn anchor_in(path: &Path) -> Option<CertificateDer<'static>> {
 fn is_in_use(certificate: &Path) -> bool {
     File::open(certificate).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
+
+/// A look takes two calls of the system.
+const LOOKS: usize = 1000;
 
 /// A certificate as PEM.
 pub(super) fn to_pem(certificate: &CertificateDer<'_>) -> String {
@@ -568,14 +572,14 @@ mod tests {
     fn the_one_before_is_trusted_for_as_long_as_a_process_signs_with_it() {
         let (_home, directory) = dated(RIGHT - YEARS, RIGHT + YEARS);
         let running = Ca::open_or_create(&directory).unwrap();
-        let source = CaSource::Directory(Some(directory.clone()));
-        assert!(running.is_configured(&source) && running.warning(RIGHT).is_none());
+        let in_place = || Ca::open_or_create(&directory).unwrap();
+        assert!(running.is_same(&in_place()) && running.warning(RIGHT).is_none());
         let next = Ca::rotate(&directory).unwrap();
         let both = |ca: &Ca| ca.trusted().into_iter().map(|it| it.pem).collect::<Vec<_>>();
         let [old, new] = [running.cert_pem().to_owned(), next.cert_pem().to_owned()];
         assert_eq!(both(&running), [old.clone(), new.clone()], "what is on the disk is trusted too");
         assert_eq!(both(&next), [new.clone(), old], "and so is what signs");
-        assert!(!running.is_configured(&source) && next.is_configured(&source));
+        assert!(!running.is_same(&in_place()) && next.is_same(&in_place()));
         assert!(running.warning(RIGHT).is_some_and(|warning| warning.contains("`politely reload` makes it sign")));
         drop(running);
         assert_eq!(both(&next), [new]);

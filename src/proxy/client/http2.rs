@@ -128,15 +128,18 @@ async fn exchange(
             let settings = proxy.settings.load_full();
             let credentials = request.credentials;
             let identified = identify(&proxy, &settings, &mut who, &mut *asker.place.lock().await, credentials).await;
+            let exchange = Exchange::new(&proxy, settings, &request, &who, began);
             match identified {
-                Err(refusal) => {
-                    let exchange = Exchange::new(&proxy, settings, &request, &who, began);
-                    exchange.finish(Outcome::Refused(refusal), &mut client, &mut timer).await;
-                }
+                Err(refusal) => exchange.finish(Outcome::Refused(refusal), &mut client, &mut timer).await,
                 Ok(()) if request.is_connect() && inside.is_none() => {
-                    return connect(&proxy, &request, &who, &asker.mark, began, client, timer).await;
+                    return connect(&proxy, exchange, &asker.mark, client, timer).await;
                 }
-                Ok(()) => answer(&proxy, &request, &who, began, &mut client, &mut timer).await,
+                Ok(()) => {
+                    if request.is_upgrade {
+                        client.hold_back();
+                    }
+                    exchange.run(&mut client, &mut timer, &mut LastPlace::default()).await;
+                }
             }
         }
         Err(refusal) => {
@@ -152,33 +155,9 @@ async fn exchange(
     client.finish().await;
 }
 
-async fn answer(
-    proxy: &Proxy,
-    request: &Request<'_>,
-    who: &Who,
-    began: Instant,
-    client: &mut Http2Client,
-    timer: &mut Timer,
-) {
-    if request.is_upgrade {
-        client.hold_back();
-    }
-    Exchange::new(proxy, proxy.settings.load_full(), request, who, began)
-        .run(client, timer, &mut LastPlace::default())
-        .await;
-}
-
 /// A connection in a stream. It counts as any other: in all, of its client and of its user.
-async fn connect(
-    proxy: &Arc<Proxy>,
-    request: &Request<'_>,
-    who: &Who,
-    outer: &Mark,
-    began: Instant,
-    mut client: Http2Client,
-    mut timer: Timer,
-) {
-    let exchange = Exchange::new(proxy, proxy.settings.load_full(), request, who, began);
+async fn connect(proxy: &Arc<Proxy>, exchange: Exchange<'_>, outer: &Mark, mut client: Http2Client, mut timer: Timer) {
+    let (request, who) = (exchange.request, exchange.who);
     let Places { seat, user, client: _client } = match Places::take(proxy, who) {
         Ok(places) => {
             places.seat.is_inside(outer);
