@@ -90,8 +90,7 @@ async fn start_with(settings: Settings, plan: Plan) -> Result<Running, StartErro
     let settings = Arc::new(settings);
     let upstream = Arc::new(Upstream::new(&settings, roots.store, &conf, own)?);
     let Settings { evidence: kept, .. } = &*settings;
-    let open =
-        |directory: &PathBuf| Evidence::open(directory, kept.keep, upstream.name(), &settings.shown().to_string());
+    let open = |directory: &PathBuf| Evidence::open(directory, kept.keep, upstream.name(), &settings.kept().0);
     let evidence = kept.directory.as_ref().map(open).transpose()?;
     let settings = Arc::new(ArcSwap::new(settings));
     let gate = Arc::new(Gate::open(settings.clone(), upstream.clone()));

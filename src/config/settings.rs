@@ -118,9 +118,9 @@ impl Settings {
         &self.warnings
     }
 
-    /// The SHA-256 of what is shown, as text.
-    pub fn digest(&self) -> &[u8; 32] {
-        self.whole.digest()
+    /// What is shown, as text, and its SHA-256.
+    pub fn kept(&self) -> &(Arc<str>, [u8; 32]) {
+        self.whole.kept()
     }
 
     /// All of it as JSON in the form of the file, without its secrets.

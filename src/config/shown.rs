@@ -5,16 +5,16 @@ use super::read::source::{Node, Value as Written};
 use super::settings::Settings;
 use serde_json::{Map, Value};
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use url::Url;
 
 /// The whole configuration in the form of the file, its secrets among it.
 #[derive(Clone, PartialEq)]
 pub(super) struct Whole(pub Value, Digest);
 
-/// The SHA-256 of what is shown, once it has been asked for.
+/// What is shown, as text, and its SHA-256, once they have been asked for.
 #[derive(Clone, Default)]
-struct Digest(OnceLock<[u8; 32]>);
+struct Digest(OnceLock<(Arc<str>, [u8; 32])>);
 
 /// It follows from what it is of.
 impl PartialEq for Digest {
@@ -38,11 +38,13 @@ impl Whole {
         shown
     }
 
-    /// By which it is known to others, when it is not changed any more.
-    pub fn digest(&self) -> &[u8; 32] {
+    /// As text, and by which it is known to others, when it is not changed any more.
+    pub fn kept(&self) -> &(Arc<str>, [u8; 32]) {
         self.1.0.get_or_init(|| {
-            let digest = ring::digest::digest(&ring::digest::SHA256, self.shown().to_string().as_bytes());
-            digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
+            let text: Arc<str> = self.shown().to_string().into();
+            let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+            let digest = digest.as_ref().try_into().expect("SHA-256 has 32 bytes");
+            (text, digest)
         })
     }
 }

@@ -60,10 +60,10 @@ impl Bodies {
         let now = SystemTime::now().max(began);
         match File::options().write(true).open(&path) {
             Ok(file) if file.metadata()?.len() > 0 => file.set_modified(now)?,
-            Ok(_) => write(&path, body)?,
+            Ok(_) => write(&path, body, now)?,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 private_directory(path.parent().expect("it is in a directory"))?;
-                write(&path, body)?;
+                write(&path, body, now)?;
                 named.is_new = true;
             }
             Err(error) => return Err(error),
@@ -125,12 +125,16 @@ impl Bodies {
 }
 
 /// All of it or nothing.
-fn write(path: &Path, body: &[u8]) -> io::Result<()> {
+fn write(path: &Path, body: &[u8], named: SystemTime) -> io::Result<()> {
     let new = path.with_extension("tmp");
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
     give_to_owner(&file, path.parent().expect("it is in a directory"))?;
     let mut packed = GzEncoder::new(file, Compression::default());
-    let written = packed.write_all(body).and_then(|()| packed.finish()).and_then(|_| fs::rename(&new, path));
+    let written = packed
+        .write_all(body)
+        .and_then(|()| packed.finish())
+        .and_then(|file| file.set_modified(named))
+        .and_then(|()| fs::rename(&new, path));
     if written.is_err() {
         // Where there is no room there is some again.
         let _ = fs::remove_file(&new);
@@ -174,12 +178,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_new_is_as_young_as_its_segment_whatever_the_clock_has_done() {
+        let directory = tempfile::tempdir().unwrap();
+        let bodies = Bodies::new(directory.path());
+        let (hash, later) = (sha256(b"new"), SystemTime::now() + Duration::from_secs(3600));
+        bodies.keep(&hash, b"new", later).unwrap();
+        bodies.sweep(later).unwrap();
+        assert_eq!(bodies.read(&hash).unwrap(), b"new");
+    }
+
+    #[test]
     fn what_was_changed_is_not_taken_for_it() {
         let directory = tempfile::tempdir().unwrap();
         let bodies = Bodies::new(directory.path());
         let hash = sha256(b"body");
         bodies.keep(&hash, b"body", SystemTime::now()).unwrap();
-        write(&bodies.path(&hash), b"another").unwrap();
+        write(&bodies.path(&hash), b"another", SystemTime::now()).unwrap();
         assert!(matches!(bodies.read(&hash), Err(BodyError::Changed)));
         fs::write(bodies.path(&hash), b"no gzip").unwrap();
         assert!(matches!(bodies.read(&hash), Err(BodyError::Changed)));

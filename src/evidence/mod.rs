@@ -68,10 +68,9 @@ impl Evidence {
         Ok(Evidence { directory: directory.to_owned(), queue, shared, thread: parking_lot::Mutex::new(Some(thread)) })
     }
 
-    /// What is configured from now on, which is kept as text as long as records name it. Before any record does.
-    pub fn configured(&self, config: &str, keep: Duration) {
+    /// How long segments are kept from now on.
+    pub fn keep_for(&self, keep: Duration) {
         self.shared.keep.store(keep.as_secs(), Relaxed);
-        self.queue.body(Body::Text(config.into()));
     }
 
     /// The record of a request that came at `at`.
@@ -79,11 +78,12 @@ impl Evidence {
         Draft::new("decision", at)
     }
 
-    /// Takes a record, and keeps the files that it names: those of these entries. Never waits: where there is no room it is
-    /// counted as lost.
-    pub fn put<'a>(&self, draft: Draft, entries: impl IntoIterator<Item = &'a Arc<Entry>>) {
+    /// Takes a record, and keeps what it names: what was configured, as text, and the files of these entries. Never waits: where
+    /// there is no room it is counted as lost.
+    pub fn put<'a>(&self, draft: Draft, config: &Arc<str>, entries: impl IntoIterator<Item = &'a Arc<Entry>>) {
         let at = draft.at();
-        draft.end(|line| self.queue.put(line, entries, at));
+        let entries = entries.into_iter().map(|entry| Body::Of(entry.clone()));
+        draft.end(|line| self.queue.put(line, entries.chain([Body::Text(config.clone())]), at));
     }
 
     pub fn directory(&self) -> &Path {

@@ -35,6 +35,8 @@ pub(super) struct Batch {
     pub lines: Vec<u8>,
     /// What the lines name, and has to be there before they are.
     pub bodies: Vec<Body>,
+    /// Bytes of these.
+    held: usize,
     /// When the first and the last request of these came.
     pub times: Option<(SystemTime, SystemTime)>,
     /// What came after these, for which there was no room.
@@ -47,6 +49,23 @@ pub(super) enum Body {
     /// The file of its answer.
     Of(Arc<Entry>),
     Text(Arc<str>),
+}
+
+impl Body {
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Of(one), Self::Of(other)) => Arc::ptr_eq(one, other),
+            (Self::Text(one), Self::Text(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Of(entry) => entry.answer.as_ref().and_then(|answer| answer.access.source()).map_or(0, <[u8]>::len),
+            Self::Text(text) => text.len(),
+        }
+    }
 }
 
 /// Records that are not in the chain.
@@ -73,31 +92,29 @@ pub(super) enum Taken {
 
 impl Queue {
     /// A record, and what it names.
-    pub fn put<'a>(&self, line: &[u8], entries: impl IntoIterator<Item = &'a Arc<Entry>>, at: SystemTime) {
+    pub fn put(&self, line: &[u8], bodies: impl IntoIterator<Item = Body>, at: SystemTime) {
         let mut state = self.state.lock();
         let is_closed = state.is_closed;
         let batch = &mut state.batch;
-        if is_closed || batch.lines.len() + line.len() > ROOM || line.len() > MOST_LINE - LINKED {
+        let before = batch.bodies.len();
+        for body in bodies {
+            if !batch.bodies.iter().rev().take(3).any(|last| last.is(&body)) {
+                batch.bodies.push(body);
+            }
+        }
+        let new: usize = batch.bodies[before..].iter().map(Body::len).sum();
+        // A file that is larger than all the room has it for itself.
+        let is_full = batch.lines.len() + line.len() > ROOM || batch.held > 0 && batch.held + new > ROOM;
+        if is_closed || is_full || line.len() > MOST_LINE - LINKED {
+            batch.bodies.truncate(before);
             let lost = Lost { count: 1, from: at, to: at };
             batch.lost = Some(batch.lost.map_or(lost, |before| before.and(lost)));
             self.lost.fetch_add(1, Relaxed);
             return;
         }
+        batch.held += new;
         batch.lines.extend_from_slice(line);
         batch.times = Some(batch.times.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
-        for entry in entries {
-            let mut last = batch.bodies.iter().rev().take(2);
-            if !last.any(|body| matches!(body, Body::Of(last) if Arc::ptr_eq(last, entry))) {
-                batch.bodies.push(Body::Of(entry.clone()));
-            }
-        }
-        self.wake(&mut state);
-    }
-
-    /// What lines to come name.
-    pub fn body(&self, body: Body) {
-        let mut state = self.state.lock();
-        state.batch.bodies.push(body);
         self.wake(&mut state);
     }
 
@@ -144,7 +161,7 @@ impl Queue {
     }
 
     fn wake(&self, state: &mut State) {
-        let is_half_full = state.batch.lines.len() > ROOM / 2 && !state.is_writing;
+        let is_half_full = state.batch.lines.len().max(state.batch.held) > ROOM / 2 && !state.is_writing;
         if state.is_asleep || is_half_full {
             state.is_asleep = false;
             self.more.notify_one();
@@ -167,11 +184,11 @@ impl Batch {
         self.lines.shrink_to(KEPT);
         self.bodies.clear();
         self.bodies.shrink_to(KEPT / 64);
-        (self.times, self.lost) = (None, None);
+        (self.times, self.lost, self.held) = (None, None, 0);
     }
 }
 
-/// Bytes that wait: some ten thousand records. Twice that is all the memory that evidence takes.
+/// Bytes of lines that wait, some ten thousand records; and as much of what they name.
 pub(super) const ROOM: usize = 8 << 20;
 const KEPT: usize = 1 << 16;
 /// More than what puts a line into the chain.
@@ -205,10 +222,26 @@ mod tests {
     fn a_robots_txt_that_many_records_name_is_handed_on_once() {
         let (queue, one, other) = (Queue::default(), Arc::new(Entry::default()), Arc::new(Entry::default()));
         for entry in [&one, &one, &other, &one] {
-            queue.put(b"{}\n", [entry], AT);
+            queue.put(b"{}\n", [Body::Of(entry.clone())], AT);
         }
         let Taken::Batch(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
         assert_eq!((batch.bodies.len(), batch.len()), (2, 4));
+    }
+
+    #[test]
+    fn files_that_wait_take_no_more_room_than_there_is() {
+        let queue = Queue::default();
+        let file = |bytes: usize| Body::Text("x".repeat(bytes).into());
+        queue.put(b"{}\n", [file(2 * ROOM)], AT);
+        queue.put(b"{}\n", [file(1)], AT);
+        assert_eq!(queue.lost(), 1, "the first has all the room, however large it is");
+        let Taken::Batch(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
+        for _ in 0..5 {
+            queue.put(b"{}\n", [file(ROOM / 4)], AT);
+        }
+        assert_eq!(queue.lost(), 2);
+        let Taken::Batch(batch) = queue.take(batch, Duration::ZERO) else { panic!("there are four") };
+        assert_eq!((batch.bodies.len(), batch.len()), (4, 4));
     }
 
     #[test]

@@ -31,7 +31,10 @@ impl Stored {
                 Some(stem) => (stem, true),
                 None => (name, false),
             };
-            let Some(number) = stem.strip_suffix(PLAIN).and_then(|number| number.parse().ok()) else { continue };
+            let Some(digits) = stem.strip_suffix(PLAIN) else { continue };
+            // Of others' files with names that look like it there is nothing to say.
+            let number = digits.parse().ok().filter(|number| *number > 0 && format!("{number:08}") == digits);
+            let Some(number) = number else { continue };
             all.push(Stored { number, path, is_packed });
         }
         all.sort_by_key(|stored| (stored.number, !stored.is_packed));

@@ -34,7 +34,7 @@ fn record(evidence: &Evidence, url: &str, at: SystemTime) {
     });
     draft.number("status", 200);
     draft.hash("config", &chain::sha256(b"{}"));
-    evidence.put(draft, [&entry]);
+    evidence.put(draft, &"{}".into(), [&entry]);
 }
 
 fn entry() -> Arc<Entry> {
@@ -283,6 +283,9 @@ fn what_was_kept_long_enough_is_removed_and_that_is_said() {
     let verified = good(directory.path());
     // The second began long ago, too, but nothing says when it ended but the third, which began now.
     assert_eq!((verified.removed_to, verified.segments), (Some(1), 2));
+    // Its head was noted when it was full.
+    let second = Stored::all(directory.path()).unwrap()[0].beginning().unwrap().1;
+    assert_eq!(verify(directory.path(), &[second]).unwrap().faults, []);
     drop(open(directory.path()));
     assert_eq!(good(directory.path()).removed_to, Some(1));
 }
@@ -376,7 +379,9 @@ fn a_full_segment_is_compressed_and_the_chain_goes_on() {
         let mut draft = Draft::new("decision", SystemTime::now());
         draft.hash("config", &chain::sha256(b"{}"));
         draft.object("robots", |members| members.hash("sha256", &digest()));
-        draft.end(|line| queue.put(line, [&entry], SystemTime::now()));
+        draft.end(|line| {
+            queue.put(line, [queue::Body::Of(entry.clone()), queue::Body::Text("{}".into())], SystemTime::now())
+        });
         let queue::Taken::Batch(batch) = queue.take(queue::Batch::default(), Duration::ZERO) else {
             panic!("one was put")
         };
@@ -435,7 +440,7 @@ fn put(evidence: &Evidence, at: SystemTime, members: impl FnOnce(&mut Draft)) {
     draft.text("url", "http://a.example/");
     members(&mut draft);
     draft.hash("config", &chain::sha256(b"{}"));
-    evidence.put(draft, [&entry()]);
+    evidence.put(draft, &"{}".into(), [&entry()]);
 }
 
 #[test]
@@ -478,4 +483,27 @@ fn a_site_that_was_long_unreachable_is_judged_by_that() {
     let past = find(directory.path(), &authority, "http://a.example/", now + KEEP).unwrap().unwrap();
     let trouble = past.robots(&ParseOptions::default(), now + KEEP).trouble.unwrap();
     assert!(now.duration_since(trouble.since).unwrap() >= month - Duration::from_secs(1), "{trouble:?}");
+}
+
+#[test]
+fn files_of_others_are_no_segments() {
+    let directory = written(1);
+    for name in ["00000000.jsonl", "0.jsonl", "1.jsonl", "+0000001.jsonl"] {
+        fs::write(directory.path().join(name), "{}\n").unwrap();
+    }
+    assert_eq!(good(directory.path()).segments, 1);
+}
+
+#[test]
+fn where_no_segment_can_be_begun_the_one_so_far_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let (queue, shared) = (Arc::new(Queue::default()), Arc::new(Shared::new(KEEP)));
+    let mut writer = Writer::open(directory.path(), queue, shared, "test-1", "{}").unwrap();
+    let taken = directory.path().join("00000002.jsonl");
+    fs::write(&taken, "").unwrap();
+    writer.next_segment(SystemTime::now());
+    assert_eq!(writer.segment.number, 1);
+    fs::remove_file(&taken).unwrap();
+    writer.next_segment(SystemTime::now());
+    assert_eq!(writer.segment.number, 1, "not tried again at once");
 }

@@ -190,7 +190,10 @@ impl Walk {
                 config.map(|hash| *self.named.entry(hash).or_insert((segment, number)));
             }
             Kind::Lost { count, from, to } => found.lost.push((count, from, to)),
-            Kind::Removed { segment, head } => _ = self.removed.insert(segment, head),
+            Kind::Removed { segment, head } => {
+                self.anchors.remove(&head);
+                self.removed.insert(segment, head);
+            }
             Kind::Segment { .. } | Kind::Stop | Kind::Other => {}
         }
     }

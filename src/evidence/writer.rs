@@ -48,8 +48,6 @@ pub(super) struct Writer {
     bodies: Arc<Bodies>,
     pub segment: Segment,
     chain: Chain,
-    /// What was configured last, and before that.
-    texts: Vec<Body>,
     /// Records in the segment.
     records: u64,
     /// Not yet said in the chain.
@@ -61,6 +59,8 @@ pub(super) struct Writer {
     /// When it was said last that some was lost.
     warned: Option<Instant>,
     clock: Clock,
+    /// When no new segment could be begun, since one could.
+    refused: Option<Instant>,
     /// Compresses, and removes bodies.
     helper: Option<JoinHandle<()>>,
     /// Nobody else writes here for as long as it is open.
@@ -93,7 +93,6 @@ impl Writer {
             bodies,
             segment,
             chain,
-            texts: Vec::new(),
             records: u64::from(!end.is_first),
             unsaid: None,
             out: Vec::new(),
@@ -101,12 +100,11 @@ impl Writer {
             looked: Instant::now(),
             warned: None,
             clock: Clock::default(),
+            refused: None,
             helper: None,
             _lock: lock,
         };
-        let texts = [Body::Text(config.into())];
-        writer.note_texts(&texts);
-        writer.keep(&texts).map_err(io)?;
+        writer.keep(&[Body::Text(config.into())]).map_err(io)?;
         writer.say(start(now, instance, &sha256(config.as_bytes()), &end)).map_err(io)?;
         writer.look_after(now);
         Ok(writer)
@@ -134,20 +132,13 @@ impl Writer {
         self.stop();
     }
 
-    fn note_texts(&mut self, bodies: &[Body]) {
-        self.texts.extend(bodies.iter().filter(|body| matches!(body, Body::Text(_))).cloned());
-        // Records that name the last but one may still be on their way.
-        let old = self.texts.len().saturating_sub(2);
-        self.texts.drain(..old);
-    }
-
     /// A batch: first what it names, then its lines. What cannot be written is lost, and said as soon as there is room.
     pub fn write(&mut self, batch: &Batch) {
         let now = SystemTime::now();
         if self.segment.is_over(now, MOST_SEGMENT) {
             self.next_segment(now);
+            self.look_after(now);
         }
-        self.note_texts(&batch.bodies);
         let (count, mut written) = (batch.len(), 0);
         let result = self.keep(&batch.bodies).and_then(|()| self.append(&batch.lines, &mut written));
         if let Err(error) = &result {
@@ -239,8 +230,11 @@ impl Writer {
         self.unsynced = None;
     }
 
-    /// Without room for another it goes on with the one that there is.
+    /// Without room for another it goes on with the one that there is, and tries again after a while.
     pub fn next_segment(&mut self, now: SystemTime) {
+        if self.refused.is_some_and(|refused| refused.elapsed() < AGAIN) {
+            return;
+        }
         self.sync();
         match begin(&self.directory, self.segment.number + 1, self.chain, now) {
             Ok((segment, chain)) => {
@@ -253,13 +247,13 @@ impl Writer {
                 *self.shared.head.lock() = (self.segment.number, chain.head);
                 self.bodies.begin();
                 self.records = 0;
-                // Records to come name what is configured, which came before them.
-                if let Err(error) = self.keep(&self.texts) {
-                    tracing::error!("what is configured cannot be kept beside the evidence: {error}");
-                }
-                self.look_after(now);
+                self.refused = None;
             }
-            Err(error) => tracing::error!("no new segment of evidence can be begun: {error}"),
+            Err(error) => {
+                if self.refused.replace(Instant::now()).is_none() {
+                    tracing::error!("no new segment of evidence can be begun, the one so far goes on: {error}");
+                }
+            }
         }
     }
 
@@ -287,5 +281,7 @@ const MOST_SEGMENT: u64 = 64 << 20;
 const PIECE: usize = 256 << 10;
 /// What may be lost with the power.
 const SYNC: Duration = Duration::from_secs(1);
+/// Until a new segment is tried again.
+const AGAIN: Duration = Duration::from_secs(10);
 /// Between two warnings.
 const QUIET: Duration = Duration::from_secs(60);

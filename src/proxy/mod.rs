@@ -111,7 +111,7 @@ impl Proxy {
         self.upstream.adopt(prepared);
         self.is_logging.store(logs(&settings), Relaxed);
         if let Some(evidence) = &self.evidence {
-            evidence.configured(&settings.shown().to_string(), settings.evidence.keep);
+            evidence.keep_for(settings.evidence.keep);
         }
         let before = self.settings.swap(settings);
         self.gate.reloaded(&before);

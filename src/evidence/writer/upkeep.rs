@@ -14,13 +14,13 @@ impl Writer {
     /// Removes what was kept long enough, and compresses what is full.
     pub(super) fn look_after(&mut self, now: SystemTime) {
         self.looked = Instant::now();
+        // So that it can be removed in its time, however little is written.
+        if self.records > 0 && self.segment.is_over(now, u64::MAX) {
+            self.next_segment(now);
+        }
         // Both change what lies there.
         if self.helper.as_ref().is_some_and(|helper| !helper.is_finished()) {
             return;
-        }
-        // So that it can be removed in its time, however little is written.
-        if self.records > 0 && self.segment.is_over(now, u64::MAX) {
-            return self.next_segment(now);
         }
         let removed = match self.clock.is_steady(now) {
             true => self.remove_old(now).unwrap_or_else(|error| {
@@ -39,14 +39,15 @@ impl Writer {
         let keep = Duration::from_secs(self.shared.keep.load(Relaxed));
         let mut removed = false;
         let all = Stored::all(&self.directory).map_err(|error| error.to_string())?;
-        for pair in all.windows(2) {
-            let [old, next] = pair else { continue };
-            // It ended when the next began, whose first line also names its last.
-            let Ok((ended, head)) = next.beginning() else { break };
+        let begun: Vec<_> = all.iter().map(|stored| stored.beginning().ok()).collect();
+        for (old, after) in all.iter().zip((1..).map_while(|next| begun.get(next..))) {
+            // The first line of the next names its last. It ended before any later one began, whatever the clock of then said.
+            let Some(Some((_, head))) = after.first() else { break };
+            let Some(ended) = after.iter().flatten().map(|(began, _)| *began).min() else { break };
             if now.duration_since(ended).is_ok_and(|age| age > keep) {
                 let mut draft = Draft::new("removed", now);
                 draft.number("segment", old.number);
-                draft.hash("head", &head);
+                draft.hash("head", head);
                 if let Ok((began, _)) = old.beginning() {
                     draft.time("from", began);
                 }

@@ -74,7 +74,12 @@ impl Exchange<'_> {
                 if let Some(answer) = self.revisited()? {
                     return Ok(Decided::NotModified(answer));
                 }
-                match self.admit(route.as_ref(), &mut last.host).await? {
+                let answer = self.admit(route.as_ref(), &mut last.host).await;
+                if answer.is_err() {
+                    // Those of the end of its wait have refused it.
+                    self.settings = proxy.settings.load_full();
+                }
+                match answer? {
                     Admitted::Go { permit, reported } => admitted = Some((permit, reported)),
                     Admitted::Robots(copy) => return Ok(Decided::Robots(copy)),
                 }
