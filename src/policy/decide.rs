@@ -70,13 +70,14 @@ impl<'a> From<&'a Entry> for Known<'a> {
     }
 }
 
-/// Decides by what is known. tdmrep.json is asked of what robots.txt lets go.
+/// Decides by what is known. tdmrep.json is asked of what robots.txt lets go, be it for a report alone.
 pub fn decide<'a>(known: impl Into<Known<'a>>, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> Decision {
     let Known { robots, tdmrep } = known.into();
     let decision = by_robots(robots, rules, request, now);
     match (&decision.ruling, tdmrep) {
         (Ruling::Allow(Allowance::RobotsTxt | Allowance::Operator), _) => decision,
-        (Ruling::Allow(_), Some(tdmrep)) => by_tdmrep(decision, tdmrep, rules, request, now),
+        (Ruling::Report(_), _) if rules.options.report_only => decision,
+        (Ruling::Allow(_) | Ruling::Report(_), Some(tdmrep)) => by_tdmrep(decision, tdmrep, rules, request, now),
         _ => decision,
     }
 }
@@ -88,6 +89,7 @@ fn by_tdmrep(decision: Decision, entry: &Entry, rules: &HostRules, request: &Req
     let ruling = match mined {
         Mined::Fetch => Ruling::Fetch(SiteFile::TdmRep),
         Mined::Free => decision.ruling,
+        Mined::Reserved(_) if is_reported && matches!(decision.ruling, Ruling::Report(_)) => decision.ruling,
         Mined::Reserved(why) if is_reported => Ruling::Report(why),
         Mined::Reserved(why) => Ruling::Refuse(why),
     };

@@ -101,6 +101,17 @@ async fn a_field_of_the_answer_counts_before_the_file() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_robots_txt_only_reports_it_reserves_all_the_same() {
+    let origin = site(|_| Reply::text(r#"[{ "location": "/", "tdm-reservation": 1 }]"#)).await;
+    let proxy = Proxy::start(&format!("{TDM}\nhosts: {{ a.localhost: {{ robots: report }} }}")).await;
+    for target in ["/a", "/private"] {
+        let refused = proxy.get(&origin.url(target)).await;
+        assert_refused(&refused, 403, "http_request_denied", "usage-disallowed");
+        assert_eq!(origin.log.count(target), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reported_it_is_fetched_and_told() {
     for yaml in ["mode: report", "usage: { tdmrep: report }", "hosts: { a.localhost: { usage: { tdmrep: report } } }"] {
         let origin = site(|_| Reply::text(ENTRIES)).await;
