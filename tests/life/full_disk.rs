@@ -22,8 +22,10 @@ async fn fetch(proxy: &Binary, origin: &Origin, hosts: std::ops::Range<usize>) {
 fn names(directory: &std::path::Path) -> Vec<String> {
     let files = std::fs::read_dir(directory.join("store")).expect("it is there").flatten();
     let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
-    // But for what is shared with others of this machine, and what its watchers show.
-    names.filter(|name| !name.starts_with("politely.") && name != "admin-token").collect()
+    // But for what is shared with others of this machine, what its watchers show, and its name.
+    names
+        .filter(|name| !name.starts_with("politely.") && !["admin-token", "instance"].contains(&name.as_str()))
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
