@@ -61,7 +61,7 @@ enum Command {
     Reload(admin_client::AdminArgs),
     /// Verify the chain of decisions that was kept
     Evidence(evidence::Args),
-    /// Tell what was asked of whom, and what was not, from the evidence kept
+    /// Report what was requested from whom, and what was refused, from the evidence kept
     Report(report::Args),
     /// Crawl a sample site on loopback and explain each answer
     Demo,
