@@ -2,9 +2,10 @@
 //! fields mean is told in docs/logs.md; they are spelt by `telemetry`.
 
 use super::request::Request;
-use super::{About, Last, Outcome, hosts};
+use super::reserved::{asked, rules};
+use super::{About, Last, Outcome};
 use crate::gate::Reported;
-use crate::policy::{self, Refusal};
+use crate::policy::Refusal;
 use crate::proxy::evidence;
 use crate::proxy::respond::Answer;
 use crate::robots::ProductToken;
@@ -84,14 +85,8 @@ impl About<'_> {
 
     /// For whom robots.txt is read.
     fn tokens(&self, request: &Request<'_>) -> Option<String> {
-        let user = self.who.user.as_deref();
-        let rules = &hosts(user).unwrap_or(&self.settings.hosts).get(request.authority.host()).rules;
-        let asked = policy::Request {
-            agent_tokens: &request.agent_tokens,
-            product_tokens: user.map_or(&[], |user| &user.product_tokens),
-            ..policy::Request::new(&request.authority, &request.target)
-        };
-        let tokens = rules.product_tokens(&asked);
+        let asked = asked(request, self.who);
+        let tokens = rules(self.settings, request, self.who).product_tokens(&asked);
         let names = tokens.iter().map(ProductToken::as_str).collect::<Vec<_>>().join(",");
         Some(names).filter(|names| !names.is_empty())
     }
@@ -170,6 +165,6 @@ fn version(version: Version) -> &'static str {
     }
 }
 
-fn millis(duration: Duration) -> u64 {
+pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

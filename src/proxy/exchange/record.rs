@@ -1,5 +1,6 @@
 //! The record of a request in the evidence: what was decided, by what, and what came of it. docs/evidence.md has its members.
 
+use super::access_log::millis;
 use super::request::Request;
 use super::reserved::{asked, rules};
 use super::{About, Last, Outcome};
@@ -8,7 +9,7 @@ use crate::gate::Reported;
 use crate::policy::{Entry, Refusal};
 use crate::proxy::respond::{Member, each_member};
 use crate::robots::{ProductToken, Purpose};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 impl About<'_> {
     /// All that is known before the answer is chosen.
@@ -152,8 +153,4 @@ fn rests_on(entry: &Entry, members: &mut Draft) {
         members.text("failure", &trouble.why);
         members.time("failing_since", trouble.since);
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

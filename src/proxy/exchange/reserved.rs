@@ -1,5 +1,5 @@
-//! What answers say about their use is noted. Those that say no to the declared purpose (SEMANTICS §7): their bodies are not delivered, and who asks again for as long as
-//! they are fresh hears the same without another request to the site.
+//! What answers say about their use is noted. Those that say no to the declared purpose (SEMANTICS §7): their bodies are not
+//! delivered, and who asks again for as long as they are fresh hears the same without another request to the site.
 
 use super::carry::AnswerHead;
 use super::request::Request;
