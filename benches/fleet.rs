@@ -3,7 +3,7 @@
 //! origin saw of those that the delay allows, and the smallest gap; run with `cargo bench --bench fleet` (`--profile dev`
 //! spares the optimised build).
 
-#[path = "../tests/fleet/relay.rs"]
+#[path = "../tests/it/fleet/relay.rs"]
 mod relay;
 
 use std::net::SocketAddr;

@@ -1,7 +1,6 @@
 //! Compiled rules are hardly larger than what they were made of.
 
 #[path = "../benches/support/mod.rs"]
-#[allow(dead_code, reason = "the benchmarks use the rest")]
 mod support;
 
 use politely::robots::RobotsTxt;

@@ -6,13 +6,12 @@
 //!
 //! `cargo bench --bench soak -- [SECONDS] [without-clock] [without-redis]`: the faults of either can be left out.
 
+#[path = "../../tests/it/support/authority.rs"]
+mod authority;
 mod client;
 mod faults;
 mod origin;
 mod site;
-#[allow(dead_code, unused_imports, reason = "of the tests' harness only the certificates are used")]
-#[path = "../../tests/support/mod.rs"]
-mod support;
 
 use client::{Ports, crawl};
 use faults::{Clock, Redis};
@@ -42,7 +41,7 @@ async fn soak(length: Duration, with_clock: bool, with_redis: bool) {
     let ports = Ports { http: port(&plain), https: port(&tls) };
     let site = Arc::new(Site::new());
     tokio::spawn(origin::serve_http(plain, site.clone()));
-    let names = support::test_ca().server_config(&["*.soak.localhost"], &[b"h2"]);
+    let names = authority::test_ca().server_config(&["*.soak.localhost"], &[b"h2"]);
     tokio::spawn(origin::serve_h2(tls, names.into(), site.clone()));
 
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -113,7 +112,7 @@ async fn sleep_until(then: Instant) {
 
 async fn start_proxy(directory: &Path, fleet: &str, clock: &Clock, site: &Arc<Site>) -> (Child, SocketAddr) {
     let file = directory.join("politely.yaml");
-    let (at, roots) = (directory.display(), support::test_ca().pem_file().display());
+    let (at, roots) = (directory.display(), authority::test_ca().pem_file().display());
     let yaml = format!(
         "listen: [{{ address: '127.0.0.1:0' }}]\nadmin: {{ address: 'off' }}\n\
          intercept: {{ ca: {{ directory: '{at}/ca' }} }}\nstore: {{ directory: '{at}/store', memory: 1MiB }}\n\

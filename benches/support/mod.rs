@@ -24,20 +24,6 @@ Disallow: /internal/
 Disallow: /feed
 ";
 
-/// Paths as crawlers ask for them; some of each outcome for the twenty rules.
-pub const PATHS: &[&str] = &[
-    "/",
-    "/blog/2024/05/a-day-at-the-seaside",
-    "/products/blue-widget-42",
-    "/products/blue-widget-42/reviews/new",
-    "/products?sort=price&page=3",
-    "/wp-admin/admin-ajax.php?action=x",
-    "/api/public/v1/items?limit=100",
-    "/account/orders/1234567",
-    "/media/brochure-2024.pdf",
-    "/en/articles/4711/print/",
-];
-
 /// A robots.txt for all agents, of these rules.
 pub fn file(rules: impl IntoIterator<Item = String>) -> String {
     let mut text = String::from("User-agent: *\n");

@@ -1,0 +1,300 @@
+//! The admin address: what it says, what it does, and whom it refuses.
+
+use crate::life::{KEEP_OUT, origin};
+use crate::support::binary::{politely, politely_on_a_terminal, politely_with};
+use crate::support::{ADMIN_TOKEN, Binary, Client, Proxy, Reply, Response};
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+pub const ON: &str = "admin: { address: '127.0.0.1:0' }";
+
+pub async fn asked(address: SocketAddr, method: &str, target: &str, fields: &str) -> Response {
+    let mut client = Client::open(address).await;
+    let host =
+        if fields.to_ascii_lowercase().contains("host:") { String::new() } else { format!("Host: {address}\r\n") };
+    let token = if fields.contains("Authorization:") { String::new() } else { shown(ADMIN_TOKEN) };
+    client.send(format!("{method} {target} HTTP/1.1\r\n{host}{token}{fields}\r\n")).await;
+    client.response_to(method).await
+}
+
+fn shown(token: &str) -> String {
+    format!("Authorization: Bearer {token}\r\n")
+}
+
+pub async fn json(address: SocketAddr, method: &str, target: &str) -> Value {
+    let response = asked(address, method, target, "").await;
+    serde_json::from_slice(&response.body).unwrap_or_else(|_| panic!("{target}: {}", response.text()))
+}
+
+/// What is forwarded counts when all is over, which its client may see a moment earlier.
+async fn counted(admin: SocketAddr) {
+    while json(admin, "GET", "/api/v1/status").await["requests"]["forwarded"] == 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+/// docs/metrics.md: a row begins with name, type and labels.
+fn every_sample_has_the_labels_that_its_page_names(samples: &str) {
+    let page = include_str!("../../../docs/metrics.md");
+    let known = |name: &str| {
+        let row = page.lines().find_map(|line| line.strip_prefix(&format!("| `{name}` | ")));
+        let labels = row.and_then(|row| row.split(" | ").nth(1))?;
+        Some(labels.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>())
+    };
+    for sample in samples.lines().filter(|line| !line.starts_with('#')) {
+        let (name, labels) = sample.split_once('{').unwrap_or((sample.split(' ').next().expect("a name"), ""));
+        let of_histogram = ["_bucket", "_sum", "_count"].iter().find_map(|end| known(name.strip_suffix(end)?));
+        let known = known(name).or(of_histogram).unwrap_or_else(|| panic!("{name} has no row"));
+        let labels = labels.split('"').step_by(2).filter_map(|label| label.trim_start_matches(',').strip_suffix('='));
+        for label in labels.filter(|label| *label != "le") {
+            assert!(known.iter().any(|known| known == label), "{label} of {name} is not in its row");
+        }
+    }
+}
+
+pub fn escaped(authority: &str) -> String {
+    authority.replace(':', "%3A").replace('/', "%2F")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_tells_how_things_stand() {
+    let origin = origin(|_| Reply::text(format!("{KEEP_OUT}Crawl-delay: 0.5\nSitemap: http://a/s\n"))).await;
+    let proxy = Proxy::start(ON).await;
+    let admin = proxy.admin_address();
+    assert_eq!(asked(admin, "GET", "/healthz", "").await.text(), "ok\n");
+    assert_eq!(asked(admin, "GET", "/readyz", "").await.status(), 200);
+    assert_eq!(proxy.get(&origin.url("/private")).await.status(), 403);
+    assert_eq!(proxy.get(&origin.url("/open")).await.status(), 200);
+
+    counted(admin).await;
+    let status = json(admin, "GET", "/api/v1/status").await;
+    assert_eq!(status["listen"][0], proxy.address().to_string());
+    assert_eq!((&status["mode"], &status["requests"]["forwarded"]), (&"enforce".into(), &1.into()));
+    assert_eq!(status["requests"]["refused"]["robots-disallowed"], 1);
+    assert_eq!((&status["robots"]["authorities"], &status["robots"]["fetched"]), (&1.into(), &1.into()));
+    let authority = origin.url("");
+    assert_eq!(status["authorities"][0]["authority"], authority);
+
+    let told = json(admin, "GET", &format!("/api/v1/authorities/{}", escaped(&authority))).await;
+    assert_eq!((&told["access"], &told["status"], &told["failures"]), (&"rules".into(), &200.into(), &0.into()));
+    assert!(told["robots_txt"].as_str().is_some_and(|text| text.starts_with(KEEP_OUT)), "{told}");
+    assert_eq!(told["sitemaps"][0], "http://a/s");
+    assert!(told["expires_at"].as_str().is_some_and(|time| time.ends_with('Z')), "{told}");
+    assert_eq!(json(admin, "GET", "/api/v1/authorities").await[0]["authority"], authority);
+    assert_eq!(asked(admin, "GET", "/api/v1/authorities/unknown.example", "").await.status(), 404);
+    assert_eq!(asked(admin, "GET", "/api/v1/authorities/a%20b", "").await.status(), 400);
+
+    let why = format!("/api/v1/explain?url={}&product_token=ExampleBot", origin.url("/private?x"));
+    let why = json(admin, "GET", &why).await;
+    assert_eq!((&why["allowed"], &why["rule"]["line"], &why["crawl_delay"]), (&false.into(), &2.into(), &0.5.into()));
+    assert_eq!(asked(admin, "GET", "/api/v1/explain?url=x", "").await.status(), 400);
+    assert_eq!(asked(admin, "GET", "/api/v1/explain", "").await.status(), 400);
+    assert_eq!(asked(admin, "POST", "/api/v1/reload", "").await.status(), 409, "it has no file");
+    assert_eq!(asked(admin, "GET", "/nowhere", "").await.status(), 404);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_counts_for_prometheus_and_hands_out_what_clients_need() {
+    let origin = origin(|_| Reply::text(KEEP_OUT)).await;
+    let proxy = Proxy::start(ON).await;
+    let admin = proxy.admin_address();
+    for target in ["/private", "/private", "/open"] {
+        proxy.get(&origin.url(target)).await;
+    }
+    counted(admin).await;
+    let metrics = asked(admin, "GET", "/metrics", "").await;
+    assert_eq!(metrics.field("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    for line in [
+        "politely_requests_total{outcome=\"robots-disallowed\"} 2",
+        "politely_requests_total{outcome=\"forwarded\"} 1",
+        "politely_robots_fetches_total{result=\"answered\"} 1",
+        "politely_authorities 1",
+        "politely_waiting 0",
+    ] {
+        assert!(metrics.text().lines().any(|told| told == line), "{line}: {}", metrics.text());
+    }
+    every_sample_has_the_labels_that_its_page_names(&metrics.text());
+    let open = asked(admin, "GET", "/metrics", "Accept: application/openmetrics-text; version=1.0.0\r\n").await;
+    assert!(open.field("content-type").is_some_and(|kind| kind.starts_with("application/openmetrics-text")));
+    assert!(open.text().ends_with("# EOF\n") && open.text().contains("# TYPE politely_requests counter\n"));
+    assert!(metrics.text().contains("# TYPE politely_requests_total counter\n") && !metrics.text().contains("# EOF"));
+    let pem = std::fs::read_to_string(proxy.ca_pem_path()).expect("the authority is made at the start");
+    assert_eq!(asked(admin, "GET", "/ca.pem", "").await.text(), pem);
+    let pac = asked(admin, "GET", "/proxy.pac", "").await.text();
+    assert!(pac.contains(&format!("PROXY {}", proxy.address())), "{pac}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refresh_fetches_anew_at_once() {
+    let (changed, fetches) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (now, count) = (changed.clone(), fetches.clone());
+    let origin = origin(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+        if now.load(Ordering::SeqCst) { Reply::text("") } else { Reply::text(KEEP_OUT) }
+    })
+    .await;
+    let proxy = Proxy::start(ON).await;
+    assert_eq!(proxy.get(&origin.url("/private")).await.status(), 403);
+    changed.store(true, Ordering::SeqCst);
+    assert_eq!(proxy.get(&origin.url("/private")).await.status(), 403);
+    let admin = proxy.admin_address();
+    let target = format!("/api/v1/authorities/{}/refresh", escaped(&origin.url("")));
+    assert_eq!(asked(admin, "GET", &target, "").await.status(), 405, "looking changes nothing");
+    let told = json(admin, "POST", &target).await;
+    assert_eq!((&told["access"], &told["robots_txt"]), (&"rules".into(), &"".into()));
+    assert_eq!(proxy.get(&origin.url("/private")).await.status(), 200);
+    assert_eq!(fetches.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_sites_and_other_names_are_refused() {
+    let proxy = Proxy::start(ON).await;
+    let admin = proxy.admin_address();
+    for (fields, status) in [
+        ("Host: localhost\r\n".to_owned(), 200),
+        (format!("Host: {admin}\r\nOrigin: http://{admin}\r\nSec-Fetch-Site: same-origin\r\n"), 200),
+        ("Host: evil.example\r\n".to_owned(), 421),
+        (format!("Host: evil.example:{}\r\n", admin.port()), 421),
+        ("Host: localhost\r\nHost: evil.example\r\n".to_owned(), 400),
+        (format!("Host: {admin}\r\nOrigin: http://evil.example\r\n"), 403),
+        (format!("Host: {admin}\r\nOrigin: null\r\n"), 403),
+        (format!("Host: {admin}\r\nSec-Fetch-Site: cross-site\r\n"), 403),
+        (format!("Host: {admin}\r\nSec-Fetch-Site: same-site\r\n"), 403),
+    ] {
+        for target in ["/healthz", "/api/v1/status", "/ca.pem"] {
+            let got = asked(admin, "GET", target, &fields).await.status();
+            assert!(got == status || (status == 400 && got == 421), "{got} {target} {fields}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_told_of_other_clients_without_the_token() {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), "s3cret\n").expect("it is writable");
+    let yaml = format!("admin: {{ address: '127.0.0.1:0', token_file: '{}' }}", file.path().display());
+    let proxy = Proxy::start(&yaml).await;
+    let admin = proxy.admin_address();
+    for (fields, status) in [
+        ("Authorization:\r\n", 401),
+        ("Authorization: Bearer s3cre\r\n", 401),
+        ("Authorization: Bearer s3cret\r\n", 200),
+    ] {
+        for target in ["/api/v1/status", "/api/v1/decisions", "/api/v1/held", "/api/v1/config", "/api/v1/authorities"] {
+            assert_eq!(asked(admin, "GET", target, fields).await.status(), status, "{target} {fields}");
+        }
+        for target in ["/", "/healthz", "/readyz", "/metrics", "/ca.pem", "/proxy.pac"] {
+            assert_eq!(asked(admin, "GET", target, fields).await.status(), 200, "on loopback: {target} {fields}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_other_interfaces_only_health_is_told_without_the_token() {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), "s3cret\n").expect("it is writable");
+    let yaml = format!("admin: {{ address: '0.0.0.0:0', token_file: '{}' }}", file.path().display());
+    let proxy = Proxy::start(&yaml).await;
+    let admin = SocketAddr::from(([127, 0, 0, 1], proxy.admin_address().port()));
+    for (target, status) in
+        [("/metrics", 401), ("/ca.pem", 401), ("/proxy.pac", 401), ("/healthz", 200), ("/readyz", 200)]
+    {
+        assert_eq!(asked(admin, "GET", target, "Authorization:\r\n").await.status(), status, "{target}");
+        assert_eq!(asked(admin, "GET", target, &shown("s3cret")).await.status(), 200, "{target}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_is_made_where_none_is_given_and_the_commands_find_it() {
+    let store = tempfile::tempdir().expect("a temporary directory");
+    let path = store.path().join("new");
+    let at = path.to_str().expect("UTF-8");
+    let proxy = Binary::serve(&format!("{ON}\nstore: {{ directory: '{at}' }}")).await;
+    crate::support::eventually("its address", || proxy.output().contains("admin address")).await;
+    let admin = admin_of(&proxy).to_string();
+    let token = std::fs::read_to_string(path.join("admin-token")).expect("it is made");
+    assert_ne!(token.trim(), ADMIN_TOKEN);
+    let mode = std::fs::metadata(path.join("admin-token")).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let told = politely_with(&["status", "--admin", &admin], &[("POLITELY_STORE__DIRECTORY", at)]).await;
+    assert!(told.code == 0 && told.stdout.ends_with(&format!("dashboard: http://{admin}/\n")), "{told:?}");
+    assert!(!told.stdout.contains(token.trim()), "what is no terminal may be a file");
+    let stranger = politely(&["status", "--admin", &admin]).await;
+    assert!(stranger.code == 2 && stranger.stderr.contains("--token-file"), "{stranger:?}");
+    let shown = politely_on_a_terminal(&["status", "--admin", &admin], &[("POLITELY_STORE__DIRECTORY", at)]).await;
+    assert!(shown.stdout.contains(&format!("dashboard: http://{admin}/#{}", token.trim())), "{shown:?}");
+    assert!(!proxy.output().contains(token.trim()));
+    proxy.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_proxy_never_leads_to_its_own_admin_address() {
+    let proxy = Proxy::start(ON).await;
+    let refused = proxy.get(&format!("http://{}/api/v1/status", proxy.admin_address())).await;
+    assert_eq!(refused.status(), 508, "{}", refused.text());
+}
+
+pub fn admin_of(proxy: &Binary) -> SocketAddr {
+    let output = proxy.output();
+    let told = output.split("admin address http://").nth(1).expect("serve tells it");
+    told.split('/').next().and_then(|address| address.parse().ok()).expect("an address")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_commands_status_and_refresh_ask_it() {
+    let origin = origin(|_| Reply::text(KEEP_OUT)).await;
+    let proxy = Binary::serve(ON).await;
+    crate::support::eventually("its address", || proxy.output().contains("admin address")).await;
+    let admin = admin_of(&proxy).to_string();
+    let url = origin.url("/private");
+    assert_eq!(Client::open(proxy.address()).await.get(&url, &origin.authority("a.localhost")).await.status(), 403);
+    let file = proxy.directory().join("store/admin-token");
+    let with_token = ["--admin", &admin, "--token-file", file.to_str().expect("UTF-8")];
+    let ask = async |command: &[&str]| politely(&[command, &with_token].concat()).await;
+    let status = ask(&["status"]).await;
+    assert_eq!(status.code, 0, "{status:?}");
+    assert!(status.stdout.contains("1 robots-disallowed") && status.stdout.contains(&origin.url("")), "{status:?}");
+    let status = ask(&["status", "--format", "json"]).await;
+    assert_eq!(serde_json::from_str::<Value>(&status.stdout).expect("JSON")["mode"], "enforce");
+    let refresh = ask(&["refresh", &origin.url("")]).await;
+    assert_eq!((refresh.code, origin.log.count("/robots.txt")), (0, 2), "{refresh:?}");
+    let nobody = ask(&["refresh", "http://127.0.0.1:1"]).await;
+    assert!(nobody.code == 1 && nobody.stdout.contains("everything is disallowed"), "{nobody:?}");
+    let wrong = ask(&["refresh", "a b"]).await;
+    assert!(wrong.code == 2 && wrong.stderr.contains("hint: "), "{wrong:?}");
+    proxy.stop().await;
+    let gone = politely(&["status", "--admin", &admin]).await;
+    assert!(gone.code == 2 && gone.stderr.contains("check that a proxy is running"), "{gone:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_takes_up_the_file_and_tells_its_faults() {
+    let proxy = Binary::serve(ON).await;
+    crate::support::eventually("its address", || proxy.output().contains("admin address")).await;
+    let admin = admin_of(&proxy);
+    let file = proxy.directory().join("politely.yaml");
+    let good = std::fs::read_to_string(&file).expect("it is there");
+    std::fs::write(&file, format!("{good}\nmode: report\n")).expect("it is writable");
+    assert_eq!(asked(admin, "POST", "/api/v1/reload", "").await.status(), 200);
+    assert_eq!(json(admin, "GET", "/api/v1/status").await["mode"], "report");
+    std::fs::write(&file, format!("{good}\nmod: enforce\n")).expect("it is writable");
+    let refused = asked(admin, "POST", "/api/v1/reload", "").await;
+    assert_eq!(refused.status(), 422);
+    assert!(refused.text().contains("did you mean `mode`"), "{}", refused.text());
+    assert_eq!(json(admin, "GET", "/api/v1/status").await["mode"], "report");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_taken_port_is_told_with_what_to_do() {
+    let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = taken.local_addr().expect("bound");
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    let yaml = format!("listen: [{{ address: '127.0.0.1:0' }}]\nadmin: {{ address: '{address}' }}\n");
+    std::fs::write(file.path(), yaml).expect("it is writable");
+    let ended = politely(&["serve", "--config", file.path().to_str().expect("UTF-8")]).await;
+    assert_eq!(ended.code, 2, "{ended:?}");
+    assert!(ended.stderr.contains("admin") && ended.stderr.contains("address: off"), "{ended:?}");
+}

@@ -1,0 +1,64 @@
+//! The admin address under those who take their time: nobody holds it, and nobody holds up the end.
+
+use super::address::{ON, asked};
+use crate::support::{Client, Proxy, within};
+use std::time::Duration;
+
+const IMPATIENT: &str = "admin: { address: '127.0.0.1:0' }\nlimits: { header_timeout: 300ms }";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn half_a_head_is_given_up() {
+    let proxy = Proxy::start(IMPATIENT).await;
+    for half in ["", "GET /healthz HTTP/1.1\r\nHost: a\r\n"] {
+        let mut client = Client::open(proxy.admin_address()).await;
+        client.send(half).await;
+        client.rest().await;
+    }
+}
+
+/// Each byte in time, the head not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_that_drips_is_given_up() {
+    let proxy = Proxy::start(IMPATIENT).await;
+    let mut client = Client::open(proxy.admin_address()).await;
+    client.send("GET /healthz HTTP/1.1\r\nX-Slow: ").await;
+    within("the end of the connection", async {
+        while client.try_send("x").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_connection_is_closed() {
+    let proxy = Proxy::start(IMPATIENT).await;
+    let mut client = Client::open(proxy.admin_address()).await;
+    for _ in 0..2 {
+        assert_eq!(client.get("/healthz", "localhost").await.text(), "ok\n");
+    }
+    assert_eq!(client.rest().await, b"");
+}
+
+/// More of them than it serves at a time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn those_who_hold_connections_hold_off_nobody_for_long() {
+    let proxy = Proxy::start(IMPATIENT).await;
+    let mut held = Vec::new();
+    for _ in 0..300 {
+        let mut client = Client::open(proxy.admin_address()).await;
+        client.send("GET /healthz HTTP/1.1\r\n").await;
+        held.push(client);
+    }
+    assert_eq!(asked(proxy.admin_address(), "GET", "/healthz", "").await.status(), 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn half_a_head_does_not_hold_up_the_end() {
+    let proxy = Proxy::start(&format!("{ON}\nlimits: {{ header_timeout: 1h }}")).await;
+    let mut client = Client::open(proxy.admin_address()).await;
+    client.send("GET /healthz HTTP/1.1\r\n").await;
+    let mut idle = Client::open(proxy.admin_address()).await;
+    idle.get("/healthz", "localhost").await;
+    within("the end", proxy.shutdown()).await;
+}

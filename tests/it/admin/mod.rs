@@ -1,0 +1,5 @@
+//! The admin address.
+
+mod address;
+mod admin_limits;
+mod watching;

@@ -1,0 +1,335 @@
+//! The command line, as somebody types it: exit codes, what is printed where, and what is wrong said clearly.
+
+use super::ROBOTS;
+use crate::support::binary::{Ended, open, politely, politely_with};
+use crate::support::{Alpn, Origin};
+use std::path::Path;
+
+async fn run(command: &[&str]) -> Ended {
+    politely_with(&[&["run", "--"], command].concat(), &open()).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_needs_no_flag_on_curl() {
+    let plain = Origin::site(ROBOTS).await;
+    let tls = Origin::tls_site(Alpn::Both, ROBOTS).await;
+    for origin in [&plain, &tls] {
+        let ended = run(&["curl", "-q", "-sS", &origin.url("/open")]).await;
+        assert_eq!((ended.code, ended.stdout.as_str()), (0, "page /open"), "{}", ended.stderr);
+        let ended = run(&["curl", "-q", "-sS", "-f", &origin.url("/private")]).await;
+        assert_eq!(ended.code, 22, "curl's own code for a 403: {}", ended.stderr);
+        assert_eq!(origin.log.pages(), ["/open"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_exits_as_its_command_does() {
+    for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143)] {
+        let ended = run(&["sh", "-c", script]).await;
+        assert_eq!(ended.code, code, "{script}: {}", ended.stderr);
+    }
+    let missing = run(&["/no/such/command"]).await;
+    assert!(matches!(missing.code, 2 | 126 | 127), "{}", missing.code);
+    assert!(missing.stderr.contains("/no/such/command"), "{}", missing.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn status_says_when_it_asks_something_else() {
+    let proxy = crate::support::Proxy::start("").await;
+    let origin = Origin::site(ROBOTS).await;
+    for address in [proxy.address().to_string(), origin.authority("127.0.0.1")] {
+        let ended = politely(&["status", "--admin", &address]).await;
+        assert!(ended.code == 2 && ended.stderr.contains("admin address"), "{}: {}", ended.code, ended.stderr);
+    }
+}
+
+/// The terminal is closed: the command does not stay behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_passes_a_hang_up_on() {
+    let nohup = "trap '' HUP; exec \"$0\" run -q sh -c 'kill -HUP $PPID; kill -HUP $$; sleep 0.2; exit 7'";
+    let ignoring = run(&["sh", "-c", nohup, env!("CARGO_BIN_EXE_politely")]).await;
+    assert_eq!(ignoring.code, 7, "what nohup has it ignore stays ignored: {}", ignoring.stderr);
+    // It may be ignored here, too.
+    let hearing = ["env", "--default-signal=HUP", env!("CARGO_BIN_EXE_politely"), "run", "-q", "sh", "-c"];
+    let script = "trap 'exit 9' HUP; kill -HUP $PPID; for i in $(seq 100); do sleep 0.1; done";
+    let ended = run(&[&hearing[..], &[script]].concat()).await;
+    assert_eq!(ended.code, 9, "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_says_where_it_can_keep_no_temporary_files() {
+    let ended = politely_with(&["run", "true"], &[("TMPDIR", "/no/such/directory")]).await;
+    assert!(ended.code == 2 && ended.stderr.contains("TMPDIR"), "{}: {}", ended.code, ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_sets_what_clients_read() {
+    let script = "env; echo; cat \"$SSL_CERT_FILE\"";
+    let variables = [&open()[..], &[("NO_PROXY", "a.localhost"), ("no_proxy", "*")]].concat();
+    let ended = politely_with(&["run", "--", "sh", "-c", script], &variables).await;
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let value = |name: &str| {
+        let line = ended.stdout.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        line.map(str::to_owned)
+    };
+    for name in ["http_proxy", "https_proxy", "all_proxy"] {
+        for name in [name.to_owned(), name.to_uppercase()] {
+            let proxy = value(&name).unwrap_or_else(|| panic!("no {name}"));
+            assert!(proxy.starts_with("http://127.0.0.1:"), "{name}={proxy}");
+        }
+    }
+    for name in ["no_proxy", "NO_PROXY"] {
+        assert_eq!(value(name).unwrap_or_default(), "");
+    }
+    assert_eq!(value("NODE_USE_ENV_PROXY").as_deref(), Some("1"));
+    assert!(value("SSL_CERT_FILE").is_some_and(|path| path.starts_with('/')));
+    assert!(ended.stdout.contains("BEGIN CERTIFICATE"));
+    assert!(!ended.stdout.contains("PRIVATE KEY"), "never the key");
+}
+
+/// Browsers are steered on this machine; the proxy goes there for nobody, unless it is opened.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_leaves_this_machine_out_unless_it_is_opened() {
+    let shown = ["run", "sh", "-c", "echo $NO_PROXY $no_proxy; echo $JAVA_TOOL_OPTIONS"];
+    let ended = politely(&shown).await;
+    let lines: Vec<_> = ended.stdout.lines().collect();
+    assert_eq!(lines[0], "localhost,127.0.0.1,::1 localhost,127.0.0.1,::1", "{}", ended.stderr);
+    assert!(lines[1].contains("-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=") && !lines[1].contains("nonProxyHosts"));
+    let ended = politely_with(&shown, &open()).await;
+    let lines: Vec<_> = ended.stdout.lines().collect();
+    assert_eq!((lines[0], lines[1].contains("-Dhttp.nonProxyHosts=")), ("", true), "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_takes_the_command_with_its_options_and_without_dashes_before_it() {
+    let origin = Origin::site(ROBOTS).await;
+    let arguments = ["run", "--product-token", "FooBot", "curl", "-q", "-sS", &origin.url("/open")];
+    let ended = politely_with(&arguments, &open()).await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "page /open"), "{}", ended.stderr);
+}
+
+/// What is written for a service's clients is not about a command of one's own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_takes_no_access_log_or_listener_of_a_service() {
+    let origin = Origin::site(ROBOTS).await;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (file, log) = (directory.path().join("politely.yaml"), directory.path().join("access.log"));
+    let text = format!(
+        "listen: [{{ address: 127.0.0.1:1 }}]\nadmin: {{ address: 127.0.0.1:2 }}\naccess: {{ clients: [192.0.2.0/24] }}\n\
+         log: {{ access: {} }}\n",
+        log.display()
+    );
+    std::fs::write(&file, text).expect("it is writable");
+    let arguments = ["run", "--config", file.to_str().unwrap(), "curl", "-q", "-sS", &origin.url("/open")];
+    let ended = politely_with(&arguments, &open()).await;
+    assert_eq!((ended.code, ended.stdout.as_str(), log.exists()), (0, "page /open", false), "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_says_when_nothing_came_through() {
+    let ended = run(&["true"]).await;
+    assert!(ended.stderr.contains("nothing came through the proxy"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("hint: "), "{}", ended.stderr);
+    let origin = Origin::site(ROBOTS).await;
+    let private = origin.url("/private");
+    let verbose = politely_with(&["run", "-v", "curl", "-q", "-sS", &private], &open()).await;
+    let told = verbose.stderr.lines().find(|line| line.starts_with(&format!("politely: {private}: ")));
+    assert!(told.is_some_and(|line| line.contains("`Disallow: /private`")), "{}", verbose.stderr);
+    let quiet = politely_with(&["run", "-q", "true"], &open()).await;
+    assert_eq!((quiet.code, quiet.stderr.as_str()), (0, ""));
+}
+
+/// What goes round the proxy gets nowhere; what asks it is served.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_isolates_a_command_so_that_nothing_goes_round() {
+    let plain = Origin::site(ROBOTS).await;
+    let tls = Origin::tls_site(Alpn::Both, ROBOTS).await;
+    for origin in [&plain, &tls] {
+        let url = origin.url("/open");
+        let isolated = async |script: String| politely_with(&["run", "--isolate", "sh", "-c", &script], &open()).await;
+        let through = isolated(format!("curl -q -sS {url}; exit 5")).await;
+        if through.stderr.contains("cannot isolate") {
+            assert_eq!(through.code, 2);
+            eprintln!("skipped: this system lets nobody isolate a command here");
+            return;
+        }
+        assert_eq!((through.code, through.stdout.as_str()), (5, "page /open"), "{}", through.stderr);
+        let private = origin.url("/private");
+        let around = isolated(format!("curl -q -sSk --noproxy '*' {private}")).await;
+        assert_eq!(around.code, 7, "curl's own code for a host that it cannot connect to: {}", around.stderr);
+        assert!(around.stderr.contains("nothing came through the proxy"), "{}", around.stderr);
+        assert!(!around.stderr.contains("it went round"), "it could not: {}", around.stderr);
+        assert_eq!(origin.log.pages(), ["/open"]);
+    }
+    // Longer than the name of a socket may be.
+    let temporary = tempfile::Builder::new().prefix(&"t".repeat(200)).tempdir().expect("a temporary directory");
+    let there = [&open()[..], &[("TMPDIR", temporary.path().to_str().expect("a UTF-8 path"))]].concat();
+    let ended = politely_with(&["run", "--isolate", "curl", "-q", "-sS", &plain.url("/open")], &there).await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "page /open"), "{}", ended.stderr);
+    let missing = politely_with(&["run", "--isolate", "/no/such/command"], &open()).await;
+    assert!(missing.code == 127 && missing.stderr.contains("/no/such/command"), "{}: {}", missing.code, missing.stderr);
+}
+
+/// Longer than a service holds anybody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_waits_for_minutes_unless_told_otherwise() {
+    let origin = Origin::site("User-agent: *\nCrawl-delay: 3\n").await;
+    let script =
+        format!("for page in 1 2; do curl -q -sS -o /dev/null -w '%{{http_code}} ' {}/$page; done", origin.url(""));
+    let command = ["sh", "-c", &script];
+    let short = [&open()[..], &[("POLITELY_PACE__MAX_WAIT", "1s")]].concat();
+    let patient = politely_with(&[&["run"], &command[..]].concat(), &short).await;
+    assert_eq!(patient.stdout, "200 200 ", "{}", patient.stderr);
+    let hurried = politely_with(&["run", "--max-wait", "1s", "sh", "-c", &script], &open()).await;
+    assert_eq!(hurried.stdout, "200 429 ");
+    let wrong = politely_with(&["run", "--max-wait", "soon", "true"], &open()).await;
+    assert!(wrong.code == 2 && wrong.stderr.contains("soon"), "{}", wrong.stderr);
+}
+
+/// wget built on GnuTLS, as Debian has it, reads its roots from its start-up file alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_adds_to_the_users_settings_of_wget() {
+    let own = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(own.path(), "tries = 3").expect("it is writable");
+    let variables = [&open()[..], &[("WGETRC", own.path().to_str().expect("UTF-8"))]].concat();
+    let ended = politely_with(&["run", "--", "sh", "-c", "cat \"$WGETRC\"; echo $SSL_CERT_FILE"], &variables).await;
+    let lines: Vec<_> = ended.stdout.lines().collect();
+    assert_eq!((lines[0], lines[1]), ("tries = 3", format!("ca_certificate = {}", lines[2]).as_str()));
+    assert_eq!(std::fs::read_to_string(own.path()).expect("it is there"), "tries = 3", "the user's own stays as it is");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_takes_product_tokens() {
+    let origin = Origin::site(ROBOTS).await;
+    let url = origin.url("/foo");
+    let arguments = ["run", "--product-token", "FooBot", "--", "curl", "-q", "-sS", "-f", &url];
+    assert_eq!(politely_with(&arguments, &open()).await.code, 22);
+    assert_eq!(run(&["curl", "-q", "-sS", "-f", &url]).await.code, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wrong_usage_is_2_and_help_is_0() {
+    for arguments in [&["bogus"][..], &["serve", "--bogus"], &["run"], &["explain"], &["serve", "--listen", "nonsense"]]
+    {
+        let ended = politely(arguments).await;
+        assert_eq!(ended.code, 2, "{arguments:?}: {}", ended.stderr);
+        assert!(ended.stdout.is_empty() && ended.stderr.contains("error"), "{arguments:?}: {}", ended.stderr);
+    }
+    for arguments in [&["--help"][..], &["--version"], &["serve", "--help"], &["run", "--help"]] {
+        let ended = politely(arguments).await;
+        assert_eq!((ended.code, ended.stdout.is_empty()), (0, false), "{arguments:?}");
+    }
+}
+
+/// `error: what`, `--> file:line:col`, `hint: what to do`.
+#[track_caller]
+fn assert_fault(ended: &Ended, codes: &[i32], file: &Path, place: &str, what: &str) {
+    let said = format!("{}{}", ended.stdout, ended.stderr);
+    assert!(codes.contains(&ended.code), "{}: {said}", ended.code);
+    for part in ["error", &format!("{}:{place}", file.display()), "hint", what] {
+        assert!(said.contains(part), "no {part:?} in: {said}");
+    }
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn faults_in_the_configuration_are_shown_with_their_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("politely.yaml");
+    let path = file.to_str().unwrap();
+    for (text, place, what) in [
+        ("mode: enforce\npace:\n  max_wiat: 10s\n", "3:3", "max_wiat"),
+        ("mode: enforce\nmode: report\n", "2:", "mode"),
+        ("pace:\n  max_wait: soon\n", "2:", "soon"),
+        ("listen: [{ address: 'nowhere' }]\n", "1:", "nowhere"),
+        ("listen: [{ address: '0.0.0.0:3128' }]\n", "1:", "access"),
+        ("pace: [\n", "1:", ""),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        assert_fault(&politely(&["check", "--config", path]).await, &[1, 2], &file, place, what);
+        assert_fault(&politely(&["serve", "--config", path]).await, &[2], &file, place, what);
+        // Where to listen is not for the file to say there.
+        if !text.starts_with("listen") {
+            let ended = politely(&["run", "--config", path, "--", "true"]).await;
+            assert_fault(&ended, &[2], &file, place, what);
+        }
+    }
+    let both = "pace:\n  max_wiat: 10s\nmode: enfroce\n";
+    std::fs::write(&file, both).unwrap();
+    let ended = politely(&["check", "--config", path]).await;
+    for place in ["2:3", "3:7"] {
+        assert_fault(&ended, &[1, 2], &file, place, "");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_documented_configuration_is_right() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/politely.yaml");
+    let ended = politely(&["check", "--config", file]).await;
+    assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_configuration_is_said_so() {
+    for arguments in [&["serve"][..], &["check"]] {
+        let ended = politely(&[arguments, &["--config", "/no/such/file.yaml"]].concat()).await;
+        assert_eq!(ended.code, 2, "{}", ended.stderr);
+        assert!(ended.stderr.contains("/no/such/file.yaml"), "{}", ended.stderr);
+    }
+    // Others than us may name variables so.
+    let ended = politely_with(&["check"], &[("POLITELY_PACE__MAX_WIAT", "1s")]).await;
+    let said = format!("{}{}", ended.stdout, ended.stderr);
+    assert!(ended.code == 0 && said.contains("POLITELY_PACE__MAX_WIAT"), "{}: {said}", ended.code);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_port_in_use_is_said_so() {
+    let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let ended = politely(&["serve", "--listen", &address]).await;
+    assert!(ended.code != 0 && ended.code != 70, "{}", ended.code);
+    assert!(ended.stderr.contains(&address) && ended.stderr.contains("in use"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_authority_that_cannot_be_read_is_said_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let ca = directory.path().join("ca");
+    let made = politely_with(&["ca", "init"], &[("POLITELY_INTERCEPT__CA__DIRECTORY", ca.to_str().unwrap())]).await;
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    for entry in std::fs::read_dir(&ca).unwrap() {
+        std::fs::write(entry.unwrap().path(), "not PEM at all").unwrap();
+    }
+    let variables = [("POLITELY_INTERCEPT__CA__DIRECTORY", ca.to_str().unwrap())];
+    for arguments in [&["serve", "--listen", "127.0.0.1:0"][..], &["run", "--", "true"], &["ca", "export"]] {
+        let ended = politely_with(arguments, &variables).await;
+        assert!(ended.code != 0 && ended.code != 70, "{arguments:?}: {}", ended.code);
+        assert!(ended.stderr.contains(ca.to_str().unwrap()), "{arguments:?}: {}", ended.stderr);
+        assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_authority_can_be_found_and_exported() {
+    let directory = tempfile::tempdir().unwrap();
+    let variables = [("POLITELY_INTERCEPT__CA__DIRECTORY", directory.path().to_str().unwrap())];
+    let path = politely_with(&["ca", "path"], &variables).await;
+    assert_eq!(path.code, 0, "{}", path.stderr);
+    let file = path.stdout.trim_end();
+    let pem = std::fs::read_to_string(file).expect("made if there was none");
+    let export = politely_with(&["ca", "export"], &variables).await;
+    assert_eq!((export.code, export.stdout.trim()), (0, pem.trim()));
+    assert!(!pem.contains("PRIVATE KEY"));
+    let env = politely_with(&["ca", "env"], &variables).await;
+    assert!(env.code == 0 && env.stdout.contains("export SSL_CERT_FILE="), "{}", env.stdout);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn demo_shows_a_refusal_and_a_wait_over_http_and_https() {
+    let ended = politely(&["demo"]).await;
+    assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
+    for part in ["http://", "https://", "200", "403", "Disallow", "Crawl-delay"] {
+        assert!(ended.stdout.to_lowercase().contains(&part.to_lowercase()), "no {part}: {}", ended.stdout);
+    }
+}

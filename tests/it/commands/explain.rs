@@ -1,0 +1,179 @@
+//! `politely explain`.
+
+use super::ROBOTS;
+use crate::support::binary::open;
+use crate::support::binary::{politely, politely_with};
+use crate::support::{Alpn, Origin, Protocol, Reply};
+use serde_json::{Value, json};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_answers_by_its_exit_code_and_in_json() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("robots.txt");
+    std::fs::write(&file, ROBOTS).unwrap();
+    let file = file.to_str().unwrap();
+    for (target, token, code, line) in [
+        ("/private/x", "BarBot", 1, Some(6)),
+        ("/open", "BarBot", 0, None),
+        ("/foo", "FooBot", 1, Some(2)),
+        ("/private", "FooBot", 0, None),
+    ] {
+        let url = format!("https://example.com{target}");
+        let arguments = ["explain", &url, "--product-token", token, "--robots", file];
+        let text = politely(&arguments).await;
+        assert_eq!(text.code, code, "{target}: {}{}", text.stdout, text.stderr);
+        assert!(
+            text.stdout.to_lowercase().contains(if code == 0 { "allowed" } else { "disallowed" }),
+            "{}",
+            text.stdout
+        );
+        let json = politely(&[&arguments[..], &["--format", "json"]].concat()).await;
+        assert_eq!(json.code, code);
+        let answer: serde_json::Value =
+            serde_json::from_str(&json.stdout).unwrap_or_else(|error| panic!("{error}: {}", json.stdout));
+        assert_eq!((answer["url"].as_str(), answer["allowed"].as_bool()), (Some(url.as_str()), Some(code == 0)));
+        assert_eq!(
+            (answer["authority"].as_str(), answer["product_tokens"][0].as_str()),
+            (Some("https://example.com"), Some(token))
+        );
+        assert_eq!(answer["rule"]["line"].as_u64(), line, "{answer}");
+        if line.is_some() {
+            assert_eq!(answer["rule"]["kind"].as_str().map(str::to_lowercase).as_deref(), Some("disallow"));
+        }
+        assert_eq!(answer["crawl_delay"].as_f64(), (token == "BarBot").then_some(2.0), "{answer}");
+        assert_eq!(answer["sitemaps"][0], "http://a.localhost/s.xml");
+        assert_eq!(answer["robots"]["access"], "rules");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn standard_input_is_called_so_and_a_url_with_spaces_is_none() {
+    let ended = politely(&["explain", "http://a.example/x", "--robots", "-"]).await;
+    assert!(ended.stdout.contains("--> standard input ("), "{}{}", ended.stdout, ended.stderr);
+    for command in [&["explain", "http://a.example/x y"][..], &["refresh", "http://a.example/x y"]] {
+        let ended = politely(command).await;
+        let what = "`http://a.example/x y`: a URL has no spaces or control characters; a space is written %20";
+        assert!(ended.code == 2 && ended.stderr.contains(what), "{}: {}", ended.code, ended.stderr);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_fetches_the_file_itself() {
+    let origin = Origin::tls_site(Alpn::Both, ROBOTS).await;
+    let ended = politely_with(&["explain", &origin.url("/private"), "--format", "json"], &open()).await;
+    assert_eq!(ended.code, 1, "{}{}", ended.stdout, ended.stderr);
+    let answer: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(
+        (answer["robots"]["url"].as_str(), answer["robots"]["status"].as_u64()),
+        (Some(origin.url("/robots.txt").as_str()), Some(200))
+    );
+    assert_eq!(origin.log.targets(), ["/robots.txt"], "the page itself is not fetched");
+    let closed = politely(&["explain", &origin.url("/private")]).await;
+    assert!(closed.code != 0 && origin.log.targets().len() == 1, "the guard stands here too");
+}
+
+/// The shape that scripts rely on, whole.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_in_json_has_the_documented_shape() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("robots.txt");
+    std::fs::write(
+        &file,
+        "User-agent: *\nAllow: /a/b\nDisallow: /a\nCrawl-delay: 2.5\nSitemap: https://a.example/s.xml\n",
+    )
+    .unwrap();
+    let file = file.to_str().unwrap();
+    for (target, allowed, reason, detail, rule) in [
+        (
+            "/a/b?c",
+            true,
+            "allowed-by-rule",
+            "a rule allows it",
+            json!({ "line": 2, "kind": "allow", "pattern": "/a/b" }),
+        ),
+        (
+            "/a/",
+            false,
+            "robots-disallowed",
+            "https://a.example/robots.txt disallows this URL for FooBot, Foo: line 3, `Disallow: /a`",
+            json!({ "line": 3, "kind": "disallow", "pattern": "/a" }),
+        ),
+        ("/", true, "no-matching-rule", "no rule matches it", Value::Null),
+        ("/robots.txt", true, "robots-txt", "robots.txt itself may always be fetched", Value::Null),
+    ] {
+        let url = format!("https://a.example{target}");
+        let tokens = ["--product-token", "FooBot", "--product-token", "Foo"];
+        let ended = politely(&[&["explain", &url, "--robots", file, "--format", "json"][..], &tokens].concat()).await;
+        assert_eq!((ended.code, ended.stderr.as_str()), (i32::from(!allowed), ""));
+        let answer: Value = serde_json::from_str(&ended.stdout).unwrap();
+        let expected = json!({
+            "url": url,
+            "authority": "https://a.example",
+            "product_tokens": ["FooBot", "Foo"],
+            "purpose": [],
+            "allowed": allowed,
+            "reason": reason,
+            "detail": detail,
+            "matched_path": null,
+            "rule": rule,
+            "robots": { "url": file, "status": null, "asked_again": null, "access": "rules", "fetched_at": null, "expires_at": null },
+            "tdmrep": null,
+            "crawl_delay": 2.5,
+            "manners": { "adaptive": null, "breaker": null, "budget": null, "min_revisit": null },
+            "sitemaps": ["https://a.example/s.xml"],
+            "licenses": [],
+            "preferences": [],
+        });
+        assert_eq!(answer, expected, "{target}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_tells_how_the_file_was_had() {
+    for (status, code, access, reason) in [
+        (200, 0, "rules", "no-matching-rule"),
+        (404, 0, "allow-all", "no-robots-txt"),
+        (503, 1, "disallow-all", "robots-unreachable"),
+    ] {
+        let origin =
+            Origin::http(move |_| if status == 200 { Reply::text(ROBOTS) } else { Reply::status(status) }).await;
+        let ended = politely_with(&["explain", &origin.url("/x"), "--format", "json"], &open()).await;
+        let answer: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+        let robots = &answer["robots"];
+        assert_eq!((ended.code, &robots["access"], &answer["reason"]), (code, &json!(access), &json!(reason)));
+        assert_eq!((&robots["url"], &answer["rule"]), (&json!(origin.url("/robots.txt")), &Value::Null));
+        let times = ["fetched_at", "expires_at"].map(|name| robots[name].as_str().map(str::to_owned));
+        if status == 503 {
+            assert_eq!((&robots["status"], times), (&Value::Null, [None, None]));
+            continue;
+        }
+        assert_eq!(robots["status"], status);
+        // RFC 3339, to the second; the same form compares as text.
+        let [Some(fetched), Some(expires)] = times else { panic!("{robots}") };
+        assert!(fetched.len() == 20 && fetched.ends_with('Z') && fetched < expires, "{robots}");
+    }
+}
+
+/// An answer that blames the request is retried over HTTP/1.1: what came of it is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_and_lint_tell_that_it_was_asked_again() {
+    for (second, code) in [(200, 1), (400, 0)] {
+        let origin = Origin::https(Alpn::Both, move |seen| match (seen.protocol, second) {
+            (Protocol::Http2, _) => Reply::status(400),
+            (Protocol::Http1, 200) => Reply::text(ROBOTS),
+            (Protocol::Http1, status) => Reply::status(status),
+        })
+        .await;
+        let url = origin.url("/private");
+        let ended = politely_with(&["explain", &url, "--format", "json"], &open()).await;
+        let answer: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+        assert_eq!((ended.code, &answer["robots"]["status"]), (code, &json!(second)));
+        let first = json!({ "first_status": 400, "first_version": "HTTP/2" });
+        assert_eq!(answer["robots"]["asked_again"], first);
+        let text = politely_with(&["explain", &url], &open()).await;
+        let note = format!("status 400 over HTTP/2, retried over HTTP/1.1: status {second}");
+        assert!(text.stdout.contains(&note), "{}", text.stdout);
+        let lint = politely_with(&["lint", &url], &open()).await;
+        assert!(lint.stderr.contains("answered 400 to the request over HTTP/2"), "{}", lint.stderr);
+    }
+}

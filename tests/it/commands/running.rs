@@ -1,0 +1,347 @@
+//! What `run` tells of what it does: while a request is held, and at the end.
+
+use crate::support::binary::open;
+use crate::support::binary::{Ended, politely_on_a_terminal, politely_with};
+use crate::support::{Alpn, Origin, Proxy, Reply};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+const SLOW: &str = "User-agent: *\nCrawl-delay: 3\nDisallow: /private\n";
+
+/// curl for each of these, one after the other.
+fn fetch(urls: &[String]) -> String {
+    urls.iter().map(|url| format!("curl -q -s -o /dev/null {url}; ")).collect()
+}
+
+async fn run(flags: &[&str], script: &str) -> Ended {
+    politely_with(&[&["run"], flags, &["sh", "-c", script]].concat(), &open()).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_summary_tells_rules_waits_and_failures() {
+    let origin = Origin::site(SLOW).await;
+    // Nobody listens on the discard port here.
+    let nobody = "http://a.localhost:9";
+    let pages = ["/private", "/private/2", "/1", "/2"].map(|path| origin.url(path));
+    let ended = run(&[], &fetch(&[&pages[..], &[format!("{nobody}/x")]].concat())).await;
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let robots = origin.url("/robots.txt");
+    for part in [
+        "politely: 5 requests, 2 forwarded",
+        "2 robots-disallowed",
+        &format!("  2 by {robots}:3 `Disallow: /private`"),
+        "  1 held for a crawl-delay, ",
+    ] {
+        assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
+    }
+    // Its robots.txt cannot be had either.
+    assert!(ended.stderr.contains(&format!("  1 by {nobody}/robots.txt `it could not be read`")), "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_summary_names_what_was_refused_for_waiting_and_the_cure() {
+    let origin = Origin::site(SLOW).await;
+    let pages = ["/1", "/2"].map(|path| origin.url(path));
+    let ended = run(&["--max-wait", "1s"], &fetch(&pages)).await;
+    assert!(ended.stderr.contains(&format!("    {}", pages[1])), "{}", ended.stderr);
+    let hint = ended.stderr.split_once("hint: `--max-wait ").and_then(|(_, hint)| hint.split_once("s` or more"));
+    // The gap is three seconds, however long the first took.
+    assert!(hint.is_some_and(|(seconds, _)| ["2", "3"].contains(&seconds)), "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_without_trust_is_in_the_summary_with_its_cure() {
+    let origin = Origin::tls_site(Alpn::Both, "").await;
+    let script =
+        format!("curl -q -s --cacert /etc/hostname {0}; curl -q -s --cacert /dev/null {0}; exit 0", origin.url("/x"));
+    let own = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=x -keyout /dev/null -out $HOME/own.pem 2>/dev/null; ";
+    let script = format!("{own}{}", script.replace("/etc/hostname", "$HOME/own.pem"));
+    let ended = run(&[], &script).await;
+    let part = format!("the certificate for {} was rejected 2 times: it does not trust the authority", origin.url(""));
+    assert!(ended.stderr.contains(&part) && ended.stderr.contains("--cacert"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("nothing came through"), "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_script_gets_the_end_as_json() {
+    let origin = Origin::site(SLOW).await;
+    let script = fetch(&["/private", "/1", "/2"].map(|path| origin.url(path))) + "exit 7";
+    let ended = run(&["--report", "json"], &script).await;
+    let told: Value =
+        serde_json::from_str(ended.stderr.trim()).unwrap_or_else(|error| panic!("{error}: {}", ended.stderr));
+    assert_eq!((ended.code, &told["exit_code"], &told["program"]), (7, &7.into(), &"sh".into()));
+    let requests = &told["requests"];
+    assert_eq!((&requests["total"], &requests["forwarded"]), (&3.into(), &2.into()), "{told}");
+    assert_eq!(
+        (&requests["refused"]["robots-disallowed"], &told["held"]["requests"]),
+        (&1.into(), &1.into()),
+        "{told}"
+    );
+    let rule = &told["rules"][0];
+    let file = origin.url("/robots.txt");
+    assert_eq!((&rule["file"], &rule["line"], &rule["rule"]), (&file.into(), &3.into(), &"Disallow: /private".into()));
+
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("report.json");
+    let ended = run(&["-q", "--report", &format!("json={}", file.display())], &script).await;
+    assert_eq!((ended.code, ended.stderr.as_str()), (7, ""));
+    let told: Value = serde_json::from_slice(&std::fs::read(&file).expect("it was written")).expect("JSON");
+    assert_eq!(told["exit_code"], 7);
+    for wrong in ["text", "json=/no/such/directory/x"] {
+        assert_eq!(run(&["--report", wrong], "true").await.code, 2, "{wrong}");
+    }
+}
+
+/// It had no time to go round anything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_somebody_ends_is_not_taken_for_one_that_went_round() {
+    for (script, code) in [
+        ("kill -TERM $PPID; exec sleep 60", 143),
+        ("kill -INT $$", 130),
+        ("kill -INT $PPID; sleep 0.2; exit 3", 3),
+        ("kill -QUIT $PPID; sleep 0.2; exit 3", 3),
+        ("exit 129", 129),
+    ] {
+        let ended = run(&[], script).await;
+        assert_eq!(ended.code, code, "{script}: {}", ended.stderr);
+        assert!(ended.stderr.contains("ended before any request came through"), "{script}: {}", ended.stderr);
+        assert!(!ended.stderr.contains("warning") && !ended.stderr.contains("hint"), "{script}: {}", ended.stderr);
+    }
+}
+
+/// Where the environment names a proxy, whoever set it is to know.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proxy_that_is_not_used_is_told_of() {
+    let variable = ("HTTPS_PROXY", "http://proxy.example:3128");
+    for (flags, variables, is_told) in [
+        (&[][..], &[variable][..], true),
+        (&["-q"], &[variable], false),
+        (&[], &[("HTTPS_PROXY", "")], false),
+        (&[], &[variable, ("POLITELY_EGRESS__UPSTREAM_PROXY", "http://127.0.0.1:1")], false),
+    ] {
+        let ended = politely_with(&[&["run"], flags, &["true"]].concat(), variables).await;
+        let told = ended.stderr.contains("the proxy in HTTPS_PROXY is not used");
+        assert_eq!((ended.code, told), (0, is_told), "{flags:?} {variables:?}: {}", ended.stderr);
+    }
+}
+
+/// No wait that may be asked for opens it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_site_that_is_closed_is_told_with_its_hours() {
+    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    let opens = (since_epoch.as_secs() / 3600 + 8) % 24;
+    let hours = format!("{opens:02}00-{opens:02}30");
+    let origin = Origin::site(&format!("User-agent: *\nVisit-time: {hours}\n")).await;
+    let variables = [&open()[..], &[("POLITELY_ROBOTS__VISIT_TIME", "enforce")]].concat();
+    let ended = politely_with(&["run", "sh", "-c", &fetch(&[origin.url("/1")])], &variables).await;
+    let told = format!("  1 by {} `Visit-time: {hours} (UTC)`", origin.url("/robots.txt"));
+    assert!(ended.stderr.contains(&told) && !ended.stderr.contains("--max-wait"), "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_logged_while_a_request_is_held_has_a_line_to_itself() {
+    let origin = Origin::site("User-agent: *\nCrawl-delay: 6\n").await;
+    let [first, second] = ["/1", "/2"].map(|path| fetch(&[origin.url(path)]));
+    let foreign = "curl -q -s --noproxy '' --proxy socks4://${http_proxy#http://} http://a.localhost/";
+    let script = format!("{first} ({second}) & sleep 4; {foreign}; wait");
+    let shown =
+        politely_on_a_terminal(&["run", "-v", "sh", "-c", &script.replace('\'', "'\\''")], &open()).await.stdout;
+    let line = shown.lines().find(|line| line.contains("SOCKS4 is not served")).unwrap_or_else(|| panic!("{shown}"));
+    let begun = line.trim_end().rsplit('\r').next().expect("one at least");
+    assert!(shown.contains("waiting for") && !begun.contains("waiting for"), "{shown}");
+}
+
+/// Where there is a terminal to rewrite a line on, or somebody has asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_a_held_request_sees_why_and_how_long() {
+    let origin = Origin::site("User-agent: *\nCrawl-delay: 5\n").await;
+    let script = fetch(&["/1", "/2"].map(|path| origin.url(path)));
+    let line = format!("politely: waiting for {}: crawl-delay 5 s, ", origin.url(""));
+    let shown = politely_on_a_terminal(&["run", "sh", "-c", &script], &open()).await;
+    assert!(
+        shown.stdout.contains(&format!("\r\u{1b}[K{line}")) && shown.stdout.contains(" s left"),
+        "{}",
+        shown.stdout
+    );
+    assert!(shown.stdout.contains("\r\u{1b}[Kpolitely: 2 requests"), "the line is gone at the end: {}", shown.stdout);
+    let quiet = politely_on_a_terminal(&["run", "-q", "sh", "-c", &script], &open()).await;
+    assert_eq!(quiet.stdout, "");
+    let piped = run(&[], &script).await;
+    assert!(!piped.stderr.contains("waiting for") && !piped.stderr.contains('\u{1b}'), "{}", piped.stderr);
+    let verbose = run(&["-v"], &script).await;
+    assert!(verbose.stderr.contains(&line) && !verbose.stderr.contains('\u{1b}'), "{}", verbose.stderr);
+}
+
+/// What failed then may be well by now: somebody waits for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_could_not_be_read_in_an_earlier_run_is_asked_again_at_once() {
+    let origin = Origin::tls_site(Alpn::Both, "User-agent: *\nDisallow: /private\n").await;
+    let cache = tempfile::tempdir().expect("a temporary directory");
+    let kept = ("XDG_CACHE_HOME", cache.path().to_str().expect("UTF-8"));
+    let url = origin.url("/open");
+    let command = ["run", "curl", "-q", "-sS", "-o", "/dev/null", "-w", "%{http_code}", &url];
+    let all = [&open()[..], &[kept]].concat();
+    // The origin's authority is not known.
+    let without: Vec<_> = all.iter().filter(|(name, _)| !name.ends_with("CA_FILE")).copied().collect();
+    assert_eq!(politely_with(&command, &without).await.stdout, "503");
+    let then = politely_with(&command, &all).await;
+    assert_eq!(then.stdout, "200", "{}", then.stderr);
+    assert_eq!(origin.log.pages(), ["/open"]);
+}
+
+/// On a machine where there is no authority, nor a configuration.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_machine_takes_the_certificate_from_the_running_proxy() {
+    let origin = Origin::tls_site(Alpn::Both, "").await;
+    let proxy = Proxy::start("admin: { address: '127.0.0.1:0' }").await;
+    let state = tempfile::tempdir().expect("a temporary directory");
+    let here = [("STATE_DIRECTORY", state.path().to_str().expect("UTF-8"))];
+    let from = format!("http://{}", proxy.admin_address());
+    let env = politely_with(&["ca", "env", "--from", &from], &here).await;
+    assert_eq!(env.code, 0, "{}", env.stderr);
+    let script = format!("{}\ncurl -q -sS --noproxy '' {}", env.stdout, origin.url("/x"));
+    let output = tokio::process::Command::new("sh").arg("-c").arg(&script).output().await.expect("a shell");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(said, "page /x", "{}{}", String::from_utf8_lossy(&output.stderr), env.stdout);
+    assert!(!state.path().join("ca").exists(), "none was made here");
+    let resolved = format!("http://localhost:{}", proxy.admin_address().port());
+    for right in [resolved, format!("http://{}", proxy.address())] {
+        assert_eq!(politely_with(&["ca", "env", "--from", &right], &here).await.code, 0, "{right}");
+    }
+    for wrong in ["http://127.0.0.1:9", "nowhere"] {
+        let ended = politely_with(&["ca", "env", "--from", wrong], &here).await;
+        assert!(ended.code == 2 && ended.stdout.is_empty(), "{wrong}: {} {}", ended.code, ended.stderr);
+    }
+}
+
+/// Whoever answers there is not to learn what opens ours.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_machines_proxy_hears_its_own_token_alone() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let [ours, theirs] = ["ours", "theirs"].map(|name| {
+        let file = directory.path().join(name);
+        std::fs::write(&file, name).expect("it is writable");
+        file.to_str().expect("UTF-8").to_owned()
+    });
+    let other = Origin::http(|_| Reply::status(404).then_close()).await;
+    let env = ["ca", "env", "--from", &format!("http://{}", other.address())];
+    let shown = || -> Vec<_> {
+        let seen = other.log.all();
+        seen.iter().filter_map(|seen| seen.field("authorization").map(str::to_owned)).collect()
+    };
+    let variables = [("POLITELY_ADMIN__TOKEN_FILE", ours.as_str())];
+    assert_eq!(politely_with(&env, &variables).await.code, 2);
+    assert!(!other.log.all().is_empty() && shown().is_empty(), "{:?}", shown());
+    politely_with(&[&env[..], &["--token-file", &theirs]].concat(), &variables).await;
+    assert!(!shown().is_empty() && shown().iter().all(|token| token == "Bearer theirs"), "{:?}", shown());
+}
+
+/// What the user has set up for wget and apt may hold passwords.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_ca_env_copies_is_the_users_alone() {
+    let proxy = Proxy::start("admin: { address: '127.0.0.1:0' }").await;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (own, state) = (directory.path().join("own"), directory.path().join("state"));
+    std::fs::write(&own, "password = secret").expect("it is writable");
+    let [own, state] = [&own, &state].map(|path| path.to_str().expect("UTF-8"));
+    let variables = [("WGETRC", own), ("APT_CONFIG", own), ("STATE_DIRECTORY", state)];
+    let from = format!("http://{}", proxy.admin_address());
+    for from in [&[][..], &["--from", &from]] {
+        let env = politely_with(&[&["ca", "env"], from].concat(), &variables).await;
+        for name in ["WGETRC", "APT_CONFIG"] {
+            let line = env.stdout.lines().find_map(|line| line.strip_prefix(&format!("export {name}='")));
+            let file = Path::new(line.expect("it is set").trim_end_matches('\''));
+            let mode = |path: &Path| std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+            assert!(std::fs::read_to_string(file).expect("it is ours").starts_with("password = secret"));
+            assert_eq!((mode(file), mode(file.parent().expect("absolute"))), (0o600, 0o700), "{}", file.display());
+        }
+    }
+}
+
+/// It stays there when the run is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_added_to_chromiums_database_is_told_whatever_is_asked() {
+    let tools = tempfile::tempdir().expect("a temporary directory");
+    let path = format!("{}:{}", tools.path().display(), std::env::var("PATH").expect("it is set"));
+    // Written by another process: while a child of ours had them open, they could not be run.
+    let write = "cd \"$0\" && printf '#!/bin/sh\ntest \"$1\" != -L\n' | tee certutil > chromium && chmod +x *";
+    let written = tokio::process::Command::new("sh").arg("-c").arg(write).arg(tools.path()).status().await;
+    assert!(written.expect("a shell").success());
+    let ended = politely_with(&["run", "-q", "chromium"], &[("PATH", &path)]).await;
+    let told = ended.stderr.starts_with("politely: Chromium's trust: made ");
+    let undo = ended.stderr.ends_with("; undo: politely ca uninstall --only browsers\n");
+    assert!(ended.code == 0 && told && undo, "{}: {}", ended.code, ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_of_tunnels_alone_went_through_and_is_told_so() {
+    let origin = Origin::tls_site(Alpn::Both, "").await;
+    let variables = [&open()[..], &[("POLITELY_INTERCEPT__HOSTS", "{\"a.localhost\": tunnel}")]].concat();
+    let url = origin.url("/x");
+    let ended = politely_with(&["run", "curl", "-q", "-sSk", &url], &variables).await;
+    assert_eq!(ended.stdout, "page /x", "{}", ended.stderr);
+    assert!(ended.stderr.contains("only tunnels") && !ended.stderr.contains("bypassed"), "{}", ended.stderr);
+}
+
+/// What the command has left behind is let finish, unless somebody is tired of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_signal_after_the_end_of_the_command_ends_the_run() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let begun = directory.path().to_owned();
+    let origin = Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        path => {
+            std::fs::write(begun.join(&path[1..]), "").expect("it is writable");
+            Reply::silence()
+        }
+    })
+    .await;
+    let variables = [&open()[..], &[("POLITELY_LIMITS__DRAIN_TIMEOUT", "1h")]].concat();
+    for signal in ["INT", "TERM"] {
+        // TERM is passed on until the command has ended.
+        let script = format!(
+            "trap '' TERM; curl -q -s {} > /dev/null 2>&1 & until test -e {}/{signal}; do sleep 0.05; done; \
+             while kill -{signal} $PPID; do sleep 0.1; done > /dev/null 2>&1 & exit 3",
+            origin.url(&format!("/{signal}")),
+            directory.path().display(),
+        );
+        let ended = politely_with(&["run", "sh", "-c", &script], &variables).await;
+        assert!(ended.code == 3 && ended.stderr.contains("politely: "), "{signal}: {}: {}", ended.code, ended.stderr);
+    }
+}
+
+/// A program's own, or another's, is no reason to stop it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_starts_whatever_the_proxy_variables_say() {
+    if tokio::process::Command::new("node").arg("--version").output().await.is_err() {
+        return eprintln!("skipped: there is no Node.js here");
+    }
+    for proxy in ["no URL", "proxy.example:3128", "socks5h://127.0.0.1:1", "http://127.0.0.1"] {
+        let script = format!("https_proxy='{proxy}' node -e 'console.log(1)'");
+        let ended = politely_with(&["run", "sh", "-c", &script], &[]).await;
+        assert_eq!((ended.code, ended.stdout.as_str()), (0, "1\n"), "{proxy}: {}", ended.stderr);
+    }
+}
+
+/// One list for both.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ca_env_sets_what_run_sets() {
+    let env = politely_with(&["ca", "env"], &[]).await;
+    let exported =
+        env.stdout.lines().filter_map(|line| line.strip_prefix("export ")?.split_once('=')).map(|(name, _)| name);
+    let exported: BTreeSet<_> = exported.collect();
+    let script = "env | grep -aE '^[A-Za-z0-9_]+=' | cut -d= -f1";
+    let bare = tokio::process::Command::new("sh").arg("-c").arg(script).output().await.expect("a shell");
+    let bare = String::from_utf8_lossy(&bare.stdout).into_owned();
+    let known: BTreeSet<_> = bare
+        .lines()
+        .chain(["HOME", "STATE_DIRECTORY", "XDG_CACHE_HOME", "NO_COLOR", "_", "PWD", "SHLVL", "OLDPWD"])
+        .collect();
+    let ended = politely_with(&["run", "-q", "sh", "-c", script], &[]).await;
+    let set: BTreeSet<_> = ended.stdout.lines().filter(|name| !known.contains(name)).collect();
+    let exported: BTreeSet<_> = exported.into_iter().filter(|name| !known.contains(name)).collect();
+    assert_eq!(set, exported);
+    assert!(exported.contains("NODE_OPTIONS") && exported.contains("WGETRC") && exported.contains("https_proxy"));
+}

@@ -1,0 +1,249 @@
+//! docs/configuration.md: made of the file that is shipped, and of what the program itself says of each key.
+//! `UPDATE=1 cargo test --test it config::reference` writes it again.
+
+use super::*;
+
+/// What is found out about a key by asking the program.
+struct Key {
+    kind: String,
+    needs_restart: bool,
+}
+
+#[test]
+fn the_reference_is_what_file_and_program_say() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
+    let made = reference(CONF);
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(&page, &made).unwrap();
+    }
+    let there = fs::read_to_string(&page).unwrap_or_default();
+    let differs = made.lines().zip(there.lines()).find(|(made, there)| made != there);
+    assert!(made == there, "UPDATE=1 cargo test --test it config::reference writes docs/configuration.md: {differs:?}");
+}
+
+fn reference(file: &str) -> String {
+    let mut out = String::from(HEAD);
+    let (mut path, mut comment, mut is_head) = (Vec::<String>::new(), Vec::new(), true);
+    // With an end to the last key's comments.
+    for line in file.lines().chain([""]) {
+        let text = line.trim_start();
+        if let Some(said) = text.strip_prefix('#') {
+            comment.push(said.strip_prefix(' ').unwrap_or(said));
+            continue;
+        }
+        if text.is_empty() {
+            put_comment(&mut out, &mut comment, &[]);
+            is_head = false;
+            continue;
+        }
+        assert!(!is_head, "the head of the file ends with an empty line");
+        let item = text.strip_prefix("- ").unwrap_or(text);
+        let depth = if path.first().is_some_and(|first| first == "listen") && item != line {
+            1
+        } else {
+            (line.len() - item.len()) / 2
+        };
+        let (name, default) = item.split_once(':').unwrap_or_else(|| panic!("no key: {line}"));
+        path.truncate(depth);
+        path.push(name.to_owned());
+        put_key(&mut out, &path, default.trim(), &mut comment);
+    }
+    out
+}
+
+/// A key's heading, what it does, its facts. A section has keys of its own in their place.
+fn put_key(out: &mut String, path: &[String], default: &str, comment: &mut Vec<&str>) {
+    let is_section = default.is_empty();
+    let is_of_list = path[0] == "listen" && path.len() > 1;
+    let name = if is_of_list { format!("listen[].{}", path[1..].join(".")) } else { path.join(".") };
+    let level = if path.len() == 1 { "##" } else { "###" };
+    *out += &format!("\n{level} `{name}`\n");
+    let words = match is_section {
+        true => Vec::new(),
+        false => {
+            let key = ask(path);
+            let words: Vec<String> = key.kind.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+            put_facts(out, path, is_of_list, default, &key);
+            words
+        }
+    };
+    put_comment(out, comment, &words);
+    match (path[0].as_str(), path.len()) {
+        ("listen", 2) if path[1] == "tls" => {
+            let at = |key: &str| format!("listen: [{{ address: 127.0.0.1:1, tls: {{ {key} }} }}]");
+            put_entry(out, keys(at), at);
+        }
+        ("access", 2) if path[1] == "users" => {
+            let entry = |keys: &str| format!("access: {{ users: [{{ {keys} }}] }}");
+            put_entry(out, keys(entry), |key| {
+                let needed =
+                    ["name: a", "password: a"].into_iter().filter(|it| it.split(':').next() != key.split(':').next());
+                entry(&needed.chain([key]).collect::<Vec<_>>().join(", "))
+            });
+        }
+        ("hosts", 1) => {
+            let at = |key: &str| format!("hosts: {{ a.example: {{ {key} }} }}");
+            put_entry(out, keys(at), at);
+        }
+        _ => {}
+    }
+}
+
+fn put_facts(out: &mut String, path: &[String], is_of_list: bool, default: &str, key: &Key) {
+    let variable = match is_of_list {
+        true => "POLITELY_LISTEN".to_owned(),
+        false => format!("POLITELY_{}", path.join("__").to_uppercase()),
+    };
+    let change = if key.needs_restart { "needs a restart" } else { "on reload" };
+    *out += "\n| Type | Default | Environment | A change takes effect |\n|---|---|---|---|\n";
+    let kind = match (default, key.kind.as_str()) {
+        ("{}", "map of keys") => "map of entries".to_owned(),
+        ("{}", each) => format!("map; each value is {each}"),
+        (_, kind) => kind.to_owned(),
+    };
+    *out += &format!("| {kind} | `{default}` | `{variable}` | {change} |\n");
+}
+
+/// The keys that an entry of a list or a map has.
+fn put_entry(out: &mut String, keys: BTreeSet<String>, at: impl Fn(&str) -> String) {
+    *out += "\n| Key of an entry | Type |\n|---|---|\n";
+    for key in keys {
+        *out += &format!("| `{key}` | {} |\n", kind(|value| at(&format!("{key}: {value}"))));
+    }
+}
+
+/// A comment as Markdown: paragraphs, the values of a key as a list, what is indented as it is.
+fn put_comment(out: &mut String, comment: &mut Vec<&str>, words: &[String]) {
+    let (mut is_literal, mut is_open) = (false, false);
+    for line in comment.drain(..) {
+        let value = line.split(':').next().filter(|value| words.iter().any(|word| word == value));
+        let goes_on = words.iter().any(|word| line.starts_with(&" ".repeat(word.len() + 1))) && !is_literal && is_open;
+        match (line.starts_with(' ') && !goes_on, value) {
+            (true, _) => {
+                *out += if is_literal { "" } else { "\n```\n" };
+                (is_literal, is_open) = (true, false);
+                *out += &format!("{}\n", line.strip_prefix("  ").unwrap_or(line.trim_start()));
+                continue;
+            }
+            (false, Some(value)) => {
+                *out += if is_open { "" } else { "\n" };
+                *out += &format!("- `{value}`:{}\n", &line[value.len() + 1..].replace("  ", " "));
+                is_open = true;
+                continue;
+            }
+            (false, None) => {}
+        }
+        if is_literal {
+            *out += "```\n";
+            is_literal = false;
+        }
+        *out += match (line.is_empty(), is_open) {
+            (true, _) | (false, true) => "",
+            (false, false) => "\n",
+        };
+        is_open = !line.is_empty();
+        if is_open {
+            *out += &format!("{}{}\n", if goes_on { "  " } else { "" }, line.trim_start());
+        }
+    }
+    if is_literal {
+        *out += "```\n";
+    }
+}
+
+/// What the program says of a key.
+fn ask(path: &[String]) -> Key {
+    let at = |value: &str| {
+        let mut yaml = value.to_owned();
+        for (depth, key) in path.iter().enumerate().rev() {
+            yaml = match (path[0].as_str(), depth) {
+                ("listen", 1) if key == "tls" => format!("[{{ address: 127.0.0.1:1, tls: {yaml} }}]"),
+                // Without a key there is nothing to publish.
+                ("listen", 1) if key == "directory" => {
+                    yaml = format!("[{{ address: 127.0.0.1:1, directory: {yaml} }}]");
+                    return format!(
+                        "listen: {yaml}\nidentity: {{ signature: {{ key: /x, agent: 'https://a.example' }} }}"
+                    );
+                }
+                ("listen", 1) => format!("[{{ {key}: {yaml} }}]"),
+                (_, 0) => format!("{key}: {yaml}"),
+                // The one is nothing without the other.
+                ("intercept", 2) if key == "certificate" => format!("{{ certificate: {yaml}, key: /x }}"),
+                ("intercept", 2) if key == "key" => format!("{{ certificate: /x, key: {yaml} }}"),
+                ("identity", 2) if key == "key" => format!("{{ key: {yaml}, agent: 'https://a.example' }}"),
+                ("identity", 2) if key == "agent" => format!("{{ key: /x, agent: {yaml} }}"),
+                ("identity", 2) => format!("{{ key: /x, agent: 'https://a.example', {key}: {yaml} }}"),
+                _ => format!("{{ {key}: {yaml} }}"),
+            };
+        }
+        yaml
+    };
+    let kind = kind(at);
+    let words: Vec<String> = kind.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    let words = words.iter().map(String::as_str);
+    let values = VALUES.into_iter().chain(words).filter_map(|value| Settings::parse("test.yaml", &at(value)).ok());
+    let mut changes = values.map(|settings| settings.in_place_of(&Settings::default(), false).1);
+    let change = changes.find(|change| !change.changed.is_empty() || !change.needs_restart.is_empty());
+    // What it includes is a change, not that it does.
+    assert!(change.is_some() || path == ["include"], "no value that changes {path:?} is known here");
+    let needs_restart = change.is_some_and(|change| !change.needs_restart.is_empty());
+    Key { kind, needs_restart }
+}
+
+/// What the program wants where it finds something else.
+fn kind(at: impl Fn(&str) -> String) -> String {
+    let ask = |value: &str| -> (String, String) {
+        let all = short(&at(value));
+        let said = all.iter().find(|said| said.contains("expected ") || said.contains("keys here"));
+        let (what, hint) = said.and_then(|said| said.split_once(" | ")).unwrap_or_else(|| panic!("{value}: {all:?}"));
+        let what = what.split_once("expected ").map_or("", |(_, what)| what);
+        (what.split(", found").next().unwrap().to_owned(), hint.to_owned())
+    };
+    let (what, hint) = ask("{ qqqqqqqq: 1 }");
+    match what.as_str() {
+        "one word" => hint.trim_start_matches("write ").to_owned(),
+        "a list" => match at("[{ qqqqqqqq: 1 }]") {
+            entry if short(&entry).iter().any(|said| said.contains("keys here")) => "list of entries".to_owned(),
+            _ => format!("list; each is {}", ask("[{ qqqqqqqq: 1 }]").0),
+        },
+        // It takes maps: of keys that it names, or of any.
+        "" => hint.replace("the keys here are ", "map with the keys "),
+        what => without_article(what).to_owned(),
+    }
+}
+
+fn without_article(text: &str) -> &str {
+    text.strip_prefix("a ").or(text.strip_prefix("an ")).unwrap_or(text)
+}
+
+/// Of which, or of its own words, each key takes one that is not its default.
+const VALUES: [&str; 25] = [
+    "7s",
+    "7h",
+    "7MiB",
+    "700KiB",
+    "7",
+    "451",
+    "403",
+    "true",
+    "/x",
+    "[/x]",
+    "[x]",
+    "[GET]",
+    "[10.0.0.0/8]",
+    "[81]",
+    "off",
+    "127.0.0.1:9",
+    "x",
+    "http://192.0.2.1:3128",
+    "https://192.0.2.1",
+    "redis://192.0.2.1/0",
+    "{ certificate: /x, key: /x }",
+    "{}",
+    "{ a.example: tunnel }",
+    "{ a.example: { intercept: tunnel } }",
+    "[{ name: a, password: '$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA' }]",
+];
+
+const HEAD: &str = "# Configuration reference\n\n\
+    <!-- Made of conf/politely.yaml by `UPDATE=1 cargo test --test it config::reference`: change that file. -->\n";

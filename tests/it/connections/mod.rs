@@ -1,0 +1,63 @@
+//! Connections to origins: which are kept, which are shared, and what becomes of those that die.
+
+mod broken;
+mod kept;
+mod robots;
+mod servers;
+mod shared;
+
+use crate::support::proxy::configuration;
+use crate::support::test_ca;
+use politely::config::Settings;
+use politely::http1::Framing;
+use politely::policy::Authority;
+use politely::upstream::{Fields, GetError, Outgoing, Route, Upstream, Want, connector_conf};
+use std::sync::Arc;
+
+/// The way to origins with the settings of the end-to-end tests and `yaml` laid over them.
+fn upstream(yaml: &str) -> Upstream {
+    let settings = settings(yaml);
+    let roots = politely::tls::roots::bundle(Some(test_ca().pem_file())).unwrap().store;
+    Upstream::new(&settings, roots, &connector_conf(test_ca().pem_file(), 1), Vec::new()).unwrap()
+}
+
+fn settings(yaml: &str) -> Arc<Settings> {
+    Arc::new(Settings::parse("test.yaml", &configuration("/nonexistent".as_ref(), yaml)).unwrap())
+}
+
+async fn route(upstream: &Upstream, url: &str) -> Route {
+    upstream.reach(&Authority::from_url(url).unwrap()).await.unwrap()
+}
+
+fn asking(target: &str) -> Outgoing<'_> {
+    Outgoing {
+        method: "GET",
+        target: target.as_bytes(),
+        fields: Fields::Own(&[("User-Agent", b"ExampleBot")]),
+        framing: Framing::None,
+        received: None,
+        user_agent: None,
+        upgrade: None,
+    }
+}
+
+/// Status, body, and whether the connection was used before.
+async fn get(route: &Route, target: &str) -> Result<(u16, String, bool), GetError> {
+    get_with(route, target, Want::default()).await
+}
+
+async fn get_with(route: &Route, target: &str, want: Want) -> Result<(u16, String, bool), GetError> {
+    let mut got = crate::support::within("the answer", route.get(want, &asking(target))).await?;
+    let mut body = Vec::new();
+    while let Some(piece) = crate::support::within("a piece of the body", got.body.chunk()).await? {
+        body.extend_from_slice(&piece);
+    }
+    Ok((got.status, String::from_utf8(body).unwrap(), got.reused))
+}
+
+/// One that went well.
+async fn page(route: &Route, target: &str) -> bool {
+    let (status, body, reused) = get(route, target).await.unwrap();
+    assert_eq!((status, body), (200, format!("page {target}")));
+    reused
+}

@@ -1,0 +1,182 @@
+//! Clients that were not let in, and what of a user's secrets could leave.
+
+use super::siege::{Siege, refused, shoot};
+use crate::support::certs::client_config;
+use crate::support::{Alpn, Binary, Client, Origin, Proxy, TestCa, test_ca};
+use argon2::{Argon2, Params, PasswordHasher};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use std::path::Path;
+
+const ROBOTS: &str = "User-agent: AliceBot\nDisallow:\n\nUser-agent: *\nDisallow: /secret\n";
+
+fn users() -> String {
+    let cheap = Params::new(8, 1, 1, None).unwrap();
+    let hash = Argon2::from(cheap).hash_password(b"correct horse").unwrap().to_string();
+    format!(
+        "access: {{ users: [{{ name: alice, password: '{hash}', product_tokens: [AliceBot] }}, \
+         {{ name: bob, password: '{hash}' }}] }}"
+    )
+}
+
+fn basic(credentials: &str) -> String {
+    format!("Proxy-Authorization: Basic {}\r\n", BASE64_STANDARD.encode(credentials))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_password_nothing_is_served() {
+    let origin = Origin::site(ROBOTS).await;
+    let proxy = Proxy::start(&users()).await;
+    let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));
+    let mut siege = Siege::default();
+    for (name, field) in [
+        ("no credentials", String::new()),
+        ("no password", basic("alice:")),
+        ("no name", basic(":correct horse")),
+        ("nothing", basic("")),
+        ("no colon", basic("alice")),
+        ("a wrong password", basic("alice:wrong")),
+        ("a wrong name", basic("carol:correct horse")),
+        ("a name in capitals", basic("ALICE:correct horse")),
+        ("a NUL behind", basic("alice:correct horse\0")),
+        ("another scheme", "Proxy-Authorization: Bearer YWxpY2U6Y29ycmVjdCBob3JzZQ==\r\n".into()),
+        ("Digest", "Proxy-Authorization: Digest username=\"alice\"\r\n".into()),
+        ("not base64", "Proxy-Authorization: Basic !!!\r\n".into()),
+        ("the origin's field", basic("alice:correct horse").replace("Proxy-", "")),
+        ("the right ones second", format!("{}{}", basic("alice:wrong"), basic("alice:correct horse"))),
+    ] {
+        // Elsewhere than the tries before, which are limited for each address.
+        let mut client = proxy.client().await;
+        let answer = shoot(&mut client, format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n")).await;
+        let asked = answer.as_ref().is_some_and(|answer| answer.field("proxy-authenticate").is_some());
+        siege.tried(name, refused(answer.as_ref(), &[407]).or((!asked).then(|| "not asked for credentials".into())));
+    }
+    for field in [String::new(), basic("alice:wrong")] {
+        let mut client = proxy.client().await;
+        let answer = shoot(&mut client, format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n")).await;
+        siege.tried(format!("CONNECT, {field:?}"), refused(answer.as_ref(), &[407]));
+    }
+    siege.withstood(16);
+    assert_eq!(origin.connections(), 0, "not even for robots.txt");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_request_shows_its_own_credentials_and_a_tunnel_is_its_opener_s() {
+    let origin = Origin::tls_site(Alpn::Both, ROBOTS).await;
+    let proxy = Proxy::start(&users()).await;
+    let (url, host) = (origin.url("/secret"), origin.authority("a.localhost"));
+    let request = |field: &str| format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n");
+    let mut client = proxy.client().await;
+    client.send(request(&basic("alice:correct horse"))).await;
+    assert_eq!(client.response().await.status(), 200, "AliceBot may");
+    client.send(request(&basic("bob:correct horse"))).await;
+    assert_eq!(client.response().await.status(), 403, "bob is no AliceBot");
+    client.send(request("")).await;
+    assert_eq!(client.response().await.status(), 407, "the connection is nobody's");
+    for (user, status) in [("alice", 200), ("bob", 403)] {
+        let mut client = proxy.client().await;
+        let field = basic(&format!("{user}:correct horse"));
+        client.send(format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n")).await;
+        assert_eq!(client.head().await.status(), 200);
+        let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
+        assert_eq!(client.get("/secret", &host).await.status(), status, "{user}");
+    }
+    assert!(origin.log.all().iter().all(|seen| seen.all("proxy-authorization").is_empty()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn guessing_ends_after_ten_tries() {
+    let origin = Origin::site("").await;
+    let proxy = Proxy::start(&users()).await;
+    let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));
+    let mut siege = Siege::default();
+    for number in 0..40 {
+        let password = if number < 12 { format!("guess {number}") } else { "correct horse".to_owned() };
+        let field = basic(&format!("alice:{password}"));
+        let mut client = proxy.client().await;
+        let answer = shoot(&mut client, format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n")).await;
+        siege.tried(number.to_string(), refused(answer.as_ref(), &[407]));
+    }
+    siege.withstood(40);
+    assert_eq!(origin.connections(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_secret_is_told_to_anybody() {
+    let origin = Origin::site("").await;
+    let proxy = Binary::serve(&format!("{}\nlog: {{ level: debug, access: stdout }}", users())).await;
+    let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));
+    for credentials in ["alice:correct horse", "alice:hunter2", "hunter3:x"] {
+        let mut client = Client::open(proxy.address()).await;
+        let field = basic(credentials);
+        let answer = shoot(&mut client, format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n")).await;
+        let text = answer.map(|answer| format!("{:?}{}", answer.head, answer.text())).unwrap_or_default();
+        assert!(!text.contains("hunter") && !text.contains("argon2"), "{text}");
+    }
+    let said = proxy.output();
+    for secret in ["hunter2", "hunter3", "correct horse", "argon2", "aHVudGVy", "YWxpY2U6"] {
+        assert!(!said.contains(secret), "{secret}: {said}");
+    }
+    proxy.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_outside_the_networks_are_refused_whatever_they_know() {
+    let origin = Origin::site("").await;
+    let yaml = users().replace("access: {", "access: { clients: [192.0.2.0/24],");
+    let proxy = Proxy::start(&yaml).await;
+    let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));
+    let mut client = proxy.client().await;
+    let field = basic("alice:correct horse");
+    let answer = shoot(&mut client, format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n")).await;
+    assert_eq!(refused(answer.as_ref(), &[403]), None);
+    assert_eq!(origin.connections(), 0);
+}
+
+/// Certificate and key of `ca` for `name`, as files.
+fn identity(ca: &TestCa, directory: &Path, name: &str) -> (String, String) {
+    let (certificate, key) = ca.pem_pair(name);
+    let paths = [("pem", certificate), ("key", key)].map(|(kind, text)| {
+        let path = directory.join(format!("{name}.{kind}"));
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    });
+    paths.into()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_with_tls_serves_those_with_the_right_certificate() {
+    let origin = Origin::tls_site(Alpn::Both, "").await;
+    let directory = tempfile::tempdir().unwrap();
+    let (clients, strangers) = (TestCa::new("clients"), TestCa::new("strangers"));
+    let (certificate, key) = identity(test_ca(), directory.path(), "localhost");
+    let client_ca = clients.pem_file().display().to_string();
+    let proxy = Proxy::start(&format!(
+        "listen: [{{ address: '127.0.0.1:0', tls: {{ certificate: '{certificate}', key: '{key}', client_ca: '{client_ca}' }} }}]"
+    ))
+    .await;
+    let host = origin.authority("a.localhost");
+    let mut siege = Siege::default();
+    for (name, ca) in [("a stranger's", Some(&strangers)), ("none", None), ("ours", Some(&clients))] {
+        let config = match ca {
+            Some(ca) => ca.client_config_as("crawler"),
+            None => client_config(test_ca().pem_file(), &[]),
+        };
+        let outcome = async {
+            let mut outer = Client::open(proxy.address()).await.tls_with("localhost", config).await.ok()?;
+            outer.try_send(format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n")).await.ok()?;
+            let head = outer.try_head().await?;
+            let mut inner = outer.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
+            Some((head.status(), inner.get("/x", &host).await.status()))
+        };
+        let outcome = outcome.await;
+        let expected = (name == "ours").then_some((200, 200));
+        siege.tried(name, (outcome != expected).then(|| format!("{outcome:?}")));
+    }
+    let mut plain = proxy.client().await;
+    plain.try_send(format!("GET {} HTTP/1.1\r\nHost: {host}\r\n\r\n", origin.url("/x"))).await.ok();
+    let answer = super::siege::rest(&mut plain).await;
+    siege.tried("no TLS at all", (!answer.starts_with(b"HTTP/1.1 400 ")).then(|| answer.escape_ascii().to_string()));
+    siege.withstood(4);
+    assert_eq!(origin.log.pages(), ["/x"]);
+}

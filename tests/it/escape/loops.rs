@@ -1,0 +1,106 @@
+//! Requests that would come back to the proxy.
+
+use super::siege::{Siege, refused, shoot};
+use crate::support::{Origin, Proxy};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_proxy_s_own_addresses_are_no_targets() {
+    let proxy = Proxy::start("listen: [{ address: '127.0.0.1:0' }, { address: '[::1]:0' }]").await;
+    let mut siege = Siege::default();
+    for address in proxy.addresses() {
+        let port = address.port();
+        for host in
+            ["127.0.0.1", "localhost", "x.localhost", "LOCALHOST", "localhost.", "[::1]", "[::ffff:127.0.0.1]", "127.1"]
+        {
+            let authority = format!("{host}:{port}");
+            let mut client = proxy.client().await;
+            let request = format!("GET http://{authority}/x HTTP/1.1\r\nHost: {authority}\r\n\r\n");
+            let answer = shoot(&mut client, request).await;
+            // Where we do not listen, nobody does: the port is not ours on the other family.
+            siege.tried(&authority, refused(answer.as_ref(), &[400, 403, 502, 503, 508]));
+            let mut client = proxy.client().await;
+            let _ = client.ask_connect(&authority).await;
+            let answer = shoot(&mut client, format!("GET /x HTTP/1.1\r\nHost: {authority}\r\n\r\n")).await;
+            siege.tried(format!("CONNECT {authority}"), refused(answer.as_ref(), &[400, 403, 502, 503, 508]));
+        }
+    }
+    siege.withstood(32);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_has_come_through_here_is_ended() {
+    let origin = Origin::site("").await;
+    let proxy = Proxy::start("").await;
+    proxy.get(&origin.url("/first")).await;
+    let via = origin.log.one("/first").field("via").expect("Via is added").to_owned();
+    let name = via.split(' ').nth(1).expect("a protocol and a name").to_owned();
+    let mut siege = Siege::default();
+    for field in [
+        format!("Via: {via}"),
+        format!("via: 1.0 {name}"),
+        format!("Via: HTTP/2 {name} (a comment)"),
+        format!("Via: 1.1 first, 1.1 {name}, 1.1 last"),
+        format!("Via: 1.1 first\r\nVia: 1.1 {name}"),
+        format!("Via: 1.1 first (a, comment), 1.1 {name}"),
+        format!("Via: 1.1 {}", name.to_uppercase()),
+        format!("Via:  1.1   {name}  "),
+        format!("Via: 1.1\t{name}"),
+        format!("Via: 1.1 {name}\r\nConnection: via"),
+        format!("Via: 1.1 \u{fc}, 1.1 {name}"),
+        format!("Via: ,,1.1 {name},,"),
+    ] {
+        let (url, host) = (origin.url("/again"), origin.authority("a.localhost"));
+        let mut client = proxy.client().await;
+        let answer = shoot(&mut client, format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n\r\n")).await;
+        siege.tried(field, refused(answer.as_ref(), &[508]));
+    }
+    siege.withstood(12);
+    assert_eq!(origin.log.pages(), ["/first"]);
+}
+
+/// Each through the other, for ever, if nothing ends it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_robots_txt_that_points_at_the_proxy_is_not_followed() {
+    let proxy = Proxy::start("").await;
+    let own = proxy.address();
+    let origin = Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => crate::support::Reply::redirect(format!("http://{own}/robots.txt")),
+        _ => crate::support::Reply::text("page"),
+    })
+    .await;
+    let answer = proxy.get(&origin.url("/x")).await;
+    assert_eq!(refused(Some(&answer), &[503]), None);
+    assert_eq!(origin.log.pages(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_instances_of_one_name_in_a_row_are_no_loop() {
+    let origin = Origin::site("").await;
+    let name = "identity: { instance: crawl3.example.com }";
+    let second = Proxy::start(name).await;
+    let yaml = format!("{name}\negress: {{ upstream_proxy: 'http://{}' }}", second.address());
+    let first = Proxy::start(&yaml).await;
+    assert_eq!(first.get(&origin.url("/x")).await.status(), 200);
+    let vias = origin.log.one("/x").all("via").join(", ");
+    let names: Vec<_> = vias.split(", ").filter_map(|line| line.split(' ').nth(1)).collect();
+    assert!(names.len() == 2 && names[0] != names[1], "{vias}");
+    assert!(names.iter().all(|name| name.starts_with("crawl3.example.com-")), "{vias}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_has_one_name_at_each_start_and_its_log_is_found_by_it() {
+    let origin = Origin::site("").await;
+    let mut names = Vec::new();
+    let mut home = tempfile::tempdir().unwrap();
+    for target in ["/1", "/2"] {
+        let proxy = Proxy::start_in(home, "").await;
+        proxy.get(&origin.url(target)).await;
+        let seen = origin.log.one(target);
+        let via = seen.field("via").unwrap().to_owned();
+        let (name, process) = via.strip_prefix("1.1 ").unwrap().rsplit_once('-').unwrap();
+        names.push((name.to_owned(), process.to_owned()));
+        home = proxy.shutdown().await;
+    }
+    assert_eq!(names[0].0, names[1].0);
+    assert_ne!(names[0].1, names[1].1);
+}

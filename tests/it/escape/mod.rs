@@ -1,0 +1,17 @@
+//! Attempts to get around the proxy, named attack by attack: to a disallowed URL, an undue address, another client's
+//! data. Each must end refused, with the origin's log as witness. A table's rows are all tried before one is reported.
+
+mod access;
+mod addresses;
+mod agreement;
+mod authorities;
+mod frames;
+mod loops;
+mod paths;
+mod redirects;
+mod responses;
+mod siege;
+mod smuggling;
+mod streams;
+mod strict;
+mod waits;

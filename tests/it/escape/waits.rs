@@ -1,0 +1,285 @@
+//! Clients that hold something up: each wait has an end, and those who hold many up keep nobody else from being served.
+
+use super::frames::{self, END_HEADERS, HEADERS, SETTINGS, frame};
+use super::siege::{Siege, rest};
+use crate::support::{Alpn, Binary, Client, Origin, Proxy, Reply, eventually, within};
+use std::time::{Duration, Instant};
+
+const SHORT: &str = "limits: { header_timeout: 1s, idle_timeout: 1s, read_timeout: 1s }";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_says_nothing_or_too_little_is_closed() {
+    let plain = Origin::site("").await;
+    let tls = Origin::tls_site(Alpn::Both, "").await;
+    let proxy = Proxy::start(SHORT).await;
+    let host = plain.authority("a.localhost");
+    let mut siege = Siege::default();
+    let mut clients = Vec::new();
+    for (name, bytes) in [
+        ("nothing", String::new()),
+        ("an empty line", "\r\n".into()),
+        ("half a method", "GE".into()),
+        ("half a request line", format!("GET {}", plain.url("/x"))),
+        ("half a head", format!("GET {} HTTP/1.1\r\nHost: {host}\r\n", plain.url("/x"))),
+        ("half a CONNECT", format!("CONNECT {host} HTTP/1.1\r\n")),
+        ("a CONNECT and nothing", format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n")),
+        ("a CONNECT and half a head", format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\nGET /x HT")),
+        ("a CONNECT and half a handshake", format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n\x16\x03\x01")),
+        ("no body", format!("POST {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 9\r\n\r\n", plain.url("/x"))),
+        ("half a body", format!("POST {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 9\r\n\r\nhalf", plain.url("/x"))),
+        (
+            "half a chunk",
+            format!("POST {} HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nhalf", plain.url("/x")),
+        ),
+        (
+            "half a size",
+            format!("POST {} HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n9", plain.url("/x")),
+        ),
+        (
+            "no last chunk",
+            format!(
+                "POST {} HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n",
+                plain.url("/x")
+            ),
+        ),
+    ] {
+        let mut client = proxy.client().await;
+        client.send(bytes).await;
+        clients.push((name, client));
+    }
+    for (name, bytes) in [
+        ("TLS and nothing", &b""[..]),
+        ("half a preface", b"PRI * HTTP/2.0\r\n"),
+        ("a preface alone", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+        ("half a frame", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0"),
+        ("settings alone", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"),
+        ("half a block", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x01\x01\0\0\0\0\x01\x82"),
+    ] {
+        let mut client = proxy.tls(&tls, "a.localhost", &[b"h2"]).await;
+        client.send(bytes).await;
+        clients.push((name, client));
+    }
+    for (name, mut client) in clients {
+        rest(&mut client).await;
+        siege.tried(name, None);
+    }
+    siege.withstood(20);
+    assert!(plain.log.all().iter().all(|seen| seen.path() == "/robots.txt" || !seen.body.complete));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_on_h2_that_never_ends_is_ended() {
+    let origin = Origin::https(Alpn::Both, |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        _ => Reply::echo(),
+    })
+    .await;
+    let proxy = Proxy::start(SHORT).await;
+    let mut client = frames::open(&proxy, &origin).await;
+    let block = frames::block(&[
+        (":method", "POST"),
+        (":scheme", "https"),
+        (":authority", &origin.authority("a.localhost")),
+        (":path", "/x"),
+    ]);
+    client.send(frame(HEADERS, END_HEADERS, 1, &block)).await;
+    let taken = within("the end of the stream", frames::taken(&mut client, 1)).await;
+    assert!(!frames::is_ok(&taken) && taken != frames::Taken::Nothing, "{taken:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tunnel_in_which_nothing_moves_is_ended() {
+    let origin = Origin::http(|_| Reply::silence()).await;
+    let proxy = Proxy::start("intercept: { default: tunnel }\nlimits: { tunnel_idle_timeout: 1s }").await;
+    let mut silent = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
+    let mut busy = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
+    let start = Instant::now();
+    let talking = async {
+        while start.elapsed() < Duration::from_secs(3) {
+            busy.send("x").await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    tokio::join!(rest(&mut silent), talking);
+    busy.send("still open").await;
+    assert!(start.elapsed() < Duration::from_secs(15));
+}
+
+/// Answers of the proxy's own pile up in a client that reads none of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_asks_and_never_reads_is_cut_off() {
+    let proxy =
+        Proxy::start("intercept: { default: tunnel }\negress: { ports: [80] }\nlimits: { read_timeout: 1s }").await;
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let client = socket.connect(proxy.address()).await.unwrap();
+    let refused = "CONNECT a.localhost:1 HTTP/1.1\r\nHost: a.localhost:1\r\n\r\n".repeat(100);
+    within("the proxy to close", async {
+        while client.writable().await.is_ok() {
+            match client.try_write(refused.as_bytes()) {
+                Ok(_) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(_) => return,
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_client_has_so_many_connections_and_no_more() {
+    let origin = Origin::site("").await;
+    let proxy = Proxy::start("limits: { max_connections_per_client: 3 }").await;
+    let host = origin.authority("a.localhost");
+    let mut three = Vec::new();
+    for _ in 0..3 {
+        let mut client = proxy.client().await;
+        assert_eq!(client.get(&origin.url("/x"), &host).await.status(), 200);
+        three.push(client);
+    }
+    let mut fourth = proxy.client().await;
+    assert!(rest(&mut fourth).await.is_empty());
+    three.pop();
+    within("a place", async {
+        loop {
+            let mut client = proxy.client().await;
+            if client.try_send(crate::support::client::get(&origin.url("/x"), &host)).await.is_ok()
+                && client.try_head().await.is_some()
+            {
+                return;
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_listeners_together_have_so_many_connections_and_no_more() {
+    let origin = Origin::site("").await;
+    let proxy = Proxy::start(
+        "listen: [{ address: '127.0.0.1:0' }, { address: '127.0.0.1:0' }]\nlimits: { max_connections: 2 }",
+    )
+    .await;
+    let host = origin.authority("a.localhost");
+    let mut served = Vec::new();
+    for address in proxy.addresses() {
+        let mut client = Client::open(address).await;
+        assert_eq!(client.get(&origin.url("/x"), &host).await.status(), 200);
+        served.push(client);
+    }
+    let mut waiting = Vec::new();
+    for address in proxy.addresses() {
+        let mut client = Client::open(address).await;
+        client.send(crate::support::client::get(&origin.url("/waits"), &host)).await;
+        waiting.push(client);
+    }
+    assert!(waiting[0].glance(Duration::from_millis(300)).await.is_empty());
+    assert!(waiting[1].glance(Duration::from_millis(300)).await.is_empty());
+    assert_eq!(origin.log.count("/waits"), 0);
+    // Each that leaves makes room for one of them, whichever listener that came to.
+    for number in 1..=2 {
+        served.pop();
+        eventually("one more to be served", || origin.log.count("/waits") == number).await;
+    }
+    for mut client in waiting {
+        assert_eq!(client.response().await.status(), 200);
+    }
+}
+
+/// Long enough that only what is too slow is cut short.
+fn drops() -> Vec<&'static str> {
+    vec!["x"; 30]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_drips_is_cut_and_a_slow_one_is_not() {
+    let pause = Duration::from_millis(100);
+    let handler = move |seen: &crate::support::Seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        "/drip" => Reply::drip(&drops(), pause),
+        _ => Reply::echo(),
+    };
+    let (plain, tls) = (Origin::http(handler).await, Origin::https(Alpn::Both, handler).await);
+    for (rate, passes) in [("1KiB", false), ("1", true), ("0", true)] {
+        let proxy = Proxy::start(&format!("limits: {{ read_timeout: 1s, min_rate: {rate} }}")).await;
+        let host = plain.authority("a.localhost");
+        // Down, in HTTP/1 and in h2.
+        let mut client = proxy.client().await;
+        client.send(crate::support::client::get(&plain.url("/drip"), &host)).await;
+        let head = client.head().await;
+        let mut body = Default::default();
+        client.read_body(&head, "GET", &mut body).await;
+        assert_eq!((head.status(), body.complete), (200, passes), "{rate}");
+        let h2 = proxy.h2(&tls, "a.localhost").await;
+        let asked = crate::support::h2_client::request("GET", &tls.url("/drip"));
+        let complete = h2.send(asked, true).await.response().await.is_ok();
+        assert_eq!(complete, passes, "{rate}");
+        // Up.
+        let mut client = proxy.client().await;
+        client.send(format!("POST {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 30\r\n\r\n", plain.url("/up"))).await;
+        for drop in drops() {
+            if client.try_send(drop).await.is_err() {
+                break;
+            }
+            tokio::time::sleep(pause).await;
+        }
+        let status = client.try_head().await.map(|head| head.status());
+        assert_eq!(status == Some(200), passes, "{rate}: {status:?}");
+        assert!(passes || matches!(status, None | Some(408)), "{status:?}");
+    }
+}
+
+/// Kibibytes that a connection on which next to nothing was said may cost.
+const EACH: u64 = 16;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_thousand_that_idle_or_drip_keep_nobody_from_being_served() {
+    const MANY: usize = 2_000;
+    let origin = Origin::site("").await;
+    let proxy = Binary::serve("limits: { header_timeout: 60s }").await;
+    let host = origin.authority("a.localhost");
+    let served = async || {
+        let mut client = Client::open(proxy.address()).await;
+        let start = Instant::now();
+        assert_eq!(client.get(&origin.url("/x"), &host).await.status(), 200);
+        start.elapsed()
+    };
+    served().await;
+    let before = proxy.peak_kib();
+    let mut held = Vec::new();
+    for number in 0..MANY {
+        // This process has a limit on open files of its own.
+        let Ok(stream) = tokio::net::TcpStream::connect(proxy.address()).await else {
+            break;
+        };
+        if number % 2 == 0 && stream.try_write(b"GET http://").is_err() {
+            break;
+        }
+        held.push(stream);
+        if number % 250 == 0 {
+            for stream in held.iter().step_by(2) {
+                stream.try_write(b"x").ok();
+            }
+        }
+    }
+    eventually("the proxy to have them all", || proxy.descriptors() >= held.len()).await;
+    assert!(held.len() > 900, "only {} connections could be opened", held.len());
+    let took = served().await;
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    let grown = proxy.peak_kib() - before;
+    assert!(grown < EACH * held.len() as u64, "{grown} KiB for {}", held.len());
+    drop(held);
+    proxy.stop().await;
+}
+
+/// SETTINGS that would have the proxy keep a table of 4 GiB are no use.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_huge_header_table_is_not_kept() {
+    let origin = Origin::tls_site(Alpn::Both, "").await;
+    let proxy = Proxy::start("").await;
+    let mut client = frames::open(&proxy, &origin).await;
+    client.send(frame(SETTINGS, 0, 0, &[0, 1, 0xff, 0xff, 0xff, 0xff])).await;
+    let block = frames::block(&frames::get(&origin.authority("a.localhost"), "/x").map(|field| field));
+    client.send(frame(HEADERS, END_HEADERS | frames::END_STREAM, 1, &block)).await;
+    assert!(matches!(frames::taken(&mut client, 1).await, frames::Taken::Answered(_)));
+}

@@ -1,0 +1,104 @@
+//! The server's clock is set back by a day: nothing lasts for that day, and no start is early.
+
+use super::{all, assert_apart, get, instances, site, starts};
+use crate::support::Origin;
+use crate::support::redis::Redis;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncCommands, Script};
+use std::time::{Duration, Instant};
+
+const DAY: i64 = 24 * 3_600_000;
+const COPY: &str = "politely:{http://a.example}:robots";
+const FETCHING: &str = "politely:{http://a.example}:fetching";
+/// For how long whoever fetches has the right to.
+const HELD: i64 = 5000;
+
+/// Every page from each, and how long that takes.
+async fn rounds(fleet: &[super::Binary], origin: &Origin, count: usize) -> Duration {
+    let began = Instant::now();
+    for _ in 0..count {
+        assert!(all(fleet, &origin.url("/page")).await.iter().all(|response| response.status() == 200));
+    }
+    began.elapsed()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_day_back_the_pace_is_kept_and_nobody_waits_for_it() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = site("0.3").await;
+    let fleet = instances(&redis, 2, "").await;
+    rounds(&fleet, &origin, 2).await;
+    redis.step_clock(-DAY).await;
+    let time = rounds(&fleet, &origin, 4).await;
+    assert!(time < Duration::from_secs(15), "8 starts take 2.4 s, and a lease ends in 3: {time:?}");
+    assert_eq!(get(&fleet[0], &origin.url_at("b.localhost", "/other")).await.status(), 200);
+    assert_apart(&starts(&origin, "/page"), Duration::from_millis(300));
+}
+
+/// All that the server kept has expired then: it is as one that has forgotten.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_day_ahead_nobody_waits_for_it_either() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = site("0.3").await;
+    let fleet = instances(&redis, 2, "").await;
+    rounds(&fleet, &origin, 2).await;
+    redis.step_clock(DAY).await;
+    rounds(&fleet, &origin, 1).await;
+    let before = origin.log.pages().len();
+    let time = rounds(&fleet, &origin, 4).await;
+    assert!(time < Duration::from_secs(15), "{time:?}");
+    assert_apart(&starts(&origin, "/page").split_off(before), Duration::from_millis(300));
+}
+
+/// State, milliseconds, copy.
+async fn copy(me: &str, wanted: &str, age: i64, redis: &mut MultiplexedConnection) -> (i64, i64, Vec<u8>) {
+    let script = Script::new(include_str!("../../../src/gate/fleet/copy.lua"));
+    let mut call = script.key(COPY);
+    call.key(FETCHING).arg(me).arg(wanted).arg(HELD).arg(age).invoke_async(redis).await.expect("it runs")
+}
+
+const HERE: i64 = 0;
+const FETCH: i64 = 1;
+const ANOTHER: i64 = 2;
+
+#[tokio::test]
+async fn a_copy_from_the_future_is_fetched_anew() {
+    let Some(redis) = Redis::start().await else { return };
+    let redis = &mut redis.connection().await;
+    let script = Script::new(include_str!("../../../src/gate/fleet/copy.lua"));
+    let mut put = script.key(COPY);
+    let put = put.key(FETCHING).arg("a").arg("put").arg(DAY).arg("copy").arg(30 * DAY);
+    let _: (i64, i64, Vec<u8>) = put.invoke_async(redis).await.expect("it runs");
+    assert!(matches!(copy("b", "look", 0, redis).await, (HERE, 0..1000, copy) if copy == b"copy"));
+    for field in ["at", "fresh_until"] {
+        let at: i64 = redis.hget(COPY, field).await.expect("a number");
+        let () = redis.hset(COPY, field, at + DAY).await.expect("a hash");
+    }
+    assert_eq!(copy("b", "look", 0, redis).await.0, FETCH, "nobody knows how old it is");
+    assert_eq!(copy("c", "anew", DAY, redis).await.0, ANOTHER, "nor is it what was waited for");
+}
+
+#[tokio::test]
+async fn the_right_to_fetch_of_one_that_died_is_not_held_for_a_day() {
+    let Some(redis) = Redis::start().await else { return };
+    let redis = &mut redis.connection().await;
+    assert_eq!(copy("a", "look", 0, redis).await.0, FETCH);
+    let () = redis.pexpire(FETCHING, DAY).await.expect("a key");
+    let (state, left, _) = copy("b", "look", 0, redis).await;
+    assert!(state == ANOTHER && left <= HELD, "{left}");
+    let left: i64 = redis.pttl(FETCHING).await.expect("a key");
+    assert!(left <= HELD, "{left}");
+}
+
+#[tokio::test]
+async fn instances_from_before_are_not_counted_for_a_day() {
+    let Some(redis) = Redis::start().await else { return };
+    let redis = &mut redis.connection().await;
+    let script = Script::new(include_str!("../../../src/gate/fleet/instances.lua"));
+    let count = async |me: &str, redis: &mut MultiplexedConnection| -> i64 {
+        script.key("politely:instances").arg(me).arg(10_000).invoke_async(redis).await.expect("it runs")
+    };
+    assert_eq!((count("a", redis).await, count("b", redis).await), (1, 2));
+    let () = redis.zincr("politely:instances", "a", DAY).await.expect("a set");
+    assert_eq!(count("b", redis).await, 1, "it tells again within a second if it is still there");
+}

@@ -1,0 +1,183 @@
+//! Each robots.txt is fetched once for all.
+
+use super::faults::behind_relays;
+use super::{all, get, instances};
+use crate::support::redis::Redis;
+use crate::support::{Binary, Client, Origin, Reply, eventually};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+const KEEP_OUT: &str = "User-agent: *\nDisallow: /private\n";
+
+/// A robots.txt by `robots`, which is told how often it has been asked for before.
+async fn origin(robots: impl Fn(usize, bool) -> Reply + Send + Sync + 'static) -> Origin {
+    let asked = AtomicUsize::new(0);
+    Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => robots(asked.fetch_add(1, Ordering::SeqCst), seen.field("if-none-match").is_some()),
+        _ => Reply::text("page"),
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_fetch_for_all_who_ask_at_once_and_all_who_ask_later() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = origin(|_, _| Reply::text(KEEP_OUT).after(Duration::from_millis(700))).await;
+    let fleet = instances(&redis, 3, "").await;
+    let responses = all(&fleet, &origin.url("/private")).await;
+    assert!(responses.iter().all(|response| response.status() == 403), "{responses:?}");
+    let late = instances(&redis, 1, "").await;
+    assert_eq!(get(&late[0], &origin.url("/private")).await.status(), 403);
+    let copy = get(&late[0], &origin.url("/robots.txt")).await;
+    assert_eq!((copy.text().as_str(), copy.field("age").is_some()), (KEEP_OUT, true));
+    assert_eq!(origin.log.count("/robots.txt"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_fetch_is_everybodys_too() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = origin(|_, _| Reply::status(503).field("Retry-After", "600")).await;
+    let fleet = instances(&redis, 3, "").await;
+    for instance in &fleet {
+        let refused = get(instance, &origin.url("/private")).await;
+        let told: u64 = refused.field("retry-after").expect("when to come back").parse().expect("seconds");
+        assert!(refused.status() == 503 && (570..=600).contains(&told), "{told}");
+    }
+    assert_eq!(origin.log.count("/robots.txt"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_revalidation_for_all() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = origin(|_, conditional| match conditional {
+        true => Reply::status(304),
+        false => Reply::text(KEEP_OUT).field("ETag", "\"v1\"").field("Cache-Control", "max-age=2"),
+    })
+    .await;
+    let fleet = instances(&redis, 3, "robots: { min_ttl: 2s }").await;
+    let first = Instant::now();
+    all(&fleet, &origin.url("/private")).await;
+    assert_eq!(origin.log.count("/robots.txt"), 1);
+    tokio::time::sleep(Duration::from_millis(2100)).await;
+    // All find it stale, use it, and have it renewed behind their backs by one of them.
+    let responses = all(&fleet, &origin.url("/private")).await;
+    assert!(responses.iter().all(|response| response.status() == 403));
+    eventually("the renewal", || origin.log.count("/robots.txt") == 2).await;
+    assert!(first.elapsed() < Duration::from_secs(4), "the machine is too slow for this test");
+    assert_eq!(origin.log.of("/robots.txt")[1].field("if-none-match"), Some("\"v1\""));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_is_fresh_for_no_longer_than_the_instance_that_uses_it_has_it() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = origin(|_, _| Reply::text(KEEP_OUT)).await;
+    let (long, short) =
+        (instances(&redis, 1, "").await, instances(&redis, 1, "robots: { min_ttl: 0s, max_ttl: 1s }").await);
+    for instance in [&long[0], &short[0]] {
+        assert_eq!(get(instance, &origin.url("/private")).await.status(), 403);
+    }
+    assert_eq!(origin.log.count("/robots.txt"), 1);
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    assert_eq!(get(&long[0], &origin.url("/private")).await.status(), 403);
+    assert_eq!(origin.log.count("/robots.txt"), 1);
+    assert_eq!(get(&short[0], &origin.url("/private")).await.status(), 403);
+    eventually("the renewal", || origin.log.count("/robots.txt") == 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refresh_reaches_all_who_use_the_copy() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = origin(|before, _| Reply::text(if before == 0 { "" } else { KEEP_OUT })).await;
+    let fleet = instances(&redis, 3, "admin: { address: '127.0.0.1:0' }").await;
+    let url = origin.url("/private");
+    assert!(all(&fleet, &url).await.iter().all(|response| response.status() == 200));
+    refresh(&fleet[0], &origin).await;
+    assert_eq!(get(&fleet[0], &url).await.status(), 403);
+    for instance in &fleet[1..] {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while get(instance, &url).await.status() != 403 {
+            assert!(Instant::now() < deadline, "it still goes by the old copy");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    assert_eq!(origin.log.count("/robots.txt"), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_anothers_fetch_looks_again_when_its_link_is_back() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = origin(|_, _| Reply::text(KEEP_OUT).after(Duration::from_millis(1500))).await;
+    let fleet = behind_relays(&redis, 2, "").await;
+    let url = origin.url("/private");
+    let waits = async {
+        eventually("the fetch", || origin.log.count("/robots.txt") == 1).await;
+        let began = Instant::now();
+        let breaks = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            // That the copy is there is said in this time.
+            fleet[1].0.lose_answers(Duration::from_millis(1500)).await;
+        };
+        let (waited, ()) = tokio::join!(get(&fleet[1].1, &url), breaks);
+        (waited, began.elapsed())
+    };
+    let (fetched, (waited, time)) = tokio::join!(get(&fleet[0].1, &url), waits);
+    assert_eq!((fetched.status(), waited.status(), origin.log.count("/robots.txt")), (403, 403, 1));
+    // Else it would wait for as long as the right to fetch is held.
+    assert!(time < Duration::from_secs(4), "{time:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn if_the_one_that_fetches_dies_another_does_it() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = origin(|before, _| match before {
+        0 => Reply::text(KEEP_OUT).after(Duration::from_secs(60)),
+        _ => Reply::text(KEEP_OUT),
+    })
+    .await;
+    let mut fleet = instances(&redis, 3, "").await;
+    let dies = fleet.remove(0);
+    let mut client = Client::open(dies.address()).await;
+    client.send(crate::support::client::get(&origin.url("/private"), &origin.authority("a.localhost"))).await;
+    eventually("the first fetch", || origin.log.count("/robots.txt") == 1).await;
+    let url = origin.url("/private");
+    let (responses, _) = tokio::join!(all(&fleet, &url), dies.kill());
+    assert!(responses.iter().all(|response| response.status() == 403), "{responses:?}");
+    assert_eq!(origin.log.count("/robots.txt"), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_kill_a_newer_copy_of_ones_own_holds_against_an_older_one_of_the_fleet() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = origin(|before, _| Reply::text(if before == 0 { "" } else { KEEP_OUT })).await;
+    let yaml = format!("fleet: '{}'\nadmin: {{ address: '127.0.0.1:0' }}", redis.url());
+    let instance = Binary::serve(&yaml).await;
+    let url = origin.url("/private");
+    assert_eq!(get(&instance, &url).await.status(), 200);
+    // The fleet keeps the first copy, which is fresh for a day, and is never told of the second.
+    redis.signal(libc::SIGSTOP);
+    refresh(&instance, &origin).await;
+    assert_eq!(get(&instance, &url).await.status(), 403);
+    // It is written behind.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let directory = instance.kill().await;
+    redis.signal(libc::SIGCONT);
+    let instance = Binary::serve_in(directory, &yaml).await;
+    assert_eq!(get(&instance, &url).await.status(), 403);
+    assert_eq!(origin.log.count("/robots.txt"), 2);
+}
+
+async fn refresh(instance: &Binary, origin: &Origin) {
+    let output = instance.output();
+    let admin = output.split("admin address http://").nth(1).and_then(|rest| rest.split('/').next());
+    let admin = admin.expect("it says so at the start").parse().expect("an address");
+    let authority = origin.url("").replace(':', "%3A").replace('/', "%2F");
+    let mut client = Client::open(admin).await;
+    client
+        .send(format!(
+            "POST /api/v1/authorities/{authority}/refresh HTTP/1.1\r\nHost: {admin}\r\nContent-Length: 0\r\n\
+             Authorization: Bearer {}\r\n\r\n",
+            crate::support::ADMIN_TOKEN
+        ))
+        .await;
+    assert_eq!(client.response().await.status(), 200);
+}

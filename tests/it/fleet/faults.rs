@@ -1,0 +1,223 @@
+//! Slow links, lost and late answers, cut connections: no start is early, and no two are in flight.
+
+use super::relay::Relay;
+use super::{LATE, assert_apart, get, says, starts};
+use crate::support::redis::Redis;
+use crate::support::{Binary, Client, Origin, Reply, eventually};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+/// Instances, each with a relay of its own before the server.
+pub async fn behind_relays(redis: &Redis, count: usize, yaml: &str) -> Vec<(Relay, Binary)> {
+    let mut fleet = Vec::new();
+    for _ in 0..count {
+        let relay = Relay::to(redis.address()).await;
+        let instance = Binary::serve(&format!("fleet: 'redis://{}/0'\n{yaml}", relay.address)).await;
+        fleet.push((relay, instance));
+    }
+    fleet
+}
+
+/// One at a time, each in flight for longer than the delay asks for.
+async fn slow_site(in_flight: Duration) -> Origin {
+    Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 0.1\n"),
+        _ => Reply::text("page").after(in_flight),
+    })
+    .await
+}
+
+/// Through a link that breaks in every way every second or so. Returns when the origin has seen so many starts.
+async fn keeps_apart(count: usize) {
+    const IN_FLIGHT: Duration = Duration::from_millis(250);
+    let Some(redis) = Redis::start().await else { return };
+    let origin = slow_site(IN_FLIGHT).await;
+    let fleet = behind_relays(&redis, 3, "on_fleet_loss: refuse\npace: { max_wait: 18s }").await;
+    for (number, (relay, _)) in fleet.iter().enumerate() {
+        // One far away, one with a slow way back, one near.
+        let ms = Duration::from_millis;
+        let (there, back) = [(ms(250), ms(250)), (ms(5), ms(200)), (ms(1), ms(1))][number];
+        relay.delay(there, back);
+    }
+    let (stop, in_vain) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let mut clients = JoinSet::new();
+    for (number, (_, instance)) in fleet.iter().enumerate() {
+        for _ in 0..2 {
+            let (address, stop, in_vain) = (instance.address(), stop.clone(), in_vain.clone());
+            let (url, authority) = (origin.url(&format!("/page-{number}")), origin.authority("a.localhost"));
+            clients.spawn(async move {
+                while !stop.load(Ordering::SeqCst) {
+                    // 429: it waits in vain; 503 while it takes the server for lost.
+                    let status = Client::open(address).await.get(&url, &authority).await.status();
+                    assert!(matches!(status, 200 | 429 | 503), "{status}");
+                    in_vain.fetch_add(usize::from(status == 429), Ordering::SeqCst);
+                    if status != 200 {
+                        sleep(Duration::from_millis(50)).await;
+                    }
+                }
+            });
+        }
+    }
+    let faults = async {
+        loop {
+            let (relay, _) = &fleet[fastrand::usize(..fleet.len())];
+            let time = Duration::from_millis(fastrand::u64(50..1200));
+            match fastrand::u8(..3) {
+                0 => relay.cut(),
+                1 => relay.hold(time).await,
+                _ => relay.lose_answers(time).await,
+            }
+            sleep(Duration::from_millis(fastrand::u64(200..1500))).await;
+        }
+    };
+    // Who has the worse link has the fewer turns, but some.
+    let through = |number: usize| origin.log.pages().iter().filter(|page| page.ends_with(&number.to_string())).count();
+    let enough = async {
+        let has_had_some = |number| through(number) * 30 >= count;
+        while origin.log.pages().len() < count || !(0..fleet.len()).all(has_had_some) {
+            assert!(origin.log.pages().len() < 2 * count, "somebody is let in hardly ever");
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let began = Instant::now();
+    tokio::select! {
+        () = faults => {}
+        () = enough => {}
+        Some(client) = clients.join_next() => client.expect("it goes on until it is stopped"),
+    }
+    stop.store(true, Ordering::SeqCst);
+    let starts = starts(&origin, "/page");
+    let each: Vec<usize> = (0..fleet.len()).map(through).collect();
+    let in_vain = in_vain.load(Ordering::SeqCst);
+    println!("{} starts in {:?}, through each {each:?}; {in_vain} waited in vain", starts.len(), began.elapsed());
+    clients.join_all().await;
+    assert_apart(&starts, IN_FLIGHT);
+    // Whose link breaks each time that its turn comes; both clients wait then.
+    assert!(in_vain <= 2 + count / 100, "{in_vain} waited for 18 s");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_start_is_early_when_links_break() {
+    keeps_apart(60).await;
+}
+
+/// Ten minutes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes ten minutes: cargo test --test it fleet::faults -- --ignored"]
+async fn no_start_of_two_thousand_is_early_when_links_break() {
+    keeps_apart(2000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_a_quarter_of_a_second_away_is_not_lost() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = slow_site(Duration::ZERO).await;
+    let fleet = behind_relays(&redis, 2, "").await;
+    let far = Duration::from_millis(250);
+    fleet.iter().for_each(|(relay, _)| relay.delay(far, far));
+    for _ in 0..3 {
+        for (_, instance) in &fleet {
+            assert_eq!(get(instance, &origin.url("/page")).await.status(), 200);
+        }
+    }
+    assert!(fleet.iter().all(|(_, instance)| !says(instance, "is unreachable")));
+    assert_apart(&starts(&origin, "/page"), Duration::from_millis(100));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cut_connection_is_made_anew_and_loses_nobody() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = slow_site(Duration::ZERO).await;
+    let fleet = behind_relays(&redis, 1, "on_fleet_loss: refuse").await;
+    let (relay, instance) = &fleet[0];
+    for _ in 0..4 {
+        assert_eq!(get(instance, &origin.url("/page")).await.status(), 200);
+        relay.cut();
+    }
+    assert!(!says(instance, "is unreachable"), "{}", instance.output());
+    // The server remembers, so nobody has to be waited for who might know more.
+    let joined = instance.output().matches("joined the fleet").count();
+    assert!(joined == 1 && says(instance, "reconnected to the fleet"), "{}", instance.output());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_comes_late_is_no_new_turn() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = slow_site(Duration::from_millis(250)).await;
+    let fleet = behind_relays(&redis, 2, "on_fleet_loss: refuse").await;
+    let authority = origin.authority("a.localhost");
+    for _ in 0..10 {
+        let (relay, late) = &fleet[0];
+        relay.delay(Duration::from_millis(1), Duration::from_millis(60));
+        // It has gone by the time its turn comes, or leaves in the middle of it.
+        let mut gone = Client::open(late.address()).await;
+        gone.send(crate::support::client::get(&origin.url("/page-gone"), &authority)).await;
+        sleep(Duration::from_millis(30)).await;
+        drop(gone);
+        let url = origin.url("/page");
+        let (one, other) = tokio::join!(get(late, &url), get(&fleet[1].1, &url));
+        assert_eq!((one.status(), other.status()), (200, 200));
+    }
+    // Who leaves ends its turn: what is left is the gap.
+    assert_apart(&starts(&origin, "/page"), Duration::from_millis(100));
+    let seen = origin.log.all();
+    let whole = seen.windows(2).filter(|pair| pair[0].path() == "/page");
+    for pair in whole {
+        assert!(pair[1].at - pair[0].at + LATE >= Duration::from_millis(250), "{:?}", origin.log.targets());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_behind_a_link_that_is_lost_does_not_start_on_its_own() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = slow_site(Duration::from_secs(6)).await;
+    let fleet = behind_relays(&redis, 2, "on_fleet_loss: refuse").await;
+    // Both have the copy.
+    for (_, instance) in &fleet {
+        assert_eq!(get(instance, &origin.url("/robots.txt")).await.status(), 200);
+    }
+    let url = origin.url("/page");
+    let in_flight = get(&fleet[0].1, &url);
+    let waits = async {
+        eventually("the first start", || origin.log.count("/page") == 1).await;
+        let (refused, ()) = tokio::join!(get(&fleet[1].1, &url), async {
+            sleep(Duration::from_millis(500)).await;
+            fleet[1].0.hold(Duration::from_secs(8)).await;
+        });
+        refused
+    };
+    let (served, refused) = tokio::join!(in_flight, waits);
+    assert_eq!((served.status(), refused.status(), origin.log.count("/page")), (200, 503, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_url_is_taken_by_reload() {
+    let (Some(one), Some(other)) = (Redis::start().await, Redis::start().await) else { return };
+    let instance = Binary::serve(&format!("fleet: '{}'", one.url())).await;
+    eventually("the first", || says(&instance, &format!("joined the fleet at {}", one.url()))).await;
+    instance.reconfigure(&format!("fleet: '{}'", other.url()));
+    eventually("the other", || says(&instance, &format!("joined the fleet at {}", other.url()))).await;
+    assert!(!says(&instance, "is unreachable"), "{}", instance.output());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fleet_is_left_by_reload_and_joined_by_a_restart() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = slow_site(Duration::ZERO).await;
+    let fleet = format!("fleet: '{}'", redis.url());
+    let leaves = Binary::serve(&fleet).await;
+    eventually("it is in", || says(&leaves, "joined the fleet")).await;
+    leaves.reconfigure("");
+    eventually("it knows", || says(&leaves, "has gone from the configuration")).await;
+    let joins = Binary::serve("").await;
+    joins.reconfigure(&fleet);
+    eventually("it says so", || says(&joins, "fleet needs a restart")).await;
+    for instance in [&leaves, &joins] {
+        for _ in 0..2 {
+            assert_eq!(get(instance, &origin.url("/page")).await.status(), 200);
+        }
+    }
+}

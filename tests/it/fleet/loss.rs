@@ -1,0 +1,202 @@
+//! The server dies, stops, and comes back, under load: nobody waits for it, and all are one fleet again by themselves.
+
+use super::{all, assert_apart, get, instances, says, site, starts};
+use crate::support::redis::Redis;
+use crate::support::{Binary, Client, Origin, assert_refused, eventually};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+const GAP: Duration = Duration::from_millis(200);
+/// By then each has seen how many they are: they tell every second.
+const ACQUAINTED: Duration = Duration::from_millis(1600);
+
+/// Requests through all instances, one after the other through each, until it is stopped.
+struct Load {
+    stop: Arc<AtomicBool>,
+    done: Arc<AtomicU32>,
+    clients: JoinSet<Duration>,
+}
+
+impl Load {
+    fn on(fleet: &[Binary], origin: &Origin, name: &str) -> Self {
+        let mut load = Self { stop: Arc::default(), done: Arc::default(), clients: JoinSet::new() };
+        for (number, address) in fleet.iter().map(Binary::address).enumerate() {
+            let (stop, done) = (load.stop.clone(), load.done.clone());
+            let (url, authority) = (origin.url(&format!("/{name}-{number}")), origin.authority("a.localhost"));
+            load.clients.spawn(async move {
+                let mut longest = Duration::ZERO;
+                while !stop.load(Ordering::SeqCst) {
+                    let began = Instant::now();
+                    let response = Client::open(address).await.get(&url, &authority).await;
+                    assert_eq!(response.status(), 200, "{}", response.text());
+                    longest = longest.max(began.elapsed());
+                    done.fetch_add(1, Ordering::SeqCst);
+                }
+                longest
+            });
+        }
+        load
+    }
+
+    /// So many more have been answered.
+    async fn goes_on(&self, more: u32) {
+        let until = self.done.load(Ordering::SeqCst) + more;
+        eventually("further answers", || self.done.load(Ordering::SeqCst) >= until).await;
+    }
+
+    /// The longest that any waited.
+    async fn stop(self) -> Duration {
+        self.stop.store(true, Ordering::SeqCst);
+        self.clients.join_all().await.into_iter().max().unwrap_or_default()
+    }
+}
+
+async fn all_say(fleet: &[Binary], what: &str, times: usize) {
+    eventually(what, || fleet.iter().all(|instance| instance.output().matches(what).count() >= times)).await;
+}
+
+/// While it was lost each kept its own pace, three times as slow.
+fn assert_slow(origin: &Origin, name: &str, from: Instant, to: Instant) {
+    for number in 0..3 {
+        let own = starts(origin, &format!("/{name}-{number}"));
+        let own: Vec<_> = own.into_iter().filter(|at| *at > from && *at < to).collect();
+        assert!(own.len() > 2, "it goes on: {own:?}");
+        assert_apart(&own, GAP * 3);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_and_replaced_by_one_that_knows_nothing() {
+    let Some(mut redis) = Redis::start().await else { return };
+    let origin = site("0.2").await;
+    let fleet = instances(&redis, 3, "").await;
+    tokio::time::sleep(ACQUAINTED).await;
+    let load = Load::on(&fleet, &origin, "load");
+    load.goes_on(5).await;
+    redis.kill().await;
+    all_say(&fleet, "is unreachable", 1).await;
+    let lost = Instant::now();
+    load.goes_on(12).await;
+    let back = Instant::now();
+    redis.restart().await;
+    all_say(&fleet, "joined the fleet", 2).await;
+    load.goes_on(6).await;
+    let longest = load.stop().await;
+    // A turn lasts 600 ms for each of three, whoever gives it.
+    assert!(longest < Duration::from_secs(5), "{longest:?}");
+    assert_slow(&origin, "load", lost, back);
+    assert_eq!(origin.log.count("/robots.txt"), 1);
+    let again = Load::on(&fleet, &origin, "again");
+    again.goes_on(9).await;
+    again.stop().await;
+    assert_apart(&starts(&origin, "/again"), GAP);
+    // Once for each loss, not once for each request.
+    assert!(fleet.iter().all(|instance| instance.output().matches("is unreachable").count() == 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stopped_and_continued() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = site("0.2").await;
+    let fleet = instances(&redis, 3, "").await;
+    tokio::time::sleep(ACQUAINTED).await;
+    let load = Load::on(&fleet, &origin, "load");
+    load.goes_on(5).await;
+    redis.signal(libc::SIGSTOP);
+    all_say(&fleet, "is unreachable", 1).await;
+    let lost = Instant::now();
+    load.goes_on(12).await;
+    let back = Instant::now();
+    redis.signal(libc::SIGCONT);
+    all_say(&fleet, "joined the fleet", 2).await;
+    load.goes_on(6).await;
+    let longest = load.stop().await;
+    assert!(longest < Duration::from_secs(5), "{longest:?}");
+    assert_slow(&origin, "load", lost, back);
+    let again = Load::on(&fleet, &origin, "again");
+    again.goes_on(9).await;
+    again.stop().await;
+    assert_apart(&starts(&origin, "/again"), GAP);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_by_the_origin_outlives_the_server() {
+    let Some(mut redis) = Redis::start().await else { return };
+    let origin = super::pages(|seen| match seen.path().as_str() {
+        "/refused" => super::Reply::status(503).field("Retry-After", "8"),
+        _ => super::Reply::text("page"),
+    })
+    .await;
+    let fleet = instances(&redis, 2, "").await;
+    assert!(all(&fleet, &origin.url("/before")).await.iter().all(|response| response.status() == 200));
+    assert_eq!(get(&fleet[0], &origin.url("/refused")).await.status(), 503);
+    let told = origin.log.one("/refused").at;
+    redis.kill().await;
+    redis.restart().await;
+    all_say(&fleet, "joined the fleet", 2).await;
+    // It has to get round.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(told.elapsed() < Duration::from_secs(7), "the machine is too slow for this test");
+    assert_eq!(get(&fleet[1], &origin.url("/after")).await.status(), 200);
+    let held = origin.log.one("/after").at - told;
+    assert!(held + super::LATE >= Duration::from_secs(8), "{held:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refuse_means_503_until_it_is_back() {
+    let Some(mut redis) = Redis::start().await else { return };
+    let origin = site("0.2").await;
+    let fleet = instances(&redis, 2, "on_fleet_loss: refuse").await;
+    assert!(all(&fleet, &origin.url("/page")).await.iter().all(|response| response.status() == 200));
+    redis.kill().await;
+    all_say(&fleet, "is unreachable", 1).await;
+    for instance in &fleet {
+        for url in [origin.url("/page"), origin.url_at("b.localhost", "/page"), origin.url("/robots.txt")] {
+            let refused = get(instance, &url).await;
+            let problem = assert_refused(&refused, 503, "proxy_internal_error", "fleet-lost");
+            assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains("on_fleet_loss")), "{problem}");
+            assert!(refused.field("retry-after").is_some());
+        }
+    }
+    redis.restart().await;
+    all_say(&fleet, "joined the fleet", 2).await;
+    for url in [origin.url("/page"), origin.url_at("b.localhost", "/page")] {
+        assert!(all(&fleet, &url).await.iter().all(|response| response.status() == 200));
+    }
+    assert_apart(&starts(&origin, "/page").split_off(2)[..2], Duration::ZERO);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_when_it_is_lost_is_refused_then() {
+    let Some(mut redis) = Redis::start().await else { return };
+    let origin = site("20").await;
+    let fleet = instances(&redis, 1, "on_fleet_loss: refuse").await;
+    assert_eq!(get(&fleet[0], &origin.url("/page")).await.status(), 200);
+    let url = origin.url("/page");
+    let kill = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        redis.kill().await;
+    };
+    let (refused, ()) = tokio::join!(get(&fleet[0], &url), kill);
+    assert_refused(&refused, 503, "proxy_internal_error", "fleet-lost");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_starts_without_the_server_and_joins_when_it_comes() {
+    let Some(mut redis) = Redis::start().await else { return };
+    redis.kill().await;
+    let origin = site("0.2").await;
+    let began = Instant::now();
+    let local = instances(&redis, 1, "").await;
+    let refuses = instances(&redis, 1, "on_fleet_loss: refuse").await;
+    assert!(began.elapsed() < Duration::from_secs(15), "they wait for nothing: {:?}", began.elapsed());
+    assert!(says(&local[0], "is unreachable"), "{}", local[0].output());
+    assert_eq!(get(&local[0], &origin.url("/page")).await.status(), 200);
+    assert_eq!(get(&refuses[0], &origin.url("/page")).await.status(), 503);
+    redis.restart().await;
+    all_say(&local, "joined the fleet", 1).await;
+    all_say(&refuses, "joined the fleet", 1).await;
+    assert_eq!(get(&refuses[0], &origin.url("/page")).await.status(), 200);
+}

@@ -1,0 +1,79 @@
+//! Several instances, one redis-server: one pace, one fetch of each robots.txt, and what happens without the server.
+
+mod bad_link;
+mod clocks;
+mod copies;
+mod crash;
+mod faults;
+mod loss;
+mod many_servers;
+mod one_pace;
+mod relay;
+mod secure;
+mod turn_script;
+
+use crate::support::redis::Redis;
+use crate::support::{Binary, Client, Origin, Reply, Response, Seen};
+use std::time::{Duration, Instant};
+
+/// What the machine's noise may take off a gap: an origin that is scheduled late sees the first of two requests late.
+/// With several instances and a server beside it on two cores, that is more than elsewhere.
+const LATE: Duration = Duration::from_millis(80);
+
+/// Instances of one fleet.
+async fn instances(redis: &Redis, count: usize, yaml: &str) -> Vec<Binary> {
+    let mut instances = Vec::new();
+    for _ in 0..count {
+        instances.push(Binary::serve(&format!("fleet: '{}'\n{yaml}", redis.url())).await);
+    }
+    instances
+}
+
+async fn get(proxy: &Binary, url: &str) -> Response {
+    let host = url.split('/').nth(2).expect("an absolute URL");
+    Client::open(proxy.address()).await.get(url, host).await
+}
+
+/// The same page from each of them at once.
+async fn all(fleet: &[Binary], url: &str) -> Vec<Response> {
+    let mut requests = tokio::task::JoinSet::new();
+    for address in fleet.iter().map(Binary::address) {
+        let (url, host) = (url.to_owned(), url.split('/').nth(2).expect("an absolute URL").to_owned());
+        requests.spawn(async move { Client::open(address).await.get(&url, &host).await });
+    }
+    requests.join_all().await
+}
+
+/// Pages, and a robots.txt that asks for this delay.
+async fn site(delay: &str) -> Origin {
+    Origin::site(&format!("User-agent: *\nCrawl-delay: {delay}\n")).await
+}
+
+/// Pages by `page`, and an empty robots.txt.
+async fn pages(page: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Origin {
+    Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        _ => page(seen),
+    })
+    .await
+}
+
+/// No two starts of pages are closer, as the origin saw them.
+#[track_caller]
+fn assert_apart(starts: &[Instant], gap: Duration) {
+    let gaps: Vec<Duration> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps.iter().all(|&measured| measured + LATE >= gap), "{gaps:?}, not {gap:?}");
+    // Being a little early each time would add up.
+    let all: Duration = gaps.iter().sum();
+    assert!(all + LATE >= gap * gaps.len() as u32, "{gaps:?}, not {gap:?} on average");
+}
+
+/// When pages whose path begins so were asked for.
+fn starts(origin: &Origin, prefix: &str) -> Vec<Instant> {
+    origin.log.all().iter().filter(|seen| seen.path().starts_with(prefix)).map(|seen| seen.at).collect()
+}
+
+/// What the instance has logged.
+fn says(instance: &Binary, what: &str) -> bool {
+    instance.output().contains(what)
+}

@@ -1,0 +1,176 @@
+//! All instances keep one pace.
+
+use super::{LATE, all, assert_apart, get, instances, pages, site, starts};
+use crate::support::redis::Redis;
+use crate::support::{Client, Origin, Reply, Response, eventually};
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+
+/// What the machine's noise may add.
+const NOISE: Duration = Duration::from_millis(700);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_instances_keep_one_pace() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = site("0.3").await;
+    let fleet = instances(&redis, 3, "").await;
+    let mut requests = tokio::task::JoinSet::new();
+    for (number, instance) in fleet.iter().enumerate() {
+        for page in 0..4 {
+            let (address, authority) = (instance.address(), origin.authority("a.localhost"));
+            let url = origin.url(&format!("/page-{number}-{page}"));
+            requests.spawn(async move { Client::open(address).await.get(&url, &authority).await });
+        }
+    }
+    let responses: Vec<Response> = requests.join_all().await;
+    assert!(responses.iter().all(|response| response.status() == 200), "{responses:?}");
+    let starts = starts(&origin, "/page");
+    assert_eq!(starts.len(), 12);
+    assert_apart(&starts, Duration::from_millis(300));
+    assert!(starts[11] - starts[0] < Duration::from_millis(300) * 11 + NOISE * 3, "nobody sleeps over its turn");
+    assert_eq!(origin.log.count("/robots.txt"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_instance_lets_another_go_within_seconds() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = site("0.3").await;
+    let fleet = instances(&redis, 2, "").await;
+    let mut busy = tokio::task::JoinSet::new();
+    for page in 0..40 {
+        let (address, authority) = (fleet[0].address(), origin.authority("a.localhost"));
+        let url = origin.url(&format!("/busy-{page}"));
+        busy.spawn(async move { Client::open(address).await.get(&url, &authority).await });
+    }
+    eventually("the busy one is under way", || origin.log.pages().len() > 1).await;
+    let began = Instant::now();
+    assert_eq!(get(&fleet[1], &origin.url("/modest")).await.status(), 200);
+    // It goes on for 4 s while another waits.
+    assert!(began.elapsed() < Duration::from_secs(4) + Duration::from_millis(300) * 2 + NOISE, "{:?}", began.elapsed());
+    // And has its own turn again soon.
+    let before = origin.log.pages().len();
+    eventually("the busy one goes on", || origin.log.pages().len() > before).await;
+    let pages = origin.log.all().into_iter().filter(|seen| seen.path() != "/robots.txt").map(|seen| seen.at);
+    assert_apart(&pages.collect::<Vec<_>>(), Duration::from_millis(300));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_at_a_time_in_the_whole_fleet() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 0.1\n"),
+        _ => Reply::text("slow").after(Duration::from_millis(500)),
+    })
+    .await;
+    let fleet = instances(&redis, 3, "").await;
+    let url = origin.url("/page");
+    let all = all(&fleet, &url).await;
+    assert!(all.iter().all(|response| response.status() == 200));
+    assert_apart(&starts(&origin, "/page"), Duration::from_millis(500));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_operators_delay_is_shared_too_but_lets_several_go() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = pages(|_| Reply::text("slow").after(Duration::from_millis(1500))).await;
+    let fleet = instances(&redis, 3, "pace: { min_delay: 300ms }").await;
+    let url = origin.url("/page");
+    let all = all(&fleet, &url).await;
+    assert!(all.iter().all(|response| response.status() == 200));
+    let starts = starts(&origin, "/page");
+    assert_apart(&starts, Duration::from_millis(300));
+    assert!(starts[2] - starts[0] < Duration::from_millis(1500), "they overlap");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_by_the_origin_holds_all_back() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = pages(|seen| match seen.path().as_str() {
+        "/refused" => Reply::status(429).field("Retry-After", "2"),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let fleet = instances(&redis, 3, "").await;
+    for instance in &fleet {
+        assert_eq!(get(instance, &origin.url("/before")).await.status(), 200);
+    }
+    assert_eq!(get(&fleet[0], &origin.url("/refused")).await.status(), 429);
+    let told = origin.log.one("/refused").at;
+    // It has to get round.
+    sleep(Duration::from_millis(300)).await;
+    let url = origin.url("/after");
+    let all = all(&fleet[1..], &url).await;
+    assert!(all.iter().all(|response| response.status() == 200));
+    let after = starts(&origin, "/after");
+    assert!(after[0] - told + LATE >= Duration::from_secs(2), "{:?}", after[0] - told);
+    // The first success halves the backoff.
+    assert!(after[1] - after[0] + LATE >= Duration::from_secs(1), "{:?}", after[1] - after[0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_without_a_delay_needs_no_round_trips() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = pages(|_| Reply::text("page")).await;
+    let fleet = instances(&redis, 1, "").await;
+    assert_eq!(get(&fleet[0], &origin.url("/page")).await.status(), 200);
+    let (before, began) = (redis.script_calls().await, Instant::now());
+    for _ in 0..200 {
+        assert_eq!(get(&fleet[0], &origin.url("/page")).await.status(), 200);
+    }
+    let calls = redis.script_calls().await - before;
+    // That it is there it tells every second.
+    assert!(calls <= began.elapsed().as_secs() + 2, "{calls}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_with_a_delay_needs_one_that_a_request_waits_for_and_one_behind_it() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = site("0.05").await;
+    let fleet = instances(&redis, 1, "").await;
+    assert_eq!(get(&fleet[0], &origin.url("/page")).await.status(), 200);
+    let (before, began) = (redis.script_calls().await, Instant::now());
+    for _ in 0..20 {
+        assert_eq!(get(&fleet[0], &origin.url("/page")).await.status(), 200);
+    }
+    let calls = redis.script_calls().await - before;
+    assert!((20..=40 + began.elapsed().as_secs() + 2).contains(&calls), "{calls}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_hangs_up_gives_the_fleets_turn_back() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = site("2").await;
+    let fleet = instances(&redis, 2, "").await;
+    assert_eq!(get(&fleet[0], &origin.url("/page-0")).await.status(), 200);
+    let authority = origin.authority("a.localhost");
+    let mut gone = Client::open(fleet[0].address()).await;
+    gone.send(crate::support::client::get(&origin.url("/gone"), &authority)).await;
+    sleep(Duration::from_millis(300)).await;
+    let url = origin.url("/page-1");
+    let other = get(&fleet[1], &url);
+    let hang_up = async {
+        sleep(Duration::from_millis(300)).await;
+        drop(gone);
+    };
+    let (response, ()) = tokio::join!(other, hang_up);
+    assert_eq!((response.status(), origin.log.count("/gone")), (200, 0));
+    let gap = origin.log.gaps("/page")[0];
+    assert!(gap + LATE >= Duration::from_secs(2) && gap < Duration::from_secs(2) + NOISE, "{gap:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_would_wait_too_long_for_another_instances_turn_learns_so_at_once() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = site("100").await;
+    let fleet = instances(&redis, 2, "").await;
+    assert_eq!(get(&fleet[0], &origin.url("/page")).await.status(), 200);
+    let refused = get(&fleet[1], &origin.url("/page")).await;
+    let told: u64 = refused.field("retry-after").expect("when to come back").parse().expect("seconds");
+    assert!(refused.status() == 429 && (80..=100).contains(&told), "{} {told}", refused.status());
+    // And has not taken the turn with it.
+    let url = origin.url("/page");
+    let no_wait = format!("GET {url} HTTP/1.1\r\nHost: {}\r\nPrefer: wait=0\r\n\r\n", origin.authority("a.localhost"));
+    let mut client = Client::open(fleet[0].address()).await;
+    client.send(no_wait).await;
+    assert_eq!(client.response().await.status(), 429);
+}

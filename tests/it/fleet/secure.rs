@@ -1,0 +1,73 @@
+//! TLS, passwords, and that nobody gets to see them.
+
+use super::get;
+use crate::support::binary::politely;
+use crate::support::redis::{PASSWORD, Redis};
+use crate::support::{Binary, Origin, Reply};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fleet_over_tls_with_a_password() {
+    let Some(redis) = Redis::with_password_and_tls().await else { return };
+    let origin = Origin::site("User-agent: *\nDisallow: /private\n").await;
+    let fleet = super::instances(&redis, 2, "").await;
+    for instance in &fleet {
+        assert!(super::says(instance, "joined the fleet at rediss://localhost"), "{}", instance.output());
+        assert_eq!(get(instance, &origin.url("/private")).await.status(), 403);
+        assert!(!super::says(instance, "s3cret"));
+    }
+    assert_eq!(origin.log.count("/robots.txt"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_with_no_more_rights_than_the_manual_names_has_enough() {
+    let Some(redis) = Redis::with_user().await else { return };
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 0.1\n"),
+        "/refused" => Reply::status(429),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let fleet = super::instances(&redis, 2, "").await;
+    for page in ["/page", "/refused", "/page"] {
+        super::all(&fleet, &origin.url(page)).await;
+    }
+    for instance in &fleet {
+        assert!(super::says(instance, "joined the fleet"), "{}", instance.output());
+        assert!(!super::says(instance, "is unreachable"), "{}", instance.output());
+    }
+    assert_eq!(origin.log.count("/robots.txt"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_password_is_said_with_a_hint_and_not_repeated() {
+    let Some(redis) = Redis::with_password_and_tls().await else { return };
+    let origin = Origin::site("").await;
+    for url in [redis.url_with("wrong-one"), redis.url_with("")] {
+        let instance = Binary::serve(&format!("fleet: '{url}'\nlog: {{ level: trace }}")).await;
+        let output = instance.output();
+        assert!(output.contains("correct the user and the password in `fleet`"), "{output}");
+        assert!(!output.contains("wrong-one") && !output.contains(PASSWORD), "{output}");
+        assert_eq!(get(&instance, &origin.url("/page")).await.status(), 200);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_not_the_one_in_the_certificate_is_not_spoken_to() {
+    let Some(redis) = Redis::with_password_and_tls().await else { return };
+    let url = redis.url().replace("localhost", "127.0.0.1");
+    let instance = Binary::serve(&format!("fleet: '{url}'")).await;
+    let output = instance.output();
+    assert!(output.contains("is unreachable") && output.contains("certificate"), "{output}");
+    assert!(!output.contains("joined"), "{output}");
+}
+
+#[tokio::test]
+async fn check_shows_no_password() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("politely.yaml");
+    std::fs::write(&file, "fleet: redis://user:hunter2@redis.example:6379/0\n").expect("writable");
+    let told = politely(&["check", "--config", file.to_str().expect("UTF-8")]).await;
+    assert_eq!(told.code, 0, "{told:?}");
+    assert!(told.stdout.contains("redis://redis.example:6379/0"), "{told:?}");
+    assert!(!format!("{told:?}").contains("hunter2"), "{told:?}");
+}

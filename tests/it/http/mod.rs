@@ -1,0 +1,17 @@
+//! HTTP in and out: messages, bodies, connections and versions, with raw clients and the real curl on one side and raw
+//! origins on the other.
+
+mod answers;
+mod big_bodies;
+mod connect;
+mod exchange;
+mod fields;
+mod foreign;
+mod forward;
+mod framing;
+mod h2_clients;
+mod h2_origins;
+mod messages;
+mod trailers;
+mod versions;
+mod websocket;

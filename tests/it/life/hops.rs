@@ -1,0 +1,104 @@
+//! RFC 9309 §2.3.1.2: where redirects of robots.txt lead.
+
+use super::{KEEP_OUT, Means, meaning, origin, site};
+use crate::support::{Alpn, Origin, Proxy, Reply, TestCa};
+use std::time::{Duration, Instant};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_location_may_be_relative_in_every_way() {
+    let proxy = Proxy::start("").await;
+    for location in ["rules", "./x/../rules", "/rules", "/rules#part", "?which", "//HOST/rules", "http://HOST/rules"] {
+        let origin = origin(move |seen| match seen.path().as_str() {
+            "/rules" | "/robots.txt?which" => Reply::text(KEEP_OUT),
+            _ => Reply::redirect(location.replace("HOST", &seen.host)),
+        })
+        .await;
+        assert_eq!(meaning(&proxy, &origin).await, Means::Rules, "{location}");
+        assert_eq!(origin.log.all().len(), 3, "robots.txt, where it led, and one page: {location}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_location_that_is_no_place_for_a_robots_txt_is_as_good_as_none() {
+    let proxy = Proxy::start("").await;
+    let nowhere =
+        ["", "#here", "ftp://a.localhost/robots.txt", "http://", "http://[::1", "data:,Disallow", "caf\u{e9}://x"];
+    for location in nowhere {
+        let origin = origin(move |_| Reply::redirect(location)).await;
+        assert_eq!(meaning(&proxy, &origin).await, Means::AllowAll, "{location:?}");
+        assert_eq!(origin.log.count("/robots.txt"), 1, "{location:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_circle_through_another_authority_ends() {
+    let other = Origin::http(|seen| {
+        let back = String::from_utf8_lossy(&seen.target).replace("/to/", "http://a.localhost:");
+        Reply::redirect(format!("{back}/robots.txt"))
+    })
+    .await;
+    let away = other.authority("b.localhost");
+    let origin = origin(move |seen| {
+        let port = seen.host.rsplit(':').next().unwrap_or_default();
+        Reply::redirect(format!("http://{away}/to/{port}"))
+    })
+    .await;
+    let proxy = Proxy::start("").await;
+    assert_eq!(meaning(&proxy, &origin).await, Means::AllowAll);
+    assert_eq!((origin.log.count("/robots.txt"), other.log.all().len()), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn from_http_to_https_and_no_credentials_on_the_way() {
+    let secure = Origin::https(Alpn::Both, site(|_| Reply::text(KEEP_OUT))).await;
+    let target = secure.url_at("user:secret@b.localhost", "/robots.txt");
+    let plain = origin(move |_| Reply::redirect(target.clone()).field("Set-Cookie", "a=b")).await;
+    let proxy = Proxy::start("").await;
+    assert_eq!(meaning(&proxy, &plain).await, Means::Rules);
+    let hop = secure.log.one("/robots.txt");
+    assert_eq!(hop.host, secure.authority("b.localhost"));
+    assert!(hop.fields.iter().all(|(_, value)| !value.contains("secret") && !value.contains("a=b")), "{hop:?}");
+    // What was found there is the first authority's alone.
+    assert_eq!(proxy.get(&secure.url_at("b.localhost", "/private")).await.status(), 403);
+    assert_eq!(secure.log.count("/robots.txt"), 2, "the other authority is asked for its own");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_answer_decides() {
+    let stranger = Origin::https_as(&TestCa::new("a stranger"), &["b.localhost"], Alpn::H1, |_| Reply::text("")).await;
+    let untrusted = stranger.url_at("b.localhost", "/robots.txt");
+    let proxy = Proxy::start("").await;
+    let answers: [(&str, Reply, Means); 5] = [
+        ("gone", Reply::status(410), Means::AllowAll),
+        ("broken", Reply::status(500), Means::Unreachable),
+        ("slow down", Reply::status(429), Means::Unreachable),
+        ("reset", Reply::reset(), Means::Unreachable),
+        ("untrusted", Reply::redirect(untrusted), Means::Unreachable),
+    ];
+    for (name, last, means) in answers {
+        let origin = origin(move |seen| match seen.path().as_str() {
+            "/robots.txt" => Reply::redirect("/last"),
+            _ => last.clone(),
+        })
+        .await;
+        assert_eq!(meaning(&proxy, &origin).await, means, "{name}");
+    }
+    assert!(stranger.log.all().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_deadline_is_for_all_hops_together() {
+    let origin = origin(|seen| {
+        let path = seen.path();
+        let hop: u32 = path.strip_prefix("/hop").map_or(0, |hop| hop.parse().expect("ours"));
+        match hop {
+            5 => Reply::text(KEEP_OUT),
+            hop => Reply::redirect(format!("/hop{}", hop + 1)).after(Duration::from_millis(600)),
+        }
+    })
+    .await;
+    let proxy = Proxy::start("robots: { timeout: 1500ms }").await;
+    let start = Instant::now();
+    assert_eq!(meaning(&proxy, &origin).await, Means::Unreachable);
+    assert!(start.elapsed() < Duration::from_millis(2900), "{:?}", start.elapsed());
+}

@@ -1,0 +1,210 @@
+//! What a restart and a `kill -9` leave: copies with their ages and validators, failures, and the pace that is owed.
+
+use super::{KEEP_OUT, origin};
+use crate::support::{Binary, Client, Origin, Proxy, Reply, eventually, within};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+async fn status(proxy: &Binary, url: &str) -> u16 {
+    let host = url.split('/').nth(2).expect("an absolute URL");
+    Client::open(proxy.address()).await.get(url, host).await.status()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_survives_a_restart_with_its_age_and_validators() {
+    let origin = origin(|seen| match seen.field("if-none-match") {
+        Some(_) => Reply::status(304),
+        None => Reply::text(KEEP_OUT).field("ETag", "\"v1\"").field("Cache-Control", "max-age=2"),
+    })
+    .await;
+    let yaml = "robots: { min_ttl: 0 }";
+    let proxy = Proxy::start(yaml).await;
+    assert_eq!(proxy.get(&origin.url("/private")).await.status(), 403);
+    let directory = proxy.shutdown().await;
+    let proxy = Proxy::start_in(directory, yaml).await;
+    let copy = proxy.get(&origin.url("/robots.txt")).await;
+    assert_eq!((copy.text().as_str(), copy.field("etag")), (KEEP_OUT, Some("\"v1\"")));
+    assert_eq!(proxy.get(&origin.url("/private")).await.status(), 403);
+    assert_eq!(origin.log.count("/robots.txt"), 1, "what is fresh is not fetched again");
+    tokio::time::sleep(Duration::from_millis(2100)).await;
+    let directory = proxy.shutdown().await;
+    let proxy = Proxy::start_in(directory, yaml).await;
+    assert_eq!(proxy.get(&origin.url("/private")).await.status(), 403, "a stale copy is used at once");
+    eventually("the renewal", || origin.log.count("/robots.txt") == 2).await;
+    assert_eq!(origin.log.of("/robots.txt")[1].field("if-none-match"), Some("\"v1\""));
+    eventually("the confirmation", || origin.log.of("/robots.txt").len() == 2).await;
+    let copy = proxy.get(&origin.url("/robots.txt")).await;
+    assert_eq!((copy.text().as_str(), copy.field("etag")), (KEEP_OUT, Some("\"v1\"")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn that_there_is_none_and_that_it_failed_survive_too() {
+    let missing = origin(|_| Reply::status(404)).await;
+    let broken = origin(|_| Reply::status(503).field("Retry-After", "600")).await;
+    let proxy = Proxy::start("").await;
+    assert_eq!(proxy.get(&missing.url("/open")).await.status(), 200);
+    assert_eq!(proxy.get(&broken.url("/open")).await.status(), 503);
+    let proxy = Proxy::start_in(proxy.shutdown().await, "").await;
+    assert_eq!(proxy.get(&missing.url("/open")).await.status(), 200);
+    let refused = proxy.get(&broken.url("/open")).await;
+    let told: u64 = refused.field("retry-after").expect("when to come back").parse().expect("seconds");
+    assert!(refused.status() == 503 && (570..=600).contains(&told), "{told}");
+    assert_eq!((missing.log.count("/robots.txt"), broken.log.count("/robots.txt")), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_delay_that_is_owed_is_owed_after_a_kill() {
+    let origin = origin(|_| Reply::text("User-agent: *\nCrawl-delay: 5\n")).await;
+    let proxy = Binary::serve("").await;
+    let start = Instant::now();
+    assert_eq!(status(&proxy, &origin.url("/open")).await, 200);
+    // Written behind the answer, but soon.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let proxy = Binary::serve_in(proxy.kill().await, "").await;
+    assert!(start.elapsed() < Duration::from_secs(4), "the machine is too slow for this test");
+    assert_eq!(status(&proxy, &origin.url("/private")).await, 200);
+    let gap = origin.log.one("/private").at - origin.log.one("/open").at;
+    assert!(gap >= Duration::from_millis(4950), "{gap:?}");
+    assert_eq!(origin.log.count("/robots.txt"), 1);
+}
+
+/// Whatever of it has reached the disk by then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_does_a_kill_right_after_a_start_forget_one() {
+    for pause in [0, 20, 60, 100] {
+        let origin = origin(|_| Reply::text("User-agent: *\nCrawl-delay: 2\n")).await;
+        let proxy = Binary::serve("").await;
+        let (address, url, host) = (proxy.address(), origin.url("/open"), origin.authority("a.localhost"));
+        let asks = tokio::spawn(async move { Client::open(address).await.get(&url, &host).await.status() });
+        eventually("the page", || origin.log.count("/open") == 1).await;
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        let proxy = Binary::serve_in(proxy.kill().await, "").await;
+        asks.abort();
+        assert_eq!(status(&proxy, &origin.url("/private")).await, 200);
+        let gap = origin.log.one("/private").at - origin.log.one("/open").at;
+        assert!(gap >= Duration::from_millis(1950), "killed after {pause} ms: {gap:?}");
+    }
+}
+
+/// One that is owed: there is time enough to note it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clean_stop_owes_what_is_noted_and_a_kill_every_delay_once() {
+    async fn page(proxy: &Binary, origin: &Origin) -> u16 {
+        let (url, host) = (origin.url("/open"), origin.authority("a.localhost"));
+        let request = format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nPrefer: wait=1\r\n\r\n");
+        let mut client = Client::open(proxy.address()).await;
+        client.send(request).await;
+        client.response().await.status()
+    }
+    let slow = || origin(|_| Reply::text("User-agent: *\nCrawl-delay: 50\n"));
+    let (origin, other) = (slow().await, slow().await);
+    let proxy = Binary::serve("").await;
+    // The copy alone: no page has started.
+    assert_eq!(status(&proxy, &origin.url("/robots.txt")).await, 200);
+    let proxy = Binary::serve_in(proxy.stop().await, "").await;
+    assert_eq!(page(&proxy, &origin).await, 200, "nothing has started");
+    let proxy = Binary::serve_in(proxy.stop().await, "").await;
+    assert_eq!(page(&proxy, &origin).await, 429, "now it has");
+    assert_eq!(status(&proxy, &other.url("/robots.txt")).await, 200);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let proxy = Binary::serve_in(proxy.kill().await, "").await;
+    assert_eq!(page(&proxy, &other).await, 429, "it may have started before the kill");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_one_on_the_same_directory_shares_it() {
+    let origin = origin(|_| Reply::text(KEEP_OUT)).await;
+    let first = Binary::serve("").await;
+    assert_eq!(status(&first, &origin.url("/private")).await, 403);
+    let shared = first.directory().join("store");
+    let second = Binary::serve(&format!("store: {{ directory: '{}' }}", shared.display())).await;
+    assert_eq!(status(&second, &origin.url("/private")).await, 403);
+    assert!(!second.output().contains("another politely"), "{}", second.output());
+    assert_eq!(origin.log.count("/robots.txt"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_store_is_set_aside_and_serving_goes_on() {
+    let origin = origin(|_| Reply::text(KEEP_OUT)).await;
+    let proxy = Binary::serve("").await;
+    assert_eq!(status(&proxy, &origin.url("/private")).await, 403);
+    let directory = proxy.stop().await;
+    let file = directory.path().join("store/robots.redb");
+    std::fs::write(&file, "no database").expect("it is there");
+    std::fs::remove_dir_all(directory.path().join("store/politely.copies1")).expect("it is there");
+    let proxy = Binary::serve_in(directory, "").await;
+    assert_eq!(status(&proxy, &origin.url("/private")).await, 403);
+    assert!(proxy.output().contains("set aside"), "{}", proxy.output());
+    let directory = proxy.stop().await;
+    let names = std::fs::read_dir(directory.path().join("store")).expect("it is there").flatten();
+    let names: Vec<_> = names.filter(|it| it.file_name().to_string_lossy().starts_with("robots.redb")).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+    let proxy = Binary::serve_in(directory, "").await;
+    assert_eq!(status(&proxy, &origin.url("/private")).await, 403);
+    assert_eq!(origin.log.count("/robots.txt"), 2, "the new store holds it");
+}
+
+/// Every host has rules of its own, so that a mix-up would show.
+async fn hosts(fetched: Arc<AtomicUsize>) -> Origin {
+    Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => {
+            fetched.fetch_add(1, Ordering::SeqCst);
+            let host = seen.host.split('.').next().unwrap_or_default();
+            Reply::text(format!("User-agent: *\nDisallow: /{host}\n# {}\n", "filler ".repeat(300)))
+        }
+        _ => Reply::text("page"),
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kill_at_any_moment_leaves_what_was_fresh_and_nothing_torn() {
+    let fetched = Arc::new(AtomicUsize::new(0));
+    let origin = hosts(fetched.clone()).await;
+    let mut proxy = Binary::serve("").await;
+    let mut settled: HashSet<usize> = HashSet::new();
+    let mut next = 0;
+    for round in 0..8 {
+        let before = origin.log.count("/robots.txt");
+        // What was known for a while before the kill is known still, and right.
+        for &host in &settled {
+            let (url, other) = (format!("/h{host}"), format!("/h{}", host + 1));
+            let at = format!("h{host}.localhost");
+            assert_eq!(status(&proxy, &origin.url_at(&at, &url)).await, 403, "round {round}, host {host}");
+            assert_eq!(status(&proxy, &origin.url_at(&at, &other)).await, 200, "round {round}, host {host}");
+        }
+        assert_eq!(origin.log.count("/robots.txt"), before, "round {round}: nothing that was fresh is fetched again");
+        let fresh: Vec<_> = (next..next + 12).collect();
+        next += 12;
+        for &host in &fresh {
+            let at = format!("h{host}.localhost");
+            assert_eq!(status(&proxy, &origin.url_at(&at, &format!("/h{host}"))).await, 403);
+        }
+        tokio::time::sleep(Duration::from_millis(250)).await;
+        settled.extend(&fresh);
+        // Killed at some moment of a storm of further writes.
+        let storm = {
+            let (address, port) = (proxy.address(), origin.port());
+            tokio::spawn(async move {
+                for host in next.. {
+                    let at = format!("h{host}.localhost:{port}");
+                    let mut client = Client::open(address).await;
+                    if client.try_send(crate::support::client::get(&format!("http://{at}/x"), &at)).await.is_err() {
+                        return;
+                    }
+                    if client.try_head().await.is_none() {
+                        return;
+                    }
+                }
+            })
+        };
+        tokio::time::sleep(Duration::from_millis(37 * (round + 1))).await;
+        let directory = proxy.kill().await;
+        storm.abort();
+        next += 1000;
+        proxy = within("the next start", Binary::serve_in(directory, "")).await;
+        assert!(!proxy.output().contains("set aside"), "{}", proxy.output());
+    }
+}

@@ -1,0 +1,284 @@
+//! Several processes on one machine that use one store: one pace for each host, one fetch of each robots.txt, whoever of
+//! them ends and however.
+
+use super::full_disk::limit;
+use super::origin;
+use crate::support::binary::{Binary, Ended, politely_with};
+use crate::support::stamped::StampedOrigin;
+use crate::support::{Client, Origin, Reply, eventually, test_ca};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// What the machine's noise may take off by an origin's own clock: scheduled late, it sees the first of two requests late.
+const LATE: Duration = Duration::from_millis(250);
+const GAP: Duration = Duration::from_millis(500);
+
+fn slow() -> StampedOrigin {
+    site("0.5")
+}
+
+fn site(delay: &str) -> StampedOrigin {
+    StampedOrigin::start(format!("User-agent: *\nCrawl-delay: {delay}\nDisallow: /private\n"))
+}
+
+/// With its store in this directory.
+async fn serve(directory: &Path) -> Binary {
+    Binary::serve(&format!("store: {{ directory: '{}' }}", directory.display())).await
+}
+
+/// `run` of so many requests one after the other.
+async fn run(home: &Path, url: &str, count: usize) -> Ended {
+    let script = format!("for i in $(seq {count}); do curl -q -sS -o /dev/null -f {url}/$i || exit 9; done");
+    let (home, roots) = (home.to_str().expect("UTF-8"), test_ca().pem_file().to_str().expect("UTF-8"));
+    let variables = [
+        ("STATE_DIRECTORY", home),
+        ("POLITELY_EGRESS__ALLOW", "[127.0.0.0/8]"),
+        ("POLITELY_EGRESS__PORTS", "[\"1-65535\"]"),
+        ("POLITELY_EGRESS__CA_FILE", roots),
+    ];
+    politely_with(&["run", "sh", "-c", &script], &variables).await
+}
+
+async fn get(proxy: &Binary, url: &str) -> u16 {
+    let host = url.split('/').nth(2).expect("an absolute URL").to_owned();
+    Client::open(proxy.address()).await.get(url, &host).await.status()
+}
+
+/// Asks for page after page until it is dropped, or its proxy is gone.
+fn crawl(proxy: &Binary, origin: &StampedOrigin, name: &str) -> tokio::task::JoinHandle<()> {
+    let (address, host) = (proxy.address(), origin.authority());
+    let url = origin.url(name);
+    tokio::spawn(async move {
+        for number in 0.. {
+            let mut client = Client::open(address).await;
+            let request = format!("GET {url}/{number} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+            if client.try_send(request).await.is_err() || client.try_head().await.is_none() {
+                return;
+            }
+        }
+    })
+}
+
+/// By the kernel's clock nothing is put down to noise.
+#[track_caller]
+fn assert_gaps(origin: &StampedOrigin, gap: Duration, at_least: usize) {
+    let gaps = origin.gaps("/page");
+    assert!(gaps.len() + 1 >= at_least, "{}: {:?}", gaps.len() + 1, origin.starts());
+    assert!(gaps.iter().all(|&measured| measured >= gap), "{gaps:?}, not {gap:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_serve_and_two_runs_keep_one_pace_and_fetch_robots_once() {
+    let origin = slow();
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let proxy =
+        Binary::serve_with("store: { directory: ~ }", &[("STATE_DIRECTORY", home.path().to_str().expect("UTF-8"))])
+            .await;
+    let crawl = crawl(&proxy, &origin, "/page/serve");
+    let (one, other) = (origin.url("/page/one"), origin.url("/page/other"));
+    let (one, other) = tokio::join!(run(home.path(), &one, 7), run(home.path(), &other, 7));
+    crawl.abort();
+    for ended in [one, other] {
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        assert!(!ended.stderr.contains("another politely") && !ended.stderr.contains("warn"), "{}", ended.stderr);
+    }
+    // All of both runs, and some of the third: whose turn it is among those who wait is a matter of luck.
+    assert_gaps(&origin, GAP, 16);
+    assert_eq!(origin.count("/robots.txt"), 1);
+    assert!(!proxy.output().contains("another politely"), "{}", proxy.output());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_two_starts_of_two_runs_are_closer_than_the_delay() {
+    let origin = site("0.2");
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let (one, other) = (origin.url("/page/one"), origin.url("/page/other"));
+    let (one, other) = tokio::join!(run(home.path(), &one, 20), run(home.path(), &other, 20));
+    assert_eq!((one.code, other.code), (0, 0), "{} {}", one.stderr, other.stderr);
+    assert_gaps(&origin, Duration::from_millis(200), 40);
+    assert_eq!(origin.starts().len(), 41);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_gets_its_share_of_the_turns() {
+    let origin = site("0.1");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (one, other) = (serve(directory.path()).await, serve(directory.path()).await);
+    let crawls = [crawl(&one, &origin, "/page/one"), crawl(&other, &origin, "/page/other")];
+    let both = || ["/page/one", "/page/other"].map(|name| origin.gaps(name).len());
+    eventually("turns of both", || both().iter().all(|count| *count > 15)).await;
+    crawls.iter().for_each(tokio::task::JoinHandle::abort);
+    assert_gaps(&origin, Duration::from_millis(100), 30);
+}
+
+/// In the middle of it all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_killed_is_taken_over_and_nobodys_gap_is_broken() {
+    let origin = slow();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let first = serve(directory.path()).await;
+    let (second, third) = (serve(directory.path()).await, serve(directory.path()).await);
+    let crawls = [(&first, "one"), (&second, "two"), (&third, "three")]
+        .map(|(proxy, name)| crawl(proxy, &origin, &format!("/page/{name}")));
+    let pages = || origin.gaps("/page").len();
+    eventually("pages", || pages() >= 6).await;
+    let (killed, before) = (Instant::now(), pages());
+    drop(first.kill().await);
+    eventually("the next page", || pages() > before).await;
+    assert!(killed.elapsed() < GAP + Duration::from_secs(1), "{:?}", killed.elapsed());
+    eventually("pages of the others", || pages() >= before + 8).await;
+    // What was known is known, and what is new is kept by whoever has the store now.
+    let other = origin_of_rules().await;
+    assert_eq!(get(&second, &other.url("/private")).await, 403);
+    assert_eq!(get(&third, &other.url("/private")).await, 403);
+    crawls.iter().for_each(tokio::task::JoinHandle::abort);
+    assert_gaps(&origin, GAP, 14);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    drop((second.kill().await, third.kill().await));
+    let last = serve(directory.path()).await;
+    assert_eq!(get(&last, &other.url("/private")).await, 403);
+    assert_eq!(get(&last, &origin.url("/private")).await, 403);
+    assert_eq!((origin.count("/robots.txt"), other.log.count("/robots.txt")), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_another_has_just_started_counts_for_one_that_comes_and_one_that_stays() {
+    let origin = site("2");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let first = serve(directory.path()).await;
+    assert_eq!(get(&first, &origin.url("/page/1")).await, 200);
+    let second = serve(directory.path()).await;
+    assert_eq!(get(&second, &origin.url("/page/2")).await, 200);
+    drop(second.stop().await);
+    assert_eq!(get(&first, &origin.url("/page/3")).await, 200);
+    let third = serve(directory.path()).await;
+    drop(first.stop().await);
+    assert_eq!(get(&third, &origin.url("/page/4")).await, 200);
+    assert_gaps(&origin, Duration::from_secs(2), 4);
+    assert_eq!(origin.count("/robots.txt"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_origin_that_asks_for_time_has_it_from_all() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        "/page/busy" => Reply::status(503).field("Retry-After", "3"),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (one, other) = (serve(directory.path()).await, serve(directory.path()).await);
+    for proxy in [&one, &other] {
+        assert_eq!(get(proxy, &origin.url("/page/open")).await, 200);
+    }
+    assert_eq!(get(&one, &origin.url("/page/busy")).await, 503);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(get(&other, &origin.url("/page/later")).await, 200);
+    let gap = origin.log.one("/page/later").at - origin.log.one("/page/busy").at;
+    assert!(gap + LATE >= Duration::from_secs(3), "{gap:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_stopped_holds_nobody_up() {
+    let origin = slow();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (one, other) = (serve(directory.path()).await, serve(directory.path()).await);
+    for proxy in [&one, &other] {
+        assert_eq!(get(proxy, &origin.url("/page")).await, 200);
+    }
+    one.signal(libc::SIGSTOP);
+    let crawl = crawl(&other, &origin, "/page/alone");
+    eventually("pages all the same", || origin.gaps("/page/alone").len() > 3).await;
+    one.signal(libc::SIGCONT);
+    assert_eq!(get(&one, &origin.url("/page/again")).await, 200);
+    crawl.abort();
+    assert_gaps(&origin, GAP, 7);
+}
+
+/// It may have sent its request, or be about to: nobody can tell until it goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_stopped_in_its_turn_keeps_it_and_is_told_of() {
+    let origin = slow();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (one, other) = (serve(directory.path()).await, serve(directory.path()).await);
+    let long = crawl(&one, &origin, "/page/long/one");
+    eventually("its turn", || origin.count("/page/long/one/0") == 1).await;
+    // Else it has the right to fetch that still, behind everybody's back.
+    eventually("the copy of robots.txt", || has_copy(directory.path())).await;
+    one.signal(libc::SIGSTOP);
+    let next = crawl(&other, &origin, "/page/next");
+    let told = format!("(process {}) is stopped in its turn for a.localhost", one.pid());
+    eventually("a word of it", || other.output().contains(&told)).await;
+    assert_eq!(origin.count("/page/next/0"), 0, "nobody else starts");
+    one.signal(libc::SIGCONT);
+    eventually("the next", || origin.count("/page/next/0") == 1).await;
+    long.abort();
+    next.abort();
+    // Nobody waits for one that has ended, stopped as it was.
+    let long = crawl(&one, &origin, "/page/long/last");
+    eventually("its turn again", || origin.count("/page/long/last/0") == 1).await;
+    one.signal(libc::SIGSTOP);
+    drop(one.kill().await);
+    assert_eq!(get(&other, &origin.url("/page/after")).await, 200);
+    long.abort();
+    assert_gaps(&origin, GAP, 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_nothing_can_be_shared_that_is_said_and_it_serves() {
+    let origin = origin_of_rules().await;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("file");
+    std::fs::write(&file, "no directory").expect("it is writable");
+    let proxy = serve(&file).await;
+    assert_eq!(get(&proxy, &origin.url("/private")).await, 403);
+    let told = proxy.output();
+    assert_eq!(told.matches("nothing is shared").count(), 1, "{told}");
+    assert!(told.contains("store.directory"), "{told}");
+}
+
+/// What is in the file from whoever may write there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nonsense_in_the_file_is_borne() {
+    use std::os::unix::fs::FileExt;
+    let origin = slow();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let proxy = serve(directory.path()).await;
+    let file = std::fs::File::options().write(true).open(directory.path().join("politely.pace2")).expect("it is there");
+    for nonsense in [0xff, 0x01, 0x80] {
+        file.write_all_at(&vec![nonsense; 4 << 20], 0).expect("it is writable");
+        assert_eq!(get(&proxy, &origin.url("/page")).await, 200);
+    }
+    assert_gaps(&origin, GAP, 3);
+    // What is owed to one that comes now may be lost in it.
+    let next = serve(directory.path()).await;
+    assert_eq!(get(&next, &origin.url("/page")).await, 200);
+}
+
+/// The limit stands for a disk that is full, or broken: what it notes in the file cannot be written.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_cannot_note_its_starts_any_more_keeps_its_own_gap() {
+    let origin = slow();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let proxy = serve(directory.path()).await;
+    let crawls = ["/page/one", "/page/other"].map(|name| crawl(&proxy, &origin, name));
+    let pages = || origin.gaps("/page").len();
+    eventually("pages", || pages() >= 3).await;
+    limit(&proxy, Some(1));
+    eventually("a word of it", || proxy.output().contains("nothing is shared")).await;
+    let before = pages();
+    eventually("pages all the same", || pages() >= before + 4).await;
+    crawls.iter().for_each(tokio::task::JoinHandle::abort);
+    assert_gaps(&origin, GAP, 8);
+    assert_eq!(proxy.output().matches("nothing is shared").count(), 1, "{}", proxy.output());
+}
+
+/// A whole one, of whichever robots.txt.
+fn has_copy(directory: &Path) -> bool {
+    let files = std::fs::read_dir(directory.join("politely.copies1")).into_iter().flatten().flatten();
+    files.map(|file| file.path()).any(|path| path.extension().is_none())
+}
+
+async fn origin_of_rules() -> Origin {
+    origin(|_| Reply::text(super::KEEP_OUT)).await
+}

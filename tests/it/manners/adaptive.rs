@@ -1,0 +1,88 @@
+//! `pace.adaptive`: the gap follows the host's own latency, as the host sees it.
+
+use super::{ADMIN, LATE, fleet, get, json, pages, processes};
+use crate::support::redis::Redis;
+use crate::support::{Binary, Origin, Proxy, Reply};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+const ADAPTIVE: &str = "pace: { adaptive: { factor: 3, max: 5s } }";
+const SLOW: Duration = Duration::from_millis(200);
+
+async fn slow() -> Origin {
+    pages(|_| Reply::text("page").after(SLOW)).await
+}
+
+/// Pages one after the other, by turns; the gaps between them.
+async fn crawl(proxies: &[SocketAddr], origin: &Origin, count: usize) -> Vec<Duration> {
+    for number in 0..count {
+        let proxy = proxies[number % proxies.len()];
+        assert_eq!(get(proxy, &origin.url(&format!("/page{number}"))).await.status(), 200);
+    }
+    origin.log.gaps("/page")
+}
+
+fn addresses(binaries: &[Binary]) -> Vec<SocketAddr> {
+    binaries.iter().map(Binary::address).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_host_is_asked_less_often() {
+    let origin = slow().await;
+    let proxy = Proxy::start(&format!("{ADAPTIVE}\n{ADMIN}")).await;
+    let gaps = crawl(&[proxy.address()], &origin, 4).await;
+    assert!(gaps.iter().all(|gap| *gap + LATE >= SLOW * 3), "{gaps:?}");
+    let status = json(proxy.admin_address(), "/api/v1/status").await;
+    let latency = status["authorities"][0]["pace"]["latency"].as_f64().expect("it is known");
+    assert!((0.2..2.0).contains(&latency), "{latency}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_go_one_by_one_and_the_reason_is_said() {
+    let origin = slow().await;
+    let proxy = Proxy::start(&format!("pace: {{ adaptive: {{ factor: 50, max: 60s }} }}\n{ADMIN}")).await;
+    assert_eq!(proxy.get(&origin.url("/page")).await.status(), 200);
+    let mut waits = proxy.client().await;
+    waits.send(crate::support::client::get(&origin.url("/page1"), &origin.authority("a.localhost"))).await;
+    let held = loop {
+        let held = json(proxy.admin_address(), "/api/v1/held").await;
+        if !held[0].is_null() {
+            break held[0].clone();
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    assert_eq!(held["for"], "adaptive", "{held}");
+    assert!(held["gap"].as_f64().expect("a gap") >= 10.0, "{held}");
+    assert!(held["detail"].as_str().expect("words").contains("to answer"), "{held}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn for_some_hosts_it_is_otherwise() {
+    let origin = slow().await;
+    let yaml = "pace: { adaptive: { factor: 1000, max: 60s }, max_wait: 0 }\n\
+        hosts: { a.localhost: { adaptive: { factor: 0 } }, b.localhost: { adaptive: { factor: 1, max: 1ms } } }";
+    let proxy = Proxy::start(yaml).await;
+    for (host, second) in [("a.localhost", 200), ("b.localhost", 200), ("c.localhost", 429)] {
+        assert_eq!(proxy.get(&origin.url_at(host, "/page")).await.status(), 200, "{host}");
+        assert_eq!(proxy.get(&origin.url_at(host, "/page")).await.status(), second, "{host}");
+    }
+}
+
+/// What one has learnt holds the other back: its own first answer has not come yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_of_a_machine_share_it() {
+    let origin = slow().await;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let processes = processes(directory.path(), 2, ADAPTIVE).await;
+    let gaps = crawl(&addresses(&processes), &origin, 4).await;
+    assert!(gaps.iter().all(|gap| *gap + LATE >= SLOW * 3), "{gaps:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_do_instances_of_a_fleet() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = slow().await;
+    let fleet = fleet(&redis, 2, ADAPTIVE).await;
+    let gaps = crawl(&addresses(&fleet), &origin, 4).await;
+    assert!(gaps.iter().all(|gap| *gap + LATE >= SLOW * 3), "{gaps:?}");
+}

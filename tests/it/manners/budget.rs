@@ -1,0 +1,191 @@
+//! `budget`: how much may be asked of a host, or by a user, in a day or an hour.
+
+use super::{ADMIN, fleet, get, json, pages, processes, refusal, with_status};
+use crate::support::redis::Redis;
+use crate::support::{Binary, Proxy, Reply, assert_refused};
+use argon2::{Argon2, Params, PasswordHasher};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime};
+
+const BUDGET: &str = "pace: { budget: { requests: 3, per: day } }";
+
+/// Returns when a new day or hour is not about to begin, which would give everybody a new budget.
+async fn not_at_midnight() {
+    let seconds = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs() % 3600;
+    while seconds() > 3540 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+async fn statuses(proxies: &[SocketAddr], url: &str, count: usize) -> Vec<u16> {
+    let mut statuses = Vec::new();
+    for number in 0..count {
+        statuses.push(get(proxies[number % proxies.len()], url).await.status());
+    }
+    statuses
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_comes_on_top_is_refused_until_the_period_ends() {
+    not_at_midnight().await;
+    let (origin, _) = with_status(200).await;
+    let proxy = Proxy::start(&format!("{BUDGET}\n{ADMIN}")).await;
+    let page = origin.url("/page");
+    assert_eq!(statuses(&[proxy.address()], &page, 4).await, [200, 200, 200, 429]);
+    let refused = proxy.get(&page).await;
+    let problem = assert_refused(&refused, 429, "http_request_denied", "budget-spent");
+    assert_eq!(problem["budget"], "3 requests per day");
+    assert_eq!(problem["budget_of"], origin.authority("a.localhost"));
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs();
+    let (_, after) = refusal(&refused);
+    assert!((now + after).abs_diff(now / 86_400 * 86_400 + 86_400) <= 2, "{after}");
+    assert_eq!(origin.log.count("/page"), 3);
+    // Another host has one of its own.
+    assert_eq!(proxy.get(&origin.url_at("b.localhost", "/page")).await.status(), 200);
+    let budgets = json(proxy.admin_address(), "/api/v1/status").await["budgets"].clone();
+    assert_eq!((&budgets[0]["requests"], &budgets[0]["max_requests"]), (&3.into(), &3.into()), "{budgets}");
+    assert_eq!((&budgets[1]["requests"], &budgets[1]["per"]), (&1.into(), &"day".into()), "{budgets}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bytes_are_counted_when_they_have_come() {
+    not_at_midnight().await;
+    let origin = pages(|_| Reply::text([b'x'; 600])).await;
+    let proxy = Proxy::start(&format!("pace: {{ budget: {{ bytes: 1000, per: hour }} }}\n{ADMIN}")).await;
+    for so_far in [600, 1200] {
+        assert_eq!(proxy.get(&origin.url("/page")).await.status(), 200);
+        let mut counted = 0;
+        while counted != so_far {
+            counted = json(proxy.admin_address(), "/api/v1/status").await["budgets"][0]["bytes"].as_u64().unwrap_or(0);
+        }
+    }
+    assert_eq!(refusal(&proxy.get(&origin.url("/page")).await).0, "budget-spent");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_never_left_costs_nothing() {
+    not_at_midnight().await;
+    let (origin, _) = with_status(200).await;
+    // On a connection that was kept, a request may leave before it is seen that nobody is there.
+    let proxy = Proxy::start(&format!("{BUDGET}\n{ADMIN}\nlimits: {{ max_idle_connections: 0 }}")).await;
+    let url = origin.url("/page");
+    assert_eq!(statuses(&[proxy.address()], &url, 1).await, [200]);
+    drop(origin);
+    // Nobody is there any more.
+    for _ in 0..5 {
+        assert_eq!(proxy.get(&url).await.status(), 502);
+    }
+    let spent = async || json(proxy.admin_address(), "/api/v1/status").await["budgets"][0]["requests"].as_u64();
+    for _ in 0..500 {
+        if spent().await == Some(1) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{:?} requests are counted", spent().await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_has_one_for_all_hosts_together() {
+    not_at_midnight().await;
+    let (origin, _) = with_status(200).await;
+    let hash = |password: &str| {
+        let cheap = Params::new(8, 1, 1, None).expect("cheap");
+        Argon2::from(cheap).hash_password(password.as_bytes()).expect("a hash").to_string()
+    };
+    let (a, b) = (hash("alice"), hash("bob"));
+    let users = format!(
+        "access: {{ users: [{{ name: alice, password: '{a}', budget: {{ requests: 2 }} }}, {{ name: bob, password: '{b}' }}] }}"
+    );
+    let proxy = Proxy::start(&format!("{users}\npace: {{ budget: {{ requests: 4 }} }}")).await;
+    let by = async |user: &str, host: &str| {
+        let (url, host) = (origin.url_at(host, "/page"), origin.authority(host));
+        let credentials = BASE64_STANDARD.encode(format!("{user}:{user}"));
+        let mut client = proxy.client().await;
+        let shown = format!("Proxy-Authorization: Basic {credentials}");
+        client.send(format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{shown}\r\n\r\n")).await;
+        client.response().await
+    };
+    assert_eq!((by("alice", "a.localhost").await.status(), by("alice", "b.localhost").await.status()), (200, 200));
+    let refused = by("alice", "a.localhost").await;
+    assert_eq!((refused.status(), refused.problem()["budget_of"].clone()), (429, "user=alice".into()));
+    // Hers is not taken from the host's, of which three are left.
+    for status in [200, 200, 200, 429] {
+        assert_eq!(by("bob", "a.localhost").await.status(), status);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn for_some_hosts_it_is_otherwise_and_report_mode_refuses_nothing() {
+    not_at_midnight().await;
+    let (origin, _) = with_status(200).await;
+    let hosts = "hosts: { a.localhost: { budget: {} }, b.localhost: { budget: { requests: 0 } } }";
+    let proxy = Proxy::start(&format!("{BUDGET}\n{hosts}")).await;
+    for (host, answers) in [("a.localhost", [200; 4]), ("b.localhost", [429; 4]), ("c.localhost", [200, 200, 200, 429])]
+    {
+        assert_eq!(statuses(&[proxy.address()], &origin.url_at(host, "/page"), 4).await, answers, "{host}");
+    }
+    let proxy = Proxy::start(&format!("{BUDGET}\nmode: report")).await;
+    assert_eq!(statuses(&[proxy.address()], &origin.url("/page"), 4).await, [200; 4]);
+    let reported = proxy.get(&origin.url("/page")).await;
+    assert!(reported.field("proxy-status").is_some_and(|status| status.contains("budget")), "{:?}", reported.head);
+    assert_eq!(proxy.counts().reported["budget-spent"], 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tunnel_is_one_request() {
+    not_at_midnight().await;
+    let (origin, _) = with_status(200).await;
+    let yaml = "intercept: { default: tunnel }\npace: { budget: { requests: 1 } }";
+    let proxy = Proxy::start(yaml).await;
+    let connect = async || {
+        let host = origin.authority("a.localhost");
+        let mut client = proxy.client().await;
+        client.send(format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n")).await;
+        client.head().await.status()
+    };
+    assert_eq!((connect().await, connect().await), (200, 429));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_outlives_the_process_even_one_that_is_killed() {
+    not_at_midnight().await;
+    let (origin, _) = with_status(200).await;
+    let page = origin.url("/page");
+    let proxy = Binary::serve(BUDGET).await;
+    assert_eq!(statuses(&[proxy.address()], &page, 2).await, [200, 200]);
+    let proxy = Binary::serve_in(proxy.kill().await, BUDGET).await;
+    assert_eq!(statuses(&[proxy.address()], &page, 2).await, [200, 429]);
+    let proxy = Binary::serve_in(proxy.stop().await, BUDGET).await;
+    assert_eq!(statuses(&[proxy.address()], &page, 1).await, [429]);
+    assert_eq!(origin.log.count("/page"), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_of_a_machine_share_it() {
+    not_at_midnight().await;
+    let (origin, _) = with_status(200).await;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let processes = processes(directory.path(), 2, BUDGET).await;
+    let addresses: Vec<_> = processes.iter().map(Binary::address).collect();
+    assert_eq!(statuses(&addresses, &origin.url("/page"), 5).await, [200, 200, 200, 429, 429]);
+}
+
+/// However many at once, through whichever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_do_instances_of_a_fleet_and_never_more_go_than_may() {
+    not_at_midnight().await;
+    let Some(redis) = Redis::start().await else { return };
+    let (origin, _) = with_status(200).await;
+    let fleet = fleet(&redis, 2, "pace: { budget: { requests: 10 } }").await;
+    let mut requests = tokio::task::JoinSet::new();
+    for number in 0..30 {
+        let (proxy, url) = (fleet[number % 2].address(), origin.url("/page"));
+        requests.spawn(async move { get(proxy, &url).await.status() });
+    }
+    let statuses = requests.join_all().await;
+    let count = |status| statuses.iter().filter(|it| **it == status).count();
+    assert_eq!((count(200), count(429), origin.log.count("/page")), (10, 20, 10), "{statuses:?}");
+}

@@ -1,0 +1,92 @@
+//! `min_revisit`: a page that was delivered not long ago is not fetched again.
+
+use super::{pages, refusal};
+use crate::support::{Alpn, Client, Origin, Proxy, Reply, Response, assert_refused};
+
+const REVISIT: &str = "pace: { min_revisit: 1h }";
+const MODIFIED: &str = "Sun, 06 Nov 1994 12:00:00 GMT";
+
+async fn site() -> Origin {
+    pages(|seen| match (seen.path().as_str(), seen.field("range")) {
+        ("/missing", _) => Reply::status(404),
+        (_, Some(_)) => Reply::status(206).body("p"),
+        _ => Reply::text("page").field("ETag", "\"a\"").field("Last-Modified", MODIFIED),
+    })
+    .await
+}
+
+/// On one connection, where each is over before the next begins.
+async fn with(client: &mut Client, origin: &Origin, method: &str, path: &str, fields: &str) -> Response {
+    let (url, host) = (origin.url(path), origin.authority("a.localhost"));
+    client.send(format!("{method} {url} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n")).await;
+    client.response_to(method).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_is_fetched_once_and_who_has_it_hears_that_it_is_the_same() {
+    let origin = site().await;
+    let proxy = Proxy::start(REVISIT).await;
+    let client = &mut proxy.client().await;
+    assert_eq!(with(client, &origin, "GET", "/page", "").await.status(), 200);
+    let refused = with(client, &origin, "GET", "/page", "").await;
+    assert_refused(&refused, 429, "http_request_denied", "revisit-too-soon");
+    assert!((3500..=3600).contains(&refusal(&refused).1));
+    for (fields, status) in [
+        ("If-None-Match: \"a\"\r\n", 304),
+        ("If-None-Match: \"b\", W/\"a\"\r\n", 304),
+        ("If-None-Match: \"b\"\r\n", 429),
+        ("If-Modified-Since: Sun, 06 Nov 1994 12:00:00 GMT\r\n", 304),
+        ("If-Modified-Since: Sun, 06 Nov 1994 11:00:00 GMT\r\n", 429),
+    ] {
+        let response = with(client, &origin, "GET", "/page", fields).await;
+        assert_eq!(response.status(), status, "{fields}");
+        if status == 304 {
+            assert!(response.field("proxy-status").is_some_and(|said| said.contains("min_revisit")), "{fields}");
+            assert_eq!(response.field("etag").is_some(), fields.contains("None"), "{fields}");
+        }
+    }
+    assert_eq!(origin.log.count("/page"), 1);
+    assert_eq!(proxy.get(&origin.url("/page?other")).await.status(), 200, "another URL is another page");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_no_delivery_of_the_page_may_be_asked_again() {
+    let origin = site().await;
+    let proxy = Proxy::start(REVISIT).await;
+    let client = &mut proxy.client().await;
+    for _ in 0..2 {
+        assert_eq!(with(client, &origin, "GET", "/missing", "").await.status(), 404);
+        assert_eq!(with(client, &origin, "HEAD", "/page", "").await.status(), 200);
+        assert_eq!(with(client, &origin, "GET", "/page", "Range: bytes=0-0\r\n").await.status(), 206);
+        assert_eq!(with(client, &origin, "GET", "/robots.txt", "").await.status(), 200);
+    }
+    assert_eq!(with(client, &origin, "GET", "/page", "").await.status(), 200);
+    assert_eq!(with(client, &origin, "GET", "/page", "Range: bytes=0-0\r\n").await.status(), 206, "the rest of it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_over_http2() {
+    let origin = Origin::tls_site(Alpn::Both, "").await;
+    let proxy = Proxy::start(REVISIT).await;
+    let client = proxy.h2(&origin, "a.localhost").await;
+    let statuses =
+        [client.get(&origin.url("/page")).await, client.get(&origin.url("/page")).await].map(|it| it.status());
+    assert_eq!(statuses, [200, 429]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn for_some_hosts_it_is_otherwise_and_report_mode_refuses_nothing() {
+    let origin = site().await;
+    let proxy = Proxy::start(&format!("{REVISIT}\nhosts: {{ b.localhost: {{ min_revisit: 0 }} }}")).await;
+    for (host, again) in [("a.localhost", 429), ("b.localhost", 200)] {
+        let (url, authority, mut client) = (origin.url_at(host, "/page"), origin.authority(host), proxy.client().await);
+        assert_eq!(client.get(&url, &authority).await.status(), 200);
+        assert_eq!(client.get(&url, &authority).await.status(), again, "{host}");
+    }
+    let proxy = Proxy::start(&format!("{REVISIT}\nmode: report")).await;
+    let client = &mut proxy.client().await;
+    for _ in 0..2 {
+        assert_eq!(with(client, &origin, "GET", "/page", "").await.status(), 200);
+    }
+    assert_eq!(proxy.counts().reported["revisit-too-soon"], 1);
+}

@@ -1,0 +1,8 @@
+//! The way to origins: where it may lead, who is believed there, and by which proxy it goes.
+
+mod distrust;
+mod egress;
+mod intercept;
+mod pins;
+mod signing;
+mod upstream_proxy;

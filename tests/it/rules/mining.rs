@@ -1,0 +1,198 @@
+//! `/.well-known/tdmrep.json` (W3C TDMRep): for whom it is fetched, what it reserves, how it is kept (SEMANTICS §7).
+
+use crate::support::binary::open;
+use crate::support::binary::politely_with;
+use crate::support::{Origin, Proxy, Reply, Seen, assert_refused, eventually};
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+const FILE: &str = "/.well-known/tdmrep.json";
+const ENTRIES: &str = r#"[
+    { "location": "/art/free", "tdm-reservation": 0 },
+    { "location": "/art/", "tdm-reservation": 1, "tdm-policy": "https://example.com/terms" },
+    { "location": "/*.pdf$", "tdm-reservation": 1 }
+]"#;
+const TDM: &str = "identity: { purpose: [tdm] }";
+
+/// A site that answers for the file as told.
+async fn site(file: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Origin {
+    Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text("User-agent: *\nDisallow: /private\n"),
+        FILE => file(seen),
+        "/free-but" => Reply::text("the page").field("TDM-Reservation", "1"),
+        _ => Reply::text("the page"),
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_it_reserves_is_not_fetched_and_the_refusal_names_file_and_entry() {
+    let origin = site(|_| Reply::text(ENTRIES)).await;
+    let proxy = Proxy::start(TDM).await;
+    for (target, status) in
+        [("/", 200), ("/art/1", 403), ("/art/free/1", 200), ("/a.pdf", 403), ("/a.pdf?x", 200), ("/x//..//art/1", 403)]
+    {
+        assert_eq!(proxy.get(&origin.url(target)).await.status(), status, "{target}");
+    }
+    let response = proxy.get(&origin.url("/art/1")).await;
+    let problem = assert_refused(&response, 403, "http_request_denied", "usage-disallowed");
+    assert_eq!(problem["tdmrep_url"], origin.url(FILE));
+    assert_eq!((&problem["purpose"], &problem["entry"]), (&json!("tdm"), &json!(2)));
+    assert_eq!(
+        (&problem["rule"], &problem["policy"]),
+        (&json!("location: /art/"), &json!("https://example.com/terms"))
+    );
+    let refused = proxy.get(&origin.url("/private")).await;
+    assert_refused(&refused, 403, "http_request_denied", "robots-disallowed");
+    assert_eq!(origin.log.count(FILE), 1, "one fetch for all");
+    assert_eq!(origin.log.count("/art/1") + origin.log.count("/a.pdf"), 0);
+    assert_eq!(proxy.get(&origin.url(FILE)).await.status(), 200, "or nobody could read it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_is_fetched_for_the_purposes_that_it_concerns_and_not_before_robots_txt_allows() {
+    for (yaml, fetches) in [
+        ("", 0),
+        ("identity: { purpose: [search, ai-input] }", 0),
+        ("identity: { purpose: [ai-train] }\nusage: { tdmrep: ignore }", 0),
+        ("identity: { purpose: [ai-train] }\nhosts: { a.localhost: { usage: { tdmrep: ignore } } }", 0),
+        ("identity: { purpose: [search, ai-train] }", 1),
+        ("hosts: { a.localhost: { purpose: [tdm] } }", 1),
+    ] {
+        let origin = site(|_| Reply::text(ENTRIES)).await;
+        let proxy = Proxy::start(yaml).await;
+        assert_eq!(proxy.get(&origin.url("/private")).await.status(), 403, "{yaml}");
+        assert_eq!(origin.log.count(FILE), 0, "{yaml}: what robots.txt disallows needs no more");
+        let status = if fetches == 1 { 403 } else { 200 };
+        assert_eq!(proxy.get(&origin.url("/art/1")).await.status(), status, "{yaml}");
+        assert_eq!(origin.log.count(FILE), fetches, "{yaml}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn none_unreadable_or_unreachable_refuses_nothing() {
+    for (what, reply) in [
+        ("none", Reply::status(404)),
+        ("a page", Reply::text("<html>not found</html>")),
+        ("no array", Reply::text(r#"{ "location": "/", "tdm-reservation": 1 }"#)),
+        ("an error", Reply::status(500)),
+        ("a broken answer", Reply::reset()),
+        ("cut at the limit", Reply::text(format!("[{}", r#"{"location":"/","tdm-reservation":1},"#.repeat(50_000)))),
+        ("redirects without end", Reply::redirect(FILE)),
+    ] {
+        let origin = site(move |_| reply.clone()).await;
+        let proxy = Proxy::start(TDM).await;
+        for target in ["/art/1", "/art/2"] {
+            assert_eq!(proxy.get(&origin.url(target)).await.status(), 200, "{what} {target}");
+        }
+        assert!(origin.log.count(FILE) <= 3, "{what}: it is not asked for with each request");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_field_of_the_answer_counts_before_the_file() {
+    let origin = site(|_| Reply::text(r#"[{ "location": "/", "tdm-reservation": 0 }]"#)).await;
+    let proxy = Proxy::start(TDM).await;
+    assert_eq!(proxy.get(&origin.url("/art/1")).await.status(), 200);
+    let refused = proxy.get(&origin.url("/free-but")).await;
+    let problem = assert_refused(&refused, 403, "http_request_denied", "usage-disallowed");
+    assert_eq!(problem["rule"], "TDM-Reservation: 1");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_robots_txt_only_reports_it_reserves_all_the_same() {
+    let origin = site(|_| Reply::text(r#"[{ "location": "/", "tdm-reservation": 1 }]"#)).await;
+    let proxy = Proxy::start(&format!("{TDM}\nhosts: {{ a.localhost: {{ robots: report }} }}")).await;
+    for target in ["/a", "/private"] {
+        let refused = proxy.get(&origin.url(target)).await;
+        assert_refused(&refused, 403, "http_request_denied", "usage-disallowed");
+        assert_eq!(origin.log.count(target), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reported_it_is_fetched_and_told() {
+    for yaml in ["mode: report", "usage: { tdmrep: report }", "hosts: { a.localhost: { usage: { tdmrep: report } } }"] {
+        let origin = site(|_| Reply::text(ENTRIES)).await;
+        let proxy = Proxy::start(&format!("{TDM}\n{yaml}")).await;
+        let response = proxy.get(&origin.url("/art/1")).await;
+        assert_eq!((response.status(), response.text().as_str()), (200, "the page"), "{yaml}");
+        let told = response.head.proxy_status_parameter("details").unwrap_or_default();
+        assert!(told.contains("tdmrep.json") && told.contains("entry 2"), "{yaml}: {told}");
+        assert_eq!(proxy.counts().reported["usage-disallowed"], 1);
+    }
+}
+
+/// As robots.txt is: with validators, over a restart, renewed behind those who ask.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_is_kept_as_robots_txt_is() {
+    let origin = site(|seen| match seen.field("if-none-match") {
+        Some(_) => Reply::status(304),
+        None => Reply::text(ENTRIES).field("ETag", "\"t1\"").field("Cache-Control", "max-age=0"),
+    })
+    .await;
+    let yaml = format!("{TDM}\nrobots: {{ min_ttl: 0 }}");
+    let proxy = Proxy::start(&yaml).await;
+    assert_eq!(proxy.get(&origin.url("/art/1")).await.status(), 403);
+    let proxy = Proxy::start_in(proxy.shutdown().await, &yaml).await;
+    assert_eq!(proxy.get(&origin.url("/art/1")).await.status(), 403);
+    let is_renewal = |seen: &Seen| seen.field("if-none-match") == Some("\"t1\"");
+    eventually("the renewal", || origin.log.of(FILE).iter().any(is_renewal)).await;
+    assert_eq!(proxy.get(&origin.url("/art/1")).await.status(), 403, "confirmed, it holds on");
+    assert_eq!(origin.log.count("/art/1"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_good_copy_holds_while_it_cannot_be_had() {
+    let status = Arc::new(AtomicU16::new(200));
+    let now = status.clone();
+    let origin = site(move |_| match now.load(Ordering::Relaxed) {
+        200 => Reply::text(ENTRIES).field("Cache-Control", "max-age=0"),
+        other => Reply::status(other),
+    })
+    .await;
+    let proxy = Proxy::start(&format!("{TDM}\nrobots: {{ min_ttl: 0 }}")).await;
+    assert_eq!(proxy.get(&origin.url("/art/1")).await.status(), 403);
+    status.store(503, Ordering::Relaxed);
+    for _ in 0..3 {
+        assert_eq!(proxy.get(&origin.url("/art/1")).await.status(), 403);
+    }
+    assert_eq!(proxy.get(&origin.url("/open")).await.status(), 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn its_fetch_takes_a_turn_as_any_request() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 0.3\n"),
+        FILE => Reply::text(ENTRIES),
+        _ => Reply::text("the page"),
+    })
+    .await;
+    let proxy = Proxy::start(TDM).await;
+    assert_eq!(proxy.get(&origin.url("/open")).await.status(), 200);
+    let gaps = origin.log.gaps("/");
+    let (file, page) = (origin.log.one(FILE), origin.log.one("/open"));
+    assert!(page.at.duration_since(file.at).as_millis() >= 299, "{gaps:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_and_the_api_know_it() {
+    let origin = site(|_| Reply::text(ENTRIES)).await;
+    let url = origin.url("/art/1");
+    let asked = ["explain", &url, "--purpose", "tdm"];
+    let text = politely_with(&asked, &open()).await;
+    assert_eq!(text.code, 1, "{}{}", text.stdout, text.stderr);
+    let place = format!("  --> {}, entry 2: \"location\": \"/art/\"\n", origin.url(FILE));
+    assert!(text.stdout.contains(&place), "{}", text.stdout);
+    let told = politely_with(&[&asked[..], &["--format", "json"]].concat(), &open()).await;
+    let told: serde_json::Value = serde_json::from_str(&told.stdout).unwrap();
+    assert_eq!(
+        told["rule"],
+        json!({ "line": null, "entry": 2, "kind": "tdm-reservation", "pattern": "/art/", "policy": "https://example.com/terms" })
+    );
+    assert_eq!((&told["tdmrep"]["access"], &told["tdmrep"]["status"]), (&json!("entries"), &json!(200)));
+    let free = politely_with(&["explain", &url], &open()).await;
+    assert_eq!(free.code, 0, "without a purpose that it concerns it is not even fetched");
+    assert_eq!(origin.log.count(FILE), 2);
+}

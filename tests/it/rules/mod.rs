@@ -1,0 +1,6 @@
+//! What sites say, and what follows for which request.
+
+mod decide;
+mod mining;
+mod noted;
+mod usage;

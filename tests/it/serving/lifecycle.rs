@@ -1,0 +1,418 @@
+//! From the first line of the log to the last exit code: start, readiness, drain, end.
+
+use crate::support::client::get;
+use crate::support::message::Body;
+use crate::support::{Alpn, Binary, Client, Origin, Proxy, Reply, Seen, eventually, within};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::net::{TcpStream, UnixDatagram};
+
+fn slow(seen: &Seen) -> Reply {
+    match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        "/slow" => Reply::text("done").after(Duration::from_millis(1500)),
+        "/drip" => Reply::drip(&["a", "b", "c", "d"], Duration::from_millis(400)),
+        "/silence" => Reply::silence(),
+        _ => Reply::text("page"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sigterm_lets_what_is_in_flight_end_and_exits_0() {
+    let plain = Origin::http(slow).await;
+    let tls = Origin::https(Alpn::Both, slow).await;
+    let mut binary = Binary::serve("").await;
+    let host = plain.authority("a.localhost");
+    let mut head = Client::open(binary.address()).await;
+    head.send(get(&plain.url("/slow"), &host)).await;
+    let mut body = Client::open(binary.address()).await;
+    body.send(get(&plain.url("/drip"), &host)).await;
+    let inside = Client::connect(binary.address(), &tls.authority("a.localhost")).await;
+    let mut inside = inside.tls("a.localhost", &binary.ca_pem_path(), &[b"http/1.1"]).await;
+    inside.send(get("/slow", &tls.authority("a.localhost"))).await;
+    let h2 = Client::connect(binary.address(), &tls.authority("a.localhost")).await;
+    let h2 = crate::support::H2Client::over(h2.tls("a.localhost", &binary.ca_pem_path(), &[b"h2"]).await).await;
+    let url = tls.url("/slow");
+    let h2 = tokio::spawn(async move { h2.get(&url).await });
+    eventually("the requests", || plain.log.pages().len() == 2 && tls.log.pages().len() == 2).await;
+    binary.signal(libc::SIGTERM);
+    assert_eq!(head.response().await.text(), "done");
+    assert_eq!(body.response().await.text(), "abcd");
+    assert_eq!(inside.response().await.text(), "done");
+    assert_eq!(h2.await.unwrap().text(), "done");
+    // The connections are kept by us; it must not wait for that.
+    assert_eq!(binary.ended().await.code(), Some(0), "{}", binary.output());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_connections_do_not_delay_the_end() {
+    let plain = Origin::http(slow).await;
+    let tls = Origin::https(Alpn::Both, slow).await;
+    let binary = Binary::serve("").await;
+    let host = plain.authority("a.localhost");
+    let _fresh = Client::open(binary.address()).await;
+    let mut kept = Client::open(binary.address()).await;
+    assert_eq!(kept.get(&plain.url("/x"), &host).await.status(), 200);
+    let _tunnel = Client::connect(binary.address(), &host).await;
+    let inside = Client::connect(binary.address(), &tls.authority("a.localhost")).await;
+    let inside = inside.tls("a.localhost", &binary.ca_pem_path(), &[b"h2"]).await;
+    let inside = crate::support::H2Client::over(inside).await;
+    assert_eq!(inside.get(&tls.url("/x")).await.status(), 200);
+    let start = Instant::now();
+    binary.stop().await;
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}
+
+/// Nobody has asked for anything yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_only_begun_is_closed_soon() {
+    let origin = Origin::site("").await;
+    let binary = Binary::serve("limits: { drain_timeout: 1h, header_timeout: 1h }").await;
+    let mut head = Client::open(binary.address()).await;
+    head.send("GET http://a.localhost/ HTTP/1.1\r\nHo").await;
+    let mut hello = Client::connect(binary.address(), &origin.authority("a.localhost")).await;
+    hello.send(b"\x16\x03\x01\x02").await;
+    let mut inside = Client::connect(binary.address(), &origin.authority("a.localhost")).await;
+    inside.send("GET / HTTP/1.1\r\nHo").await;
+    let mut socks = Client::open(binary.address()).await;
+    socks.send([5, 1]).await;
+    within("the end", binary.stop()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_never_ends_is_cut_after_the_drain_timeout() {
+    let origin = Origin::http(slow).await;
+    let binary = Binary::serve("limits: { drain_timeout: 1s }\nintercept: { hosts: { 'b.localhost': tunnel } }").await;
+    let mut hanging = Client::open(binary.address()).await;
+    hanging.send(get(&origin.url("/silence"), &origin.authority("a.localhost"))).await;
+    let mut tunnel = Client::connect(binary.address(), &origin.authority("b.localhost")).await;
+    tunnel.send(get("/silence", "b.localhost")).await;
+    eventually("the requests", || origin.log.count("/silence") == 2).await;
+    let start = Instant::now();
+    binary.stop().await;
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_are_answered_at_the_end() {
+    let origin = Origin::site("User-agent: *\nCrawl-delay: 50\n").await;
+    let mut binary = Binary::serve("limits: { drain_timeout: 5s }").await;
+    let host = origin.authority("a.localhost");
+    let mut client = Client::open(binary.address()).await;
+    assert_eq!(client.get(&origin.url("/1"), &host).await.status(), 200);
+    client.send(get(&origin.url("/2"), &host)).await;
+    assert!(client.glance(Duration::from_millis(300)).await.is_empty(), "it waits");
+    binary.signal(libc::SIGTERM);
+    let answer = client.response().await;
+    assert_eq!(answer.status(), 503, "{}", answer.text());
+    assert!(answer.field("retry-after").is_some());
+    assert_eq!(binary.ended().await.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_admitted_after_the_signal() {
+    let origin = Origin::http(slow).await;
+    let mut binary = Binary::serve("").await;
+    let mut client = Client::open(binary.address()).await;
+    client.send(get(&origin.url("/slow"), &origin.authority("a.localhost"))).await;
+    eventually("the request", || origin.log.count("/slow") == 1).await;
+    binary.signal(libc::SIGTERM);
+    within("the listener to close", async {
+        while TcpStream::connect(binary.address()).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    assert_eq!(client.response().await.text(), "done", "while one is still being served");
+    assert_eq!(binary.ended().await.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn half_a_request_to_the_admin_address_holds_nothing_up() {
+    let proxy = Proxy::start("admin: { address: '127.0.0.1:0' }").await;
+    let mut half = Client::open(proxy.admin_address()).await;
+    half.send("GET /healthz HTTP/1.1\r\nHo").await;
+    let start = Instant::now();
+    proxy.shutdown().await;
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ctrl_c_ends_it_as_well() {
+    let mut binary = Binary::serve("").await;
+    binary.signal(libc::SIGINT);
+    assert_eq!(binary.ended().await.code(), Some(0), "{}", binary.output());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn systemd_is_told_when_it_is_ready_and_when_it_stops() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    let binary = Binary::serve_with("", &[("NOTIFY_SOCKET", path.to_str().unwrap())]).await;
+    let mut said = String::new();
+    let mut buffer = [0; 4096];
+    let mut hear = async |wanted: &str| {
+        within(wanted, async {
+            while !said.contains(wanted) {
+                let length = socket.recv(&mut buffer).await.unwrap();
+                said.push_str(&String::from_utf8_lossy(&buffer[..length]));
+                said.push('\n');
+            }
+        })
+        .await;
+    };
+    hear("READY=1").await;
+    binary.stop().await;
+    hear("STOPPING=1").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_authority_survives_a_restart() {
+    let origin = Origin::https(Alpn::H1, slow).await;
+    let first = Binary::serve("").await;
+    let before = std::fs::read(first.ca_pem_path()).unwrap();
+    let directory = first.stop().await;
+    let second = Binary::serve_in(directory, "").await;
+    assert_eq!(std::fs::read(second.ca_pem_path()).unwrap(), before);
+    assert_eq!(second.curl(&[&origin.url("/x")]).await.status(), 200);
+    second.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_process_a_shutdown_frees_the_port() {
+    let proxy = Proxy::start("").await;
+    let address = proxy.address();
+    proxy.shutdown().await;
+    assert!(TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_listens_on_all_its_addresses() {
+    let origin = Origin::http(slow).await;
+    let proxy = Proxy::start("listen: [{ address: '127.0.0.1:0' }, { address: '127.0.0.2:0' }]").await;
+    assert_eq!(proxy.addresses().len(), 2);
+    for address in proxy.addresses() {
+        let mut client = Client::open(address).await;
+        assert_eq!(client.get(&origin.url("/x"), &origin.authority("a.localhost")).await.status(), 200);
+    }
+}
+
+/// A connection for each request, so that each is accepted by the one or the other; and one that is kept for as long as it may.
+async fn load(address: SocketAddr, url: String, host: String, is_over: Arc<AtomicBool>) -> (usize, Vec<String>) {
+    let (mut answered, mut errors) = (0, Vec::new());
+    let mut kept: Option<Client> = None;
+    while !is_over.load(Ordering::Relaxed) {
+        let mut fresh = Client::open(address).await;
+        if fresh.try_send(get(&url, &host)).await.is_err() || fresh.try_head().await.is_none_or(|it| it.status() != 200)
+        {
+            errors.push(format!("a fresh connection, after {answered}"));
+        }
+        let mut client = match kept.take() {
+            Some(client) => client,
+            None => Client::open(address).await,
+        };
+        client.send(get(&url, &host)).await;
+        match client.try_head().await {
+            Some(head) if head.status() == 200 => {
+                let mut body = Body::default();
+                client.read_body(&head, "GET", &mut body).await;
+                kept = (!head.lists("connection", "close")).then_some(client);
+            }
+            other => errors.push(format!("a kept connection, after {answered}: {other:?}")),
+        }
+        answered += 2;
+    }
+    (answered, errors)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_takes_over_from_another_on_the_same_socket_without_an_error() {
+    let origin = Origin::http(slow).await;
+    let tls = Origin::https(Alpn::Both, slow).await;
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let yaml = "listen: [{ address: fd:politely }]\nlimits: { max_idle_connections: 1000 }";
+    let mut old = Binary::serve_on(&socket, yaml).await;
+    let is_over = Arc::<AtomicBool>::default();
+    let clients: Vec<_> = (0..8)
+        .map(|_| tokio::spawn(load(address, origin.url("/x"), origin.authority("a.localhost"), is_over.clone())))
+        .collect();
+    let curl = tokio::spawn({
+        let (is_over, url, tls, ca) = (is_over.clone(), origin.url("/x"), tls.url("/x"), old.ca_pem_path());
+        async move {
+            let proxy = format!("http://{address}");
+            let mut failed = Vec::new();
+            while !is_over.load(Ordering::Relaxed) {
+                // Whose certificate it is depends on which of the two takes it.
+                for arguments in [&[&*url][..], &["-k", &tls]] {
+                    let got = crate::support::curl(&[&["-x", &proxy], arguments].concat()).await;
+                    if got.code != 0 || got.status() != 200 {
+                        failed.push(format!("{arguments:?}: {got:?}"));
+                    }
+                }
+            }
+            drop(ca);
+            failed
+        }
+    });
+    for _ in 0..3 {
+        let before = origin.log.pages().len();
+        eventually("load", || origin.log.pages().len() > before + 100).await;
+        let new = Binary::serve_on(&socket, yaml).await;
+        old.signal(libc::SIGTERM);
+        assert_eq!(old.ended().await.code(), Some(0), "{}", old.output());
+        old = new;
+    }
+    let before = origin.log.pages().len();
+    eventually("load", || origin.log.pages().len() > before + 100).await;
+    is_over.store(true, Ordering::Relaxed);
+    for client in clients {
+        let (answered, errors) = client.await.unwrap();
+        assert!(answered > 0 && errors.is_empty(), "{answered}: {errors:?}");
+    }
+    let failed = curl.await.unwrap();
+    assert!(failed.is_empty(), "{failed:?}");
+    old.stop().await;
+}
+
+#[test]
+fn the_socket_unit_is_for_the_address_of_the_default_configuration() {
+    let unit = include_str!("../../../systemd/politely.socket");
+    let [listener] = &politely::config::Settings::default().listen[..] else { panic!("one") };
+    assert!(unit.contains(&format!("\nListenStream={}\n", listener.address)), "{unit}");
+    assert!(unit.contains("\nFileDescriptorName=politely\n"), "{unit}");
+}
+
+/// As when systemd starts the new one after the old one has ended: those who connect meanwhile wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_connects_between_two_processes_is_answered_by_the_second() {
+    let origin = Origin::http(slow).await;
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    // A socket unit for the very address that the file names.
+    let yaml = format!("listen: [{{ address: '{}' }}]", socket.local_addr().unwrap());
+    Binary::serve_on(&socket, &yaml).await.stop().await;
+    let mut client = Client::open(socket.local_addr().unwrap()).await;
+    client.send(get(&origin.url("/x"), &origin.authority("a.localhost"))).await;
+    let second = Binary::serve_on(&socket, &yaml).await;
+    assert_eq!(client.response().await.status(), 200);
+    second.stop().await;
+}
+
+const ADMIN: &str = "admin: { address: '127.0.0.1:0' }";
+
+async fn readiness(binary: &Binary) -> u16 {
+    crate::support::curl(&[&format!("http://{}/readyz", binary.admin())]).await.status()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_a_shutdown_delay_all_goes_on_while_readyz_says_that_it_stops() {
+    let origin = Origin::http(slow).await;
+    let mut binary = Binary::serve(&format!("{ADMIN}\nlimits: {{ shutdown_delay: 1h }}")).await;
+    let host = origin.authority("a.localhost");
+    let mut kept = Client::open(binary.address()).await;
+    assert_eq!(kept.get(&origin.url("/x"), &host).await.field("connection"), None);
+    assert_eq!(readiness(&binary).await, 200);
+    binary.signal(libc::SIGTERM);
+    within("readiness to end", async {
+        while readiness(&binary).await != 503 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    let last = kept.get(&origin.url("/x"), &host).await;
+    assert_eq!((last.status(), last.field("connection")), (200, Some("close")), "it is told to go elsewhere");
+    let mut new = Client::open(binary.address()).await;
+    assert_eq!(new.get(&origin.url("/x"), &host).await.status(), 200);
+    binary.signal(libc::SIGTERM);
+    assert_eq!(binary.ended().await.code(), Some(0), "a second signal ends it at once: {}", binary.output());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_signal_ends_it_at_once() {
+    let origin = Origin::http(slow).await;
+    for second in [libc::SIGTERM, libc::SIGINT] {
+        let mut binary = Binary::serve(&format!("{ADMIN}\nlimits: {{ drain_timeout: 1h }}")).await;
+        let mut hanging = Client::open(binary.address()).await;
+        let before = origin.log.count("/silence");
+        hanging.send(get(&origin.url("/silence"), &origin.authority("a.localhost"))).await;
+        eventually("the request", || origin.log.count("/silence") > before).await;
+        binary.signal(libc::SIGTERM);
+        eventually("the first signal", || binary.output().contains("waiting up to 3600 s for active requests")).await;
+        assert_eq!(readiness(&binary).await, 503, "the admin address answers until the end");
+        binary.signal(second);
+        assert_eq!(binary.ended().await.code(), Some(0), "{}", binary.output());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_are_held_go_on_if_their_turn_comes_in_time() {
+    let origin = Origin::site("User-agent: *\nCrawl-delay: 1\n").await;
+    let mut binary = Binary::serve("limits: { drain_timeout: 20s }").await;
+    let host = origin.authority("a.localhost");
+    let mut clients = Vec::new();
+    for number in 0..4 {
+        let mut client = Client::open(binary.address()).await;
+        client.send(get(&origin.url(&format!("/{number}")), &host)).await;
+        clients.push(client);
+    }
+    eventually("the first", || origin.log.pages().len() == 1).await;
+    binary.signal(libc::SIGTERM);
+    for client in &mut clients {
+        assert_eq!(client.response().await.status(), 200);
+    }
+    assert_eq!(binary.ended().await.code(), Some(0), "{}", binary.output());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_watches_does_not_hold_the_end_up() {
+    let binary = Binary::serve(ADMIN).await;
+    let address: SocketAddr = binary.admin().parse().unwrap();
+    let mut watching = Client::open(address).await;
+    watching
+        .send(format!(
+            "GET /api/v1/decisions HTTP/1.1\r\nHost: {address}\r\nAccept: text/event-stream\r\n\
+             Authorization: Bearer {}\r\n\r\n",
+            crate::support::ADMIN_TOKEN
+        ))
+        .await;
+    assert_eq!(watching.head().await.status(), 200);
+    let mut half = Client::open(address).await;
+    half.send("GET /healthz HTTP/1.1\r\nHo").await;
+    let start = Instant::now();
+    binary.stop().await;
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}
+
+/// A resolver that never answers cannot be broken off: the process ends without it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_up_that_hangs_in_the_system_holds_up_no_end() {
+    let home = tempfile::tempdir().unwrap();
+    let [source, library, asked] = ["hangs.c", "hangs.so", "asked"].map(|name| home.path().join(name));
+    let hangs = "#include <fcntl.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+        int getaddrinfo(void) { creat(getenv(\"ASKED\"), 0600); for (;;) pause(); }\n";
+    std::fs::write(&source, hangs).unwrap();
+    // The linker of every build of ours is there.
+    let mut cc = tokio::process::Command::new("cc");
+    assert!(cc.args(["-shared", "-fPIC", "-o"]).args([&library, &source]).status().await.unwrap().success());
+    let preload = [("LD_PRELOAD", library.to_str().unwrap()), ("ASKED", asked.to_str().unwrap())];
+    let ask = async |binary: &Binary| {
+        let mut client = Client::open(binary.address()).await;
+        client.send(get("http://hangs.example/", "hangs.example")).await;
+        eventually("the look-up", || std::fs::remove_file(&asked).is_ok()).await;
+        client
+    };
+    let mut binary = Binary::serve_with("limits: { drain_timeout: 1h }", &preload).await;
+    let _held = ask(&binary).await;
+    binary.signal(libc::SIGTERM);
+    eventually("the drain", || binary.output().contains("for active requests")).await;
+    binary.signal(libc::SIGTERM);
+    assert_eq!(binary.ended().await.code(), Some(0), "{}", binary.output());
+
+    let mut binary = Binary::serve_with("limits: { drain_timeout: 200ms }", &preload).await;
+    let _held = ask(&binary).await;
+    binary.signal(libc::SIGTERM);
+    assert_eq!(binary.ended().await.code(), Some(0), "{}", binary.output());
+}

@@ -1,0 +1,10 @@
+//! `politely serve` from outside: start and end, reloads, logs, users, bounds, evidence.
+
+mod access;
+mod access_log;
+mod event_log;
+mod evidence;
+mod lifecycle;
+mod limits;
+mod logging;
+mod reload;

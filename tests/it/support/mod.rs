@@ -1,0 +1,60 @@
+//! What the end-to-end tests stand on: origins that log every byte and misbehave on request, raw clients, the real
+//! curl, and the proxy itself, in this process or as the built binary. Loopback only, port 0 only.
+
+pub mod authority;
+pub mod binary;
+pub mod certs;
+pub mod client;
+pub mod curl;
+pub mod h2_client;
+pub mod message;
+pub mod origin;
+pub mod origin_h1;
+pub mod origin_h2;
+pub mod origin_log;
+pub mod parent;
+pub mod pattern;
+pub mod proxy;
+pub mod redis;
+pub mod refusal;
+pub mod reply;
+pub mod stamped;
+pub mod strict;
+mod tests;
+pub mod websocket;
+
+pub use authority::{TestCa, test_ca};
+pub use binary::Binary;
+pub use client::Client;
+pub use curl::curl;
+pub use h2_client::H2Client;
+pub use message::Response;
+pub use origin::{Alpn, Origin};
+pub use origin_log::{Protocol, Seen};
+pub use parent::{Conduct, Parent};
+pub use proxy::{ADMIN_TOKEN, Proxy};
+pub use refusal::{assert_problem, assert_refused};
+pub use reply::Reply;
+
+use std::time::Duration;
+
+/// How long anything may take that is not being paced before the test is called hung. Generous: the machine is noisy.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// `future`, or a panic that says what was being waited for.
+pub async fn within<F: Future>(what: &str, future: F) -> F::Output {
+    match tokio::time::timeout(PATIENCE, future).await {
+        Ok(output) => output,
+        Err(_) => panic!("nothing after {PATIENCE:?}: {what}"),
+    }
+}
+
+/// Waits until `condition` holds, looking often.
+pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    within(what, async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}

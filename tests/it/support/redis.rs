@@ -1,0 +1,268 @@
+//! A redis-server of the test's own, on a free port of loopback.
+
+use crate::support::{TestCa, eventually, test_ca, within};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use tokio::process::{Child, Command};
+
+/// A running server; killed when dropped.
+pub struct Redis {
+    child: Child,
+    port: u16,
+    options: Vec<String>,
+    scheme: &'static str,
+    credentials: &'static str,
+    directory: Arc<tempfile::TempDir>,
+}
+
+/// Who may come in, for [`Redis::with_password`].
+pub const PASSWORD: &str = "s3cret:/?#[]@";
+const PASSWORD_IN_URL: &str = "s3cret%3A%2F%3F%23%5B%5D%40";
+
+impl Redis {
+    /// `None`: there is none on this machine, which the test then says and ends.
+    pub async fn start() -> Option<Self> {
+        Self::with(Vec::new(), "redis", "", tempdir()).await
+    }
+
+    /// The same for a user with the rights that the manual names.
+    pub async fn with_user() -> Option<Self> {
+        let manual = include_str!("../../../docs/fleet.md");
+        let rights = manual.lines().find_map(|line| line.strip_prefix("A user of its own needs `"));
+        let rights = rights.and_then(|rights| rights.split('`').next()).expect("the manual says so");
+        let options = format!("--user only on >secret {rights} --user default off");
+        Self::with(options.split(' ').map(str::to_owned).collect(), "redis", "only:secret", tempdir()).await
+    }
+
+    /// The same for whoever knows [`PASSWORD`], over TLS with a certificate of the test authority's.
+    pub async fn with_password_and_tls() -> Option<Self> {
+        let directory = tempdir();
+        let (certificate, key) = test_ca().pem_pair("localhost");
+        let file = |name: &str, text: &str| -> PathBuf {
+            let path = directory.path().join(name);
+            std::fs::write(&path, text).expect("the directory is writable");
+            path
+        };
+        let (certificate, key) = (file("server.pem", &certificate), file("server.key", &key));
+        let options = [
+            "--requirepass",
+            PASSWORD,
+            "--tls-auth-clients",
+            "no",
+            "--tls-cert-file",
+            certificate.to_str().expect("UTF-8"),
+            "--tls-key-file",
+            key.to_str().expect("UTF-8"),
+            "--tls-ca-cert-file",
+            TestCa::pem_file(test_ca()).to_str().expect("UTF-8"),
+        ];
+        let options = options.map(str::to_owned).to_vec();
+        Self::with(options, "rediss", PASSWORD_IN_URL, directory).await
+    }
+
+    /// A node of a cluster yet to be made.
+    pub async fn cluster_node() -> Option<Self> {
+        let directory = tempdir();
+        let at = directory.path().to_str().expect("UTF-8").to_owned();
+        let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--dir", &at];
+        Self::with(options.map(str::to_owned).to_vec(), "redis", "", directory).await
+    }
+
+    pub async fn replica_of(master: &Self) -> Option<Self> {
+        let port = master.port.to_string();
+        let options = ["--replicaof", "127.0.0.1", &port].map(str::to_owned);
+        Self::with(options.to_vec(), "redis", "", tempdir()).await
+    }
+
+    /// Watches over a master called `main`.
+    pub async fn sentinel_of(master: &Self) -> Option<Self> {
+        let directory = tempdir();
+        let file = directory.path().join("sentinel.conf");
+        let text = format!(
+            "sentinel monitor main 127.0.0.1 {} 1\nsentinel down-after-milliseconds main 1000\n\
+             sentinel failover-timeout main 5000\n",
+            master.port
+        );
+        std::fs::write(&file, text).expect("the directory is writable");
+        let file = file.to_str().expect("UTF-8").to_owned();
+        Self::with(vec![file, "--sentinel".to_owned()], "redis", "", directory).await
+    }
+
+    async fn with(
+        options: Vec<String>,
+        scheme: &'static str,
+        credentials: &'static str,
+        directory: Arc<tempfile::TempDir>,
+    ) -> Option<Self> {
+        let Some(program) = program() else {
+            assert!(
+                std::env::var("CI").as_deref() != Ok("true"),
+                "redis-server is not installed, and CI has to have it"
+            );
+            eprintln!("skipped: redis-server is not installed");
+            return None;
+        };
+        for _ in 0..20 {
+            let port = free_port();
+            let child = spawn(&program, port, scheme, &options, directory.path());
+            let mut redis =
+                Self { child, port, options: options.clone(), scheme, credentials, directory: directory.clone() };
+            if redis.is_up().await {
+                return Some(redis);
+            }
+        }
+        panic!("redis-server finds no free port");
+    }
+
+    /// For `fleet:`.
+    pub fn url(&self) -> String {
+        self.url_with(self.credentials)
+    }
+
+    /// The same with another password, or user and password.
+    pub fn url_with(&self, password: &str) -> String {
+        let password = match password {
+            "" => String::new(),
+            password if password.contains(':') => format!("{password}@"),
+            password => format!(":{password}@"),
+        };
+        format!("{}://{password}localhost:{}/0", self.scheme, self.port)
+    }
+
+    pub fn address(&self) -> std::net::SocketAddr {
+        ([127, 0, 0, 1], self.port).into()
+    }
+
+    /// A connection to look around by.
+    pub async fn connection(&self) -> redis::aio::MultiplexedConnection {
+        let client = redis::Client::open(self.url()).expect("a good URL");
+        let connected = within("a connection to redis-server", client.get_multiplexed_async_connection());
+        connected.await.expect("it listens")
+    }
+
+    /// How often scripts have been run so far.
+    pub async fn script_calls(&self) -> u64 {
+        let stats: String =
+            redis::cmd("INFO").arg("commandstats").query_async(&mut self.connection().await).await.expect("it answers");
+        let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+        line.map_or(0, |line| line.split(',').next().expect("one field").parse().expect("a number"))
+    }
+
+    /// What a step of its clock by so many milliseconds makes of what it keeps: to a clock that was set back all instants
+    /// are ahead, and what is to expire does so later. (libfaketime and Debian's redis-server hang in each other.)
+    pub async fn step_clock(&self, by: i64) {
+        let step = redis::Script::new(
+            "for _, key in ipairs(redis.call('KEYS', 'politely:*')) do
+                 local left, kind = redis.call('PTTL', key), redis.call('TYPE', key).ok
+                 if kind == 'hash' then
+                     for _, field in ipairs({'at', 'fresh_until'}) do
+                         local at = tonumber(redis.call('HGET', key, field) or 0)
+                         if at > 0 then
+                             redis.call('HSET', key, field, string.format('%.0f', at - ARGV[1]))
+                         end
+                     end
+                 elseif kind == 'string' and string.find(key, ':lease$') then
+                     local kept = cjson.decode(redis.call('GET', key))
+                     for _, field in ipairs({'last', 'fetch', 'hold', 'ends', 'from'}) do
+                         kept[field] = kept[field] > 0 and kept[field] - ARGV[1] or 0
+                     end
+                     redis.call('SET', key, cjson.encode(kept), 'PX', left)
+                 elseif kind == 'zset' then
+                     for _, member in ipairs(redis.call('ZRANGE', key, 0, -1)) do
+                         redis.call('ZINCRBY', key, -ARGV[1], member)
+                     end
+                 end
+                 redis.call('PEXPIRE', key, left - ARGV[1])
+             end",
+        );
+        let () = step.arg(by).invoke_async(&mut self.connection().await).await.expect("it runs");
+    }
+
+    pub fn signal(&self, signal: libc::c_int) {
+        let pid = libc::pid_t::try_from(self.child.id().expect("not waited for yet")).expect("a process id");
+        // SAFETY: `kill` takes two integers; the child is not waited for yet, so the id is still its own.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "the child can be signalled");
+    }
+
+    /// SIGKILL: all that it knew is lost.
+    pub async fn kill(&mut self) {
+        self.signal(libc::SIGKILL);
+        within("the end of redis-server", self.child.wait()).await.expect("our child");
+    }
+
+    /// Another one in its place, which knows nothing.
+    pub async fn restart(&mut self) {
+        let program = program().expect("it was there before");
+        self.child = spawn(&program, self.port, self.scheme, &self.options, self.directory.path());
+        assert!(self.is_up().await, "its port is free again");
+    }
+
+    /// False: it has ended, as another program has the port. That somebody listens there does not say that it is this one,
+    /// and a cluster's node listens before it finds its second port taken.
+    async fn is_up(&mut self) -> bool {
+        let log = self.directory.path().join(log_of(self.port));
+        let mut up = false;
+        eventually("redis-server listens", || {
+            let said = std::fs::read_to_string(&log).unwrap_or_default();
+            up = READY.iter().any(|ready| said.contains(ready));
+            up || self.child.try_wait().is_ok_and(|status| status.is_some())
+        })
+        .await;
+        up && self.child.try_wait().is_ok_and(|status| status.is_none())
+    }
+}
+
+/// What a server, and a sentinel, says then.
+const READY: [&str; 2] = ["Ready to accept connections", "Sentinel ID is"];
+
+/// Its log, in its directory.
+fn log_of(port: u16) -> String {
+    format!("{port}.log")
+}
+
+/// A port that nobody has, at least now; not one of those that the system gives to connections, or somebody would have
+/// it by the time of a restart.
+fn free_port() -> u16 {
+    // The second is what a cluster's nodes speak to each other by.
+    let is_free =
+        |port: &u16| [*port, port + 10_000].map(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()) == [true; 2];
+    std::iter::repeat_with(|| fastrand::u16(20_000..32_000)).find(is_free).expect("they cannot all be taken")
+}
+
+/// `at`: where it writes what a replica is sent.
+fn spawn(program: &str, port: u16, scheme: &str, options: &[String], at: &Path) -> Child {
+    let log = log_of(port);
+    // Of the one before, after a restart.
+    let _ = std::fs::remove_file(at.join(&log));
+    let port = port.to_string();
+    let ports =
+        if scheme == "rediss" { ["--port", "0", "--tls-port", &port] } else { ["--port", &port, "--tls-port", "0"] };
+    let mut command = Command::new(program);
+    // Nothing is kept: a restart forgets everything.
+    // A configuration file comes first; a sentinel takes nothing of what servers do.
+    let (file, options) = match options.first() {
+        Some(first) if !first.starts_with("--") => options.split_at(1),
+        _ => options.split_at(0),
+    };
+    command.args(file).args(["--bind", "127.0.0.1"]).args(ports).args(options).args(["--logfile", &log]);
+    if file.is_empty() {
+        command.args(["--save", "", "--appendonly", "no"]);
+    }
+    command.current_dir(at).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    command.spawn().expect("it was found")
+}
+
+fn tempdir() -> Arc<tempfile::TempDir> {
+    Arc::new(tempfile::tempdir().expect("a temporary directory"))
+}
+
+fn program() -> Option<String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let names = ["redis-server", "valkey-server"];
+    std::env::split_paths(&path)
+        .flat_map(|directory| names.map(|name| directory.join(name)))
+        .find(|program| program.is_file())
+        .and_then(|program| program.to_str().map(str::to_owned))
+}
