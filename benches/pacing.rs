@@ -2,7 +2,7 @@
 //! `cargo bench --bench pacing`.
 
 use politely::config::Settings;
-use politely::gate::{Admitted, Gate, Outcome};
+use politely::gate::{Admitted, Gate, PaceOutcome};
 use politely::policy::{Authority, Request};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -80,7 +80,7 @@ async fn go(gate: &Gate, ask: &Request<'_>) {
             // One that never leaves gives its turn back.
             permit.leaves();
             permit.has_left();
-            permit.outcome = Outcome::Success;
+            permit.outcome = PaceOutcome::Success;
         }
         Ok(Admitted::Robots(_)) => panic!("nobody asked for it"),
         Err(refusal) => panic!("{refusal}"),

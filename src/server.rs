@@ -11,14 +11,14 @@ pub use error::StartError;
 use crate::admin::Admin;
 use crate::config::{Changes, Settings, keep_instance_name};
 use crate::evidence::Evidence;
-use crate::gate::{Figures, Gate, HeldFigures, HeldRequest};
+use crate::gate::{Gate, GateFigures, HeldFigures, HeldRequest};
 use crate::proxy::{self, Counts, Decisions, Distrusted, HostFailures, Proxy};
 use crate::tls::{Ca, LeafCache, Roots, roots};
 use crate::upstream::{Upstream, connector_conf};
 use arc_swap::ArcSwap;
 use listeners::{Listeners, Plan};
 use pingora_core::server::configuration::ServerConf;
-use reload::Parts;
+use reload::Reloadable;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ use tokio::task::JoinSet;
 
 /// A proxy that serves. Dropping it cuts off what is under way; [`shutdown`](Self::shutdown) lets it finish.
 pub struct Running {
-    parts: Arc<Parts>,
+    parts: Arc<Reloadable>,
     stop: watch::Sender<bool>,
     /// The admin address, and what looks after the authority.
     beside: JoinSet<()>,
@@ -119,7 +119,7 @@ async fn start_with(settings: Settings, plan: Plan) -> Result<Running, StartErro
     if let Some((admin, _)) = &admin {
         admin.listeners.store(Arc::new(listeners.addresses()));
     }
-    let parts = Arc::new(Parts::new(proxy, listeners, admin, roots.pem));
+    let parts = Arc::new(Reloadable::new(proxy, listeners, admin, roots.pem));
     Ok(Running { parts, stop, beside })
 }
 
@@ -188,7 +188,7 @@ impl Running {
     }
 
     /// What there is at the moment: rules held, requests that wait.
-    pub fn figures(&self) -> Figures {
+    pub fn figures(&self) -> GateFigures {
         self.parts.proxy.gate.figures()
     }
 

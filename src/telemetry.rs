@@ -3,8 +3,8 @@
 mod line_format;
 mod line_queue;
 
-use crate::config::{AccessLog, Log, LogLevel};
-use line_format::{LineFormat, Place};
+use crate::config::{AccessLog, LogLevel, LogSettings};
+use line_format::{LineFormat, LineReader};
 use line_queue::LineQueue;
 use parking_lot::Mutex;
 use std::fmt;
@@ -30,8 +30,8 @@ pub const ACCESS: &str = "access";
 ///
 /// # Errors
 /// The access log cannot be opened.
-pub fn init(log: &Log) -> io::Result<()> {
-    let change = Change::prepare(log)?;
+pub fn init(log: &LogSettings) -> io::Result<()> {
+    let change = LogChange::prepare(log)?;
     EVENT_LINES.write_to(StandardError)?;
     let (event_layer, to_events) = switchable(event_format(log), &EVENT_LINES, events(log));
     let (request_layer, to_requests) = switchable(request_format(log), &ACCESS_LINES, requests(log));
@@ -47,15 +47,15 @@ pub fn init(log: &Log) -> io::Result<()> {
 
 /// Other settings for the logs, ready to be used. With the same ones the access log is opened anew, as it has to be when
 /// its file was moved away.
-pub struct Change {
-    log: Log,
+pub struct LogChange {
+    log: LogSettings,
     file: Option<File>,
 }
 
-impl Change {
+impl LogChange {
     /// # Errors
     /// The access log cannot be opened: then all stays as it was.
-    pub fn prepare(log: &Log) -> io::Result<Self> {
+    pub fn prepare(log: &LogSettings) -> io::Result<Self> {
         let file = match &log.access {
             AccessLog::File(path) => Some(open(path)?),
             AccessLog::Off | AccessLog::Stdout | AccessLog::Journal => None,
@@ -88,7 +88,7 @@ impl Change {
 ///
 /// # Errors
 /// It cannot.
-pub fn check(log: &Log) -> io::Result<()> {
+pub fn check(log: &LogSettings) -> io::Result<()> {
     let AccessLog::File(path) = &log.access else { return Ok(()) };
     match OpenOptions::new().append(true).custom_flags(libc::O_NONBLOCK).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -112,7 +112,7 @@ pub fn dropped() -> [(&'static str, u64); 2] {
 }
 
 /// What happens.
-fn events(log: &Log) -> Targets {
+fn events(log: &LogSettings) -> Targets {
     let level = match log.level {
         LogLevel::Error => Level::ERROR,
         LogLevel::Warn => Level::WARN,
@@ -131,19 +131,19 @@ fn events(log: &Log) -> Targets {
 }
 
 /// One line a request.
-fn requests(log: &Log) -> Targets {
+fn requests(log: &LogSettings) -> Targets {
     let level = if log.access == AccessLog::Off { LevelFilter::OFF } else { LevelFilter::INFO };
     Targets::new().with_target(ACCESS, level)
 }
 
-fn event_format(log: &Log) -> LineFormat {
-    LineFormat { format: log.format, place: Place::of_standard_error() }
+fn event_format(log: &LogSettings) -> LineFormat {
+    LineFormat { format: log.format, place: LineReader::of_standard_error() }
 }
 
-fn request_format(log: &Log) -> LineFormat {
-    let place = match (&log.access, Place::of_standard_error()) {
-        (AccessLog::Journal, Place::Journal) => Place::Journal,
-        _ => Place::File,
+fn request_format(log: &LogSettings) -> LineFormat {
+    let place = match (&log.access, LineReader::of_standard_error()) {
+        (AccessLog::Journal, LineReader::Journal) => LineReader::Journal,
+        _ => LineReader::File,
     };
     LineFormat { format: log.format, place }
 }
@@ -153,7 +153,7 @@ fn switchable(
     format: LineFormat,
     lines: &'static LineQueue,
     filter: Targets,
-) -> (Lines, impl Fn(LineFormat, Targets) + Send + Sync) {
+) -> (LineLayer, impl Fn(LineFormat, Targets) + Send + Sync) {
     let (filter, filters) = reload::Layer::new(filter);
     let (layer, layers) = reload::Layer::new(layer(format, lines));
     let switch = move |format, filter| {
@@ -164,7 +164,7 @@ fn switchable(
     (layer.with_filter(filter).boxed(), switch)
 }
 
-fn layer(format: LineFormat, queue: &'static LineQueue) -> Lines {
+fn layer(format: LineFormat, queue: &'static LineQueue) -> LineLayer {
     lines::layer().event_format(format).with_writer(BoxMakeWriter::new(move || queue)).boxed()
 }
 
@@ -173,14 +173,14 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
-type Switch = Box<dyn Fn(&Log) + Send + Sync>;
-type Lines = Box<dyn Layer<Registry> + Send + Sync>;
+type LogSwitch = Box<dyn Fn(&LogSettings) + Send + Sync>;
+type LineLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 static EVENT_LINES: LineQueue = LineQueue::new("events");
 static ACCESS_LINES: LineQueue = LineQueue::new("access");
 static WRITTEN_TO: Mutex<AccessLog> = Mutex::new(AccessLog::Off);
 /// Set when we log at all.
-static SWITCH: OnceLock<Switch> = OnceLock::new();
+static SWITCH: OnceLock<LogSwitch> = OnceLock::new();
 /// At the end of the process.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 

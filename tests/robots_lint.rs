@@ -36,7 +36,7 @@ proptest! {
     ) {
         let text = file(&rules);
         let robots = RobotsTxt::parse(text.as_bytes());
-        let report = lint::Report::new(&robots, None);
+        let report = lint::LintReport::new(&robots, None);
         let everybody: [&str; 0] = [];
         let all = robots.rules_for(&everybody);
         for dead in report.findings().iter().filter(|found| NEVER.contains(&found.code)) {
@@ -60,7 +60,7 @@ proptest! {
     /// Any bytes: places are in the file, and what is shown of a line can hold them.
     #[test]
     fn places_are_places_of_the_file(bytes in vec(prop_oneof![any::<u8>(), select(&b"user-agent:disallow /*%\n\r\0"[..])], 0..300)) {
-        let report = lint::Report::new(&RobotsTxt::parse(&bytes), None);
+        let report = lint::LintReport::new(&RobotsTxt::parse(&bytes), None);
         for found in report.findings() {
             let places = std::iter::once(found.place).chain(found.related.map(|related| related.place));
             for place in places {

@@ -2,19 +2,19 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use politely::http1::{Framing, RequestHead, Room, put_field, put_request_line, read_request};
+use politely::http1::{Framing, RequestHead, FieldRoom, put_field, put_request_line, read_request};
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((cut, bytes)) = bytes.split_first() else { return };
-    let mut room = Room::new();
+    let mut room = FieldRoom::new();
     let whole = read_request(bytes, &mut 0, LIMIT, &mut room);
     let seen = whole.map(|head| head.map(|head| look(&head)));
 
     let cut = usize::from(*cut).min(bytes.len());
-    let (mut scanned, mut other) = (0, Room::new());
+    let (mut scanned, mut other) = (0, FieldRoom::new());
     let early = read_request(&bytes[..cut], &mut scanned, LIMIT, &mut other).map(|head| head.map(|head| look(&head)));
     if early == Ok(None) {
-        let mut other = Room::new();
+        let mut other = FieldRoom::new();
         let late = read_request(bytes, &mut scanned, LIMIT, &mut other).map(|head| head.map(|head| look(&head)));
         assert_eq!(late, seen);
     } else {
@@ -31,7 +31,7 @@ fuzz_target!(|bytes: &[u8]| {
         .for_each(|field| put_field(&mut out, field.name, field.value));
     out.extend_from_slice(b"\r\n");
     assert_eq!(out.windows(4).position(|four| four == b"\r\n\r\n"), Some(out.len() - 4), "one head");
-    let mut again = Room::new();
+    let mut again = FieldRoom::new();
     let again = read_request(&out, &mut 0, out.len(), &mut again).expect("our own").expect("it is whole");
     assert_eq!((again.method, again.target, again.framing), (head.method, head.target, head.framing));
     assert_eq!((again.host, again.len, again.close), (head.host, out.len(), false));

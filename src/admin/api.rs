@@ -1,6 +1,6 @@
 //! The handlers of the API.
 
-use super::asked::{Fields, Name};
+use super::asked::{PathAuthority, QueryFields};
 use super::guard::without_port;
 use super::json::{self, problem};
 use super::{Admin, Reload};
@@ -123,19 +123,19 @@ pub(super) struct Shown {
     limit: Option<usize>,
 }
 
-pub(super) async fn authorities(State(admin): State<Arc<Admin>>, Fields(shown): Fields<Shown>) -> Response {
+pub(super) async fn authorities(State(admin): State<Arc<Admin>>, QueryFields(shown): QueryFields<Shown>) -> Response {
     let hosts = admin.gate().latest(shown.limit.unwrap_or(SHOWN).min(MOST_SHOWN)).into_iter();
     let hosts: Vec<_> = hosts.map(|(authority, entry)| json::authority(admin.gate(), &authority, &entry)).collect();
     Json(hosts).into_response()
 }
 
 /// Those that came first, first.
-pub(super) async fn held(State(admin): State<Arc<Admin>>, Fields(shown): Fields<Shown>) -> Response {
+pub(super) async fn held(State(admin): State<Arc<Admin>>, QueryFields(shown): QueryFields<Shown>) -> Response {
     let held = admin.gate().all_held(shown.limit.unwrap_or(SHOWN).min(MOST_SHOWN));
     Json(held.iter().map(json::held).collect::<Vec<_>>()).into_response()
 }
 
-pub(super) async fn authority(State(admin): State<Arc<Admin>>, Name(name): Name) -> Response {
+pub(super) async fn authority(State(admin): State<Arc<Admin>>, PathAuthority(name): PathAuthority) -> Response {
     let Some(authority) = parse(&name) else {
         return no_authority(&name);
     };
@@ -152,7 +152,7 @@ async fn in_full(admin: &Admin, authority: &Authority, entry: &Entry) -> Respons
     Json(value).into_response()
 }
 
-pub(super) async fn refresh(State(admin): State<Arc<Admin>>, Name(name): Name) -> Response {
+pub(super) async fn refresh(State(admin): State<Arc<Admin>>, PathAuthority(name): PathAuthority) -> Response {
     let Some(authority) = parse(&name) else {
         return no_authority(&name);
     };
@@ -162,7 +162,10 @@ pub(super) async fn refresh(State(admin): State<Arc<Admin>>, Name(name): Name) -
     }
 }
 
-pub(super) async fn explain(State(admin): State<Arc<Admin>>, Fields(asked): Fields<Vec<(String, String)>>) -> Response {
+pub(super) async fn explain(
+    State(admin): State<Arc<Admin>>,
+    QueryFields(asked): QueryFields<Vec<(String, String)>>,
+) -> Response {
     let named = |name: &'static str| asked.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str());
     let Some(url) = named("url").next() else {
         return problem(StatusCode::BAD_REQUEST, "`url` is missing: /api/v1/explain?url=https://example.com/page");

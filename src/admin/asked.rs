@@ -8,25 +8,25 @@ use http::request::Parts;
 use serde::de::DeserializeOwned;
 
 /// The fields of the query.
-pub(super) struct Fields<T>(pub T);
+pub(super) struct QueryFields<T>(pub T);
 
 /// The authority in the path.
-pub(super) struct Name(pub String);
+pub(super) struct PathAuthority(pub String);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Fields<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryFields<T> {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
         let read = Query::from_request_parts(parts, state).await;
-        read.map(|Query(read)| Fields(read)).map_err(|error| problem(StatusCode::BAD_REQUEST, &error.body_text()))
+        read.map(|Query(read)| QueryFields(read)).map_err(|error| problem(StatusCode::BAD_REQUEST, &error.body_text()))
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Name {
+impl<S: Send + Sync> FromRequestParts<S> for PathAuthority {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
         let read = Path::from_request_parts(parts, state).await;
-        read.map(|Path(name)| Name(name)).map_err(|error| problem(StatusCode::BAD_REQUEST, &error.body_text()))
+        read.map(|Path(name)| PathAuthority(name)).map_err(|error| problem(StatusCode::BAD_REQUEST, &error.body_text()))
     }
 }

@@ -1,6 +1,6 @@
 //! `/api/v1/decisions`: the recent refusals as JSON, or as they come (`text/event-stream`, HTML §9.2).
 
-use super::asked::Fields;
+use super::asked::QueryFields;
 use super::{Admin, json};
 use crate::proxy::RecentDecision;
 use axum::Json;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use tokio::sync::broadcast::error::RecvError;
 
 #[derive(Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct DecisionsQuery {
     /// Those whose number is greater only.
     after: Option<u64>,
     /// So many at most, the newest.
@@ -25,7 +25,7 @@ pub(super) struct Wanted {
 
 pub(super) async fn decisions(
     State(admin): State<Arc<Admin>>,
-    Fields(wanted): Fields<Wanted>,
+    QueryFields(wanted): QueryFields<DecisionsQuery>,
     headers: HeaderMap,
 ) -> Response {
     let field = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());

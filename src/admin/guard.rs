@@ -14,19 +14,19 @@ use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
 /// What callers have to show.
-pub(super) struct Token {
+pub(super) struct CallerToken {
     /// `None`: there is nowhere to keep one, and nobody has it.
     token: Option<Box<str>>,
     is_configured: bool,
 }
 
-impl Token {
+impl CallerToken {
     /// # Errors
     /// The operator's own cannot be read.
     pub fn of(file: &AdminToken) -> io::Result<Self> {
         let is_configured = file.is_configured;
         match file.read_or_make() {
-            Ok(token) => Ok(Token { token: Some(token.into()), is_configured }),
+            Ok(token) => Ok(CallerToken { token: Some(token.into()), is_configured }),
             Err(error) if is_configured => Err(error),
             Err(error) => {
                 let path = file.path.display();
@@ -34,7 +34,7 @@ impl Token {
                     "the admin API refuses all requests: cannot store a token in {path} ({error}); set `admin.token_file` \
                      to a file of your own"
                 );
-                Ok(Token { token: None, is_configured })
+                Ok(CallerToken { token: None, is_configured })
             }
         }
     }
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn the_token_has_to_be_the_whole_one() {
-        let token = Token { token: Some("s3cret".into()), is_configured: true };
+        let token = CallerToken { token: Some("s3cret".into()), is_configured: true };
         for (value, good) in
             [("Bearer s3cret", true), ("bearer s3cret", true), ("Bearer s3cre", false), ("s3cret", false), ("", false)]
         {

@@ -20,7 +20,7 @@ use arc_swap::ArcSwap;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
-use guard::Token;
+use guard::CallerToken;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -36,7 +36,7 @@ pub struct Admin {
     proxy: Arc<Proxy>,
     /// Where the proxy listens, and whether for TLS.
     pub listeners: ArcSwap<Vec<(SocketAddr, bool)>>,
-    token: Token,
+    token: CallerToken,
     /// On other interfaces all but health takes the token.
     is_on_loopback: bool,
     /// Set by whoever knows where the configuration is.
@@ -76,8 +76,8 @@ impl Admin {
     ///
     /// # Errors
     /// The configured token cannot be read, or is empty.
-    pub fn new(proxy: Arc<Proxy>, settings: &config::Admin) -> io::Result<Self> {
-        let token = Token::of(&AdminToken::of(&proxy.settings.load()))?;
+    pub fn new(proxy: Arc<Proxy>, settings: &config::AdminSettings) -> io::Result<Self> {
+        let token = CallerToken::of(&AdminToken::of(&proxy.settings.load()))?;
         let is_on_loopback = match &settings.address {
             Some(ListenAddress::Socket(address)) => address.ip().is_loopback(),
             Some(ListenAddress::Inherited(_)) | None => false,

@@ -1,7 +1,7 @@
 //! Asks a running proxy at its admin address.
 
 use super::running_file::RunningProxy;
-use super::{ConfigArg, Failed, Format};
+use super::{CommandError, ConfigArg, Format};
 use crate::config::{AdminToken, ListenAddress, Settings};
 use crate::policy::Host;
 use base64::Engine;
@@ -28,7 +28,7 @@ pub(super) struct AdminArgs {
 }
 
 /// What it answered.
-pub(super) struct Answer {
+pub(super) struct AdminAnswer {
     pub status: u16,
     pub body: Value,
     /// Who has said so.
@@ -38,7 +38,7 @@ pub(super) struct Answer {
 }
 
 /// Whom to ask, and with what.
-struct Asked {
+struct AdminCall {
     address: SocketAddr,
     token: Option<String>,
     /// Why there is none.
@@ -46,35 +46,35 @@ struct Asked {
 }
 
 impl AdminArgs {
-    pub fn ask(&self, method: &str, target: &str) -> Result<Answer, Failed> {
-        let Asked { address, token, without } = self.asked()?;
+    pub fn ask(&self, method: &str, target: &str) -> Result<AdminAnswer, CommandError> {
+        let AdminCall { address, token, without } = self.asked()?;
         let (status, body) = exchange(address, method, target, token.as_deref()).map_err(|error| {
-            Failed::usage(
+            CommandError::usage(
                 format!("no answer from {address}: {error}"),
                 "check that a proxy is running and that this is its admin address",
             )
         })?;
         match (status, without) {
-            (401, Some(why)) => Err(Failed::usage(
+            (401, Some(why)) => Err(CommandError::usage(
                 format!("the proxy requires its token, and {why}"),
                 "run this as the proxy's user or as root, with the same `--config`; or pass `--token-file`",
             )),
-            (401, None) => Err(Failed::usage(
+            (401, None) => Err(CommandError::usage(
                 "the proxy does not accept this token",
                 "`--token-file` or `admin.token_file` names the file that holds it",
             )),
-            _ => Ok(Answer { status, body, address, token }),
+            _ => Ok(AdminAnswer { status, body, address, token }),
         }
     }
 
-    fn asked(&self) -> Result<Asked, Failed> {
+    fn asked(&self) -> Result<AdminCall, CommandError> {
         let path = self.config.path();
         // What runs is asked as it runs: the file may say something else by now, and our environment is not the proxy's.
         let running = RunningProxy::find(path.as_deref());
         let running = running.map(|it| RunningProxy { admin: reachable(it.admin), ..it });
         let running = running.filter(|running| self.admin.is_none_or(|address| address == running.admin));
         let mut asked = match running {
-            Some(RunningProxy { admin, token }) => Asked { address: admin, token, without: None },
+            Some(RunningProxy { admin, token }) => AdminCall { address: admin, token, without: None },
             None => self.asked_by_configuration(path.as_deref())?,
         };
         if let Some(path) = &self.token_file {
@@ -84,21 +84,24 @@ impl AdminArgs {
     }
 
     /// Where no proxy is known to run.
-    fn asked_by_configuration(&self, path: Option<&Path>) -> Result<Asked, Failed> {
+    fn asked_by_configuration(&self, path: Option<&Path>) -> Result<AdminCall, CommandError> {
         let loaded = Settings::load(path, std::env::vars_os());
         let settings = match self.admin {
             // Where it listens is known.
             Some(_) => loaded.unwrap_or_default(),
             None => loaded.map_err(|faults| {
-                let Failed { message, code } = faults.into();
-                Failed { message: format!("{}\n{NOBODY_RUNS}", message.trim_end()), code }
+                let CommandError { message, code } = faults.into();
+                CommandError { message: format!("{}\n{NOBODY_RUNS}", message.trim_end()), code }
             })?,
         };
         let (address, is_given) = match (self.admin, &settings.admin.address) {
             (Some(address), _) => (address, true),
             (None, Some(ListenAddress::Socket(address))) => (reachable(*address), false),
             (None, Some(ListenAddress::Inherited(_)) | None) => {
-                return Err(Failed::usage("the configuration names no admin address to ask", "give it with `--admin`"));
+                return Err(CommandError::usage(
+                    "the configuration names no admin address to ask",
+                    "give it with `--admin`",
+                ));
             }
         };
         let file = AdminToken::of(&settings);
@@ -112,7 +115,7 @@ impl AdminArgs {
                 Err(error) => (None, Some(format!("{shown} cannot be read: {error}"))),
             },
         };
-        Ok(Asked { address, token, without })
+        Ok(AdminCall { address, token, without })
     }
 }
 
@@ -130,10 +133,10 @@ pub(super) struct Elsewhere {
 /// The certificate of a proxy that runs elsewhere: from the proxy itself, which serves it to its clients at `setup_host`, or
 /// from its admin address, which tells where the proxy listens. `token_file`: that proxy's, never this machine's own, which is
 /// nothing for others to hear.
-pub(super) fn elsewhere(url: &str, token_file: Option<&Path>, setup_host: &Host) -> Result<Elsewhere, Failed> {
+pub(super) fn elsewhere(url: &str, token_file: Option<&Path>, setup_host: &Host) -> Result<Elsewhere, CommandError> {
     let text = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
     let parsed = Url::parse(&text).ok().filter(|url| url.scheme() == "http" && url.has_host());
-    let parsed = parsed.ok_or_else(|| Failed::usage(format!("`{url}` is not the URL of a proxy"), FROM_HINT))?;
+    let parsed = parsed.ok_or_else(|| CommandError::usage(format!("`{url}` is not the URL of a proxy"), FROM_HINT))?;
     let (host, port) = (parsed.host_str().unwrap_or_default(), parsed.port().unwrap_or(80));
     let told_by_admin = admin_elsewhere(&format!("{host}:{port}"), token_file);
     if told_by_admin.is_ok() {
@@ -159,7 +162,7 @@ pub(super) fn elsewhere(url: &str, token_file: Option<&Path>, setup_host: &Host)
             proxy: Some((host.to_owned(), port)),
             credentials,
         }),
-        Some((407, _)) => Err(Failed::usage(
+        Some((407, _)) => Err(CommandError::usage(
             "the proxy requires a user name and password",
             "put them in the URL: http://NAME:PASSWORD@proxy:3128",
         )),
@@ -167,8 +170,9 @@ pub(super) fn elsewhere(url: &str, token_file: Option<&Path>, setup_host: &Host)
     }
 }
 
-fn admin_elsewhere(name: &str, token_file: Option<&Path>) -> Result<Elsewhere, Failed> {
-    let wrong = |error: &dyn std::fmt::Display| Failed::usage(format!("no answer from {name}: {error}"), FROM_HINT);
+fn admin_elsewhere(name: &str, token_file: Option<&Path>) -> Result<Elsewhere, CommandError> {
+    let wrong =
+        |error: &dyn std::fmt::Display| CommandError::usage(format!("no answer from {name}: {error}"), FROM_HINT);
     let addresses: Vec<_> = name.to_socket_addrs().map_err(|error| wrong(&error))?.collect();
     let token = token(token_file)?;
     let ask = |target| {
@@ -177,7 +181,7 @@ fn admin_elsewhere(name: &str, token_file: Option<&Path>) -> Result<Elsewhere, F
     };
     let get = |target| match ask(target).map_err(|error| wrong(&error))? {
         (200, body) => String::from_utf8(body).map_err(|error| wrong(&error)),
-        (401, _) => Err(Failed::usage("the proxy requires a token", "`--token-file` names a file that holds it")),
+        (401, _) => Err(CommandError::usage("the proxy requires a token", "`--token-file` names a file that holds it")),
         (status, _) => Err(wrong(&format!("status {status} for {target}"))),
     };
     let (ca_pem, pac) = (get("/ca.pem")?, get("/proxy.pac")?);
@@ -196,10 +200,13 @@ fn hears_ours(address: SocketAddr, is_given: bool, is_configured: bool) -> bool 
     address.ip().to_canonical().is_loopback() || is_configured && !is_given
 }
 
-fn token(file: Option<&Path>) -> Result<Option<String>, Failed> {
+fn token(file: Option<&Path>) -> Result<Option<String>, CommandError> {
     let Some(path) = file else { return Ok(None) };
     let token = std::fs::read_to_string(path).map_err(|error| {
-        Failed::usage(format!("cannot read {}: {error}", path.display()), "it is to hold the admin address's token")
+        CommandError::usage(
+            format!("cannot read {}: {error}", path.display()),
+            "it is to hold the admin address's token",
+        )
     })?;
     Ok(Some(token.trim().to_owned()))
 }

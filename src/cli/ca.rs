@@ -11,18 +11,18 @@ use time::OffsetDateTime;
 use crate::config::{CaSource, ListenAddress, Settings, state_directory};
 use crate::tls::{Ca, CaError, ca, keep, roots};
 
-use super::Failed;
+use super::CommandError;
 use super::admin_client;
-use super::trust::{Kind, Machine, Outcome, Step, Told, direct};
+use super::trust::{StoreKind, TrustFiles, TrustOutcome, TrustStep, UserMachine, direct};
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct CaArgs {
     #[command(subcommand)]
-    action: Action,
+    action: CaAction,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Action {
+enum CaAction {
     /// Create the authority if there is none, and show how to trust it
     Init(super::ConfigArg),
     /// Print the certificate's path
@@ -34,9 +34,9 @@ enum Action {
     /// Create the next authority; clients have to trust both before `--finish` puts it in place
     Rotate(Rotate),
     /// Make this machine's programs trust it
-    Install(Places),
+    Install(CaPaths),
     /// Remove it from this machine's programs
-    Uninstall(Places),
+    Uninstall(CaPaths),
 }
 
 #[derive(Debug, clap::Args)]
@@ -61,28 +61,28 @@ struct Env {
 }
 
 #[derive(Debug, clap::Args)]
-struct Places {
+struct CaPaths {
     #[command(flatten)]
     config: super::ConfigArg,
     /// Only in this place; may be given several times
     #[arg(long, value_name = "PLACE")]
-    only: Vec<Kind>,
+    only: Vec<StoreKind>,
 }
 
-pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
+pub(super) fn run(args: &CaArgs) -> Result<ExitCode, CommandError> {
     match &args.action {
-        Action::Init(config) => init(config),
-        Action::Path(config) => super::print(&format!("{}\n", open(config)?.1.path().display())),
-        Action::Export(config) => super::print(&open(config)?.1.trusted_pem()),
-        Action::Env(args) => env(args),
-        Action::Rotate(args) => rotate(args),
-        Action::Install(places) => change(places, Machine::install),
-        Action::Uninstall(places) => change(places, Machine::uninstall),
+        CaAction::Init(config) => init(config),
+        CaAction::Path(config) => super::print(&format!("{}\n", open(config)?.1.path().display())),
+        CaAction::Export(config) => super::print(&open(config)?.1.trusted_pem()),
+        CaAction::Env(args) => env(args),
+        CaAction::Rotate(args) => rotate(args),
+        CaAction::Install(places) => change(places, UserMachine::install),
+        CaAction::Uninstall(places) => change(places, UserMachine::uninstall),
     }
 }
 
 /// The authority that the configuration names, made if need be.
-fn open(config: &super::ConfigArg) -> Result<(Settings, Ca), Failed> {
+fn open(config: &super::ConfigArg) -> Result<(Settings, Ca), CommandError> {
     let settings = Settings::load(config.path().as_deref(), std::env::vars_os())?;
     let ca = warned(Ca::configured(&settings.intercept.ca)?);
     Ok((settings, ca))
@@ -96,7 +96,7 @@ fn warned(ca: Ca) -> Ca {
     ca
 }
 
-fn init(config: &super::ConfigArg) -> Result<ExitCode, Failed> {
+fn init(config: &super::ConfigArg) -> Result<ExitCode, CommandError> {
     let settings = Settings::load(config.path().as_deref(), std::env::vars_os())?;
     let directory = directory(&settings);
     let was_there = directory.join(ca::CERTIFICATE).exists();
@@ -109,15 +109,15 @@ fn init(config: &super::ConfigArg) -> Result<ExitCode, Failed> {
     tell(what, &ca)
 }
 
-fn rotate(args: &Rotate) -> Result<ExitCode, Failed> {
+fn rotate(args: &Rotate) -> Result<ExitCode, CommandError> {
     let settings = Settings::load(args.config.path().as_deref(), std::env::vars_os())?;
     if let CaSource::Files { certificate, .. } = &settings.intercept.ca {
         let what = format!("{} is your own", certificate.display());
-        return Err(Failed::usage(&what, "replace it and its key, which `intercept.ca` names"));
+        return Err(CommandError::usage(&what, "replace it and its key, which `intercept.ca` names"));
     }
     let directory = directory(&settings);
     if args.finish && !Ca::is_prepared(&directory) {
-        return Err(Failed::usage("no rotation has begun", "`politely ca rotate` begins one"));
+        return Err(CommandError::usage("no rotation has begun", "`politely ca rotate` begins one"));
     }
     // One that cannot sign any more is trusted by nobody: there is nothing to wait for.
     let certificate = directory.join(ca::CERTIFICATE);
@@ -144,7 +144,7 @@ fn rotate(args: &Rotate) -> Result<ExitCode, Failed> {
 }
 
 /// Where it is, and what to do with it.
-fn tell(what: &str, ca: &Ca) -> Result<ExitCode, Failed> {
+fn tell(what: &str, ca: &Ca) -> Result<ExitCode, CommandError> {
     super::print(&format!(
         "{what} {}\n  \
          trust it on this machine:  politely ca install\n  \
@@ -154,7 +154,7 @@ fn tell(what: &str, ca: &Ca) -> Result<ExitCode, Failed> {
     ))
 }
 
-fn env(args: &Env) -> Result<ExitCode, Failed> {
+fn env(args: &Env) -> Result<ExitCode, CommandError> {
     let settings = Settings::load(args.config.path().as_deref(), std::env::vars_os())?;
     let mut credentials = String::new();
     let (directory, ca_pem, proxy) = match &args.from {
@@ -179,7 +179,7 @@ fn env(args: &Env) -> Result<ExitCode, Failed> {
     };
     keep::directory(&directory)?;
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
-    let told = Told {
+    let told = TrustFiles {
         directory: &directory,
         roots: &roots,
         ca_pem: &ca_pem,
@@ -207,18 +207,21 @@ fn directory(settings: &Settings) -> PathBuf {
     }
 }
 
-fn change(places: &Places, act: fn(&Machine, &Ca, &[Kind]) -> io::Result<Vec<Step>>) -> Result<ExitCode, Failed> {
+fn change(
+    places: &CaPaths,
+    act: fn(&UserMachine, &Ca, &[StoreKind]) -> io::Result<Vec<TrustStep>>,
+) -> Result<ExitCode, CommandError> {
     let (_, ca) = open(&places.config)?;
-    let steps = act(&Machine::here(), &ca, &places.only)?;
+    let steps = act(&UserMachine::here(), &ca, &places.only)?;
     let mut told = String::new();
-    for Step { place, outcome } in &steps {
+    for TrustStep { place, outcome } in &steps {
         match outcome {
-            Outcome::Done(what) | Outcome::Nothing(what) => told += &format!("{place}: {what}\n"),
-            Outcome::Failed { what, hint } => eprintln!("error: {place}: {what}\nhint: {hint}"),
+            TrustOutcome::Done(what) | TrustOutcome::Nothing(what) => told += &format!("{place}: {what}\n"),
+            TrustOutcome::Failed { what, hint } => eprintln!("error: {place}: {what}\nhint: {hint}"),
         }
     }
     super::print(&told)?;
-    let failed = steps.iter().any(|step| matches!(step.outcome, Outcome::Failed { .. }));
+    let failed = steps.iter().any(|step| matches!(step.outcome, TrustOutcome::Failed { .. }));
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

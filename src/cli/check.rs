@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::config::{
-    AccessLog, CaSource, Fleet, Hosts, InterceptMode, Mode, OnFleetLoss, PortRange, Settings, SignWhen,
+    AccessLog, CaSource, FleetSettings, Hosts, InterceptMode, Mode, OnFleetLoss, PortRange, Settings, SignWhen,
 };
 use crate::signing::Signer;
 use crate::telemetry;
@@ -13,18 +13,18 @@ use crate::tls::{Ca, ca, roots};
 
 use time::OffsetDateTime;
 
-use super::Failed;
+use super::CommandError;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct CheckArgs {
     #[command(flatten)]
     config: super::ConfigArg,
 }
 
-pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
+pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
     let path = args.config.path();
     let settings = Settings::load(path.as_deref(), std::env::vars_os())?;
-    telemetry::check(&settings.log).map_err(|error| Failed::log(&settings.log, error))?;
+    telemetry::check(&settings.log).map_err(|error| CommandError::log(&settings.log, error))?;
     let mut told = match &path {
         Some(path) => format!("{} is valid\n", path.display()),
         None => String::from("no configuration file: using the defaults\n"),
@@ -67,7 +67,7 @@ fn describe(settings: &Settings, told: &mut String) {
         }
         InterceptMode::Deny => say(String::from("refuses https (intercept.default)")),
     }
-    if let Some(Fleet { url, on_loss }) = &settings.fleet {
+    if let Some(FleetSettings { url, on_loss }) = &settings.fleet {
         let loss = match on_loss {
             OnFleetLoss::Local => "each instance continues, slowed down by the number of instances",
             OnFleetLoss::Refuse => "clients get 503",
@@ -103,7 +103,7 @@ fn describe(settings: &Settings, told: &mut String) {
 }
 
 /// Who asks, as sites see it.
-fn identity(settings: &Settings) -> Result<String, Failed> {
+fn identity(settings: &Settings) -> Result<String, CommandError> {
     let mut told = String::new();
     if settings.identity.contact.is_empty() && settings.identity.user_agent.is_none() {
         told += "  warning: robots.txt is asked for without saying whom a webmaster can turn to (identity.contact)\n    \
@@ -125,7 +125,7 @@ fn identity(settings: &Settings) -> Result<String, Failed> {
 }
 
 /// Whether the certificate authority can be opened, if it is there.
-fn authority(settings: &Settings) -> Result<String, Failed> {
+fn authority(settings: &Settings) -> Result<String, CommandError> {
     let source = &settings.intercept.ca;
     let made_later = match source {
         CaSource::Directory(directory) => {
@@ -157,7 +157,7 @@ fn is_there(path: &Path) -> bool {
     path.try_exists().unwrap_or(true)
 }
 
-fn trusted(settings: &Settings) -> Result<String, Failed> {
+fn trusted(settings: &Settings) -> Result<String, CommandError> {
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
     let source = match (roots.source, &settings.egress.ca_file) {
         (roots::Source::System, None) => String::from("the system's"),

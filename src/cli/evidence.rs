@@ -1,6 +1,6 @@
 //! `politely evidence verify`: whether the chain of decisions is whole.
 
-use super::{ConfigArg, Failed, Format, NO};
+use super::{CommandError, ConfigArg, Format, NO};
 use crate::config::Settings;
 use crate::evidence::{Hash, ReadError, Verified, from_hex, hex, rfc3339, verify};
 use serde_json::json;
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct EvidenceArgs {
     #[command(subcommand)]
-    command: Command,
+    command: EvidenceCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum EvidenceCommand {
     /// Was anything changed, removed or lost? Exit code 1 if something is not as it was written
     Verify(Verify),
 }
@@ -33,8 +33,8 @@ struct Verify {
     format: Format,
 }
 
-pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
-    let Command::Verify(args) = &args.command;
+pub(super) fn run(args: &EvidenceArgs) -> Result<ExitCode, CommandError> {
+    let EvidenceCommand::Verify(args) = &args.command;
     let directory = directory(args.directory.as_deref(), &args.config)?;
     let verified = verify(&directory, &args.heads).map_err(|error| unreadable(&directory, &error))?;
     match args.format {
@@ -45,21 +45,24 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
 }
 
 /// The directory that is named, or else the configured one.
-pub(super) fn directory(named: Option<&Path>, config: &ConfigArg) -> Result<PathBuf, Failed> {
+pub(super) fn directory(named: Option<&Path>, config: &ConfigArg) -> Result<PathBuf, CommandError> {
     if let Some(named) = named {
         return Ok(named.to_owned());
     }
     let settings = Settings::load(config.path().as_deref(), std::env::vars_os())?;
     let hint = "name its directory, or `--config FILE`; a proxy keeps evidence once `evidence.directory` is set";
-    settings.evidence.directory.ok_or_else(|| Failed::usage("no evidence is configured", hint))
+    settings.evidence.directory.ok_or_else(|| CommandError::usage("no evidence is configured", hint))
 }
 
-pub(super) fn unreadable(directory: &Path, error: &ReadError) -> Failed {
+pub(super) fn unreadable(directory: &Path, error: &ReadError) -> CommandError {
     let what = match error {
         ReadError::Empty => format!("there is no evidence in {}", directory.display()),
         error => format!("cannot read the evidence in {}: {error}", directory.display()),
     };
-    Failed::usage(what, "it is a directory with files such as 00000001.jsonl, readable for the proxy's user alone")
+    CommandError::usage(
+        what,
+        "it is a directory with files such as 00000001.jsonl, readable for the proxy's user alone",
+    )
 }
 
 /// Where the chain ends, in hexadecimal.

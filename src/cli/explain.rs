@@ -2,13 +2,15 @@
 
 mod past;
 
-use super::{ConfigArg, Failed, Format, NO};
+use super::{CommandError, ConfigArg, Format, NO};
 use crate::admin;
 use crate::config::Settings;
 use crate::gate::Gate;
 use crate::policy::explain::{Explanation, explain};
 use crate::policy::freshness::Freshness;
-use crate::policy::{Access, Answer, Authority, Entry, HostRules, Manners, PreferenceEvidence, Request, Validators};
+use crate::policy::{
+    Access, Authority, Entry, HostRules, Manners, PreferenceEvidence, Request, SiteAnswer, Validators,
+};
 use crate::robots::{ProductToken, Purpose, RobotsTxt};
 use crate::server;
 use std::io::Read;
@@ -17,7 +19,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ExplainArgs {
     /// An absolute http or https URL
     url: String,
     #[command(flatten)]
@@ -41,9 +43,12 @@ pub(super) struct Args {
     format: Format,
 }
 
-pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
+pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
     let (authority, target) = Authority::and_target(&args.url).map_err(|error| {
-        Failed::usage(format!("`{}`: {error}", args.url), "write a complete URL, such as https://example.com/page")
+        CommandError::usage(
+            format!("`{}`: {error}", args.url),
+            "write a complete URL, such as https://example.com/page",
+        )
     })?;
     if let Some(at) = &args.at {
         return past::run(args, at, &authority, &target);
@@ -67,7 +72,7 @@ fn by_file(
     request: &Request<'_>,
     rules: &HostRules,
     settings: &Settings,
-) -> Result<Explanation, Failed> {
+) -> Result<Explanation, CommandError> {
     let (name, bytes) = if file.as_os_str() == "-" {
         let mut bytes = Vec::new();
         ("standard input".to_owned(), std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes))
@@ -75,10 +80,10 @@ fn by_file(
         (file.display().to_string(), std::fs::read(file))
     };
     let bytes = bytes.map_err(|error| {
-        Failed::usage(format!("cannot read {name}: {error}"), "`--robots` takes a robots.txt, or `-`")
+        CommandError::usage(format!("cannot read {name}: {error}"), "`--robots` takes a robots.txt, or `-`")
     })?;
     let now = SystemTime::now();
-    let entry = Entry::answered(Answer {
+    let entry = Entry::answered(SiteAnswer {
         access: Access::Rules(RobotsTxt::parse_with(&bytes, &settings.robots.parse_options())),
         status: 200,
         asked_again: None,
@@ -93,7 +98,11 @@ fn by_file(
     Ok(explanation)
 }
 
-async fn by_network(request: &Request<'_>, rules: &HostRules, settings: &Settings) -> Result<Explanation, Failed> {
+async fn by_network(
+    request: &Request<'_>,
+    rules: &HostRules,
+    settings: &Settings,
+) -> Result<Explanation, CommandError> {
     let gate: Gate = server::gate_alone(settings.clone())?;
     Ok(gate.explain(request, rules).await)
 }
@@ -153,7 +162,7 @@ mod tests {
     #[test]
     fn what_a_site_has_written_does_not_steer_the_terminal() {
         let file = "User-agent: *\nDisallow: /\x1b[2J\nSitemap: \u{9b}31m\n";
-        let entry = Entry::answered(Answer {
+        let entry = Entry::answered(SiteAnswer {
             access: Access::Rules(RobotsTxt::parse(file.as_bytes())),
             status: 200,
             asked_again: None,

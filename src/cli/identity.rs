@@ -1,6 +1,6 @@
 //! `politely identity`: the keys that requests are signed with (Web Bot Auth), and the directory of them.
 
-use super::{Failed, Format};
+use super::{CommandError, Format};
 use crate::config::{Settings, SignWhen, state_directory};
 use crate::signing::{DIRECTORY_PATH, KeyError, Signer, SigningKey};
 use serde_json::json;
@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct IdentityArgs {
     #[command(subcommand)]
-    action: Action,
+    action: IdentityAction,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Action {
+enum IdentityAction {
     /// Make a key to sign requests with; never in place of another
     Keygen(Keygen),
     /// Print the directory of keys, to be published where `identity.signature.agent` says
@@ -42,18 +42,18 @@ struct Show {
     format: Format,
 }
 
-pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
+pub(super) fn run(args: &IdentityArgs) -> Result<ExitCode, CommandError> {
     match &args.action {
-        Action::Keygen(keygen) => make(keygen),
-        Action::Directory(config) => {
+        IdentityAction::Keygen(keygen) => make(keygen),
+        IdentityAction::Directory(config) => {
             let directory = signer(&load(config)?)?.directory().publish(SystemTime::now());
             super::print(&format!("{}\n", directory.body))
         }
-        Action::Show(show) => tell(show),
+        IdentityAction::Show(show) => tell(show),
     }
 }
 
-fn make(keygen: &Keygen) -> Result<ExitCode, Failed> {
+fn make(keygen: &Keygen) -> Result<ExitCode, CommandError> {
     let settings = load(&keygen.config)?;
     let configured = settings.identity.signature.key.clone();
     let is_configured = configured.is_some() && keygen.file.is_none();
@@ -68,7 +68,7 @@ fn make(keygen: &Keygen) -> Result<ExitCode, Failed> {
     super::print(&told)
 }
 
-fn tell(show: &Show) -> Result<ExitCode, Failed> {
+fn tell(show: &Show) -> Result<ExitCode, CommandError> {
     let settings = load(&show.config)?;
     let signer = signer(&settings)?;
     let (agent, ids) = (signer.directory().agent(), signer.directory().ids().collect::<Vec<_>>());
@@ -92,18 +92,18 @@ fn tell(show: &Show) -> Result<ExitCode, Failed> {
     super::print(&told)
 }
 
-fn load(config: &super::ConfigArg) -> Result<Settings, Failed> {
+fn load(config: &super::ConfigArg) -> Result<Settings, CommandError> {
     Ok(Settings::load(config.path().as_deref(), std::env::vars_os())?)
 }
 
-fn signer(settings: &Settings) -> Result<Arc<Signer>, Failed> {
+fn signer(settings: &Settings) -> Result<Arc<Signer>, CommandError> {
     Signer::of(&settings.identity.signature, None)?.ok_or_else(|| {
         let hint = "add `identity: { signature: { key: …, agent: … } }`; `politely identity keygen` makes a key";
-        Failed::usage("nothing is signed: the configuration names no key", hint)
+        CommandError::usage("nothing is signed: the configuration names no key", hint)
     })
 }
 
-impl From<KeyError> for Failed {
+impl From<KeyError> for CommandError {
     fn from(error: KeyError) -> Self {
         Self::usage(&error, error.hint())
     }

@@ -1,7 +1,7 @@
 //! `politely run --isolate`: the command in a network of its own, of which nothing leads out but the proxy's socket. That
 //! socket is opened inside, by this program, which becomes the command after it has handed it to the proxy outside.
 
-use super::Failed;
+use super::CommandError;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
     recvmsg, sendmsg,
@@ -24,7 +24,7 @@ pub(super) const INSIDE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4A
 
 /// What `run` starts in place of the command.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct IsolateArgs {
     /// Where the proxy waits for its socket
     directory: PathBuf,
     #[arg(trailing_var_arg = true, required = true)]
@@ -32,9 +32,9 @@ pub(super) struct Args {
 }
 
 /// Becomes the command. Comes back with what stood in the way.
-pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
+pub(super) fn run(args: &IsolateArgs) -> Result<ExitCode, CommandError> {
     leave_network().map_err(|error| {
-        Failed::usage(
+        CommandError::usage(
             format!("cannot isolate the command: {error}"),
             "this needs root, or a system that lets users create namespaces (`kernel.unprivileged_userns_clone`, \
              `kernel.apparmor_restrict_unprivileged_userns`); without --isolate the command only gets the proxy variables",

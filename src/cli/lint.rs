@@ -1,9 +1,9 @@
 //! `politely lint`: a robots.txt's faults, line by line, as a compiler shows them.
 
-use super::{ConfigArg, Failed, Format, NO, is_colorful, runtime};
+use super::{CommandError, ConfigArg, Format, NO, is_colorful, runtime};
 use crate::config::Settings;
 use crate::policy::{Access, Authority, Entry};
-use crate::robots::lint::{Finding, Place, Related, Report, Severity};
+use crate::robots::lint::{Finding, LintReport, Related, Severity, TextPlace};
 use crate::robots::{ParseOptions, Precedence, RobotsTxt, UserAgentMatch};
 use crate::server;
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
@@ -13,7 +13,7 @@ use std::io::{self, Read};
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct LintArgs {
     /// A robots.txt file, `-` for standard input, or a URL: the robots.txt of its host
     #[arg(value_name = "FILE|URL|-")]
     source: String,
@@ -23,12 +23,12 @@ pub(super) struct Args {
     format: Format,
 }
 
-pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
+pub(super) fn run(args: &LintArgs) -> Result<ExitCode, CommandError> {
     let (name, report) = if args.source.contains("://") {
         by_network(&args.source, args.config.path())?
     } else {
         let name = if args.source == "-" { "standard input" } else { &args.source };
-        (name.to_owned(), Report::new(&RobotsTxt::parse(&read(&args.source)?), None))
+        (name.to_owned(), LintReport::new(&RobotsTxt::parse(&read(&args.source)?), None))
     };
     match args.format {
         Format::Text => super::print(&text(&name, &report, is_colorful(&io::stdout())))?,
@@ -37,7 +37,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
     Ok(if report.findings().is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
-fn read(file: &str) -> Result<Vec<u8>, Failed> {
+fn read(file: &str) -> Result<Vec<u8>, CommandError> {
     let mut bytes = Vec::new();
     // One more shows that the file is too long.
     let most = ParseOptions::MIN_SIZE as u64 + 1;
@@ -46,15 +46,15 @@ fn read(file: &str) -> Result<Vec<u8>, Failed> {
         file => File::open(file).and_then(|file| file.take(most).read_to_end(&mut bytes)),
     };
     let hint = "`lint` takes a robots.txt, `-` for standard input, or a URL such as https://example.com/";
-    read.map_err(|error| Failed::usage(format!("cannot read {file}: {error}"), hint))?;
+    read.map_err(|error| CommandError::usage(format!("cannot read {file}: {error}"), hint))?;
     Ok(bytes)
 }
 
 /// Fetched as for a request: the same guard, redirects and limits. What the file says is read as crawlers in general do,
 /// whatever this one's dialect is.
-fn by_network(url: &str, config: Option<std::path::PathBuf>) -> Result<(String, Report), Failed> {
+fn by_network(url: &str, config: Option<std::path::PathBuf>) -> Result<(String, LintReport), CommandError> {
     let authority = Authority::from_url(url).map_err(|error| {
-        Failed::usage(format!("`{url}`: {error}"), "write a complete URL, such as https://example.com/")
+        CommandError::usage(format!("`{url}`: {error}"), "write a complete URL, such as https://example.com/")
     })?;
     let mut settings = Settings::load(config.as_deref(), std::env::vars_os())?;
     settings.robots.user_agent_match = UserAgentMatch::default();
@@ -63,8 +63,9 @@ fn by_network(url: &str, config: Option<std::path::PathBuf>) -> Result<(String, 
     let entry = runtime()?.block_on(async {
         let gate = server::gate_alone(settings)?;
         let refreshed = gate.refresh(&authority).await;
-        refreshed
-            .map_err(|why| Failed::usage(format!("cannot read {}: {why}", authority.robots_url()), "try again later"))
+        refreshed.map_err(|why| {
+            CommandError::usage(format!("cannot read {}: {why}", authority.robots_url()), "try again later")
+        })
     })?;
     if let Some(again) = entry.answer.as_ref().and_then(|answer| answer.asked_again) {
         let (first, version) = (again.first_status, again.first_version);
@@ -72,29 +73,29 @@ fn by_network(url: &str, config: Option<std::path::PathBuf>) -> Result<(String, 
     }
     let host = authority.host().to_string();
     match entry.answer.as_ref().map(|answer| &answer.access) {
-        Some(Access::Rules(robots)) => Ok((authority.robots_url(), Report::new(robots, Some(&host)))),
+        Some(Access::Rules(robots)) => Ok((authority.robots_url(), LintReport::new(robots, Some(&host)))),
         Some(Access::Reservations(_) | Access::Missing) | None => Err(no_file(&authority, &entry)),
     }
 }
 
-fn no_file(authority: &Authority, entry: &Entry) -> Failed {
+fn no_file(authority: &Authority, entry: &Entry) -> CommandError {
     let url = authority.robots_url();
     match (&entry.trouble, &entry.answer) {
         (Some(trouble), _) => {
             let hint = "check the host and the way to it; `egress` in the configuration says what may be reached";
-            Failed::usage(format!("cannot read {url}: {}", trouble.why), hint)
+            CommandError::usage(format!("cannot read {url}: {}", trouble.why), hint)
         }
         (None, Some(answer)) => {
             let hint = "without a file crawlers treat everything as allowed; create one, or lint a local file";
-            Failed::usage(format!("cannot read {url}: status {}", answer.status), hint)
+            CommandError::usage(format!("cannot read {url}: status {}", answer.status), hint)
         }
-        (None, None) => Failed::usage(format!("cannot read {url}"), "try again later"),
+        (None, None) => CommandError::usage(format!("cannot read {url}"), "try again later"),
     }
 }
 
-fn json(name: &str, report: &Report) -> Value {
+fn json(name: &str, report: &LintReport) -> Value {
     let related = |related: &Related| {
-        let Place { line, column, .. } = related.place;
+        let TextPlace { line, column, .. } = related.place;
         json!({ "line": line, "column": column, "message": related.message })
     };
     let one = |found: &Finding| {
@@ -115,7 +116,7 @@ fn json(name: &str, report: &Report) -> Value {
     report.findings().iter().map(one).collect()
 }
 
-fn text(name: &str, report: &Report, color: bool) -> String {
+fn text(name: &str, report: &LintReport, color: bool) -> String {
     let renderer = if color { Renderer::styled() } else { Renderer::plain() };
     let mut out = String::new();
     for found in report.findings() {
@@ -130,7 +131,7 @@ fn text(name: &str, report: &Report, color: bool) -> String {
     }
 }
 
-fn one(name: &str, report: &Report, found: &Finding, renderer: &Renderer) -> String {
+fn one(name: &str, report: &LintReport, found: &Finding, renderer: &Renderer) -> String {
     let level = match found.severity {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
@@ -147,8 +148,8 @@ fn one(name: &str, report: &Report, found: &Finding, renderer: &Renderer) -> Str
 /// The line with the place underlined.
 fn excerpt<'a>(
     name: &'a str,
-    report: &Report,
-    place: Place,
+    report: &LintReport,
+    place: TextPlace,
     kind: AnnotationKind,
     label: Option<&'static str>,
 ) -> Snippet<'a, Annotation<'a>> {

@@ -19,7 +19,7 @@ mod serve;
 mod status;
 mod trust;
 
-use crate::config::{AccessLog, ConfigErrors, Log};
+use crate::config::{AccessLog, ConfigErrors, LogSettings};
 use crate::server::StartError;
 use crate::telemetry;
 use crate::tls::{CaError, RootsError};
@@ -40,29 +40,29 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve as a proxy until SIGTERM
-    Serve(serve::Args),
+    Serve(serve::ServeArgs),
     /// Run a command behind a proxy of its own
-    Run(run::Args),
+    Run(run::RunArgs),
     /// Validate the configuration: every mistake with its place and a hint
-    Check(check::Args),
+    Check(check::CheckArgs),
     /// Manage the certificate authority that HTTPS clients have to trust
-    Ca(ca::Args),
+    Ca(ca::CaArgs),
     /// Manage the keys that sign requests (Web Bot Auth), and their directory
-    Identity(identity::Args),
+    Identity(identity::IdentityArgs),
     /// Test a URL: may it be fetched, and which line of robots.txt decides
-    Explain(explain::Args),
+    Explain(explain::ExplainArgs),
     /// Check a robots.txt for mistakes
-    Lint(lint::Args),
+    Lint(lint::LintArgs),
     /// Show a running proxy's hosts, waiting requests and refusals
     Status(admin_client::AdminArgs),
     /// Make a running proxy fetch a robots.txt again, now
-    Refresh(refresh::Args),
+    Refresh(refresh::RefreshArgs),
     /// Make a running proxy reload its configuration
     Reload(admin_client::AdminArgs),
     /// Verify the chain of decisions that was kept
-    Evidence(evidence::Args),
+    Evidence(evidence::EvidenceArgs),
     /// Report what was requested from whom, and what was refused, from the evidence kept
-    Report(report::Args),
+    Report(report::ReportArgs),
     /// Crawl a sample site on loopback and explain each answer
     Demo,
     /// Print shell completions
@@ -70,7 +70,7 @@ enum Command {
     /// Print the manual page, or write all manual pages to a directory
     Man(packaging::Man),
     #[command(hide = true)]
-    Isolated(isolate::Args),
+    Isolated(isolate::IsolateArgs),
 }
 
 /// What every command that reads the configuration takes.
@@ -133,18 +133,18 @@ pub fn main() -> ExitCode {
 
 /// Why a command could not do its work, ready to be printed.
 #[derive(Debug)]
-struct Failed {
+struct CommandError {
     message: String,
     code: ExitCode,
 }
 
-impl Failed {
+impl CommandError {
     /// Wrong usage or configuration.
     fn usage(what: impl std::fmt::Display, hint: impl std::fmt::Display) -> Self {
-        Failed { message: format!("error: {what}\nhint: {hint}"), code: ExitCode::from(USAGE) }
+        CommandError { message: format!("error: {what}\nhint: {hint}"), code: ExitCode::from(USAGE) }
     }
 
-    fn log(log: &Log, source: io::Error) -> Self {
+    fn log(log: &LogSettings, source: io::Error) -> Self {
         match &log.access {
             AccessLog::File(path) => StartError::Log { path: path.clone(), source }.into(),
             AccessLog::Off | AccessLog::Stdout | AccessLog::Journal => source.into(),
@@ -152,39 +152,39 @@ impl Failed {
     }
 }
 
-impl std::fmt::Display for Failed {
+impl std::fmt::Display for CommandError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.message.trim_end())
     }
 }
 
-impl From<ConfigErrors> for Failed {
+impl From<ConfigErrors> for CommandError {
     fn from(errors: ConfigErrors) -> Self {
-        Failed { message: errors.render(is_colorful(&io::stderr())), code: ExitCode::from(USAGE) }
+        CommandError { message: errors.render(is_colorful(&io::stderr())), code: ExitCode::from(USAGE) }
     }
 }
 
-impl From<CaError> for Failed {
+impl From<CaError> for CommandError {
     fn from(error: CaError) -> Self {
         Self::usage(&error, error.hint())
     }
 }
 
-impl From<RootsError> for Failed {
+impl From<RootsError> for CommandError {
     fn from(error: RootsError) -> Self {
         Self::usage(&error, error.hint())
     }
 }
 
-impl From<StartError> for Failed {
+impl From<StartError> for CommandError {
     fn from(error: StartError) -> Self {
         Self::usage(&error, error.hint())
     }
 }
 
-impl From<io::Error> for Failed {
+impl From<io::Error> for CommandError {
     fn from(error: io::Error) -> Self {
-        Failed { message: format!("error: {error}"), code: ExitCode::from(DEFECT) }
+        CommandError { message: format!("error: {error}"), code: ExitCode::from(DEFECT) }
     }
 }
 
@@ -200,7 +200,7 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
 }
 
 /// Prints an answer. A reader that has gone away, such as `head`, has read what it wanted.
-fn print(text: &str) -> Result<ExitCode, Failed> {
+fn print(text: &str) -> Result<ExitCode, CommandError> {
     match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         Ok(()) | Err(_) => Ok(ExitCode::SUCCESS),

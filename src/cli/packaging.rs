@@ -1,6 +1,6 @@
 //! `politely completions` and `politely man`: for packagers.
 
-use super::{Cli, Failed};
+use super::{Cli, CommandError};
 use crate::config;
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
@@ -31,14 +31,14 @@ pub(super) fn completions(args: &Completions) -> ExitCode {
 }
 
 /// Prints the manual page, or writes them all.
-pub(super) fn man(args: &Man) -> Result<ExitCode, Failed> {
+pub(super) fn man(args: &Man) -> Result<ExitCode, CommandError> {
     let mut command = Cli::command();
     command.build();
     match &args.directory {
         None => page(command).render(&mut io::stdout().lock())?,
         Some(directory) => {
             let failed = |error: io::Error| {
-                Failed::usage(format!("{}: {error}", directory.display()), "check that it is writable")
+                CommandError::usage(format!("{}: {error}", directory.display()), "check that it is writable")
             };
             fs::create_dir_all(directory).map_err(failed)?;
             write_pages(&command, "politely", directory).map_err(failed)?;

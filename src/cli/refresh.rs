@@ -1,26 +1,27 @@
 //! `politely refresh AUTHORITY`: makes a running proxy fetch a robots.txt anew.
 
 use super::admin_client::AdminArgs;
-use super::{Failed, Format, NO};
+use super::{CommandError, Format, NO};
 use crate::policy::{Authority, Scheme};
 use serde_json::Value;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct RefreshArgs {
     /// Such as `https://example.com`; https if no scheme is given
     authority: String,
     #[command(flatten)]
     admin: AdminArgs,
 }
 
-pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
+pub(super) fn run(args: &RefreshArgs) -> Result<ExitCode, CommandError> {
     let parsed = match args.authority.contains("://") {
         true => Authority::from_url(&args.authority),
         false => Authority::parse(Scheme::Https, args.authority.as_bytes()),
     };
-    let authority = parsed
-        .map_err(|error| Failed::usage(format!("`{}`: {error}", args.authority), "write it as https://example.com"))?;
+    let authority = parsed.map_err(|error| {
+        CommandError::usage(format!("`{}`: {error}", args.authority), "write it as https://example.com")
+    })?;
     // All that stands in an authority and not in a path's segment.
     let name = authority.to_string().replace(':', "%3A").replace('/', "%2F").replace('[', "%5B").replace(']', "%5D");
     let answer = args.admin.ask("POST", &format!("/api/v1/authorities/{name}/refresh"))?;

@@ -1,12 +1,12 @@
 //! `politely reload`: makes a running proxy reload its configuration, and shows what has changed and what needs a restart.
 
 use super::admin_client::AdminArgs;
-use super::{Failed, Format, NO};
+use super::{CommandError, Format, NO};
 use serde_json::Value;
 use std::process::ExitCode;
 
 /// 0: all of the configuration is in force. 1: some of it needs a restart, or it is refused. 2: nobody could be asked.
-pub(super) fn run(admin: &AdminArgs) -> Result<ExitCode, Failed> {
+pub(super) fn run(admin: &AdminArgs) -> Result<ExitCode, CommandError> {
     let answer = admin.ask("POST", "/api/v1/reload")?;
     if answer.status != 200 && matches!(admin.format, Format::Text) {
         return Err(refused(answer.body["detail"].as_str().unwrap_or_default()));
@@ -31,7 +31,7 @@ pub(super) fn run(admin: &AdminArgs) -> Result<ExitCode, Failed> {
     Ok(if is_in_force { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
-fn refused(faults: &str) -> Failed {
+fn refused(faults: &str) -> CommandError {
     let message = format!("{}\nnot reloaded: the old configuration stays in force", faults.trim_end());
-    Failed { message, code: ExitCode::from(NO) }
+    CommandError { message, code: ExitCode::from(NO) }
 }

@@ -3,7 +3,7 @@
 mod html;
 
 use super::evidence::{as_json, directory, unreadable};
-use super::{ConfigArg, Failed};
+use super::{CommandError, ConfigArg};
 use crate::evidence::{By, Group, Report, Verified, report, rfc3339, verify, when};
 use serde_json::json;
 use std::fmt::Write;
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ReportArgs {
     /// The directory of the evidence [default: evidence.directory of the configuration]
     #[arg(long, value_name = "DIR")]
     evidence: Option<PathBuf>,
@@ -57,7 +57,7 @@ struct Page<'a> {
 }
 
 /// 0, or 1 if the chain is broken: then the report says so.
-pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
+pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
     let directory = directory(args.evidence.as_deref(), &args.config)?;
     let by = match args.by {
         What::Host => By::Host,

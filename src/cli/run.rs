@@ -5,8 +5,8 @@ mod progress;
 mod summary;
 mod tally;
 
-use super::trust::{Machine, Outcome, PROXY, Told, direct};
-use super::{Failed, isolate};
+use super::trust::{PROXY, TrustFiles, TrustOutcome, UserMachine, direct};
+use super::{CommandError, isolate};
 use crate::config::{self, AccessLog, LogLevel, Settings, units};
 use crate::proxy::RecentDecision;
 use crate::server;
@@ -33,7 +33,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::task::unconstrained;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct RunArgs {
     #[command(flatten)]
     config: super::ConfigArg,
     /// Apply robots.txt as for this crawler, whatever its User-Agent says; may be given several times
@@ -59,7 +59,7 @@ pub(super) struct Args {
     command: Vec<OsString>,
 }
 
-pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
+pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
     let mut overrides = vec![super::override_key("LISTEN", &[json!({ "address": "127.0.0.1:0" })])];
     if !args.product_tokens.is_empty() {
         overrides.push(super::override_key("IDENTITY__PRODUCT_TOKENS", &args.product_tokens));
@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
     let mut settings = Settings::load(path.as_deref(), std::env::vars_os().chain(overrides))?;
     // What is written of a service's clients, watchers and logs is not about one command's proxy, which keeps its copies
     // where other programs keep theirs.
-    settings.access = config::Access::default();
+    settings.access = config::AccessSettings::default();
     settings.admin.address = None;
     if path.as_deref() == Some(Path::new(super::MACHINE_CONFIG)) && std::env::var_os(EVIDENCE).is_none() {
         // The service writes there, alone.
@@ -89,7 +89,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
         (false, true) => LogLevel::Info,
         (false, false) => LogLevel::Warn,
     };
-    telemetry::init(&settings.log).map_err(|error| Failed::log(&settings.log, error))?;
+    telemetry::init(&settings.log).map_err(|error| CommandError::log(&settings.log, error))?;
     if settings.egress.upstream_proxy.is_none()
         && let Some(name) = PROXY.into_iter().find(|name| std::env::var_os(name).is_some_and(|it| !it.is_empty()))
     {
@@ -105,38 +105,41 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     units::parse_duration(text).map_err(|complaint| complaint.to_string())
 }
 
-async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
+async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandError> {
     let (began, max_wait) = (Instant::now(), settings.pace.max_wait);
     let report = args.report.as_ref().map(ReportTo::open).transpose();
     let report =
-        report.map_err(|error| Failed::usage(format!("cannot write the report: {error}"), "see `--report`"))?;
+        report.map_err(|error| CommandError::usage(format!("cannot write the report: {error}"), "see `--report`"))?;
     let report = report.flatten();
     let ca = Ca::configured(&settings.intercept.ca)?;
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
     let directory = tempfile::Builder::new().prefix("politely-trust-").tempdir().map_err(|error| {
-        Failed::usage(format!("cannot keep temporary files: {error}"), "check that `TMPDIR` exists and is writable")
+        CommandError::usage(
+            format!("cannot keep temporary files: {error}"),
+            "check that `TMPDIR` exists and is writable",
+        )
     })?;
     let (program, arguments) = args.command.split_first().expect("clap requires one");
-    for outcome in &Machine::here().before_run(&ca, program)? {
+    for outcome in &UserMachine::here().before_run(&ca, program)? {
         let _ = match outcome {
             // It outlives the run, so that it is told whatever `-q` says.
-            Outcome::Done(what) => {
+            TrustOutcome::Done(what) => {
                 writeln!(
                     io::stderr(),
                     "politely: Chromium's trust: {what}; undo: politely ca uninstall --only browsers"
                 )
             }
-            Outcome::Failed { what, hint } if !args.quiet => {
+            TrustOutcome::Failed { what, hint } if !args.quiet => {
                 writeln!(io::stderr(), "politely: warning: {what}\nhint: {hint}")
             }
-            Outcome::Nothing(_) | Outcome::Failed { .. } => Ok(()),
+            TrustOutcome::Nothing(_) | TrustOutcome::Failed { .. } => Ok(()),
         };
     }
     let direct = direct(&settings);
     // The system's roots and our CA, and the variables that make clients trust them and take the way through here.
     let equip = |command: &mut Command, proxy: SocketAddr| {
         let proxy = Some((proxy.ip().to_string(), proxy.port()));
-        let told = Told {
+        let told = TrustFiles {
             directory: directory.path(),
             roots: &roots,
             ca_pem: &ca.trusted_pem(),
@@ -148,7 +151,7 @@ async fn behind(settings: Settings, args: &Args) -> Result<ExitCode, Failed> {
         command.envs(variables).kill_on_drop(true);
         // SAFETY: it reads an atomic, and makes an error of a number.
         unsafe { command.pre_exec(end_if_interrupted) };
-        Ok::<_, Failed>(())
+        Ok::<_, CommandError>(())
     };
     // A Ctrl-C goes to the command too, as it is in our process group; it decides, and we tell its end.
     let (mut interrupts, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
@@ -255,7 +258,7 @@ static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
 const INTERRUPTED: u8 = 128 + libc::SIGINT as u8;
 
 /// The command may have closed the terminal.
-fn tell_end(summary: &Summary<'_>, args: &Args, file: Option<File>, code: u8) {
+fn tell_end(summary: &Summary<'_>, args: &RunArgs, file: Option<File>, code: u8) {
     telemetry::flush();
     match (&args.report, file) {
         (Some(_), None) => _ = writeln!(StandardError, "{}", summary.json(code)),
@@ -273,13 +276,13 @@ fn tell_end(summary: &Summary<'_>, args: &Args, file: Option<File>, code: u8) {
 }
 
 /// As a shell tells it.
-pub(super) fn not_run(program: &OsStr, error: &io::Error) -> Failed {
+pub(super) fn not_run(program: &OsStr, error: &io::Error) -> CommandError {
     let (code, hint) = match error.kind() {
         io::ErrorKind::NotFound => (NOT_FOUND, "check that it is installed and spelled correctly"),
         _ => (NOT_RUNNABLE, "check that it is a program and executable"),
     };
     let message = format!("error: cannot run `{}`: {error}\nhint: {hint}", program.display());
-    Failed { message, code: ExitCode::from(code) }
+    CommandError { message, code: ExitCode::from(code) }
 }
 
 /// The next one that is there still: of many at once the first are missed, and what follows is not.

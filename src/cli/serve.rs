@@ -1,6 +1,6 @@
 //! `politely serve`: the proxy as a service, until it is told to stop.
 
-use super::Failed;
+use super::CommandError;
 use super::running_file::{RunningFile, RunningProxy};
 use crate::config::Settings;
 use crate::server::{self, Running};
@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ServeArgs {
     #[command(flatten)]
     config: super::ConfigArg,
     /// Listen on this address instead of the configured ones
@@ -19,10 +19,10 @@ pub(super) struct Args {
     listen: Option<String>,
 }
 
-pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
+pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
     let path = args.config.path();
     let settings = load(path.as_deref(), args.listen.as_deref())?;
-    telemetry::init(&settings.log).map_err(|error| Failed::log(&settings.log, error))?;
+    telemetry::init(&settings.log).map_err(|error| CommandError::log(&settings.log, error))?;
     let runtime = super::runtime()?;
     let served = runtime.block_on(serve(settings, path.as_deref(), args.listen.as_deref()));
     // What blocks in the system, such as a look-up that is not answered, holds nobody up.
@@ -30,7 +30,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failed> {
     served.map(|()| ExitCode::SUCCESS)
 }
 
-async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) -> Result<(), Failed> {
+async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) -> Result<(), CommandError> {
     for warning in settings.warnings() {
         tracing::warn!(hint = warning.hint, "configuration: {}", warning.what);
     }
@@ -52,8 +52,8 @@ async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) ->
     notify(&[sd_notify::NotifyState::Ready]);
     loop {
         match signals.next().await {
-            Told::Stop => break,
-            Told::Reload => running.reload_from_file().await,
+            ServiceSignal::Stop => break,
+            ServiceSignal::Reload => running.reload_from_file().await,
         }
     }
     notify(&[sd_notify::NotifyState::Stopping]);
@@ -79,7 +79,7 @@ async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) ->
     Ok(())
 }
 
-fn load(path: Option<&Path>, listen: Option<&str>) -> Result<Settings, Failed> {
+fn load(path: Option<&Path>, listen: Option<&str>) -> Result<Settings, CommandError> {
     let listen = listen.map(|address| super::override_key("LISTEN", &[json!({ "address": address })]));
     Ok(Settings::load(path, std::env::vars_os().chain(listen))?)
 }
@@ -103,7 +103,7 @@ fn notify(states: &[sd_notify::NotifyState<'_>]) {
 }
 
 #[derive(PartialEq, Eq)]
-enum Told {
+enum ServiceSignal {
     Stop,
     Reload,
 }
@@ -124,14 +124,14 @@ impl Signals {
     }
 
     async fn stop(&mut self) {
-        while self.next().await == Told::Reload {}
+        while self.next().await == ServiceSignal::Reload {}
     }
 
-    async fn next(&mut self) -> Told {
+    async fn next(&mut self) -> ServiceSignal {
         tokio::select! {
-            _ = self.terminate.recv() => Told::Stop,
-            _ = self.interrupt.recv() => Told::Stop,
-            _ = self.hang_up.recv() => Told::Reload,
+            _ = self.terminate.recv() => ServiceSignal::Stop,
+            _ = self.interrupt.recv() => ServiceSignal::Stop,
+            _ = self.hang_up.recv() => ServiceSignal::Reload,
         }
     }
 }

@@ -1,16 +1,16 @@
 //! `politely status`: a running proxy's hosts, waits and refusals.
 
 use super::admin_client::AdminArgs;
-use super::{Failed, Format, NO, counted, inert};
+use super::{CommandError, Format, NO, counted, inert};
 use serde_json::Value;
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
-pub(super) fn run(admin: &AdminArgs) -> Result<ExitCode, Failed> {
+pub(super) fn run(admin: &AdminArgs) -> Result<ExitCode, CommandError> {
     let answer = admin.ask("GET", "/api/v1/status")?;
     if answer.status == 200 && answer.body["version"].is_null() || answer.status == 400 {
-        return Err(Failed::usage(
+        return Err(CommandError::usage(
             "the answer does not come from an admin address",
             "see `admin.address` in the configuration",
         ));

@@ -19,11 +19,11 @@ mod system;
 mod tests;
 mod variables;
 
-pub(super) use variables::{PROXY, Told, direct};
+pub(super) use variables::{PROXY, TrustFiles, direct};
 
 /// A kind of place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Kind {
+pub(super) enum StoreKind {
     /// The system's store: curl, wget, Python's ssl, Go, …
     System,
     /// The databases of Chromium and Firefox
@@ -32,7 +32,7 @@ pub(super) enum Kind {
     Java,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for StoreKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::System => "system",
@@ -44,13 +44,13 @@ impl fmt::Display for Kind {
 
 /// What became of one place.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Step {
-    pub place: Kind,
-    pub outcome: Outcome,
+pub(super) struct TrustStep {
+    pub place: StoreKind,
+    pub outcome: TrustOutcome,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum TrustOutcome {
     Done(String),
     /// There was nothing to do, and why.
     Nothing(String),
@@ -60,21 +60,21 @@ pub(super) enum Outcome {
     },
 }
 
-impl Outcome {
+impl TrustOutcome {
     fn failed(what: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::Failed { what: what.into(), hint: hint.into() }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+enum TrustChange {
     Install,
     Uninstall,
 }
 
 /// A machine as one user sees it.
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(super) struct UserMachine {
     root: PathBuf,
     home: Option<PathBuf>,
     /// `XDG_DATA_HOME`, where it is set.
@@ -84,7 +84,7 @@ pub(super) struct Machine {
     path: Vec<PathBuf>,
 }
 
-impl Machine {
+impl UserMachine {
     /// This one.
     pub fn here() -> Self {
         let set = |name| env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
@@ -102,25 +102,25 @@ impl Machine {
     }
 
     /// Makes the programs in all these places (none given: everywhere) trust the authority.
-    pub fn install(&self, ca: &Ca, only: &[Kind]) -> io::Result<Vec<Step>> {
-        self.change(Change::Install, ca, only)
+    pub fn install(&self, ca: &Ca, only: &[StoreKind]) -> io::Result<Vec<TrustStep>> {
+        self.change(TrustChange::Install, ca, only)
     }
 
     /// Undoes [`Self::install`] for this authority.
-    pub fn uninstall(&self, ca: &Ca, only: &[Kind]) -> io::Result<Vec<Step>> {
-        self.change(Change::Uninstall, ca, only)
+    pub fn uninstall(&self, ca: &Ca, only: &[StoreKind]) -> io::Result<Vec<TrustStep>> {
+        self.change(TrustChange::Uninstall, ca, only)
     }
 
     /// Makes a Chromium that this program is, or may start, trust the authority; tells what it did, and what it could not do.
-    pub fn before_run(&self, ca: &Ca, program: &OsStr) -> io::Result<Vec<Outcome>> {
+    pub fn before_run(&self, ca: &Ca, program: &OsStr) -> io::Result<Vec<TrustOutcome>> {
         let program = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
         let file = written(ca.cert_pem())?;
-        let entry = Entry { name: format!("politely-{}", ca.mark()), pem: ca.cert_pem(), file: file.path() };
+        let entry = TrustEntry { name: format!("politely-{}", ca.mark()), pem: ca.cert_pem(), file: file.path() };
         Ok(nss::before_run(self, &program, &entry))
     }
 
-    fn change(&self, change: Change, ca: &Ca, only: &[Kind]) -> io::Result<Vec<Step>> {
-        let retired = ca.retired().filter(|_| change == Change::Uninstall);
+    fn change(&self, change: TrustChange, ca: &Ca, only: &[StoreKind]) -> io::Result<Vec<TrustStep>> {
+        let retired = ca.retired().filter(|_| change == TrustChange::Uninstall);
         let mut steps = Vec::new();
         for certificate in ca.trusted().iter().chain(&retired) {
             steps.extend(self.change_one(change, certificate, only)?);
@@ -128,19 +128,19 @@ impl Machine {
         Ok(steps)
     }
 
-    fn change_one(&self, change: Change, certificate: &Trusted, only: &[Kind]) -> io::Result<Vec<Step>> {
+    fn change_one(&self, change: TrustChange, certificate: &Trusted, only: &[StoreKind]) -> io::Result<Vec<TrustStep>> {
         let Trusted { pem, mark, .. } = certificate;
         let file = written(pem)?;
-        let entry = Entry { name: format!("politely-{mark}"), pem, file: file.path() };
-        let wanted = [Kind::System, Kind::Browsers, Kind::Java].into_iter();
+        let entry = TrustEntry { name: format!("politely-{mark}"), pem, file: file.path() };
+        let wanted = [StoreKind::System, StoreKind::Browsers, StoreKind::Java].into_iter();
         let wanted = wanted.filter(|kind| only.is_empty() || only.contains(kind));
         let steps = wanted.flat_map(|place| {
             let outcomes = match place {
-                Kind::System => vec![system::change(self, change, &entry)],
-                Kind::Browsers => nss::change(self, change, &entry),
-                Kind::Java => vec![java::change(self, change, &entry)],
+                StoreKind::System => vec![system::change(self, change, &entry)],
+                StoreKind::Browsers => nss::change(self, change, &entry),
+                StoreKind::Java => vec![java::change(self, change, &entry)],
             };
-            outcomes.into_iter().map(move |outcome| Step { place, outcome })
+            outcomes.into_iter().map(move |outcome| TrustStep { place, outcome })
         });
         Ok(steps.collect())
     }
@@ -161,7 +161,7 @@ fn written(pem: &str) -> io::Result<NamedTempFile> {
 }
 
 /// What is put into the stores.
-struct Entry<'a> {
+struct TrustEntry<'a> {
     /// Tells this authority's entry from all others.
     name: String,
     pem: &'a str,

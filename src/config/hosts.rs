@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::policy::own_rules::OwnRules;
-use crate::policy::{Host, HostPattern, HostRules, Options};
+use crate::policy::{Host, HostPattern, HostRules, PolicyOptions};
 
 use super::read::check::Check;
-use super::written::host_table::{HostTable, InterceptMode, Override};
+use super::written::host_table::{HostMap, InterceptMode, Override};
 use super::written::origin_tls::{OriginTls, Switch};
 use super::written::values::PathPattern;
 
@@ -45,10 +45,10 @@ impl Hosts {
 
     /// From the less specific to the more specific; of two that set the same key, the more specific one counts.
     pub(super) fn build(
-        options: Options,
+        options: PolicyOptions,
         default: InterceptMode,
-        entries: HostTable<Override>,
-        intercept: HostTable<InterceptMode>,
+        entries: HostMap<Override>,
+        intercept: HostMap<InterceptMode>,
         check: &mut Check<'_>,
     ) -> Self {
         let mut all: HashMap<HostPattern, Override> = entries.0.into_iter().collect();
@@ -79,7 +79,7 @@ impl Hosts {
     }
 
     /// These with `entries` over them: what an entry says goes before all that stands here, however specific.
-    pub(super) fn overlaid(&self, entries: HostTable<Override>) -> Self {
+    pub(super) fn overlaid(&self, entries: HostMap<Override>) -> Self {
         let mut entries = entries.0;
         entries.sort_by_key(|(pattern, _)| pattern.rank());
         let mut built = self.clone();

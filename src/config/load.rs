@@ -7,15 +7,15 @@ use std::sync::Arc;
 use super::hosts::Hosts;
 use super::read::check::Check;
 use super::read::environment::{self, Variable};
-use super::read::error::{Complaint, ConfigErrors, Source};
-use super::read::files::Files;
+use super::read::error::{Complaint, ConfigErrors, ConfigText};
+use super::read::files::ConfigFiles;
 use super::read::reader::{self, MOST_FAULTS};
-use super::read::source::{At, Node, Value};
+use super::read::source::{At, Value, YamlNode};
 use super::read::text::read_text;
-use super::settings::{Access, CaSource, Fleet, Intercept, Settings, User};
+use super::settings::{AccessSettings, CaSource, FleetSettings, Intercept, Settings, User};
 use super::shown::{Whole, defaults};
 use super::validate;
-use super::written::file::{CaFiles, File};
+use super::written::file::{CaFiles, WrittenFile};
 use super::written::values::AccessLog;
 
 impl Settings {
@@ -38,7 +38,7 @@ impl Settings {
             Some(path) => {
                 let name = path.display().to_string();
                 let text = read_text(path).map_err(|fault| {
-                    ConfigErrors::new(vec![Source { name: name.clone(), text: String::new() }], vec![fault])
+                    ConfigErrors::new(vec![ConfigText { name: name.clone(), text: String::new() }], vec![fault])
                 })?;
                 Self::build(&name, &text, &over)?
             }
@@ -57,19 +57,19 @@ impl Settings {
 
     fn build(name: &str, text: &str, over: &Over) -> Result<Self, ConfigErrors> {
         let Over { variables, credentials } = over;
-        let mut files = Files::default();
+        let mut files = ConfigFiles::default();
         let Some(mut root) = files.read(name, text) else { return Err(files.into_errors(variables)) };
-        let judge = |node: &Node, files: &mut Files| reader::read::<File>(node, &mut files.faults).0;
+        let judge = |node: &YamlNode, files: &mut ConfigFiles| reader::read::<WrittenFile>(node, &mut files.faults).0;
         drop(judge(&root, &mut files));
         environment::overlay(&mut root, variables, |path| path == ["include"], &mut files.faults);
-        let include = reader::read::<File>(&root, &mut Vec::new()).0.include;
+        let include = reader::read::<WrittenFile>(&root, &mut Vec::new()).0.include;
         files.include(&mut root, &include, |node, files| drop(judge(node, files)));
         environment::overlay(&mut root, variables, |path| path != ["include"], &mut files.faults);
         root.each_value(&mut |node| locate_credential(node, credentials.as_deref(), &mut files.faults));
 
         // What is wrong in a file is wrong even where another or a variable takes its place, and has been told.
         let mut faults = Vec::new();
-        let (file, dropped) = reader::read::<File>(&root, &mut faults);
+        let (file, dropped) = reader::read::<WrittenFile>(&root, &mut faults);
         faults.retain(|fault| !files.faults.contains(fault));
         let mut check = Check::new(&root, &dropped, &mut faults);
         let mut settings = Self::from_file(file, Whole::new(&root), &mut check);
@@ -83,7 +83,7 @@ impl Settings {
         Ok(settings.based(Path::new(name).parent()))
     }
 
-    fn from_file(file: File, whole: Whole, check: &mut Check<'_>) -> Self {
+    fn from_file(file: WrittenFile, whole: Whole, check: &mut Check<'_>) -> Self {
         let options = file.options();
         validate::manners(&file, check);
         let CaFiles { directory, certificate, key } = file.intercept.ca;
@@ -120,7 +120,7 @@ impl Settings {
         validate::users(&file.access.users, check);
         let hosts = Hosts::build(options, file.intercept.default, file.hosts, file.intercept.hosts, check);
         let users = file.access.users.into_iter().map(|user| Arc::new(User::of(user, &hosts)));
-        let access = Access { clients: file.access.clients, users: users.collect() };
+        let access = AccessSettings { clients: file.access.clients, users: users.collect() };
         Self {
             listen: file.listen,
             admin: file.admin,
@@ -139,7 +139,7 @@ impl Settings {
             access,
             store: file.store,
             evidence: file.evidence,
-            fleet: file.fleet.map(|url| Fleet { url, on_loss: file.on_fleet_loss }),
+            fleet: file.fleet.map(|url| FleetSettings { url, on_loss: file.on_fleet_loss }),
             hosts,
             limits: file.limits,
             log: file.log,
@@ -195,7 +195,7 @@ struct Over {
 }
 
 /// Makes `credential:NAME` the path of that credential.
-fn locate_credential(node: &mut Node, directory: Option<&Path>, faults: &mut Vec<(At, Complaint)>) {
+fn locate_credential(node: &mut YamlNode, directory: Option<&Path>, faults: &mut Vec<(At, Complaint)>) {
     let Some(name) = node.text().and_then(|text| text.strip_prefix("credential:")) else { return };
     let fault = match directory {
         Some(directory) if !name.is_empty() && !name.contains('/') => {

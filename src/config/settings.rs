@@ -8,12 +8,13 @@ use super::hosts::Hosts;
 use super::read::error::Complaint;
 use super::shown::Whole;
 use super::written::file::{
-    self, Admin, Egress, Evidence, Identity, Limits, Listener, Log, Mode, OnFleetLoss, Pace, Robots, Store,
+    self, AdminSettings, EgressSettings, EvidenceSettings, IdentitySettings, LimitSettings, Listener, LogSettings,
+    Mode, OnFleetLoss, PaceSettings, RobotsSettings, StoreSettings,
 };
 use super::written::host_table::InterceptMode;
 use super::written::manners;
 use super::written::secrets::{Secret, SecretUrl};
-use super::written::values::{Network, Token};
+use super::written::values::{HeaderText, Network};
 use crate::policy::{Budget, Host, Listed};
 use crate::robots::ProductToken;
 
@@ -21,23 +22,23 @@ use crate::robots::ProductToken;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     pub listen: Vec<Listener>,
-    pub admin: Admin,
+    pub admin: AdminSettings,
     pub mode: Mode,
-    pub identity: Identity,
-    pub robots: Robots,
-    pub pace: Pace,
+    pub identity: IdentitySettings,
+    pub robots: RobotsSettings,
+    pub pace: PaceSettings,
     pub intercept: Intercept,
-    pub egress: Egress,
+    pub egress: EgressSettings,
     /// What may be asked at all: of `egress`.
     pub listed: Listed,
-    pub access: Access,
-    pub store: Store,
-    pub evidence: Evidence,
-    pub fleet: Option<Fleet>,
+    pub access: AccessSettings,
+    pub store: StoreSettings,
+    pub evidence: EvidenceSettings,
+    pub fleet: Option<FleetSettings>,
     /// What is otherwise for some hosts, `intercept.hosts` included.
     pub hosts: Hosts,
-    pub limits: Limits,
-    pub log: Log,
+    pub limits: LimitSettings,
+    pub log: LogSettings,
     pub(super) whole: Whole,
     pub(super) warnings: Vec<Complaint>,
 }
@@ -64,7 +65,7 @@ pub enum CaSource {
 
 /// Who may use the proxy. Neither: anybody who reaches it, so loopback only.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Access {
+pub struct AccessSettings {
     pub clients: Vec<Network>,
     pub users: Vec<Arc<User>>,
 }
@@ -72,7 +73,7 @@ pub struct Access {
 /// Who shows a password, and what holds for their requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct User {
-    pub name: Token,
+    pub name: HeaderText,
     /// The password's hash.
     pub password: Secret,
     /// In place of `identity.product_tokens`.
@@ -90,7 +91,7 @@ pub struct User {
 }
 
 impl User {
-    pub(super) fn of(user: file::User, hosts: &Hosts) -> Self {
+    pub(super) fn of(user: file::WrittenUser, hosts: &Hosts) -> Self {
         let own = user.hosts.iter().next().is_some();
         Self {
             name: user.name,
@@ -100,14 +101,14 @@ impl User {
             listed: user.egress.listed(),
             max_connections: user.max_connections,
             max_waiting: user.max_waiting,
-            budget: user.budget.and_then(manners::Budget::meant),
+            budget: user.budget.and_then(manners::WrittenBudget::meant),
         }
     }
 }
 
 /// The server that all instances share.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fleet {
+pub struct FleetSettings {
     pub url: SecretUrl,
     pub on_loss: OnFleetLoss,
 }

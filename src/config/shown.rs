@@ -1,7 +1,7 @@
 //! What is in force, as JSON for those who ask a running proxy: the defaults, with what is written laid over them, and no
 //! secret among it.
 
-use super::read::source::{Node, Value as Written};
+use super::read::source::{Value as Written, YamlNode};
 use super::settings::Settings;
 use serde_json::{Map, Value};
 use std::fmt;
@@ -10,14 +10,14 @@ use url::Url;
 
 /// The whole configuration in the form of the file, its secrets among it.
 #[derive(Clone, PartialEq)]
-pub(super) struct Whole(pub Value, Digest);
+pub(super) struct Whole(pub Value, ShownDigest);
 
 /// What is shown, as text, and its SHA-256, once they have been asked for.
 #[derive(Clone, Default)]
-struct Digest(OnceLock<(Arc<str>, [u8; 32])>);
+struct ShownDigest(OnceLock<(Arc<str>, [u8; 32])>);
 
 /// It follows from what it is of.
-impl PartialEq for Digest {
+impl PartialEq for ShownDigest {
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -25,10 +25,10 @@ impl PartialEq for Digest {
 
 impl Whole {
     /// Of which `root` is written.
-    pub fn new(root: &Node) -> Self {
+    pub fn new(root: &YamlNode) -> Self {
         let mut all = json(&defaults());
         lay_over(&mut all, json(root));
-        Self(all, Digest::default())
+        Self(all, ShownDigest::default())
     }
 
     /// For others to see.
@@ -56,11 +56,11 @@ impl fmt::Debug for Whole {
 }
 
 /// Every key that there is, with its default.
-pub(super) fn defaults() -> Node {
-    Node::read(DEFAULTS).expect("the file of the defaults is YAML, as a test holds").0
+pub(super) fn defaults() -> YamlNode {
+    YamlNode::read(DEFAULTS).expect("the file of the defaults is YAML, as a test holds").0
 }
 
-fn json(node: &Node) -> Value {
+fn json(node: &YamlNode) -> Value {
     match &node.value {
         Written::Null => Value::Null,
         Written::Bool(value) => (*value).into(),
@@ -70,7 +70,7 @@ fn json(node: &Node) -> Value {
         Written::Text(value) => value.as_str().into(),
         Written::List(items) => items.iter().map(json).collect(),
         Written::Map(entries) => {
-            let entry = |(key, value): &(Node, Node)| Some((key.text()?.to_owned(), json(value)));
+            let entry = |(key, value): &(YamlNode, YamlNode)| Some((key.text()?.to_owned(), json(value)));
             Value::Object(entries.iter().filter_map(entry).collect::<Map<_, _>>())
         }
     }
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> Value {
-        Whole::new(&Node::read(text).unwrap().0).shown()
+        Whole::new(&YamlNode::read(text).unwrap().0).shown()
     }
 
     #[test]

@@ -8,8 +8,8 @@ use super::hosts::unverified_patterns;
 use super::read::check::Check;
 use super::read::error::Complaint;
 use super::settings::Settings;
-use super::written::file::{File, User};
-use super::written::signature::Signature;
+use super::written::file::{WrittenFile, WrittenUser};
+use super::written::signature::SignatureSettings;
 use super::written::units::show_duration;
 use super::written::values::ListenAddress;
 
@@ -128,7 +128,7 @@ fn egress(settings: &Settings, check: &mut Check<'_>) {
 }
 
 fn signature(settings: &Settings, check: &mut Check<'_>) {
-    let Signature { key, other_keys, agent, validity, .. } = &settings.identity.signature;
+    let SignatureSettings { key, other_keys, agent, validity, .. } = &settings.identity.signature;
     let section = ["identity", "signature"];
     let key_of = |name| [section[0], section[1], name];
     if !(LEAST_VALIDITY..=MOST_VALIDITY).contains(validity) {
@@ -168,7 +168,7 @@ fn is_reached_by(own: &std::net::SocketAddr, address: std::net::IpAddr) -> bool 
 }
 
 /// What can be wrong with users, as they are written.
-pub(super) fn users(users: &[User], check: &mut Check<'_>) {
+pub(super) fn users(users: &[WrittenUser], check: &mut Check<'_>) {
     for (index, user) in users.iter().enumerate() {
         let (name, number) = (user.name.as_ref(), index.to_string());
         let key = ["access", "users", &number, "name"];
@@ -191,7 +191,7 @@ pub(super) fn users(users: &[User], check: &mut Check<'_>) {
 }
 
 /// What is kept beyond what sites ask for, wherever it is written.
-pub(super) fn manners(file: &File, check: &mut Check<'_>) {
+pub(super) fn manners(file: &WrittenFile, check: &mut Check<'_>) {
     let most = file.pace.max_crawl_delay;
     file.pace.manners().check(&["pace"], most, check);
     for (pattern, own) in file.hosts.iter() {

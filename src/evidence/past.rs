@@ -5,7 +5,7 @@ use super::chain::Hash;
 use super::read::{Decision, Kind, Lines, ReadError, SiteCopy, parse};
 use super::segment::Stored;
 use crate::policy::freshness::Freshness;
-use crate::policy::{Access, Answer, Authority, Entry, Trouble, Validators};
+use crate::policy::{Access, Authority, Entry, SiteAnswer, Trouble, Validators};
 use crate::robots::{ParseOptions, RobotsTxt, TdmRep};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -160,7 +160,7 @@ impl PastCopy {
 
     fn entry(&self, read: impl FnOnce(&[u8]) -> Access, at: SystemTime) -> Entry {
         let answered = |access, status| {
-            Entry::answered(Answer {
+            Entry::answered(SiteAnswer {
                 access,
                 status,
                 asked_again: None,

@@ -3,7 +3,7 @@
 use super::segment::{Stored, Tail};
 use super::*;
 use crate::policy::freshness::Freshness;
-use crate::policy::{Answer, Authority, Validators};
+use crate::policy::{Authority, SiteAnswer, Validators};
 use crate::robots::{ParseOptions, RobotsTxt};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -41,7 +41,14 @@ fn entry() -> Arc<Entry> {
     let access = Access::Rules(RobotsTxt::parse(ROBOTS));
     let freshness = Freshness::new(SystemTime::now(), KEEP, 0.0);
     let validators = Validators::default();
-    Arc::new(Entry::answered(Answer { access, status: 200, asked_again: None, freshness, generation: 1, validators }))
+    Arc::new(Entry::answered(SiteAnswer {
+        access,
+        status: 200,
+        asked_again: None,
+        freshness,
+        generation: 1,
+        validators,
+    }))
 }
 
 fn digest() -> Hash {

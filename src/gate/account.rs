@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// What somebody reads of it; the rest is left out.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Wanted {
+pub struct AccountDetail {
     pub rule: bool,
     pub basis: bool,
 }
@@ -15,7 +15,7 @@ pub struct Wanted {
 /// Why it may go, and how long it was held.
 #[derive(Debug, Default)]
 pub struct Account {
-    is_wanted: Wanted,
+    is_wanted: AccountDetail,
     /// What was decided by: robots.txt, and tdmrep.json where that matters.
     pub basis: Option<(Arc<Entry>, Option<Arc<Entry>>)>,
     /// `None`: it may not, or nothing has been decided.
@@ -29,7 +29,7 @@ pub struct Account {
 }
 
 impl Account {
-    pub fn new(is_wanted: Wanted) -> Self {
+    pub fn new(is_wanted: AccountDetail) -> Self {
         Self { is_wanted, ..Self::default() }
     }
 

@@ -1,7 +1,7 @@
 //! One request's way through the gate: what is said of it, then its host's turn.
 
 use super::fleet::Fleet;
-use super::pacer::{Pace, Permit, Stand, Waiting, without_delay};
+use super::pacer::{HostQueue, Permit, Stand, Waiting, without_delay};
 use super::robots::{FetchReason, Fetching, HostEntry, Order};
 use super::terms::{key, terms};
 use super::{Account, Admitted, Bill, Gate, Reported, rules};
@@ -23,12 +23,12 @@ enum Step {
 
 /// What one request of a connection was for: the next is mostly for the same, and need not look for it.
 #[derive(Default)]
-pub struct LastHost(Option<(Arc<HostEntry>, Arc<Pace>)>);
+pub struct LastHost(Option<(Arc<HostEntry>, Arc<HostQueue>)>);
 
 /// Where a request goes to, and what it goes by.
-struct Host<'a> {
+struct AdmitHost<'a> {
     entry: Arc<HostEntry>,
-    pace: Arc<Pace>,
+    pace: Arc<HostQueue>,
     /// The client's own, in place of `Settings::hosts`.
     hosts: Option<&'a Hosts>,
 }
@@ -141,7 +141,12 @@ impl Gate {
     }
 
     /// Nobody has asked for robots.txt, through no fault of the site's. In report mode it goes all the same.
-    fn instead_of_robots(&self, host: &Host<'_>, request: &Request<'_>, why: Refusal) -> Result<Admitted, Refusal> {
+    fn instead_of_robots(
+        &self,
+        host: &AdmitHost<'_>,
+        request: &Request<'_>,
+        why: Refusal,
+    ) -> Result<Admitted, Refusal> {
         let settings = self.settings.load();
         if settings.mode != Mode::Report {
             return Err(why);
@@ -161,7 +166,7 @@ impl Gate {
         request: &Request<'_>,
         hosts: Option<&'a Hosts>,
         last: &mut LastHost,
-    ) -> Host<'a> {
+    ) -> AdmitHost<'a> {
         let key = key(settings, request.authority, request.address);
         // In somebody's hands neither is given up, so that there are no others of the same name.
         if let Some((entry, pace)) = &last.0
@@ -169,15 +174,21 @@ impl Gate {
             && *pace.key() == key
         {
             self.robots.touch(entry);
-            return Host { entry: entry.clone(), pace: pace.clone(), hosts };
+            return AdmitHost { entry: entry.clone(), pace: pace.clone(), hosts };
         }
         let (entry, pace) = (self.robots.host(SiteFile::Robots, request.authority), self.pacer.pace(&key));
         last.0 = Some((entry.clone(), pace.clone()));
-        Host { entry, pace, hosts }
+        AdmitHost { entry, pace, hosts }
     }
 
     /// By what is known now.
-    fn decide(&self, host: &Host<'_>, request: &Request<'_>, settings: &Settings, account: &mut Account) -> Decision {
+    fn decide(
+        &self,
+        host: &AdmitHost<'_>,
+        request: &Request<'_>,
+        settings: &Settings,
+        account: &mut Account,
+    ) -> Decision {
         let (entry, rules) = (host.entry.load(), rules(request, host.hosts, settings));
         let tdmrep = rules.mining_purpose().map(|_| self.robots.host(SiteFile::TdmRep, request.authority).load_full());
         let known = Known { robots: &entry, tdmrep: tdmrep.as_deref() };
@@ -191,12 +202,12 @@ impl Gate {
     fn step(
         &self,
         settings: &Settings,
-        host: &Host<'_>,
+        host: &AdmitHost<'_>,
         request: &Request<'_>,
         waited: Duration,
         account: &mut Account,
     ) -> Result<Step, Refusal> {
-        let Host { entry, pace, .. } = host;
+        let AdmitHost { entry, pace, .. } = host;
         let Decision { ruling, crawl_delay, refresh } = self.decide(host, request, settings, account);
         let may_go = matches!(ruling, Ruling::Allow(_) | Ruling::Report(_));
         if let Some(file) = refresh
@@ -297,7 +308,7 @@ impl Gate {
     /// turn, which a fetch has to take itself.
     fn at_its_turn(
         &self,
-        host: &Host<'_>,
+        host: &AdmitHost<'_>,
         request: &Request<'_>,
         permit: Permit,
         account: &mut Account,

@@ -12,12 +12,12 @@ use tokio::runtime::Handle;
 
 /// What has been spent, as it is known here.
 pub(super) struct Ledger {
-    known: Mutex<HashMap<(Box<str>, Period), Known>>,
+    known: Mutex<HashMap<(Box<str>, Period), KnownBudget>>,
     fleet: Option<Arc<Fleet>>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct KnownBudget {
     budget: Budget,
     spent: Spent,
 }
@@ -54,9 +54,9 @@ impl Ledger {
     /// Those of the period of now, in the order of their names.
     pub fn all(&self) -> Vec<BudgetFigures> {
         let (known, now) = (self.known.lock(), SystemTime::now());
-        let is_now = |((_, per), known): &(&(Box<str>, Period), &Known)| known.spent.ends == per.end(now).0;
-        let of = |((of, _), known): (&(Box<str>, Period), &Known)| {
-            let Known { budget, spent } = *known;
+        let is_now = |((_, per), known): &(&(Box<str>, Period), &KnownBudget)| known.spent.ends == per.end(now).0;
+        let of = |((of, _), known): (&(Box<str>, Period), &KnownBudget)| {
+            let KnownBudget { budget, spent } = *known;
             BudgetFigures { of: of.clone(), budget, spent }
         };
         let mut all: Vec<_> = known.iter().filter(is_now).map(of).collect();
@@ -81,10 +81,10 @@ impl Ledger {
         if all.len() >= MOST_KNOWN {
             all.retain(|(_, per), known| known.spent.ends == per.end(now).0);
         }
-        let known = all.entry((of.into(), spend.per)).or_insert(Known { budget, spent: Spent::default() });
+        let known = all.entry((of.into(), spend.per)).or_insert(KnownBudget { budget, spent: Spent::default() });
         // Nobody else can be asked: it goes on from what was known last.
         let (goes, spent) = told.unwrap_or_else(|| spend.of(known.spent.in_period(ends)));
-        *known = Known { budget, spent };
+        *known = KnownBudget { budget, spent };
         goes
     }
 }

@@ -1,6 +1,6 @@
 //! Requests that are held now, and how long those before them were: for people who watch.
 
-use super::pacer::Pace;
+use super::pacer::HostQueue;
 use crate::histogram::{Distribution, Histogram};
 use crate::policy::pace::Terms;
 use crate::policy::{Adaptive, Authority, Request};
@@ -83,14 +83,14 @@ pub struct HeldFigures {
 }
 
 /// All that are held.
-pub(super) struct Held {
-    state: Mutex<State>,
+pub(super) struct HeldRequests {
+    state: Mutex<HeldState>,
     /// How long those before them were, for their turn and for robots.txt.
     times: [Histogram; 2],
 }
 
 #[derive(Default)]
-struct State {
+struct HeldState {
     /// In the order in which they came.
     now: BTreeMap<u64, One>,
     came: u64,
@@ -105,7 +105,7 @@ struct One {
     from: Option<IpAddr>,
     since: Instant,
     /// `None`: it waits for robots.txt.
-    turn: Option<(Arc<Pace>, Gap)>,
+    turn: Option<(Arc<HostQueue>, Gap)>,
 }
 
 /// Between two turns.
@@ -154,20 +154,20 @@ impl One {
     }
 }
 
-impl Default for Held {
+impl Default for HeldRequests {
     fn default() -> Self {
-        Held { state: Mutex::default(), times: [TIMES, TIMES].map(Histogram::new) }
+        HeldRequests { state: Mutex::default(), times: [TIMES, TIMES].map(Histogram::new) }
     }
 }
 
-impl Held {
+impl HeldRequests {
     /// How long requests were held, for their turn and for robots.txt.
     pub fn times(&self) -> [Distribution; 2] {
         [self.times[0].read(), self.times[1].read()]
     }
 
     /// It waits for its turn on these terms.
-    pub fn for_turn(&self, request: &Request<'_>, pace: &Arc<Pace>, terms: &Terms) -> Hold<'_> {
+    pub fn for_turn(&self, request: &Request<'_>, pace: &Arc<HostQueue>, terms: &Terms) -> Hold<'_> {
         let gap = Gap { fixed: terms.gap(), adaptive: terms.adaptive };
         self.enter(request, Some((pace.clone(), gap)))
     }
@@ -177,7 +177,7 @@ impl Held {
         self.enter(request, None)
     }
 
-    fn enter(&self, request: &Request<'_>, turn: Option<(Arc<Pace>, Gap)>) -> Hold<'_> {
+    fn enter(&self, request: &Request<'_>, turn: Option<(Arc<HostQueue>, Gap)>) -> Hold<'_> {
         let one = One {
             authority: request.authority.clone(),
             url: request.authority.url(&String::from_utf8_lossy(request.target)).into(),
@@ -209,7 +209,7 @@ impl Held {
     /// Those first that came first.
     pub fn all(&self, most: usize) -> Vec<HeldRequest> {
         let held: Vec<One> = self.state.lock().now.values().take(most).cloned().collect();
-        let mut ahead = HashMap::<*const Pace, u32>::new();
+        let mut ahead = HashMap::<*const HostQueue, u32>::new();
         let told = held.into_iter().map(|one| {
             let before = one.turn.as_ref().map_or(0, |(pace, _)| {
                 let count = ahead.entry(Arc::as_ptr(pace)).or_default();
@@ -223,7 +223,7 @@ impl Held {
 
 /// Ends when dropped.
 pub(super) struct Hold<'a> {
-    held: &'a Held,
+    held: &'a HeldRequests,
     number: u64,
 }
 
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn the_first_to_come_is_held_longest() {
-        let held = Held::default();
+        let held = HeldRequests::default();
         let key = PaceKey::from_text("a.example").expect("a key");
         let pace = Pacer::new(Arc::new(Store::memory()), None).pace(&key);
         let [a, b] = ["https://a.example", "https://b.example"].map(|url| Authority::from_url(url).expect("a URL"));

@@ -13,8 +13,8 @@ mod store;
 mod terms;
 mod watch;
 
-pub use crate::policy::pace::Outcome;
-pub use account::{Account, Wanted};
+pub use crate::policy::pace::PaceOutcome;
+pub use account::{Account, AccountDetail};
 pub use admit::LastHost;
 pub use budget::BudgetFigures;
 pub use fleet::FleetFigures;
@@ -22,18 +22,18 @@ pub use held::{HeldFigures, HeldFor, HeldRequest};
 pub use pacer::Permit;
 pub use reported::Reported;
 pub use robots::CacheFigures;
-pub use watch::{Figures, PaceFigures, Times};
+pub use watch::{GateFigures, PaceFigures, Times};
 
 use crate::config::{Hosts, Mode, Settings};
 use crate::policy::explain::{Explanation, explain};
-use crate::policy::freshness::State;
+use crate::policy::freshness::CopyState;
 use crate::policy::{Access, Allowance, Authority, Entry, HostRules, Known, Refusal, Request, SiteFile};
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use budget::{Bill, Ledger};
 use bytes::Bytes;
 use fleet::{Fleet, Message};
-use held::Held;
+use held::HeldRequests;
 use http::HeaderMap;
 use pacer::{Pacer, Stand};
 use robots::{FetchReason, Fetched, Fetcher, HostEntry, Order, RobotsCache};
@@ -51,7 +51,7 @@ pub struct Gate {
     robots: RobotsCache,
     pacer: Arc<Pacer>,
     ledger: Arc<Ledger>,
-    held: Held,
+    held: HeldRequests,
     store: Arc<Store>,
     fleet: Option<Arc<Fleet>>,
     /// Until when requests may be held: the proxy stops.
@@ -116,7 +116,7 @@ impl Gate {
             listens.spawn(listen(messages, robots.clone(), pacer.clone()));
             listens.spawn(async move { fleet.keep().await });
         }
-        let (ledger, held, drain) = (Ledger::new(fleet.clone()), Held::default(), Sender::default());
+        let (ledger, held, drain) = (Ledger::new(fleet.clone()), HeldRequests::default(), Sender::default());
         Gate { settings, robots, pacer, ledger, held, store, fleet, drain, _listens: listens }
     }
 
@@ -205,7 +205,7 @@ impl Gate {
         let (entry, now) = (host.load_full(), SystemTime::now());
         let usable = entry.usable(now);
         let is_fresh = usable.is_some_and(|(answer, _)| answer.freshness.is_fresh(now));
-        if !matches!(usable, Some((_, State::Fresh))) && entry.may_fetch(now) {
+        if !matches!(usable, Some((_, CopyState::Fresh))) && entry.may_fetch(now) {
             let crawl_delay = rules(request, hosts, &self.settings.load()).crawl_delay(&entry, request);
             let reason = if usable.is_some() { FetchReason::Renewal } else { FetchReason::FirstUse };
             let fetching = self.refresh_for(&host, request, reason, crawl_delay);

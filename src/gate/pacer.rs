@@ -7,7 +7,7 @@ mod pace;
 mod permit;
 mod waiters;
 
-pub(super) use pace::{Pace, Stand};
+pub(super) use pace::{HostQueue, Stand};
 pub use permit::Permit;
 pub(super) use permit::Waiting;
 pub(super) use waiters::WaitPlace;
@@ -16,9 +16,9 @@ use super::fleet::Fleet;
 use super::store::Store;
 use super::watch::PaceFigures;
 use crate::policy::PaceKey;
-use crate::policy::pace::{Client, Lane, LastStarts, Terms};
+use crate::policy::pace::{ClientId, LastStarts, Schedule, Terms};
 use hashbrown::{DefaultHashBuilder, HashTable};
-use pace::{Shared, Turns};
+use pace::{PacerShared, Turns};
 use parking_lot::RwLock;
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -30,16 +30,16 @@ use tokio::sync::Semaphore;
 pub(super) struct Pacer {
     shards: Box<[RwLock<Shard>]>,
     hasher: DefaultHashBuilder,
-    shared: Arc<Shared>,
+    shared: Arc<PacerShared>,
     /// Of lanes.
     count: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Shard {
-    lanes: HashTable<Arc<Pace>>,
+    lanes: HashTable<Arc<HostQueue>>,
     /// Those of subresources that follow their page.
-    beside: HashTable<Arc<Pace>>,
+    beside: HashTable<Arc<HostQueue>>,
     /// At this many, those that owe nothing are dropped.
     sweep_at: usize,
 }
@@ -47,7 +47,7 @@ struct Shard {
 impl Pacer {
     pub fn new(store: Arc<Store>, fleet: Option<Arc<Fleet>>) -> Self {
         let shards = (0..SHARDS).map(|_| RwLock::new(Shard { sweep_at: MIN_SWEEP, ..Shard::default() }));
-        let shared = Arc::new(Shared { waiters: Arc::default(), store, fleet });
+        let shared = Arc::new(PacerShared { waiters: Arc::default(), store, fleet });
         Pacer { shards: shards.collect(), hasher: DefaultHashBuilder::default(), shared, count: AtomicUsize::new(0) }
     }
 
@@ -57,7 +57,7 @@ impl Pacer {
     }
 
     /// A place among those who wait, for one that waits for something else than its turn.
-    pub fn wait_place(&self, client: Client, max_waiting: usize) -> WaitPlace {
+    pub fn wait_place(&self, client: ClientId, max_waiting: usize) -> WaitPlace {
         self.shared.waiters.enter(client, max_waiting)
     }
 
@@ -86,7 +86,7 @@ impl Pacer {
     }
 
     /// The lane of this key.
-    pub fn pace(&self, key: &PaceKey) -> Arc<Pace> {
+    pub fn pace(&self, key: &PaceKey) -> Arc<HostQueue> {
         let hash = self.hasher.hash_one(key);
         if let Some(pace) = self.shard(hash).read().lanes.find(hash, |pace| pace.key() == key) {
             return pace.clone();
@@ -94,7 +94,7 @@ impl Pacer {
         let mut shard = self.shard(hash).write();
         self.make_room(&mut shard);
         let new = || {
-            let (mut lane, now) = (Lane::default(), Instant::now());
+            let (mut lane, now) = (Schedule::default(), Instant::now());
             if let Some(last_start) = self.shared.store.last_unnoted() {
                 // Whoever has a delay owes it once, whatever was noted.
                 lane.adopt(LastStarts { last_start: Some(last_start), ..LastStarts::default() }, Duration::ZERO);
@@ -108,7 +108,7 @@ impl Pacer {
     }
 
     /// The lane of the subresources that follow the pages of this one.
-    pub fn beside(&self, key: &PaceKey, page: &Arc<Pace>) -> Arc<Pace> {
+    pub fn beside(&self, key: &PaceKey, page: &Arc<HostQueue>) -> Arc<HostQueue> {
         let hash = self.hasher.hash_one(key);
         let shard = self.shard(hash);
         if let Some(pace) = shard.read().beside.find(hash, |pace| pace.key() == key) {
@@ -116,7 +116,7 @@ impl Pacer {
         }
         let mut shard = shard.write();
         self.make_room(&mut shard);
-        let new = || self.new_pace(Lane::default(), key, Some(page.clone()));
+        let new = || self.new_pace(Schedule::default(), key, Some(page.clone()));
         self.in_table(&mut shard.beside, hash, key, new)
     }
 
@@ -146,7 +146,7 @@ impl Pacer {
         }
     }
 
-    fn find(&self, key: &PaceKey) -> Option<Arc<Pace>> {
+    fn find(&self, key: &PaceKey) -> Option<Arc<HostQueue>> {
         let hash = self.hasher.hash_one(key);
         self.shard(hash).read().lanes.find(hash, |pace| pace.key() == key).cloned()
     }
@@ -159,18 +159,18 @@ impl Pacer {
     /// The lane of this key, made if there is none.
     fn in_table(
         &self,
-        table: &mut HashTable<Arc<Pace>>,
+        table: &mut HashTable<Arc<HostQueue>>,
         hash: u64,
         key: &PaceKey,
-        new: impl FnOnce() -> Arc<Pace>,
-    ) -> Arc<Pace> {
-        let rehash = |pace: &Arc<Pace>| self.hasher.hash_one(pace.key());
+        new: impl FnOnce() -> Arc<HostQueue>,
+    ) -> Arc<HostQueue> {
+        let rehash = |pace: &Arc<HostQueue>| self.hasher.hash_one(pace.key());
         table.entry(hash, |pace| pace.key() == key, rehash).or_insert_with(new).get().clone()
     }
 
-    fn new_pace(&self, lane: Turns, key: &PaceKey, page: Option<Arc<Pace>>) -> Arc<Pace> {
+    fn new_pace(&self, lane: Turns, key: &PaceKey, page: Option<Arc<HostQueue>>) -> Arc<HostQueue> {
         self.count.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Pace::new(lane, key.clone(), page, self.shared.clone()))
+        Arc::new(HostQueue::new(lane, key.clone(), page, self.shared.clone()))
     }
 }
 
@@ -182,7 +182,7 @@ impl Shard {
     /// Tells how many went.
     fn sweep(&mut self) -> usize {
         let (before, now) = (self.len(), Instant::now());
-        let is_used = |pace: &Arc<Pace>| Arc::strong_count(pace) > 1 || !pace.is_idle(now);
+        let is_used = |pace: &Arc<HostQueue>| Arc::strong_count(pace) > 1 || !pace.is_idle(now);
         // These hold on to their pages' lanes.
         self.beside.retain(|pace| is_used(pace));
         self.lanes.retain(|pace| is_used(pace));
@@ -203,4 +203,4 @@ const AT_ONCE: Duration = Duration::from_millis(20);
 const TELLING: usize = 256;
 const MIN_SWEEP: usize = 64;
 /// What a lane takes, with its row in the table; its key is the authority's, as a rule.
-const LANE: usize = size_of::<Pace>() + 4 * size_of::<usize>() + 2 * size_of::<Arc<Pace>>();
+const LANE: usize = size_of::<HostQueue>() + 4 * size_of::<usize>() + 2 * size_of::<Arc<HostQueue>>();

@@ -5,13 +5,13 @@ use super::terms::key;
 use super::{BudgetFigures, FleetFigures, Gate, HeldFigures, HeldRequest};
 use crate::config::Settings;
 use crate::histogram::Distribution;
-use crate::policy::{Answer, Authority, Entry, Refusal, Request, SiteFile, explain};
+use crate::policy::{Authority, Entry, Refusal, Request, SiteAnswer, SiteFile, explain};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Figures over all hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Figures {
+pub struct GateFigures {
     pub robots: CacheFigures,
     /// Requests waiting for their crawl-delay.
     pub waiting: usize,
@@ -49,9 +49,9 @@ pub struct PaceFigures {
 }
 
 impl Gate {
-    pub fn figures(&self) -> Figures {
+    pub fn figures(&self) -> GateFigures {
         let fleet = self.fleet.as_ref().and_then(|fleet| fleet.figures());
-        Figures { robots: self.robots.figures(), waiting: self.pacer.waiting(), held: self.held.figures(), fleet }
+        GateFigures { robots: self.robots.figures(), waiting: self.pacer.waiting(), held: self.held.figures(), fleet }
     }
 
     /// How long things have taken.
@@ -133,7 +133,7 @@ impl Gate {
     }
 
     /// What may be crawled by this answer as things are set, in a word.
-    pub fn access(&self, authority: &Authority, answer: &Answer) -> &'static str {
+    pub fn access(&self, authority: &Authority, answer: &SiteAnswer) -> &'static str {
         explain::access(answer, &self.settings.load().hosts.get(authority.host()).rules.options)
     }
 

@@ -41,7 +41,7 @@ pub enum BodyError {
 
 /// What [`Body::decode`] has found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Piece {
+pub struct BodyPiece {
     /// So many bytes of the input are dealt with.
     pub consumed: usize,
     /// Content, among them.
@@ -106,8 +106,8 @@ impl Body {
 
     /// The next piece of content. To be called again with what follows it, until the body is done or nothing is left of the
     /// input. A piece without content is framing, or the trailers.
-    pub fn decode(&mut self, bytes: &[u8]) -> Result<Piece, BodyError> {
-        let whole = |length| Piece { consumed: length, data: 0..length };
+    pub fn decode(&mut self, bytes: &[u8]) -> Result<BodyPiece, BodyError> {
+        let whole = |length| BodyPiece { consumed: length, data: 0..length };
         match &mut self.left {
             Left::Bytes(left) => Ok(whole(take(left, bytes.len()))),
             Left::Chunks(chunks) => chunks.decode(bytes),

@@ -3,11 +3,11 @@
 
 use super::fields::{Field, FieldKind};
 use super::scan::{is_token, trim};
-use super::{BodyError, Piece};
+use super::{BodyError, BodyPiece};
 
 #[derive(Debug)]
 pub(super) struct Chunked {
-    state: State,
+    state: ChunkState,
     strict: bool,
     /// Bytes that chunk extensions may still take: content earns more.
     spare: usize,
@@ -22,7 +22,7 @@ pub(super) struct Chunked {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ChunkState {
     Size {
         value: u64,
         digits: u8,
@@ -65,16 +65,16 @@ impl Chunked {
     }
 
     pub fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == ChunkState::Done
     }
 
     /// How many of `bytes` belong to the body: all of them, unless it ends among them, or `before_trailers` there are some.
     pub fn advance(&mut self, bytes: &[u8], before_trailers: bool) -> Result<usize, BodyError> {
         let mut at = 0;
-        while at < bytes.len() && self.state != State::Done {
+        while at < bytes.len() && self.state != ChunkState::Done {
             match self.state {
-                State::Data { left } => at += self.data(left, bytes.len() - at),
-                State::TrailerStart if before_trailers && bytes[at] != b'\r' => break,
+                ChunkState::Data { left } => at += self.data(left, bytes.len() - at),
+                ChunkState::TrailerStart if before_trailers && bytes[at] != b'\r' => break,
                 state => {
                     self.state = self.step(state, bytes[at]).map_err(BodyError::Malformed)?;
                     at += 1;
@@ -85,25 +85,26 @@ impl Chunked {
     }
 
     /// The next run of content, and the framing before it.
-    pub fn decode(&mut self, bytes: &[u8]) -> Result<Piece, BodyError> {
+    pub fn decode(&mut self, bytes: &[u8]) -> Result<BodyPiece, BodyError> {
         let mut at = 0;
-        while at < bytes.len() && self.state != State::Done {
+        while at < bytes.len() && self.state != ChunkState::Done {
             match self.state {
-                State::Data { left } => {
+                ChunkState::Data { left } => {
                     let start = at;
                     at += self.data(left, bytes.len() - at);
-                    return Ok(Piece { consumed: at, data: start..at });
+                    return Ok(BodyPiece { consumed: at, data: start..at });
                 }
                 state => {
                     self.state = self.step(state, bytes[at]).map_err(BodyError::Malformed)?;
-                    if matches!(self.state, State::TrailerName | State::TrailerValue | State::TrailerLf) {
+                    if matches!(self.state, ChunkState::TrailerName | ChunkState::TrailerValue | ChunkState::TrailerLf)
+                    {
                         self.kept.push(bytes[at]);
                     }
                     at += 1;
                 }
             }
         }
-        Ok(Piece { consumed: at, data: at..at })
+        Ok(BodyPiece { consumed: at, data: at..at })
     }
 
     /// What [`Self::decode`] has met, once the body is done.
@@ -120,43 +121,44 @@ impl Chunked {
     fn data(&mut self, left: u64, there: usize) -> usize {
         let taken = left.min(there as u64);
         self.spare = self.spare.saturating_add(taken as usize).min(MAX_SPARE);
-        self.state = if taken == left { State::DataCr } else { State::Data { left: left - taken } };
+        self.state = if taken == left { ChunkState::DataCr } else { ChunkState::Data { left: left - taken } };
         taken as usize
     }
 
-    fn step(&mut self, state: State, byte: u8) -> Result<State, &'static str> {
+    fn step(&mut self, state: ChunkState, byte: u8) -> Result<ChunkState, &'static str> {
         Ok(match (state, byte) {
-            (State::Size { value, digits }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
+            (ChunkState::Size { value, digits }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
                 if digits == MAX_SIZE_DIGITS {
                     return Err("chunk size too large");
                 }
                 let digit = char::from(byte).to_digit(16).expect("matched above");
-                State::Size { value: value << 4 | u64::from(digit), digits: digits + 1 }
+                ChunkState::Size { value: value << 4 | u64::from(digit), digits: digits + 1 }
             }
-            (State::Size { digits: 0, .. }, _) => return Err("chunk size expected"),
-            (State::Size { value, .. } | State::Padding { value }, b' ' | b'\t') if !self.strict => {
+            (ChunkState::Size { digits: 0, .. }, _) => return Err("chunk size expected"),
+            (ChunkState::Size { value, .. } | ChunkState::Padding { value }, b' ' | b'\t') if !self.strict => {
                 self.spend()?;
-                State::Padding { value }
+                ChunkState::Padding { value }
             }
-            (State::Size { value, .. } | State::Padding { value } | State::Extension { value }, b'\r') => {
-                State::SizeLf { value }
-            }
-            (State::Size { value, .. } | State::Padding { value }, b';') => State::Extension { value },
-            (State::Size { .. } | State::Padding { .. }, _) => return Err("bad character in a chunk size"),
-            (State::Extension { value }, _) => {
+            (
+                ChunkState::Size { value, .. } | ChunkState::Padding { value } | ChunkState::Extension { value },
+                b'\r',
+            ) => ChunkState::SizeLf { value },
+            (ChunkState::Size { value, .. } | ChunkState::Padding { value }, b';') => ChunkState::Extension { value },
+            (ChunkState::Size { .. } | ChunkState::Padding { .. }, _) => return Err("bad character in a chunk size"),
+            (ChunkState::Extension { value }, _) => {
                 if is_control(byte) {
                     return Err("control character in a chunk extension");
                 }
                 self.spend()?;
-                State::Extension { value }
+                ChunkState::Extension { value }
             }
-            (State::SizeLf { value: 0 }, b'\n') => State::TrailerStart,
-            (State::SizeLf { value }, b'\n') => State::Data { left: value },
-            (State::DataCr, b'\r') => State::DataLf,
-            (State::DataLf, b'\n') => START,
-            (State::DataCr | State::DataLf, _) => return Err("chunk longer than its size"),
-            (State::TrailerStart, b'\r') => State::EndLf,
-            (State::TrailerStart, _) => {
+            (ChunkState::SizeLf { value: 0 }, b'\n') => ChunkState::TrailerStart,
+            (ChunkState::SizeLf { value }, b'\n') => ChunkState::Data { left: value },
+            (ChunkState::DataCr, b'\r') => ChunkState::DataLf,
+            (ChunkState::DataLf, b'\n') => START,
+            (ChunkState::DataCr | ChunkState::DataLf, _) => return Err("chunk longer than its size"),
+            (ChunkState::TrailerStart, b'\r') => ChunkState::EndLf,
+            (ChunkState::TrailerStart, _) => {
                 self.trailers += 1;
                 if self.trailers > MAX_TRAILERS {
                     return Err("too many trailer fields");
@@ -164,31 +166,31 @@ impl Chunked {
                 self.name_len = 0;
                 self.trailer_name(byte)?
             }
-            (State::TrailerName, b':') => {
+            (ChunkState::TrailerName, b':') => {
                 let name = &self.name[..self.name_len.min(LONGEST_NAME)];
                 let known = self.name_len <= LONGEST_NAME;
                 if self.strict && known && is_framing(FieldKind::of(name)) {
                     return Err("a trailer that would frame or route the message");
                 }
-                State::TrailerValue
+                ChunkState::TrailerValue
             }
-            (State::TrailerName, _) => self.trailer_name(byte)?,
-            (State::TrailerValue, b'\r') => State::TrailerLf,
-            (State::TrailerValue, _) => {
+            (ChunkState::TrailerName, _) => self.trailer_name(byte)?,
+            (ChunkState::TrailerValue, b'\r') => ChunkState::TrailerLf,
+            (ChunkState::TrailerValue, _) => {
                 if is_control(byte) {
                     return Err("control character in a trailer");
                 }
                 self.trailer_byte()?;
-                State::TrailerValue
+                ChunkState::TrailerValue
             }
-            (State::TrailerLf, b'\n') => State::TrailerStart,
-            (State::EndLf, b'\n') => State::Done,
-            (State::SizeLf { .. } | State::TrailerLf | State::EndLf, _) => return Err("CR without LF"),
-            (State::Data { .. } | State::Done, _) => unreachable!("handled by the callers"),
+            (ChunkState::TrailerLf, b'\n') => ChunkState::TrailerStart,
+            (ChunkState::EndLf, b'\n') => ChunkState::Done,
+            (ChunkState::SizeLf { .. } | ChunkState::TrailerLf | ChunkState::EndLf, _) => return Err("CR without LF"),
+            (ChunkState::Data { .. } | ChunkState::Done, _) => unreachable!("handled by the callers"),
         })
     }
 
-    fn trailer_name(&mut self, byte: u8) -> Result<State, &'static str> {
+    fn trailer_name(&mut self, byte: u8) -> Result<ChunkState, &'static str> {
         if !is_token(byte) {
             return Err("a trailer without a name");
         }
@@ -197,7 +199,7 @@ impl Chunked {
             *place = byte;
         }
         self.name_len += 1;
-        Ok(State::TrailerName)
+        Ok(ChunkState::TrailerName)
     }
 
     fn trailer_byte(&mut self) -> Result<(), &'static str> {
@@ -219,7 +221,7 @@ fn is_framing(kind: FieldKind) -> bool {
     matches!(kind, FieldKind::ContentLength | FieldKind::TransferEncoding | FieldKind::Host | FieldKind::Connection)
 }
 
-const START: State = State::Size { value: 0, digits: 0 };
+const START: ChunkState = ChunkState::Size { value: 0, digits: 0 };
 const MAX_SIZE_DIGITS: u8 = 15;
 /// Extensions are worth nothing to anybody: with more of them than of content a body is there to keep us busy.
 const MAX_SPARE: usize = 8 * 1024;

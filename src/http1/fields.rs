@@ -169,16 +169,16 @@ impl Field<'_> {
 
 /// Where the fields of a head are put while it is used: on the stack, unless there are many.
 #[derive(Default)]
-pub struct Room<'a> {
+pub struct FieldRoom<'a> {
     pub(super) fields: SmallVec<[Field<'a>; 32]>,
     /// What Connection lists, other than `close` and `keep-alive`.
     pub(super) named: SmallVec<[&'a [u8]; 4]>,
 }
 
-impl<'a> Room<'a> {
+impl<'a> FieldRoom<'a> {
     #[inline]
     pub fn new() -> Self {
-        Room::default()
+        FieldRoom::default()
     }
 
     pub(super) fn clear(&mut self) {
@@ -198,12 +198,12 @@ impl<'a> Room<'a> {
 
 /// What Connection says beside names of fields.
 #[derive(Default, Clone, Copy)]
-pub(super) struct Options {
+pub(super) struct ConnectionOptions {
     pub close: bool,
     pub keep_alive: bool,
 }
 
-impl Options {
+impl ConnectionOptions {
     /// Reads one Connection field; the fields that it names go into `named`.
     pub fn read<'a>(&mut self, value: &'a [u8], named: &mut SmallVec<[&'a [u8]; 4]>) -> Result<(), HeadError> {
         if value.eq_ignore_ascii_case(b"keep-alive") {
@@ -229,15 +229,15 @@ pub(super) fn is_named(named: &[&[u8]], field: &Field<'_>) -> bool {
 
 /// Field lines that are written as they came: those that stand one behind the other in `raw`, the head that they are from, go out
 /// in one piece.
-pub struct Lines<'a> {
+pub struct FieldLines<'a> {
     raw: &'a [u8],
     /// Of `raw`: what is to go out next.
     held: Range<usize>,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> FieldLines<'a> {
     pub fn of(raw: &'a [u8]) -> Self {
-        Lines { raw, held: 0..0 }
+        FieldLines { raw, held: 0..0 }
     }
 
     /// Appends one, now or later.
@@ -355,7 +355,7 @@ mod tests {
         let raw = b"HTTP/1.1 200 OK\r\nA: 1\r\nB: 2\r\nC:3\r\nD: 4 \r\nE: 5\nF:  6\r\nG:\r\nH: 7\r\nContent-Length: 8, 8\r\nI: 9\r\n\r\n";
         let written = crate::http1::read_response(&mut raw.to_vec(), &mut 0, 1000, "GET", |head| {
             let mut out = Vec::new();
-            let mut lines = Lines::of(head.raw);
+            let mut lines = FieldLines::of(head.raw);
             for field in head.fields.iter().filter(|field| field.name != b"B") {
                 lines.put(&mut out, field.name, field.value);
             }

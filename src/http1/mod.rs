@@ -1,14 +1,14 @@
 //! HTTP/1.1 messages (RFC 9112): one reader for requests, one for answers, one for bodies, and what writes them. Pure: bytes
 //! in, borrowed pieces out; no I/O, and no knowledge of what the message is for.
 //!
-//! A head is read in a synchronous function, into a [`Room`] on that function's stack, so that the array of fields never
+//! A head is read in a synchronous function, into a [`FieldRoom`] on that function's stack, so that the array of fields never
 //! becomes part of a future:
 //!
 //! ```
-//! use politely::http1::{Framing, Room, read_request};
+//! use politely::http1::{Framing, FieldRoom, read_request};
 //!
 //! let input = b"POST http://a.example/ HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\nhello";
-//! let (mut scanned, mut room) = (0, Room::new());
+//! let (mut scanned, mut room) = (0, FieldRoom::new());
 //! let head = read_request(input, &mut scanned, 64 * 1024, &mut room)?.expect("it is whole");
 //! assert_eq!((head.method, head.framing), ("POST", Framing::Length(5)));
 //! assert_eq!(&input[head.len..], b"hello");
@@ -26,8 +26,8 @@ mod response;
 mod scan;
 mod write;
 
-pub use body::{Body, BodyError, Framing, Piece};
-pub use fields::{Field, FieldKind, Lines, Room, find_field, list};
+pub use body::{Body, BodyError, BodyPiece, Framing};
+pub use fields::{Field, FieldKind, FieldLines, FieldRoom, find_field, list};
 pub use request::{RequestHead, find_request_end, read_request};
 pub use response::{ResponseHead, read_response};
 pub use scan::{below, equal};

@@ -1,6 +1,6 @@
 //! The head of a request (RFC 9112 §2–§6), read strictly.
 
-use super::fields::{Field, FieldKind, Options, Room, is_named};
+use super::fields::{ConnectionOptions, Field, FieldKind, FieldRoom, is_named};
 use super::scan::{number, target_end, text_end, token_end, trim, within};
 use super::{Framing, HeadError};
 
@@ -61,7 +61,7 @@ pub fn read_request<'r, 'a: 'r>(
     input: &'a [u8],
     scanned: &mut usize,
     limit: usize,
-    room: &'r mut Room<'a>,
+    room: &'r mut FieldRoom<'a>,
 ) -> Result<Option<RequestHead<'r>>, HeadError> {
     let Some(end) = find_request_end(input, scanned, limit)? else { return Ok(None) };
     room.clear();
@@ -102,7 +102,7 @@ fn end_of_head(input: &[u8], start: usize, scanned: &mut usize) -> Result<Option
     Ok(None)
 }
 
-fn read<'r, 'a: 'r>(input: &'a [u8], start: usize, room: &'r mut Room<'a>) -> Result<RequestHead<'r>, HeadError> {
+fn read<'r, 'a: 'r>(input: &'a [u8], start: usize, room: &'r mut FieldRoom<'a>) -> Result<RequestHead<'r>, HeadError> {
     let method_end = token_end(input, start);
     let method = std::str::from_utf8(&input[start..method_end]).unwrap_or_default();
     if method.is_empty() || input[method_end] != b' ' {
@@ -119,7 +119,7 @@ fn read<'r, 'a: 'r>(input: &'a [u8], start: usize, room: &'r mut Room<'a>) -> Re
         _ => return Err(HeadError::Malformed("the request line does not end with HTTP/1.1 or HTTP/1.0")),
     };
 
-    let mut known = Known::default();
+    let mut known = RequestFields::default();
     let mut at = target_end + 11;
     while input[at] != b'\r' {
         let name_end = token_end(input, at);
@@ -171,18 +171,18 @@ fn read<'r, 'a: 'r>(input: &'a [u8], start: usize, room: &'r mut Room<'a>) -> Re
 
 /// What the fields say about the message itself.
 #[derive(Default)]
-struct Known<'a> {
+struct RequestFields<'a> {
     host: Option<&'a [u8]>,
     length: Option<u64>,
     chunked: bool,
     upgrade: Option<&'a [u8]>,
     expects_continue: bool,
-    options: Options,
+    options: ConnectionOptions,
 }
 
-impl<'a> Known<'a> {
+impl<'a> RequestFields<'a> {
     #[inline]
-    fn note(&mut self, field: &Field<'a>, minor: u8, room: &mut Room<'a>) -> Result<(), HeadError> {
+    fn note(&mut self, field: &Field<'a>, minor: u8, room: &mut FieldRoom<'a>) -> Result<(), HeadError> {
         let value = field.value;
         match field.kind {
             FieldKind::Host if self.host.replace(value).is_some() => {

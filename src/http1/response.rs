@@ -1,6 +1,6 @@
 //! The head of an answer (RFC 9112 §4–§6): what has one meaning is read, and left with one spelling of it.
 
-use super::fields::{Field, FieldKind, Options, Room, is_named, list};
+use super::fields::{ConnectionOptions, Field, FieldKind, FieldRoom, is_named, list};
 use super::scan::{number, text_end, token_end, trim, within};
 use super::{Framing, HeadError};
 
@@ -66,7 +66,7 @@ pub fn read_response<R>(
 ) -> Result<Option<R>, HeadError> {
     // Nearly all come in one piece, without folded lines: their end is found by reading them.
     if *scanned == 0
-        && let Ok(head) = read(input, method, &mut Room::new())
+        && let Ok(head) = read(input, method, &mut FieldRoom::new())
         && head.len <= limit
     {
         return Ok(Some(look(&head)));
@@ -74,7 +74,7 @@ pub fn read_response<R>(
     let end = end_of_head(input, scanned)?;
     within(limit, end, input.len())?;
     let Some(end) = end else { return Ok(None) };
-    read(&input[..end], method, &mut Room::new()).map(|head| Some(look(&head)))
+    read(&input[..end], method, &mut FieldRoom::new()).map(|head| Some(look(&head)))
 }
 
 fn end_of_head(input: &mut [u8], scanned: &mut usize) -> Result<Option<usize>, HeadError> {
@@ -117,7 +117,7 @@ fn unfold(input: &mut [u8], at: usize) -> Result<(), HeadError> {
 }
 
 /// The head that `input` begins with. One that is not whole is an error like others.
-fn read<'r, 'a: 'r>(input: &'a [u8], method: &str, room: &'r mut Room<'a>) -> Result<ResponseHead<'r>, HeadError> {
+fn read<'r, 'a: 'r>(input: &'a [u8], method: &str, room: &'r mut FieldRoom<'a>) -> Result<ResponseHead<'r>, HeadError> {
     let (status, minor) = match input {
         [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor @ (b'0' | b'1'), b' ', a @ b'1'..=b'9', b, c, rest @ ..]
             if b.is_ascii_digit() && c.is_ascii_digit() && matches!(rest.first(), Some(b' ' | b'\r' | b'\n')) =>
@@ -134,7 +134,7 @@ fn read<'r, 'a: 'r>(input: &'a [u8], method: &str, room: &'r mut Room<'a>) -> Re
     let mut is_irregular = false;
     let (reason, mut at) = line(input, STATUS_END, &mut is_irregular)?;
 
-    let mut known = Known::default();
+    let mut known = ResponseFields::default();
     while !matches!(input.get(at), Some(b'\r' | b'\n')) {
         let name_end = token_end(input, at);
         let name = &input[at..name_end];
@@ -163,7 +163,7 @@ fn read<'r, 'a: 'r>(input: &'a [u8], method: &str, room: &'r mut Room<'a>) -> Re
     };
 
     let (framing, doubt) = known.framing(status, minor, method, room)?;
-    let Options { close, keep_alive } = known.options;
+    let ConnectionOptions { close, keep_alive } = known.options;
     let room = &*room;
     let listed = known.upgrade.is_some() && room.named.iter().any(|name| name.eq_ignore_ascii_case(b"upgrade"));
     Ok(ResponseHead {
@@ -198,18 +198,18 @@ fn line<'a>(input: &'a [u8], from: usize, is_irregular: &mut bool) -> Result<(&'
 
 /// What the fields say about the message itself.
 #[derive(Default)]
-struct Known<'a> {
+struct ResponseFields<'a> {
     length: Option<u64>,
     /// More than one Content-Length, or a list in it, all the same.
     repeated: bool,
     chunked: bool,
     upgrade: Option<&'a [u8]>,
-    options: Options,
+    options: ConnectionOptions,
 }
 
-impl<'a> Known<'a> {
+impl<'a> ResponseFields<'a> {
     #[inline]
-    fn note(&mut self, field: &Field<'a>, room: &mut Room<'a>) -> Result<(), HeadError> {
+    fn note(&mut self, field: &Field<'a>, room: &mut FieldRoom<'a>) -> Result<(), HeadError> {
         match field.kind {
             FieldKind::ContentLength => self.lengths(field.value)?,
             FieldKind::TransferEncoding => {
@@ -247,7 +247,13 @@ impl<'a> Known<'a> {
     }
 
     /// §6.3, and whether the connection is to be trusted no further. Takes the fields away that say something else.
-    fn framing(&self, status: u16, minor: u8, method: &str, room: &mut Room<'_>) -> Result<(Framing, bool), HeadError> {
+    fn framing(
+        &self,
+        status: u16,
+        minor: u8,
+        method: &str,
+        room: &mut FieldRoom<'_>,
+    ) -> Result<(Framing, bool), HeadError> {
         if self.chunked && minor == 0 {
             return Err(HeadError::Malformed("Transfer-Encoding in an HTTP/1.0 answer"));
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::entry::{Entry, Trouble};
-use super::freshness::{LAST_GOOD_USE, State};
+use super::freshness::{CopyState, LAST_GOOD_USE};
 use super::host_rules::{HostRules, RobotsOverride};
 use super::mined::{Mined, mined};
 use super::own_rules::OwnVerdict;
@@ -141,8 +141,8 @@ impl Case<'_> {
         }
         if let Some((answer, state)) = entry.usable(self.now) {
             let refresh = match state {
-                State::Refresh => entry.may_fetch(self.now),
-                State::Fresh | State::Unusable => false,
+                CopyState::Refresh => entry.may_fetch(self.now),
+                CopyState::Fresh | CopyState::Unusable => false,
             };
             let ruling = match file {
                 Some(file) => self.by_rules(file),

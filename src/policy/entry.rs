@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use super::freshness::{Freshness, RETRY_MAX, State, retry_in};
+use super::freshness::{CopyState, Freshness, RETRY_MAX, retry_in};
 use super::offers::is_license_url;
 use crate::robots::{RobotsTxt, TdmRep, WarningCode};
 
@@ -12,7 +12,7 @@ use crate::robots::{RobotsTxt, TdmRep, WarningCode};
 #[derive(Debug, Clone, Default)]
 pub struct Entry {
     /// The last answer that settled what may be crawled.
-    pub answer: Option<Answer>,
+    pub answer: Option<SiteAnswer>,
     /// All fetches since have failed.
     pub trouble: Option<Box<Trouble>>,
 }
@@ -60,7 +60,7 @@ impl Access {
 
 /// A settling answer.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct SiteAnswer {
     pub access: Access,
     /// HTTP status of the last response in the chain of redirects.
     pub status: u16,
@@ -144,7 +144,7 @@ pub struct Trouble {
 
 impl Entry {
     /// After an answer that settles what may be crawled.
-    pub fn answered(answer: Answer) -> Self {
+    pub fn answered(answer: SiteAnswer) -> Self {
         Self { answer: Some(answer), trouble: None }
     }
 
@@ -155,7 +155,7 @@ impl Entry {
         let old = &answer.validators;
         let validators =
             Validators::new(validators.etag().or(old.etag()), validators.last_modified().or(old.last_modified()));
-        Some(Self::answered(Answer { freshness, validators, generation: self.next_generation(), ..answer.clone() }))
+        Some(Self::answered(SiteAnswer { freshness, validators, generation: self.next_generation(), ..answer.clone() }))
     }
 
     /// Of the answer that comes next.
@@ -172,7 +172,8 @@ impl Entry {
         let retry_at = now + retry_in(failures, retry_after, random);
         let trouble = Trouble { since, failures, retry_at, why: why.into() };
         // From here on the copy's age counts, which must not begin in the future.
-        let answer = self.answer.clone().map(|answer| Answer { freshness: answer.freshness.believed(now), ..answer });
+        let answer =
+            self.answer.clone().map(|answer| SiteAnswer { freshness: answer.freshness.believed(now), ..answer });
         Self { answer, trouble: Some(Box::new(trouble)) }
     }
 
@@ -212,18 +213,18 @@ impl Entry {
     }
 
     /// The answer, and how far it can be used now; `None` if it cannot, or there is none.
-    pub fn usable(&self, now: SystemTime) -> Option<(&Answer, State)> {
+    pub fn usable(&self, now: SystemTime) -> Option<(&SiteAnswer, CopyState)> {
         let answer = self.answer.as_ref()?;
         let failing = self.trouble.is_some();
         let state = match answer.access {
             Access::Rules(_) | Access::Reservations(_) => answer.freshness.state(failing, now),
             // That there was no file once is no copy to go by while nobody can say whether there is one now.
-            Access::Missing if failing && now >= answer.freshness.expires_at() => State::Unusable,
+            Access::Missing if failing && now >= answer.freshness.expires_at() => CopyState::Unusable,
             Access::Missing => answer.freshness.state(false, now),
         };
         match state {
-            State::Fresh | State::Refresh => Some((answer, state)),
-            State::Unusable => None,
+            CopyState::Fresh | CopyState::Refresh => Some((answer, state)),
+            CopyState::Unusable => None,
         }
     }
 

@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use super::{
-    Access, Allowance, Answer, AskedAgain, Authority, Entry, HostRules, Known, Manners, MiningEvidence, Options,
-    PreferenceEvidence, Refusal, Request, RuleEvidence, Ruling, SiteFile, decide,
+    Access, Allowance, AskedAgain, Authority, Entry, HostRules, Known, Manners, MiningEvidence, PolicyOptions,
+    PreferenceEvidence, Refusal, Request, RuleEvidence, Ruling, SiteAnswer, SiteFile, decide,
 };
 use crate::robots::RobotsTxt;
 
@@ -169,7 +169,7 @@ impl fmt::Display for Allowance {
 }
 
 /// What an answer says may be crawled, in a word.
-pub fn access(answer: &Answer, options: &Options) -> &'static str {
+pub fn access(answer: &SiteAnswer, options: &PolicyOptions) -> &'static str {
     match answer.access {
         Access::Rules(_) | Access::Reservations(_) => "rules",
         Access::Missing if options.allows_missing(answer.status) => "allow-all",
@@ -177,7 +177,7 @@ pub fn access(answer: &Answer, options: &Options) -> &'static str {
     }
 }
 
-fn state(entry: &Entry, authority: &Authority, options: &Options, now: SystemTime) -> RobotsState {
+fn state(entry: &Entry, authority: &Authority, options: &PolicyOptions, now: SystemTime) -> RobotsState {
     let answer = entry.usable(now).map(|(answer, _)| answer);
     RobotsState {
         url: authority.robots_url(),

@@ -19,18 +19,18 @@ pub const RETRY_MAX: Duration = Duration::from_secs(3600);
 
 /// The bounds that the operator sets: `robots.min_ttl` and `robots.max_ttl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct FreshnessLimits {
     pub min_ttl: Duration,
     pub max_ttl: Duration,
 }
 
-impl Default for Limits {
+impl Default for FreshnessLimits {
     fn default() -> Self {
         Self { min_ttl: Duration::from_secs(300), max_ttl: DAY }
     }
 }
 
-impl Limits {
+impl FreshnessLimits {
     fn clamp(&self, lifetime: Duration) -> Duration {
         // Not `Ord::clamp`, which panics if they are the wrong way round.
         lifetime.min(self.max_ttl).max(self.min_ttl)
@@ -50,7 +50,7 @@ pub struct CacheFields<'a> {
 impl CacheFields<'_> {
     /// For how long from `now`, when it was received, the response is fresh. None given: a day. What cannot be read,
     /// or may not be stored, gets the minimum: robots.txt has to be kept for some time to be kept at all.
-    pub fn lifetime(&self, now: SystemTime, limits: &Limits) -> Duration {
+    pub fn lifetime(&self, now: SystemTime, limits: &FreshnessLimits) -> Duration {
         limits.clamp(match self.cache_control() {
             CacheControl::Lifetime(lifetime) => lifetime.saturating_sub(self.age()),
             CacheControl::None => match self.expires {
@@ -164,19 +164,19 @@ impl Freshness {
     }
 
     /// What can be done with the copy now. `failing`: robots.txt was asked for since, and could not be had.
-    pub fn state(&self, failing: bool, now: SystemTime) -> State {
+    pub fn state(&self, failing: bool, now: SystemTime) -> CopyState {
         let now = Moment::from(now);
         let Some(age) = now.0.checked_sub(self.validated.0).map(Duration::from_millis) else {
             // The clock was set back: nobody knows how old it is.
-            return State::Refresh;
+            return CopyState::Refresh;
         };
         let usable_for = if failing { LAST_GOOD_USE } else { STALE_USE };
         if now.0 < self.refresh.0 {
-            State::Fresh
+            CopyState::Fresh
         } else if now.0 < self.expires.0 || age < usable_for {
-            State::Refresh
+            CopyState::Refresh
         } else {
-            State::Unusable
+            CopyState::Unusable
         }
     }
 
@@ -208,7 +208,7 @@ const LATEST: u64 = 1 << 48;
 
 /// What can be done with a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum CopyState {
     /// Use it.
     Fresh,
     /// Use it, and fetch it anew in the background.

@@ -25,7 +25,7 @@ pub struct HostRules {
     pub manners: Manners,
     /// The operator's own rules, which go before those of robots.txt.
     pub own_rules: Option<OwnRules>,
-    pub options: Arc<Options>,
+    pub options: Arc<PolicyOptions>,
 }
 
 /// What becomes of robots.txt at a host.
@@ -41,7 +41,7 @@ pub enum RobotsOverride {
 
 /// What holds for every host.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Options {
+pub struct PolicyOptions {
     /// `mode: report`: what would be refused goes all the same, and is told of.
     pub report_only: bool,
     /// For whom robots.txt is read. Empty: for whom the request's `User-Agent` names.
@@ -68,7 +68,7 @@ pub struct Options {
 
 impl HostRules {
     /// Where nothing is said of any host.
-    pub fn new(options: Arc<Options>) -> Self {
+    pub fn new(options: Arc<PolicyOptions>) -> Self {
         HostRules {
             robots: RobotsOverride::default(),
             crawl_delay: None,
@@ -126,7 +126,7 @@ impl HostRules {
     }
 }
 
-impl Options {
+impl PolicyOptions {
     /// Whether a missing file allows everything, by the status that said so.
     pub fn allows_missing(&self, status: u16) -> bool {
         let disallows = if matches!(status, 401 | 403) { self.disallow_auth_error } else { self.disallow_unavailable };

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::SystemTime;
 
 use super::entry::Entry;
-use super::freshness::State;
+use super::freshness::CopyState;
 use super::served_paths::{Served, first_refused};
 use super::site_file::SiteFile;
 use super::{Authority, HostRules, Refusal, Request};
@@ -64,7 +64,7 @@ pub(super) fn mined(entry: &Entry, rules: &HostRules, request: &Request<'_>, now
     let Some((_, state)) = entry.usable(now) else {
         return (if entry.may_fetch(now) { Mined::Fetch } else { Mined::Free }, false);
     };
-    let refresh = state == State::Refresh && entry.may_fetch(now);
+    let refresh = state == CopyState::Refresh && entry.may_fetch(now);
     let reserved = entry.tdm_rep().zip(rules.mining_purpose()).and_then(|(file, purpose)| {
         let of = |found: TdmReservation<'_>, matched_path| MiningEvidence {
             authority: request.authority.clone(),

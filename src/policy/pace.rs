@@ -1,22 +1,22 @@
 //! The pace of one host (SEMANTICS §5): when a request may start, who is next, who waits in vain. A state machine
-//! without clock, sleep or lock. There is one [`Lane`] for each [`PaceKey`](super::PaceKey), behind a mutex, and one timer
+//! without clock, sleep or lock. There is one [`Schedule`] for each [`PaceKey`](super::PaceKey), behind a mutex, and one timer
 //! for each lane in which somebody waits:
 //!
 //! ```
-//! # use politely::policy::pace::{Client, Lane, Next, Outcome, Terms, Turn};
-//! # let (mut lane, now, terms) = (Lane::<u32>::default(), std::time::Instant::now(), Terms::default());
-//! match lane.request(now, Client(1), &terms, || 7 /* in earnest: the sending half of a oneshot */) {
-//!     Turn::Go(slot) => lane.finished(|| now, slot, Outcome::Success),
+//! # use politely::policy::pace::{ClientId, NextTurn, PaceOutcome, Schedule, Terms, Turn};
+//! # let (mut lane, now, terms) = (Schedule::<u32>::default(), std::time::Instant::now(), Terms::default());
+//! match lane.request(now, ClientId(1), &terms, || 7 /* in earnest: the sending half of a oneshot */) {
+//!     Turn::Go(slot) => lane.finished(|| now, slot, PaceOutcome::Success),
 //!     Turn::Wait { ticket, .. } => _ = lane.cancel(ticket), // should the client hang up
 //!     Turn::Refuse(_why) => {}
 //! }
 //! // After every call that is not answered by `Go` or `Refuse`, and when the timer fires:
 //! loop {
 //!     match lane.poll(now) {
-//!         Next::Start(_waiter, slot) => lane.finished(|| now, slot, Outcome::Unused), // its receiver may be gone
-//!         Next::Refuse(_waiter, _why) => {}
-//!         Next::WaitUntil(_set_the_timer) => break,
-//!         Next::Idle => break,
+//!         NextTurn::Start(_waiter, slot) => lane.finished(|| now, slot, PaceOutcome::Unused), // its receiver may be gone
+//!         NextTurn::Refuse(_waiter, _why) => {}
+//!         NextTurn::WaitUntil(_set_the_timer) => break,
+//!         NextTurn::Idle => break,
 //!     }
 //! }
 //! ```
@@ -38,7 +38,7 @@ use backoff::Backoff;
 pub use observed::Observed;
 use source::EffectiveGap;
 pub use source::TurnSource;
-pub use terms::{Client, Debt, Next, Outcome, Refused, Slot, Terms, Ticket, Turn};
+pub use terms::{ClientId, Debt, NextTurn, PaceOutcome, Refused, Slot, Terms, Ticket, Turn};
 use terms::{SlotRequest, Start};
 use wait_queue::WaitQueue;
 
@@ -50,7 +50,7 @@ use super::Breaker;
 /// last.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
-pub struct Lane<W = ()> {
+pub struct Schedule<W = ()> {
     last: LastStarts,
     backoff: Backoff,
     /// Smoothed; zero while it is not known, or not asked for.
@@ -68,7 +68,7 @@ pub struct Lane<W = ()> {
     line: Option<Box<WaitQueue<W>>>,
 }
 
-impl<W> Default for Lane<W> {
+impl<W> Default for Schedule<W> {
     fn default() -> Self {
         Self {
             last: LastStarts::default(),
@@ -87,13 +87,13 @@ impl<W> Default for Lane<W> {
     }
 }
 
-impl<W> Lane<W> {
+impl<W> Schedule<W> {
     /// Asks for a turn. `waiter` is called only if the answer is [`Turn::Wait`].
     ///
     /// Who would have to wait longer than `max_wait` learns so now, with the time at which its turn would have come;
     /// coming back then, it waits for one turn of each other client in the line at most.
     /// A full line takes one more from a client that has fewer in it than the greediest, at that client's cost.
-    pub fn request(&mut self, now: Instant, client: Client, terms: &Terms, waiter: impl FnOnce() -> W) -> Turn {
+    pub fn request(&mut self, now: Instant, client: ClientId, terms: &Terms, waiter: impl FnOnce() -> W) -> Turn {
         let demand = SlotRequest::from(terms);
         self.max_delay = terms.max_crawl_delay;
         self.breaker = terms.breaker;
@@ -127,20 +127,20 @@ impl<W> Lane<W> {
     }
 
     /// Whose turn it is, who waits in vain, or when to ask again. To be called until it says `WaitUntil` or `Idle`.
-    pub fn poll(&mut self, now: Instant) -> Next<W> {
-        let Some(line) = &mut self.line else { return Next::Idle };
+    pub fn poll(&mut self, now: Instant) -> NextTurn<W> {
+        let Some(line) = &mut self.line else { return NextTurn::Idle };
         if let Some((waiter, why)) = line.turned_away() {
             self.drop_empty_line();
-            return Next::Refuse(waiter, self.why(now, why));
+            return NextTurn::Refuse(waiter, self.why(now, why));
         }
         let Some(head) = line.head() else {
             self.line = None;
-            return Next::Idle;
+            return NextTurn::Idle;
         };
         if self.is_open(now, head) {
             let waiter = self.line.as_mut().and_then(|line| line.pop()).expect("it had a head above");
             self.drop_empty_line();
-            return Next::Start(waiter, self.start(now, head));
+            return NextTurn::Start(waiter, self.start(now, head));
         }
         let (due, tempo) = (self.due(head), self.source.forecast(self.backoff(), self.latency));
         let line = self.line.as_mut().expect("only `pop` above gives it up");
@@ -148,12 +148,12 @@ impl<W> Lane<W> {
             && let Some((waiter, why)) = line.turned_away()
         {
             self.drop_empty_line();
-            return Next::Refuse(waiter, self.why(now, why));
+            return NextTurn::Refuse(waiter, self.why(now, why));
         }
         let deadline = line.next_deadline();
         // With all slots taken it is for `finished` to wake the line, and without a turn for whoever gives it.
         let due = due.filter(|_| self.in_flight < self.limit(head) && self.may_turn(head));
-        Next::WaitUntil(due.map_or(deadline, |due| due.min(deadline)))
+        NextTurn::WaitUntil(due.map_or(deadline, |due| due.min(deadline)))
     }
 
     /// Gives a waiter's place back; those behind it move up. `None`: it has had its answer already.
@@ -164,22 +164,22 @@ impl<W> Lane<W> {
     }
 
     /// Takes the slot of a request that is over. `now` is asked for only if it matters.
-    pub fn finished(&mut self, now: impl Fn() -> Instant, slot: Slot, outcome: Outcome) {
+    pub fn finished(&mut self, now: impl Fn() -> Instant, slot: Slot, outcome: PaceOutcome) {
         self.in_flight -= 1;
         match outcome {
-            Outcome::Success => self.backoff.succeeded(slot.number),
-            Outcome::TurnedAway if self.breaker.is_none() => self.backoff.succeeded(slot.number),
-            Outcome::TurnedAway => self.turned_away(&now, &slot),
-            Outcome::Backoff { retry_after } => {
+            PaceOutcome::Success => self.backoff.succeeded(slot.number),
+            PaceOutcome::TurnedAway if self.breaker.is_none() => self.backoff.succeeded(slot.number),
+            PaceOutcome::TurnedAway => self.turned_away(&now, &slot),
+            PaceOutcome::Backoff { retry_after } => {
                 self.turned_away(&now, &slot);
                 let hold = self.backoff.refused(slot.number, self.starts, retry_after, self.delay, self.max_delay);
                 self.last.hold = self.last.hold.max(hold.map(|hold| now() + hold));
                 self.pushed_back();
             }
-            Outcome::Failure => {}
+            PaceOutcome::Failure => {}
             // A start nobody made binds nobody, unless one has come after it.
-            Outcome::Unused if slot.number == self.starts => *self.last.of(slot.start) = slot.before,
-            Outcome::Unused => {}
+            PaceOutcome::Unused if slot.number == self.starts => *self.last.of(slot.start) = slot.before,
+            PaceOutcome::Unused => {}
         }
     }
 
@@ -201,7 +201,7 @@ impl<W> Lane<W> {
 
     /// Plays a request of report mode: tells how long it would have waited, and if that is no longer than it may, keeps
     /// the turn it would have had, so that the next is told as though this one had taken it.
-    pub fn rehearse(&mut self, now: Instant, client: Client, terms: &Terms) -> Duration {
+    pub fn rehearse(&mut self, now: Instant, client: ClientId, terms: &Terms) -> Duration {
         let at = self.forecast(now, client, terms);
         let wait = at.duration_since(now);
         // Whoever stands in the line is in earnest (a renewal of robots.txt): no play puts it off.
@@ -216,7 +216,7 @@ impl<W> Lane<W> {
 
     /// When a request that came now would start, as far as gaps, backoff and the line tell. It may be later if those
     /// in flight take long or other clients come in between, and earlier if some ahead give up.
-    pub fn forecast(&self, now: Instant, client: Client, terms: &Terms) -> Instant {
+    pub fn forecast(&self, now: Instant, client: ClientId, terms: &Terms) -> Instant {
         let (mut marks, tempo) = (self.last, self.source.forecast(self.backoff(), self.latency));
         // Who never waits has no turn to come: it starts when nobody waits.
         let client = (!terms.max_wait.is_zero()).then_some(client);

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::pace::Client;
+use super::pace::ClientId;
 use super::{Authority, Budget};
 use crate::robots::ProductToken;
 
@@ -19,7 +19,7 @@ pub struct Request<'a> {
     /// The client's own, in place of `identity.product_tokens`. Empty: it has none.
     pub product_tokens: &'a [ProductToken],
     /// Among whom it takes turns.
-    pub client: Client,
+    pub client: ClientId,
     /// Who that is, for people: the user, and where it comes from.
     pub user: Option<&'a str>,
     /// The user's own.
@@ -47,7 +47,7 @@ impl<'a> Request<'a> {
             target,
             agent_tokens: &[],
             product_tokens: &[],
-            client: Client(0),
+            client: ClientId(0),
             user: None,
             budget: None,
             from: None,
@@ -61,7 +61,7 @@ impl<'a> Request<'a> {
     }
 }
 
-impl Client {
+impl ClientId {
     /// By user, where there is one; else by address, in IPv6 by network: every host has a /64.
     pub fn of(user: Option<&str>, address: IpAddr) -> Self {
         let mut hasher = DefaultHasher::new();
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_client_is_a_user_or_an_address_or_a_network_of_64_bits() {
-        let of = |user, address: &str| Client::of(user, address.parse().unwrap());
+        let of = |user, address: &str| ClientId::of(user, address.parse().unwrap());
         assert_eq!(of(None, "2001:db8::1"), of(None, "2001:db8::2"));
         assert_ne!(of(None, "2001:db8::1"), of(None, "2001:db8:0:1::1"));
         assert_eq!(of(None, "::ffff:192.0.2.1"), of(None, "192.0.2.1"));

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use super::RobotsOverride;
 use super::freshness::http_date;
 use super::noted::Signal;
-use crate::robots::{Preferences, ProductToken, Purpose, read_usage};
+use crate::robots::{ProductToken, Purpose, UsageLine, read_usage};
 
 /// A field that can say no.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -238,8 +238,8 @@ impl RobotsTag {
 }
 
 /// What can be read of it.
-fn usage(value: &[u8]) -> Preferences {
-    if value.len() > LONGEST_LINE { Preferences::unreadable() } else { read_usage(value) }
+fn usage(value: &[u8]) -> UsageLine {
+    if value.len() > LONGEST_LINE { UsageLine::unreadable() } else { read_usage(value) }
 }
 
 /// As much as people read of it: a hundred thousand of them are remembered.

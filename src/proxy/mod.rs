@@ -18,7 +18,7 @@ pub(crate) use respond::evidence;
 
 use crate::config::{AccessLog, Settings};
 use crate::evidence::Evidence;
-use crate::gate::{Gate, Reported, Wanted};
+use crate::gate::{AccountDetail, Gate, Reported};
 use crate::policy::Refusal;
 use crate::tls::LeafCache;
 use crate::upstream::{Prepared, Upstream};
@@ -153,9 +153,9 @@ impl Proxy {
         sleep(LAST_REQUEST.min(self.settings.load().limits.drain_timeout)).await;
     }
 
-    fn wanted(&self) -> Wanted {
+    fn wanted(&self) -> AccountDetail {
         let basis = self.evidence.is_some();
-        Wanted { rule: basis || self.is_logging.load(Relaxed), basis }
+        AccountDetail { rule: basis || self.is_logging.load(Relaxed), basis }
     }
 
     fn is_stopping(&self) -> bool {

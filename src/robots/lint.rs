@@ -12,7 +12,7 @@ mod sitemaps;
 use super::RobotsTxt;
 use super::parse::line;
 use finding::Findings;
-pub use finding::{Finding, Place, Related, Severity};
+pub use finding::{Finding, Related, Severity, TextPlace};
 use outline::Outline;
 
 /// The findings of one file, in its order.
@@ -21,19 +21,19 @@ use outline::Outline;
 /// use politely::robots::{RobotsTxt, lint};
 ///
 /// let robots = RobotsTxt::parse(b"User-agent: *\nDissallow: /a\nDisallow: /a\n");
-/// let report = lint::Report::new(&robots, None);
+/// let report = lint::LintReport::new(&robots, None);
 /// let found: Vec<_> = report.findings().iter().map(|found| (found.place.line, found.code)).collect();
 /// assert_eq!(found, [(2, "misspelt-key"), (3, "same-rule-twice")]);
 /// ```
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct LintReport {
     findings: Vec<Finding>,
     text: Box<[u8]>,
     /// Where each line begins.
     lines: Vec<usize>,
 }
 
-impl Report {
+impl LintReport {
     /// `host`: whose file it is, where that is known; sitemaps on other hosts are none of its rules' business.
     pub fn new(robots: &RobotsTxt, host: Option<&str>) -> Self {
         let outline = Outline::new(robots.source(), robots.options());

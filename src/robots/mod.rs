@@ -44,8 +44,8 @@ pub use product_token::{ProductToken, TokenError};
 pub use robots_txt::RobotsTxt;
 pub use ruleset::RuleSet;
 pub use tdm_rep::{TdmRep, TdmReservation};
-pub(crate) use usage::{Preferences, read_usage};
 pub use usage::{Purpose, PurposeError};
+pub(crate) use usage::{UsageLine, read_usage};
 pub use verdict::{PreferenceRef, Reason, RuleRef, Verdict};
 
 /// What reading a file costs.

@@ -5,7 +5,7 @@ use super::matcher::Matcher;
 use super::matcher::builder::Rules;
 use super::matcher::path;
 use super::options::{ParseOptions, PercentEncoding};
-use super::parse::source::{Source, Span};
+use super::parse::source::{FileSource, Span};
 use super::priority::RuleKind;
 use super::usage::{self, Purpose, Vocabulary};
 use std::borrow::Cow;
@@ -14,7 +14,7 @@ use std::collections::HashMap;
 /// For each vocabulary the line with the longest path that matches decides, as rules do, and lines of the same path are one
 /// (draft-ietf-aipref-attach, "Content-Usage Rule Semantics").
 #[derive(Debug)]
-pub(crate) struct Preferences {
+pub(crate) struct UsageRules {
     lines: Vec<Span>,
     paths: Vec<Matcher>,
     /// By the path's first line, then as in the file.
@@ -33,15 +33,15 @@ struct Unwelcome {
 
 /// A preference that says no.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Refusal {
+pub(crate) struct UsageRefusal {
     unwelcome: u32,
     /// Where the line's value begins.
     pub(crate) offset: u32,
 }
 
-impl Preferences {
+impl UsageRules {
     /// `None` if there are no preferences.
-    pub(crate) fn new(source: &Source, lines: &[(Vocabulary, Span)], options: &ParseOptions) -> Option<Self> {
+    pub(crate) fn new(source: &FileSource, lines: &[(Vocabulary, Span)], options: &ParseOptions) -> Option<Self> {
         let (mut paths, mut unwelcome) = (Vec::new(), Vec::new());
         for vocabulary in [Vocabulary::Signal, Vocabulary::Usage] {
             let mut rules = Rules::new(options, 0, 0);
@@ -68,25 +68,25 @@ impl Preferences {
     }
 
     /// The preference that says no to one of the purposes for a normalised path.
-    pub(crate) fn refusal(&self, path: &[u8], byte_set: ByteSet, purposes: &[Purpose]) -> Option<Refusal> {
+    pub(crate) fn refusal(&self, path: &[u8], byte_set: ByteSet, purposes: &[Purpose]) -> Option<UsageRefusal> {
         self.paths.iter().find_map(|paths| {
             let path = paths.offset(paths.best(path, byte_set)?);
             let begin = self.unwelcome.partition_point(|said| said.path < path);
             let said = self.unwelcome[begin..].iter().take_while(|said| said.path == path);
             let mut said = (begin..).zip(said).filter(|(_, said)| purposes.contains(&said.purpose));
             said.next()
-                .map(|(at, said)| Refusal { unwelcome: u32::try_from(at).unwrap_or(u32::MAX), offset: said.line })
+                .map(|(at, said)| UsageRefusal { unwelcome: u32::try_from(at).unwrap_or(u32::MAX), offset: said.line })
         })
     }
 
     /// All that say no for a normalised path, whatever the purpose.
-    pub(crate) fn refusals(&self, path: &[u8], byte_set: ByteSet) -> Vec<Refusal> {
+    pub(crate) fn refusals(&self, path: &[u8], byte_set: ByteSet) -> Vec<UsageRefusal> {
         let paths = self.paths.iter().filter_map(|paths| Some(paths.offset(paths.best(path, byte_set)?)));
         let all = paths.flat_map(|path| (0..).zip(&self.unwelcome).filter(move |(_, said)| said.path == path));
-        all.map(|(unwelcome, said)| Refusal { unwelcome, offset: said.line }).collect()
+        all.map(|(unwelcome, said)| UsageRefusal { unwelcome, offset: said.line }).collect()
     }
 
-    pub(crate) fn purpose(&self, refusal: Refusal) -> &str {
+    pub(crate) fn purpose(&self, refusal: UsageRefusal) -> &str {
         self.unwelcome.get(refusal.unwelcome as usize).map_or("", |said| said.purpose.as_str())
     }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::options::ParseOptions;
 use super::parse;
-use super::parse::delay::Pace;
+use super::parse::delay::StatedPace;
 use super::parse::group::Groups;
-use super::parse::source::{Source, Span};
+use super::parse::source::{FileSource, Span};
 use super::parse::warnings::Warning;
 use super::rule_set_cache::RuleSetCache;
 use super::ruleset::{RuleSet, RuleSpan};
@@ -16,12 +16,12 @@ use super::verdict::RuleRef;
 
 /// A robots.txt that was read. Immutable; a clone is one reference more.
 #[derive(Debug, Clone)]
-pub struct RobotsTxt(Arc<Inner>);
+pub struct RobotsTxt(Arc<RobotsTxtInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct RobotsTxtInner {
     options: ParseOptions,
-    source: Arc<Source>,
+    source: Arc<FileSource>,
     groups: Groups,
     file: FileRecords,
     warnings: Vec<Warning>,
@@ -53,7 +53,7 @@ impl RobotsTxt {
         let parse::Parsed { source, groups, file, warnings } = parse::parse(bytes, options);
         let memo = RuleSetCache::new(groups.len());
         let (source, digest) = (Arc::new(source), OnceLock::new());
-        Self(Arc::new(Inner { options: options.clone(), source, groups, file, warnings, memo, digest }))
+        Self(Arc::new(RobotsTxtInner { options: options.clone(), source, groups, file, warnings, memo, digest }))
     }
 
     /// The rules for a crawler, by the names that it goes by: those of all groups that name it, else those for `*`.
@@ -64,7 +64,7 @@ impl RobotsTxt {
 
     /// The same, lent where they are kept.
     pub(crate) fn rules_kept_for<T: AsRef<str>>(&self, tokens: &[T]) -> Cow<'_, RuleSet> {
-        let Inner { options, source, groups, memo, .. } = &*self.0;
+        let RobotsTxtInner { options, source, groups, memo, .. } = &*self.0;
         let sections = groups.select(tokens, source, options);
         memo.get_or_make(&sections, || {
             let orphaned = groups.is_empty() && options.rules_without_agent;
@@ -126,11 +126,11 @@ impl RobotsTxt {
 
     /// Bytes on the heap, with the rule sets compiled so far.
     pub fn heap_size(&self) -> usize {
-        let Inner { source, groups, file, warnings, memo, .. } = &*self.0;
+        let RobotsTxtInner { source, groups, file, warnings, memo, .. } = &*self.0;
         let FileRecords { sitemaps, hosts, clean_params, licenses, orphans, .. } = file;
         let spans = [sitemaps, hosts, clean_params, licenses].map(Vec::capacity).iter().sum::<usize>();
-        size_of::<Inner>()
-            + size_of::<Source>()
+        size_of::<RobotsTxtInner>()
+            + size_of::<FileSource>()
             + source.heap_size()
             + groups.heap_size()
             + spans * size_of::<Span>()
@@ -143,9 +143,10 @@ impl RobotsTxt {
         spans.iter().map(|&span| self.0.source.str_at(span))
     }
 
-    fn pace(&self, sections: &[u32]) -> Pace {
-        let Inner { groups, file, .. } = &*self.0;
-        let mut pace = sections.iter().map(|&section| groups.pace_of(section)).fold(Pace::default(), Pace::slower);
+    fn pace(&self, sections: &[u32]) -> StatedPace {
+        let RobotsTxtInner { groups, file, .. } = &*self.0;
+        let mut pace =
+            sections.iter().map(|&section| groups.pace_of(section)).fold(StatedPace::default(), StatedPace::slower);
         pace.crawl_delay = pace.crawl_delay.or(file.crawl_delay);
         pace
     }

@@ -13,14 +13,14 @@ pub(crate) struct RuleSetCache {
     /// For crawlers that one section is for: nearly all.
     single: Box<[OnceLock<RuleSet>]>,
     /// For the others; only ever appended to.
-    several: OnceLock<Box<Link>>,
+    several: OnceLock<Box<CachedRules>>,
 }
 
 #[derive(Debug)]
-struct Link {
+struct CachedRules {
     sections: Box<[u32]>,
     rules: RuleSet,
-    next: OnceLock<Box<Link>>,
+    next: OnceLock<Box<CachedRules>>,
 }
 
 /// Combinations of sections that are kept; agents that no operator configured must not make it grow for ever.
@@ -40,13 +40,13 @@ impl RuleSetCache {
     }
 
     pub(crate) fn heap_size(&self) -> usize {
-        let links: usize = self.links().map(|link| size_of::<Link>() + size_of_val(&*link.sections)).sum();
+        let links: usize = self.links().map(|link| size_of::<CachedRules>() + size_of_val(&*link.sections)).sum();
         let sets = self.none.get().into_iter().chain(self.single.iter().filter_map(OnceLock::get));
         let sets = sets.chain(self.links().map(|link| &link.rules));
         size_of_val(&*self.single) + links + sets.map(RuleSet::heap_size).sum::<usize>()
     }
 
-    fn links(&self) -> impl Iterator<Item = &Link> {
+    fn links(&self) -> impl Iterator<Item = &CachedRules> {
         std::iter::successors(self.several.get(), |link| link.next.get()).map(|link| &**link)
     }
 
@@ -63,7 +63,11 @@ impl RuleSetCache {
         let rules = make();
         if count < MAX_LINKS {
             // Another thread may have been faster; its link then stands here, and ours is simply not kept.
-            let _ = slot.set(Box::new(Link { sections: sections.into(), rules: rules.clone(), next: OnceLock::new() }));
+            let _ = slot.set(Box::new(CachedRules {
+                sections: sections.into(),
+                rules: rules.clone(),
+                next: OnceLock::new(),
+            }));
         }
         Cow::Owned(rules)
     }

@@ -8,26 +8,26 @@ use super::byte_set::ByteSet;
 use super::matcher::Matcher;
 use super::matcher::path;
 use super::options::{ParseOptions, PercentEncoding};
-use super::parse::delay::{Pace, RequestRate, VisitTime};
-use super::parse::source::{Source, Span};
-use super::preferences::Preferences;
+use super::parse::delay::{RequestRate, StatedPace, VisitTime};
+use super::parse::source::{FileSource, Span};
+use super::preferences::UsageRules;
 use super::priority::RuleKind;
 use super::usage::{Purpose, Vocabulary};
-use super::verdict::{Outcome, PreferenceRef, Verdict};
+use super::verdict::{PreferenceRef, Verdict, VerdictGround};
 
 /// The rules of one file for one crawler, compiled. Immutable; a clone is one reference more.
 #[derive(Clone)]
 pub struct RuleSet(Arc<Compiled>);
 
 pub(crate) struct Compiled {
-    pub(crate) source: Arc<Source>,
+    pub(crate) source: Arc<FileSource>,
     pub(crate) rules: Matcher,
-    pub(crate) usages: Option<Box<Preferences>>,
+    pub(crate) usages: Option<Box<UsageRules>>,
     len: usize,
     robots_txt_allowed: bool,
     anchor_before_query: bool,
     percent_encoding: PercentEncoding,
-    pace: Pace,
+    pace: StatedPace,
 }
 
 /// A rule as it stands in the file: where its path is.
@@ -48,15 +48,15 @@ impl RuleSpan {
 
 impl RuleSet {
     pub(crate) fn compile(
-        source: Arc<Source>,
+        source: Arc<FileSource>,
         rules: &[RuleSpan],
         usages: &[(Vocabulary, Span)],
-        pace: Pace,
+        pace: StatedPace,
         options: &ParseOptions,
     ) -> Self {
         Self(Arc::new(Compiled {
             rules: Matcher::of_rules(&source, rules, options),
-            usages: Preferences::new(&source, usages, options).map(Box::new),
+            usages: UsageRules::new(&source, usages, options).map(Box::new),
             len: rules.len(),
             robots_txt_allowed: options.robots_txt_allowed,
             anchor_before_query: options.anchor_before_query,
@@ -100,7 +100,7 @@ impl RuleSet {
                 self.each_form(target, |path| {
                     refused = refused.or_else(|| usages.refusal(path, ByteSet::of(path), purposes));
                 });
-                refused.map_or(verdict, |refusal| Verdict::new(&self.0, Outcome::Usage(refusal)))
+                refused.map_or(verdict, |refusal| Verdict::new(&self.0, VerdictGround::Usage(refusal)))
             }
             Some(_) | None => verdict,
         }
@@ -171,7 +171,7 @@ impl RuleSet {
                 verdict = Some(verdict.filter(|_| other.is_allowed()).unwrap_or(other));
             }
         });
-        verdict.unwrap_or_else(|| Verdict::new(&self.0, Outcome::NoRule))
+        verdict.unwrap_or_else(|| Verdict::new(&self.0, VerdictGround::NoRule))
     }
 
     /// Calls `judge` with each form in which a target is compared.
@@ -182,7 +182,7 @@ impl RuleSet {
     #[inline(never)]
     fn judge(&self, path: &[u8], byte_set: ByteSet) -> Verdict<'_> {
         if self.0.robots_txt_allowed && path == b"/robots.txt" {
-            return Verdict::new(&self.0, Outcome::RobotsTxt);
+            return Verdict::new(&self.0, VerdictGround::RobotsTxt);
         }
         let mut best = self.0.rules.best(path, byte_set);
         if self.0.anchor_before_query
@@ -191,7 +191,7 @@ impl RuleSet {
             // What matches the path without its query and has no anchor matches the whole too.
             best = best.max(self.0.rules.best(&path[..query], byte_set));
         }
-        Verdict::new(&self.0, best.map_or(Outcome::NoRule, Outcome::Rule))
+        Verdict::new(&self.0, best.map_or(VerdictGround::NoRule, VerdictGround::Rule))
     }
 }
 

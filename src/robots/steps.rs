@@ -25,7 +25,7 @@ thread_local! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::robots::{ParseOptions, RobotsTxt, lint::Report};
+    use crate::robots::{ParseOptions, RobotsTxt, lint::LintReport};
 
     /// How a file of its kind goes on: the next piece of it, by number.
     type Piece = fn(usize) -> String;
@@ -130,6 +130,6 @@ mod tests {
 
     #[test]
     fn linting_takes_time_in_proportion_to_the_length() {
-        grows_with_length("lint", 8 << 20, |text| _ = Report::new(&RobotsTxt::parse(text), None));
+        grows_with_length("lint", 8 << 20, |text| _ = LintReport::new(&RobotsTxt::parse(text), None));
     }
 }

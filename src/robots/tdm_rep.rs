@@ -14,19 +14,19 @@ use super::priority::RuleKind;
 
 /// A tdmrep.json that was read. Immutable; a clone is one reference more.
 #[derive(Debug, Clone)]
-pub struct TdmRep(Arc<Inner>);
+pub struct TdmRep(Arc<TdmRepInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct TdmRepInner {
     source: Box<[u8]>,
-    entries: Vec<Entry>,
+    entries: Vec<TdmEntry>,
     locations: Matcher,
     fault: Option<Box<str>>,
     digest: OnceLock<[u8; 32]>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct TdmEntry {
     /// Its place in the file, from 1.
     number: u32,
     location: Box<str>,
@@ -56,20 +56,20 @@ impl TdmRep {
             locations.add(entry.location.as_bytes(), place, RuleKind::Disallow);
         }
         let locations = Matcher::new(locations);
-        Self(Arc::new(Inner { source: bytes.into(), entries, locations, fault, digest: OnceLock::new() }))
+        Self(Arc::new(TdmRepInner { source: bytes.into(), entries, locations, fault, digest: OnceLock::new() }))
     }
 
     /// The entry that reserves a page: the first whose location matches decides. `target` is a path with query. Where the path
     /// has dot segments, what they lead to is judged too, and either can be reserved.
     pub fn reservation(&self, target: &[u8]) -> Option<TdmReservation<'_>> {
-        let Inner { entries, locations, .. } = &*self.0;
+        let TdmRepInner { entries, locations, .. } = &*self.0;
         let mut found = None;
         path::each_form(target, PercentEncoding::Normalised, |path| {
             let first = locations.best(path, ByteSet::of(path)).map(|it| locations.offset(it) as usize);
             let entry = first.and_then(|place| entries.get(place)).filter(|entry| entry.is_reserved == Some(true));
             found = found.or(entry);
         });
-        found.map(|Entry { number, location, policy, .. }| TdmReservation {
+        found.map(|TdmEntry { number, location, policy, .. }| TdmReservation {
             entry: *number,
             location,
             policy: policy.as_deref(),
@@ -107,11 +107,11 @@ impl TdmRep {
 
     /// Bytes on the heap.
     pub fn heap_size(&self) -> usize {
-        let Inner { source, entries, locations, fault, .. } = &*self.0;
-        let text = |entry: &Entry| entry.location.len() + entry.policy.as_ref().map_or(0, |policy| policy.len());
-        size_of::<Inner>()
+        let TdmRepInner { source, entries, locations, fault, .. } = &*self.0;
+        let text = |entry: &TdmEntry| entry.location.len() + entry.policy.as_ref().map_or(0, |policy| policy.len());
+        size_of::<TdmRepInner>()
             + source.len()
-            + entries.capacity() * size_of::<Entry>()
+            + entries.capacity() * size_of::<TdmEntry>()
             + entries.iter().map(text).sum::<usize>()
             + locations.heap_size()
             + fault.as_ref().map_or(0, |fault| fault.len())
@@ -119,7 +119,7 @@ impl TdmRep {
 }
 
 /// Those that can be used, and what is wrong with the first other.
-fn entries(bytes: &[u8]) -> (Vec<Entry>, Option<Box<str>>) {
+fn entries(bytes: &[u8]) -> (Vec<TdmEntry>, Option<Box<str>>) {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let values = match serde_json::from_slice(bytes) {
         Ok(Value::Array(values)) => values,
@@ -153,7 +153,7 @@ fn entries(bytes: &[u8]) -> (Vec<Entry>, Option<Box<str>>) {
         if policy.is_none() && members.contains_key("tdm-policy") {
             wrong("its `tdm-policy` is no URL");
         }
-        read.push(Entry { number, location: location.into(), is_reserved, policy: policy.map(Box::from) });
+        read.push(TdmEntry { number, location: location.into(), is_reserved, policy: policy.map(Box::from) });
     }
     (read, fault)
 }

@@ -72,24 +72,24 @@ pub(crate) enum Vocabulary {
 
 /// What a line says about the paths that its pattern matches.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Preferences {
+pub(crate) struct UsageLine {
     /// Where the pattern is in the value; empty where the line has none and means everything.
     pub(crate) pattern: Range<usize>,
     /// For each purpose, whether the use is welcome; of others nothing is known.
     pub(crate) welcome: Vec<(Purpose, bool)>,
     /// What of it cannot be understood, if anything: the first of it.
-    pub(crate) fault: Option<Fault>,
+    pub(crate) fault: Option<UsageFault>,
 }
 
-impl Preferences {
+impl UsageLine {
     pub(crate) fn unreadable() -> Self {
-        Self { fault: Some(Fault::Unreadable), ..Self::default() }
+        Self { fault: Some(UsageFault::Unreadable), ..Self::default() }
     }
 }
 
 /// Why a preference stays unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum UsageFault {
     /// There is none, or it is not written as its vocabulary is.
     Unreadable,
     /// A use that is known, with a value that is not.
@@ -100,7 +100,7 @@ pub(crate) enum Fault {
 
 /// Reads the value of a line. `lenient`: as it was probably meant; patterns may begin with `*`, and names and values are those
 /// of both vocabularies in any case.
-pub(crate) fn parse(vocabulary: Vocabulary, value: &[u8], lenient: bool) -> Preferences {
+pub(crate) fn parse(vocabulary: Vocabulary, value: &[u8], lenient: bool) -> UsageLine {
     let blank = value.iter().position(|byte| matches!(byte, b' ' | b'\t')).unwrap_or(value.len());
     let pattern = match value.first() {
         Some(b'/') => 0..blank,
@@ -113,20 +113,20 @@ pub(crate) fn parse(vocabulary: Vocabulary, value: &[u8], lenient: bool) -> Pref
         (false, Vocabulary::Signal) => read_signal(stated),
         (false, Vocabulary::Usage) => read_usage(stated),
     };
-    Preferences { pattern, ..read }
+    UsageLine { pattern, ..read }
 }
 
 /// An RFC 9651 dictionary of tokens, `y` or `n`. Of a key that comes twice the last counts, parameters mean nothing, and
 /// one that cannot be read leaves all unknown (draft-ietf-aipref-vocab, "Processing Algorithm").
-pub(crate) fn read_usage(stated: &[u8]) -> Preferences {
-    let mut read = Preferences::default();
+pub(crate) fn read_usage(stated: &[u8]) -> UsageLine {
+    let mut read = UsageLine::default();
     let Ok(members) = Parser::new(stated.trim_ascii()).parse::<Dictionary>() else {
-        return Preferences::unreadable();
+        return UsageLine::unreadable();
     };
     for (label, member) in &members {
         let purpose = match label.as_str() {
             "ai-train" | "ai-input" | "ai-output" => {
-                read.fault.get_or_insert(Fault::Name);
+                read.fault.get_or_insert(UsageFault::Name);
                 continue;
             }
             label => Purpose::parse(label),
@@ -138,31 +138,31 @@ pub(crate) fn read_usage(stated: &[u8]) -> Preferences {
         match (purpose, token) {
             (Ok(purpose), Some("y")) => read.welcome.push((purpose, true)),
             (Ok(purpose), Some("n")) => read.welcome.push((purpose, false)),
-            _ => _ = read.fault.get_or_insert(Fault::Value),
+            _ => _ = read.fault.get_or_insert(UsageFault::Value),
         }
     }
     if members.is_empty() {
-        read.fault = Some(Fault::Unreadable);
+        read.fault = Some(UsageFault::Unreadable);
     }
     read
 }
 
 /// `name=yes` and `name=no`, and `use=` for what goes further than a level: `immediate` keeps nothing, `reference` indexes and
 /// links back, `full` reproduces.
-fn read_signal(stated: &[u8]) -> Preferences {
-    let mut read = Preferences::default();
+fn read_signal(stated: &[u8]) -> UsageLine {
+    let mut read = UsageLine::default();
     let mut members = members(stated).peekable();
     if members.peek().is_none() {
-        read.fault = Some(Fault::Unreadable);
+        read.fault = Some(UsageFault::Unreadable);
     }
     for member in members {
         let Some((name, value)) = member else {
-            read.fault.get_or_insert(Fault::Unreadable);
+            read.fault.get_or_insert(UsageFault::Unreadable);
             continue;
         };
         let is = |word: &str| value.eq_ignore_ascii_case(word);
         match name.to_ascii_lowercase().as_str() {
-            "train-ai" | "ai-use" => _ = read.fault.get_or_insert(Fault::Name),
+            "train-ai" | "ai-use" => _ = read.fault.get_or_insert(UsageFault::Name),
             "use" if is("full") => {}
             "use" if is("reference") || is("immediate") => {
                 read.welcome.push((Purpose("ai-train".into()), false));
@@ -173,16 +173,16 @@ fn read_signal(stated: &[u8]) -> Preferences {
             name => match (Purpose::parse(name), is("yes"), is("no")) {
                 (Ok(purpose), true, _) => read.welcome.push((purpose, true)),
                 (Ok(purpose), _, true) => read.welcome.push((purpose, false)),
-                (Ok(_), ..) => _ = read.fault.get_or_insert(Fault::Value),
-                (Err(_), ..) => _ = read.fault.get_or_insert(Fault::Unreadable),
+                (Ok(_), ..) => _ = read.fault.get_or_insert(UsageFault::Value),
+                (Err(_), ..) => _ = read.fault.get_or_insert(UsageFault::Unreadable),
             },
         }
     }
     read
 }
 
-fn read_lenient(stated: &[u8]) -> Preferences {
-    let mut read = Preferences::default();
+fn read_lenient(stated: &[u8]) -> UsageLine {
+    let mut read = UsageLine::default();
     for (name, value) in members(stated).flatten() {
         let value = value.split(';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
         let welcome = match value.as_str() {
@@ -192,7 +192,7 @@ fn read_lenient(stated: &[u8]) -> Preferences {
         };
         read.welcome.extend(Purpose::parse(name).map(|purpose| (purpose, welcome)));
     }
-    read.fault = read.welcome.is_empty().then_some(Fault::Unreadable);
+    read.fault = read.welcome.is_empty().then_some(UsageFault::Unreadable);
     read
 }
 
@@ -211,7 +211,7 @@ mod tests {
     use Vocabulary::{Signal, Usage};
 
     fn show(vocabulary: Vocabulary, lenient: bool, value: &str) -> String {
-        let Preferences { pattern, welcome, fault } = parse(vocabulary, value.as_bytes(), lenient);
+        let UsageLine { pattern, welcome, fault } = parse(vocabulary, value.as_bytes(), lenient);
         let welcome =
             welcome.iter().map(|(purpose, welcome)| format!(" {purpose}={}", if *welcome { 'y' } else { 'n' }));
         let fault = fault.map(|fault| format!(" {fault:?}")).unwrap_or_default();

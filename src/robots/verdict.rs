@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::parse::source::Source;
-use super::preferences::{Preferences, Refusal};
+use super::parse::source::FileSource;
+use super::preferences::{UsageRefusal, UsageRules};
 use super::priority::{Priority, RuleKind};
 use super::ruleset::Compiled;
 
@@ -11,52 +11,52 @@ use super::ruleset::Compiled;
 #[derive(Clone, Copy)]
 pub struct Verdict<'a> {
     rules: &'a Compiled,
-    outcome: Outcome,
+    outcome: VerdictGround,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Outcome {
+pub(crate) enum VerdictGround {
     NoRule,
     RobotsTxt,
     Rule(Priority),
-    Usage(Refusal),
+    Usage(UsageRefusal),
 }
 
 impl<'a> Verdict<'a> {
     #[inline]
-    pub(crate) fn new(rules: &'a Compiled, outcome: Outcome) -> Self {
+    pub(crate) fn new(rules: &'a Compiled, outcome: VerdictGround) -> Self {
         Self { rules, outcome }
     }
 
     #[inline]
     pub fn is_allowed(&self) -> bool {
         match self.outcome {
-            Outcome::NoRule | Outcome::RobotsTxt => true,
-            Outcome::Rule(priority) => self.rules.rules.kind(priority) == RuleKind::Allow,
-            Outcome::Usage(_) => false,
+            VerdictGround::NoRule | VerdictGround::RobotsTxt => true,
+            VerdictGround::Rule(priority) => self.rules.rules.kind(priority) == RuleKind::Allow,
+            VerdictGround::Usage(_) => false,
         }
     }
 
     /// Whether a usage preference can still say no. robots.txt itself has to be read to know of any.
     pub(crate) fn may_be_unwelcome(&self) -> bool {
-        self.is_allowed() && !matches!(self.outcome, Outcome::RobotsTxt)
+        self.is_allowed() && !matches!(self.outcome, VerdictGround::RobotsTxt)
     }
 
     pub fn reason(&self) -> Reason {
         match self.outcome {
-            Outcome::NoRule => Reason::NoRule,
-            Outcome::RobotsTxt => Reason::RobotsTxt,
-            Outcome::Rule(priority) => match self.rules.rules.kind(priority) {
+            VerdictGround::NoRule => Reason::NoRule,
+            VerdictGround::RobotsTxt => Reason::RobotsTxt,
+            VerdictGround::Rule(priority) => match self.rules.rules.kind(priority) {
                 RuleKind::Allow => Reason::Allowed,
                 RuleKind::Disallow => Reason::Disallowed,
             },
-            Outcome::Usage(_) => Reason::Usage,
+            VerdictGround::Usage(_) => Reason::Usage,
         }
     }
 
     /// The rule that decided; `None` if none matches, or something else than a rule decided.
     pub fn rule(&self) -> Option<RuleRef<'a>> {
-        let Outcome::Rule(priority) = self.outcome else { return None };
+        let VerdictGround::Rule(priority) = self.outcome else { return None };
         let rules = &self.rules.rules;
         Some(RuleRef {
             source: &self.rules.source,
@@ -67,7 +67,7 @@ impl<'a> Verdict<'a> {
 
     /// The usage preference that decided.
     pub fn preference(&self) -> Option<PreferenceRef<'a>> {
-        let Outcome::Usage(refusal) = self.outcome else {
+        let VerdictGround::Usage(refusal) = self.outcome else {
             return None;
         };
         let purpose = self.rules.usages.as_ref()?.purpose(refusal);
@@ -104,14 +104,14 @@ pub enum Reason {
 /// One rule of a file.
 #[derive(Clone, Copy)]
 pub struct RuleRef<'a> {
-    source: &'a Source,
+    source: &'a FileSource,
     offset: usize,
     kind: RuleKind,
 }
 
 impl<'a> RuleRef<'a> {
     /// The `Allow` rule whose value begins there.
-    pub(crate) fn allow_at(source: &'a Source, offset: usize) -> Self {
+    pub(crate) fn allow_at(source: &'a FileSource, offset: usize) -> Self {
         RuleRef { source, offset, kind: RuleKind::Allow }
     }
 
@@ -144,13 +144,13 @@ impl fmt::Debug for RuleRef<'_> {
 /// One usage preference of a file.
 #[derive(Clone, Copy)]
 pub struct PreferenceRef<'a> {
-    source: &'a Source,
+    source: &'a FileSource,
     offset: usize,
     purpose: &'a str,
 }
 
 impl<'a> PreferenceRef<'a> {
-    pub(super) fn new(source: &'a Source, refusal: Refusal, preferences: &'a Preferences) -> Self {
+    pub(super) fn new(source: &'a FileSource, refusal: UsageRefusal, preferences: &'a UsageRules) -> Self {
         PreferenceRef { source, offset: refusal.offset as usize, purpose: preferences.purpose(refusal) }
     }
 

@@ -15,11 +15,11 @@ use tokio::task::JoinSet;
 /// Those that are open.
 pub(super) struct Listeners {
     proxy: Arc<Proxy>,
-    open: Mutex<Vec<Open>>,
+    open: Mutex<Vec<OpenListener>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
-struct Open {
+struct OpenListener {
     socket: Socket,
     door: Arc<Door>,
 }
@@ -60,9 +60,9 @@ impl Plan {
         Self::after(settings, &[])
     }
 
-    fn after(settings: &Settings, open: &[Open]) -> Result<Self, StartError> {
-        let mut free: Vec<&Open> = open.iter().collect();
-        let mut keep = |wanted: &Listener| -> Vec<&Open> {
+    fn after(settings: &Settings, open: &[OpenListener]) -> Result<Self, StartError> {
+        let mut free: Vec<&OpenListener> = open.iter().collect();
+        let mut keep = |wanted: &Listener| -> Vec<&OpenListener> {
             match &wanted.address {
                 address @ ListenAddress::Socket(_) => {
                     let same = free.iter().position(|open| open.socket.written == *address);
@@ -84,7 +84,7 @@ impl Plan {
                     planned.push(Planned { socket, tls: tls.clone(), serves_directory, door: None });
                 }
             }
-            for Open { socket, door } in kept {
+            for OpenListener { socket, door } in kept {
                 let (socket, door) = (socket.clone(), Some(door.clone()));
                 planned.push(Planned { socket, tls: tls.clone(), serves_directory, door });
             }
@@ -142,7 +142,7 @@ impl Listeners {
                     door
                 }
             };
-            open.push(Open { socket, door });
+            open.push(OpenListener { socket, door });
         }
         for closed in before.iter().filter(|old| !open.iter().any(|open| Arc::ptr_eq(&open.door, &old.door))) {
             closed.door.close();

@@ -5,7 +5,7 @@ use super::{StartError, roots_of};
 use crate::admin::Admin;
 use crate::config::{AccessLog, Changes, Hosts, Settings};
 use crate::proxy::Proxy;
-use crate::telemetry::Change;
+use crate::telemetry::LogChange;
 use crate::tls::{Ca, roots};
 use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
@@ -19,26 +19,26 @@ use time::OffsetDateTime;
 pub(super) type Load = Box<dyn Fn() -> Result<Settings, String> + Send + Sync>;
 
 /// All that settings reach.
-pub(super) struct Parts {
+pub(super) struct Reloadable {
     pub proxy: Arc<Proxy>,
     pub listeners: Listeners,
     pub admin: Option<(Arc<Admin>, SocketAddr)>,
     /// Where changed settings come from.
     pub load: OnceLock<Load>,
     /// Locked for as long as a reload takes.
-    known: Mutex<Known>,
+    known: Mutex<LoadedFiles>,
 }
 
 /// What was read beside the settings.
-struct Known {
+struct LoadedFiles {
     roots: String,
-    files: Files,
+    files: FileDigests,
 }
 
 /// What was in the files that the settings name, by the keys that name them. `None`: it could not be read.
-type Files = BTreeMap<String, Option<[u8; 32]>>;
+type FileDigests = BTreeMap<String, Option<[u8; 32]>>;
 
-impl Parts {
+impl Reloadable {
     /// `roots`: those that origins are verified against, as PEM.
     pub fn new(
         proxy: Arc<Proxy>,
@@ -48,7 +48,7 @@ impl Parts {
     ) -> Self {
         let settings = proxy.settings.load_full();
         let files = files(&settings, proxy.leaves.ca().path());
-        Self { proxy, listeners, admin, load: OnceLock::new(), known: Mutex::new(Known { roots, files }) }
+        Self { proxy, listeners, admin, load: OnceLock::new(), known: Mutex::new(LoadedFiles { roots, files }) }
     }
 
     /// Loads the configuration and takes it up; logs what has come of it. The error is what is wrong with it: then all stays as
@@ -83,14 +83,14 @@ impl Parts {
         self.take_up(settings, &mut self.known.lock())
     }
 
-    fn take_up(&self, settings: Settings, known: &mut Known) -> Result<Changes, StartError> {
+    fn take_up(&self, settings: Settings, known: &mut LoadedFiles) -> Result<Changes, StartError> {
         let Self { proxy, listeners, admin, .. } = self;
         let before = proxy.settings.load_full();
         let (settings, mut changes) = settings.in_place_of(&before, proxy.gate.may_join_fleet());
         let settings = Arc::new(settings);
 
         // What may fail.
-        let logs = Change::prepare(&settings.log).map_err(|source| match &settings.log.access {
+        let logs = LogChange::prepare(&settings.log).map_err(|source| match &settings.log.access {
             AccessLog::File(path) => StartError::Log { path: path.clone(), source },
             AccessLog::Off | AccessLog::Stdout | AccessLog::Journal => source.into(),
         })?;
@@ -126,14 +126,14 @@ impl Parts {
         if let Some((admin, _)) = admin {
             admin.listeners.store(Arc::new(listeners.addresses()));
         }
-        *known = Known { roots: roots.pem, files };
+        *known = LoadedFiles { roots: roots.pem, files };
         Ok(changes)
     }
 }
 
 impl Changes {
     /// Names the keys of files that hold something else than before.
-    fn name_files(&mut self, before: &Files, now: &mut Files) {
+    fn name_files(&mut self, before: &FileDigests, now: &mut FileDigests) {
         for (key, content) in now {
             let Some(old) = before.get(key).filter(|old| *old != content) else { continue };
             let takes_restart = TAKE_RESTART.contains(&key.as_str());
@@ -155,7 +155,7 @@ fn listed(changed: &[String]) -> String {
     if changed.is_empty() { "nothing has changed".into() } else { changed.join(", ") }
 }
 
-fn files(settings: &Settings, ca: &Path) -> Files {
+fn files(settings: &Settings, ca: &Path) -> FileDigests {
     let mut named: Vec<(String, PathBuf)> = vec![("intercept.ca".into(), ca.to_owned())];
     let mut name = |key: String, path: Option<&PathBuf>| named.extend(path.map(|path| (key, path.clone())));
     name("admin.token_file".into(), settings.admin.token_file.as_ref());

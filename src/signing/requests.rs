@@ -5,7 +5,7 @@ use super::challenge::Wish;
 use super::key::SigningKey;
 use super::message::{Component, Fields, Part, sign};
 use super::{Directory, KeyError};
-use crate::config::{Agent, AgentForm, SignWhen, Signature};
+use crate::config::{Agent, AgentForm, SignWhen, SignatureSettings};
 use crate::policy::Authority;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -18,7 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Signs as `identity.signature` says.
 pub struct Signer {
-    settings: Signature,
+    settings: SignatureSettings,
     agent: Agent,
     directory: Directory,
     authorities: Cache<Authority, Arc<RequestSigner>>,
@@ -54,7 +54,7 @@ impl Signer {
     ///
     /// # Errors
     /// A key cannot be read, or may be read by others.
-    pub fn of(settings: &Signature, before: Option<&Arc<Self>>) -> Result<Option<Arc<Self>>, KeyError> {
+    pub fn of(settings: &SignatureSettings, before: Option<&Arc<Self>>) -> Result<Option<Arc<Self>>, KeyError> {
         let (Some(path), Some(agent)) = (&settings.key, &settings.agent) else { return Ok(None) };
         let keys = [path].into_iter().chain(&settings.other_keys).map(|path| SigningKey::read(path));
         let directory = Directory::new(agent.clone(), keys.collect::<Result<_, _>>()?);

@@ -18,18 +18,18 @@ use tracing_subscriber::registry::LookupSpan;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LineFormat {
     pub format: LogFormat,
-    pub place: Place,
+    pub place: LineReader,
 }
 
 /// What reads the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum LineReader {
     File,
     Terminal,
     Journal,
 }
 
-impl Place {
+impl LineReader {
     /// What standard error is.
     pub fn of_standard_error() -> Self {
         if is_journal() {
@@ -58,7 +58,7 @@ where
         let metadata = event.metadata();
         let is_request = metadata.target() == super::ACCESS;
         let text = self.line(metadata.level(), is_request, |visitor| event.record(visitor))?;
-        if self.place != Place::Journal {
+        if self.place != LineReader::Journal {
             return writeln!(writer, "{text}");
         }
         // Each line is an entry of its own.
@@ -69,10 +69,13 @@ where
 impl LineFormat {
     /// A request's line is all fields. An event's begins with what has happened, but in JSON.
     fn line(&self, level: &Level, is_request: bool, record: impl FnOnce(&mut dyn Visit)) -> Result<String, fmt::Error> {
-        let now = (self.place != Place::Journal).then(OffsetDateTime::now_utc);
+        let now = (self.place != LineReader::Journal).then(OffsetDateTime::now_utc);
         let now = now.and_then(|now| now.format(TIME).ok());
-        let mut fields =
-            Fields { out: String::with_capacity(512), message: String::new(), is_json: self.format == LogFormat::Json };
+        let mut fields = EventFields {
+            out: String::with_capacity(512),
+            message: String::new(),
+            is_json: self.format == LogFormat::Json,
+        };
         if fields.is_json || is_request {
             now.iter().for_each(|now| fields.text("time", now));
         }
@@ -80,7 +83,7 @@ impl LineFormat {
             fields.text("level", &level.as_str().to_ascii_lowercase());
         }
         record(&mut fields);
-        let Fields { out, message, is_json } = fields;
+        let EventFields { out, message, is_json } = fields;
         if is_json {
             return Ok(format!("{{{out}}}"));
         }
@@ -88,7 +91,8 @@ impl LineFormat {
             return Ok(out);
         }
         let mut text = String::with_capacity(message.len() + out.len() + 64);
-        let (dim, loud, plain) = if self.place == Place::Terminal { (DIM, colour(level), PLAIN) } else { ("", "", "") };
+        let (dim, loud, plain) =
+            if self.place == LineReader::Terminal { (DIM, colour(level), PLAIN) } else { ("", "", "") };
         if let Some(now) = now {
             write!(text, "{dim}{now}{plain} {loud}{level:>5}{plain} ")?;
         }
@@ -102,14 +106,14 @@ impl LineFormat {
 }
 
 /// Name and value of each, in the order in which they were told.
-struct Fields {
+struct EventFields {
     out: String,
     /// Apart, where it stands before them.
     message: String,
     is_json: bool,
 }
 
-impl Fields {
+impl EventFields {
     fn text(&mut self, name: &str, value: &str) {
         self.name(name);
         if self.is_json || needs_quotes(value) {
@@ -139,7 +143,7 @@ impl Fields {
     }
 }
 
-impl Visit for Fields {
+impl Visit for EventFields {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             "message" if !self.is_json => value.clone_into(&mut self.message),
@@ -237,16 +241,16 @@ mod tests {
         }
     }
 
-    fn spelt(format: LogFormat, place: Place) -> String {
+    fn spelt(format: LogFormat, place: LineReader) -> String {
         let line = LineFormat { format, place };
         line.line(&Level::WARN, false, |_| {}).unwrap()
     }
 
     #[test]
     fn the_journal_has_a_time_of_its_own() {
-        assert_eq!(spelt(LogFormat::Text, Place::Journal), "");
-        assert_eq!(spelt(LogFormat::Json, Place::Journal), r#"{"level":"warn"}"#);
-        assert!(spelt(LogFormat::Text, Place::File).ends_with("Z  WARN "));
-        assert!(spelt(LogFormat::Text, Place::Terminal).contains("\x1b[33m WARN\x1b[0m"));
+        assert_eq!(spelt(LogFormat::Text, LineReader::Journal), "");
+        assert_eq!(spelt(LogFormat::Json, LineReader::Journal), r#"{"level":"warn"}"#);
+        assert!(spelt(LogFormat::Text, LineReader::File).ends_with("Z  WARN "));
+        assert!(spelt(LogFormat::Text, LineReader::Terminal).contains("\x1b[33m WARN\x1b[0m"));
     }
 }

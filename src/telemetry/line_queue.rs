@@ -11,20 +11,20 @@ use std::time::{Duration, Instant};
 /// A log. What it is written to may be changed while it is in use.
 pub struct LineQueue {
     name: &'static str,
-    lane: Mutex<Option<Arc<Lane>>>,
+    lane: Mutex<Option<Arc<LineWriter>>>,
     dropped: AtomicU64,
 }
 
 /// What is written to one place, in the order in which it came.
 #[derive(Default)]
-struct Lane {
-    state: Mutex<State>,
+struct LineWriter {
+    state: Mutex<LineWriterState>,
     more: Condvar,
     written: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct LineWriterState {
     lines: Vec<u8>,
     is_writing: bool,
     /// Another place has taken over: the thread ends when all is written.
@@ -42,7 +42,7 @@ impl LineQueue {
     /// # Errors
     /// No thread can be started; nothing has changed then.
     pub fn write_to(&'static self, target: impl Write + Send + 'static) -> io::Result<()> {
-        let lane = Arc::new(Lane::default());
+        let lane = Arc::new(LineWriter::default());
         let writing = lane.clone();
         thread::Builder::new().name(format!("politely-{}", self.name)).spawn(move || self.run(&writing, target))?;
         self.replace(Some(lane));
@@ -76,7 +76,7 @@ impl LineQueue {
         }
     }
 
-    fn replace(&self, lane: Option<Arc<Lane>>) {
+    fn replace(&self, lane: Option<Arc<LineWriter>>) {
         if let Some(before) = std::mem::replace(&mut *self.lane.lock(), lane) {
             before.state.lock().is_closed = true;
             before.more.notify_one();
@@ -101,7 +101,7 @@ impl LineQueue {
         }
     }
 
-    fn run(&self, lane: &Lane, mut target: impl Write) {
+    fn run(&self, lane: &LineWriter, mut target: impl Write) {
         let mut batch = Vec::new();
         let mut is_cut = false;
         let mut told = self.dropped();

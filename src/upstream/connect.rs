@@ -3,7 +3,7 @@
 use super::dial_error::{DialError, DialFault};
 use super::endpoint::Idle;
 use super::hop::is_tls;
-use super::http2::{self, Found, Http2Link};
+use super::http2::{self, FoundConnection, Http2Link};
 use super::route::Route;
 use super::stream::Stream;
 use http::Version;
@@ -53,16 +53,16 @@ impl Versions {
 }
 
 /// A connection for one request.
-pub struct Connection {
+pub struct OriginConnection {
     /// It has carried requests before, so that the origin may be about to close it.
     pub reused: bool,
     /// The other end: the origin's, or the upstream proxy's.
     pub address: SocketAddr,
-    pub link: Link,
+    pub link: HttpLink,
 }
 
 /// What is spoken on it.
-pub enum Link {
+pub enum HttpLink {
     Http1(Http1Link),
     Http2(Http2Link),
 }
@@ -94,7 +94,7 @@ impl Route {
     ///
     /// # Errors
     /// No address can be reached, or what is spoken there is not what is wanted.
-    pub async fn connect(&self, want: Want) -> Result<Connection, DialError> {
+    pub async fn connect(&self, want: Want) -> Result<OriginConnection, DialError> {
         if !want.fresh
             && let Some(kept) = self.kept(want).await
         {
@@ -121,23 +121,23 @@ impl Route {
     }
 
     /// One that is there.
-    async fn kept(&self, want: Want) -> Option<Connection> {
+    async fn kept(&self, want: Want) -> Option<OriginConnection> {
         if !self.may_be_http2(want.versions) {
             let Idle { stream, address, .. } = self.0.endpoint.take(self.0.keep.time, want.once).await?;
-            return Some(Connection { reused: true, address, link: self.http1(stream, address) });
+            return Some(OriginConnection { reused: true, address, link: self.http1(stream, address) });
         }
         loop {
             match self.0.endpoint.http2.take() {
-                Found::Link(link, address) => {
-                    return Some(Connection { reused: true, address, link: Link::Http2(link) });
+                FoundConnection::Link(link, address) => {
+                    return Some(OriginConnection { reused: true, address, link: HttpLink::Http2(link) });
                 }
-                Found::Soon(connection) => connection.known().await,
-                Found::None => return None,
+                FoundConnection::Soon(connection) => connection.known().await,
+                FoundConnection::None => return None,
             }
         }
     }
 
-    async fn open_for(&self, want: Want) -> Result<Connection, DialError> {
+    async fn open_for(&self, want: Want) -> Result<OriginConnection, DialError> {
         let shared = &self.0.endpoint.http2;
         if !self.may_be_http2(want.versions) {
             match self.open_now(want, matches!(want.versions, Versions::Http2First | Versions::Http2Known)).await {
@@ -166,7 +166,7 @@ impl Route {
         opened
     }
 
-    async fn open_now(&self, want: Want, may_be_http2: bool) -> Result<Connection, DialError> {
+    async fn open_now(&self, want: Want, may_be_http2: bool) -> Result<OriginConnection, DialError> {
         let way = &*self.0;
         let (stream, address) = way.dialler.open(way, may_be_http2, want.first).await?;
         let is_http2 = stream.is_http2() || self.is_known_http2(want.versions);
@@ -177,20 +177,21 @@ impl Route {
             true => {
                 way.dialler.pool.opened_http2(&way.endpoint, way.keep);
                 let agreed = stream.is_http2();
-                let opening = http2::Connection::open(stream, address, &way.endpoint, way.head_size, way.keep.time);
+                let opening =
+                    http2::Http2Connection::open(stream, address, &way.endpoint, way.head_size, way.keep.time);
                 let link = opening.await?;
                 if !agreed {
                     link.spoken(&way.endpoint).await?;
                 }
-                Link::Http2(link)
+                HttpLink::Http2(link)
             }
             false => self.http1(stream, address),
         };
-        Ok(Connection { reused: false, address, link })
+        Ok(OriginConnection { reused: false, address, link })
     }
 
-    fn http1(&self, stream: Stream, address: SocketAddr) -> Link {
-        Link::Http1(Http1Link { stream, address, route: self.clone() })
+    fn http1(&self, stream: Stream, address: SocketAddr) -> HttpLink {
+        HttpLink::Http1(Http1Link { stream, address, route: self.clone() })
     }
 }
 

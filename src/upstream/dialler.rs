@@ -4,8 +4,8 @@
 use super::dial_error::{DialError, DialFault};
 use super::hop::{Hop, is_tls};
 use super::pool::Pool;
-use super::race::Failed;
-use super::route::Way;
+use super::race::FailedAddresses;
+use super::route::RouteInner;
 use super::stream::Stream;
 use async_trait::async_trait;
 use pingora_core::connectors::{ConnectorOptions, L4Connect, TransportConnector};
@@ -26,13 +26,13 @@ use tokio::time::{Instant, timeout_at};
 pub(super) struct Dialler {
     connector: TransportConnector,
     pub pool: Arc<Pool>,
-    failed: Arc<Failed>,
-    counts: Arc<Counts>,
+    failed: Arc<FailedAddresses>,
+    counts: Arc<DialCounts>,
 }
 
 /// Of all that there were since the start.
 #[derive(Default)]
-struct Counts {
+struct DialCounts {
     /// Connections that were opened, and those that could not be.
     opened: [AtomicU64; 2],
     /// TLS handshakes: good ones, and others.
@@ -43,7 +43,7 @@ impl Dialler {
     /// `before`: the one whose place this takes, and whose counts go on.
     pub fn new(conf: &ServerConf, before: Option<&Self>) -> Self {
         let connector = TransportConnector::new(Some(ConnectorOptions::from_server_conf(conf)));
-        let failed = Arc::new(Failed::new());
+        let failed = Arc::new(FailedAddresses::new());
         let counts = before.map(|before| before.counts.clone()).unwrap_or_default();
         Dialler { connector, pool: Arc::default(), failed, counts }
     }
@@ -52,7 +52,7 @@ impl Dialler {
     /// to try before the others.
     pub async fn open(
         &self,
-        way: &Way,
+        way: &RouteInner,
         may_be_http2: bool,
         first: Option<SocketAddr>,
     ) -> Result<(Stream, SocketAddr), DialError> {
@@ -99,7 +99,7 @@ impl Dialler {
 
     async fn by_any_address(
         &self,
-        way: &Way,
+        way: &RouteInner,
         may_be_http2: bool,
         first: Option<SocketAddr>,
     ) -> Result<(Stream, SocketAddr), DialError> {
@@ -132,7 +132,7 @@ impl Dialler {
 
     async fn by_one_of(
         &self,
-        way: &Way,
+        way: &RouteInner,
         hop: Hop,
         addresses: &[SocketAddr],
         may_be_http2: bool,
@@ -151,7 +151,7 @@ impl Dialler {
             Some(ip) => ip.to_string(),
             None => way.authority.host().to_string(),
         };
-        let peer = Origin { address: PingoraAddress::Inet(addresses[0]), name, options };
+        let peer = DialPeer { address: PingoraAddress::Inet(addresses[0]), name, options };
         let stream = self.connector.new_stream(&peer).await.map_err(|error| DialError::from(&*error))?;
         Ok(Stream::Pingora(stream))
     }
@@ -181,7 +181,7 @@ fn may_differ(kind: DialFault) -> bool {
 struct Approach {
     hop: Hop,
     addresses: Vec<SocketAddr>,
-    failed: Arc<Failed>,
+    failed: Arc<FailedAddresses>,
     reached: Arc<OnceLock<SocketAddr>>,
 }
 
@@ -201,13 +201,13 @@ impl fmt::Debug for Approach {
 
 /// An origin as pingora sees it.
 #[derive(Clone)]
-struct Origin {
+struct DialPeer {
     address: PingoraAddress,
     name: String,
     options: PeerOptions,
 }
 
-impl Peer for Origin {
+impl Peer for DialPeer {
     fn address(&self) -> &PingoraAddress {
         &self.address
     }
@@ -231,7 +231,7 @@ impl Peer for Origin {
     }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for DialPeer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
     }

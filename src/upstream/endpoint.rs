@@ -1,7 +1,7 @@
 //! What connections are interchangeable by: an authority, the upstream proxy on the way and the terms of TLS. It holds
 //! those that are idle. One lasts as long as a route to it is known.
 
-use super::http2::Shared;
+use super::http2::EndpointConnections;
 use super::stream::Stream;
 use parking_lot::Mutex;
 use std::future::poll_fn;
@@ -23,7 +23,7 @@ pub(super) struct Endpoint {
     /// The idle connections of all endpoints.
     all: Arc<AtomicUsize>,
     is_known: AtomicBool,
-    pub http2: Shared,
+    pub http2: EndpointConnections,
 }
 
 /// A connection on which nothing is asked.
@@ -41,7 +41,7 @@ impl Endpoint {
             count: AtomicUsize::new(0),
             all: all.clone(),
             is_known: AtomicBool::new(false),
-            http2: Shared::new(all),
+            http2: EndpointConnections::new(all),
         }
     }
 

@@ -1,7 +1,7 @@
 //! One file, got over the connections that pages are got over: for whoever needs one, robots.txt first of all. What bounds it
 //! in time is the caller's; in size, how far the caller reads.
 
-use super::connect::{Connection, Http1Link, Link, Versions, Want};
+use super::connect::{Http1Link, HttpLink, OriginConnection, Versions, Want};
 use super::dial_error::{DialError, DialFault};
 use super::http2::{Http2Link, is_unprocessed, wants_http1};
 use super::outgoing::Outgoing;
@@ -27,7 +27,7 @@ pub struct Got {
 
 /// The body of an answer. Dropped early, it costs the connection.
 pub struct BodyStream {
-    carried: Carried,
+    carried: ReplyBody,
 }
 
 /// Why there is no answer, or no more of it.
@@ -54,7 +54,7 @@ impl GetError {
     }
 }
 
-enum Carried {
+enum ReplyBody {
     Http1 { link: Option<Http1Link>, input: BytesMut, body: Body, close: bool },
     Http2 { stream: h2::RecvStream, _link: Http2Link },
     Ended,
@@ -102,13 +102,13 @@ impl Route {
         // What a client takes for known may be wrong.
         let http1 = self.is_known_http2(want.versions).then_some(Want { versions: Versions::Http1Only, ..want });
         let connected = self.connect(want).await;
-        let Connection { reused, address, link } = connected.map_err(|error| {
+        let OriginConnection { reused, address, link } = connected.map_err(|error| {
             let again = http1.filter(|_| error.kind == DialFault::Malformed);
             Unanswered { error: error.into(), again }
         })?;
         let answered = match link {
-            Link::Http1(link) => self.get_http1(link, request, &mut told).await,
-            Link::Http2(link) => self.get_http2(link, request, &mut told).await,
+            HttpLink::Http1(link) => self.get_http1(link, request, &mut told).await,
+            HttpLink::Http2(link) => self.get_http2(link, request, &mut told).await,
         };
         let error = match answered {
             Ok((status, headers, carried, version)) => {
@@ -136,7 +136,7 @@ impl Route {
         mut link: Http1Link,
         request: &Outgoing<'_>,
         told: &mut impl FnMut(Sent),
-    ) -> Result<Answer, GetError> {
+    ) -> Result<ReplyParts, GetError> {
         let mut input = Vec::with_capacity(HEAD);
         request.write_http1(self, &mut input);
         told(Sent::Begins);
@@ -155,10 +155,11 @@ impl Route {
                     input.drain(..head.len);
                     scanned = 0;
                 }
-                Some(Head { status: 101, .. }) => return Err(GetError::Malformed("101 to no upgrade request")),
-                Some(Head { len, status, headers, framing, close, .. }) => {
+                Some(ReplyHead { status: 101, .. }) => return Err(GetError::Malformed("101 to no upgrade request")),
+                Some(ReplyHead { len, status, headers, framing, close, .. }) => {
                     let input = BytesMut::from(&input[len..]);
-                    let mut body = Carried::Http1 { link: Some(link), input, body: Body::of_response(framing), close };
+                    let mut body =
+                        ReplyBody::Http1 { link: Some(link), input, body: Body::of_response(framing), close };
                     body.keep_if_done();
                     return Ok((status, headers, body, Version::HTTP_11));
                 }
@@ -176,7 +177,7 @@ impl Route {
         mut link: Http2Link,
         request: &Outgoing<'_>,
         told: &mut impl FnMut(Sent),
-    ) -> Result<Answer, GetError> {
+    ) -> Result<ReplyParts, GetError> {
         let request = request.to_http2(self).map_err(|_| GetError::Malformed("the request"))?;
         told(Sent::Begins);
         let (mut response, _) = link.send_request(request, true)?;
@@ -193,11 +194,11 @@ impl Route {
             Pin::new(&mut response).poll(cx).map_err(GetError::from)
         });
         let (head, stream) = response.await?.into_parts();
-        Ok((head.status.as_u16(), head.headers, Carried::Http2 { stream, _link: link }, Version::HTTP_2))
+        Ok((head.status.as_u16(), head.headers, ReplyBody::Http2 { stream, _link: link }, Version::HTTP_2))
     }
 }
 
-type Answer = (u16, HeaderMap, Carried, Version);
+type ReplyParts = (u16, HeaderMap, ReplyBody, Version);
 
 impl BodyStream {
     /// The next piece; `None`: it was the last one.
@@ -207,26 +208,26 @@ impl BodyStream {
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, GetError> {
         loop {
             match &mut self.carried {
-                Carried::Ended => return Ok(None),
-                Carried::Http2 { stream, .. } => match stream.data().await.transpose()? {
+                ReplyBody::Ended => return Ok(None),
+                ReplyBody::Http2 { stream, .. } => match stream.data().await.transpose()? {
                     Some(piece) => {
                         stream.flow_control().release_capacity(piece.len())?;
                         return Ok(Some(piece));
                     }
-                    None => self.carried = Carried::Ended,
+                    None => self.carried = ReplyBody::Ended,
                 },
-                Carried::Http1 { link: Some(link), input, body, .. } => {
+                ReplyBody::Http1 { link: Some(link), input, body, .. } => {
                     if input.is_empty() {
                         match link.read_buf(input).await {
                             Ok(0) => {
                                 body.on_end_of_stream()?;
-                                self.carried = Carried::Ended;
+                                self.carried = ReplyBody::Ended;
                                 continue;
                             }
                             // Over TLS, without close_notify: many servers never send one.
                             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                                 body.on_end_of_stream()?;
-                                self.carried = Carried::Ended;
+                                self.carried = ReplyBody::Ended;
                                 continue;
                             }
                             read => read?,
@@ -239,7 +240,7 @@ impl BodyStream {
                         return Ok(Some(consumed.split_off(piece.data.start).split_to(piece.data.len()).freeze()));
                     }
                 }
-                Carried::Http1 { link: None, .. } => self.carried = Carried::Ended,
+                ReplyBody::Http1 { link: None, .. } => self.carried = ReplyBody::Ended,
             }
         }
     }
@@ -256,7 +257,7 @@ impl BodyStream {
     }
 }
 
-impl Carried {
+impl ReplyBody {
     /// The connection goes back as soon as the answer has been read.
     fn keep_if_done(&mut self) {
         if let Self::Http1 { link, input, body, close } = self
@@ -273,7 +274,7 @@ impl Carried {
     }
 }
 
-struct Head {
+struct ReplyHead {
     len: usize,
     status: u16,
     is_interim: bool,
@@ -282,11 +283,11 @@ struct Head {
     close: bool,
 }
 
-fn head(input: &mut [u8], scanned: &mut usize, limit: usize, method: &str) -> Result<Option<Head>, GetError> {
-    read_response(input, scanned, limit, method, Head::of)?.transpose()
+fn head(input: &mut [u8], scanned: &mut usize, limit: usize, method: &str) -> Result<Option<ReplyHead>, GetError> {
+    read_response(input, scanned, limit, method, ReplyHead::of)?.transpose()
 }
 
-impl Head {
+impl ReplyHead {
     fn of(head: &ResponseHead<'_>) -> Result<Self, GetError> {
         let mut headers = HeaderMap::with_capacity(head.fields.len());
         for field in head.fields {
@@ -295,7 +296,7 @@ impl Head {
             headers.append(name, value);
         }
         StatusCode::from_u16(head.status).map_err(|_| GetError::Malformed("its status"))?;
-        Ok(Head {
+        Ok(ReplyHead {
             len: head.len,
             status: head.status,
             is_interim: head.is_interim(),

@@ -3,7 +3,7 @@
 
 use super::dial_error::{DialError, DialFault};
 use super::parent::Parent;
-use super::race::{Failed, race};
+use super::race::{FailedAddresses, race};
 use super::stream::Stream;
 use crate::policy::{Authority, Host, Scheme};
 use pingora_core::protocols::TcpKeepalive;
@@ -46,7 +46,7 @@ impl Hop {
     pub async fn dial(
         &self,
         addresses: &[SocketAddr],
-        failed: &Failed,
+        failed: &FailedAddresses,
         reached: &OnceLock<SocketAddr>,
     ) -> Result<Stream, DialError> {
         let dialled = timeout(self.limit, self.step_by_step(addresses, failed, reached)).await;
@@ -65,7 +65,7 @@ impl Hop {
     async fn step_by_step(
         &self,
         addresses: &[SocketAddr],
-        failed: &Failed,
+        failed: &FailedAddresses,
         reached: &OnceLock<SocketAddr>,
     ) -> Result<Stream, DialError> {
         let doing = match &self.parent {

@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 /// One stream's right on a connection that others use as well. The right ends with this.
 pub struct Http2Link {
     send: SendRequest<Bytes>,
-    connection: Arc<Connection>,
+    connection: Arc<Http2Connection>,
 }
 
 impl Http2Link {
@@ -79,8 +79,8 @@ pub fn wants_http1(error: &h2::Error) -> bool {
 }
 
 /// The connections of one endpoint.
-pub(super) struct Shared {
-    connections: Mutex<Vec<Arc<Connection>>>,
+pub(super) struct EndpointConnections {
+    connections: Mutex<Vec<Arc<Http2Connection>>>,
     /// The idle connections of all endpoints.
     all: Arc<AtomicUsize>,
     /// Held by whoever opens one while others may want to share it. In it, how the last try failed.
@@ -92,15 +92,15 @@ pub(super) struct Shared {
 }
 
 /// What there is for a request.
-pub(super) enum Found {
+pub(super) enum FoundConnection {
     Link(Http2Link, SocketAddr),
     /// A connection of which it is not yet known how many streams it takes.
-    Soon(Arc<Connection>),
+    Soon(Arc<Http2Connection>),
     None,
 }
 
 /// One connection.
-pub(super) struct Connection {
+pub(super) struct Http2Connection {
     send: SendRequest<Bytes>,
     address: SocketAddr,
     vitals: Arc<Vitals>,
@@ -127,24 +127,30 @@ struct Vitals {
     all: Arc<AtomicUsize>,
 }
 
-impl Shared {
+impl EndpointConnections {
     pub fn new(all: Arc<AtomicUsize>) -> Self {
         let (connections, opening) = (Mutex::default(), tokio::sync::Mutex::default());
-        Shared { connections, all, opening, is_http1: AtomicBool::new(false), is_only: AtomicBool::new(false) }
+        EndpointConnections {
+            connections,
+            all,
+            opening,
+            is_http1: AtomicBool::new(false),
+            is_only: AtomicBool::new(false),
+        }
     }
 
     /// A stream on one of the connections.
-    pub fn take(&self) -> Found {
+    pub fn take(&self) -> FoundConnection {
         let mut connections = self.connections.lock();
         if connections.is_empty() {
-            return Found::None;
+            return FoundConnection::None;
         }
         connections.retain(|connection| connection.is_alive());
         if let Some(connection) = connections.iter().find(|connection| connection.begin_stream()) {
-            return Found::Link(connection.link(), connection.address);
+            return FoundConnection::Link(connection.link(), connection.address);
         }
         let soon = connections.iter().find(|connection| !connection.vitals.is_known.load(Relaxed));
-        soon.map_or(Found::None, |connection| Found::Soon(connection.clone()))
+        soon.map_or(FoundConnection::None, |connection| FoundConnection::Soon(connection.clone()))
     }
 
     fn remove(&self, vitals: &Arc<Vitals>) {
@@ -162,7 +168,7 @@ impl Shared {
     }
 }
 
-impl Connection {
+impl Http2Connection {
     /// Begins HTTP/2 on a connection and shares it with the endpoint's other requests. `size`: of an answer's head.
     pub async fn open(
         stream: Stream,
@@ -197,7 +203,7 @@ impl Connection {
         let failed = |error: h2::Error| DialError::new(DialFault::Malformed, format!("HTTP/2: {error}"));
         let (send, mut carrier) = builder.handshake::<_, Bytes>(heard).await.map_err(failed)?;
         let ping = carrier.ping_pong().expect("it is taken once");
-        let connection = Arc::new(Connection { send, address, vitals: vitals.clone() });
+        let connection = Arc::new(Http2Connection { send, address, vitals: vitals.clone() });
         endpoint.http2.connections.lock().push(connection.clone());
         tokio::spawn(carry(carrier, ping, vitals, Arc::downgrade(endpoint), idle));
         Ok(connection.link())

@@ -19,12 +19,12 @@ mod stream;
 mod trust;
 mod words;
 
-pub use connect::{Connection, Http1Link, Link, Versions, Want};
+pub use connect::{Http1Link, HttpLink, OriginConnection, Versions, Want};
 pub use dial_error::{DialError, DialFault};
 pub use dialler::connector_conf;
 pub use get::{BodyStream, GetError, Got, Sent, Unanswered};
 pub use http2::{Http2Link, is_unprocessed, wants_http1};
-pub use outgoing::{Fields, NotForHttp2, Outgoing};
+pub use outgoing::{NotForHttp2, Outgoing, OutgoingFields};
 pub use resolve::ResolveError;
 pub use route::Route;
 pub use stream::Stream;
@@ -32,7 +32,7 @@ pub use trust::TrustError;
 
 use crate::config::{Closed, Hosts, OriginTls, PortRange, Settings, instance_name};
 use crate::histogram::Distribution;
-use crate::policy::pace::Client;
+use crate::policy::pace::ClientId;
 use crate::policy::{Authority, HostPattern};
 use crate::signing::{KeyError, Signer};
 use arc_swap::ArcSwap;
@@ -46,7 +46,7 @@ use pingora_core::server::configuration::ServerConf;
 use pool::Keep;
 use quick_cache::sync::Cache;
 use resolve::Resolver;
-use route::Way;
+use route::RouteInner;
 use rustls::RootCertStore;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -58,7 +58,7 @@ use trust::Trust;
 /// Resolves, screens and describes origins.
 pub struct Upstream {
     resolver: Resolver,
-    reach: ArcSwap<Reach>,
+    reach: ArcSwap<OriginSettings>,
     /// What this instance is called, at each start.
     instance: Box<str>,
     /// The same in Via, where each process has a name of its own.
@@ -66,7 +66,7 @@ pub struct Upstream {
     /// The line with it for what we ask ourselves.
     via: Arc<str>,
     /// By the terms of a user's own, where they are not everybody's.
-    routes: Cache<(Authority, Option<Arc<OriginTls>>), Known>,
+    routes: Cache<(Authority, Option<Arc<OriginTls>>), KnownRoute>,
     /// Held while a route is noted.
     noting: Mutex<()>,
 }
@@ -77,7 +77,7 @@ pub struct LastRoute(Option<(Instant, u64, Route)>);
 
 /// A route that was found lately, and what it was made of.
 #[derive(Clone)]
-struct Known {
+struct KnownRoute {
     at: Instant,
     generation: u64,
     addresses: Arc<[IpAddr]>,
@@ -85,7 +85,7 @@ struct Known {
 }
 
 /// What the settings say of it, swapped whole on reload.
-struct Reach {
+struct OriginSettings {
     /// Which settings these are.
     generation: u64,
     made_of: Arc<Settings>,
@@ -112,7 +112,7 @@ pub enum SetupError {
 }
 
 /// What is made of changed settings, before they are in force.
-pub struct Prepared(Reach);
+pub struct Prepared(OriginSettings);
 
 /// What there is of connections to origins, and of look-ups of their names.
 #[derive(Debug, Clone, PartialEq)]
@@ -154,7 +154,7 @@ impl Upstream {
         conf: &ServerConf,
         listeners: Vec<SocketAddr>,
     ) -> Result<Self, SetupError> {
-        let reach = Reach::new(settings, roots, Arc::new(Dialler::new(conf, None)), listeners, None)?;
+        let reach = OriginSettings::new(settings, roots, Arc::new(Dialler::new(conf, None)), listeners, None)?;
         reach.dialler.pool.keep_for(reach.keep.time);
         let reach = ArcSwap::from_pointee(reach);
         let instance = instance_name(settings).into_boxed_str();
@@ -214,7 +214,7 @@ impl Upstream {
             Some((roots, conf)) => (roots, Arc::new(Dialler::new(conf, Some(&before.dialler)))),
             None => (before.roots.clone(), before.dialler.clone()),
         };
-        Reach::new(settings, roots, dialler, listeners, Some(&before)).map(Prepared)
+        OriginSettings::new(settings, roots, dialler, listeners, Some(&before)).map(Prepared)
     }
 
     /// Takes up changed settings. Connections that were opened by others are not used again.
@@ -224,7 +224,7 @@ impl Upstream {
     }
 
     /// A connection for one request by this route; see [`Route::connect`].
-    pub async fn connect(&self, route: &Route, want: Want) -> Result<Connection, DialError> {
+    pub async fn connect(&self, route: &Route, want: Want) -> Result<OriginConnection, DialError> {
         route.connect(want).await
     }
 
@@ -238,7 +238,7 @@ impl Upstream {
         &self,
         by: &Arc<Settings>,
         authority: &Authority,
-        client: Client,
+        client: ClientId,
         own: Option<&Hosts>,
         now: Instant,
         last: &mut LastRoute,
@@ -267,7 +267,7 @@ impl Upstream {
     pub async fn reach_for(
         &self,
         authority: &Authority,
-        client: Option<Client>,
+        client: Option<ClientId>,
         own: Option<&Hosts>,
         by: Option<&Arc<Settings>>,
     ) -> Result<Route, ReachError> {
@@ -295,7 +295,7 @@ impl Upstream {
         // Somebody may have found it while we looked: there is one endpoint for all of them.
         let _one_at_a_time = self.noting.lock();
         let known = self.routes.get(&key).filter(|known| known.generation == reach.generation);
-        let way = Way {
+        let way = RouteInner {
             authority: authority.clone(),
             addresses,
             parent: reach.parent.clone(),
@@ -315,7 +315,8 @@ impl Upstream {
             dialler: reach.dialler.clone(),
         };
         let route = Route(Arc::new(way));
-        let known = Known { at: Instant::now(), generation: reach.generation, addresses: found, route: route.clone() };
+        let known =
+            KnownRoute { at: Instant::now(), generation: reach.generation, addresses: found, route: route.clone() };
         self.routes.insert(key, known);
         Ok(route)
     }
@@ -325,7 +326,7 @@ impl Upstream {
         &self,
         guard: &Guard,
         authority: &Authority,
-        client: Option<Client>,
+        client: Option<ClientId>,
     ) -> Result<(Arc<[IpAddr]>, Arc<[SocketAddr]>), ReachError> {
         let found = self.resolver.lookup(authority.host(), client).await?;
         let sockets = found.iter().map(|&address| SocketAddr::new(address, authority.port()));
@@ -351,7 +352,7 @@ impl Upstream {
         &self,
         guard: &Guard,
         authority: &Authority,
-        client: Option<Client>,
+        client: Option<ClientId>,
     ) -> Result<(), ReachError> {
         let Ok(found) = self.resolver.lookup_within(authority.host(), client, LOOK).await else { return Ok(()) };
         let mut sockets = found.iter().map(|&address| SocketAddr::new(address, authority.port()));
@@ -369,7 +370,7 @@ impl Upstream {
     }
 }
 
-impl Reach {
+impl OriginSettings {
     /// `listeners`: where this proxy itself listens. `before`: what earlier settings were made into.
     fn new(
         settings: &Arc<Settings>,
@@ -409,7 +410,20 @@ impl Reach {
         let (limit, keep) = (limits.connect_timeout, Keep::new(limits));
         let head_size = u32::try_from(limits.max_header_size).unwrap_or(u32::MAX);
         let made_of = settings.clone();
-        Ok(Reach { generation, made_of, roots, dialler, guard, limit, parent, hosts, trust, keep, head_size, signer })
+        Ok(OriginSettings {
+            generation,
+            made_of,
+            roots,
+            dialler,
+            guard,
+            limit,
+            parent,
+            hosts,
+            trust,
+            keep,
+            head_size,
+            signer,
+        })
     }
 
     /// What is decided by some settings is not routed by others: what both of them forbid might go otherwise.
@@ -513,8 +527,8 @@ pub(crate) mod tests {
         let after = Arc::new(Settings::default());
         for (in_force, other) in [(&before, &after), (&after, &before)] {
             upstream.reload(in_force).unwrap();
-            assert!(upstream.reach_again(in_force, &authority, Client(1), None, now, &mut last).await.is_ok());
-            let late = upstream.reach_again(other, &authority, Client(1), None, now, &mut last).await;
+            assert!(upstream.reach_again(in_force, &authority, ClientId(1), None, now, &mut last).await.is_ok());
+            let late = upstream.reach_again(other, &authority, ClientId(1), None, now, &mut last).await;
             assert!(matches!(late, Err(ReachError::Reloaded)));
         }
     }

@@ -3,7 +3,7 @@
 
 use super::hop::is_tls;
 use super::route::Route;
-use crate::http1::{Field, FieldKind, Framing, Lines, RequestHead, list, put_field, put_number};
+use crate::http1::{Field, FieldKind, FieldLines, Framing, RequestHead, list, put_field, put_number};
 use crate::policy::override_fields::names_another_url;
 use crate::signing::{RequestSigner, Signed};
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -17,7 +17,7 @@ pub struct Outgoing<'a> {
     /// Path and query as they came, byte for byte: `/x?y`. What an absolute URL without a path leaves, nothing, is the root,
     /// or the server itself for OPTIONS (RFC 9112 §3.2.1, §3.2.4).
     pub target: &'a [u8],
-    pub fields: Fields<'a>,
+    pub fields: OutgoingFields<'a>,
     /// Of the body as it is sent on: over HTTP/2, only a length is told.
     pub framing: Framing,
     /// The version in which it came to us. `None`: it is our own, and nobody forwards it.
@@ -30,7 +30,7 @@ pub struct Outgoing<'a> {
 
 /// The fields of a request, however it came.
 #[derive(Clone, Copy)]
-pub enum Fields<'a> {
+pub enum OutgoingFields<'a> {
     Http1(&'a RequestHead<'a>),
     Http2(&'a HeaderMap),
     /// Our own.
@@ -60,9 +60,9 @@ impl Outgoing<'_> {
         out.extend_from_slice(b" HTTP/1.1\r\n");
         put_field(out, b"Host", route.0.host.as_bytes());
         let crumbs = self.has_crumbs();
-        let mut lines = Lines::of(match self.fields {
-            Fields::Http1(head) => head.raw,
-            Fields::Http2(_) | Fields::Own(_) => &[],
+        let mut lines = FieldLines::of(match self.fields {
+            OutgoingFields::Http1(head) => head.raw,
+            OutgoingFields::Http2(_) | OutgoingFields::Own(_) => &[],
         });
         self.pass(route, crumbs, false, |name, value| lines.put(out, name, value));
         lines.flush(out);
@@ -218,7 +218,7 @@ impl Outgoing<'_> {
     }
 }
 
-impl Fields<'_> {
+impl OutgoingFields<'_> {
     /// Each of them, and whether it was meant for the hop on which it came.
     #[inline]
     fn each(&self, mut see: impl FnMut(&Field<'_>, bool)) {

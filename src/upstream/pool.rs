@@ -1,7 +1,7 @@
 //! The idle connections of all endpoints together: how many there may be, and for how long.
 
 use super::endpoint::{Endpoint, Idle};
-use crate::config::Limits;
+use crate::config::LimitSettings;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -28,7 +28,7 @@ pub(super) struct Keep {
 }
 
 impl Keep {
-    pub fn new(limits: &Limits) -> Self {
+    pub fn new(limits: &LimitSettings) -> Self {
         Keep {
             all: limits.max_idle_connections,
             per_host: limits.max_idle_connections_per_host,

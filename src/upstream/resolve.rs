@@ -4,7 +4,7 @@
 
 use crate::histogram::{Distribution, Histogram};
 use crate::policy::Host;
-use crate::policy::pace::Client;
+use crate::policy::pace::ClientId;
 use dns_lookup::{AddrInfoHints, LookupError, LookupErrorKind, SockType, getaddrinfo};
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
@@ -19,16 +19,16 @@ use tokio::time::{Instant, timeout};
 
 /// Looks names up and keeps the answers for a short while: the system's resolver tells no lifetime. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Resolver(Arc<Inner>);
+pub(super) struct Resolver(Arc<ResolverInner>);
 
-struct Inner {
-    answers: Cache<Arc<str>, Answer>,
+struct ResolverInner {
+    answers: Cache<Arc<str>, LookupAnswer>,
     /// What is being looked up, and where it is told.
     flights: Mutex<HashMap<Arc<str>, Landing>>,
     /// Each look-up holds a thread, and one of a dead name holds it for many seconds.
     lookups: Arc<Semaphore>,
     /// Of these, what each client may have.
-    shares: Mutex<HashMap<Option<Client>, Arc<Share>>>,
+    shares: Mutex<HashMap<Option<ClientId>, Arc<LookupShare>>>,
     /// When the resolver has answered last, be it that there is no such name.
     answered: Mutex<Option<Instant>>,
     /// How long look-ups took: those that found an address, and those that did not.
@@ -51,7 +51,7 @@ pub enum ResolveError {
     OwnLimit { name: Arc<str>, why: Arc<str> },
 }
 
-struct Share {
+struct LookupShare {
     /// Look-ups that have just begun,
     quick: Arc<Semaphore>,
     /// and those that take long: what comes behind them may be quick again.
@@ -59,22 +59,23 @@ struct Share {
 }
 
 #[derive(Clone)]
-struct Answer {
-    found: Found,
+struct LookupAnswer {
+    found: LookupResult,
     /// Of several failures in a row: the first.
     at: Instant,
     /// When to look again.
     until: Instant,
 }
 
-type Found = Result<Arc<[IpAddr]>, ResolveError>;
-type Flight = watch::Receiver<Option<Found>>;
-type Landing = watch::Sender<Option<Found>>;
+type LookupResult = Result<Arc<[IpAddr]>, ResolveError>;
+type Flight = watch::Receiver<Option<LookupResult>>;
+type Landing = watch::Sender<Option<LookupResult>>;
 /// The addresses of a name.
-type Ask = Box<dyn Fn(Arc<str>) -> Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, Fault>> + Send>> + Send + Sync>;
+type Ask =
+    Box<dyn Fn(Arc<str>) -> Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, LookupFault>> + Send>> + Send + Sync>;
 
 /// Why there are none.
-struct Fault {
+struct LookupFault {
     whose: Whose,
     why: String,
 }
@@ -92,13 +93,13 @@ impl Resolver {
         Self::asking(Box::new(|name| {
             let asked = tokio::task::spawn_blocking(move || ask_system(&name));
             Box::pin(async move {
-                asked.await.unwrap_or_else(|gone| Err(Fault { whose: Whose::Ours, why: gone.to_string() }))
+                asked.await.unwrap_or_else(|gone| Err(LookupFault { whose: Whose::Ours, why: gone.to_string() }))
             })
         }))
     }
 
     fn asking(ask: Ask) -> Self {
-        Resolver(Arc::new(Inner {
+        Resolver(Arc::new(ResolverInner {
             answers: Cache::new(CACHED_NAMES),
             flights: Mutex::default(),
             lookups: Arc::new(Semaphore::new(LOOKUPS)),
@@ -115,7 +116,7 @@ impl Resolver {
     }
 
     /// `client`: for whom.
-    pub async fn lookup(&self, host: &Host, client: Option<Client>) -> Found {
+    pub async fn lookup(&self, host: &Host, client: Option<ClientId>) -> LookupResult {
         let name = match host {
             Host::Ip(address) => return Ok(Arc::new([*address])),
             Host::Name(name) if is_local(name) => return Ok(LOOPBACK.clone()),
@@ -133,7 +134,7 @@ impl Resolver {
     }
 
     /// As [`lookup`](Self::lookup), for whoever can do without. What takes longer than `limit` is not waited for again soon.
-    pub async fn lookup_within(&self, host: &Host, client: Option<Client>, limit: Duration) -> Found {
+    pub async fn lookup_within(&self, host: &Host, client: Option<ClientId>, limit: Duration) -> LookupResult {
         match (timeout(limit, self.lookup(host, client)).await, host) {
             (Ok(answer), _) => answer,
             (Err(_), Host::Ip(address)) => Ok(Arc::new([*address])),
@@ -160,10 +161,10 @@ impl Resolver {
     /// As if the name had been looked up just now.
     #[cfg(test)]
     pub fn remember(&self, name: &str, addresses: &[IpAddr]) {
-        self.0.answers.insert(name.into(), Answer::now(Ok(addresses.into())));
+        self.0.answers.insert(name.into(), LookupAnswer::now(Ok(addresses.into())));
     }
 
-    async fn landed(&self, name: &Arc<str>, client: Option<Client>, limit: Duration) -> Found {
+    async fn landed(&self, name: &Arc<str>, client: Option<ClientId>, limit: Duration) -> LookupResult {
         let mut flight = self.flight(name, client);
         match timeout(limit, flight.wait_for(Option::is_some)).await {
             Ok(Ok(answer)) => answer.clone().expect("it was waited for"),
@@ -177,7 +178,7 @@ impl Resolver {
     }
 
     /// The look-up of the name that is under way, or a new one. It is given up if nobody waits for it before it has begun.
-    fn flight(&self, name: &Arc<str>, client: Option<Client>) -> Flight {
+    fn flight(&self, name: &Arc<str>, client: Option<ClientId>) -> Flight {
         let mut flights = self.0.flights.lock();
         if let Some(tell) = flights.get(name) {
             return tell.subscribe();
@@ -195,7 +196,7 @@ impl Resolver {
             // Addresses that were found before hold until they are too old, whatever the resolver's trouble.
             let known = match this.0.answers.get(&name) {
                 Some(before) if answer.is_err() && before.is_usable() => {
-                    Answer { until: Instant::now() + KEEP_FAILURE, ..before }
+                    LookupAnswer { until: Instant::now() + KEEP_FAILURE, ..before }
                 }
                 Some(_) | None => this.noted(&name, answer.clone()),
             };
@@ -207,7 +208,7 @@ impl Resolver {
     }
 
     /// `None`: nobody wants to know any more.
-    async fn ask(&self, name: &Arc<str>, share: &Share, tell: &Landing) -> Option<Found> {
+    async fn ask(&self, name: &Arc<str>, share: &LookupShare, tell: &Landing) -> Option<LookupResult> {
         // The client's own turn first: its waiting look-ups take no place that another could have.
         let begins = async { (share.quick.clone().acquire_owned().await, self.0.lookups.acquire().await) };
         let (mut turn, place) = self.while_somebody_waits(name, tell, begins).await?;
@@ -228,12 +229,12 @@ impl Resolver {
         self.0.times[usize::from(!is_found)].observe(began.elapsed());
         let failed = |why: String| ResolveError::Failed { name: name.clone(), why: why.into() };
         let is_of_name = match &found {
-            Ok(_) | Err(Fault { whose: Whose::Names, .. }) => {
+            Ok(_) | Err(LookupFault { whose: Whose::Names, .. }) => {
                 *self.0.answered.lock() = Some(Instant::now());
                 true
             }
-            Err(Fault { whose: Whose::Unknown, .. }) => self.fails_alone(name),
-            Err(Fault { whose: Whose::Ours, .. }) => false,
+            Err(LookupFault { whose: Whose::Unknown, .. }) => self.fails_alone(name),
+            Err(LookupFault { whose: Whose::Ours, .. }) => false,
         };
         Some(match found {
             Err(fault) if is_of_name => Err(failed(fault.why)),
@@ -250,10 +251,10 @@ impl Resolver {
     }
 
     /// As an answer of now; failures in a row have one beginning.
-    fn noted(&self, name: &Arc<str>, found: Found) -> Answer {
-        let answer = Answer::now(found);
+    fn noted(&self, name: &Arc<str>, found: LookupResult) -> LookupAnswer {
+        let answer = LookupAnswer::now(found);
         let before = self.0.answers.get(name).filter(|_| answer.found.is_err());
-        Answer { at: before.and_then(|before| before.failing_since()).unwrap_or(answer.at), ..answer }
+        LookupAnswer { at: before.and_then(|before| before.failing_since()).unwrap_or(answer.at), ..answer }
     }
 
     async fn while_somebody_waits<T>(
@@ -278,8 +279,9 @@ impl Resolver {
         }
     }
 
-    fn share(&self, client: Option<Client>) -> Arc<Share> {
-        let new = || Share { quick: Arc::new(Semaphore::new(QUICK)), slow: Arc::new(Semaphore::new(LOOKUPS / 2)) };
+    fn share(&self, client: Option<ClientId>) -> Arc<LookupShare> {
+        let new =
+            || LookupShare { quick: Arc::new(Semaphore::new(QUICK)), slow: Arc::new(Semaphore::new(LOOKUPS / 2)) };
         self.0.shares.lock().entry(client).or_insert_with(|| Arc::new(new())).clone()
     }
 }
@@ -291,25 +293,25 @@ fn is_local(name: &str) -> bool {
 
 /// Blocks. By `getaddrinfo` itself: what the standard library makes of its answers does not tell a name that is not there
 /// from a resolver that is not.
-fn ask_system(name: &str) -> Result<Vec<IpAddr>, Fault> {
+fn ask_system(name: &str) -> Result<Vec<IpAddr>, LookupFault> {
     let hints = AddrInfoHints { socktype: SockType::Stream.into(), ..AddrInfoHints::default() };
     let found = getaddrinfo(Some(name), None, Some(hints))?;
     Ok(found.flatten().map(|found| found.sockaddr.ip()).collect())
 }
 
-impl From<LookupError> for Fault {
+impl From<LookupError> for LookupFault {
     fn from(error: LookupError) -> Self {
         let whose = match error.kind() {
             LookupErrorKind::NoName | LookupErrorKind::NoData => Whose::Names,
             LookupErrorKind::Again | LookupErrorKind::Fail => Whose::Unknown,
             _ => Whose::Ours,
         };
-        Fault { whose, why: error.to_string() }
+        LookupFault { whose, why: error.to_string() }
     }
 }
 
-impl Answer {
-    fn now(found: Found) -> Self {
+impl LookupAnswer {
+    fn now(found: LookupResult) -> Self {
         let at = Instant::now();
         let keep = match found {
             // Whoever asks again may have to wait as long again.
@@ -317,7 +319,7 @@ impl Answer {
             Err(ResolveError::Failed { .. }) => KEEP_FAILURE,
             Err(ResolveError::OwnLimit { .. }) => KEEP_OWN_LIMIT,
         };
-        Answer { found, at, until: at + keep }
+        LookupAnswer { found, at, until: at + keep }
     }
 
     fn is_fresh(&self) -> bool {

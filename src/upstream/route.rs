@@ -7,7 +7,7 @@ use super::hop::{Hop, Through, is_tls};
 use super::parent::Parent;
 use super::pool::Keep;
 use super::stream::Stream;
-use super::trust::Terms;
+use super::trust::TlsTerms;
 use crate::config::OriginTls;
 use crate::policy::{Authority, Host, Scheme};
 use crate::signing::RequestSigner;
@@ -18,20 +18,20 @@ use std::time::Duration;
 
 /// Where to connect for an authority, and how. Cheap to clone.
 #[derive(Clone)]
-pub struct Route(pub(super) Arc<Way>);
+pub struct Route(pub(super) Arc<RouteInner>);
 
-pub(super) struct Way {
+pub(super) struct RouteInner {
     pub authority: Authority,
     /// What may be dialled, best first: the origin's addresses, or the upstream proxy's. Never empty.
     pub addresses: Arc<[SocketAddr]>,
     pub parent: Option<Arc<Parent>>,
     /// TLS on terms of the host's own.
-    pub own_tls: Option<Terms>,
+    pub own_tls: Option<TlsTerms>,
     /// That these are a user's alone.
     pub user_terms: Option<Arc<OriginTls>>,
     /// The origin's certificate is not looked at (`verify: off`).
     pub unverified: bool,
-    pub plain_tls: Terms,
+    pub plain_tls: TlsTerms,
     /// For all that it takes to connect.
     pub limit: Duration,
     pub keep: Keep,
@@ -89,7 +89,7 @@ impl Route {
     }
 }
 
-impl Way {
+impl RouteInner {
     /// To where a request can be sent, but for TLS on the terms of all origins.
     pub fn hop(&self, may_be_http2: bool) -> Hop {
         let own = self.own_tls.as_ref().filter(|_| is_tls(&self.authority));

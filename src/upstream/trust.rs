@@ -18,13 +18,13 @@ use std::sync::Arc;
 /// The terms for all, and those of some.
 pub(super) struct Trust {
     /// By the roots alone.
-    pub plain: Terms,
-    own: HashMap<Arc<OriginTls>, Terms>,
+    pub plain: TlsTerms,
+    own: HashMap<Arc<OriginTls>, TlsTerms>,
 }
 
 /// One verifier and one memory of sessions, for either version of HTTP.
 #[derive(Clone, Debug)]
-pub(super) struct Terms {
+pub(super) struct TlsTerms {
     pub http1: Arc<ClientConfig>,
     /// The origin may choose HTTP/2.
     pub either: Arc<ClientConfig>,
@@ -51,7 +51,7 @@ impl Trust {
         let provider = Arc::new(ring::default_provider());
         let webpki = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone());
         let webpki = webpki.build().map_err(|error| setup(&error))?;
-        let config = |terms: &OriginTls| -> Result<Terms, TrustError> {
+        let config = |terms: &OriginTls| -> Result<TlsTerms, TrustError> {
             let verifier = Verifier {
                 webpki: terms.verify.then(|| webpki.clone()),
                 pins: terms.pins.iter().map(|pin| pin.0).collect(),
@@ -74,7 +74,7 @@ impl Trust {
             config.alpn_protocols = vec![b"http/1.1".to_vec()];
             let mut either = config.clone();
             either.alpn_protocols.insert(0, b"h2".to_vec());
-            Ok(Terms { http1: Arc::new(config), either: Arc::new(either) })
+            Ok(TlsTerms { http1: Arc::new(config), either: Arc::new(either) })
         };
         let plain = config(&OriginTls::default())?;
         // A connection is its user's as that was when it was opened.
@@ -86,7 +86,7 @@ impl Trust {
         Ok(Trust { plain, own })
     }
 
-    pub fn of(&self, terms: &OriginTls) -> &Terms {
+    pub fn of(&self, terms: &OriginTls) -> &TlsTerms {
         self.own.get(terms).expect("made of these settings or earlier ones")
     }
 }

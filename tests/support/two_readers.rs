@@ -1,10 +1,10 @@
 //! The comparison of the proxy's readers with the second reading, for the tests and the fuzz targets.
 
 use super::second_reading as second;
-use politely::http1::{Body, Field, Framing, MAX_FIELDS, Room, read_request, read_response};
+use politely::http1::{Body, Field, FieldRoom, Framing, MAX_FIELDS, read_request, read_response};
 
 pub fn request(raw: &[u8]) {
-    let mut room = Room::new();
+    let mut room = FieldRoom::new();
     let first = read_request(raw, &mut 0, raw.len(), &mut room);
     let found = second::request(raw, MAX_FIELDS);
     let Ok(Some(head)) = first else {

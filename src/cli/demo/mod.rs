@@ -3,7 +3,7 @@
 mod crawler;
 mod site;
 
-use super::Failed;
+use super::CommandError;
 use crate::config::Settings;
 use crate::policy::Host;
 use crate::robots::RobotsTxt;
@@ -12,7 +12,7 @@ use crate::tls::{Ca, LeafCache, provider};
 use crawler::Crawler;
 use rustls::RootCertStore;
 use serde_json::json;
-use site::{ROBOTS, Visits};
+use site::{DemoVisits, ROBOTS};
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -34,12 +34,12 @@ const CRAWL: [(bool, &str); 9] = [
     (true, "/about"),
 ];
 
-pub(super) fn run() -> Result<ExitCode, Failed> {
+pub(super) fn run() -> Result<ExitCode, CommandError> {
     super::runtime()?.block_on(demonstrate())
 }
 
-async fn demonstrate() -> Result<ExitCode, Failed> {
-    let visits = Visits::default();
+async fn demonstrate() -> Result<ExitCode, CommandError> {
+    let visits = DemoVisits::default();
     let home = tempfile::tempdir()?;
     // The site has a certificate of an authority of its own, which the proxy trusts as it would a public one.
     let site_ca = Ca::open_or_create(&home.path().join("site")).map_err(StartError::from)?;
@@ -92,7 +92,7 @@ fn settings(home: &std::path::Path, site_ca: &std::path::Path, ports: [u16; 2]) 
     .to_string()
 }
 
-fn trust(ca: &std::path::Path) -> Result<Arc<rustls::ClientConfig>, Failed> {
+fn trust(ca: &std::path::Path) -> Result<Arc<rustls::ClientConfig>, CommandError> {
     use rustls::pki_types::pem::PemObject;
     let mut roots = RootCertStore::empty();
     let certificate = rustls::pki_types::CertificateDer::from_pem_file(ca).map_err(io::Error::other)?;
@@ -120,7 +120,7 @@ fn because(path: &str, waited: Duration) -> String {
     }
 }
 
-fn report(visits: &Visits, began: Instant) {
+fn report(visits: &DemoVisits, began: Instant) {
     println!("\nWhat the site saw, by its own log:\n");
     for (at, visit) in visits.all() {
         println!("  {:>5.2} s  {visit}", at.duration_since(began).as_secs_f32());

@@ -21,9 +21,9 @@ Disallow: /
 
 /// What the site has been asked for, in order.
 #[derive(Clone, Default)]
-pub(super) struct Visits(Arc<Mutex<Vec<(Instant, String)>>>);
+pub(super) struct DemoVisits(Arc<Mutex<Vec<(Instant, String)>>>);
 
-impl Visits {
+impl DemoVisits {
     pub fn all(&self) -> Vec<(Instant, String)> {
         self.0.lock().expect("no visit panics").clone()
     }
@@ -34,7 +34,7 @@ impl Visits {
 }
 
 /// Serves until the runtime ends; tells its port. `tls`: over HTTPS.
-pub(super) async fn serve(visits: Visits, tls: Option<Arc<rustls::ServerConfig>>) -> io::Result<u16> {
+pub(super) async fn serve(visits: DemoVisits, tls: Option<Arc<rustls::ServerConfig>>) -> io::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let port = listener.local_addr()?.port();
     let scheme = if tls.is_some() { "https" } else { "http" };
@@ -50,7 +50,7 @@ async fn connection(
     tcp: TcpStream,
     tls: Option<Arc<rustls::ServerConfig>>,
     scheme: &'static str,
-    visits: Visits,
+    visits: DemoVisits,
 ) -> io::Result<()> {
     match tls {
         Some(config) => answer(TlsAcceptor::from(config).accept(tcp).await?, scheme, visits).await,
@@ -58,7 +58,7 @@ async fn connection(
     }
 }
 
-async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, scheme: &str, visits: Visits) -> io::Result<()> {
+async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, scheme: &str, visits: DemoVisits) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     loop {
         let mut request = String::new();

@@ -1,9 +1,9 @@
 //! `explain --at TIME`: by the robots.txt and the configuration that were in force then, from the evidence kept.
 
-use super::{Args, text};
+use super::{ExplainArgs, text};
 use crate::admin;
 use crate::cli::evidence::{digits, directory};
-use crate::cli::{Failed, Format, NO, inert, print};
+use crate::cli::{CommandError, Format, NO, inert, print};
 use crate::config::Settings;
 use crate::evidence::{Found, Past, find, rfc3339, when};
 use crate::policy::explain::{Explanation, UNKNOWN, explain};
@@ -14,18 +14,19 @@ use std::fmt::Write;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-pub(super) fn run(args: &Args, at: &str, authority: &Authority, target: &str) -> Result<ExitCode, Failed> {
-    let at = when(at, SystemTime::now()).map_err(|error| Failed::usage(error, "see `politely explain --help`"))?;
+pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &str) -> Result<ExitCode, CommandError> {
+    let at =
+        when(at, SystemTime::now()).map_err(|error| CommandError::usage(error, "see `politely explain --help`"))?;
     let directory = directory(args.evidence.as_deref(), &args.config)?;
     let past = find(&directory, authority, &authority.url(target), at).map_err(|error| {
-        Failed::usage(
+        CommandError::usage(
             format!("cannot read the evidence in {}: {error}", directory.display()),
             "`politely evidence verify` says what is wrong with it",
         )
     })?;
     let Some(past) = past else {
         let what = format!("nothing was decided about {authority} up to {}", rfc3339(at));
-        return Err(Failed::usage(what, "`politely report --by host` says what the evidence is about"));
+        return Err(CommandError::usage(what, "`politely report --by host` says what the evidence is about"));
     };
     let (settings, unread) = settings(args, &past)?;
     let rules = rules(args, &settings, &past.known, authority);
@@ -36,7 +37,7 @@ pub(super) fn run(args: &Args, at: &str, authority: &Authority, target: &str) ->
     let mut explanation = explain(known, &rules, &request, at);
     if explanation.reason == UNKNOWN {
         let what = format!("nothing can be said of {}: by the evidence, {}", rfc3339(at), explanation.detail);
-        return Err(Failed::usage(what, "a later --at may be on record"));
+        return Err(CommandError::usage(what, "a later --at may be on record"));
     }
     explanation.robots.fetched_at = past.robots.as_ref().and_then(|robots| robots.copy.fetched);
     explanation.robots.expires_at = None;
@@ -48,7 +49,7 @@ pub(super) fn run(args: &Args, at: &str, authority: &Authority, target: &str) ->
 }
 
 /// What was configured then; else what is now, and why that.
-fn settings(args: &Args, past: &Past) -> Result<(Settings, Option<String>), Failed> {
+fn settings(args: &ExplainArgs, past: &Past) -> Result<(Settings, Option<String>), CommandError> {
     let then = match &past.config {
         None => Err("it is not kept".to_owned()),
         Some(config) => Settings::of_shown("the configuration of then", config),
@@ -60,7 +61,7 @@ fn settings(args: &Args, past: &Past) -> Result<(Settings, Option<String>), Fail
 }
 
 /// For whom and what for: as is said, or else as the record has it.
-fn rules(args: &Args, settings: &Settings, known: &Found, authority: &Authority) -> HostRules {
+fn rules(args: &ExplainArgs, settings: &Settings, known: &Found, authority: &Authority) -> HostRules {
     let decision = &known.decision;
     let tokens: Vec<_> = decision.product_tokens.iter().filter_map(|token| ProductToken::parse(token).ok()).collect();
     let purposes: Vec<_> = decision.purpose.iter().filter_map(|purpose| Purpose::parse(purpose).ok()).collect();

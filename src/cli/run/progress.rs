@@ -8,14 +8,14 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 pub(super) struct Progress {
-    way: Way,
+    way: ProgressStyle,
     /// When to look again.
     next: Instant,
     told: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum ProgressStyle {
     Terminal,
     Lines,
     Off,
@@ -25,10 +25,10 @@ impl Progress {
     pub fn new(quiet: bool, verbose: bool) -> Self {
         let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let way = match (quiet, io::stderr().is_terminal() && !is_dumb) {
-            (true, _) => Way::Off,
-            (false, true) => Way::Terminal,
-            (false, false) if verbose => Way::Lines,
-            (false, false) => Way::Off,
+            (true, _) => ProgressStyle::Off,
+            (false, true) => ProgressStyle::Terminal,
+            (false, false) if verbose => ProgressStyle::Lines,
+            (false, false) => ProgressStyle::Off,
         };
         Progress { way, next: Instant::now() + TICK, told: None }
     }
@@ -36,8 +36,8 @@ impl Progress {
     /// It is time to look. Never, if nobody is to be shown anything.
     pub async fn tick(&mut self) {
         match self.way {
-            Way::Off => std::future::pending().await,
-            Way::Terminal | Way::Lines => sleep_until(self.next).await,
+            ProgressStyle::Off => std::future::pending().await,
+            ProgressStyle::Terminal | ProgressStyle::Lines => sleep_until(self.next).await,
         }
         self.next = Instant::now() + TICK;
     }
@@ -45,15 +45,15 @@ impl Progress {
     /// What is held, if for longer than [`HELD_LONG`].
     pub fn show(&mut self, held: Option<&HeldRequest>) {
         match (self.way, held) {
-            (Way::Off, _) | (Way::Lines, None) => {}
-            (Way::Terminal, None) => StandardError::show(None),
-            (Way::Terminal, Some(held)) => {
+            (ProgressStyle::Off, _) | (ProgressStyle::Lines, None) => {}
+            (ProgressStyle::Terminal, None) => StandardError::show(None),
+            (ProgressStyle::Terminal, Some(held)) => {
                 let columns = tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
                 let width = if columns == 0 { USUAL_WIDTH } else { columns };
                 let line: String = line(held).chars().take(width - 1).collect();
                 StandardError::show(Some(&line));
             }
-            (Way::Lines, Some(held)) => {
+            (ProgressStyle::Lines, Some(held)) => {
                 if self.told.is_none_or(|told| told.elapsed() >= TELL_AGAIN) {
                     self.told = Some(Instant::now());
                     let _ = writeln!(StandardError, "{}", line(held));

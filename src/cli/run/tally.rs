@@ -9,7 +9,7 @@ use std::time::Duration;
 /// So far.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    rules: HashMap<Rule, u64>,
+    rules: HashMap<RuleTally, u64>,
     /// The first that were refused rather than held longer, each once.
     pub too_long: Vec<Box<str>>,
     pub too_long_in_all: u64,
@@ -19,7 +19,7 @@ pub(super) struct Tally {
 
 /// A line that refuses requests.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Rule {
+pub(super) struct RuleTally {
     /// The robots.txt; for an operator's rule, the entry of `hosts`.
     pub file: Box<str>,
     /// In a robots.txt, from 1.
@@ -34,7 +34,7 @@ impl Tally {
         if !decision.enforced {
             return;
         }
-        if let Some(rule) = Rule::of(refusal)
+        if let Some(rule) = RuleTally::of(refusal)
             && (self.rules.len() < MOST_RULES || self.rules.contains_key(&rule))
         {
             *self.rules.entry(rule).or_default() += 1;
@@ -52,7 +52,7 @@ impl Tally {
     }
 
     /// Those that refused most, first.
-    pub fn top(&self, most: usize) -> Vec<(&Rule, u64)> {
+    pub fn top(&self, most: usize) -> Vec<(&RuleTally, u64)> {
         let mut all: Vec<_> = self.rules.iter().map(|(rule, count)| (rule, *count)).collect();
         all.sort_by(|(a, more), (b, less)| less.cmp(more).then(a.cmp(b)));
         all.truncate(most);
@@ -60,34 +60,36 @@ impl Tally {
     }
 }
 
-impl Rule {
+impl RuleTally {
     fn of(refusal: &Refusal) -> Option<Self> {
         match refusal {
             Refusal::Disallowed { authority, rule: Some(rule), .. } => {
                 let text = format!("{}: {}", rule.key(), rule.pattern).into();
-                Some(Rule { file: authority.robots_url().into(), line: Some(rule.line), text })
+                Some(RuleTally { file: authority.robots_url().into(), line: Some(rule.line), text })
             }
-            Refusal::Disallowed { authority, rule: None, .. } => {
-                Some(Rule { file: authority.robots_url().into(), line: None, text: "everything, by its state".into() })
-            }
+            Refusal::Disallowed { authority, rule: None, .. } => Some(RuleTally {
+                file: authority.robots_url().into(),
+                line: None,
+                text: "everything, by its state".into(),
+            }),
             Refusal::UsageDisallowed { authority, preference, .. } => {
                 let text = format!("{}: {}", preference.key, preference.value).into();
-                Some(Rule { file: authority.robots_url().into(), line: Some(preference.line), text })
+                Some(RuleTally { file: authority.robots_url().into(), line: Some(preference.line), text })
             }
-            Refusal::MiningReserved(evidence) => Some(Rule {
+            Refusal::MiningReserved(evidence) => Some(RuleTally {
                 file: evidence.url().into(),
                 line: None,
                 text: format!("entry {}: {}", evidence.entry, evidence.location).into(),
             }),
-            Refusal::AnswerReserved(reservation) => Some(Rule {
+            Refusal::AnswerReserved(reservation) => Some(RuleTally {
                 file: "the sites' answers".into(),
                 line: None,
                 text: format!("{}: {}", reservation.field.as_str(), reservation.value).into(),
             }),
             Refusal::RobotsUnreachable { authority, .. } => {
-                Some(Rule { file: authority.robots_url().into(), line: None, text: "it could not be read".into() })
+                Some(RuleTally { file: authority.robots_url().into(), line: None, text: "it could not be read".into() })
             }
-            Refusal::OperatorDenied { host, pattern, .. } => Some(Rule {
+            Refusal::OperatorDenied { host, pattern, .. } => Some(RuleTally {
                 file: format!("hosts: {host}").into(),
                 line: None,
                 text: format!("deny: {pattern}").into(),
@@ -95,7 +97,7 @@ impl Rule {
             // No `--max-wait` opens it: the hours are what there is to know.
             Refusal::Closed { authority, hours, .. } => {
                 let text = format!("Visit-time: {hours} (UTC)").into();
-                Some(Rule { file: authority.robots_url().into(), line: None, text })
+                Some(RuleTally { file: authority.robots_url().into(), line: None, text })
             }
             Refusal::CrawlDelay { .. }
             | Refusal::HostPaused { .. }
@@ -119,7 +121,7 @@ impl Rule {
     }
 }
 
-impl std::fmt::Display for Rule {
+impl std::fmt::Display for RuleTally {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.line {
             Some(line) => write!(f, "{}:{line} `{}`", self.file, self.text),

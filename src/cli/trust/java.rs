@@ -2,17 +2,17 @@
 
 use std::ffi::OsStr;
 
-use super::{Change, Entry, Machine, Outcome, run};
+use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, run};
 
-pub(super) fn change(machine: &Machine, change: Change, entry: &Entry<'_>) -> Outcome {
+pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEntry<'_>) -> TrustOutcome {
     let homes = machine.java_home.as_ref().map(|home| home.join("bin/keytool")).filter(|tool| tool.is_file());
     let Some(keytool) = homes.or_else(|| machine.tool("keytool")) else {
         return match machine.tool("java") {
-            Some(java) => Outcome::failed(
+            Some(java) => TrustOutcome::failed(
                 format!("keytool is missing beside {}", java.display()),
                 "install a JDK or a whole JRE, which brings it, or set JAVA_HOME",
             ),
-            None => Outcome::Nothing(String::from("there is no Java on the PATH")),
+            None => TrustOutcome::Nothing(String::from("there is no Java on the PATH")),
         };
     };
     let call = |command: &[&str], after: &[&OsStr]| {
@@ -24,17 +24,25 @@ pub(super) fn change(machine: &Machine, change: Change, entry: &Entry<'_>) -> Ou
     let shown = keytool.display();
     let is_there = call(&["-list"], &[]).is_ok();
     let done = match (change, is_there) {
-        (Change::Install, true) => return Outcome::Nothing(format!("it was in the keystore of {shown} already")),
-        (Change::Uninstall, false) => return Outcome::Nothing(format!("it is not in the keystore of {shown}")),
-        (Change::Install, false) => {
+        (TrustChange::Install, true) => {
+            return TrustOutcome::Nothing(format!("it was in the keystore of {shown} already"));
+        }
+        (TrustChange::Uninstall, false) => {
+            return TrustOutcome::Nothing(format!("it is not in the keystore of {shown}"));
+        }
+        (TrustChange::Install, false) => {
             call(&["-importcert", "-noprompt", "-trustcacerts"], &["-file".as_ref(), entry.file.as_ref()])
         }
-        (Change::Uninstall, true) => call(&["-delete"], &[]),
+        (TrustChange::Uninstall, true) => call(&["-delete"], &[]),
     };
     match (done, change) {
-        (Ok(()), Change::Install) => Outcome::Done(format!("added to the keystore of {shown} as {}", entry.name)),
-        (Ok(()), Change::Uninstall) => Outcome::Done(format!("removed {} from the keystore of {shown}", entry.name)),
-        (Err(said), _) => Outcome::failed(
+        (Ok(()), TrustChange::Install) => {
+            TrustOutcome::Done(format!("added to the keystore of {shown} as {}", entry.name))
+        }
+        (Ok(()), TrustChange::Uninstall) => {
+            TrustOutcome::Done(format!("removed {} from the keystore of {shown}", entry.name))
+        }
+        (Err(said), _) => TrustOutcome::failed(
             format!("{shown} cannot change its keystore: {said}"),
             "its owner, mostly root, may; or give Java the certificate: `politely ca export`",
         ),

@@ -5,17 +5,17 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use super::{Change, Entry, Machine, Outcome, run};
+use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, run};
 
-pub(super) fn change(machine: &Machine, change: Change, entry: &Entry<'_>) -> Vec<Outcome> {
+pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEntry<'_>) -> Vec<TrustOutcome> {
     let mut databases = databases(machine);
-    databases.extend(missing(machine).filter(|_| change == Change::Install));
+    databases.extend(missing(machine).filter(|_| change == TrustChange::Install));
     if databases.is_empty() {
-        return vec![Outcome::Nothing(String::from("no database of Chromium's or Firefox's was found"))];
+        return vec![TrustOutcome::Nothing(String::from("no database of Chromium's or Firefox's was found"))];
     }
     let Some(certutil) = machine.tool("certutil") else {
         let found: Vec<String> = databases.iter().map(|path| path.display().to_string()).collect();
-        return vec![Outcome::failed(
+        return vec![TrustOutcome::failed(
             format!("certutil is missing, which changes {}", found.join(", ")),
             "install the package libnss3-tools (Debian) or nss-tools (Fedora), which brings it",
         )];
@@ -25,7 +25,7 @@ pub(super) fn change(machine: &Machine, change: Change, entry: &Entry<'_>) -> Ve
 
 /// Before a command is run that is a Chromium, or may start one: its databases alone, which only certutil can change. Nothing
 /// is told where there is nothing to do.
-pub(super) fn before_run(machine: &Machine, program: &str, entry: &Entry<'_>) -> Vec<Outcome> {
+pub(super) fn before_run(machine: &UserMachine, program: &str, entry: &TrustEntry<'_>) -> Vec<TrustOutcome> {
     let name = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     let (is_browser, may_start_one) = (BROWSERS.contains(&name), STARTERS.contains(&name));
     let Some(home) = machine.home.as_ref().filter(|_| is_browser || may_start_one) else { return Vec::new() };
@@ -37,15 +37,15 @@ pub(super) fn before_run(machine: &Machine, program: &str, entry: &Entry<'_>) ->
     let Some(certutil) = machine.tool("certutil") else {
         let hint = "install the package libnss3-tools (Debian) or nss-tools (Fedora), which brings it";
         return match is_browser {
-            true => vec![Outcome::failed("certutil is missing, which makes Chromium trust the authority", hint)],
+            true => vec![TrustOutcome::failed("certutil is missing, which makes Chromium trust the authority", hint)],
             false => Vec::new(),
         };
     };
-    let changed = databases.iter().map(|database| change_one(&certutil, database, Change::Install, entry));
-    changed.filter(|outcome| !matches!(outcome, Outcome::Nothing(_))).collect()
+    let changed = databases.iter().map(|database| change_one(&certutil, database, TrustChange::Install, entry));
+    changed.filter(|outcome| !matches!(outcome, TrustOutcome::Nothing(_))).collect()
 }
 
-fn change_one(certutil: &Path, database: &Path, change: Change, entry: &Entry<'_>) -> Outcome {
+fn change_one(certutil: &Path, database: &Path, change: TrustChange, entry: &TrustEntry<'_>) -> TrustOutcome {
     let mut sql = OsString::from("sql:");
     sql.push(database);
     let common: [&OsStr; 4] = ["-d".as_ref(), &sql, "-n".as_ref(), entry.name.as_ref()];
@@ -56,22 +56,27 @@ fn change_one(certutil: &Path, database: &Path, change: Change, entry: &Entry<'_
     let shown = database.display();
     let new = !database.join(DATABASE).is_file();
     if new && let Err(said) = make(certutil, database, &sql) {
-        return Outcome::failed(format!("{shown} cannot be made: {said}"), "start Chromium once, which makes its own");
+        return TrustOutcome::failed(
+            format!("{shown} cannot be made: {said}"),
+            "start Chromium once, which makes its own",
+        );
     }
     let is_there = call(&["-L"], &[]).is_ok();
     let done = match (change, is_there) {
-        (Change::Install, true) => return Outcome::Nothing(format!("it was in {shown} already")),
-        (Change::Uninstall, false) => return Outcome::Nothing(format!("it is not in {shown}")),
+        (TrustChange::Install, true) => return TrustOutcome::Nothing(format!("it was in {shown} already")),
+        (TrustChange::Uninstall, false) => return TrustOutcome::Nothing(format!("it is not in {shown}")),
         // C: trusted to issue certificates of servers, and of nobody else.
-        (Change::Install, false) => call(&["-A", "-t", "C,,"], &["-i".as_ref(), entry.file.as_ref()]),
-        (Change::Uninstall, true) => call(&["-D"], &[]),
+        (TrustChange::Install, false) => call(&["-A", "-t", "C,,"], &["-i".as_ref(), entry.file.as_ref()]),
+        (TrustChange::Uninstall, true) => call(&["-D"], &[]),
     };
     match (done, change) {
-        (Ok(()), Change::Install) if new => Outcome::Done(format!("made {shown} and added to it; restart the browser")),
-        (Ok(()), Change::Install) => Outcome::Done(format!("added to {shown}; restart the browser")),
-        (Ok(()), Change::Uninstall) => Outcome::Done(format!("removed from {shown}; restart the browser")),
+        (Ok(()), TrustChange::Install) if new => {
+            TrustOutcome::Done(format!("made {shown} and added to it; restart the browser"))
+        }
+        (Ok(()), TrustChange::Install) => TrustOutcome::Done(format!("added to {shown}; restart the browser")),
+        (Ok(()), TrustChange::Uninstall) => TrustOutcome::Done(format!("removed from {shown}; restart the browser")),
         (Err(said), _) => {
-            Outcome::failed(format!("certutil cannot change {shown}: {said}"), "close the browser and try again")
+            TrustOutcome::failed(format!("certutil cannot change {shown}: {said}"), "close the browser and try again")
         }
     }
 }
@@ -86,18 +91,18 @@ fn make(certutil: &Path, database: &Path, sql: &OsStr) -> Result<(), String> {
 }
 
 /// Where a Chromium that has no database yet will look for one: every version looks into `~/.pki/nssdb` if it is there.
-fn missing(machine: &Machine) -> Option<PathBuf> {
+fn missing(machine: &UserMachine) -> Option<PathBuf> {
     let home = machine.home.as_ref()?;
     let has_one = chromium(machine, home).any(|directory| directory.join(DATABASE).is_file());
     (!has_one && BROWSERS.iter().any(|name| machine.tool(name).is_some())).then(|| home.join(CHROMIUM[0]))
 }
 
-fn chromium(machine: &Machine, home: &Path) -> impl Iterator<Item = PathBuf> {
+fn chromium(machine: &UserMachine, home: &Path) -> impl Iterator<Item = PathBuf> {
     let data = machine.data.clone().unwrap_or_else(|| home.join(".local/share"));
     CHROMIUM.map(|directory| home.join(directory)).into_iter().chain([data.join("pki/nssdb")])
 }
 
-fn databases(machine: &Machine) -> Vec<PathBuf> {
+fn databases(machine: &UserMachine) -> Vec<PathBuf> {
     let Some(home) = &machine.home else { return Vec::new() };
     let profiles = FIREFOX.iter().flat_map(|directory| fs::read_dir(home.join(directory)).into_iter().flatten());
     let mut firefox: Vec<PathBuf> = profiles.flatten().map(|entry| entry.path()).collect();

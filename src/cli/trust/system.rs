@@ -4,41 +4,41 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::{Change, Entry, Machine, Outcome, explain, name_of, run};
+use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, explain, name_of, run};
 
-pub(super) fn change(machine: &Machine, change: Change, entry: &Entry<'_>) -> Outcome {
+pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEntry<'_>) -> TrustOutcome {
     let Some(store) = STORES.iter().find(|store| machine.below_root(store.directory).is_dir()) else {
-        return Outcome::failed(
+        return TrustOutcome::failed(
             "no store of a known kind was found",
             "install ca-certificates, or give programs the certificate: `politely ca export`",
         );
     };
     let Some(tool) = machine.tool(store.tool) else {
-        return Outcome::failed(
+        return TrustOutcome::failed(
             format!("{} is missing", store.tool),
             format!("install the package {}, which brings it", store.package),
         );
     };
     let file = machine.below_root(store.directory).join(format!("{}.{}", entry.name, store.extension));
     let changed = match change {
-        Change::Install => write(&file, entry.pem),
-        Change::Uninstall => fs::remove_file(&file).map(|()| Changed::now(format!("removed {}", file.display()))),
+        TrustChange::Install => write(&file, entry.pem),
+        TrustChange::Uninstall => fs::remove_file(&file).map(|()| Changed::now(format!("removed {}", file.display()))),
     };
     let (what, was_there) = match changed {
         Ok(Changed { what, was_there }) => (what, was_there),
-        Err(error) if change == Change::Uninstall && error.kind() == io::ErrorKind::NotFound => {
-            return Outcome::Nothing(format!("{} is not there", file.display()));
+        Err(error) if change == TrustChange::Uninstall && error.kind() == io::ErrorKind::NotFound => {
+            return TrustOutcome::Nothing(format!("{} is not there", file.display()));
         }
         Err(error) => {
             let (what, hint) = explain(&error, by_hand(change, &file, &tool));
-            return Outcome::failed(what, hint);
+            return TrustOutcome::failed(what, hint);
         }
     };
     match run(&tool, &[]) {
-        Ok(()) => Outcome::Done(format!("{what}, ran {}", name_of(&tool))),
+        Ok(()) => TrustOutcome::Done(format!("{what}, ran {}", name_of(&tool))),
         // Another user's work; the tool is root's.
-        Err(_) if was_there => Outcome::Nothing(what),
-        Err(said) => Outcome::failed(
+        Err(_) if was_there => TrustOutcome::Nothing(what),
+        Err(said) => TrustOutcome::failed(
             format!("{what}, but {} failed: {said}", name_of(&tool)),
             format!("run {} again", tool.display()),
         ),
@@ -65,15 +65,15 @@ fn write(file: &Path, pem: &str) -> io::Result<Changed> {
 }
 
 /// Not `sudo politely`: root has another state directory, and would find or make another authority there.
-fn by_hand(change: Change, file: &Path, tool: &Path) -> String {
+fn by_hand(change: TrustChange, file: &Path, tool: &Path) -> String {
     let (file, tool) = (file.display(), tool.display());
     match change {
-        Change::Install => format!("politely ca export | sudo tee {file} && sudo {tool}"),
-        Change::Uninstall => format!("sudo rm {file} && sudo {tool}"),
+        TrustChange::Install => format!("politely ca export | sudo tee {file} && sudo {tool}"),
+        TrustChange::Uninstall => format!("sudo rm {file} && sudo {tool}"),
     }
 }
 
-struct Store {
+struct SystemStore {
     directory: &'static str,
     extension: &'static str,
     tool: &'static str,
@@ -81,26 +81,26 @@ struct Store {
 }
 
 /// Debian, Ubuntu, Alpine; Fedora, RHEL; Arch; openSUSE.
-const STORES: &[Store] = &[
-    Store {
+const STORES: &[SystemStore] = &[
+    SystemStore {
         directory: "/usr/local/share/ca-certificates",
         extension: "crt",
         tool: "update-ca-certificates",
         package: "ca-certificates",
     },
-    Store {
+    SystemStore {
         directory: "/etc/pki/ca-trust/source/anchors",
         extension: "pem",
         tool: "update-ca-trust",
         package: "ca-certificates",
     },
-    Store {
+    SystemStore {
         directory: "/etc/ca-certificates/trust-source/anchors",
         extension: "crt",
         tool: "update-ca-trust",
         package: "ca-certificates-utils",
     },
-    Store {
+    SystemStore {
         directory: "/etc/pki/trust/anchors",
         extension: "pem",
         tool: "update-ca-certificates",

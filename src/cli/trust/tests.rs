@@ -15,7 +15,7 @@ static TURN: Mutex<()> = Mutex::new(());
 struct Fake {
     _turn: MutexGuard<'static, ()>,
     directory: TempDir,
-    machine: Machine,
+    machine: UserMachine,
     ca: Ca,
 }
 
@@ -25,8 +25,13 @@ impl Fake {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         fs::create_dir_all(at("bin")).unwrap();
-        let machine =
-            Machine { root: at("root"), home: Some(at("home")), data: None, java_home: None, path: vec![at("bin")] };
+        let machine = UserMachine {
+            root: at("root"),
+            home: Some(at("home")),
+            data: None,
+            java_home: None,
+            path: vec![at("bin")],
+        };
         let ca = Ca::open_or_create(&at("ca")).unwrap();
         Self { _turn: turn, directory, machine, ca }
     }
@@ -55,10 +60,10 @@ impl Fake {
         calls.replace(&self.directory.path().display().to_string(), "").replace(&self.ca.mark(), "MARK")
     }
 
-    fn told(&self, steps: Vec<Step>) -> Vec<String> {
-        let text = |step: Step| match step.outcome {
-            Outcome::Done(what) | Outcome::Nothing(what) => format!("{}: {what}", step.place),
-            Outcome::Failed { what, hint } => format!("error: {}: {what} | {hint}", step.place),
+    fn told(&self, steps: Vec<TrustStep>) -> Vec<String> {
+        let text = |step: TrustStep| match step.outcome {
+            TrustOutcome::Done(what) | TrustOutcome::Nothing(what) => format!("{}: {what}", step.place),
+            TrustOutcome::Failed { what, hint } => format!("error: {}: {what} | {hint}", step.place),
         };
         let plain = |line: String| {
             line.replace(&self.directory.path().display().to_string(), "").replace(&self.ca.mark(), "MARK")
@@ -66,11 +71,11 @@ impl Fake {
         steps.into_iter().map(text).map(plain).collect()
     }
 
-    fn install(&self, only: Kind) -> Vec<String> {
+    fn install(&self, only: StoreKind) -> Vec<String> {
         self.told(self.machine.install(&self.ca, &[only]).unwrap())
     }
 
-    fn uninstall(&self, only: Kind) -> Vec<String> {
+    fn uninstall(&self, only: StoreKind) -> Vec<String> {
         self.told(self.machine.uninstall(&self.ca, &[only]).unwrap())
     }
 }
@@ -81,17 +86,20 @@ fn debian_gets_a_file_and_its_tool_is_run() {
     fs::create_dir_all(fake.at("root/usr/local/share/ca-certificates")).unwrap();
     fake.tool("update-ca-certificates", "");
     let file = "/root/usr/local/share/ca-certificates/politely-MARK.crt";
-    assert_eq!(fake.install(Kind::System), [format!("system: wrote {file}, ran update-ca-certificates")]);
+    assert_eq!(fake.install(StoreKind::System), [format!("system: wrote {file}, ran update-ca-certificates")]);
     assert_eq!(fake.calls(), "update-ca-certificates\n");
     let written = fake.at(&format!("root/usr/local/share/ca-certificates/politely-{}.crt", fake.ca.mark()));
     assert_eq!(fs::read_to_string(&written).unwrap(), fake.ca.cert_pem());
-    assert_eq!(fake.install(Kind::System), [format!("system: {file} was there already, ran update-ca-certificates")]);
+    assert_eq!(
+        fake.install(StoreKind::System),
+        [format!("system: {file} was there already, ran update-ca-certificates")]
+    );
     fake.tool("update-ca-certificates", "exit 1");
-    assert_eq!(fake.install(Kind::System), [format!("system: {file} was there already")]);
+    assert_eq!(fake.install(StoreKind::System), [format!("system: {file} was there already")]);
     fake.tool("update-ca-certificates", "");
-    assert_eq!(fake.uninstall(Kind::System), [format!("system: removed {file}, ran update-ca-certificates")]);
+    assert_eq!(fake.uninstall(StoreKind::System), [format!("system: removed {file}, ran update-ca-certificates")]);
     assert!(!written.exists());
-    assert_eq!(fake.uninstall(Kind::System), [format!("system: {file} is not there")]);
+    assert_eq!(fake.uninstall(StoreKind::System), [format!("system: {file} is not there")]);
 }
 
 #[test]
@@ -100,7 +108,7 @@ fn fedora_gets_a_file_and_its_tool_is_run() {
     fs::create_dir_all(fake.at("root/etc/pki/ca-trust/source/anchors")).unwrap();
     fake.tool("update-ca-trust", "");
     let file = "/root/etc/pki/ca-trust/source/anchors/politely-MARK.pem";
-    assert_eq!(fake.install(Kind::System), [format!("system: wrote {file}, ran update-ca-trust")]);
+    assert_eq!(fake.install(StoreKind::System), [format!("system: wrote {file}, ran update-ca-trust")]);
     assert_eq!(fake.calls(), "update-ca-trust\n");
 }
 
@@ -108,14 +116,14 @@ fn fedora_gets_a_file_and_its_tool_is_run() {
 fn a_system_without_its_tool_or_without_a_store_is_told_what_to_install() {
     let fake = Fake::new();
     assert_eq!(
-        fake.install(Kind::System),
+        fake.install(StoreKind::System),
         [
             "error: system: no store of a known kind was found | install ca-certificates, or give programs the certificate: `politely ca export`"
         ]
     );
     fs::create_dir_all(fake.at("root/usr/local/share/ca-certificates")).unwrap();
     assert_eq!(
-        fake.install(Kind::System),
+        fake.install(StoreKind::System),
         ["error: system: update-ca-certificates is missing | install the package ca-certificates, which brings it"]
     );
 }
@@ -125,7 +133,7 @@ fn a_tool_that_fails_is_quoted() {
     let fake = Fake::new();
     fs::create_dir_all(fake.at("root/usr/local/share/ca-certificates")).unwrap();
     fake.tool("update-ca-certificates", "echo Updating...; echo no space left >&2; exit 3");
-    let told = fake.install(Kind::System);
+    let told = fake.install(StoreKind::System);
     assert!(told[0].starts_with("error: system: wrote "), "{told:?}");
     assert!(told[0].contains("but update-ca-certificates failed: Updating... | run "), "{told:?}");
 }
@@ -139,7 +147,7 @@ fn every_profile_of_a_browser_gets_it() {
     fake.file("home/.mozilla/firefox/profiles.ini");
     fake.tool("certutil", "test \"$1\" != -L");
     assert_eq!(
-        fake.install(Kind::Browsers),
+        fake.install(StoreKind::Browsers),
         [
             "browsers: added to /home/.pki/nssdb; restart the browser",
             "browsers: added to /home/.mozilla/firefox/a.default; restart the browser",
@@ -157,12 +165,12 @@ fn chromiums_places_are_the_old_one_and_that_of_the_users_data() {
     fake.file("home/.local/share/pki/nssdb/cert9.db");
     fake.tool("certutil", "test \"$1\" != -L");
     let added = "browsers: added to /home/.local/share/pki/nssdb; restart the browser";
-    assert_eq!(fake.install(Kind::Browsers), [added]);
+    assert_eq!(fake.install(StoreKind::Browsers), [added]);
     fake.file("home/.pki/nssdb/cert9.db");
-    assert_eq!(fake.install(Kind::Browsers), ["browsers: added to /home/.pki/nssdb; restart the browser", added]);
+    assert_eq!(fake.install(StoreKind::Browsers), ["browsers: added to /home/.pki/nssdb; restart the browser", added]);
     fake.file("data/pki/nssdb/cert9.db");
     fake.machine.data = Some(fake.at("data"));
-    assert_eq!(fake.install(Kind::Browsers)[1], "browsers: added to /data/pki/nssdb; restart the browser");
+    assert_eq!(fake.install(StoreKind::Browsers)[1], "browsers: added to /data/pki/nssdb; restart the browser");
 }
 
 #[test]
@@ -170,11 +178,16 @@ fn a_chromium_that_has_no_database_yet_gets_one() {
     let fake = Fake::new();
     fake.tool("chromium", "");
     fake.tool("certutil", "test \"$1\" != -L");
-    assert_eq!(fake.uninstall(Kind::Browsers), ["browsers: no database of Chromium's or Firefox's was found"]);
-    assert_eq!(fake.install(Kind::Browsers), ["browsers: made /home/.pki/nssdb and added to it; restart the browser"]);
+    assert_eq!(fake.uninstall(StoreKind::Browsers), ["browsers: no database of Chromium's or Firefox's was found"]);
+    assert_eq!(
+        fake.install(StoreKind::Browsers),
+        ["browsers: made /home/.pki/nssdb and added to it; restart the browser"]
+    );
     assert!(fake.calls().starts_with("certutil -N --empty-password -d sql:/home/.pki/nssdb\n"));
     fake.tool("certutil", "echo no room >&2; exit 1");
-    assert!(fake.install(Kind::Browsers)[0].starts_with("error: browsers: /home/.pki/nssdb cannot be made: no room"));
+    assert!(
+        fake.install(StoreKind::Browsers)[0].starts_with("error: browsers: /home/.pki/nssdb cannot be made: no room")
+    );
 }
 
 #[test]
@@ -182,7 +195,7 @@ fn a_run_of_what_may_start_a_chromium_makes_it_trust_the_authority() {
     let fake = Fake::new();
     let run = |program: &str| {
         let outcomes = fake.machine.before_run(&fake.ca, program.as_ref()).unwrap();
-        fake.told(outcomes.into_iter().map(|outcome| Step { place: Kind::Browsers, outcome }).collect())
+        fake.told(outcomes.into_iter().map(|outcome| TrustStep { place: StoreKind::Browsers, outcome }).collect())
     };
     assert_eq!(run("/usr/bin/python3.11"), [""; 0], "there is no Chromium");
     fake.tool("chromium", "");
@@ -208,12 +221,12 @@ fn a_browser_that_has_it_is_left_alone_and_one_that_must_lose_it_loses_it() {
     let fake = Fake::new();
     fake.file("home/.pki/nssdb/cert9.db");
     fake.tool("certutil", "");
-    assert_eq!(fake.install(Kind::Browsers), ["browsers: it was in /home/.pki/nssdb already"]);
+    assert_eq!(fake.install(StoreKind::Browsers), ["browsers: it was in /home/.pki/nssdb already"]);
     fake.calls();
-    assert_eq!(fake.uninstall(Kind::Browsers), ["browsers: removed from /home/.pki/nssdb; restart the browser"]);
+    assert_eq!(fake.uninstall(StoreKind::Browsers), ["browsers: removed from /home/.pki/nssdb; restart the browser"]);
     assert!(fake.calls().ends_with("certutil -D -d sql:/home/.pki/nssdb -n politely-MARK\n"));
     fake.tool("certutil", "echo locked >&2; test \"$1\" = -L");
-    let told = fake.uninstall(Kind::Browsers);
+    let told = fake.uninstall(StoreKind::Browsers);
     assert_eq!(
         told,
         ["error: browsers: certutil cannot change /home/.pki/nssdb: locked | close the browser and try again"]
@@ -223,10 +236,10 @@ fn a_browser_that_has_it_is_left_alone_and_one_that_must_lose_it_loses_it() {
 #[test]
 fn browsers_need_certutil_only_if_there_are_any() {
     let fake = Fake::new();
-    assert_eq!(fake.install(Kind::Browsers), ["browsers: no database of Chromium's or Firefox's was found"]);
+    assert_eq!(fake.install(StoreKind::Browsers), ["browsers: no database of Chromium's or Firefox's was found"]);
     fake.file("home/.pki/nssdb/cert9.db");
     assert_eq!(
-        fake.install(Kind::Browsers),
+        fake.install(StoreKind::Browsers),
         [
             "error: browsers: certutil is missing, which changes /home/.pki/nssdb | install the package libnss3-tools (Debian) or nss-tools (Fedora), which brings it"
         ]
@@ -236,28 +249,28 @@ fn browsers_need_certutil_only_if_there_are_any() {
 #[test]
 fn java_is_changed_by_its_keytool() {
     let fake = Fake::new();
-    assert_eq!(fake.install(Kind::Java), ["java: there is no Java on the PATH"]);
+    assert_eq!(fake.install(StoreKind::Java), ["java: there is no Java on the PATH"]);
     fake.tool("java", "");
     assert_eq!(
-        fake.install(Kind::Java),
+        fake.install(StoreKind::Java),
         [
             "error: java: keytool is missing beside /bin/java | install a JDK or a whole JRE, which brings it, or set JAVA_HOME"
         ]
     );
     fake.tool("keytool", "test \"$1\" != -list");
-    assert_eq!(fake.install(Kind::Java), ["java: added to the keystore of /bin/keytool as politely-MARK"]);
+    assert_eq!(fake.install(StoreKind::Java), ["java: added to the keystore of /bin/keytool as politely-MARK"]);
     let import =
         "keytool -importcert -noprompt -trustcacerts -cacerts -storepass changeit -alias politely-MARK -file PEM\n";
     assert!(fake.calls().ends_with(import));
     fake.tool("keytool", "");
-    assert_eq!(fake.uninstall(Kind::Java), ["java: removed politely-MARK from the keystore of /bin/keytool"]);
+    assert_eq!(fake.uninstall(StoreKind::Java), ["java: removed politely-MARK from the keystore of /bin/keytool"]);
     assert!(fake.calls().ends_with("keytool -delete -cacerts -storepass changeit -alias politely-MARK\n"));
 }
 
 #[test]
 fn without_a_choice_every_place_is_visited() {
     let fake = Fake::new();
-    let places: Vec<Kind> = fake.machine.install(&fake.ca, &[]).unwrap().iter().map(|step| step.place).collect();
-    assert_eq!(places, [Kind::System, Kind::Browsers, Kind::Java]);
-    assert!(Path::new("/usr/sbin").is_absolute() && Machine::here().path.contains(&PathBuf::from("/usr/sbin")));
+    let places: Vec<StoreKind> = fake.machine.install(&fake.ca, &[]).unwrap().iter().map(|step| step.place).collect();
+    assert_eq!(places, [StoreKind::System, StoreKind::Browsers, StoreKind::Java]);
+    assert!(Path::new("/usr/sbin").is_absolute() && UserMachine::here().path.contains(&PathBuf::from("/usr/sbin")));
 }

@@ -11,7 +11,7 @@ use crate::config::{Network, Settings};
 use crate::tls::{CaError, Roots, keep, roots};
 
 /// What programs are told.
-pub(in crate::cli) struct Told<'a> {
+pub(in crate::cli) struct TrustFiles<'a> {
     /// Where the files go.
     pub directory: &'a Path,
     pub roots: &'a Roots,
@@ -34,7 +34,7 @@ pub(in crate::cli) fn direct(settings: &Settings) -> &'static str {
     if settings.egress.allow.iter().any(opens) { "" } else { "localhost,127.0.0.1,::1" }
 }
 
-impl Told<'_> {
+impl TrustFiles<'_> {
     /// Writes the files. `set`: what a variable is set to now.
     ///
     /// # Errors
@@ -160,7 +160,7 @@ mod tests {
         let ca = Ca::open_or_create(&home.path().join("ca")).unwrap();
         let roots = roots::bundle(None).unwrap();
         let proxy = Some(("proxy.example".to_owned(), 3128));
-        let told = Told {
+        let told = TrustFiles {
             directory: home.path(),
             roots: &roots,
             ca_pem: ca.cert_pem(),
@@ -206,7 +206,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let ca = Ca::open_or_create(&home.path().join("ca")).unwrap();
         let roots = roots::bundle(None).unwrap();
-        let told = Told {
+        let told = TrustFiles {
             directory: home.path(),
             roots: &roots,
             ca_pem: ca.cert_pem(),

@@ -4,18 +4,22 @@ use std::collections::HashSet;
 use std::ptr;
 
 use super::error::{Complaint, nearest};
-use super::source::{At, Node, Value};
+use super::source::{At, Value, YamlNode};
 
 /// Collects faults under the keys they are about.
 pub(in crate::config) struct Check<'a> {
-    root: &'a Node,
+    root: &'a YamlNode,
     /// What was at fault where it stands, by identity: it has been read as though it were not there.
-    dropped: &'a HashSet<*const Node>,
+    dropped: &'a HashSet<*const YamlNode>,
     faults: &'a mut Vec<(At, Complaint)>,
 }
 
 impl<'a> Check<'a> {
-    pub fn new(root: &'a Node, dropped: &'a HashSet<*const Node>, faults: &'a mut Vec<(At, Complaint)>) -> Self {
+    pub fn new(
+        root: &'a YamlNode,
+        dropped: &'a HashSet<*const YamlNode>,
+        faults: &'a mut Vec<(At, Complaint)>,
+    ) -> Self {
         Self { root, dropped, faults }
     }
 
@@ -35,7 +39,7 @@ impl<'a> Check<'a> {
     /// Whether all that stands in these sections was read. What compares keys would find faults that are none where one of
     /// them is misspelt.
     pub fn is_sure(&self, sections: &[&str]) -> bool {
-        let is_read = |(key, value): &(Node, Node)| {
+        let is_read = |(key, value): &(YamlNode, YamlNode)| {
             let name = key.text().unwrap_or_default();
             match self.is_dropped(key) {
                 true => nearest(name, sections).is_none(),
@@ -45,11 +49,11 @@ impl<'a> Check<'a> {
         !self.is_dropped(self.root) && self.root.entries().iter().all(is_read)
     }
 
-    fn is_dropped(&self, node: &Node) -> bool {
+    fn is_dropped(&self, node: &YamlNode) -> bool {
         self.dropped.contains(&ptr::from_ref(node))
     }
 
-    fn is_whole(&self, node: &Node) -> bool {
+    fn is_whole(&self, node: &YamlNode) -> bool {
         !self.is_dropped(node)
             && match &node.value {
                 Value::List(items) => items.iter().all(|item| self.is_whole(item)),
@@ -64,7 +68,7 @@ impl<'a> Check<'a> {
     }
 
     /// Of a list, what was dropped does not count.
-    fn below(&self, node: &'a Node, step: &str) -> Option<&'a Node> {
+    fn below(&self, node: &'a YamlNode, step: &str) -> Option<&'a YamlNode> {
         match &node.value {
             Value::List(items) => {
                 let mut kept = items.iter().filter(|item| !self.is_dropped(item));

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use super::error::{Complaint, nearest};
-use super::source::{At, Node, Value};
+use super::source::{At, Value, YamlNode};
 
 /// A variable that sets a key.
 pub(in crate::config) struct Variable {
@@ -17,7 +17,7 @@ pub(in crate::config) struct Variable {
 /// none. Empty ones count as not set. `all_keys`: the file in which every key stands.
 pub(in crate::config) fn variables(
     all: impl IntoIterator<Item = (OsString, OsString)>,
-    all_keys: &Node,
+    all_keys: &YamlNode,
 ) -> (Vec<Variable>, Vec<Complaint>) {
     let (mut variables, mut warnings) = (Vec::new(), Vec::new());
     for (name, value) in all {
@@ -41,7 +41,7 @@ pub(in crate::config) fn variables(
 }
 
 /// What is wrong with a path that leads to no key.
-fn unknown(mut section: &Node, path: &[String]) -> Option<String> {
+fn unknown(mut section: &YamlNode, path: &[String]) -> Option<String> {
     for (depth, step) in path.iter().enumerate() {
         let Value::Map(keys) = &section.value else {
             return Some(format!("there are no keys below `{}`", path[..depth].join(".")));
@@ -70,7 +70,7 @@ fn unknown(mut section: &Node, path: &[String]) -> Option<String> {
 
 /// Lays those of the variables that `which` wants over the file.
 pub(in crate::config) fn overlay(
-    root: &mut Node,
+    root: &mut YamlNode,
     variables: &[Variable],
     which: impl Fn(&[String]) -> bool,
     faults: &mut Vec<(At, Complaint)>,
@@ -90,14 +90,14 @@ pub(in crate::config) fn overlay(
 
 /// Lists, maps and quoted texts are YAML; of the rest only numbers and words of YAML are told apart, so that a plain text
 /// may hold what means something in YAML.
-fn value(text: &str) -> Result<Node, serde_yaml::Error> {
-    let read = Node::read(text);
+fn value(text: &str) -> Result<YamlNode, serde_yaml::Error> {
+    let read = YamlNode::read(text);
     if text.starts_with(['[', '{', '"', '\'']) {
         return read.map(|(node, _)| node);
     }
     Ok(match read {
         Ok((node, _)) if !matches!(node.value, Value::Map(_) | Value::List(_) | Value::Text(_)) => node,
-        Ok(_) | Err(_) => Node { at: At::Unwritten, value: Value::Text(text.to_owned()) },
+        Ok(_) | Err(_) => YamlNode { at: At::Unwritten, value: Value::Text(text.to_owned()) },
     })
 }
 
@@ -126,7 +126,7 @@ mod tests {
     fn read(all: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
         let all = all.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let keys = "pace: { queue: 1, max_wait: 1s }\nhosts: {}\nmode: enforce\nfleet: null\n";
-        let (variables, warnings) = variables(all, &Node::read(keys).unwrap().0);
+        let (variables, warnings) = variables(all, &YamlNode::read(keys).unwrap().0);
         let warning = |warning: Complaint| format!("{} | {}", warning.what, warning.hint);
         (variables.into_iter().map(|variable| variable.name).collect(), warnings.into_iter().map(warning).collect())
     }

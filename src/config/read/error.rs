@@ -34,7 +34,7 @@ impl fmt::Display for Complaint {
 
 /// Where a fault stands.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum ConfigPlace {
     /// A file as a whole: 0, or the number of the included file.
     File(usize),
     /// A line and a column, both from 1, the column in characters. `file`: 0, or the number of the included file.
@@ -46,14 +46,14 @@ pub enum Place {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
-    pub place: Place,
+pub struct ConfigFault {
+    pub place: ConfigPlace,
     pub complaint: Complaint,
 }
 
 /// A file's name, as it was asked for, and its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::config) struct Source {
+pub(in crate::config) struct ConfigText {
     pub name: String,
     pub text: String,
 }
@@ -62,17 +62,17 @@ pub(in crate::config) struct Source {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors {
     /// The file, and those that it includes. Never empty.
-    sources: Vec<Source>,
-    faults: Vec<Fault>,
+    sources: Vec<ConfigText>,
+    faults: Vec<ConfigFault>,
 }
 
 impl ConfigErrors {
-    pub(in crate::config) fn new(sources: Vec<Source>, mut faults: Vec<Fault>) -> Self {
+    pub(in crate::config) fn new(sources: Vec<ConfigText>, mut faults: Vec<ConfigFault>) -> Self {
         faults.sort_by(|a, b| a.place.cmp(&b.place));
         Self { sources, faults }
     }
 
-    pub fn faults(&self) -> &[Fault] {
+    pub fn faults(&self) -> &[ConfigFault] {
         &self.faults
     }
 
@@ -83,14 +83,14 @@ impl ConfigErrors {
         shown.join("\n\n")
     }
 
-    fn render_one(&self, fault: &Fault, renderer: &Renderer) -> String {
+    fn render_one(&self, fault: &ConfigFault, renderer: &Renderer) -> String {
         let Complaint { what, hint } = &fault.complaint;
         let title = Level::ERROR.primary_title(what);
         let mut shown = match &fault.place {
-            Place::File(file) => renderer.render(&[Group::with_title(title)]) + ARROW + &self.sources[*file].name,
-            Place::Variable(name) => renderer.render(&[Group::with_title(title)]) + ARROW + name,
-            Place::Unwritten => renderer.render(&[Group::with_title(title)]),
-            Place::Line { file, line, column } => {
+            ConfigPlace::File(file) => renderer.render(&[Group::with_title(title)]) + ARROW + &self.sources[*file].name,
+            ConfigPlace::Variable(name) => renderer.render(&[Group::with_title(title)]) + ARROW + name,
+            ConfigPlace::Unwritten => renderer.render(&[Group::with_title(title)]),
+            ConfigPlace::Line { file, line, column } => {
                 let source = &self.sources[*file];
                 match source.excerpt(*line, *column) {
                     Some(excerpt) => renderer.render(&[title.element(excerpt)]),
@@ -109,7 +109,7 @@ impl ConfigErrors {
     }
 }
 
-impl Source {
+impl ConfigText {
     /// The line with the value underlined. `None` where the line may hold a secret.
     fn excerpt(&self, line: usize, column: usize) -> Option<Snippet<'_, Annotation<'_>>> {
         let start = self.text.split_inclusive('\n').take(line - 1).map(str::len).sum::<usize>();

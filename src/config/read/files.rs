@@ -6,26 +6,26 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::environment::Variable;
-use super::error::{Complaint, ConfigErrors, Fault, Place, Source};
-use super::source::{At, Node, Value};
+use super::error::{Complaint, ConfigErrors, ConfigFault, ConfigPlace, ConfigText};
+use super::source::{At, Value, YamlNode};
 use super::text::{read_text, syntax};
 
 /// What has been read, and what is wrong with it so far.
 #[derive(Default)]
-pub(in crate::config) struct Files {
-    sources: Vec<Source>,
+pub(in crate::config) struct ConfigFiles {
+    sources: Vec<ConfigText>,
     /// Where no value stands: files that are no YAML.
-    unread: Vec<Fault>,
+    unread: Vec<ConfigFault>,
     pub faults: Vec<(At, Complaint)>,
 }
 
-impl Files {
+impl ConfigFiles {
     /// Reads one more text. `None`: it is no YAML.
-    pub fn read(&mut self, name: &str, text: &str) -> Option<Node> {
+    pub fn read(&mut self, name: &str, text: &str) -> Option<YamlNode> {
         let file = self.sources.len();
-        self.sources.push(Source { name: name.to_owned(), text: text.to_owned() });
+        self.sources.push(ConfigText { name: name.to_owned(), text: text.to_owned() });
         let number = u32::try_from(file).ok()?;
-        let (mut root, duplicates) = match Node::read_file(text, number) {
+        let (mut root, duplicates) = match YamlNode::read_file(text, number) {
             Ok(read) => read,
             Err(error) => {
                 self.unread.push(syntax(text, file, &error));
@@ -36,16 +36,16 @@ impl Files {
             self.twice(&duplicate.key, duplicate.at, duplicate.first);
         }
         if matches!(root.value, Value::Null) {
-            root = Node { at: At::Unwritten, value: Value::Map(Vec::new()) };
+            root = YamlNode { at: At::Unwritten, value: Value::Map(Vec::new()) };
         }
         Some(root)
     }
 
     /// Lays the files that `include` names over the one that names them, and hands each of them to `judge` before.
-    pub fn include(&mut self, root: &mut Node, include: &[PathBuf], mut judge: impl FnMut(&Node, &mut Self)) {
+    pub fn include(&mut self, root: &mut YamlNode, include: &[PathBuf], mut judge: impl FnMut(&YamlNode, &mut Self)) {
         let main = PathBuf::from(&self.sources[0].name);
         let base = main.parent().unwrap_or(Path::new(""));
-        let mut joined = Node { at: At::Unwritten, value: Value::Map(Vec::new()) };
+        let mut joined = YamlNode { at: At::Unwritten, value: Value::Map(Vec::new()) };
         for (index, path) in include.iter().enumerate() {
             let index = index.to_string();
             let written = root.find(&["include", &index]).or_else(|| root.find(&["include"]));
@@ -81,7 +81,7 @@ impl Files {
     }
 
     /// One of the included files beside another: neither overrides the other.
-    fn join(&mut self, node: &mut Node, other: Node) {
+    fn join(&mut self, node: &mut YamlNode, other: YamlNode) {
         match (&mut node.value, other.value) {
             (Value::Map(entries), Value::Map(others)) => {
                 for (key, value) in others {
@@ -103,13 +103,15 @@ impl Files {
 
     fn twice(&mut self, key: &str, at: At, first: At) {
         let hint = match (self.place(first, &[]), at, first) {
-            (Place::Line { line, .. }, At::Node { file, .. }, At::Node { file: other, .. }) if file == other => {
+            (ConfigPlace::Line { line, .. }, At::Node { file, .. }, At::Node { file: other, .. }) if file == other => {
                 format!("already set in line {line}; keep one of them")
             }
-            (Place::Line { file, line, .. }, ..) => {
+            (ConfigPlace::Line { file, line, .. }, ..) => {
                 format!("already set in {}:{line}; keep one of them", self.sources[file].name)
             }
-            (Place::File(_) | Place::Variable(_) | Place::Unwritten, ..) => String::from("keep one of them"),
+            (ConfigPlace::File(_) | ConfigPlace::Variable(_) | ConfigPlace::Unwritten, ..) => {
+                String::from("keep one of them")
+            }
         };
         self.faults.push((at, Complaint::new(format!("duplicate key `{key}`"), hint)));
     }
@@ -122,23 +124,20 @@ impl Files {
     pub fn into_errors(mut self, variables: &[Variable]) -> ConfigErrors {
         let mut faults = std::mem::take(&mut self.unread);
         for (at, complaint) in std::mem::take(&mut self.faults) {
-            faults.push(Fault { place: self.place(at, variables), complaint });
+            faults.push(ConfigFault { place: self.place(at, variables), complaint });
         }
         ConfigErrors::new(self.sources, faults)
     }
 
-    fn place(&self, at: At, variables: &[Variable]) -> Place {
+    fn place(&self, at: At, variables: &[Variable]) -> ConfigPlace {
         match at {
             At::Node { file, number } => {
                 let file = file as usize;
-                Node::locate(&self.sources[file].text, number).map_or(Place::File(file), |(line, column)| Place::Line {
-                    file,
-                    line,
-                    column,
-                })
+                YamlNode::locate(&self.sources[file].text, number)
+                    .map_or(ConfigPlace::File(file), |(line, column)| ConfigPlace::Line { file, line, column })
             }
-            At::Variable(number) => Place::Variable(variables[number as usize].name.clone()),
-            At::Unwritten => Place::Unwritten,
+            At::Variable(number) => ConfigPlace::Variable(variables[number as usize].name.clone()),
+            At::Unwritten => ConfigPlace::Unwritten,
         }
     }
 }
@@ -167,7 +166,7 @@ fn is_same(file: &Path, main: &Path) -> bool {
 }
 
 /// Key by key; of lists only that of users, who have names, is added to.
-fn lay_over(node: &mut Node, over: Node, path: &mut Vec<String>) {
+fn lay_over(node: &mut YamlNode, over: YamlNode, path: &mut Vec<String>) {
     match (&mut node.value, over.value) {
         (_, Value::Null) => {}
         (Value::Map(entries), Value::Map(others)) => {

@@ -11,14 +11,14 @@ use serde::de::{DeserializeOwned, Deserializer, Error, Expected, IntoDeserialize
 use serde::forward_to_deserialize_any;
 
 use super::error::{Complaint, did_you_mean};
-use super::source::{At, Node, Value};
+use super::source::{At, Value, YamlNode};
 
 /// Reads the tree, or as much of it as is right, and puts what is wrong into `faults`. The nodes that it left out for that
 /// come with it.
 pub(in crate::config) fn read<T: DeserializeOwned + Default>(
-    root: &Node,
+    root: &YamlNode,
     faults: &mut Vec<(At, Complaint)>,
-) -> (T, HashSet<*const Node>) {
+) -> (T, HashSet<*const YamlNode>) {
     let mut dropped = HashSet::new();
     while faults.len() < MOST_FAULTS {
         let error = match T::deserialize(Reader { node: root, dropped: &dropped }) {
@@ -39,7 +39,7 @@ pub(in crate::config) fn read<T: DeserializeOwned + Default>(
 }
 
 /// Whether this key, or one that may have been meant to be this one, stands in the map but is at fault.
-fn was_dropped(key: &str, map: &Node, dropped: &HashSet<*const Node>) -> bool {
+fn was_dropped(key: &str, map: &YamlNode, dropped: &HashSet<*const YamlNode>) -> bool {
     let Value::Map(entries) = &map.value else { return false };
     entries.iter().any(|(name, value)| {
         let unknown = dropped.contains(&ptr::from_ref(name));
@@ -50,32 +50,32 @@ fn was_dropped(key: &str, map: &Node, dropped: &HashSet<*const Node>) -> bool {
 /// One node as serde sees it.
 #[derive(Clone, Copy)]
 struct Reader<'a> {
-    node: &'a Node,
+    node: &'a YamlNode,
     /// The nodes at fault, by identity.
-    dropped: &'a HashSet<*const Node>,
+    dropped: &'a HashSet<*const YamlNode>,
 }
 
 impl<'a> Reader<'a> {
-    fn at(self, node: &'a Node) -> Self {
+    fn at(self, node: &'a YamlNode) -> Self {
         Self { node, ..self }
     }
 
-    fn keeps(self, node: &'a Node) -> bool {
+    fn keeps(self, node: &'a YamlNode) -> bool {
         !self.dropped.contains(&ptr::from_ref(node))
     }
 
     fn map<'de, V: Visitor<'de>>(
         self,
         visitor: V,
-        entries: &'a [(Node, Node)],
-        stands: impl Fn(&Node, &Node) -> bool,
-    ) -> Result<V::Value, ReadError<'a>> {
+        entries: &'a [(YamlNode, YamlNode)],
+        stands: impl Fn(&YamlNode, &YamlNode) -> bool,
+    ) -> Result<V::Value, ValueError<'a>> {
         let kept = entries.iter().filter(|(key, value)| self.keeps(key) && self.keeps(value) && stands(key, value));
         visitor.visit_map(MapDeserializer::new(kept.map(|(key, value)| (self.at(key), self.at(value)))))
     }
 
-    fn placed<T>(self, read: Result<T, ReadError<'a>>) -> Result<T, ReadError<'a>> {
-        read.map_err(|error| ReadError { node: error.node.or(Some(self.node)), ..error })
+    fn placed<T>(self, read: Result<T, ValueError<'a>>) -> Result<T, ValueError<'a>> {
+        read.map_err(|error| ValueError { node: error.node.or(Some(self.node)), ..error })
     }
 
     fn unexpected(self) -> Unexpected<'a> {
@@ -93,9 +93,9 @@ impl<'a> Reader<'a> {
 }
 
 impl<'de, 'a> Deserializer<'de> for Reader<'a> {
-    type Error = ReadError<'a>;
+    type Error = ValueError<'a>;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError<'a>> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError<'a>> {
         self.placed(match &self.node.value {
             Value::Null => visitor.visit_unit(),
             Value::Bool(value) => visitor.visit_bool(*value),
@@ -117,8 +117,8 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
         _name: &'static str,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, ReadError<'a>> {
-        let known = |key: &Node| key.text().is_some_and(|key| fields.contains(&key));
+    ) -> Result<V::Value, ValueError<'a>> {
+        let known = |key: &YamlNode| key.text().is_some_and(|key| fields.contains(&key));
         self.placed(match &self.node.value {
             Value::Null => self.map(visitor, &[], |_, _| true),
             Value::Map(entries) => {
@@ -130,11 +130,11 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
             | Value::Unsigned(_)
             | Value::Signed(_)
             | Value::Decimal(_)
-            | Value::Text(_) => Err(ReadError::invalid_type(self.unexpected(), &visitor)),
+            | Value::Text(_) => Err(ValueError::invalid_type(self.unexpected(), &visitor)),
         })
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError<'a>> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError<'a>> {
         if matches!(self.node.value, Value::Null) { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
@@ -143,12 +143,12 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
         _name: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, ReadError<'a>> {
+    ) -> Result<V::Value, ValueError<'a>> {
         self.placed(match self.node.text() {
             Some(word) => visitor.visit_enum(StrDeserializer::new(word)),
             None => {
                 let expected = Complaint::new("one word", format!("write {}", one_of(variants))).to_string();
-                Err(ReadError::invalid_type(self.unexpected(), &expected.as_str()))
+                Err(ValueError::invalid_type(self.unexpected(), &expected.as_str()))
             }
         })
     }
@@ -159,7 +159,7 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
     }
 }
 
-impl<'a> IntoDeserializer<'_, ReadError<'a>> for Reader<'a> {
+impl<'a> IntoDeserializer<'_, ValueError<'a>> for Reader<'a> {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -168,29 +168,29 @@ impl<'a> IntoDeserializer<'_, ReadError<'a>> for Reader<'a> {
 }
 
 #[derive(Debug)]
-struct ReadError<'a> {
+struct ValueError<'a> {
     /// The innermost one that was being read.
-    node: Option<&'a Node>,
+    node: Option<&'a YamlNode>,
     complaint: Complaint,
     /// The key that a map lacks, if that is the fault.
     missing: Option<&'static str>,
 }
 
-impl ReadError<'_> {
+impl ValueError<'_> {
     fn new(complaint: Complaint) -> Self {
         Self { node: None, complaint, missing: None }
     }
 }
 
-impl fmt::Display for ReadError<'_> {
+impl fmt::Display for ValueError<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.complaint.fmt(f)
     }
 }
 
-impl std::error::Error for ReadError<'_> {}
+impl std::error::Error for ValueError<'_> {}
 
-impl Error for ReadError<'_> {
+impl Error for ValueError<'_> {
     fn custom<T: fmt::Display>(message: T) -> Self {
         Self::new(Complaint::from_display(&message))
     }

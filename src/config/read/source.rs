@@ -23,7 +23,7 @@ pub(in crate::config) enum At {
 }
 
 #[derive(Debug)]
-pub(in crate::config) struct Node {
+pub(in crate::config) struct YamlNode {
     pub at: At,
     pub value: Value,
 }
@@ -36,8 +36,8 @@ pub(in crate::config) enum Value {
     Signed(i64),
     Decimal(f64),
     Text(String),
-    List(Vec<Node>),
-    Map(Vec<(Node, Node)>),
+    List(Vec<YamlNode>),
+    Map(Vec<(YamlNode, YamlNode)>),
 }
 
 /// A key that stands twice in one map; the first one counts.
@@ -48,7 +48,7 @@ pub(in crate::config) struct Duplicate {
     pub first: At,
 }
 
-impl Node {
+impl YamlNode {
     /// Reads a whole document; nothing but comments is `null`. Refuses tags, several documents and bombs.
     pub fn read(text: &str) -> Result<(Self, Vec<Duplicate>), serde_yaml::Error> {
         Self::read_file(text, 0)
@@ -56,14 +56,14 @@ impl Node {
 
     /// The same of the file of this number.
     pub fn read_file(text: &str, file: u32) -> Result<(Self, Vec<Duplicate>), serde_yaml::Error> {
-        let walk = Walk { file, seen: &Cell::new(0), stop_at: None, duplicates: &RefCell::default() };
+        let walk = YamlWalk { file, seen: &Cell::new(0), stop_at: None, duplicates: &RefCell::default() };
         let node = walk.deserialize(serde_yaml::Deserializer::from_str(text))?;
         Ok((node, walk.duplicates.take()))
     }
 
     /// Line and column, from 1, of a node of this text.
     pub fn locate(text: &str, number: u32) -> Option<(usize, usize)> {
-        let walk = Walk { file: 0, seen: &Cell::new(0), stop_at: Some(number), duplicates: &RefCell::default() };
+        let walk = YamlWalk { file: 0, seen: &Cell::new(0), stop_at: Some(number), duplicates: &RefCell::default() };
         let stopped = walk.deserialize(serde_yaml::Deserializer::from_str(text)).err()?;
         stopped.location().map(|location| (location.line(), location.column()))
     }
@@ -75,7 +75,7 @@ impl Node {
         };
         match &self.value {
             Value::Map(entries) => {
-                let fits = |key: &Node| *step == "*" || key.text() == Some(step);
+                let fits = |key: &YamlNode| *step == "*" || key.text() == Some(step);
                 entries.iter().filter(|(key, _)| fits(key)).find_map(|(_, value)| value.find(rest))
             }
             Value::List(items) if *step == "*" => items.iter().find_map(|item| item.find(rest)),
@@ -138,14 +138,14 @@ impl Node {
 
 /// One value's reading: counts it, and breaks off if it is the one sought.
 #[derive(Clone, Copy)]
-struct Walk<'a> {
+struct YamlWalk<'a> {
     file: u32,
     seen: &'a Cell<u32>,
     stop_at: Option<u32>,
     duplicates: &'a RefCell<Vec<Duplicate>>,
 }
 
-impl Walk<'_> {
+impl YamlWalk<'_> {
     fn enter<E: Error>(self) -> Result<At, E> {
         let number = self.seen.get();
         self.seen.set(number + 1);
@@ -155,73 +155,73 @@ impl Walk<'_> {
         if Some(number) == self.stop_at { Err(E::custom("here")) } else { Ok(At::Node { file: self.file, number }) }
     }
 
-    fn leaf<E: Error>(self, value: Value) -> Result<Node, E> {
-        Ok(Node { at: self.enter()?, value })
+    fn leaf<E: Error>(self, value: Value) -> Result<YamlNode, E> {
+        Ok(YamlNode { at: self.enter()?, value })
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Walk<'_> {
-    type Value = Node;
+impl<'de> DeserializeSeed<'de> for YamlWalk<'_> {
+    type Value = YamlNode;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<YamlNode, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Walk<'_> {
-    type Value = Node;
+impl<'de> Visitor<'de> for YamlWalk<'_> {
+    type Value = YamlNode;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value without a tag")
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Node, E> {
+    fn visit_unit<E: Error>(self) -> Result<YamlNode, E> {
         self.leaf(Value::Null)
     }
 
     /// An empty document.
-    fn visit_none<E: Error>(self) -> Result<Node, E> {
+    fn visit_none<E: Error>(self) -> Result<YamlNode, E> {
         self.leaf(Value::Null)
     }
 
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Node, E> {
+    fn visit_bool<E: Error>(self, value: bool) -> Result<YamlNode, E> {
         self.leaf(Value::Bool(value))
     }
 
-    fn visit_u64<E: Error>(self, number: u64) -> Result<Node, E> {
+    fn visit_u64<E: Error>(self, number: u64) -> Result<YamlNode, E> {
         self.leaf(Value::Unsigned(number))
     }
 
-    fn visit_i64<E: Error>(self, number: i64) -> Result<Node, E> {
+    fn visit_i64<E: Error>(self, number: i64) -> Result<YamlNode, E> {
         self.leaf(Value::Signed(number))
     }
 
-    fn visit_f64<E: Error>(self, number: f64) -> Result<Node, E> {
+    fn visit_f64<E: Error>(self, number: f64) -> Result<YamlNode, E> {
         self.leaf(Value::Decimal(number))
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Node, E> {
+    fn visit_str<E: Error>(self, text: &str) -> Result<YamlNode, E> {
         self.leaf(Value::Text(text.to_owned()))
     }
 
-    fn visit_enum<A: EnumAccess<'de>>(self, access: A) -> Result<Node, A::Error> {
+    fn visit_enum<A: EnumAccess<'de>>(self, access: A) -> Result<YamlNode, A::Error> {
         self.enter()?;
         let (tag, _) = access.variant::<String>()?;
         Err(A::Error::custom(format!("{OURS}a tag such as `!{tag}` is not allowed here")))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Node, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<YamlNode, A::Error> {
         let at = self.enter()?;
         let mut items = Vec::new();
         while let Some(item) = access.next_element_seed(self)? {
             items.push(item);
         }
-        Ok(Node { at, value: Value::List(items) })
+        Ok(YamlNode { at, value: Value::List(items) })
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Node, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<YamlNode, A::Error> {
         let at = self.enter()?;
-        let mut entries: Vec<(Node, Node)> = Vec::new();
+        let mut entries: Vec<(YamlNode, YamlNode)> = Vec::new();
         let mut known = HashMap::new();
         while let Some(key) = access.next_key_seed(self)? {
             let value = access.next_value_seed(self)?;
@@ -238,7 +238,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
             }
             entries.push((key, value));
         }
-        Ok(Node { at, value: Value::Map(entries) })
+        Ok(YamlNode { at, value: Value::Map(entries) })
     }
 }
 

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use super::error::{Complaint, Fault, Place};
+use super::error::{Complaint, ConfigFault, ConfigPlace};
 use super::source::OURS;
 
-pub(in crate::config) fn read_text(path: &Path) -> Result<String, Fault> {
-    let whole = |what, hint: &str| Fault { place: Place::File(0), complaint: Complaint::new(what, hint) };
+pub(in crate::config) fn read_text(path: &Path) -> Result<String, ConfigFault> {
+    let whole = |what, hint: &str| ConfigFault { place: ConfigPlace::File(0), complaint: Complaint::new(what, hint) };
     let bytes = fs::read(path).map_err(|error| {
         let hint = "give the path of a readable file; without one the defaults are used";
         whole(format!("the configuration cannot be read: {error}"), hint)
@@ -23,16 +23,16 @@ pub(in crate::config) fn read_text(path: &Path) -> Result<String, Fault> {
 }
 
 /// What is wrong with a text that is no YAML, and where, if that is known: in the file of this number.
-pub(in crate::config) fn syntax(text: &str, file: usize, error: &serde_yaml::Error) -> Fault {
+pub(in crate::config) fn syntax(text: &str, file: usize, error: &serde_yaml::Error) -> ConfigFault {
     let message = error.to_string();
     let message = message.rsplit(OURS).next().unwrap_or_default();
     let what = message.split(" at line ").next().unwrap_or_default();
     let (place, line) = match error.location() {
         Some(at) => {
-            let place = Place::Line { file, line: at.line(), column: at.column() };
+            let place = ConfigPlace::Line { file, line: at.line(), column: at.column() };
             (place, text.lines().nth(at.line() - 1).unwrap_or_default())
         }
-        None => (Place::File(file), ""),
+        None => (ConfigPlace::File(file), ""),
     };
     let known = |(sign, _): &&(&str, &str)| message.contains(sign);
     let hint = if line.contains('\t') {
@@ -41,7 +41,7 @@ pub(in crate::config) fn syntax(text: &str, file: usize, error: &serde_yaml::Err
         SYNTAX_HINTS.iter().find(known).map_or(SYNTAX_HINT, |(_, hint)| hint)
     };
     let what = if what.contains("more than one document") { "there is more than one document in it" } else { what };
-    Fault { place, complaint: Complaint::new(what, hint) }
+    ConfigFault { place, complaint: Complaint::new(what, hint) }
 }
 
 /// What the parser's messages hold, and what it mostly comes from.

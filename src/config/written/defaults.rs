@@ -9,45 +9,46 @@ use crate::policy::{Host, KeyBy, Paths};
 use crate::robots::{Precedence, UserAgentMatch};
 
 use super::file::{
-    Access, Admin, CaFiles, Egress, Evidence, Fallback, File, Identity, Intercept, Limits, Listener, Log, LogFormat,
-    LogLevel, Mode, OnFleetLoss, OnVisitTime, Pace, Robots, Store, Subresources,
+    AdminSettings, CaFiles, EgressSettings, EvidenceSettings, Fallback, IdentitySettings, LimitSettings, Listener,
+    LogFormat, LogLevel, LogSettings, Mode, OnFleetLoss, OnVisitTime, PaceSettings, RobotsSettings, StoreSettings,
+    Subresources, WrittenAccess, WrittenFile, WrittenIntercept,
 };
 use super::host_table::Usage;
-use super::host_table::{HostTable, InterceptMode};
+use super::host_table::{HostMap, InterceptMode};
 use super::values::{AccessLog, ListenAddress, PortRange};
 
-impl Default for File {
+impl Default for WrittenFile {
     fn default() -> Self {
         Self {
             include: Vec::new(),
             listen: vec![Listener { address: loopback(3128), tls: None, directory: false }],
-            admin: Admin::default(),
+            admin: AdminSettings::default(),
             mode: Mode::default(),
-            identity: Identity::default(),
+            identity: IdentitySettings::default(),
             usage: Usage::default(),
-            robots: Robots::default(),
-            pace: Pace::default(),
-            intercept: Intercept::default(),
-            egress: Egress::default(),
-            access: Access::default(),
-            store: Store::default(),
-            evidence: Evidence::default(),
+            robots: RobotsSettings::default(),
+            pace: PaceSettings::default(),
+            intercept: WrittenIntercept::default(),
+            egress: EgressSettings::default(),
+            access: WrittenAccess::default(),
+            store: StoreSettings::default(),
+            evidence: EvidenceSettings::default(),
             fleet: None,
             on_fleet_loss: OnFleetLoss::default(),
-            hosts: HostTable::default(),
-            limits: Limits::default(),
-            log: Log::default(),
+            hosts: HostMap::default(),
+            limits: LimitSettings::default(),
+            log: LogSettings::default(),
         }
     }
 }
 
-impl Default for Admin {
+impl Default for AdminSettings {
     fn default() -> Self {
         Self { address: Some(loopback(3129)), token_file: None }
     }
 }
 
-impl Default for Robots {
+impl Default for RobotsSettings {
     fn default() -> Self {
         Self {
             min_ttl: Duration::from_secs(300),
@@ -68,7 +69,7 @@ impl Default for Robots {
     }
 }
 
-impl Default for Pace {
+impl Default for PaceSettings {
     fn default() -> Self {
         Self {
             key: KeyBy::default(),
@@ -87,19 +88,19 @@ impl Default for Pace {
     }
 }
 
-impl Default for Intercept {
+impl Default for WrittenIntercept {
     fn default() -> Self {
         Self {
             default: InterceptMode::default(),
             ca: CaFiles::default(),
             leaf_cache: const { NonZeroUsize::new(4_096).expect("not zero") },
             setup_host: Host::Name("politely.invalid".into()),
-            hosts: HostTable::default(),
+            hosts: HostMap::default(),
         }
     }
 }
 
-impl Default for Egress {
+impl Default for EgressSettings {
     fn default() -> Self {
         let ports = [80, 443].map(|port| PortRange { first: port, last: port });
         Self {
@@ -114,19 +115,19 @@ impl Default for Egress {
     }
 }
 
-impl Default for Store {
+impl Default for StoreSettings {
     fn default() -> Self {
         Self { directory: None, memory: 64 << 20, disk: 1 << 30, is_impatient: false, meeting_place: None }
     }
 }
 
-impl Default for Evidence {
+impl Default for EvidenceSettings {
     fn default() -> Self {
         Self { directory: None, keep: Duration::from_secs(90 * 86_400) }
     }
 }
 
-impl Default for Limits {
+impl Default for LimitSettings {
     fn default() -> Self {
         Self {
             header_timeout: Duration::from_secs(30),
@@ -146,7 +147,7 @@ impl Default for Limits {
     }
 }
 
-impl Default for Log {
+impl Default for LogSettings {
     fn default() -> Self {
         Self { level: LogLevel::default(), format: LogFormat::default(), access: AccessLog::Off }
     }

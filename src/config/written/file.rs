@@ -7,42 +7,42 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::policy::{Host, HostPattern, KeyBy, Listed, Manners, Options, Paths, UsageModes};
+use crate::policy::{Host, HostPattern, KeyBy, Listed, Manners, Paths, PolicyOptions, UsageModes};
 use crate::robots::{ParseOptions, Precedence, ProductToken, Purpose, UserAgentMatch};
 
-use super::host_table::{HostTable, InterceptMode, Override, Usage};
-use super::manners::{self, Adaptive, Breaker, Budget};
+use super::host_table::{HostMap, InterceptMode, Override, Usage};
+use super::manners::{self, WrittenAdaptive, WrittenBreaker, WrittenBudget};
 use super::secrets::{self, Secret, SecretUrl};
-use super::signature::Signature;
+use super::signature::SignatureSettings;
 use super::units;
-use super::values::{self, AccessLog, Closed, InstanceName, ListenAddress, MethodName, Network, PortRange, Token};
+use super::values::{self, AccessLog, Closed, HeaderText, InstanceName, ListenAddress, MethodName, Network, PortRange};
 use super::words;
 
 /// The whole file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct File {
+pub(in crate::config) struct WrittenFile {
     /// Files and directories of them, which go over this one.
     #[serde(deserialize_with = "values::paths")]
     pub include: Vec<PathBuf>,
     pub listen: Vec<Listener>,
-    pub admin: Admin,
+    pub admin: AdminSettings,
     pub mode: Mode,
-    pub identity: Identity,
+    pub identity: IdentitySettings,
     pub usage: Usage,
-    pub robots: Robots,
-    pub pace: Pace,
-    pub intercept: Intercept,
-    pub egress: Egress,
-    pub access: Access,
-    pub store: Store,
-    pub evidence: Evidence,
+    pub robots: RobotsSettings,
+    pub pace: PaceSettings,
+    pub intercept: WrittenIntercept,
+    pub egress: EgressSettings,
+    pub access: WrittenAccess,
+    pub store: StoreSettings,
+    pub evidence: EvidenceSettings,
     #[serde(deserialize_with = "secrets::some_fleet_url")]
     pub fleet: Option<SecretUrl>,
     pub on_fleet_loss: OnFleetLoss,
-    pub hosts: HostTable<Override>,
-    pub limits: Limits,
-    pub log: Log,
+    pub hosts: HostMap<Override>,
+    pub limits: LimitSettings,
+    pub log: LogSettings,
 }
 
 /// A socket for clients.
@@ -72,7 +72,7 @@ pub struct ListenerTls {
 /// Metrics, API and dashboard.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Admin {
+pub struct AdminSettings {
     /// `None`, written `off`: there is none.
     #[serde(deserialize_with = "values::address_or_off")]
     pub address: Option<ListenAddress>,
@@ -92,7 +92,7 @@ pub enum Mode {
 /// Who the crawler is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Identity {
+pub struct IdentitySettings {
     /// Empty: taken from each request's `User-Agent`.
     pub product_tokens: Vec<ProductToken>,
     /// A URL or address for the `User-Agent` of robots.txt fetches; empty: none.
@@ -105,13 +105,13 @@ pub struct Identity {
     pub purpose: Vec<Purpose>,
     /// What this instance is called in `Via`. `None`: a name that is made once and kept.
     pub instance: Option<InstanceName>,
-    pub signature: Signature,
+    pub signature: SignatureSettings,
 }
 
 /// Fetching, keeping and reading robots.txt.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Robots {
+pub struct RobotsSettings {
     #[serde(deserialize_with = "units::duration")]
     pub min_ttl: Duration,
     #[serde(deserialize_with = "units::duration")]
@@ -132,12 +132,12 @@ pub struct Robots {
     pub unreachable_status: u16,
     /// The client's status for what a rule disallows: 400 to 499.
     pub deny_status: u16,
-    #[serde(with = "words::UserAgentMatch")]
+    #[serde(with = "words::UserAgentMatchDef")]
     pub user_agent_match: UserAgentMatch,
-    #[serde(with = "words::Precedence")]
+    #[serde(with = "words::PrecedenceDef")]
     pub precedence: Precedence,
     /// Which forms of a path are judged.
-    #[serde(with = "words::Paths")]
+    #[serde(with = "words::PathsDef")]
     pub paths: Paths,
     pub visit_time: OnVisitTime,
     /// Content-Signal and Content-Usage as they were probably meant.
@@ -152,7 +152,7 @@ pub enum Fallback {
     Disallow,
 }
 
-impl Robots {
+impl RobotsSettings {
     /// How a file is read.
     pub fn parse_options(&self) -> ParseOptions {
         ParseOptions {
@@ -165,11 +165,11 @@ impl Robots {
     }
 }
 
-impl File {
+impl WrittenFile {
     /// What decides about requests to every host.
-    pub fn options(&self) -> Options {
-        let File { mode, identity, usage, robots, pace, .. } = self;
-        Options {
+    pub fn options(&self) -> PolicyOptions {
+        let WrittenFile { mode, identity, usage, robots, pace, .. } = self;
+        PolicyOptions {
             report_only: *mode == Mode::Report,
             product_tokens: identity.product_tokens.clone(),
             user_agent: identity.user_agent.clone(),
@@ -197,17 +197,17 @@ pub enum OnVisitTime {
 /// How fast one host may be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Pace {
+pub struct PaceSettings {
     /// What shares one pace.
-    #[serde(with = "words::KeyBy")]
+    #[serde(with = "words::KeyByDef")]
     pub key: KeyBy,
     /// Between two requests' starts, whatever robots.txt says.
     #[serde(deserialize_with = "units::duration")]
     pub min_delay: Duration,
-    pub adaptive: Option<Adaptive>,
-    pub breaker: Option<Breaker>,
+    pub adaptive: Option<WrittenAdaptive>,
+    pub breaker: Option<WrittenBreaker>,
     /// Of each key.
-    pub budget: Option<Budget>,
+    pub budget: Option<WrittenBudget>,
     #[serde(deserialize_with = "units::some_duration")]
     pub min_revisit: Option<Duration>,
     #[serde(deserialize_with = "units::duration")]
@@ -224,10 +224,10 @@ pub struct Pace {
     pub subresources: Subresources,
 }
 
-impl Pace {
-    pub(in crate::config) fn manners(&self) -> manners::Written {
+impl PaceSettings {
+    pub(in crate::config) fn manners(&self) -> manners::WrittenManners {
         let Self { adaptive, breaker, budget, min_revisit, .. } = *self;
-        manners::Written { adaptive, breaker, budget, min_revisit }
+        manners::WrittenManners { adaptive, breaker, budget, min_revisit }
     }
 }
 
@@ -243,7 +243,7 @@ pub enum Subresources {
 /// What happens to `CONNECT`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct Intercept {
+pub(in crate::config) struct WrittenIntercept {
     pub default: InterceptMode,
     pub ca: CaFiles,
     /// Hosts whose certificates are kept ready.
@@ -251,7 +251,7 @@ pub(in crate::config) struct Intercept {
     /// By which clients find the certificate, through the proxy.
     #[serde(deserialize_with = "values::host_name")]
     pub setup_host: Host,
-    pub hosts: HostTable<InterceptMode>,
+    pub hosts: HostMap<InterceptMode>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -265,7 +265,7 @@ pub(in crate::config) struct CaFiles {
 /// Where requests may go, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Egress {
+pub struct EgressSettings {
     /// Opened although private or special.
     pub allow: Vec<Network>,
     /// Closed although public; wins over `allow`.
@@ -280,7 +280,7 @@ pub struct Egress {
     pub ca_file: Option<PathBuf>,
 }
 
-impl Egress {
+impl EgressSettings {
     pub fn listed(&self) -> Listed {
         listed(&self.hosts, &self.methods)
     }
@@ -307,20 +307,20 @@ fn listed(hosts: &[HostPattern], methods: &[MethodName]) -> Listed {
 /// Who may use the proxy. Neither: anybody who reaches it, so loopback only.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct Access {
+pub(in crate::config) struct WrittenAccess {
     pub clients: Vec<Network>,
-    pub users: Vec<User>,
+    pub users: Vec<WrittenUser>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(in crate::config) struct User {
-    pub name: Token,
+pub(in crate::config) struct WrittenUser {
+    pub name: HeaderText,
     pub password: Secret,
     #[serde(default)]
     pub product_tokens: Vec<ProductToken>,
     #[serde(default)]
-    pub hosts: HostTable<Override>,
+    pub hosts: HostMap<Override>,
     #[serde(default)]
     pub egress: UserEgress,
     #[serde(default)]
@@ -328,13 +328,13 @@ pub(in crate::config) struct User {
     #[serde(default)]
     pub max_waiting: Option<usize>,
     #[serde(default)]
-    pub budget: Option<Budget>,
+    pub budget: Option<WrittenBudget>,
 }
 
 /// Copies of robots.txt and owed delays, kept over a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Store {
+pub struct StoreSettings {
     /// `None`: below the state directory.
     pub directory: Option<PathBuf>,
     #[serde(deserialize_with = "units::size")]
@@ -353,7 +353,7 @@ pub struct Store {
 /// A record of each decision.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Evidence {
+pub struct EvidenceSettings {
     /// `None`: none is kept.
     pub directory: Option<PathBuf>,
     #[serde(deserialize_with = "units::duration")]
@@ -371,7 +371,7 @@ pub enum OnFleetLoss {
 /// Bounds on every wait and on what a peer may take up.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Limits {
+pub struct LimitSettings {
     /// For a request's whole header block.
     #[serde(deserialize_with = "units::duration")]
     pub header_timeout: Duration,
@@ -410,7 +410,7 @@ pub struct Limits {
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Log {
+pub struct LogSettings {
     pub level: LogLevel,
     pub format: LogFormat,
     pub access: AccessLog,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 
-use super::manners::{self, Adaptive, Breaker, Budget};
+use super::manners::{self, WrittenAdaptive, WrittenBreaker, WrittenBudget};
 use super::origin_tls::{self, CertificatePair, Pin, Switch};
 use super::values::{HOST_FORMS, PathPattern, from_text, parse_pattern};
 use super::{units, words};
@@ -24,9 +24,9 @@ pub struct Override {
     pub robots: Option<RobotsOverride>,
     #[serde(deserialize_with = "units::some_duration")]
     pub crawl_delay: Option<Duration>,
-    pub adaptive: Option<Adaptive>,
-    pub breaker: Option<Breaker>,
-    pub budget: Option<Budget>,
+    pub adaptive: Option<WrittenAdaptive>,
+    pub breaker: Option<WrittenBreaker>,
+    pub budget: Option<WrittenBudget>,
     #[serde(deserialize_with = "units::some_duration")]
     pub min_revisit: Option<Duration>,
     pub intercept: Option<InterceptMode>,
@@ -46,9 +46,9 @@ pub struct Override {
 }
 
 impl Override {
-    pub(in crate::config) fn manners(&self) -> manners::Written {
+    pub(in crate::config) fn manners(&self) -> manners::WrittenManners {
         let Self { adaptive, breaker, budget, min_revisit, .. } = *self;
-        manners::Written { adaptive, breaker, budget, min_revisit }
+        manners::WrittenManners { adaptive, breaker, budget, min_revisit }
     }
 }
 
@@ -90,38 +90,38 @@ pub enum InterceptMode {
 
 /// A map whose keys are patterns, each once however it is spelt.
 #[derive(Clone, Debug, PartialEq)]
-pub struct HostTable<V>(pub(in crate::config) Vec<(HostPattern, V)>);
+pub struct HostMap<V>(pub(in crate::config) Vec<(HostPattern, V)>);
 
-impl<V> HostTable<V> {
+impl<V> HostMap<V> {
     pub fn iter(&self) -> impl Iterator<Item = &(HostPattern, V)> {
         self.0.iter()
     }
 }
 
-impl<V> Default for HostTable<V> {
+impl<V> Default for HostMap<V> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<'de, V: Deserialize<'de>> Deserialize<'de> for HostTable<V> {
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for HostMap<V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Entries<V>(std::marker::PhantomData<V>);
 
         impl<'de, V: Deserialize<'de>> Visitor<'de> for Entries<V> {
-            type Value = HostTable<V>;
+            type Value = HostMap<V>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, "{}", Complaint::new("hosts", "write `\"*.example.com\": …` for each, or `{}` for none"))
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<HostTable<V>, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<HostMap<V>, A::Error> {
                 let known = RefCell::new(HashSet::new());
                 let mut entries = Vec::new();
                 while let Some(pattern) = access.next_key_seed(OnlyOnce(&known))? {
                     entries.push((pattern, access.next_value()?));
                 }
-                Ok(HostTable(entries))
+                Ok(HostMap(entries))
             }
         }
 

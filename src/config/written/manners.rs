@@ -16,7 +16,7 @@ use crate::policy::{self, Manners, Period};
 /// The gap follows the host's own latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Adaptive {
+pub struct WrittenAdaptive {
     /// Times the latency, in hundredths; 0: it does not.
     #[serde(deserialize_with = "hundredths")]
     pub factor: u32,
@@ -29,7 +29,7 @@ pub struct Adaptive {
 /// A host that turns requests away is left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Breaker {
+pub struct WrittenBreaker {
     /// So many in a row; 0: never.
     pub after: u32,
     #[serde(deserialize_with = "units::duration")]
@@ -39,66 +39,66 @@ pub struct Breaker {
 /// So much in each period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Budget {
+pub struct WrittenBudget {
     /// `None`, as the other: any number. With neither there is none.
     pub requests: Option<u64>,
     #[serde(deserialize_with = "units::some_size")]
     pub bytes: Option<u64>,
-    #[serde(with = "words::Period")]
+    #[serde(with = "words::PeriodDef")]
     pub per: Period,
 }
 
 /// All of it, where it is written. `None`: as for all hosts.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::config) struct Written {
-    pub adaptive: Option<Adaptive>,
-    pub breaker: Option<Breaker>,
-    pub budget: Option<Budget>,
+pub(in crate::config) struct WrittenManners {
+    pub adaptive: Option<WrittenAdaptive>,
+    pub breaker: Option<WrittenBreaker>,
+    pub budget: Option<WrittenBudget>,
     /// 0: at any time.
     pub min_revisit: Option<Duration>,
 }
 
-impl Default for Adaptive {
+impl Default for WrittenAdaptive {
     /// Heritrix' delay factor and its longest delay.
     fn default() -> Self {
         Self { factor: 500, min: Duration::ZERO, max: Duration::from_secs(30) }
     }
 }
 
-impl Default for Breaker {
+impl Default for WrittenBreaker {
     fn default() -> Self {
         Self { after: 5, pause: Duration::from_secs(600) }
     }
 }
 
-impl Adaptive {
+impl WrittenAdaptive {
     fn meant(self) -> Option<policy::Adaptive> {
         let Self { factor, min, max } = self;
         NonZeroU32::new(factor).map(|factor| policy::Adaptive::new(factor, min, max))
     }
 }
 
-impl Breaker {
+impl WrittenBreaker {
     fn meant(self) -> Option<policy::Breaker> {
         let Self { after, pause } = self;
         NonZeroU32::new(after).map(|after| policy::Breaker { after, pause })
     }
 }
 
-impl Budget {
+impl WrittenBudget {
     pub(in crate::config) fn meant(self) -> Option<policy::Budget> {
         let Self { requests, bytes, per } = self;
         (requests.is_some() || bytes.is_some()).then_some(policy::Budget { requests, bytes, per })
     }
 }
 
-impl Written {
+impl WrittenManners {
     /// With what is otherwise as `before`.
     pub fn over(&self, before: &Manners) -> Manners {
         Manners {
-            adaptive: self.adaptive.map_or(before.adaptive, Adaptive::meant),
-            breaker: self.breaker.map_or(before.breaker, Breaker::meant),
-            budget: self.budget.map_or(before.budget, Budget::meant),
+            adaptive: self.adaptive.map_or(before.adaptive, WrittenAdaptive::meant),
+            breaker: self.breaker.map_or(before.breaker, WrittenBreaker::meant),
+            budget: self.budget.map_or(before.budget, WrittenBudget::meant),
             min_revisit: self
                 .min_revisit
                 .map_or(before.min_revisit, |after| Some(after).filter(|after| !after.is_zero())),
@@ -108,7 +108,7 @@ impl Written {
     /// What no single value shows. `section`: where it is written. `max_delay`: `pace.max_crawl_delay`.
     pub fn check(&self, section: &[&str], max_delay: Duration, check: &mut Check<'_>) {
         let key = |path: [&'static str; 2]| [section, &path].concat();
-        if let Some(Adaptive { min, max, .. }) = self.adaptive {
+        if let Some(WrittenAdaptive { min, max, .. }) = self.adaptive {
             let (shown_min, shown_max, most) = (show_duration(min), show_duration(max), show_duration(max_delay));
             if min > max {
                 let what = format!("`min` ({shown_min}) is longer than `max` ({shown_max})");
@@ -118,7 +118,7 @@ impl Written {
                 check.fault(&key(["adaptive", "max"]), what, "lower the one or raise the other");
             }
         }
-        if let Some(Breaker { after, pause }) = self.breaker
+        if let Some(WrittenBreaker { after, pause }) = self.breaker
             && after != 0
             && (pause.is_zero() || pause > LONGEST_PAUSE)
         {

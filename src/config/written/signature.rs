@@ -14,7 +14,7 @@ use crate::config::read::error::Complaint;
 /// Web Bot Auth. Nothing is signed without a key.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Signature {
+pub struct SignatureSettings {
     /// An Ed25519 key, PEM.
     pub key: Option<PathBuf>,
     /// Keys that the directory lists as well: the one before, or the next.
@@ -30,7 +30,7 @@ pub struct Signature {
     pub nonce: bool,
 }
 
-impl Default for Signature {
+impl Default for SignatureSettings {
     fn default() -> Self {
         Self {
             key: None,

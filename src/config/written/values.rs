@@ -147,9 +147,9 @@ impl AccessLog {
 
 /// A text that names something in a header field: printable ASCII, not empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Token(String);
+pub struct HeaderText(String);
 
-impl Token {
+impl HeaderText {
     /// # Errors
     /// Empty or not printable.
     pub fn parse(text: &str) -> Result<Self, Complaint> {
@@ -160,7 +160,7 @@ impl Token {
     }
 }
 
-impl AsRef<str> for Token {
+impl AsRef<str> for HeaderText {
     fn as_ref(&self) -> &str {
         &self.0
     }
@@ -365,7 +365,7 @@ read_from_text! {
     PathPattern, "a path pattern", PATH_FORMS, PathPattern::parse;
     ProductToken, "a product token", "put it in quotes", parse_product_token;
     Purpose, "a purpose", PURPOSE_FORMS, parse_purpose;
-    Token, "text", "put it in quotes", Token::parse;
+    HeaderText, "text", "put it in quotes", HeaderText::parse;
     HostPattern, "a host", HOST_FORMS, parse_pattern;
     MethodName, "a method", METHOD_FORMS, MethodName::parse;
     InstanceName, "a name", INSTANCE_FORMS, InstanceName::parse;

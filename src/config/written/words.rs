@@ -6,7 +6,7 @@ use crate::{policy, robots};
 
 #[derive(Deserialize)]
 #[serde(remote = "robots::UserAgentMatch", rename_all = "kebab-case")]
-pub(in crate::config) enum UserAgentMatch {
+pub(in crate::config) enum UserAgentMatchDef {
     Exact,
     Prefix,
     Substring,
@@ -14,21 +14,21 @@ pub(in crate::config) enum UserAgentMatch {
 
 #[derive(Deserialize)]
 #[serde(remote = "robots::Precedence", rename_all = "kebab-case")]
-pub(in crate::config) enum Precedence {
+pub(in crate::config) enum PrecedenceDef {
     MostSpecific,
     FirstMatch,
 }
 
 #[derive(Deserialize)]
 #[serde(remote = "policy::Paths", rename_all = "kebab-case")]
-pub(in crate::config) enum Paths {
+pub(in crate::config) enum PathsDef {
     AsServed,
     AsSent,
 }
 
 #[derive(Deserialize)]
 #[serde(remote = "policy::KeyBy", rename_all = "kebab-case")]
-pub(in crate::config) enum KeyBy {
+pub(in crate::config) enum KeyByDef {
     Host,
     Site,
     Address,
@@ -36,14 +36,14 @@ pub(in crate::config) enum KeyBy {
 
 #[derive(Deserialize)]
 #[serde(remote = "policy::Period", rename_all = "kebab-case")]
-pub(in crate::config) enum Period {
+pub(in crate::config) enum PeriodDef {
     Day,
     Hour,
 }
 
 #[derive(Deserialize)]
 #[serde(remote = "policy::RobotsOverride", rename_all = "kebab-case")]
-enum RobotsOverride {
+enum RobotsOverrideDef {
     Enforce,
     Ignore,
     Report,
@@ -53,5 +53,5 @@ enum RobotsOverride {
 pub(in crate::config) fn some_robots_override<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<policy::RobotsOverride>, D::Error> {
-    RobotsOverride::deserialize(deserializer).map(Some)
+    RobotsOverrideDef::deserialize(deserializer).map(Some)
 }

@@ -34,10 +34,10 @@ impl Spend {
 }
 
 /// What the script answers: whether it goes, requests, bytes, milliseconds to the end of the period.
-pub(super) type Answer = (u8, u64, u64, u64);
+pub(super) type BudgetReply = (u8, u64, u64, u64);
 
 /// The same. The server's clock need not agree with ours: the period is the one that ends about then, as we count.
-pub(super) fn answered(answer: Answer, per: Period, now: SystemTime) -> (bool, Spent) {
+pub(super) fn answered(answer: BudgetReply, per: Period, now: SystemTime) -> (bool, Spent) {
     let (goes, requests, bytes, left) = answer;
     // In the middle of it we agree with whoever is off by less than half of it.
     let left = Duration::from_millis(left).min(Duration::from_secs(per.length()));

@@ -1,7 +1,7 @@
 //! Copies of robots.txt and its like that the fleet shares, and the right to fetch one, which one instance has at a time.
 
-use super::link::Link;
-use super::{Fleet, Lost, Way};
+use super::link::ServerLink;
+use super::{Fleet, FleetWay, ServerLost};
 use crate::gate::store::snapshot;
 use crate::policy::Entry;
 use crate::policy::freshness::LAST_GOOD_USE;
@@ -34,7 +34,7 @@ pub(in crate::gate) struct Right {
 }
 
 /// What a look at the copy comes to.
-pub(super) enum Found {
+pub(super) enum FoundCopy {
     Copy(Parcel),
     /// The right to fetch it, and one that is to be renewed.
     Right(Option<Parcel>),
@@ -43,7 +43,7 @@ pub(super) enum Found {
 }
 
 /// What is wanted of a copy at the server.
-enum Wanted {
+enum CopyRequest {
     /// It, if it is fresh or no older than that; else the right to fetch it.
     Look(Duration),
     /// It, if it is no older; else the right to fetch it.
@@ -63,19 +63,19 @@ type CopyAnswer = (u8, u64, Vec<u8>);
 impl Fleet {
     /// A copy that is fresh, or the right to fetch it; waits while another instance has that. `anew`: no copy will do
     /// that is from before now.
-    pub async fn claim(self: &Arc<Self>, name: SiteFileName<'_>, anew: bool) -> Result<Claim, Lost> {
+    pub async fn claim(self: &Arc<Self>, name: SiteFileName<'_>, anew: bool) -> Result<Claim, ServerLost> {
         // Dropped, it is given back, whoever has it.
         let right = Right { fleet: self.clone(), name: name.to_string() };
         let (mut arrivals, began) = (self.arrivals.subscribe(), Instant::now());
         loop {
             let found = match &self.way {
-                Way::Server(link) => link.look(&right.name, anew, began.elapsed()).await?,
-                Way::Machine(machine) => machine.look(&right.name, anew, began.elapsed()).await?,
+                FleetWay::Server(link) => link.look(&right.name, anew, began.elapsed()).await?,
+                FleetWay::Machine(machine) => machine.look(&right.name, anew, began.elapsed()).await?,
             };
             match found {
-                Found::Copy(copy) => return Ok(Claim::Copy(copy)),
-                Found::Right(old) => return Ok(Claim::Fetch(right, old)),
-                Found::Busy(time) => {
+                FoundCopy::Copy(copy) => return Ok(Claim::Copy(copy)),
+                FoundCopy::Right(old) => return Ok(Claim::Fetch(right, old)),
+                FoundCopy::Busy(time) => {
                     // What does not come, or is overlooked, only means to look again.
                     let is_other = |arrived: &Arc<str>| !arrived.is_empty() && **arrived != *right.name;
                     let arrived = async { while arrivals.recv().await.is_ok_and(|arrived| is_other(&arrived)) {} };
@@ -87,25 +87,25 @@ impl Fleet {
 
     /// What it knows may be newer than anything on this machine.
     pub fn has_server(&self) -> bool {
-        matches!(self.way, Way::Server(_))
+        matches!(self.way, FleetWay::Server(_))
     }
 
     /// The copy that the server tells of, whatever its age.
     pub async fn take(&self, name: SiteFileName<'_>) -> Option<Parcel> {
-        let Way::Server(link) = &self.way else { return None };
-        let (_, age, bytes) = Wanted::Take.ask(link, &name.to_string()).await.ok()?;
+        let FleetWay::Server(link) = &self.way else { return None };
+        let (_, age, bytes) = CopyRequest::Take.ask(link, &name.to_string()).await.ok()?;
         Parcel::new(bytes, age)
     }
 }
 
-impl Link {
-    async fn look(&self, name: &str, anew: bool, age: Duration) -> Result<Found, Lost> {
-        let wanted = if anew { Wanted::Anew(age) } else { Wanted::Look(age) };
+impl ServerLink {
+    async fn look(&self, name: &str, anew: bool, age: Duration) -> Result<FoundCopy, ServerLost> {
+        let wanted = if anew { CopyRequest::Anew(age) } else { CopyRequest::Look(age) };
         let (state, time, bytes) = wanted.ask(self, name).await?;
         Ok(match (state, Parcel::new(bytes, time)) {
-            (0, Some(copy)) => Found::Copy(copy),
-            (1, copy) => Found::Right(copy),
-            _ => Found::Busy(Duration::from_millis(time) + AFTER),
+            (0, Some(copy)) => FoundCopy::Copy(copy),
+            (1, copy) => FoundCopy::Right(copy),
+            _ => FoundCopy::Busy(Duration::from_millis(time) + AFTER),
         })
     }
 }
@@ -118,8 +118,8 @@ impl Parcel {
     }
 }
 
-impl Wanted {
-    async fn ask(&self, link: &Link, name: &str) -> Result<CopyAnswer, Lost> {
+impl CopyRequest {
+    async fn ask(&self, link: &ServerLink, name: &str) -> Result<CopyAnswer, ServerLost> {
         link.call(&self.invocation(name, &link.me)).await
     }
 
@@ -144,11 +144,11 @@ impl Right {
     /// Does the work, and keeps the right while that takes.
     pub async fn meanwhile<T>(&self, work: impl Future<Output = T>) -> T {
         let keep = async {
-            let Way::Server(link) = &self.fleet.way else { return std::future::pending().await };
+            let FleetWay::Server(link) = &self.fleet.way else { return std::future::pending().await };
             loop {
                 sleep(HELD / 3).await;
                 // Whoever is cut off fetches on its own.
-                let _ = Wanted::Keep.ask(link, &self.name).await;
+                let _ = CopyRequest::Keep.ask(link, &self.name).await;
             }
         };
         tokio::select! { done = work => done, never = keep => never }
@@ -163,19 +163,19 @@ impl Right {
             (None, None) => now,
         };
         match &self.fleet.way {
-            Way::Server(link) => {
+            FleetWay::Server(link) => {
                 let Some(copy) = snapshot::pack(&entry, now) else { return };
                 let fresh_for = until.duration_since(now).unwrap_or_default();
-                let _ = Wanted::Put { copy, fresh_for }.ask(link, &self.name).await;
+                let _ = CopyRequest::Put { copy, fresh_for }.ask(link, &self.name).await;
             }
-            Way::Machine(machine) => machine.leave(&self.name, entry, until).await,
+            FleetWay::Machine(machine) => machine.leave(&self.name, entry, until).await,
         }
     }
 }
 
 impl Drop for Right {
     fn drop(&mut self) {
-        if let Way::Machine(machine) = &self.fleet.way {
+        if let FleetWay::Machine(machine) = &self.fleet.way {
             machine.give_back(&self.name);
         }
     }

@@ -3,7 +3,7 @@
 
 use super::Reach;
 use super::message::Message;
-use super::server::{Connection, words};
+use super::server::{ServerConnection, words};
 use crate::config::{Mode, OnFleetLoss, SecretUrl, Settings};
 use crate::policy::Refusal;
 use arc_swap::ArcSwap;
@@ -16,7 +16,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, sleep_until, timeout};
 
 /// The server, as far as it can be asked.
-pub(super) struct Link {
+pub(super) struct ServerLink {
     settings: Arc<ArcSwap<Settings>>,
     /// This instance's name in the fleet.
     pub me: Box<str>,
@@ -34,7 +34,7 @@ struct Live {
     /// Whether the first attempt has ended.
     is_tried: bool,
     /// `None`: the server is out of reach. One that has broken stays until there is another.
-    connection: Option<Connection>,
+    connection: Option<ServerConnection>,
     /// Which server is or was asked: another is one that may have forgotten.
     server: u64,
     settled_at: Option<Instant>,
@@ -43,7 +43,7 @@ struct Live {
 
 /// The server cannot be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::gate) struct Lost;
+pub(in crate::gate) struct ServerLost;
 
 /// The fleet, for those who watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,9 +57,9 @@ pub struct FleetFigures {
     pub lost: u64,
 }
 
-impl Link {
+impl ServerLink {
     pub fn new(settings: Arc<ArcSwap<Settings>>, messages: UnboundedSender<Message>) -> Self {
-        Link {
+        ServerLink {
             settings,
             me: format!("{:016x}", fastrand::u64(..)).into(),
             live: watch::Sender::default(),
@@ -115,20 +115,20 @@ impl Link {
 
     /// One answer, within [`PATIENCE`], over another connection if the first breaks. That an answer is late says nothing
     /// about the connection.
-    pub async fn call<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, Lost> {
-        timeout(PATIENCE, self.ask(script)).await.unwrap_or(Err(Lost))
+    pub async fn call<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, ServerLost> {
+        timeout(PATIENCE, self.ask(script)).await.unwrap_or(Err(ServerLost))
     }
 
-    async fn ask<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, Lost> {
+    async fn ask<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, ServerLost> {
         loop {
             let connection = self.live.borrow().connection.clone();
-            match connection.ok_or(Lost)?.invoke(script).await {
+            match connection.ok_or(ServerLost)?.invoke(script).await {
                 Ok(answer) => {
                     self.calls.fetch_add(1, Ordering::Relaxed);
                     return Ok(answer);
                 }
                 // Another version's answer.
-                Err(error) if error.kind() == ErrorKind::Parse => return Err(Lost),
+                Err(error) if error.kind() == ErrorKind::Parse => return Err(ServerLost),
                 // There may be another connection by then.
                 Err(_) => sleep(AGAIN).await,
             }
@@ -161,7 +161,7 @@ impl Link {
         }
     }
 
-    async fn connect(&self) -> Result<(SecretUrl, Connection, Arc<Notify>), String> {
+    async fn connect(&self) -> Result<(SecretUrl, ServerConnection, Arc<Notify>), String> {
         let url = self.url().ok_or("`fleet` has gone from the configuration")?;
         let closed = Arc::new(Notify::new());
         let pushes = {
@@ -175,7 +175,7 @@ impl Link {
             }
         };
         let ca_file = self.settings.load().egress.ca_file.clone();
-        let mut connection = Connection::open(&url, ca_file.as_deref(), pushes, PATIENCE).await?;
+        let mut connection = ServerConnection::open(&url, ca_file.as_deref(), pushes, PATIENCE).await?;
         let own = format!("politely:to:{}", self.me);
         let (channels, mut second, mut third) =
             (["politely:all", own.as_str()], connection.clone(), connection.clone());
@@ -187,7 +187,7 @@ impl Link {
         Ok((url, connection, closed))
     }
 
-    fn take_up(&self, url: &SecretUrl, connection: Connection, history: Option<String>) {
+    fn take_up(&self, url: &SecretUrl, connection: ServerConnection, history: Option<String>) {
         let mut live = self.live.borrow().clone();
         let remembers = live.connection.is_some() && history.is_some() && live.history == history;
         if remembers {
@@ -202,7 +202,7 @@ impl Link {
     }
 
     /// Tells now and then that this instance is there, until that is not answered: why, and since when.
-    async fn beat(&self, url: &SecretUrl, mut connection: Connection) -> (String, Instant) {
+    async fn beat(&self, url: &SecretUrl, mut connection: ServerConnection) -> (String, Instant) {
         loop {
             sleep(REGISTER_EVERY).await;
             let since = Instant::now();
@@ -215,7 +215,7 @@ impl Link {
         }
     }
 
-    async fn register(&self, connection: &mut Connection) -> Result<(), String> {
+    async fn register(&self, connection: &mut ServerConnection) -> Result<(), String> {
         static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("instances.lua")));
         let mut script = SCRIPT.key("politely:instances");
         script.arg(&*self.me).arg(GONE_AFTER.as_millis() as u64);

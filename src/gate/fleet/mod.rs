@@ -20,15 +20,15 @@ mod turn;
 pub(super) use budget::Spend;
 pub(super) use copies::{Claim, Parcel};
 pub use link::FleetFigures;
-pub(super) use link::Lost;
+pub(super) use link::ServerLost;
 pub(super) use message::Message;
-pub(super) use turn::{LeaseOp, LeaseRequest, LeaseStatus, Place};
+pub(super) use turn::{LeaseOp, LeaseRequest, LeaseStatus, TurnPlace};
 
 use crate::config::Settings;
 use crate::policy::pace::LastStarts;
 use crate::policy::{PaceKey, Refusal, Spent};
 use arc_swap::ArcSwap;
-use link::Link;
+use link::ServerLink;
 use machine::Machine;
 use std::path::Path;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// This instance's part in the fleet.
 pub(super) struct Fleet {
-    way: Way,
+    way: FleetWay,
     /// Tells which copies have come; nothing: any may have.
     arrivals: broadcast::Sender<Arc<str>>,
     /// Counts leases asked for.
@@ -47,8 +47,8 @@ pub(super) struct Fleet {
 }
 
 /// How the others are reached.
-enum Way {
-    Server(Link),
+enum FleetWay {
+    Server(ServerLink),
     Machine(Machine),
 }
 
@@ -75,28 +75,28 @@ impl Fleet {
     pub fn open(settings: &Arc<ArcSwap<Settings>>) -> Option<(Self, UnboundedReceiver<Message>)> {
         settings.load().fleet.as_ref()?;
         let (sender, messages) = unbounded_channel();
-        Some((Self::new(Way::Server(Link::new(settings.clone(), sender))), messages))
+        Some((Self::new(FleetWay::Server(ServerLink::new(settings.clone(), sender))), messages))
     }
 
     /// With the other processes of this machine that meet in this directory. `None`: nobody can, which has been told.
     pub fn on_machine(directory: &Path) -> Option<Self> {
-        Machine::open(directory).map(|machine| Self::new(Way::Machine(machine)))
+        Machine::open(directory).map(|machine| Self::new(FleetWay::Machine(machine)))
     }
 
-    fn new(way: Way) -> Self {
+    fn new(way: FleetWay) -> Self {
         Self { way, arrivals: broadcast::Sender::new(ARRIVALS), leases: AtomicU64::new(0) }
     }
 
     /// Connects to the server, for ever.
     pub async fn keep(&self) {
-        if let Way::Server(link) = &self.way {
+        if let FleetWay::Server(link) = &self.way {
             link.keep().await;
         }
     }
 
     /// Returns when the first attempt to connect has ended.
     pub async fn tried(&self) {
-        if let Way::Server(link) = &self.way {
+        if let FleetWay::Server(link) = &self.way {
             link.tried().await;
         }
     }
@@ -104,8 +104,8 @@ impl Fleet {
     #[inline]
     pub fn reach(&self) -> Reach {
         match &self.way {
-            Way::Server(link) => link.reach(),
-            Way::Machine(machine) => machine.reach(),
+            FleetWay::Server(link) => link.reach(),
+            FleetWay::Machine(machine) => machine.reach(),
         }
     }
 
@@ -118,36 +118,36 @@ impl Fleet {
     /// Returns when nothing goes any more.
     pub async fn refuses(&self) -> Refusal {
         match &self.way {
-            Way::Server(link) => link.refuses().await,
-            Way::Machine(_) => std::future::pending().await,
+            FleetWay::Server(link) => link.refuses().await,
+            FleetWay::Machine(_) => std::future::pending().await,
         }
     }
 
     /// Asks for a key's lease, or renews or returns it, and tells what is new about the key.
-    pub async fn lease(&self, key: &str, request: &LeaseRequest) -> Result<LeaseStatus, Lost> {
+    pub async fn lease(&self, key: &str, request: &LeaseRequest) -> Result<LeaseStatus, ServerLost> {
         match &self.way {
-            Way::Server(link) => {
+            FleetWay::Server(link) => {
                 let answer = link.call(&request.invocation(key, &link.me)).await?;
                 Ok(LeaseStatus::new(answer, Instant::now()))
             }
-            Way::Machine(machine) => machine.lease(key, request).await,
+            FleetWay::Machine(machine) => machine.lease(key, request).await,
         }
     }
 
     /// Spends of a budget that all share. False: there was no room for it.
-    pub async fn spend(&self, of: &str, spend: &Spend) -> Result<(bool, Spent), Lost> {
+    pub async fn spend(&self, of: &str, spend: &Spend) -> Result<(bool, Spent), ServerLost> {
         match &self.way {
-            Way::Server(link) => {
+            FleetWay::Server(link) => {
                 let answer = link.call(&spend.invocation(of)).await?;
                 Ok(budget::answered(answer, spend.per, SystemTime::now()))
             }
-            Way::Machine(machine) => machine.spend(of, spend).await,
+            FleetWay::Machine(machine) => machine.spend(of, spend).await,
         }
     }
 
     /// A request that has the key's lease leaves now. A server is told later, and counts on it until then.
     pub fn starts(&self, key: &PaceKey, starts: LastStarts) {
-        if let Way::Machine(machine) = &self.way {
+        if let FleetWay::Machine(machine) = &self.way {
             machine.note(&key.to_string(), starts);
         }
     }
@@ -155,8 +155,8 @@ impl Fleet {
     /// Whether the origin has asked none of the processes of this machine for time. `None`: a server is to be asked, and tells.
     pub fn is_free(&self, key: &PaceKey, now: Instant) -> Option<bool> {
         match &self.way {
-            Way::Server(_) => None,
-            Way::Machine(machine) => Some(!machine.is_held_back(&key.to_string(), now)),
+            FleetWay::Server(_) => None,
+            FleetWay::Machine(machine) => Some(!machine.is_held_back(&key.to_string(), now)),
         }
     }
 
@@ -174,8 +174,8 @@ impl Fleet {
     /// `None`: it has no server.
     pub fn figures(&self) -> Option<FleetFigures> {
         match &self.way {
-            Way::Server(link) => Some(link.figures()),
-            Way::Machine(_) => None,
+            FleetWay::Server(link) => Some(link.figures()),
+            FleetWay::Machine(_) => None,
         }
     }
 }

@@ -17,12 +17,12 @@ use url::Url;
 
 /// A connection, which calls share.
 #[derive(Clone)]
-pub(super) enum Connection {
+pub(super) enum ServerConnection {
     One(MultiplexedConnection),
     Cluster(ClusterConnection),
 }
 
-impl Connection {
+impl ServerConnection {
     /// `ca_file`: roots beside the system's, to verify servers by where the URL says TLS. `pushes`: gets what the server
     /// sends unasked. `patience`: for one answer.
     pub async fn open(

@@ -38,7 +38,7 @@ pub(in crate::gate) enum LeaseOp {
 /// Status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct LeaseStatus {
-    pub place: Place,
+    pub place: TurnPlace,
     /// Starts of others, by our clock, and the hold.
     pub starts: LastStarts,
     pub backoff: Duration,
@@ -48,7 +48,7 @@ pub(in crate::gate) struct LeaseStatus {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::gate) enum Place {
+pub(in crate::gate) enum TurnPlace {
     None,
     /// No lease is needed: nothing is in force.
     Free,
@@ -95,10 +95,10 @@ impl LeaseStatus {
         let (place, last_start, last_fetch, hold, backoff, rivals, left, latency, refusals) = answer;
         let left = Duration::from_millis(u64::try_from(left).unwrap_or(0)).min(LEASE);
         let place = match place {
-            1 => Place::Free,
-            2 => Place::Line(left),
-            3 => Place::Leased(left),
-            _ => Place::None,
+            1 => TurnPlace::Free,
+            2 => TurnPlace::Line(left),
+            3 => TurnPlace::Leased(left),
+            _ => TurnPlace::None,
         };
         let ago = |ms: i64| u64::try_from(ms).ok().and_then(|ms| at.checked_sub(Duration::from_millis(ms)));
         let hold = (hold > 0).then(|| at + Duration::from_millis(hold.min(millis(FAR))));

@@ -1,8 +1,8 @@
 //! An instance's part in one key's turns in its fleet: whether it has the lease, when to ask for it, renew it, give it
 //! up, and what there is to report. Pure. While it has the lease, the schedule keeps the pace on its own.
 
-use crate::gate::fleet::{LeaseOp, LeaseRequest, LeaseStatus, Place, Reach};
-use crate::policy::pace::{Lane, LastStarts, Observed, Slot, TurnSource};
+use crate::gate::fleet::{LeaseOp, LeaseRequest, LeaseStatus, Reach, TurnPlace};
+use crate::policy::pace::{LastStarts, Observed, Schedule, Slot, TurnSource};
 use std::time::{Duration, Instant};
 
 /// One key's lease.
@@ -36,13 +36,13 @@ enum LeaseState {
     None,
     /// Another instance has it.
     Line,
-    Held(Held),
+    Held(HeldLease),
 }
 
 /// The server may take it for ours. So it stays until the server has said otherwise: whoever was cut off gives it back,
 /// and has no second share.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct HeldLease {
     /// Of the request it came with.
     number: u64,
     /// Nothing starts under it later: others may have it then, or the server may have forgotten, and it is taken anew.
@@ -52,14 +52,14 @@ struct Held {
 
 impl FleetLease {
     /// Takes note of whether the fleet can be asked, and tells the lane.
-    pub fn follow<W>(&mut self, lane: &mut Lane<W>, reach: Reach, now: Instant) {
+    pub fn follow<W>(&mut self, lane: &mut Schedule<W>, reach: Reach, now: Instant) {
         let Reach { link, settled_at, alone } = reach;
         if self.link != link {
             // Another server may know nothing of what this one has been told. Who may have the lease still is asked before all
             // others.
             let is_first = self.busy > 0 || self.held().is_some_and(|held| held.ends > now);
             let state = match self.state {
-                LeaseState::Held(held) => LeaseState::Held(Held { ends: now, ..held }),
+                LeaseState::Held(held) => LeaseState::Held(HeldLease { ends: now, ..held }),
                 LeaseState::None | LeaseState::Line => LeaseState::None,
             };
             let Self { rivals, busy, calling, .. } = *self;
@@ -75,7 +75,7 @@ impl FleetLease {
     }
 
     /// What there is to ask and to report now. `most`: nobody owes more.
-    pub fn call<W>(&mut self, lane: &Lane<W>, now: Instant, number: impl FnOnce() -> u64) -> Option<LeaseRequest> {
+    pub fn call<W>(&mut self, lane: &Schedule<W>, now: Instant, number: impl FnOnce() -> u64) -> Option<LeaseRequest> {
         if self.link == 0 || self.calling.is_some() {
             return None;
         }
@@ -124,7 +124,7 @@ impl FleetLease {
     /// What the fleet has answered to what was asked at `asked`; `None`: nothing.
     pub fn answered<W>(
         &mut self,
-        lane: &mut Lane<W>,
+        lane: &mut Schedule<W>,
         request: &LeaseRequest,
         status: Option<LeaseStatus>,
         asked: Instant,
@@ -150,15 +150,15 @@ impl FleetLease {
         self.told_backoff = if raised { backoff.max(status.backoff) } else { status.backoff };
         let ask_at;
         (self.state, ask_at) = match (request.op, status.place) {
-            (LeaseOp::Take | LeaseOp::Keep, Place::Leased(left)) => {
+            (LeaseOp::Take | LeaseOp::Keep, TurnPlace::Leased(left)) => {
                 let first_start = self.held().and_then(|held| held.first_start);
                 let (number, ends) = (request.number, asked + left.saturating_sub(IN_FLIGHT));
-                (LeaseState::Held(Held { number, ends, first_start }), Some(ends.min(asked + RENEW)))
+                (LeaseState::Held(HeldLease { number, ends, first_start }), Some(ends.min(asked + RENEW)))
             }
             // What wakes it may be lost.
-            (_, Place::Line(left)) => (LeaseState::Line, Some(now + left + AFTER)),
-            (LeaseOp::Take, Place::None) => (LeaseState::None, Some(now + RETRY)),
-            (_, Place::Free | Place::None | Place::Leased(_)) => (LeaseState::None, None),
+            (_, TurnPlace::Line(left)) => (LeaseState::Line, Some(now + left + AFTER)),
+            (LeaseOp::Take, TurnPlace::None) => (LeaseState::None, Some(now + RETRY)),
+            (_, TurnPlace::Free | TurnPlace::None | TurnPlace::Leased(_)) => (LeaseState::None, None),
         };
         self.ask_at = ask_at.filter(|_| !self.nudged);
     }
@@ -173,7 +173,7 @@ impl FleetLease {
 
     /// Whether to look how the key stands where nobody tells, now and then. Where a gap or a backoff is in force the lease is
     /// asked for anyway.
-    pub fn looks<W>(&mut self, lane: &Lane<W>, now: Instant) -> bool {
+    pub fn looks<W>(&mut self, lane: &Schedule<W>, now: Instant) -> bool {
         let is_due = lane.backoff().is_zero() && self.look_at.is_none_or(|at| at <= now);
         if is_due {
             self.look_at = Some(now + LOOK_EVERY);
@@ -215,7 +215,7 @@ impl FleetLease {
     }
 
     /// When there is something to do again.
-    pub fn next<W>(&self, lane: &Lane<W>) -> Option<Instant> {
+    pub fn next<W>(&self, lane: &Schedule<W>) -> Option<Instant> {
         if self.link == 0 || self.calling.is_some() {
             return None;
         }
@@ -228,11 +228,11 @@ impl FleetLease {
     }
 
     /// Whether the fleet has to hear of something that another server may not know.
-    pub fn owes<W>(&self, lane: &Lane<W>, now: Instant) -> bool {
+    pub fn owes<W>(&self, lane: &Schedule<W>, now: Instant) -> bool {
         self.link != 0 && lane.debt(now).is_some() && newer(lane.last_starts(), self.told) != LastStarts::default()
     }
 
-    fn held(&self) -> Option<&Held> {
+    fn held(&self) -> Option<&HeldLease> {
         match &self.state {
             LeaseState::Held(held) => Some(held),
             LeaseState::None | LeaseState::Line => None,
@@ -241,8 +241,10 @@ impl FleetLease {
 
     /// Others wait, and this instance has had its share: a start, and more for a while. Passing the lease on costs a
     /// round trip in which nothing starts, so it is not passed on after each.
-    fn yields<W>(&self, lane: &Lane<W>, now: Instant) -> bool {
-        let Some(Held { first_start: Some(first), .. }) = self.held().filter(|_| self.rivals > 1) else { return false };
+    fn yields<W>(&self, lane: &Schedule<W>, now: Instant) -> bool {
+        let Some(HeldLease { first_start: Some(first), .. }) = self.held().filter(|_| self.rivals > 1) else {
+            return false;
+        };
         let end = *first + SHARE.min(ROUND / (self.rivals - 1));
         now >= end || lane.head_due().is_none_or(|due| due > end)
     }

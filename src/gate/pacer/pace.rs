@@ -1,14 +1,16 @@
-//! One key's lane, shared by those who are in it: the waiting around [`Lane`]'s arithmetic, and around the fleet's. At
+//! One key's lane, shared by those who are in it: the waiting around [`Schedule`]'s arithmetic, and around the fleet's. At
 //! most one task a lane, the driver, sleeps until the next turn is due; it alone asks the fleet.
 
 use super::lease::FleetLease;
 use super::permit::{Permit, Waiting, told};
 use super::waiters::Waiters;
-use crate::gate::fleet::{Fleet, LeaseRequest, LeaseStatus, Lost};
+use crate::gate::fleet::{Fleet, LeaseRequest, LeaseStatus, ServerLost};
 use crate::gate::reported::Reported;
 use crate::gate::store::Store;
 use crate::gate::watch::PaceFigures;
-use crate::policy::pace::{Client, Debt, Lane, Next, Observed, Outcome, Refused, Slot, Terms, Ticket, Turn};
+use crate::policy::pace::{
+    ClientId, Debt, NextTurn, Observed, PaceOutcome, Refused, Schedule, Slot, Terms, Ticket, Turn,
+};
 use crate::policy::{Authority, PaceKey, Refusal};
 use parking_lot::Mutex;
 use std::pin::Pin;
@@ -18,16 +20,16 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 
 /// A lane.
-pub(in crate::gate) struct Pace {
-    state: Mutex<State>,
+pub(in crate::gate) struct HostQueue {
+    state: Mutex<HostQueueState>,
     /// Wakes the driver: a slot is free, somebody gave up, or the fleet has something to say.
     changed: Notify,
     key: PaceKey,
     /// For a lane of subresources: that of the pages, which is told of the origin's refusals.
-    page: Option<Arc<Pace>>,
+    page: Option<Arc<HostQueue>>,
     /// The delay last told to be clamped, in milliseconds.
     clamp_told: AtomicU64,
-    shared: Arc<Shared>,
+    shared: Arc<PacerShared>,
 }
 
 /// What comes of asking for a turn.
@@ -37,15 +39,15 @@ pub(in crate::gate) enum Stand {
 }
 
 /// What all lanes share.
-pub(super) struct Shared {
+pub(super) struct PacerShared {
     pub waiters: Arc<Waiters>,
     pub store: Arc<Store>,
     pub fleet: Option<Arc<Fleet>>,
 }
 
-pub(super) type Turns = Lane<oneshot::Sender<Result<Permit, Refused>>>;
+pub(super) type Turns = Schedule<oneshot::Sender<Result<Permit, Refused>>>;
 
-struct State {
+struct HostQueueState {
     lane: Turns,
     lease: FleetLease,
     driven: bool,
@@ -55,13 +57,13 @@ struct State {
 struct Call {
     request: LeaseRequest,
     asked: Instant,
-    answer: Pin<Box<dyn Future<Output = Result<LeaseStatus, Lost>> + Send>>,
+    answer: Pin<Box<dyn Future<Output = Result<LeaseStatus, ServerLost>> + Send>>,
 }
 
-impl Pace {
-    pub(super) fn new(lane: Turns, key: PaceKey, page: Option<Arc<Pace>>, shared: Arc<Shared>) -> Self {
+impl HostQueue {
+    pub(super) fn new(lane: Turns, key: PaceKey, page: Option<Arc<HostQueue>>, shared: Arc<PacerShared>) -> Self {
         Self {
-            state: Mutex::new(State { lane, lease: FleetLease::default(), driven: false }),
+            state: Mutex::new(HostQueueState { lane, lease: FleetLease::default(), driven: false }),
             changed: Notify::new(),
             key,
             page,
@@ -75,7 +77,7 @@ impl Pace {
     }
 
     /// Waits for a turn. Dropping the future gives the place in the line back.
-    pub async fn turn(self: &Arc<Self>, client: Client, terms: Terms) -> Result<Permit, Refusal> {
+    pub async fn turn(self: &Arc<Self>, client: ClientId, terms: Terms) -> Result<Permit, Refusal> {
         match self.stand(client, terms)? {
             Stand::Go(permit) => Ok(permit),
             Stand::Wait(waiting) => waiting.turn().await,
@@ -84,7 +86,7 @@ impl Pace {
 
     /// Takes the turn, if it is there to take, or else a place in the line.
     #[inline]
-    pub fn stand(self: &Arc<Self>, client: Client, terms: Terms) -> Result<Stand, Refusal> {
+    pub fn stand(self: &Arc<Self>, client: ClientId, terms: Terms) -> Result<Stand, Refusal> {
         if let Some(refusal) = self.fleet().and_then(Fleet::refusal) {
             return Err(refusal);
         }
@@ -120,7 +122,7 @@ impl Pace {
     }
 
     /// A request of report mode: it goes at once. Tells what would have been, unless the request is `refused` anyway.
-    pub fn rehearse(self: &Arc<Self>, client: Client, terms: Terms, refused: bool) -> (Permit, Option<Reported>) {
+    pub fn rehearse(self: &Arc<Self>, client: ClientId, terms: Terms, refused: bool) -> (Permit, Option<Reported>) {
         let wait = match refused {
             true => Duration::ZERO,
             false => self.state.lock().lane.rehearse(Instant::now(), client, &terms),
@@ -169,7 +171,7 @@ impl Pace {
                 let now = Instant::now();
                 self.follow(&mut state, now);
                 let until = match state.lane.poll(now) {
-                    Next::Start(waiter, slot) => {
+                    NextTurn::Start(waiter, slot) => {
                         state.lease.started(&slot, now);
                         self.note_debt(&state, now);
                         let permit = Permit::new(&self, Some(slot), Terms::default());
@@ -179,16 +181,16 @@ impl Pace {
                         drop(returned);
                         continue;
                     }
-                    Next::Refuse(waiter, refused) => {
+                    NextTurn::Refuse(waiter, refused) => {
                         let returned = waiter.send(Err(refused));
                         drop(state);
                         drop(returned);
                         continue;
                     }
-                    Next::WaitUntil(until) => Some(until),
-                    Next::Idle => None,
+                    NextTurn::WaitUntil(until) => Some(until),
+                    NextTurn::Idle => None,
                 };
-                let State { lane, lease, .. } = &mut *state;
+                let HostQueueState { lane, lease, .. } = &mut *state;
                 if let (None, Some(fleet)) = (&call, self.fleet()) {
                     call = lease.call(lane, now, || fleet.next_number()).map(|request| self.call(request, now));
                 }
@@ -216,7 +218,7 @@ impl Pace {
             tokio::select! {
                 answer = answer => {
                     let Call { request, asked, .. } = call.take().expect("it has answered");
-                    let (now, State { lane, lease, .. }) = (Instant::now(), &mut *self.state.lock());
+                    let (now, HostQueueState { lane, lease, .. }) = (Instant::now(), &mut *self.state.lock());
                     tracing::trace!(key = %self.key, ?request, ?answer, took = ?(now - asked), "the fleet was asked for a lease");
                     lease.answered(lane, &request, answer.ok(), asked, now);
                     drop(place.take());
@@ -231,14 +233,14 @@ impl Pace {
     fn call(self: &Arc<Self>, request: LeaseRequest, asked: Instant) -> Call {
         let pace = self.clone();
         let answer = async move {
-            let fleet = pace.fleet().ok_or(Lost)?;
+            let fleet = pace.fleet().ok_or(ServerLost)?;
             fleet.lease(&pace.key.to_string(), &request).await
         };
         Call { request, asked, answer: Box::pin(answer) }
     }
 
     /// For the next process, should this one end before the debt is paid.
-    fn note_debt(&self, state: &State, now: Instant) {
+    fn note_debt(&self, state: &HostQueueState, now: Instant) {
         if self.page.is_none() {
             self.shared.store.owe(&self.key, now, || state.lane.debt(now));
         }
@@ -262,7 +264,7 @@ impl Pace {
         self: &Arc<Self>,
         slot: Slot,
         has_left: bool,
-        outcome: Outcome,
+        outcome: PaceOutcome,
         answered: Option<(Duration, bool)>,
     ) {
         let mut state = self.state.lock();
@@ -271,7 +273,7 @@ impl Pace {
         }
         let frees = state.lease.ended(&slot, has_left);
         state.lane.finished(Instant::now, slot, outcome);
-        let is_refused = matches!(outcome, Outcome::Backoff { .. } | Outcome::TurnedAway);
+        let is_refused = matches!(outcome, PaceOutcome::Backoff { .. } | PaceOutcome::TurnedAway);
         if frees || self.fleet().is_some() && is_refused {
             self.wake(&mut state);
         } else if state.driven {
@@ -308,7 +310,7 @@ impl Pace {
 
     /// The link has changed. True: the fleet has to be told something, though nobody waits.
     pub(super) fn has_news(&self) -> bool {
-        let State { lane, lease, .. } = &mut *self.state.lock();
+        let HostQueueState { lane, lease, .. } = &mut *self.state.lock();
         let Some(fleet) = self.fleet() else { return false };
         let now = Instant::now();
         lease.changed();
@@ -335,7 +337,7 @@ impl Pace {
     }
 
     /// Makes the driver look, and makes it if there is none.
-    fn wake(self: &Arc<Self>, state: &mut State) {
+    fn wake(self: &Arc<Self>, state: &mut HostQueueState) {
         if std::mem::replace(&mut state.driven, true) {
             self.changed.notify_one();
         } else {
@@ -343,9 +345,9 @@ impl Pace {
         }
     }
 
-    fn follow(&self, state: &mut State, now: Instant) {
+    fn follow(&self, state: &mut HostQueueState, now: Instant) {
         let Some(fleet) = self.fleet() else { return };
-        let State { lane, lease, .. } = state;
+        let HostQueueState { lane, lease, .. } = state;
         lease.follow(lane, fleet.reach(), now);
         if lease.looks(lane, now)
             && let Some(is_free) = fleet.is_free(&self.key, now)

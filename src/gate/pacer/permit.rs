@@ -1,16 +1,16 @@
 //! The right to one request in flight, and a place in the line for it.
 
-use super::pace::Pace;
+use super::pace::HostQueue;
 use super::waiters::WaitPlace;
 use crate::policy::Refusal;
-use crate::policy::pace::{Client, Outcome, Refused, Slot, Terms, Ticket};
+use crate::policy::pace::{ClientId, PaceOutcome, Refused, Slot, Terms, Ticket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// Gives its slot back when dropped, with the outcome set until then.
 pub struct Permit {
-    pace: Arc<Pace>,
+    pace: Arc<HostQueue>,
     slot: Option<Slot>,
     terms: Terms,
     /// It has begun to leave.
@@ -21,7 +21,7 @@ pub struct Permit {
     /// Before its turn came; nothing: it could go at once.
     pub(in crate::gate) waited: Duration,
     /// How the request ended. Until it is set, the request was never sent.
-    pub outcome: Outcome,
+    pub outcome: PaceOutcome,
     /// When its answer began, and whether that may shorten the latency of the host, where that is kept.
     answered: Option<(Duration, bool)>,
 }
@@ -29,9 +29,9 @@ pub struct Permit {
 impl Permit {
     /// `slot`: none in report mode, which is held back by nothing.
     #[inline]
-    pub(super) fn new(pace: &Arc<Pace>, slot: Option<Slot>, terms: Terms) -> Self {
+    pub(super) fn new(pace: &Arc<HostQueue>, slot: Option<Slot>, terms: Terms) -> Self {
         let (pace, waited) = (pace.clone(), Duration::ZERO);
-        let (outcome, answered) = (Outcome::Unused, None);
+        let (outcome, answered) = (PaceOutcome::Unused, None);
         Self { pace, slot, terms, begun: false, leaving: false, has_left: false, waited, outcome, answered }
     }
 
@@ -58,12 +58,12 @@ impl Permit {
     /// been a request, and the turn is still there.
     pub async fn again(&mut self) -> Result<(), Refusal> {
         if !std::mem::take(&mut self.begun) {
-            self.outcome = Outcome::Unused;
+            self.outcome = PaceOutcome::Unused;
             return Ok(());
         }
         // In report mode there is none.
         let Some(slot) = self.slot.take() else { return Ok(()) };
-        self.pace.give_back(slot, std::mem::take(&mut self.has_left), Outcome::Failure, None);
+        self.pace.give_back(slot, std::mem::take(&mut self.has_left), PaceOutcome::Failure, None);
         // It has waited for its turn already and stands at the end of the line now.
         let mut next = self.pace.turn(RETRIES, self.terms.clone()).await?;
         self.slot = next.slot.take();
@@ -72,13 +72,13 @@ impl Permit {
 
     /// The origin has done nothing about the request, and another connection takes it at once: the turn is still there.
     pub fn take_back(&mut self) {
-        (self.begun, self.leaving, self.outcome) = (false, false, Outcome::Unused);
+        (self.begun, self.leaving, self.outcome) = (false, false, PaceOutcome::Unused);
     }
 
     /// The request leaves now: the gap to the next is counted from here, not from before the connection was made.
     pub fn leaves(&mut self) {
         // Until an answer says otherwise.
-        self.outcome = Outcome::Failure;
+        self.outcome = PaceOutcome::Failure;
         (self.begun, self.leaving) = (true, true);
         self.note_start(false);
     }
@@ -111,7 +111,7 @@ impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
             // An attempt to connect that failed is no request.
-            let outcome = if self.begun { self.outcome } else { Outcome::Unused };
+            let outcome = if self.begun { self.outcome } else { PaceOutcome::Unused };
             self.pace.give_back(slot, self.has_left, outcome, self.answered);
         }
     }
@@ -119,7 +119,7 @@ impl Drop for Permit {
 
 /// A place in the line, given back when its holder goes.
 pub(in crate::gate) struct Waiting {
-    pace: Arc<Pace>,
+    pace: Arc<HostQueue>,
     ticket: Ticket,
     answer: oneshot::Receiver<Result<Permit, Refused>>,
     terms: Terms,
@@ -131,7 +131,7 @@ pub(in crate::gate) struct Waiting {
 
 impl Waiting {
     pub(super) fn new(
-        pace: &Arc<Pace>,
+        pace: &Arc<HostQueue>,
         ticket: Ticket,
         answer: oneshot::Receiver<Result<Permit, Refused>>,
         terms: Terms,
@@ -200,7 +200,7 @@ pub(super) fn told(refused: Refused, max_wait: Duration) -> Refusal {
 /// What one request may take longer to arrive than the next: the gap is promised to the origin, which sees arrivals.
 const ARRIVAL: Duration = Duration::from_millis(2);
 /// Retries share their turns as one client does.
-const RETRIES: Client = Client(u64::MAX);
+const RETRIES: ClientId = ClientId(u64::MAX);
 const DRAINING: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -211,17 +211,17 @@ mod tests {
     use crate::policy::PaceKey;
     use futures_util::FutureExt;
 
-    fn host() -> Arc<Pace> {
+    fn host() -> Arc<HostQueue> {
         let key = PaceKey::from_text("a.example").expect("a key");
         Pacer::new(Arc::new(Store::memory()), None).pace(&key)
     }
 
-    fn stand(host: &Arc<Pace>) -> Stand {
+    fn stand(host: &Arc<HostQueue>) -> Stand {
         let terms = Terms { crawl_delay: Duration::from_secs(100), max_wait: Duration::MAX, ..Terms::default() };
-        host.stand(Client(1), terms).expect("it may wait")
+        host.stand(ClientId(1), terms).expect("it may wait")
     }
 
-    fn go(host: &Arc<Pace>) -> Permit {
+    fn go(host: &Arc<HostQueue>) -> Permit {
         match stand(host) {
             Stand::Go(permit) => permit,
             Stand::Wait(_) => panic!("nobody has been there"),
@@ -233,7 +233,7 @@ mod tests {
         let host = host();
         let mut permit = go(&host);
         for _ in 0..2 {
-            permit.outcome = Outcome::Failure;
+            permit.outcome = PaceOutcome::Failure;
             assert!(permit.again().now_or_never().is_some_and(|turn| turn.is_ok()), "another address, at once");
         }
         permit.leaves();
@@ -260,7 +260,7 @@ mod tests {
     async fn and_costs_no_gap_when_it_is_given_up() {
         let host = host();
         let mut permit = go(&host);
-        permit.outcome = Outcome::Failure;
+        permit.outcome = PaceOutcome::Failure;
         drop(permit);
         let mut permit = go(&host);
         permit.leaves();

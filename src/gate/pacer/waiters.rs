@@ -2,7 +2,7 @@
 //! whoever came last of the client that has most gives way.
 
 use crate::policy::Refusal;
-use crate::policy::pace::Client;
+use crate::policy::pace::ClientId;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 /// Those who wait, by client, in the order in which they came.
 #[derive(Default)]
 pub(super) struct Waiters {
-    by_client: Mutex<HashMap<Client, Vec<Waiter>>>,
+    by_client: Mutex<HashMap<ClientId, Vec<Waiter>>>,
     count: AtomicUsize,
     numbers: AtomicUsize,
 }
@@ -26,7 +26,7 @@ struct Waiter {
 /// A place among them, given back when dropped.
 pub(in crate::gate) struct WaitPlace {
     waiters: Arc<Waiters>,
-    client: Client,
+    client: ClientId,
     number: usize,
     gone: oneshot::Receiver<()>,
 }
@@ -37,7 +37,7 @@ impl Waiters {
     }
 
     /// One more, if need be in the place of another: perhaps its own.
-    pub fn enter(self: &Arc<Self>, client: Client, most: usize) -> WaitPlace {
+    pub fn enter(self: &Arc<Self>, client: ClientId, most: usize) -> WaitPlace {
         let (sender, gone) = oneshot::channel();
         let mut by_client = self.by_client.lock();
         // Under the lock, so that each client's are in order.
@@ -53,7 +53,7 @@ impl Waiters {
     }
 
     /// `number`: the newest if none is given.
-    fn remove(&self, by_client: &mut HashMap<Client, Vec<Waiter>>, client: Client, number: Option<usize>) {
+    fn remove(&self, by_client: &mut HashMap<ClientId, Vec<Waiter>>, client: ClientId, number: Option<usize>) {
         let Some(waiters) = by_client.get_mut(&client) else { return };
         let place = match number {
             Some(number) => waiters.binary_search_by_key(&number, |waiter| waiter.number).ok(),
@@ -92,8 +92,8 @@ const COME_BACK: Duration = Duration::from_secs(1);
 mod tests {
     use super::*;
 
-    const GREEDY: Client = Client(1);
-    const MODEST: Client = Client(2);
+    const GREEDY: ClientId = ClientId(1);
+    const MODEST: ClientId = ClientId(2);
 
     fn is_out(place: &mut WaitPlace) -> bool {
         !matches!(place.gone.try_recv(), Err(oneshot::error::TryRecvError::Empty))

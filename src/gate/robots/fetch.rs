@@ -5,12 +5,12 @@ use crate::config::Settings;
 use crate::gate::decode::decode_apart;
 use crate::gate::pacer::Permit;
 use crate::http1::Framing;
-use crate::policy::pace::Client;
+use crate::policy::pace::ClientId;
 use crate::policy::{Authority, HttpVersion, Refusal, SiteFile, Validators};
 use crate::robots::access::{AccessKind, from_status};
 use crate::signing::ACCEPT_SIGNATURE;
 use crate::upstream::{
-    BodyStream, DialError, DialFault, Fields, GetError, Got, Outgoing, ReachError, ResolveError, Route, Sent,
+    BodyStream, DialError, DialFault, GetError, Got, Outgoing, OutgoingFields, ReachError, ResolveError, Route, Sent,
     Unanswered, Upstream, Want,
 };
 use http::{HeaderMap, Version, header};
@@ -26,7 +26,7 @@ pub(in crate::gate) struct Fetcher {
 }
 
 /// One request for such a file.
-pub(super) struct Request<'a> {
+pub(super) struct FileRequest<'a> {
     pub authority: &'a Authority,
     pub url: &'a Url,
     pub file: SiteFile,
@@ -74,13 +74,13 @@ impl Fetcher {
     pub(super) async fn first_address(
         &self,
         authority: &Authority,
-        client: Client,
+        client: ClientId,
     ) -> Result<Option<IpAddr>, FetchError> {
         Ok(self.reach(authority, client).await?.origin())
     }
 
     /// `client`: on whose account its name is looked up.
-    async fn reach(&self, authority: &Authority, client: Client) -> Result<Route, FetchError> {
+    async fn reach(&self, authority: &Authority, client: ClientId) -> Result<Route, FetchError> {
         self.upstream.reach_for(authority, Some(client), None, None).await.map_err(|error| match error {
             ReachError::Resolve(error @ (ResolveError::OwnLimit { .. } | ResolveError::TimedOut { .. })) => {
                 own_limit(&error)
@@ -94,8 +94,8 @@ impl Fetcher {
     /// The permit's gap is counted from when the head leaves.
     pub(super) async fn get(
         &self,
-        request: &Request<'_>,
-        client: Client,
+        request: &FileRequest<'_>,
+        client: ClientId,
         settings: &Settings,
         permit: &mut Permit,
     ) -> Result<Reply, FetchError> {
@@ -117,7 +117,7 @@ impl Fetcher {
         let outgoing = Outgoing {
             method: "GET",
             target: target.as_bytes(),
-            fields: Fields::Own(&fields),
+            fields: OutgoingFields::Own(&fields),
             framing: Framing::None,
             received: None,
             user_agent: None,

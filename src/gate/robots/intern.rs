@@ -1,7 +1,7 @@
 //! Each robots.txt or tdmrep.json once in memory, however many authorities have it: most are one of a few that content systems
 //! write.
 
-use crate::gate::store::{Digest, digest};
+use crate::gate::store::{FileDigest, digest};
 use crate::policy::{Access, SiteFile};
 use crate::robots::{ParseOptions, RobotsTxt, TdmRep};
 use parking_lot::Mutex;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The files in use, by content.
 #[derive(Default)]
 pub(super) struct Intern {
-    held: Mutex<HashMap<Content, Access>>,
+    held: Mutex<HashMap<ContentId, Access>>,
     /// Bytes of all of them, as of when each was read or last swept.
     bytes: AtomicUsize,
     /// Files read since then.
@@ -20,7 +20,7 @@ pub(super) struct Intern {
 }
 
 /// A file's bytes, and how they were read.
-type Content = (Digest, u64);
+type ContentId = (FileDigest, u64);
 
 impl Intern {
     /// The file of this body.
@@ -33,7 +33,7 @@ impl Intern {
     pub fn named(
         &self,
         file: SiteFile,
-        name: Digest,
+        name: FileDigest,
         options: &ParseOptions,
         body: impl FnOnce() -> Option<Vec<u8>>,
     ) -> Option<Access> {
@@ -101,7 +101,7 @@ fn fingerprint(file: SiteFile, options: &ParseOptions) -> u64 {
 
 const LEAST_STALE: usize = 100;
 /// A file's place in the table, two thirds full on average.
-const ROW: usize = size_of::<(Content, Access)>() * 3 / 2;
+const ROW: usize = size_of::<(ContentId, Access)>() * 3 / 2;
 
 #[cfg(test)]
 mod tests {

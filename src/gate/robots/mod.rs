@@ -17,9 +17,9 @@ use super::pacer::Pacer;
 use super::store::Store;
 use crate::config::Settings;
 use crate::histogram::{Distribution, Histogram};
-use crate::policy::freshness::State;
-use crate::policy::pace::Client;
-use crate::policy::{Access, Answer, Authority, Entry, Refusal, SiteFile};
+use crate::policy::freshness::CopyState;
+use crate::policy::pace::ClientId;
+use crate::policy::{Access, Authority, Entry, Refusal, SiteAnswer, SiteFile};
 use crate::upstream::Versions;
 use arc_swap::ArcSwap;
 use host_table::HostTable;
@@ -36,9 +36,9 @@ use tokio::sync::watch;
 
 /// All authorities that are known of.
 #[derive(Clone)]
-pub(super) struct RobotsCache(Arc<Inner>);
+pub(super) struct RobotsCache(Arc<CacheInner>);
 
-struct Inner {
+struct CacheInner {
     hosts: HostTable,
     files: Intern,
     store: Arc<Store>,
@@ -63,7 +63,7 @@ struct Inner {
 pub(super) struct Order {
     pub reason: FetchReason,
     /// At whose cost.
-    pub client: Client,
+    pub client: ClientId,
     /// The gap that holds for whoever causes it.
     pub crawl_delay: Option<Duration>,
     /// As whoever causes it will go to the site, over the same connection.
@@ -139,7 +139,7 @@ impl RobotsCache {
         settings: Arc<ArcSwap<Settings>>,
         fleet: Option<Arc<Fleet>>,
     ) -> Self {
-        RobotsCache(Arc::new(Inner {
+        RobotsCache(Arc::new(CacheInner {
             hosts: HostTable::new(),
             files: Intern::default(),
             store,
@@ -254,9 +254,9 @@ impl RobotsCache {
             let options = inner.settings.load().robots.parse_options();
             for host in inner.hosts.latest(usize::MAX) {
                 let old = host.load_full();
-                let Some(Answer { access: Access::Rules(robots), .. }) = &old.answer else { continue };
+                let Some(SiteAnswer { access: Access::Rules(robots), .. }) = &old.answer else { continue };
                 let access = inner.files.intern(SiteFile::Robots, robots.source(), &options);
-                let answer = old.answer.clone().map(|answer| Answer { access, ..answer });
+                let answer = old.answer.clone().map(|answer| SiteAnswer { access, ..answer });
                 // Whoever fetches it meanwhile reads it as is right now.
                 inner.hosts.put_over(&host, &old, Arc::new(Entry { answer, trouble: old.trouble.clone() }));
             }
@@ -299,7 +299,7 @@ impl Fetching {
 
 /// Its place among the fetches under way.
 struct Underway<'a> {
-    inner: &'a Inner,
+    inner: &'a CacheInner,
     key: (SiteFile, Authority),
     fetch: &'a Arc<Fetch>,
 }
@@ -336,7 +336,7 @@ impl Drop for Underway<'_> {
     }
 }
 
-impl Inner {
+impl CacheInner {
     fn keep(&self, host: &HostEntry, entry: Arc<Entry>) {
         // First, so that whoever finds the entry given up meanwhile does not go by an older copy.
         self.store.save(host.name(), &entry);
@@ -351,7 +351,7 @@ impl Inner {
     }
 
     fn figures(&self) -> CacheFigures {
-        let Inner { hosts, files, pacer, store, fetched, failed, malformed, .. } = self;
+        let CacheInner { hosts, files, pacer, store, fetched, failed, malformed, .. } = self;
         let count = |of: &[AtomicU64; 2], file| of[file as usize].load(Ordering::Relaxed);
         CacheFigures {
             authorities: hosts.count(SiteFile::Robots),
@@ -390,7 +390,7 @@ impl Inner {
 }
 
 fn is_due(entry: &Entry, now: SystemTime) -> bool {
-    let is_fresh = matches!(entry.usable(now), Some((_, State::Fresh)));
+    let is_fresh = matches!(entry.usable(now), Some((_, CopyState::Fresh)));
     !is_fresh && entry.may_fetch(now)
 }
 
@@ -402,7 +402,7 @@ fn is_unknown(entry: &Entry) -> bool {
 const AGES: &[u64] = &[60_000, 300_000, 3_600_000, 21_600_000, 43_200_000, 86_400_000, 604_800_000, 2_592_000_000];
 const DRAINING: Duration = Duration::from_secs(1);
 /// Renewals and the operator's own share their bound as one client does.
-const BACKGROUND: Client = Client(u64::MAX - 1);
+const BACKGROUND: ClientId = ClientId(u64::MAX - 1);
 
 #[cfg(test)]
 mod memory_tests;

@@ -1,9 +1,9 @@
 //! How many fetches of robots.txt may be under way at a time: in all, and for each client, so that one who asks for
 //! hosts by the thousand, dead or slow, keeps no other's first request waiting.
 
-use crate::gate::pacer::{Pace, Permit, Stand};
+use crate::gate::pacer::{HostQueue, Permit, Stand};
 use crate::policy::Refusal;
-use crate::policy::pace::{Client, Terms};
+use crate::policy::pace::{ClientId, Terms};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -16,13 +16,13 @@ use tokio::time::timeout;
 pub(super) struct FetchPlaces {
     all: Semaphore,
     /// Of clients that have some, or wait for one.
-    shares: Mutex<HashMap<Client, Arc<Semaphore>>>,
+    shares: Mutex<HashMap<ClientId, Arc<Semaphore>>>,
 }
 
 /// One place, until it is dropped.
 pub(super) struct FetchPlace<'a> {
     _one_of_all: SemaphorePermit<'a>,
-    _share: Share<'a>,
+    _share: ClientPlace<'a>,
 }
 
 impl FetchPlaces {
@@ -31,8 +31,8 @@ impl FetchPlaces {
     }
 
     /// First come first served among a client's own, and among those who are within their share.
-    pub async fn take(&self, client: Client) -> FetchPlace<'_> {
-        let share = Share::of(self, client).await;
+    pub async fn take(&self, client: ClientId) -> FetchPlace<'_> {
+        let share = ClientPlace::of(self, client).await;
         let one_of_all = self.all.acquire().await.expect(OPEN);
         FetchPlace { _one_of_all: one_of_all, _share: share }
     }
@@ -41,8 +41,8 @@ impl FetchPlaces {
     /// `a_while`.
     pub async fn take_in_turn(
         &self,
-        client: Client,
-        pace: &Arc<Pace>,
+        client: ClientId,
+        pace: &Arc<HostQueue>,
         terms: &Terms,
         a_while: Duration,
     ) -> Result<(FetchPlace<'_>, Permit), Refusal> {
@@ -66,25 +66,25 @@ impl FetchPlaces {
 }
 
 /// One place of a client's.
-struct Share<'a> {
+struct ClientPlace<'a> {
     places: &'a FetchPlaces,
-    client: Client,
+    client: ClientId,
     semaphore: Arc<Semaphore>,
     permit: Option<OwnedSemaphorePermit>,
 }
 
-impl<'a> Share<'a> {
-    async fn of(places: &'a FetchPlaces, client: Client) -> Self {
+impl<'a> ClientPlace<'a> {
+    async fn of(places: &'a FetchPlaces, client: ClientId) -> Self {
         let new = || Arc::new(Semaphore::new(MOST_OF_ONE));
         let semaphore = places.shares.lock().entry(client).or_insert_with(new).clone();
         // Made first, so that whoever leaves while waiting leaves nothing behind.
-        let mut share = Share { places, client, semaphore, permit: None };
+        let mut share = ClientPlace { places, client, semaphore, permit: None };
         share.permit = Some(share.semaphore.clone().acquire_owned().await.expect(OPEN));
         share
     }
 }
 
-impl Drop for Share<'_> {
+impl Drop for ClientPlace<'_> {
     fn drop(&mut self) {
         let mut shares = self.places.shares.lock();
         self.permit = None;
@@ -96,7 +96,7 @@ impl Drop for Share<'_> {
 }
 
 /// Fetches stand in the line as one client of their own.
-const FETCHES: Client = Client(0);
+const FETCHES: ClientId = ClientId(0);
 /// Each takes a connection, and at worst `robots.timeout`.
 const MOST: usize = 256;
 const MOST_OF_ONE: usize = MOST / 2;
@@ -117,18 +117,18 @@ mod tests {
         let places = FetchPlaces::new();
         let mut taken = Vec::new();
         for _ in 0..MOST_OF_ONE {
-            taken.push(places.take(Client(1)).await);
+            taken.push(places.take(ClientId(1)).await);
         }
         let pace = Pacer::new(Arc::new(Store::memory()), None).pace(&PaceKey::from_text("a.example").unwrap());
         let terms = Terms { max_concurrent: 1, ..Terms::default() };
-        let mut fetch = pin!(places.take_in_turn(Client(1), &pace, &terms, SOON));
+        let mut fetch = pin!(places.take_in_turn(ClientId(1), &pace, &terms, SOON));
         assert!((&mut fetch).now_or_never().is_none());
-        let page = pace.turn(Client(2), terms.clone()).now_or_never();
+        let page = pace.turn(ClientId(2), terms.clone()).now_or_never();
         assert!(page.is_some_and(|turn| turn.is_ok()), "whoever can use it has it");
-        let page = pace.turn(Client(2), terms.clone()).await.unwrap();
+        let page = pace.turn(ClientId(2), terms.clone()).await.unwrap();
         taken.pop();
         assert!(timeout(SOON * 10, &mut fetch).await.is_err(), "it has to wait for its turn now");
-        assert!(places.take(Client(1)).now_or_never().is_some(), "and keeps no place meanwhile");
+        assert!(places.take(ClientId(1)).now_or_never().is_some(), "and keeps no place meanwhile");
         drop(page);
         assert!(timeout(SOON * 10, &mut fetch).await.unwrap().is_ok());
     }
@@ -138,12 +138,12 @@ mod tests {
         let places = FetchPlaces::new();
         let mut greedy = Vec::new();
         for _ in 0..MOST_OF_ONE {
-            greedy.push(places.take(Client(1)).await);
+            greedy.push(places.take(ClientId(1)).await);
         }
-        assert!(timeout(SOON, places.take(Client(1))).await.is_err(), "it waits for one of its own");
-        let other = timeout(SOON, places.take(Client(2))).await.expect("another goes on");
+        assert!(timeout(SOON, places.take(ClientId(1))).await.is_err(), "it waits for one of its own");
+        let other = timeout(SOON, places.take(ClientId(2))).await.expect("another goes on");
         greedy.pop();
-        assert!(timeout(SOON, places.take(Client(1))).await.is_ok());
+        assert!(timeout(SOON, places.take(ClientId(1))).await.is_ok());
         drop((other, greedy));
         assert!(places.shares.lock().is_empty(), "who has none is forgotten");
     }
@@ -153,10 +153,10 @@ mod tests {
         let places = FetchPlaces::new();
         let mut taken = Vec::new();
         for number in 0..MOST {
-            taken.push(places.take(Client(number as u64)).await);
+            taken.push(places.take(ClientId(number as u64)).await);
         }
-        assert!(timeout(SOON, places.take(Client(u64::MAX))).await.is_err());
+        assert!(timeout(SOON, places.take(ClientId(u64::MAX))).await.is_err());
         taken.pop();
-        assert!(timeout(SOON, places.take(Client(u64::MAX))).await.is_ok());
+        assert!(timeout(SOON, places.take(ClientId(u64::MAX))).await.is_ok());
     }
 }

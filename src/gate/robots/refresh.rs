@@ -1,16 +1,16 @@
 //! How an authority's rules, and what else it says in a file, are learned: from the fleet, from the store, from the origin.
 
-use super::fetch::{FetchError, Reply, Request, no_resolver};
+use super::fetch::{FetchError, FileRequest, Reply, no_resolver};
 use super::redirect::Trail;
 use super::response::{Fetched, asked_to_wait, interpret_response};
-use super::{Fetch, FetchReason, HostEntry, Inner, Order, is_unknown};
+use super::{CacheInner, Fetch, FetchReason, HostEntry, Order, is_unknown};
 use crate::config::Settings;
 use crate::gate::decode::rethrown;
-use crate::gate::fleet::{Claim, Lost, Parcel};
+use crate::gate::fleet::{Claim, Parcel, ServerLost};
 use crate::gate::store::snapshot;
 use crate::gate::terms;
-use crate::policy::freshness::State;
-use crate::policy::pace::{Outcome, Terms};
+use crate::policy::freshness::CopyState;
+use crate::policy::pace::{PaceOutcome, Terms};
 use crate::policy::{self, AskedAgain, Authority, Entry, KeyBy, Refusal, SiteFile};
 use crate::upstream::{Versions, Want};
 use futures_util::FutureExt;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::time::timeout;
 use url::Url;
 
-impl Inner {
+impl CacheInner {
     /// From the fleet, where there is one that can be asked; else on our own. An error: nobody was asked.
     pub(super) async fn refresh(
         self: &Arc<Self>,
@@ -46,7 +46,7 @@ impl Inner {
         let claimed = loop {
             let claim = match &self.fleet {
                 Some(fleet) => fleet.claim(name, anew).await,
-                None => Err(Lost),
+                None => Err(ServerLost),
             };
             // The fleet may have missed what this instance had before it was killed; and who had the store in use may have
             // ended meanwhile.
@@ -63,7 +63,7 @@ impl Inner {
                     // Another version's.
                     Some(_) | None => break None,
                 },
-                Err(Lost) => break None,
+                Err(ServerLost) => break None,
             }
         };
         let alone = async {
@@ -206,7 +206,7 @@ impl Inner {
         let is_first_fetch = file == SiteFile::Robots && old.answer.is_none();
         let start = Url::parse(&authority.url(file.path())).map_err(|error| error.to_string())?;
         let mut trail = Trail::new(start);
-        let mut hop = Hop { settings, order, first: authority, is_first_fetch, fetch };
+        let mut hop = FetchHop { settings, order, first: authority, is_first_fetch, fetch };
         let mut left = settings.robots.timeout;
         let mut asked_again = None;
         let versions = order.versions;
@@ -216,7 +216,7 @@ impl Inner {
             // They are those of a file that was here; what is found elsewhere is kept without.
             let validators = old.answer.as_ref().map(|answer| &answer.validators).filter(|_| !trail.is_redirected());
             let want = Want { versions, ..Want::default() };
-            let mut request = Request { authority: &at, url: &url, file, validators, want, is_repeated: false };
+            let mut request = FileRequest { authority: &at, url: &url, file, validators, want, is_repeated: false };
             let mut reply = self.in_turn(&mut hop, &mut request, &mut left).await?;
             if reply.asks_for_signature {
                 request.is_repeated = true;
@@ -256,8 +256,8 @@ impl Inner {
     /// A fetch is a request to the host that it goes to, like any other, and takes its turn there.
     async fn in_turn(
         &self,
-        hop: &mut Hop<'_>,
-        request: &mut Request<'_>,
+        hop: &mut FetchHop<'_>,
+        request: &mut FileRequest<'_>,
         left: &mut Duration,
     ) -> Result<Reply, FetchError> {
         for _ in 0..RETRIES {
@@ -271,8 +271,8 @@ impl Inner {
 
     async fn once_in_turn(
         &self,
-        hop: &mut Hop<'_>,
-        request: &Request<'_>,
+        hop: &mut FetchHop<'_>,
+        request: &FileRequest<'_>,
         left: &mut Duration,
     ) -> Result<Reply, FetchError> {
         let settings = hop.settings;
@@ -295,15 +295,15 @@ impl Inner {
         *left = left.saturating_sub(began.elapsed());
         let reply = answered.map_err(late)??;
         permit.outcome = match reply.status {
-            429 | 503 => Outcome::Backoff { retry_after: asked_to_wait(&reply.headers, SystemTime::now()) },
-            _ => Outcome::Success,
+            429 | 503 => PaceOutcome::Backoff { retry_after: asked_to_wait(&reply.headers, SystemTime::now()) },
+            _ => PaceOutcome::Success,
         };
         hop.fetch.goes_on();
         Ok(reply)
     }
 
-    fn terms(&self, hop: &Hop<'_>, at: &Authority) -> Terms {
-        let Hop { settings, order, first, is_first_fetch, fetch } = *hop;
+    fn terms(&self, hop: &FetchHop<'_>, at: &Authority) -> Terms {
+        let FetchHop { settings, order, first, is_first_fetch, fetch } = *hop;
         let known = self.hosts.find(at, SiteFile::Robots).map(|host| host.load_full()).unwrap_or_default();
         let rules = &settings.hosts.get(at.host()).rules;
         let known = rules.crawl_delay(&known, &policy::Request::new(at, b"/robots.txt"));
@@ -318,7 +318,7 @@ impl Inner {
 }
 
 /// What is the same for each request of one fetch.
-struct Hop<'a> {
+struct FetchHop<'a> {
     settings: &'a Settings,
     order: &'a Order,
     first: &'a Authority,
@@ -344,7 +344,7 @@ fn is_newer(one: &Entry, other: &Entry) -> bool {
 /// Whether there is nothing to fetch for now.
 fn is_enough(entry: &Entry) -> bool {
     let now = SystemTime::now();
-    !entry.may_fetch(now) || matches!(entry.usable(now), Some((_, State::Fresh)))
+    !entry.may_fetch(now) || matches!(entry.usable(now), Some((_, CopyState::Fresh)))
 }
 
 /// By its generation, whatever the clock says, which may have been set since: an instance that was apart has gone on from

@@ -3,8 +3,8 @@
 use super::intern::Intern;
 use super::redirect::DeadEnd;
 use crate::config::Settings;
-use crate::policy::freshness::{CacheFields, Freshness, Limits};
-use crate::policy::{Access, Answer, AskedAgain, Entry, SiteFile, Validators, retry_after};
+use crate::policy::freshness::{CacheFields, Freshness, FreshnessLimits};
+use crate::policy::{Access, AskedAgain, Entry, SiteAnswer, SiteFile, Validators, retry_after};
 use crate::robots::access::{AccessKind, from_status};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::time::{Duration, SystemTime};
@@ -46,7 +46,7 @@ pub(super) fn interpret_response(
             let freshness = freshness(&HeaderMap::new(), settings, now);
             let (access, validators) = (Access::Missing, Validators::default());
             let (status, asked_again) = (*status, None);
-            return Entry::answered(Answer { access, status, asked_again, freshness, generation, validators });
+            return Entry::answered(SiteAnswer { access, status, asked_again, freshness, generation, validators });
         }
         Fetched::Unreachable(why) => return old.failed(now, why, None, fastrand::f64()),
     };
@@ -71,7 +71,7 @@ pub(super) fn interpret_response(
             return old.failed(now, &format!("status {status}"), wait, fastrand::f64());
         }
     };
-    Entry::answered(Answer { access, status, asked_again, freshness, generation, validators })
+    Entry::answered(SiteAnswer { access, status, asked_again, freshness, generation, validators })
 }
 
 fn freshness(headers: &HeaderMap, settings: &Settings, now: SystemTime) -> Freshness {
@@ -83,7 +83,7 @@ fn freshness(headers: &HeaderMap, settings: &Settings, now: SystemTime) -> Fresh
         date: field(header::DATE),
         age: field(header::AGE),
     };
-    let limits = Limits { min_ttl: settings.robots.min_ttl, max_ttl: settings.robots.max_ttl };
+    let limits = FreshnessLimits { min_ttl: settings.robots.min_ttl, max_ttl: settings.robots.max_ttl };
     Freshness::new(now, fields.lifetime(now, &limits), fastrand::f64())
 }
 

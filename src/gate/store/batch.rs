@@ -1,6 +1,6 @@
 //! What is written together: the newest of each, and how much memory it takes meanwhile.
 
-use super::lost::{LOST_BYTES, Lost};
+use super::lost::{LOST_BYTES, LostFilter};
 use crate::policy::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime};
 
 /// What is to be written together.
 #[derive(Default)]
-pub(super) struct Batch {
+pub(super) struct WriteBatch {
     pub entries: HashMap<Box<str>, Arc<Entry>>,
     /// Of others than those, what the disk has is old, and there was no room for what is newer.
-    pub lost: Option<Lost>,
+    pub lost: Option<LostFilter>,
     pub used: HashSet<Box<str>>,
     pub debts: HashMap<Box<str>, Owed>,
     bytes: usize,
@@ -27,7 +27,7 @@ pub(super) struct Owed {
     pub refusals: u32,
 }
 
-impl Batch {
+impl WriteBatch {
     /// What is known of the authority. `None`: nothing; `Some(None)`: that whatever else is kept of it is old.
     pub fn get(&self, authority: &str) -> Option<Option<&Arc<Entry>>> {
         let entry = self.entries.get(authority);
@@ -60,7 +60,7 @@ impl Batch {
     }
 
     /// What an earlier batch had, where this has nothing newer.
-    pub fn add_older(&mut self, older: &Batch) {
+    pub fn add_older(&mut self, older: &WriteBatch) {
         for (authority, entry) in &older.entries {
             if self.get(authority).is_none() {
                 self.save(authority.clone(), entry.clone());

@@ -1,8 +1,8 @@
 //! The file of the store: a redb database. Each commit is whole or not there at all, whenever the process is killed, and
 //! the next start finds it without walking through the file.
 
-use super::batch::Batch;
-use super::snapshot::{Digest, decode, decompress, digest, millis, time};
+use super::batch::WriteBatch;
+use super::snapshot::{FileDigest, decode, decompress, digest, millis, time};
 use super::tables::{AUTHORITIES, BODIES, CLOSED_KEY, FORMAT, FORMAT_KEY, META, PACES, REFUSALS, Tables};
 use crate::policy::pace::Debt;
 use crate::policy::{Access, Entry};
@@ -36,7 +36,7 @@ pub(super) struct Disk {
 
 /// Why there is no store on disk.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum DiskError {
     #[error("another politely uses it")]
     InUse,
     /// The file may be as good as ever; what has been opened is not.
@@ -54,12 +54,12 @@ impl Location {
 
     /// Opens the store, or begins one. A file that is no store of ours is set aside. `suspect`: every page of it is
     /// looked at first.
-    pub fn open(&self, suspect: bool) -> Result<Disk, Failure> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.directory).map_err(Failure::Io)?;
+    pub fn open(&self, suspect: bool) -> Result<Disk, DiskError> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.directory).map_err(DiskError::Io)?;
         let path = self.file();
         let is_new = !path.exists();
         match self.open_file(&path, suspect) {
-            Err(Failure::Unreadable(why)) => {
+            Err(DiskError::Unreadable(why)) => {
                 // Only once the new one stands: a disk that is full must not cost the old one.
                 let new = path.with_added_extension("new");
                 let _ = fs::remove_file(&new);
@@ -67,20 +67,20 @@ impl Location {
                 // What was owed is lost with the old one.
                 disk.mark_closed(false)?;
                 let aside = path.with_added_extension(format!("broken-{}", millis(SystemTime::now()) / 1000));
-                fs::rename(&path, &aside).and_then(|()| fs::rename(&new, &path)).map_err(Failure::Io)?;
+                fs::rename(&path, &aside).and_then(|()| fs::rename(&new, &path)).map_err(DiskError::Io)?;
                 tracing::warn!("the store {} is set aside as {}: {why}", path.display(), aside.display());
                 Ok(disk)
             }
             // What there was no room for is no store, and no damaged one either.
-            Err(Failure::Io(error)) if is_new => {
+            Err(DiskError::Io(error)) if is_new => {
                 let _ = fs::remove_file(&path);
-                Err(Failure::Io(error))
+                Err(DiskError::Io(error))
             }
             opened => opened,
         }
     }
 
-    fn open_file(&self, path: &Path, suspect: bool) -> Result<Disk, Failure> {
+    fn open_file(&self, path: &Path, suspect: bool) -> Result<Disk, DiskError> {
         guarded(|| {
             let mut file = OpenOptions::new();
             let file = file.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
@@ -133,8 +133,8 @@ impl Disk {
         &self,
         authority: &str,
         now: SystemTime,
-        parse: impl FnOnce(Digest, &dyn Fn() -> Option<Vec<u8>>) -> Option<Access>,
-    ) -> Result<Option<Entry>, Failure> {
+        parse: impl FnOnce(FileDigest, &dyn Fn() -> Option<Vec<u8>>) -> Option<Access>,
+    ) -> Result<Option<Entry>, DiskError> {
         guarded(|| {
             let transaction = self.database.begin_read()?;
             let Some(kept) = transaction.open_table(AUTHORITIES)?.get(authority)? else {
@@ -154,7 +154,7 @@ impl Disk {
 
     /// All debts that are not paid yet, none of which is believed to be longer than `most`. What a clock that was wrong
     /// has noted is owed for as long as it was then.
-    pub fn debts(&self, now: (SystemTime, Instant), most: Duration) -> Result<HashMap<Box<str>, Debt>, Failure> {
+    pub fn debts(&self, now: (SystemTime, Instant), most: Duration) -> Result<HashMap<Box<str>, Debt>, DiskError> {
         let (wall, now) = now;
         guarded(|| {
             let transaction = self.database.begin_read()?;
@@ -181,12 +181,12 @@ impl Disk {
     }
 
     /// Whether all that was owed when it was last in use is in it.
-    pub fn is_closed(&self) -> Result<bool, Failure> {
+    pub fn is_closed(&self) -> Result<bool, DiskError> {
         guarded(|| Ok(self.database.begin_read()?.open_table(META)?.get(CLOSED_KEY)?.is_some_and(|it| it.value() == 1)))
     }
 
     /// Says so, or that it is in use.
-    pub fn mark_closed(&self, closed: bool) -> Result<(), Failure> {
+    pub fn mark_closed(&self, closed: bool) -> Result<(), DiskError> {
         guarded(|| {
             let transaction = self.write()?;
             transaction.open_table(META)?.insert(CLOSED_KEY, u64::from(closed))?;
@@ -207,7 +207,7 @@ impl Disk {
     }
 
     /// Writes the batch; then drops what was used least recently until the rest has room.
-    pub fn commit(&self, batch: &Batch) -> Result<(), Failure> {
+    pub fn commit(&self, batch: &WriteBatch) -> Result<(), DiskError> {
         guarded(|| {
             let transaction = self.write()?;
             {
@@ -238,7 +238,7 @@ impl Disk {
     }
 
     /// Forgets debts that are paid, and those that a clock which was wrong has noted.
-    pub fn forget_paid(&self, now: SystemTime) -> Result<(), Failure> {
+    pub fn forget_paid(&self, now: SystemTime) -> Result<(), DiskError> {
         let now = millis(now);
         guarded(|| {
             let transaction = self.write()?;
@@ -262,26 +262,26 @@ impl Disk {
 }
 
 /// A damaged file must not bring us down, not even by an assertion of the database's own.
-fn guarded<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Failure> {
+fn guarded<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, DiskError> {
     match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(done) => done.map_err(Failure::from),
-        Err(_) => Err(Failure::Unreadable("its pages do not fit".into())),
+        Ok(done) => done.map_err(DiskError::from),
+        Err(_) => Err(DiskError::Unreadable("its pages do not fit".into())),
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for DiskError {
     fn from(error: Error) -> Self {
         match error {
-            Error::DatabaseAlreadyOpen => Failure::InUse,
+            Error::DatabaseAlreadyOpen => DiskError::InUse,
             Error::Io(error) if !matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => {
-                Failure::Io(error)
+                DiskError::Io(error)
             }
             // What is open is of no use after a failure; that says nothing about the file.
             error @ (Error::PreviousIo
             | Error::DatabaseClosed
             | Error::LockPoisoned(_)
-            | Error::TransactionPoisoned) => Failure::Io(io::Error::other(error.to_string())),
-            other => Failure::Unreadable(other.to_string()),
+            | Error::TransactionPoisoned) => DiskError::Io(io::Error::other(error.to_string())),
+            other => DiskError::Unreadable(other.to_string()),
         }
     }
 }

@@ -5,9 +5,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 
 /// A Bloom filter of one hash.
-pub(super) struct Lost(Box<[u64]>);
+pub(super) struct LostFilter(Box<[u64]>);
 
-impl Lost {
+impl LostFilter {
     pub fn put(&mut self, authority: &str) {
         let (word, bit) = place(authority);
         self.0[word] |= bit;
@@ -18,14 +18,14 @@ impl Lost {
         self.0[word] & bit != 0
     }
 
-    pub fn put_all(&mut self, other: &Lost) {
+    pub fn put_all(&mut self, other: &LostFilter) {
         self.0.iter_mut().zip(&other.0).for_each(|(word, more)| *word |= more);
     }
 }
 
-impl Default for Lost {
+impl Default for LostFilter {
     fn default() -> Self {
-        Lost(vec![0; WORDS].into())
+        LostFilter(vec![0; WORDS].into())
     }
 }
 

@@ -11,7 +11,7 @@ pub(super) mod snapshot;
 mod tables;
 mod write_behind;
 
-pub(super) use snapshot::{Digest, digest};
+pub(super) use snapshot::{FileDigest, digest};
 
 use crate::config;
 use crate::policy::pace::Debt;
@@ -42,7 +42,7 @@ impl Store {
 
     /// The store as configured. `max_delay`: the longest gap that a host may be given. `is_shared`: who has it in use is
     /// asked for what it has.
-    pub fn open(settings: &config::Store, max_delay: Duration, is_shared: bool) -> Self {
+    pub fn open(settings: &config::StoreSettings, max_delay: Duration, is_shared: bool) -> Self {
         if settings.disk == 0 {
             return Self::memory();
         }
@@ -55,7 +55,7 @@ impl Store {
     }
 
     /// Takes up other bounds.
-    pub fn resize(&self, settings: &config::Store) {
+    pub fn resize(&self, settings: &config::StoreSettings) {
         if let Some(behind) = &self.behind {
             behind.resize(queued(settings), settings.disk);
         }
@@ -80,7 +80,7 @@ impl Store {
     pub fn load(
         &self,
         name: SiteFileName<'_>,
-        parse: impl FnOnce(Digest, &dyn Fn() -> Option<Vec<u8>>) -> Option<Access>,
+        parse: impl FnOnce(FileDigest, &dyn Fn() -> Option<Vec<u8>>) -> Option<Access>,
     ) -> Option<Arc<Entry>> {
         self.behind.as_ref()?.load(&name.to_string(), parse)
     }
@@ -138,12 +138,12 @@ impl Drop for Store {
 }
 
 /// Bytes that may wait for the disk.
-fn queued(settings: &config::Store) -> usize {
+fn queued(settings: &config::StoreSettings) -> usize {
     usize::try_from(settings.memory / QUEUED_PART).unwrap_or(usize::MAX).max(LEAST_QUEUED)
 }
 
 /// Where it is, or would be.
-pub(super) fn directory(settings: &config::Store) -> PathBuf {
+pub(super) fn directory(settings: &config::StoreSettings) -> PathBuf {
     settings.directory.clone().unwrap_or_else(config::state_directory)
 }
 

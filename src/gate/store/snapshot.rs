@@ -3,15 +3,15 @@
 //! What another version has written is as good as absent.
 
 use crate::policy::freshness::Freshness;
-use crate::policy::{Access, Answer, Entry, Trouble, Validators};
+use crate::policy::{Access, Entry, SiteAnswer, Trouble, Validators};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::time::{Duration, SystemTime};
 
 /// Names a file: the first half of its SHA-256, as nobody must be able to pass one file off as another.
-pub(in crate::gate) type Digest = [u8; 16];
+pub(in crate::gate) type FileDigest = [u8; 16];
 
-pub(in crate::gate) fn digest(file: &[u8]) -> Digest {
+pub(in crate::gate) fn digest(file: &[u8]) -> FileDigest {
     let whole = ring::digest::digest(&ring::digest::SHA256, file);
     *whole.as_ref().first_chunk().expect("32 bytes")
 }
@@ -23,7 +23,7 @@ pub(in crate::gate) fn pack(entry: &Entry, now: SystemTime) -> Option<Vec<u8>> {
         Some(packed) => Some(packed.as_ref().map(|(name, packed)| (*name, &packed[..]))?),
         None => None,
     };
-    Some(with_version(&Snapshot { clock: millis(now), record: Record::of(entry), file }))
+    Some(with_version(&Snapshot { clock: millis(now), record: EntryRecord::of(entry), file }))
 }
 
 /// `sent`: when it was packed, by the receiver's clock, which says `now`. `parse` reads a file, or finds it by its
@@ -32,7 +32,7 @@ pub(in crate::gate) fn unpack(
     bytes: &[u8],
     sent: SystemTime,
     now: SystemTime,
-    parse: impl FnOnce(Digest, &dyn Fn() -> Option<Vec<u8>>) -> Option<Access>,
+    parse: impl FnOnce(FileDigest, &dyn Fn() -> Option<Vec<u8>>) -> Option<Access>,
 ) -> Option<Entry> {
     let Snapshot { clock, mut record, file } = of_this_version(bytes)?;
     let ours = millis(sent);
@@ -43,12 +43,12 @@ pub(in crate::gate) fn unpack(
 
 /// An entry without its file.
 pub(super) fn encode(entry: &Entry) -> Vec<u8> {
-    with_version(&Record::of(entry))
+    with_version(&EntryRecord::of(entry))
 }
 
 /// `None` if these are not the bytes of one, or the file is missing.
 pub(super) fn decode(bytes: &[u8], file: Option<Access>, now: SystemTime) -> Option<Entry> {
-    of_this_version::<Record<'_>>(bytes)?.into_entry(file, now)
+    of_this_version::<EntryRecord<'_>>(bytes)?.into_entry(file, now)
 }
 
 pub(super) fn compress(file: &[u8]) -> io::Result<Vec<u8>> {
@@ -73,13 +73,13 @@ pub(in crate::gate) fn millis(time: SystemTime) -> u64 {
 struct Snapshot<'a> {
     clock: u64,
     #[serde(borrow)]
-    record: Record<'a>,
-    file: Option<(Digest, &'a [u8])>,
+    record: EntryRecord<'a>,
+    file: Option<(FileDigest, &'a [u8])>,
 }
 
 /// Instants are milliseconds since 1970.
 #[derive(Serialize, Deserialize)]
-struct Record<'a> {
+struct EntryRecord<'a> {
     #[serde(borrow)]
     answer: Option<AnswerRecord<'a>>,
     #[serde(borrow)]
@@ -112,7 +112,7 @@ struct TroubleRecord<'a> {
     why: &'a str,
 }
 
-impl<'a> Record<'a> {
+impl<'a> EntryRecord<'a> {
     fn of(entry: &'a Entry) -> Self {
         let answer = entry.answer.as_ref().map(|answer| AnswerRecord {
             access: match &answer.access {
@@ -131,7 +131,7 @@ impl<'a> Record<'a> {
             retry_at: millis(trouble.retry_at),
             why: &trouble.why,
         });
-        Record { answer, trouble }
+        EntryRecord { answer, trouble }
     }
 
     fn move_instants(&mut self, moved: impl Fn(u64) -> u64) {
@@ -148,7 +148,7 @@ impl<'a> Record<'a> {
     fn into_entry(self, file: Option<Access>, now: SystemTime) -> Option<Entry> {
         let answer = match self.answer {
             None => None,
-            Some(answer) => Some(Answer {
+            Some(answer) => Some(SiteAnswer {
                 access: match answer.access {
                     AccessRecord::File => file?,
                     AccessRecord::Missing => Access::Missing,
@@ -208,13 +208,14 @@ mod tests {
             let freshness = Freshness::new(at(1000), Duration::from_secs(100), 0.0);
             let validators = Validators::new(Some("\"é\""), None);
             let (status, asked_again, generation) = (404, None, 7);
-            let answered = Entry::answered(Answer { access, status, asked_again, freshness, generation, validators });
+            let answered =
+                Entry::answered(SiteAnswer { access, status, asked_again, freshness, generation, validators });
             entries.extend([failed(&answered), answered]);
         }
         entries
     }
 
-    fn read(_: Digest, file: &dyn Fn() -> Option<Vec<u8>>) -> Option<Access> {
+    fn read(_: FileDigest, file: &dyn Fn() -> Option<Vec<u8>>) -> Option<Access> {
         Some(Access::Rules(RobotsTxt::parse(&file()?)))
     }
 

@@ -1,18 +1,18 @@
 //! The tables of the store, and how a write keeps them in step: each file once, with a count of those that have it, and
 //! each authority in the order of use.
 
-use super::snapshot::{Digest, compress, digest, encode};
+use super::snapshot::{FileDigest, compress, digest, encode};
 use crate::policy::Entry;
 use redb::{Error, ReadableTable, Table, TableDefinition, WriteTransaction};
 
 /// The tables of one write.
 pub(super) struct Tables<'t> {
     /// Authority → when it was used, its file, and its record.
-    authorities: Table<'t, &'static str, (u64, Option<Digest>, &'static [u8])>,
+    authorities: Table<'t, &'static str, (u64, Option<FileDigest>, &'static [u8])>,
     /// Digest → the file, compressed; apart from its count, which changes often.
-    bodies: Table<'t, &'static Digest, &'static [u8]>,
+    bodies: Table<'t, &'static FileDigest, &'static [u8]>,
     /// Digest → how many authorities have the file.
-    holders: Table<'t, &'static Digest, u32>,
+    holders: Table<'t, &'static FileDigest, u32>,
     uses: Table<'t, u64, &'static str>,
     meta: Table<'t, &'static str, u64>,
     bytes: u64,
@@ -60,7 +60,7 @@ impl<'t> Tables<'t> {
         self.insert(authority, body, &record)
     }
 
-    fn insert(&mut self, authority: &str, body: Option<Digest>, record: &[u8]) -> Result<(), Error> {
+    fn insert(&mut self, authority: &str, body: Option<FileDigest>, record: &[u8]) -> Result<(), Error> {
         self.use_number += 1;
         self.bytes += row(authority, record.len());
         self.authorities.insert(authority, (self.use_number, body, record))?;
@@ -106,7 +106,7 @@ impl<'t> Tables<'t> {
         }
     }
 
-    fn hold(&mut self, name: &Digest, file: &[u8]) -> Result<(), Error> {
+    fn hold(&mut self, name: &FileDigest, file: &[u8]) -> Result<(), Error> {
         let holders = self.holders.get(name)?.map_or(0, |holders| holders.value());
         self.holders.insert(name, holders.saturating_add(1))?;
         if holders == 0 {
@@ -117,7 +117,7 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
-    fn release(&mut self, name: &Digest) -> Result<(), Error> {
+    fn release(&mut self, name: &FileDigest) -> Result<(), Error> {
         let holders = self.holders.get(name)?.map_or(0, |holders| holders.value());
         match holders {
             0 => {}
@@ -156,9 +156,10 @@ pub(super) const FORMAT: u64 = 2;
 const BYTES_KEY: &str = "bytes";
 /// Whether whoever wrote last has written all it had to, and closed the file. Absent: it is new, or from before there was this.
 pub(super) const CLOSED_KEY: &str = "closed";
-pub(super) const AUTHORITIES: TableDefinition<&str, (u64, Option<Digest>, &[u8])> = TableDefinition::new("authorities");
-pub(super) const BODIES: TableDefinition<&Digest, &[u8]> = TableDefinition::new("bodies");
-const HOLDERS: TableDefinition<&Digest, u32> = TableDefinition::new("holders");
+pub(super) const AUTHORITIES: TableDefinition<&str, (u64, Option<FileDigest>, &[u8])> =
+    TableDefinition::new("authorities");
+pub(super) const BODIES: TableDefinition<&FileDigest, &[u8]> = TableDefinition::new("bodies");
+const HOLDERS: TableDefinition<&FileDigest, u32> = TableDefinition::new("holders");
 const USES: TableDefinition<u64, &str> = TableDefinition::new("uses");
 /// Pace key → when it was noted, until when nothing starts, and the backoff, all in milliseconds.
 pub(super) const PACES: TableDefinition<&str, (u64, u64, u64)> = TableDefinition::new("paces");

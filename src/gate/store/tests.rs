@@ -1,10 +1,10 @@
 //! The store as its callers see it: what survives, what is shared, what is dropped, what is set aside.
 
-use super::batch::Batch;
+use super::batch::WriteBatch;
 use super::disk::Disk;
 use super::*;
 use crate::policy::freshness::Freshness;
-use crate::policy::{Answer, Authority, KeyBy, SiteFile, Validators};
+use crate::policy::{Authority, KeyBy, SiteAnswer, SiteFile, Validators};
 use crate::robots::RobotsTxt;
 use redb::ReadableTable;
 use std::fs;
@@ -13,11 +13,16 @@ use std::path::Path;
 
 const MIB: u64 = 1 << 20;
 
-fn settings(directory: &Path, disk: u64) -> config::Store {
-    config::Store { directory: Some(directory.to_owned()), disk, memory: 64 * MIB, ..config::Store::default() }
+fn settings(directory: &Path, disk: u64) -> config::StoreSettings {
+    config::StoreSettings {
+        directory: Some(directory.to_owned()),
+        disk,
+        memory: 64 * MIB,
+        ..config::StoreSettings::default()
+    }
 }
 
-fn open(settings: &config::Store) -> Store {
+fn open(settings: &config::StoreSettings) -> Store {
     Store::open(settings, Duration::from_secs(300), false)
 }
 
@@ -38,7 +43,14 @@ fn entry(body: &str) -> Arc<Entry> {
     let access = Access::Rules(RobotsTxt::parse(body.as_bytes()));
     let freshness = Freshness::new(SystemTime::now(), Duration::from_secs(3600), 0.5);
     let validators = Validators::new(Some("\"v1\""), None);
-    Arc::new(Entry::answered(Answer { access, status: 200, asked_again: None, freshness, generation: 1, validators }))
+    Arc::new(Entry::answered(SiteAnswer {
+        access,
+        status: 200,
+        asked_again: None,
+        freshness,
+        generation: 1,
+        validators,
+    }))
 }
 
 fn load(store: &Store, number: usize) -> Option<String> {
@@ -106,19 +118,19 @@ fn whoever_was_not_closed_may_have_started_more_than_is_noted() {
     // As a kill leaves it.
     let killed = tempfile::tempdir().unwrap();
     fs::copy(directory.path().join("robots.redb"), killed.path().join("robots.redb")).unwrap();
-    let of_killed = config::Store { directory: Some(killed.path().to_owned()), ..settings.clone() };
+    let of_killed = config::StoreSettings { directory: Some(killed.path().to_owned()), ..settings.clone() };
     assert!(open(&of_killed).last_unnoted().is_some());
     assert!(open(&of_killed).last_unnoted().is_some(), "what is owed since the kill is noted nowhere");
     let damaged = tempfile::tempdir().unwrap();
     fs::write(damaged.path().join("robots.redb"), "no database").unwrap();
-    let of_damaged = config::Store { directory: Some(damaged.path().to_owned()), ..settings.clone() };
+    let of_damaged = config::StoreSettings { directory: Some(damaged.path().to_owned()), ..settings.clone() };
     assert!(open(&of_damaged).last_unnoted().is_some(), "what was owed is lost");
 }
 
 #[test]
 fn what_found_no_room_does_not_come_back_older() {
     let directory = tempfile::tempdir().unwrap();
-    let settings = config::Store { memory: 0, ..settings(directory.path(), 64 * MIB) };
+    let settings = config::StoreSettings { memory: 0, ..settings(directory.path(), 64 * MIB) };
     let store = open(&settings);
     store.save(SiteFile::Robots.of(&authority(0)), &entry("# old"));
     store.flush();
@@ -144,7 +156,7 @@ fn what_found_no_room_does_not_come_back_older() {
 #[test]
 fn what_found_no_room_costs_neither_memory_nor_the_rest_of_the_disk() {
     let directory = tempfile::tempdir().unwrap();
-    let settings = config::Store { memory: 0, ..settings(directory.path(), 64 * MIB) };
+    let settings = config::StoreSettings { memory: 0, ..settings(directory.path(), 64 * MIB) };
     let store = open(&settings);
     for number in 0..1000 {
         store.save(SiteFile::Robots.of(&authority(number)), &entry("# old"));
@@ -173,7 +185,7 @@ fn what_found_no_room_costs_neither_memory_nor_the_rest_of_the_disk() {
 #[test]
 fn what_found_no_room_twice_is_read_again_once_it_is_written() {
     let directory = tempfile::tempdir().unwrap();
-    let settings = config::Store { memory: 0, ..settings(directory.path(), 64 * MIB) };
+    let settings = config::StoreSettings { memory: 0, ..settings(directory.path(), 64 * MIB) };
     let store = open(&settings);
     let large = entry(&("# new".to_owned() + &"-".repeat(400_000)));
     for _ in 0..2 {
@@ -213,7 +225,7 @@ fn what_was_used_least_recently_is_dropped_when_the_disk_is_full() {
     let disk = disk(directory.path());
     let noise = |number: usize| (0..6000).map(|_| fastrand::alphanumeric()).collect::<String>() + &number.to_string();
     for number in (0..2000).step_by(40) {
-        let mut batch = Batch::default();
+        let mut batch = WriteBatch::default();
         for number in number..number + 40 {
             batch.save(authority(number).to_string().into(), entry(&noise(number)));
         }
@@ -389,7 +401,7 @@ fn after_a_power_cut_the_file_is_as_after_the_last_commit_and_nobody_walks_throu
     let disk = disk(directory.path());
     assert!(is_found_at_once(directory.path()), "begun");
     for number in 0..10 {
-        let mut batch = Batch::default();
+        let mut batch = WriteBatch::default();
         batch.save(authority(number).to_string().into(), entry(&format!("# {number}")));
         batch.owe("x".into(), Owed { noted: at(0), until: at(number as u64), backoff: Duration::ZERO, refusals: 0 });
         disk.commit(&batch).unwrap();
@@ -410,9 +422,9 @@ fn trouble_of_the_disk_says_nothing_about_the_file() {
         redb::Error::Io(std::io::ErrorKind::StorageFull.into()),
         redb::Error::Io(std::io::Error::from_raw_os_error(5)),
     ] {
-        assert!(matches!(disk::Failure::from(error), disk::Failure::Io(_)));
+        assert!(matches!(disk::DiskError::from(error), disk::DiskError::Io(_)));
     }
-    assert!(matches!(disk::Failure::from(redb::Error::Corrupted("".into())), disk::Failure::Unreadable(_)));
+    assert!(matches!(disk::DiskError::from(redb::Error::Corrupted("".into())), disk::DiskError::Unreadable(_)));
 }
 
 fn at(seconds: u64) -> SystemTime {
@@ -428,10 +440,16 @@ fn read_by(written: u64, read: u64) -> Entry {
     let disk = disk(directory.path());
     let access = Access::Rules(RobotsTxt::parse(b"Disallow: /"));
     let freshness = Freshness::new(at(written), Duration::from_secs(DAY), 0.0);
-    let answer =
-        Answer { access, status: 200, asked_again: None, freshness, generation: 1, validators: Validators::default() };
+    let answer = SiteAnswer {
+        access,
+        status: 200,
+        asked_again: None,
+        freshness,
+        generation: 1,
+        validators: Validators::default(),
+    };
     let entry = Entry::answered(answer).failed(at(written), "status 503", Some(HOUR), 0.0);
-    let mut batch = Batch::default();
+    let mut batch = WriteBatch::default();
     batch.save("x".into(), Arc::new(entry));
     disk.commit(&batch).unwrap();
     disk.read("x", at(read), |_, body| Some(Access::Rules(RobotsTxt::parse(&body()?)))).unwrap().unwrap()
@@ -445,7 +463,7 @@ fn what_a_clock_ahead_has_written_is_believed_no_further_than_it_can_be() {
         assert_eq!(freshness.age(at(read)), 0);
         assert!(freshness.validated_at() <= at(read) && freshness.expires_at() <= at(read));
         // Not fresh until the clock has caught up: used, and confirmed as soon as the site can be asked.
-        assert_eq!(entry.usable(at(read)).unwrap().1, crate::policy::freshness::State::Refresh);
+        assert_eq!(entry.usable(at(read)).unwrap().1, crate::policy::freshness::CopyState::Refresh);
         let trouble = entry.trouble.as_ref().unwrap();
         assert!(trouble.since <= at(read) && trouble.retry_at <= at(read));
         assert!(entry.may_fetch(at(read)), "a pause that no failure makes holds nobody back");
@@ -460,7 +478,7 @@ fn a_debt_is_owed_for_no_longer_than_it_was_whatever_the_clock_says_then() {
     let rest = |noted: u64, until: u64, now: u64| {
         let directory = tempfile::tempdir().unwrap();
         let disk = disk(directory.path());
-        let mut batch = Batch::default();
+        let mut batch = WriteBatch::default();
         batch.owe(
             "x".into(),
             Owed { noted: at(noted), until: at(until), backoff: Duration::from_secs(100 * DAY), refusals: 3 },

@@ -1,9 +1,9 @@
 //! Writes behind those who serve: a thread that commits whatever has gathered since its last commit. While the disk
 //! cannot be had or written, what has gathered stays in memory, within bounds, and is written as soon as it can be.
 
-use super::batch::{Batch, Owed};
-use super::disk::{Disk, Failure, Location};
-use super::snapshot::Digest;
+use super::batch::{Owed, WriteBatch};
+use super::disk::{Disk, DiskError, Location};
+use super::snapshot::FileDigest;
 use crate::policy::pace::Debt;
 use crate::policy::{Access, Entry};
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// The file and its writer.
 pub(super) struct WriteBehind {
-    shared: Arc<Shared>,
+    shared: Arc<WriterShared>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -37,12 +37,12 @@ impl Bounds {
     }
 }
 
-struct Shared {
+struct WriterShared {
     location: Location,
     bounds: Bounds,
     /// `None` while it cannot be had.
     disk: RwLock<Option<Disk>>,
-    queue: Mutex<Queue>,
+    queue: Mutex<WriteQueue>,
     more: Condvar,
     written: Condvar,
     /// What the last process left, until somebody asks. `None`: nobody has read it yet.
@@ -55,10 +55,10 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct Queue {
-    next: Batch,
+struct WriteQueue {
+    next: WriteBatch,
     /// What the writer has in hand.
-    writing: Arc<Batch>,
+    writing: Arc<WriteBatch>,
     closing: bool,
     overflowed: bool,
     /// Something that is owed was not taken on.
@@ -68,13 +68,13 @@ struct Queue {
     /// And not because another process has the file, which then has it for this one as well.
     is_lost: bool,
     /// What a reader has met with.
-    complaint: Option<Failure>,
+    complaint: Option<DiskError>,
 }
 
 impl WriteBehind {
     /// With what an earlier process has left, if that can be had now.
     pub fn start(location: Location, bounds: Bounds) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(WriterShared {
             location,
             bounds,
             disk: RwLock::new(None),
@@ -108,7 +108,7 @@ impl WriteBehind {
     pub fn load(
         &self,
         authority: &str,
-        parse: impl FnOnce(Digest, &dyn Fn() -> Option<Vec<u8>>) -> Option<Access>,
+        parse: impl FnOnce(FileDigest, &dyn Fn() -> Option<Vec<u8>>) -> Option<Access>,
     ) -> Option<Arc<Entry>> {
         {
             let queue = self.shared.queue.lock();
@@ -152,7 +152,7 @@ impl WriteBehind {
 
     /// What the key owes since before the start; told once.
     pub fn debt(&self, key: impl FnOnce() -> String) -> Option<Debt> {
-        let Shared { debts, has_debts, .. } = &*self.shared;
+        let WriterShared { debts, has_debts, .. } = &*self.shared;
         if !has_debts.load(Ordering::Relaxed) {
             return None;
         }
@@ -208,13 +208,13 @@ impl WriteBehind {
     }
 }
 
-impl Shared {
+impl WriterShared {
     /// False: there is no room for it, or no time.
-    fn add(&self, add: impl FnOnce(&mut Batch)) -> bool {
+    fn add(&self, add: impl FnOnce(&mut WriteBatch)) -> bool {
         self.add_to(&mut self.queue.lock(), add)
     }
 
-    fn add_to(&self, queue: &mut Queue, add: impl FnOnce(&mut Batch)) -> bool {
+    fn add_to(&self, queue: &mut WriteQueue, add: impl FnOnce(&mut WriteBatch)) -> bool {
         if queue.closing {
             return false;
         }
@@ -251,7 +251,7 @@ impl Shared {
                         // That process has it too.
                         let mut queue = self.queue.lock();
                         if queue.next.len() > MOST_QUEUED / 2 || queue.next.bytes() > self.bounds.queued() / 2 {
-                            queue.next = Batch::default();
+                            queue.next = WriteBatch::default();
                         }
                     }
                 }
@@ -300,10 +300,10 @@ impl Shared {
 
     /// Writes what there is, to a file that is opened anew if need be. What could not be written is kept. `checked`:
     /// when every page was looked at last.
-    fn attempt(&self, checked: &mut Option<Instant>) -> Result<(), Failure> {
-        let mut reopen = |failure: &Failure| {
+    fn attempt(&self, checked: &mut Option<Instant>) -> Result<(), DiskError> {
+        let mut reopen = |failure: &DiskError| {
             let is_due = checked.is_none_or(|checked: Instant| checked.elapsed() > CHECK_EVERY);
-            let suspect = matches!(failure, Failure::Unreadable(_)) && is_due;
+            let suspect = matches!(failure, DiskError::Unreadable(_)) && is_due;
             if suspect {
                 *checked = Some(Instant::now());
             }
@@ -339,7 +339,7 @@ impl Shared {
     }
 
     /// Opens the file, in place of what is open.
-    fn open(&self, suspect: bool) -> Result<(), Failure> {
+    fn open(&self, suspect: bool) -> Result<(), DiskError> {
         self.disk.write().take();
         let disk = self.location.open(suspect)?;
         let mut left = self.debts.lock();
@@ -358,24 +358,24 @@ impl Shared {
     }
 
     /// Another process has it, which is asked for what it has.
-    fn is_elsewhere(&self, failure: &Failure) -> bool {
-        self.bounds.is_shared && matches!(failure, Failure::InUse)
+    fn is_elsewhere(&self, failure: &DiskError) -> bool {
+        self.bounds.is_shared && matches!(failure, DiskError::InUse)
     }
 
     /// A store that cannot be had is no reason not to serve.
-    fn tell(&self, failure: &Failure) {
+    fn tell(&self, failure: &DiskError) {
         if self.is_elsewhere(failure) {
             return tracing::debug!("another process has the store {} in use", self.location.file().display());
         }
         let hint = match failure {
-            Failure::InUse => "give each instance its own `store.directory`",
-            Failure::Io(error) => match error.kind() {
+            DiskError::InUse => "give each instance its own `store.directory`",
+            DiskError::Io(error) => match error.kind() {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
                     "make room, or set `store.disk` lower"
                 }
                 _ => "set `store.directory` to a place that can be written",
             },
-            Failure::Unreadable(_) => "if this lasts, delete the file",
+            DiskError::Unreadable(_) => "if this lasts, delete the file",
         };
         tracing::warn!(
             "the store {} cannot be written: {failure}; copies and paces are kept in memory only until it can; {hint}",

@@ -1,12 +1,12 @@
 //! RFC 9112 §2–§6, as a server reads it.
 
-use crate::http1::{FieldKind, Framing, HeadError, MAX_FIELDS, RequestHead, Room, read_request};
+use crate::http1::{FieldKind, FieldRoom, Framing, HeadError, MAX_FIELDS, RequestHead, read_request};
 
 const LIMIT: usize = 64 * 1024;
 
 /// What `look` makes of a head that is whole.
 fn read<T>(raw: &[u8], look: impl FnOnce(&RequestHead<'_>) -> T) -> Result<Option<T>, HeadError> {
-    let mut room = Room::new();
+    let mut room = FieldRoom::new();
     Ok(read_request(raw, &mut 0, LIMIT, &mut room)?.map(|head| look(&head)))
 }
 
@@ -224,7 +224,7 @@ fn a_head_may_come_in_any_pieces() {
                 let mut scanned = 0;
                 let mut found = Ok(None);
                 for end in [first, second, raw.len()] {
-                    let mut room = Room::new();
+                    let mut room = FieldRoom::new();
                     found = read_request(&raw.as_bytes()[..end], &mut scanned, LIMIT, &mut room)
                         .map(|head| head.map(|head| (head.len, head.framing)));
                     if found != Ok(None) {
@@ -244,7 +244,7 @@ fn a_line_that_ends_without_cr_is_told_before_the_head_is_whole() {
 
 #[test]
 fn heads_are_bounded() {
-    let mut room = Room::new();
+    let mut room = FieldRoom::new();
     let raw = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
     let too_large = |limit| Err(HeadError::TooLarge { limit });
     let mut len =
@@ -264,7 +264,7 @@ fn heads_are_bounded() {
 #[test]
 fn room_is_used_again() {
     let (first, second) = (b"GET / HTTP/1.1\r\nConnection: x\r\nX: y\r\n\r\n", b"GET / HTTP/1.1\r\nX: y\r\n\r\n");
-    let mut room = Room::new();
+    let mut room = FieldRoom::new();
     read_request(first, &mut 0, LIMIT, &mut room).unwrap().unwrap();
     let head = read_request(second, &mut 0, LIMIT, &mut room).unwrap().unwrap();
     assert_eq!(head.fields.len(), 1);

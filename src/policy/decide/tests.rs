@@ -1,9 +1,9 @@
 //! SEMANTICS §3 and §4, row by row.
 
 use super::*;
-use crate::policy::entry::{Access, Answer, Validators};
+use crate::policy::entry::{Access, SiteAnswer, Validators};
 use crate::policy::freshness::Freshness;
-use crate::policy::{Authority, Options, OwnRules, Paths, PreferenceEvidence, Scheme};
+use crate::policy::{Authority, OwnRules, Paths, PolicyOptions, PreferenceEvidence, Scheme};
 use crate::robots::{Purpose, RobotsTxt};
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ fn midnight() -> SystemTime {
     SystemTime::UNIX_EPOCH + DAY * 20_000
 }
 
-fn answer(access: Access, status: u16) -> Answer {
+fn answer(access: Access, status: u16) -> SiteAnswer {
     let freshness = Freshness::new(midnight(), HOUR, 1.0);
-    Answer { access, status, asked_again: None, freshness, generation: 1, validators: Validators::default() }
+    SiteAnswer { access, status, asked_again: None, freshness, generation: 1, validators: Validators::default() }
 }
 
 fn file() -> Entry {
@@ -33,8 +33,8 @@ fn locked() -> Entry {
     Entry::answered(answer(Access::Missing, 403))
 }
 
-fn rules(options: Options) -> HostRules {
-    HostRules::new(Arc::new(Options { product_tokens: vec![ProductToken::parse("FooBot").unwrap()], ..options }))
+fn rules(options: PolicyOptions) -> HostRules {
+    HostRules::new(Arc::new(PolicyOptions { product_tokens: vec![ProductToken::parse("FooBot").unwrap()], ..options }))
 }
 
 fn decided(entry: &Entry, rules: &HostRules, target: &str, after: Duration) -> Decision {
@@ -42,12 +42,12 @@ fn decided(entry: &Entry, rules: &HostRules, target: &str, after: Duration) -> D
     decide(entry, rules, &Request::new(&authority, target.as_bytes()), midnight() + after)
 }
 
-fn ask_with(entry: &Entry, target: &str, after: Duration, options: &Options) -> Said {
+fn ask_with(entry: &Entry, target: &str, after: Duration, options: &PolicyOptions) -> Said {
     Said::of(decided(entry, &rules(options.clone()), target, after))
 }
 
 fn ask(entry: &Entry, target: &str, after: Duration) -> Said {
-    ask_with(entry, target, after, &Options::default())
+    ask_with(entry, target, after, &PolicyOptions::default())
 }
 
 /// A decision, as far as most of these tests tell it.
@@ -135,11 +135,11 @@ fn a_copy_about_to_expire_decides_and_is_refreshed_behind() {
 /// The status is kept and the setting applied when it is decided, so that a changed one holds at once.
 #[test]
 fn what_a_missing_file_means_is_as_the_operator_says_now() {
-    let unavailable = Options { disallow_unavailable: true, ..Options::default() };
-    let auth_error = Options { disallow_auth_error: true, ..Options::default() };
-    let ask = |entry: &Entry, options: &Options| ask_with(entry, "/", Duration::ZERO, options);
+    let unavailable = PolicyOptions { disallow_unavailable: true, ..PolicyOptions::default() };
+    let auth_error = PolicyOptions { disallow_auth_error: true, ..PolicyOptions::default() };
+    let ask = |entry: &Entry, options: &PolicyOptions| ask_with(entry, "/", Duration::ZERO, options);
     for (entry, allowing, disallowing) in [(none(), &auth_error, &unavailable), (locked(), &unavailable, &auth_error)] {
-        assert_eq!(ask(&entry, &Options::default()), allow(None, false));
+        assert_eq!(ask(&entry, &PolicyOptions::default()), allow(None, false));
         assert_eq!(ask(&entry, allowing), allow(None, false));
         assert_eq!(ask(&entry, disallowing), refuse(None, false));
     }
@@ -178,7 +178,7 @@ fn a_clock_set_back_a_day_renews_what_it_dates_in_the_future() {
     let back = midnight() - DAY;
     assert!(failed.may_fetch(back));
     let authority = Authority::new(Scheme::Https, "example.com", None).unwrap();
-    let decision = decide(&failed, &rules(Options::default()), &Request::new(&authority, b"/public"), back);
+    let decision = decide(&failed, &rules(PolicyOptions::default()), &Request::new(&authority, b"/public"), back);
     assert_eq!(Said::of(decision), allow(Some(2), true));
 }
 
@@ -226,11 +226,11 @@ fn that_there_was_no_file_does_not_outlive_its_time_when_unreachable() {
 
 #[test]
 fn long_unreachable_is_as_the_operator_says() {
-    let allowing = Options { allow_long_unreachable: true, ..Options::default() };
+    let allowing = PolicyOptions { allow_long_unreachable: true, ..PolicyOptions::default() };
     let first = fail(&Entry::default(), Duration::ZERO);
     let last = fail(&first, DAY * 30);
-    let ask = |options: &Options, after| ask_with(&last, "/", after, options);
-    assert_eq!(ask(&Options::default(), DAY * 30), unreachable_for(Duration::from_secs(60)));
+    let ask = |options: &PolicyOptions, after| ask_with(&last, "/", after, options);
+    assert_eq!(ask(&PolicyOptions::default(), DAY * 30), unreachable_for(Duration::from_secs(60)));
     assert_eq!(ask(&allowing, DAY * 30), allow(None, false));
     assert_eq!(ask(&allowing, DAY * 31), allow(None, true));
     let not_long = ask_with(&first, "/", Duration::ZERO, &allowing);
@@ -267,8 +267,9 @@ fn a_confirmed_copy_is_fresh_again_and_out_of_trouble() {
 
 #[test]
 fn visit_time_closes_the_site_only_when_enforced() {
-    let enforcing = Options { enforce_visit_time: true, ..Options::default() };
-    let ask = |minutes: u32, options: &Options| ask_with(&file(), "/", Duration::from_secs(60) * minutes, options);
+    let enforcing = PolicyOptions { enforce_visit_time: true, ..PolicyOptions::default() };
+    let ask =
+        |minutes: u32, options: &PolicyOptions| ask_with(&file(), "/", Duration::from_secs(60) * minutes, options);
     let closed_for = |minutes: u32, refresh| Said::Refuse {
         why: Refusal::Closed {
             retry_after: Duration::from_secs(60) * minutes,
@@ -277,7 +278,7 @@ fn visit_time_closes_the_site_only_when_enforced() {
         },
         refresh,
     };
-    assert_eq!(ask(1, &Options::default()), allow(Some(2), false));
+    assert_eq!(ask(1, &PolicyOptions::default()), allow(Some(2), false));
     assert_eq!(ask(1, &enforcing), closed_for(359, false));
     assert_eq!(ask(6 * 60, &enforcing), allow(Some(2), true));
     assert_eq!(ask(9 * 60, &enforcing), closed_for(21 * 60, true));
@@ -289,7 +290,12 @@ fn a_preference_disallows_for_a_declared_purpose_only() {
     let entry = Entry::answered(answer(Access::Rules(robots), 200));
     let purposes = ["search", "ai-train"].map(|name| Purpose::parse(name).unwrap());
     let ask = |target: &'static str, purposes: &[Purpose]| {
-        ask_with(&entry, target, Duration::ZERO, &Options { purposes: purposes.to_vec(), ..Options::default() })
+        ask_with(
+            &entry,
+            target,
+            Duration::ZERO,
+            &PolicyOptions { purposes: purposes.to_vec(), ..PolicyOptions::default() },
+        )
     };
     for purposes in [&[][..], &purposes[..1]] {
         assert_eq!(ask("/art/1", purposes), allow(None, false));
@@ -324,13 +330,14 @@ fn without_product_tokens_the_rules_for_everyone_hold() {
 
 #[test]
 fn what_servers_make_of_a_path_is_judged_too_and_named() {
-    let matched = |target: &str, options: &Options| match ask_with(&file(), target, Duration::ZERO, options) {
+    let matched = |target: &str, options: &PolicyOptions| match ask_with(&file(), target, Duration::ZERO, options) {
         Said::Refuse { why: Refusal::Disallowed { rule: Some(rule), .. }, .. } => {
             Some(rule.matched_path.map(String::from))
         }
         _ => None,
     };
-    let (as_served, as_sent) = (Options::default(), Options { paths: Paths::AsSent, ..Options::default() });
+    let (as_served, as_sent) =
+        (PolicyOptions::default(), PolicyOptions { paths: Paths::AsSent, ..PolicyOptions::default() });
     assert_eq!(matched("/public/..%2Fprivate/x", &as_served), Some(Some("/private/x".into())));
     assert_eq!(matched("//private?x", &as_served), Some(Some("/private?x".into())));
     assert_eq!(matched("/private", &as_served), Some(None), "the path as sent");
@@ -342,7 +349,7 @@ fn what_servers_make_of_a_path_is_judged_too_and_named() {
 fn an_explanation_names_the_form_that_is_disallowed() {
     let authority = Authority::new(Scheme::Https, "example.com", None).unwrap();
     let request = Request::new(&authority, b"//private");
-    let explained = crate::policy::explain::explain(&file(), &rules(Options::default()), &request, midnight());
+    let explained = crate::policy::explain::explain(&file(), &rules(PolicyOptions::default()), &request, midnight());
     assert_eq!((explained.allowed, explained.matched_path()), (false, Some("/private")));
     assert!(explained.detail.ends_with("servers may take this URL's path for that"), "{}", explained.detail);
 }
@@ -359,7 +366,7 @@ fn ruling(rules: &HostRules, entry: &Entry, target: &str) -> Ruling {
 fn an_allowance_says_what_it_goes_by() {
     let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /\nAllow: /open\n");
     let entry = Entry::answered(answer(Access::Rules(robots.clone()), 200));
-    let rules = rules(Options::default());
+    let rules = rules(PolicyOptions::default());
     let Ruling::Allow(Allowance::Rule { offset }) = ruling(&rules, &entry, "/open/1") else {
         panic!("a rule allows it")
     };
@@ -376,7 +383,7 @@ fn an_allowance_says_what_it_goes_by() {
 
 #[test]
 fn the_operators_rules_go_before_those_of_robots_txt_and_keep_its_pace() {
-    let rules = HostRules { own_rules: own(&["/private/mine"], &["/public"]), ..rules(Options::default()) };
+    let rules = HostRules { own_rules: own(&["/private/mine"], &["/public"]), ..rules(PolicyOptions::default()) };
     let denied = decided(&file(), &rules, "/public", Duration::ZERO);
     assert!(matches!(denied.ruling, Ruling::Refuse(Refusal::OperatorDenied { .. })), "{denied:?}");
     let allowed = decided(&file(), &rules, "/private/mine", HOUR * 9 / 10);
@@ -394,7 +401,7 @@ fn the_operators_rules_go_before_those_of_robots_txt_and_keep_its_pace() {
 
 #[test]
 fn an_ignored_robots_txt_is_not_fetched_and_delays_nothing() {
-    let rules = HostRules { robots: RobotsOverride::Ignore, ..rules(Options::default()) };
+    let rules = HostRules { robots: RobotsOverride::Ignore, ..rules(PolicyOptions::default()) };
     for entry in [file(), Entry::default()] {
         let decision = decided(&entry, &rules, "/private", DAY * 40);
         assert_eq!(decision, Decision { ruling: Ruling::Allow(Allowance::Ignored), crawl_delay: None, refresh: None });
@@ -406,8 +413,8 @@ fn an_ignored_robots_txt_is_not_fetched_and_delays_nothing() {
 /// What `robots: report` lifts is robots.txt; `mode: report` lifts the operator's own word too.
 #[test]
 fn what_is_only_told_of_goes_and_keeps_its_reason() {
-    let here = HostRules { robots: RobotsOverride::Report, ..rules(Options::default()) };
-    let everywhere = rules(Options { report_only: true, ..Options::default() });
+    let here = HostRules { robots: RobotsOverride::Report, ..rules(PolicyOptions::default()) };
+    let everywhere = rules(PolicyOptions { report_only: true, ..PolicyOptions::default() });
     for rules in [&here, &everywhere] {
         assert_eq!(ruling(rules, &file(), "/private"), Ruling::Report(disallowed(2, "/private")));
         assert_eq!(decided(&file(), rules, "/private", Duration::ZERO).crawl_delay, Some(Duration::from_secs(2)));
@@ -420,7 +427,7 @@ fn what_is_only_told_of_goes_and_keeps_its_reason() {
 
 #[test]
 fn the_configured_delay_and_names_hold_in_place_of_the_files() {
-    let delayed = HostRules { crawl_delay: Some(HOUR), ..rules(Options::default()) };
+    let delayed = HostRules { crawl_delay: Some(HOUR), ..rules(PolicyOptions::default()) };
     assert_eq!(decided(&file(), &delayed, "/public", Duration::ZERO).crawl_delay, Some(HOUR));
     let nobody = HostRules::new(Arc::default());
     let authority = Authority::new(Scheme::Https, "example.com", None).unwrap();
@@ -433,9 +440,10 @@ fn the_configured_delay_and_names_hold_in_place_of_the_files() {
     let somebody = Request { product_tokens: &own, ..anybody };
     assert_eq!(tokens(&nobody, &anybody), ["Agent"]);
     assert_eq!(tokens(&nobody, &somebody), ["Own"]);
-    assert_eq!(tokens(&rules(Options::default()), &anybody), ["FooBot"]);
-    let sent = HostRules::new(Arc::new(Options { user_agent: Some("Sent/2".into()), ..Options::default() }));
+    assert_eq!(tokens(&rules(PolicyOptions::default()), &anybody), ["FooBot"]);
+    let sent =
+        HostRules::new(Arc::new(PolicyOptions { user_agent: Some("Sent/2".into()), ..PolicyOptions::default() }));
     assert_eq!(tokens(&sent, &anybody), ["Sent"], "what goes out is what is judged");
-    let given = rules(Options::default()).asked_for(&own, &[]);
+    let given = rules(PolicyOptions::default()).asked_for(&own, &[]);
     assert_eq!(tokens(&given, &anybody), ["Own"]);
 }

@@ -21,7 +21,7 @@ fn lifetime(cache_control: &[&str], expires: Option<&str>, date: Option<&str>, a
         date: date.map(str::as_bytes),
         age: age.map(str::as_bytes),
     };
-    fields.lifetime(now(), &Limits { min_ttl: secs(0), max_ttl: secs(366 * 86_400) }).as_secs()
+    fields.lifetime(now(), &FreshnessLimits { min_ttl: secs(0), max_ttl: secs(366 * 86_400) }).as_secs()
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn no_cache_no_store_and_nonsense_have_no_life() {
 #[test]
 fn what_is_not_text_is_not_given() {
     let fields = CacheFields { cache_control: &[b"max-age=60\xff"], expires: None, date: None, age: None };
-    assert_eq!(fields.lifetime(now(), &Limits::default()), DAY);
+    assert_eq!(fields.lifetime(now(), &FreshnessLimits::default()), DAY);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn expires_runs_from_the_origins_date() {
 
 #[test]
 fn a_lifetime_stays_within_the_operators_limits() {
-    let limits = Limits::default();
+    let limits = FreshnessLimits::default();
     let of = |line: &str| {
         CacheFields { cache_control: &[line.as_bytes()], ..CacheFields::default() }.lifetime(now(), &limits)
     };
@@ -104,7 +104,7 @@ fn a_lifetime_stays_within_the_operators_limits() {
     assert_eq!(of("max-age=600"), secs(600));
     assert_eq!(of("max-age=31536000"), DAY);
     assert_eq!(of("max-age=99999999999999999999999"), DAY);
-    let crossed = Limits { min_ttl: secs(20), max_ttl: secs(10) };
+    let crossed = FreshnessLimits { min_ttl: secs(20), max_ttl: secs(10) };
     assert_eq!(crossed.clamp(secs(15)), secs(20), "and never panics");
 }
 
@@ -115,38 +115,38 @@ fn a_copy_is_refreshed_before_it_expires() {
     assert_eq!((early.refresh_at(), early.expires_at()), (at(800), at(1000)));
     let late = Freshness::new(now(), secs(1000), 0.0);
     assert_eq!(late.refresh_at(), at(1000));
-    assert_eq!(early.state(false, at(0)), State::Fresh);
-    assert_eq!(early.state(false, at(799)), State::Fresh);
-    assert_eq!(early.state(false, at(800)), State::Refresh);
-    assert_eq!(late.state(false, at(999)), State::Fresh);
+    assert_eq!(early.state(false, at(0)), CopyState::Fresh);
+    assert_eq!(early.state(false, at(799)), CopyState::Fresh);
+    assert_eq!(early.state(false, at(800)), CopyState::Refresh);
+    assert_eq!(late.state(false, at(999)), CopyState::Fresh);
 }
 
 #[test]
 fn a_stale_copy_serves_for_a_day_while_it_is_refreshed() {
     let copy = Freshness::new(now(), secs(300), 0.5);
-    assert_eq!(copy.state(false, now() + secs(86_399)), State::Refresh);
-    assert_eq!(copy.state(false, now() + DAY), State::Unusable);
+    assert_eq!(copy.state(false, now() + secs(86_399)), CopyState::Refresh);
+    assert_eq!(copy.state(false, now() + DAY), CopyState::Unusable);
 }
 
 #[test]
 fn a_copy_longer_fresh_than_a_day_serves_as_long() {
     let copy = Freshness::new(now(), DAY * 3, 1.0);
-    assert_eq!(copy.state(false, now() + DAY * 2), State::Fresh);
-    assert_eq!(copy.state(false, now() + DAY * 3 - secs(1)), State::Refresh);
-    assert_eq!(copy.state(false, now() + DAY * 3), State::Unusable);
+    assert_eq!(copy.state(false, now() + DAY * 2), CopyState::Fresh);
+    assert_eq!(copy.state(false, now() + DAY * 3 - secs(1)), CopyState::Refresh);
+    assert_eq!(copy.state(false, now() + DAY * 3), CopyState::Unusable);
 }
 
 #[test]
 fn rfc_the_last_good_copy_serves_thirty_days_while_unreachable() {
     let copy = Freshness::new(now(), secs(300), 0.5);
-    assert_eq!(copy.state(true, now() + DAY * 30 - secs(1)), State::Refresh);
-    assert_eq!(copy.state(true, now() + DAY * 30), State::Unusable);
+    assert_eq!(copy.state(true, now() + DAY * 30 - secs(1)), CopyState::Refresh);
+    assert_eq!(copy.state(true, now() + DAY * 30), CopyState::Unusable);
 }
 
 #[test]
 fn a_clock_set_back_makes_a_copy_doubtful_not_young() {
     let copy = Freshness::new(now(), DAY, 0.0);
-    assert_eq!(copy.state(false, now() - secs(1)), State::Refresh);
+    assert_eq!(copy.state(false, now() - secs(1)), CopyState::Refresh);
     assert_eq!(copy.age(now() - secs(1)), 0);
     assert_eq!(copy.age(now() + secs(90)), 90);
 }
@@ -176,5 +176,5 @@ fn retry_after_of_robots_is_honoured_up_to_an_hour() {
 #[test]
 fn absurd_lifetimes_do_not_overflow() {
     let copy = Freshness::new(now(), Duration::MAX, 0.5);
-    assert_eq!(copy.state(false, now()), State::Fresh);
+    assert_eq!(copy.state(false, now()), CopyState::Fresh);
 }

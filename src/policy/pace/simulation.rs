@@ -15,7 +15,7 @@ struct Arrival {
     terms: Terms,
     /// From start to end.
     takes: Duration,
-    outcome: Outcome,
+    outcome: PaceOutcome,
     /// Hangs up so long after it came, if it still waits then.
     patience: Option<Duration>,
 }
@@ -38,7 +38,7 @@ enum Fate {
 
 struct World {
     arrivals: Vec<Arrival>,
-    lane: Lane<usize>,
+    lane: Schedule<usize>,
     now: Instant,
     agenda: Vec<(Instant, Event)>,
     timer: Option<Instant>,
@@ -64,7 +64,7 @@ impl World {
         }
         Self {
             arrivals,
-            lane: Lane::default(),
+            lane: Schedule::default(),
             now: zero,
             agenda,
             timer: None,
@@ -97,7 +97,7 @@ impl World {
                 }
                 Event::Ends(i) => {
                     let slot = self.slots.remove(&i).unwrap();
-                    if let Outcome::Backoff { retry_after: Some(wait) } = self.arrivals[i].outcome {
+                    if let PaceOutcome::Backoff { retry_after: Some(wait) } = self.arrivals[i].outcome {
                         self.hold = self.hold.max(Some(self.now + wait));
                     }
                     self.lane.finished(|| self.now, slot, self.arrivals[i].outcome);
@@ -125,7 +125,7 @@ impl World {
     fn arrive(&mut self, i: usize) -> Result<(), TestCaseError> {
         let Arrival { client, terms, patience, .. } = self.arrivals[i].clone();
         self.came.insert(i, self.now);
-        match self.lane.request(self.now, Client(client), &terms, || i) {
+        match self.lane.request(self.now, ClientId(client), &terms, || i) {
             Turn::Go(slot) => {
                 prop_assert!(self.waiting.is_empty(), "nobody is overtaken");
                 self.start(i, slot)?;
@@ -146,19 +146,19 @@ impl World {
     fn poll(&mut self) -> Result<(), TestCaseError> {
         self.timer = loop {
             match self.lane.poll(self.now) {
-                Next::Start(i, slot) => {
+                NextTurn::Start(i, slot) => {
                     prop_assert!(self.waiting.remove(&i).is_some(), "one answer each");
                     self.start(i, slot)?;
                 }
-                Next::Refuse(i, why) => {
+                NextTurn::Refuse(i, why) => {
                     prop_assert!(self.waiting.remove(&i).is_some(), "one answer each");
                     self.refuse(i, why)?;
                 }
-                Next::WaitUntil(at) => {
+                NextTurn::WaitUntil(at) => {
                     prop_assert!(at > self.now, "a timer that fires for nothing would spin");
                     break Some(at);
                 }
-                Next::Idle => {
+                NextTurn::Idle => {
                     prop_assert!(self.waiting.is_empty(), "nobody is lost");
                     break None;
                 }
@@ -280,13 +280,13 @@ fn terms() -> impl Strategy<Value = Terms> {
         })
 }
 
-fn outcome() -> impl Strategy<Value = Outcome> {
+fn outcome() -> impl Strategy<Value = PaceOutcome> {
     prop_oneof![
-        8 => Just(Outcome::Success),
-        1 => Just(Outcome::Failure),
-        1 => Just(Outcome::TurnedAway),
-        1 => Just(Outcome::Backoff { retry_after: None }),
-        1 => millis(1..200).prop_map(|wait| Outcome::Backoff { retry_after: Some(wait) }),
+        8 => Just(PaceOutcome::Success),
+        1 => Just(PaceOutcome::Failure),
+        1 => Just(PaceOutcome::TurnedAway),
+        1 => Just(PaceOutcome::Backoff { retry_after: None }),
+        1 => millis(1..200).prop_map(|wait| PaceOutcome::Backoff { retry_after: Some(wait) }),
     ]
 }
 
@@ -340,10 +340,10 @@ proptest! {
         let mut world = World::new(arrivals.into_iter().map(quick).collect());
         let last = world.agenda.iter().map(|(at, _)| *at).max().expect("one arrival at least");
         world.run_until(Some(last + after))?;
-        let turn = world.lane.request(world.now, Client(9), &probe, || usize::MAX);
+        let turn = world.lane.request(world.now, ClientId(9), &probe, || usize::MAX);
         if let Turn::Refuse(Refused::TooLong { retry_after }) = turn {
             world.run_until(Some(world.now + retry_after))?;
-            let turn = world.lane.request(world.now, Client(9), &probe, || usize::MAX);
+            let turn = world.lane.request(world.now, ClientId(9), &probe, || usize::MAX);
             prop_assert!(matches!(turn, Turn::Go(_)), "{:?}", turn);
         } else {
             prop_assert!(matches!(turn, Turn::Go(_)), "{:?}", turn);
@@ -353,5 +353,5 @@ proptest! {
 
 /// Answered within the instant and without effect on the pace; the client stays.
 fn quick(arrival: Arrival) -> Arrival {
-    Arrival { takes: Duration::ZERO, outcome: Outcome::Success, patience: None, ..arrival }
+    Arrival { takes: Duration::ZERO, outcome: PaceOutcome::Success, patience: None, ..arrival }
 }

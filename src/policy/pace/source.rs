@@ -76,10 +76,10 @@ pub(super) const ASKING: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::pace::{Client, Lane, LastStarts, Next, Outcome, Refused, Terms, Turn};
+    use crate::policy::pace::{ClientId, LastStarts, NextTurn, PaceOutcome, Refused, Schedule, Terms, Turn};
     use std::time::Instant;
 
-    const A: Client = Client(1);
+    const A: ClientId = ClientId(1);
 
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
@@ -93,8 +93,8 @@ mod tests {
         TurnSource::Fleet { known, leased, rivals: 1 }
     }
 
-    fn lane(source: TurnSource) -> (Lane<&'static str>, Instant) {
-        let mut lane = Lane::default();
+    fn lane(source: TurnSource) -> (Schedule<&'static str>, Instant) {
+        let mut lane = Schedule::default();
         lane.follow(source);
         (lane, Instant::now())
     }
@@ -104,16 +104,16 @@ mod tests {
         let (mut lane, now) = lane(fleet(true, false));
         assert!(matches!(lane.request(now, A, &delay(1000), || "it"), Turn::Wait { .. }));
         assert_eq!(lane.wants_lease(), Some(ms(1000)));
-        assert_eq!(lane.poll(now), Next::WaitUntil(now + Terms::default().max_wait), "the lease wakes the line");
+        assert_eq!(lane.poll(now), NextTurn::WaitUntil(now + Terms::default().max_wait), "the lease wakes the line");
         lane.follow(fleet(true, true));
         assert_eq!(lane.wants_lease(), None);
-        let Next::Start("it", slot) = lane.poll(now) else { panic!("it has its turn") };
+        let NextTurn::Start("it", slot) = lane.poll(now) else { panic!("it has its turn") };
         assert!(slot.is_shared() && slot.is_exclusive());
-        lane.finished(|| now, slot, Outcome::Success);
+        lane.finished(|| now, slot, PaceOutcome::Success);
         // The lease is good for more than one start, at the schedule's own pace.
         assert!(matches!(lane.request(now, A, &delay(1000), || "next"), Turn::Wait { .. }));
-        assert_eq!((lane.wants_lease(), lane.poll(now)), (None, Next::WaitUntil(now + ms(1000))));
-        assert!(matches!(lane.poll(now + ms(1000)), Next::Start("next", _)));
+        assert_eq!((lane.wants_lease(), lane.poll(now)), (None, NextTurn::WaitUntil(now + ms(1000))));
+        assert!(matches!(lane.poll(now + ms(1000)), NextTurn::Start("next", _)));
     }
 
     #[test]
@@ -121,7 +121,7 @@ mod tests {
         let (mut lane, now) = lane(fleet(true, true));
         lane.adopt(LastStarts { last_start: Some(now), ..LastStarts::default() }, ms(0));
         assert!(matches!(lane.request(now + ms(400), A, &delay(1000), || "it"), Turn::Wait { .. }));
-        assert_eq!(lane.poll(now + ms(400)), Next::WaitUntil(now + ms(1000)));
+        assert_eq!(lane.poll(now + ms(400)), NextTurn::WaitUntil(now + ms(1000)));
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(lane.wants_lease(), Some(ms(0)));
         lane.follow(fleet(true, false));
         assert_eq!(lane.wants_lease(), None);
-        assert!(matches!(lane.poll(now), Next::Start("it", _)));
+        assert!(matches!(lane.poll(now), NextTurn::Start("it", _)));
         let Turn::Go(slot) = lane.request(now, A, &delay(0), || "") else { panic!("at once") };
         assert!(!slot.is_shared());
         // A backoff makes the turns the fleet's.
@@ -148,7 +148,7 @@ mod tests {
         let (mut lane, now) = lane(fleet(true, false));
         let Turn::Go(slot) = lane.request(now, A, &delay(0), || "") else { panic!("at once") };
         lane.adopt(LastStarts::default(), ms(1000));
-        lane.finished(|| now, slot, Outcome::Backoff { retry_after: None });
+        lane.finished(|| now, slot, PaceOutcome::Backoff { retry_after: None });
         assert_eq!(lane.backoff(), ms(1000));
     }
 
@@ -159,7 +159,7 @@ mod tests {
         assert!(matches!(lane.request(now, A, &terms, || "it"), Turn::Wait { .. }));
         let told = now + ms(1);
         lane.adopt(LastStarts { last_start: Some(told - ms(4000)), ..LastStarts::default() }, ms(0));
-        assert_eq!(lane.poll(told), Next::Refuse("it", Refused::TooLong { retry_after: ms(5000) }));
+        assert_eq!(lane.poll(told), NextTurn::Refuse("it", Refused::TooLong { retry_after: ms(5000) }));
         assert_eq!(
             lane.request(told, A, &terms, || "it"),
             Turn::Refuse(Refused::TooLong { retry_after: ms(5000) }),
@@ -180,7 +180,7 @@ mod tests {
     fn parted_each_keeps_every_gap_once_for_each_instance() {
         let (mut lane, now) = lane(TurnSource::Parted { instances: 3 });
         let Turn::Go(slot) = lane.request(now, A, &delay(1000), || "") else { panic!("at once") };
-        lane.finished(|| now, slot, Outcome::Success);
+        lane.finished(|| now, slot, PaceOutcome::Success);
         assert_eq!(lane.forecast(now, A, &delay(1000)), now + ms(3000));
         // Back in the fleet its own last start still counts.
         lane.follow(fleet(true, true));

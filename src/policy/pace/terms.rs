@@ -1,4 +1,4 @@
-//! What goes in and out of a [`Lane`](super::Lane).
+//! What goes in and out of a [`Schedule`](super::Schedule).
 
 use std::time::{Duration, Instant};
 
@@ -66,14 +66,14 @@ impl Terms {
 /// For whom a request is, as far as fairness goes: a number the caller makes of a user name or an address. Two clients
 /// of one number share their turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Client(pub u64);
+pub struct ClientId(pub u64);
 
 /// The answer to a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Turn {
     /// It starts now.
     Go(Slot),
-    /// It waits; [`Next`] tells the rest.
+    /// It waits; [`NextTurn`] tells the rest.
     Wait {
         ticket: Ticket,
         /// Not before this; `None`: until one in flight finishes.
@@ -85,7 +85,7 @@ pub enum Turn {
 
 /// What there is to do for those who wait.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Next<W> {
+pub enum NextTurn<W> {
     /// This one starts now.
     Start(W, Slot),
     /// This one waits in vain: its turn will not come in time any more.
@@ -121,11 +121,11 @@ impl Refused {
 /// A place in the line, to give it back by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
-    pub(super) client: Client,
+    pub(super) client: ClientId,
     pub(super) number: u64,
 }
 
-/// The right to one request in flight. Goes back with [`Lane::finished`](super::Lane::finished), or the lane counts it
+/// The right to one request in flight. Goes back with [`Schedule::finished`](super::Schedule::finished), or the lane counts it
 /// for ever.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a slot that is not given back is in flight for ever"]
@@ -168,7 +168,7 @@ impl Slot {
 
 /// How a request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PaceOutcome {
     /// The origin answered, and not with one of these.
     Success,
     /// 429 or 503.

@@ -5,26 +5,26 @@ use crate::policy::Refusal;
 
 mod manners;
 
-const A: Client = Client(1);
-const B: Client = Client(2);
-const OK: Outcome = Outcome::Success;
+const A: ClientId = ClientId(1);
+const B: ClientId = ClientId(2);
+const OK: PaceOutcome = PaceOutcome::Success;
 
 /// A lane and its hour zero.
 struct Host {
     zero: Instant,
-    lane: Lane<&'static str>,
+    lane: Schedule<&'static str>,
 }
 
 impl Host {
     fn new() -> Self {
-        Self { zero: Instant::now(), lane: Lane::default() }
+        Self { zero: Instant::now(), lane: Schedule::default() }
     }
 
     fn at(&self, at: u64) -> Instant {
         self.zero + ms(at)
     }
 
-    fn ask(&mut self, at: u64, client: Client, terms: &Terms, name: &'static str) -> Turn {
+    fn ask(&mut self, at: u64, client: ClientId, terms: &Terms, name: &'static str) -> Turn {
         self.lane.request(self.at(at), client, terms, || name)
     }
 
@@ -38,14 +38,14 @@ impl Host {
 
     /// The request starts at `at` and is over at once.
     #[track_caller]
-    fn visit(&mut self, at: u64, terms: &Terms, outcome: Outcome) {
+    fn visit(&mut self, at: u64, terms: &Terms, outcome: PaceOutcome) {
         let slot = self.go(at, terms);
         self.end(at, slot, outcome);
     }
 
     /// The request waits until `until`.
     #[track_caller]
-    fn wait(&mut self, at: u64, client: Client, terms: &Terms, name: &'static str, until: Option<u64>) -> Ticket {
+    fn wait(&mut self, at: u64, client: ClientId, terms: &Terms, name: &'static str, until: Option<u64>) -> Ticket {
         match self.ask(at, client, terms, name) {
             Turn::Wait { ticket, until: found } => {
                 assert_eq!(found, until.map(|until| self.at(until)), "{name} at {at}");
@@ -60,7 +60,7 @@ impl Host {
         self.lane.forecast(self.at(at), A, terms).duration_since(self.zero).as_millis() as u64
     }
 
-    fn end(&mut self, at: u64, slot: Slot, outcome: Outcome) {
+    fn end(&mut self, at: u64, slot: Slot, outcome: PaceOutcome) {
         let now = self.at(at);
         self.lane.finished(|| now, slot, outcome);
     }
@@ -68,24 +68,24 @@ impl Host {
     #[track_caller]
     fn starts(&mut self, at: u64, name: &str) -> Slot {
         match self.lane.poll(self.at(at)) {
-            Next::Start(found, slot) if found == name => slot,
+            NextTurn::Start(found, slot) if found == name => slot,
             other => panic!("{name} at {at}: {other:?}"),
         }
     }
 
     #[track_caller]
     fn sleeps(&mut self, at: u64, until: u64) {
-        assert_eq!(self.lane.poll(self.at(at)), Next::WaitUntil(self.at(until)), "at {at}");
+        assert_eq!(self.lane.poll(self.at(at)), NextTurn::WaitUntil(self.at(until)), "at {at}");
     }
 
     #[track_caller]
     fn turns_away(&mut self, at: u64, name: &'static str, why: Refused) {
-        assert_eq!(self.lane.poll(self.at(at)), Next::Refuse(name, why), "at {at}");
+        assert_eq!(self.lane.poll(self.at(at)), NextTurn::Refuse(name, why), "at {at}");
     }
 
     #[track_caller]
     fn idles(&mut self, at: u64) {
-        assert_eq!(self.lane.poll(self.at(at)), Next::Idle, "at {at}");
+        assert_eq!(self.lane.poll(self.at(at)), NextTurn::Idle, "at {at}");
     }
 }
 
@@ -105,8 +105,8 @@ fn full(retry_after: u64) -> Refused {
     Refused::Full { retry_after: ms(retry_after) }
 }
 
-fn refused(retry_after: Option<u64>) -> Outcome {
-    Outcome::Backoff { retry_after: retry_after.map(ms) }
+fn refused(retry_after: Option<u64>) -> PaceOutcome {
+    PaceOutcome::Backoff { retry_after: retry_after.map(ms) }
 }
 
 #[test]
@@ -347,7 +347,7 @@ fn a_turn_nobody_takes_is_free_again() {
     host.wait(0, A, &delay(1000), "gone", Some(1000));
     host.wait(0, A, &delay(1000), "there", Some(2000));
     let slot = host.starts(1000, "gone");
-    host.end(1000, slot, Outcome::Unused);
+    host.end(1000, slot, PaceOutcome::Unused);
     let _slot = host.starts(1000, "there");
 }
 
@@ -356,7 +356,7 @@ fn an_unused_turn_does_not_undo_a_later_start() {
     let mut host = Host::new();
     let unused = host.go(0, &Terms::default());
     let _used = host.go(500, &Terms::default());
-    host.end(600, unused, Outcome::Unused);
+    host.end(600, unused, PaceOutcome::Unused);
     assert_eq!(host.open_at(600, &delay(1000)), 1500);
 }
 
@@ -444,7 +444,7 @@ fn requests_refused_together_make_one_step() {
 fn a_failure_says_nothing_about_the_pace() {
     let mut host = Host::new();
     host.visit(0, &Terms::default(), refused(None));
-    host.visit(1000, &Terms::default(), Outcome::Failure);
+    host.visit(1000, &Terms::default(), PaceOutcome::Failure);
     assert_eq!(host.lane.backoff(), ms(1000));
 }
 
@@ -578,7 +578,7 @@ fn what_is_owed_is_owed_after_a_restart() {
     let debt = host.lane.debt(host.at(4000)).unwrap();
     assert_eq!(debt, Debt { until: host.at(10_000), backoff: ms(0), refusals: 0 });
     assert_eq!(host.lane.debt(host.at(10_000)), None);
-    let mut again = Host { zero: host.zero, lane: Lane::default() };
+    let mut again = Host { zero: host.zero, lane: Schedule::default() };
     again.lane.restore(again.at(4000), debt);
     assert_eq!(again.open_at(4000, &delay(10_000)), 10_000);
     assert_eq!(again.open_at(4000, &Terms::default()), 10_000, "whoever asks");
@@ -590,7 +590,7 @@ fn a_backoff_is_owed_too() {
     host.visit(0, &Terms::default(), refused(Some(60_000)));
     let debt = host.lane.debt(host.at(1)).unwrap();
     assert_eq!(debt, Debt { until: host.at(60_000), backoff: ms(60_000), refusals: 0 });
-    let mut again = Host { zero: host.zero, lane: Lane::default() };
+    let mut again = Host { zero: host.zero, lane: Schedule::default() };
     again.lane.restore(again.at(1), debt);
     again.visit(60_000, &Terms::default(), refused(None));
     assert_eq!(again.lane.backoff(), ms(120_000));
@@ -659,9 +659,9 @@ fn absurd_durations_do_not_overflow() {
         ..Terms::default()
     };
     let mut host = Host::new();
-    host.visit(0, &terms, Outcome::Backoff { retry_after: Some(Duration::MAX) });
+    host.visit(0, &terms, PaceOutcome::Backoff { retry_after: Some(Duration::MAX) });
     assert!(matches!(host.ask(0, A, &terms, ""), Turn::Wait { .. }));
-    assert!(matches!(host.lane.poll(host.zero), Next::WaitUntil(_)));
+    assert!(matches!(host.lane.poll(host.zero), NextTurn::WaitUntil(_)));
 }
 
 #[test]
@@ -674,5 +674,5 @@ fn rehearsals_do_not_put_off_a_renewal() {
     for at in (2000..10_000).step_by(100) {
         assert!(!host.lane.rehearse(host.at(at), A, &delay).is_zero());
     }
-    assert!(matches!(host.lane.poll(host.at(10_000)), Next::Start("renewal", _)));
+    assert!(matches!(host.lane.poll(host.at(10_000)), NextTurn::Start("renewal", _)));
 }

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use super::LastStarts;
 use super::source::EffectiveGap;
-use super::terms::{Client, Refused, SlotRequest, Ticket};
+use super::terms::{ClientId, Refused, SlotRequest, Ticket};
 
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct WaitQueue<W> {
     /// Renewals of robots.txt, which go before all others.
-    renewals: VecDeque<Waiter<W>>,
+    renewals: VecDeque<QueuedWaiter<W>>,
     /// Each client that waits, the next one to be served first; none is empty.
-    ring: VecDeque<Queue<W>>,
+    ring: VecDeque<ClientQueue<W>>,
     /// In the ring, renewals not among them.
     waiting: usize,
     /// No waiter's deadline is earlier.
@@ -26,14 +26,14 @@ pub(super) struct WaitQueue<W> {
 
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
-struct Queue<W> {
-    client: Client,
-    waiters: VecDeque<Waiter<W>>,
+struct ClientQueue<W> {
+    client: ClientId,
+    waiters: VecDeque<QueuedWaiter<W>>,
 }
 
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
-struct Waiter<W> {
+struct QueuedWaiter<W> {
     number: u64,
     demand: SlotRequest,
     deadline: Instant,
@@ -90,10 +90,10 @@ impl<W> WaitQueue<W> {
     pub fn join(&mut self, Ticket { client, number }: Ticket, demand: SlotRequest, deadline: Instant, payload: W) {
         self.waiting += 1;
         self.next_deadline = Some(self.next_deadline.map_or(deadline, |next| next.min(deadline)));
-        let waiter = Waiter { number, demand, deadline, payload };
+        let waiter = QueuedWaiter { number, demand, deadline, payload };
         match self.ring.iter_mut().find(|queue| queue.client == client) {
             Some(queue) => queue.waiters.push_back(waiter),
-            None => self.ring.push_back(Queue { client, waiters: [waiter].into() }),
+            None => self.ring.push_back(ClientQueue { client, waiters: [waiter].into() }),
         }
         // Its turn may come before those of others who have come earlier.
         self.pushed_back |= self.ring.len() > 1;
@@ -108,7 +108,7 @@ impl<W> WaitQueue<W> {
         payload: W,
     ) {
         self.next_deadline = Some(self.next_deadline.map_or(deadline, |next| next.min(deadline)));
-        self.renewals.push_back(Waiter { number, demand, deadline, payload });
+        self.renewals.push_back(QueuedWaiter { number, demand, deadline, payload });
         self.pushed_back = true;
     }
 
@@ -141,7 +141,7 @@ impl<W> WaitQueue<W> {
     }
 
     /// Turns away the last waiter of the client with the most, if that leaves it with no fewer than `client` will have.
-    pub fn make_room(&mut self, client: Client, retry_after: Duration) -> bool {
+    pub fn make_room(&mut self, client: ClientId, retry_after: Duration) -> bool {
         let own = self.ring.iter().find(|queue| queue.client == client).map_or(0, |queue| queue.waiters.len());
         let Some(greediest) = self.ring.iter_mut().max_by_key(|queue| queue.waiters.len()) else {
             return false;
@@ -160,7 +160,7 @@ impl<W> WaitQueue<W> {
     pub fn clear_before(
         &self,
         now: Instant,
-        client: Option<Client>,
+        client: Option<ClientId>,
         marks: &mut LastStarts,
         tempo: EffectiveGap,
     ) -> Instant {
@@ -187,7 +187,7 @@ impl<W> WaitQueue<W> {
         self.renewals.iter().fold(now, |at, waiter| started(marks, waiter.demand, at, tempo))
     }
 
-    fn waiting_for(&self, client: Client) -> usize {
+    fn waiting_for(&self, client: ClientId) -> usize {
         self.ring.iter().find(|queue| queue.client == client).map_or(0, |queue| queue.waiters.len())
     }
 

@@ -2,7 +2,7 @@
 
 use super::super::limits::per_client;
 use super::Who;
-use crate::config::{Access, User};
+use crate::config::{AccessSettings, User};
 use crate::policy::Refusal;
 use argon2::{Argon2, PasswordVerifier};
 use base64::Engine;
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 /// Whether a client at this address may ask anything. No rules: this machine alone, and who has shown a certificate. Then
 /// nothing else listens beyond loopback; but a connection may be from before a reload took the rules away.
-pub fn admit(access: &Access, who: &Who) -> Result<(), Refusal> {
+pub fn admit(access: &AccessSettings, who: &Who) -> Result<(), Refusal> {
     let client = who.address.ip().to_canonical();
     let why = if access.clients.is_empty() {
         if who.is_identified || !access.users.is_empty() || client.is_loopback() {
@@ -35,7 +35,7 @@ pub fn admit(access: &Access, who: &Who) -> Result<(), Refusal> {
 
 /// Whether whoever opened a tunnel still may, and as which user: a reload may have taken them out, or changed what holds for
 /// them.
-pub fn readmit(access: &Access, opener: &mut Option<Arc<User>>) -> Result<(), Refusal> {
+pub fn readmit(access: &AccessSettings, opener: &mut Option<Arc<User>>) -> Result<(), Refusal> {
     let users = &access.users;
     if opener.as_ref().is_some_and(|opener| users.iter().any(|user| Arc::ptr_eq(user, opener))) {
         return Ok(());

@@ -13,7 +13,7 @@ use super::foreign::{self, Foreign};
 use super::wire::Wire;
 use super::{Who, auth, http2};
 use crate::config::{Settings, User};
-use crate::http1::{self, Framing, HeadError, Room};
+use crate::http1::{self, FieldRoom, Framing, HeadError};
 use crate::policy::{Authority, Refusal};
 use std::future::poll_fn;
 use std::io;
@@ -190,7 +190,7 @@ impl Connection {
         let Connection { wire, input, who, timer, place, last, last_place, .. } = self;
         let inside = who.tunnel.as_ref().map(|tunnel| &tunnel.authority);
         let side = Http1::new(wire, input);
-        let mut room = Room::new();
+        let mut room = FieldRoom::new();
         // Its end is known: that of the bytes.
         let mut scanned = raw.bytes().len().saturating_sub(2);
         let head = http1::read_request(raw.bytes(), &mut scanned, usize::MAX, &mut room);

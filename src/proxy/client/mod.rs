@@ -14,7 +14,7 @@ pub use wire::Wire;
 
 use crate::config::User;
 use crate::policy::Authority;
-use crate::policy::pace::Client;
+use crate::policy::pace::ClientId;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -33,8 +33,8 @@ pub struct Who {
 
 impl Who {
     /// Among whom its requests take turns.
-    pub fn client(&self) -> Client {
-        Client::of(self.user.as_ref().map(|user| user.name.as_ref()), self.address.ip())
+    pub fn client(&self) -> ClientId {
+        ClientId::of(self.user.as_ref().map(|user| user.name.as_ref()), self.address.ip())
     }
 }
 

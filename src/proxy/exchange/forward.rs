@@ -8,14 +8,16 @@ use super::decide::hosts;
 use super::pages::Pages;
 use super::request::Head;
 use super::{Exchange, Outcome, Signature, tunnel, websocket};
-use crate::gate::{Outcome as Learnt, Permit};
+use crate::gate::{PaceOutcome as Learnt, Permit};
 use crate::http1::{FieldKind, Framing, list};
 use crate::policy::{retry_after, turns_away};
 use crate::proxy::io::{Buffer, Timer};
 use crate::proxy::limits::body_rate::Least;
 use crate::proxy::respond::{Failure, proxy_status};
 use crate::signing::{ACCEPT_SIGNATURE, RequestSigner};
-use crate::upstream::{Connection, Fields, Http1Link, Http2Link, Link, Outgoing, ReachError, Route, Versions, Want};
+use crate::upstream::{
+    Http1Link, Http2Link, HttpLink, OriginConnection, Outgoing, OutgoingFields, ReachError, Route, Versions, Want,
+};
 use http::header;
 use std::pin::pin;
 use std::time::{Duration, SystemTime};
@@ -66,13 +68,15 @@ impl Exchange<'_> {
                 Some(Err(error)) => return Outcome::Failed(Failure::from_dial(&error)),
                 None => return Outcome::Gone,
             };
-            let Connection { reused, address, link } = connection;
+            let OriginConnection { reused, address, link } = connection;
             // What comes next goes to the same place.
             want.first = Some(address);
             self.trip.upstream = Some((address, reused));
             let tried = match link {
-                Link::Http1(link) => self.over_http1(client, timer, &route, link, Http1Link::keep, reused, want).await,
-                Link::Http2(link) => self.over_http2(client, timer, &route, link, want).await,
+                HttpLink::Http1(link) => {
+                    self.over_http1(client, timer, &route, link, Http1Link::keep, reused, want).await
+                }
+                HttpLink::Http2(link) => self.over_http2(client, timer, &route, link, want).await,
             };
             let failure;
             (want, failure) = match tried {
@@ -211,8 +215,8 @@ impl Exchange<'_> {
     fn outgoing<R>(&mut self, route: &Route, write: impl FnOnce(&Outgoing<'_>) -> R) -> Option<R> {
         let request = self.request;
         let (fields, upgrade) = match request.head {
-            Head::Http1(head) => (Fields::Http1(head), head.upgrade.filter(|_| request.is_upgrade)),
-            Head::Http2(fields) => (Fields::Http2(fields), request.is_upgrade.then_some(&b"websocket"[..])),
+            Head::Http1(head) => (OutgoingFields::Http1(head), head.upgrade.filter(|_| request.is_upgrade)),
+            Head::Http2(fields) => (OutgoingFields::Http2(fields), request.is_upgrade.then_some(&b"websocket"[..])),
             Head::Connect => return None,
         };
         let outgoing = Outgoing {

@@ -4,7 +4,7 @@
 
 use super::request::Request;
 use crate::config::{Settings, Subresources};
-use crate::policy::pace::Client;
+use crate::policy::pace::ClientId;
 use http::header;
 use quick_cache::sync::Cache;
 use std::hash::{BuildHasher, RandomState};
@@ -35,7 +35,7 @@ impl Pages {
         [&b"text/html"[..], b"application/xhtml+xml", b"text/css"].iter().any(|page| kind.eq_ignore_ascii_case(page))
     }
 
-    pub fn hand(&self, client: Client, request: &Request<'_>, now: Instant) {
+    pub fn hand(&self, client: ClientId, request: &Request<'_>, now: Instant) {
         // Other hosts are told no more than where it came from.
         for page in [request.url(), request.authority.url("/")] {
             self.handed.insert(self.key(client, page.as_bytes()), now);
@@ -43,14 +43,14 @@ impl Pages {
     }
 
     /// Whether this is a part of one of them.
-    pub fn lead_to(&self, client: Client, request: &Request<'_>, now: Instant) -> bool {
+    pub fn lead_to(&self, client: ClientId, request: &Request<'_>, now: Instant) -> bool {
         let referers = request.head.fields_named(&[header::REFERER]);
         referers.get(header::REFERER).is_some_and(|page| {
             self.handed.get(&self.key(client, page.as_bytes())).is_some_and(|handed| now < handed + LATELY)
         })
     }
 
-    fn key(&self, client: Client, page: &[u8]) -> u64 {
+    fn key(&self, client: ClientId, page: &[u8]) -> u64 {
         self.keys.hash_one((client.0, page))
     }
 }

@@ -6,7 +6,7 @@ use super::request::Request;
 use super::{Exchange, hosts};
 use crate::config::Settings;
 use crate::gate::Reported;
-use crate::policy::freshness::{CacheFields, Limits};
+use crate::policy::freshness::{CacheFields, FreshnessLimits};
 use crate::policy::{self, HostRules, Noted, Refusal, Reservation, RobotsOverride, SiteFile, UsageLines, Use};
 use crate::proxy::client::Who;
 use quick_cache::sync::Cache;
@@ -129,7 +129,7 @@ fn lifetime(head: &AnswerHead<'_>, now: SystemTime) -> Duration {
         date: date.as_deref(),
         age: age.as_deref(),
     };
-    fields.lifetime(now, &Limits { min_ttl: Duration::ZERO, ..Limits::default() })
+    fields.lifetime(now, &FreshnessLimits { min_ttl: Duration::ZERO, ..FreshnessLimits::default() })
 }
 
 /// URLs that are remembered.

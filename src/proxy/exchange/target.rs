@@ -160,12 +160,12 @@ mod tests {
     use super::super::request::{Last, Request};
     use super::super::via::Via;
     use super::*;
-    use crate::http1::{Room, read_request};
+    use crate::http1::{FieldRoom, read_request};
 
     /// Authority and target of what this head asks.
     fn asked(raw: &str, inside: Option<&Authority>) -> Result<(String, String), Refusal> {
         let via = Via::new(&"politely-0".into());
-        let mut room = Room::new();
+        let mut room = FieldRoom::new();
         let head = read_request(raw.as_bytes(), &mut 0, 64 * 1024, &mut room)?.expect("it is whole");
         let mut last = Last::default();
         let request = Request::of_http1(&head, inside, &via, &mut last)?;

@@ -2,7 +2,7 @@
 
 use super::carry::{Flow, Moved, Side};
 use super::{Exchange, Outcome, hosts, is_listed};
-use crate::gate::Outcome as Learnt;
+use crate::gate::PaceOutcome as Learnt;
 use crate::policy;
 use crate::proxy::io::Timer;
 use crate::proxy::limits::body_rate::Least;

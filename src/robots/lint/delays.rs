@@ -5,24 +5,24 @@ use std::time::Duration;
 use super::finding::Findings;
 use super::outline::Outline;
 use crate::robots::parse::delay::{self, RequestRate};
-use crate::robots::parse::key::Key;
+use crate::robots::parse::key::RecordKey;
 
 pub(super) fn find(outline: &Outline<'_>, findings: &mut Findings<'_>) {
     for entry in &outline.records {
         let (value, at) = (outline.value(entry), (entry, &entry.value));
         let gap = match entry.key {
-            Key::CrawlDelay => delay::crawl_delay(value),
-            Key::RequestRate => RequestRate::parse(value).map(|rate| rate.gap()),
-            Key::UserAgent
-            | Key::Allow
-            | Key::Disallow
-            | Key::VisitTime
-            | Key::Sitemap
-            | Key::Host
-            | Key::CleanParam
-            | Key::ContentSignal
-            | Key::ContentUsage
-            | Key::License => None,
+            RecordKey::CrawlDelay => delay::crawl_delay(value),
+            RecordKey::RequestRate => RequestRate::parse(value).map(|rate| rate.gap()),
+            RecordKey::UserAgent
+            | RecordKey::Allow
+            | RecordKey::Disallow
+            | RecordKey::VisitTime
+            | RecordKey::Sitemap
+            | RecordKey::Host
+            | RecordKey::CleanParam
+            | RecordKey::ContentSignal
+            | RecordKey::ContentUsage
+            | RecordKey::License => None,
         };
         let Some(gap) = gap else { continue };
         if gap > LONGEST {

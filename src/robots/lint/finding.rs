@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::outline::{Entry, Outline};
+use super::outline::{Outline, OutlineEntry};
 use crate::robots::WarningCode;
 
 /// What is wrong or surprising, where, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    pub place: Place,
+    pub place: TextPlace,
     pub severity: Severity,
     /// The stable name, such as `misspelt-key`.
     pub code: &'static str,
@@ -21,13 +21,13 @@ pub struct Finding {
 /// Another line that the finding is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Related {
-    pub place: Place,
+    pub place: TextPlace,
     pub message: &'static str,
 }
 
 /// A piece of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct TextPlace {
     /// From 1.
     pub line: u32,
     /// In characters, from 1.
@@ -80,10 +80,10 @@ impl<'a> Findings<'a> {
     pub(super) fn warn(
         &mut self,
         code: &'static str,
-        (entry, at): (&Entry, &Range<usize>),
+        (entry, at): (&OutlineEntry, &Range<usize>),
         message: impl Into<Cow<'static, str>>,
         hint: impl Into<Cow<'static, str>>,
-        related: Option<(&Entry, &Range<usize>, &'static str)>,
+        related: Option<(&OutlineEntry, &Range<usize>, &'static str)>,
     ) {
         if self.is_full() {
             self.cut = true;

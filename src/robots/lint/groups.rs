@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 
 use super::finding::Findings;
-use super::outline::{Entry, Outline};
-use crate::robots::parse::key::Key;
+use super::outline::{Outline, OutlineEntry};
+use crate::robots::parse::key::RecordKey;
 use crate::robots::product_token::leading_token;
 
 pub(super) fn find(outline: &Outline<'_>, findings: &mut Findings<'_>) {
-    let mut known: HashMap<Vec<u8>, (usize, &Entry)> = HashMap::new();
+    let mut known: HashMap<Vec<u8>, (usize, &OutlineEntry)> = HashMap::new();
     for (number, group) in outline.groups().into_iter().enumerate() {
-        for agent in group.iter().filter(|entry| entry.key == Key::UserAgent && !entry.value.is_empty()) {
+        for agent in group.iter().filter(|entry| entry.key == RecordKey::UserAgent && !entry.value.is_empty()) {
             let Some(&(earlier, first)) = known.get(&name(outline.value(agent))) else {
                 known.insert(name(outline.value(agent)), (number, agent));
                 continue;
@@ -41,18 +41,22 @@ fn name(value: &[u8]) -> Vec<u8> {
 }
 
 /// Something between two user agents that looks as though it ended the first one's group.
-fn interrupted(group: &[Entry], findings: &mut Findings<'_>) {
-    let mut above: Option<&Entry> = None;
+fn interrupted(group: &[OutlineEntry], findings: &mut Findings<'_>) {
+    let mut above: Option<&OutlineEntry> = None;
     for pair in group.windows(2) {
         let [before, agent] = pair else { continue };
-        if before.key == Key::UserAgent {
+        if before.key == RecordKey::UserAgent {
             above = Some(before);
         }
         let is_pace = matches!(
             before.key,
-            Key::CrawlDelay | Key::RequestRate | Key::VisitTime | Key::ContentSignal | Key::ContentUsage
+            RecordKey::CrawlDelay
+                | RecordKey::RequestRate
+                | RecordKey::VisitTime
+                | RecordKey::ContentSignal
+                | RecordKey::ContentUsage
         );
-        if agent.key == Key::UserAgent && is_pace {
+        if agent.key == RecordKey::UserAgent && is_pace {
             let related = above.map(|entry| (entry, &entry.value, "these rules are for this one too"));
             let hint =
                 "only rules end a group (RFC 9309 §2.2): put `Disallow:` above, or what is for all of them below";
@@ -62,10 +66,13 @@ fn interrupted(group: &[Entry], findings: &mut Findings<'_>) {
     }
 }
 
-fn without_rules(group: &[Entry], findings: &mut Findings<'_>) {
-    let is_rule = |entry: &Entry| matches!(entry.key, Key::Allow | Key::Disallow);
-    let said = |entry: &Entry| {
-        !matches!(entry.key, Key::UserAgent | Key::Sitemap | Key::Host | Key::CleanParam | Key::License)
+fn without_rules(group: &[OutlineEntry], findings: &mut Findings<'_>) {
+    let is_rule = |entry: &OutlineEntry| matches!(entry.key, RecordKey::Allow | RecordKey::Disallow);
+    let said = |entry: &OutlineEntry| {
+        !matches!(
+            entry.key,
+            RecordKey::UserAgent | RecordKey::Sitemap | RecordKey::Host | RecordKey::CleanParam | RecordKey::License
+        )
     };
     let Some(first) = group.first() else { return };
     if !group.iter().any(|entry| is_rule(entry) || said(entry)) {
@@ -77,11 +84,11 @@ fn without_rules(group: &[Entry], findings: &mut Findings<'_>) {
 
 /// A user agent right after rules.
 fn without_blank_line(outline: &Outline<'_>, findings: &mut Findings<'_>) {
-    let first = outline.records.iter().position(|entry| entry.key == Key::UserAgent).unwrap_or_default();
+    let first = outline.records.iter().position(|entry| entry.key == RecordKey::UserAgent).unwrap_or_default();
     for pair in outline.records[first..].windows(2) {
         let [rule, agent] = pair else { continue };
-        let is_rule = matches!(rule.key, Key::Allow | Key::Disallow);
-        if is_rule && agent.key == Key::UserAgent && agent.line.number == rule.line.number + 1 {
+        let is_rule = matches!(rule.key, RecordKey::Allow | RecordKey::Disallow);
+        if is_rule && agent.key == RecordKey::UserAgent && agent.line.number == rule.line.number + 1 {
             let hint = "put an empty line before it, as the drafts of 1994 and 1996 have it";
             let message = "a new group begins right after a rule";
             let related = Some((rule, &rule.name, "not for the user agent below"));

@@ -2,24 +2,24 @@
 
 use std::ops::Range;
 
-use super::finding::Place;
+use super::finding::TextPlace;
 use crate::robots::ParseOptions;
-use crate::robots::parse::key::Key;
-use crate::robots::parse::line::{self, Columns, Content, Line, Lines, Record};
+use crate::robots::parse::key::RecordKey;
+use crate::robots::parse::line::{self, Columns, LineContent, Record, SourceLine, SourceLines};
 
 /// The records of a file that were understood.
 pub(super) struct Outline<'a> {
     pub(super) text: &'a [u8],
-    pub(super) records: Vec<Entry>,
+    pub(super) records: Vec<OutlineEntry>,
 }
 
 /// One record.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) line: Line,
+pub(super) struct OutlineEntry {
+    pub(super) line: SourceLine,
     /// Characters of the line before this piece of it.
     before: u32,
-    pub(super) key: Key,
+    pub(super) key: RecordKey,
     pub(super) name: Range<usize>,
     pub(super) value: Range<usize>,
 }
@@ -27,42 +27,43 @@ pub(super) struct Entry {
 impl<'a> Outline<'a> {
     pub(super) fn new(text: &'a [u8], options: &ParseOptions) -> Self {
         let grammar = options.grammar();
-        let lines = Lines::new(text, line::byte_order_mark(text));
+        let lines = SourceLines::new(text, line::byte_order_mark(text));
         let mut columns = Columns::default();
         let records = lines.filter_map(|line| match line::read(text, &line, grammar) {
-            Content::Record(Record { key, value, colon }) if colon || options.missing_colon => {
-                let spelt = Key::recognise(&text[key.clone()], options)?;
+            LineContent::Record(Record { key, value, colon }) if colon || options.missing_colon => {
+                let spelt = RecordKey::recognise(&text[key.clone()], options)?;
                 let before = columns.before(text, &line);
-                Some(Entry { line, before, key: spelt.key, name: key, value })
+                Some(OutlineEntry { line, before, key: spelt.key, name: key, value })
             }
-            Content::Record(_) | Content::Text(_) | Content::Empty => None,
+            LineContent::Record(_) | LineContent::Text(_) | LineContent::Empty => None,
         });
         Self { text, records: records.collect() }
     }
 
     /// The groups: user agents with all that stands before the next user agent after a rule. What stands before any user
     /// agent is in none.
-    pub(super) fn groups(&self) -> Vec<&[Entry]> {
+    pub(super) fn groups(&self) -> Vec<&[OutlineEntry]> {
         let mut groups = Vec::new();
-        let first = self.records.iter().position(|entry| entry.key == Key::UserAgent).unwrap_or(self.records.len());
+        let first =
+            self.records.iter().position(|entry| entry.key == RecordKey::UserAgent).unwrap_or(self.records.len());
         let (mut start, mut ended) = (first, false);
         for (at, entry) in self.records.iter().enumerate().skip(first) {
             match entry.key {
-                Key::UserAgent if ended => {
+                RecordKey::UserAgent if ended => {
                     groups.push(&self.records[start..at]);
                     (start, ended) = (at, false);
                 }
-                Key::Allow | Key::Disallow => ended = true,
-                Key::UserAgent
-                | Key::CrawlDelay
-                | Key::RequestRate
-                | Key::VisitTime
-                | Key::Sitemap
-                | Key::Host
-                | Key::CleanParam
-                | Key::ContentSignal
-                | Key::ContentUsage
-                | Key::License => {}
+                RecordKey::Allow | RecordKey::Disallow => ended = true,
+                RecordKey::UserAgent
+                | RecordKey::CrawlDelay
+                | RecordKey::RequestRate
+                | RecordKey::VisitTime
+                | RecordKey::Sitemap
+                | RecordKey::Host
+                | RecordKey::CleanParam
+                | RecordKey::ContentSignal
+                | RecordKey::ContentUsage
+                | RecordKey::License => {}
             }
         }
         groups.extend((start < self.records.len()).then(|| &self.records[start..]));
@@ -70,13 +71,13 @@ impl<'a> Outline<'a> {
     }
 
     /// Where a piece of an entry's line is.
-    pub(super) fn place(&self, entry: &Entry, at: &Range<usize>) -> Place {
+    pub(super) fn place(&self, entry: &OutlineEntry, at: &Range<usize>) -> TextPlace {
         let chars = |range| line::chars(self.text.get(range).unwrap_or_default());
         let column = entry.before.saturating_add(chars(entry.line.start..at.start)).saturating_add(1);
-        Place { line: entry.line.number, column, len: chars(at.clone()).max(1) }
+        TextPlace { line: entry.line.number, column, len: chars(at.clone()).max(1) }
     }
 
-    pub(super) fn value(&self, entry: &Entry) -> &'a [u8] {
+    pub(super) fn value(&self, entry: &OutlineEntry) -> &'a [u8] {
         &self.text[entry.value.clone()]
     }
 

@@ -1,13 +1,13 @@
 //! The parser's warnings as findings, with what the line itself tells. Pure.
 
-use super::finding::{Finding, Findings, Place, Severity};
+use super::finding::{Finding, Findings, Severity, TextPlace};
 use super::outline::Outline;
 use crate::robots::{RobotsTxt, WarningCode};
 
 pub(super) fn find(robots: &RobotsTxt, outline: &Outline<'_>, findings: &mut Findings<'_>) {
     let mut entries = outline.records.iter().peekable();
     for warning in robots.warnings() {
-        let place = Place { line: warning.line(), column: warning.column(), len: warning.len() };
+        let place = TextPlace { line: warning.line(), column: warning.column(), len: warning.len() };
         while entries.next_if(|entry| entry.line.number < place.line).is_some() {}
         let entry = entries.peek().filter(|entry| entry.line.number == place.line);
         let code = warning.code();

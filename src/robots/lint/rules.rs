@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 
 use super::finding::Findings;
-use super::outline::{Entry, Outline};
+use super::outline::{Outline, OutlineEntry};
 use crate::robots::matcher::pattern::{Arena, Shape};
-use crate::robots::parse::key::Key;
+use crate::robots::parse::key::RecordKey;
 use crate::robots::{ParseOptions, Precedence, steps};
 
 pub(super) fn find(outline: &Outline<'_>, options: &ParseOptions, findings: &mut Findings<'_>) {
@@ -19,9 +19,10 @@ pub(super) fn find(outline: &Outline<'_>, options: &ParseOptions, findings: &mut
     let mut budget = MOST_COMPARED.0 + MOST_COMPARED.1 * outline.text.len();
     for group in outline.groups() {
         let mut arena = Arena::new(options.percent_encoding, 0);
-        let rules =
-            group.iter().filter(|entry| matches!(entry.key, Key::Allow | Key::Disallow) && !entry.value.is_empty());
-        let rules: Vec<Rule<'_>> = rules.map(|entry| Rule::new(entry, &mut arena, outline)).collect();
+        let rules = group
+            .iter()
+            .filter(|entry| matches!(entry.key, RecordKey::Allow | RecordKey::Disallow) && !entry.value.is_empty());
+        let rules: Vec<LintRule<'_>> = rules.map(|entry| LintRule::new(entry, &mut arena, outline)).collect();
         let same = same(&rules);
         let mut alive = vec![true; rules.len()];
         for Dead { rule, .. } in &same {
@@ -37,16 +38,16 @@ pub(super) fn find(outline: &Outline<'_>, options: &ParseOptions, findings: &mut
 /// a file of 500 KiB take minutes.
 const MOST_COMPARED: (usize, usize) = (4 << 20, 24);
 
-struct Rule<'a> {
-    entry: &'a Entry,
+struct LintRule<'a> {
+    entry: &'a OutlineEntry,
     allows: bool,
     shape: Shape,
 }
 
-impl<'a> Rule<'a> {
-    fn new(entry: &'a Entry, arena: &mut Arena, outline: &Outline<'_>) -> Self {
+impl<'a> LintRule<'a> {
+    fn new(entry: &'a OutlineEntry, arena: &mut Arena, outline: &Outline<'_>) -> Self {
         let pattern = arena.push(outline.value(entry));
-        Self { entry, allows: entry.key == Key::Allow, shape: arena.shape(&pattern) }
+        Self { entry, allows: entry.key == RecordKey::Allow, shape: arena.shape(&pattern) }
     }
 
     /// Whether it decides where both match.
@@ -75,10 +76,10 @@ enum Why {
 }
 
 /// Of rules for the same paths only one can decide.
-fn same(rules: &[Rule<'_>]) -> Vec<Dead> {
+fn same(rules: &[LintRule<'_>]) -> Vec<Dead> {
     let mut strongest: HashMap<(&[u8], bool), usize> = HashMap::new();
     let mut dead = Vec::new();
-    for (rule, Rule { shape, allows, .. }) in rules.iter().enumerate() {
+    for (rule, LintRule { shape, allows, .. }) in rules.iter().enumerate() {
         match strongest.entry((&shape.text, shape.anchored)) {
             Slot::Vacant(slot) => {
                 slot.insert(rule);
@@ -105,7 +106,7 @@ fn same(rules: &[Rule<'_>]) -> Vec<Dead> {
 }
 
 /// Rules that a longer one covers. Only patterns with stars can be longer than what they cover.
-fn covered(rules: &[Rule<'_>], alive: &[bool], budget: &mut usize) -> Vec<Dead> {
+fn covered(rules: &[LintRule<'_>], alive: &[bool], budget: &mut usize) -> Vec<Dead> {
     let mut starred: Vec<usize> =
         (0..rules.len()).filter(|&rule| rules[rule].shape.text.contains(&Shape::STAR)).collect();
     // The longest first; of equals, as in the file.
@@ -126,7 +127,7 @@ fn covered(rules: &[Rule<'_>], alive: &[bool], budget: &mut usize) -> Vec<Dead> 
     dead
 }
 
-fn tell(rule: &Rule<'_>, because: &Rule<'_>, why: Why, outline: &Outline<'_>, findings: &mut Findings<'_>) {
+fn tell(rule: &LintRule<'_>, because: &LintRule<'_>, why: Why, outline: &Outline<'_>, findings: &mut Findings<'_>) {
     let (dead, alive) = (rule.entry, because.entry);
     let literally = outline.value(dead) == outline.value(alive);
     let (code, message, hint, note) = match why {

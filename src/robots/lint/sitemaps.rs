@@ -4,13 +4,13 @@ use url::Url;
 
 use super::finding::Findings;
 use super::outline::Outline;
-use crate::robots::parse::key::Key;
+use crate::robots::parse::key::RecordKey;
 use crate::robots::{RobotsTxt, RuleKind};
 
 pub(super) fn find(robots: &RobotsTxt, host: Option<&str>, outline: &Outline<'_>, findings: &mut Findings<'_>) {
     let everybody: [&str; 0] = [];
     let rules = robots.rules_for(&everybody);
-    for entry in outline.records.iter().filter(|entry| entry.key == Key::Sitemap) {
+    for entry in outline.records.iter().filter(|entry| entry.key == RecordKey::Sitemap) {
         let at = (entry, if entry.value.is_empty() { &entry.name } else { &entry.value });
         let url = str::from_utf8(outline.value(entry)).ok().and_then(|value| Url::parse(value).ok());
         let Some(url) = url.filter(|url| matches!(url.scheme(), "http" | "https")) else {

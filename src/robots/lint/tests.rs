@@ -9,9 +9,9 @@ fn find(file: &str) -> Vec<String> {
 }
 
 fn find_for(file: &[u8], host: Option<&str>) -> Vec<String> {
-    let report = Report::new(&RobotsTxt::parse(file), host);
+    let report = LintReport::new(&RobotsTxt::parse(file), host);
     let shown = |found: &Finding| {
-        let Place { line, column, len } = found.place;
+        let TextPlace { line, column, len } = found.place;
         let related = found.related.map(|related| format!(" -> {}:{}", related.place.line, related.place.column));
         format!("{line}:{column}+{len} {}{}", found.code, related.unwrap_or_default())
     };
@@ -91,7 +91,7 @@ fn what_a_line_itself_tells_is_in_the_words() {
         ("Dissallow: /", "misspelt key `Dissallow`", "write `Disallow`"),
         ("user agent: x", "misspelt key `user agent`", "write `User-agent`"),
     ] {
-        let report = Report::new(&RobotsTxt::parse(format!("User-agent: *\n{line}\n").as_bytes()), None);
+        let report = LintReport::new(&RobotsTxt::parse(format!("User-agent: *\n{line}\n").as_bytes()), None);
         let found = report.findings().iter().find(|found| found.place.line == 2).expect(line);
         assert_eq!(found.message, message);
         assert!(found.hint.starts_with(hint), "{line}: {}", found.hint);
@@ -194,7 +194,7 @@ fn columns_are_characters_whatever_the_bytes() {
         let found = find_for(file, None);
         assert!(found.iter().any(|found| found == expected), "{}: {found:?}", file.escape_ascii());
     }
-    let report = Report::new(&RobotsTxt::parse(b"\xEF\xBB\xBFa\r\nb\xFFc\rd"), None);
+    let report = LintReport::new(&RobotsTxt::parse(b"\xEF\xBB\xBFa\r\nb\xFFc\rd"), None);
     assert_eq!([1, 2, 3, 4, 0].map(|line| report.line(line)), ["a", "b\u{FFFD}c", "d", "", ""]);
 }
 

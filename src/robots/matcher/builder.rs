@@ -2,7 +2,7 @@
 
 use super::pattern::{Arena, Pattern, PatternKind};
 use super::trie;
-use super::trie_item::Item;
+use super::trie_item::TrieItem;
 use crate::robots::options::ParseOptions;
 use crate::robots::priority::{PriorityScheme, RuleKind};
 
@@ -10,7 +10,7 @@ use crate::robots::priority::{PriorityScheme, RuleKind};
 pub(crate) struct Rules {
     pub(crate) scheme: PriorityScheme,
     arena: Arena,
-    items: Vec<Item>,
+    items: Vec<TrieItem>,
     /// The patterns with stars, to which items refer.
     starred: Vec<Pattern>,
 }
@@ -56,7 +56,7 @@ impl Rules {
     #[inline]
     fn add_pattern(&mut self, pattern: Pattern, offset: u32, kind: RuleKind) {
         let priority = self.scheme.priority(pattern.bytes, self.scheme.low(offset, kind));
-        self.items.push(Item::literal(self.starred.len(), &pattern, priority));
+        self.items.push(TrieItem::literal(self.starred.len(), &pattern, priority));
         match pattern.kind {
             PatternKind::Prefix | PatternKind::Exact => {}
             PatternKind::Pieces | PatternKind::AnchoredPieces => self.starred.push(pattern),

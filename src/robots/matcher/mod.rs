@@ -11,7 +11,7 @@ mod wildcard;
 
 use crate::robots::byte_set::ByteSet;
 use crate::robots::options::ParseOptions;
-use crate::robots::parse::source::Source;
+use crate::robots::parse::source::FileSource;
 use crate::robots::priority::{Priority, PriorityScheme, RuleKind};
 use crate::robots::ruleset::RuleSpan;
 use builder::Rules;
@@ -31,7 +31,7 @@ pub(crate) struct Matcher {
 }
 
 impl Matcher {
-    pub(crate) fn of_rules(source: &Source, rules: &[RuleSpan], options: &ParseOptions) -> Self {
+    pub(crate) fn of_rules(source: &FileSource, rules: &[RuleSpan], options: &ParseOptions) -> Self {
         let bytes = rules.iter().map(|rule| usize::from(rule.len)).sum();
         let mut compiled = Rules::new(options, rules.len(), bytes);
         for rule in rules {
@@ -56,7 +56,7 @@ impl Matcher {
 
     /// The strongest rule that matches a normalised path, which has bytes of these kinds.
     pub(crate) fn best(&self, path: &[u8], byte_set: ByteSet) -> Option<Priority> {
-        let search = Search { blob: &self.blob, scheme: self.scheme, path: Path::new(path), byte_set };
+        let search = Search { blob: &self.blob, scheme: self.scheme, path: PathWords::new(path), byte_set };
         let best = search.literals(self.root);
         (best > Priority::NONE).then_some(best)
     }
@@ -79,7 +79,7 @@ impl Matcher {
 struct Search<'a> {
     blob: &'a [u8],
     scheme: PriorityScheme,
-    path: Path<'a>,
+    path: PathWords<'a>,
     byte_set: ByteSet,
 }
 
@@ -179,13 +179,13 @@ impl Search<'_> {
 }
 
 /// A path, of which words of eight bytes can be read anywhere.
-struct Path<'a> {
+struct PathWords<'a> {
     bytes: &'a [u8],
     /// The last eight bytes; zeros before a shorter path.
     last: u64,
 }
 
-impl<'a> Path<'a> {
+impl<'a> PathWords<'a> {
     #[inline]
     fn new(bytes: &'a [u8]) -> Self {
         let last = match bytes.last_chunk() {
@@ -223,7 +223,7 @@ struct Node {
 
 impl Node {
     #[inline]
-    fn read(blob: &[u8], at: usize, path: &Path<'_>, from: usize) -> Option<Self> {
+    fn read(blob: &[u8], at: usize, path: &PathWords<'_>, from: usize) -> Option<Self> {
         let head: &[u8; 3 + 8] = blob.get(at..)?.first_chunk()?;
         let [flags, label, children, word @ ..] = *head;
         let (mut label, mut start) = (usize::from(label), at + 3);
@@ -258,7 +258,7 @@ impl Node {
 
     /// The child that the path's next byte leads to, and how many bytes are taken then.
     #[inline]
-    fn child(&self, blob: &[u8], path: &Path<'_>) -> Option<(usize, usize)> {
+    fn child(&self, blob: &[u8], path: &PathWords<'_>) -> Option<(usize, usize)> {
         if self.children == 0 {
             return None;
         }

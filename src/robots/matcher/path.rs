@@ -61,8 +61,8 @@ pub(crate) fn normalise(path: &[u8], out: &mut Vec<u8>) {
     let mut rest = path;
     while let Some((piece, after)) = next(rest) {
         match piece {
-            Piece::Byte(byte) | Piece::Literal(byte) => out.push(byte),
-            Piece::Escaped(byte) => push_escaped(byte, out),
+            PathByte::Byte(byte) | PathByte::Literal(byte) => out.push(byte),
+            PathByte::Escaped(byte) => push_escaped(byte, out),
         }
         rest = after;
     }
@@ -70,7 +70,7 @@ pub(crate) fn normalise(path: &[u8], out: &mut Vec<u8>) {
 
 /// One byte of a path or pattern, read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub(crate) enum PathByte {
     /// Stands for itself, or is special in a pattern.
     Byte(u8),
     /// Was written as an escape and stands for itself even in a pattern.
@@ -80,17 +80,17 @@ pub(crate) enum Piece {
 }
 
 /// Reads the next byte or escape.
-pub(crate) fn next(bytes: &[u8]) -> Option<(Piece, &[u8])> {
+pub(crate) fn next(bytes: &[u8]) -> Option<(PathByte, &[u8])> {
     let (&first, rest) = bytes.split_first()?;
     match CLASS[usize::from(first)] {
-        Class::Unreserved | Class::Other => Some((Piece::Byte(first), rest)),
-        Class::Encode => Some((Piece::Escaped(first), rest)),
-        Class::Percent => match rest {
+        ByteClass::Unreserved | ByteClass::Other => Some((PathByte::Byte(first), rest)),
+        ByteClass::Encode => Some((PathByte::Escaped(first), rest)),
+        ByteClass::Percent => match rest {
             [high, low, rest @ ..] => match (hex(*high), hex(*low)) {
                 (Some(high), Some(low)) => Some((decoded(high << 4 | low), rest)),
-                _ => Some((Piece::Byte(first), &bytes[1..])),
+                _ => Some((PathByte::Byte(first), &bytes[1..])),
             },
-            _ => Some((Piece::Byte(first), rest)),
+            _ => Some((PathByte::Byte(first), rest)),
         },
     }
 }
@@ -140,12 +140,12 @@ fn after_scheme(target: &[u8]) -> Option<&[u8]> {
     if is_scheme { rest.strip_prefix(b"://") } else { None }
 }
 
-fn decoded(byte: u8) -> Piece {
+fn decoded(byte: u8) -> PathByte {
     match CLASS[usize::from(byte)] {
-        Class::Unreserved => Piece::Byte(byte),
-        Class::Other | Class::Percent | Class::Encode => match byte {
-            b'*' | b'$' => Piece::Literal(byte),
-            byte => Piece::Escaped(byte),
+        ByteClass::Unreserved => PathByte::Byte(byte),
+        ByteClass::Other | ByteClass::Percent | ByteClass::Encode => match byte {
+            b'*' | b'$' => PathByte::Literal(byte),
+            byte => PathByte::Escaped(byte),
         },
     }
 }
@@ -156,7 +156,7 @@ fn hex(digit: u8) -> Option<u8> {
 
 /// What is done with a byte.
 #[derive(Clone, Copy)]
-enum Class {
+enum ByteClass {
     /// RFC 3986 §2.3: the same with and without escape.
     Unreserved,
     Percent,
@@ -166,15 +166,15 @@ enum Class {
     Other,
 }
 
-const CLASS: [Class; 256] = {
-    let mut classes = [Class::Encode; 256];
+const CLASS: [ByteClass; 256] = {
+    let mut classes = [ByteClass::Encode; 256];
     let mut byte = 0x21;
     while byte < 0x7F {
         classes[byte] = match byte as u8 {
-            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' | b'~' => Class::Unreserved,
-            b'%' => Class::Percent,
-            b'"' | b'<' | b'>' | b'`' => Class::Encode,
-            _ => Class::Other,
+            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' | b'~' => ByteClass::Unreserved,
+            b'%' => ByteClass::Percent,
+            b'"' | b'<' | b'>' | b'`' => ByteClass::Encode,
+            _ => ByteClass::Other,
         };
         byte += 1;
     }

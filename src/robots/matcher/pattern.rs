@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::path::{self, Piece};
+use super::path::{self, PathByte};
 use crate::robots::options::PercentEncoding;
 
 /// The patterns of one rule set, normalised, one after the other.
@@ -166,9 +166,9 @@ impl Arena {
     fn push_normalised(&mut self, mut body: &[u8]) {
         while let Some((piece, after)) = path::next(body) {
             match piece {
-                Piece::Byte(b'*') => self.text.push(STAR),
-                Piece::Byte(byte) | Piece::Literal(byte) => self.text.push(byte),
-                Piece::Escaped(byte) => path::push_escaped(byte, &mut self.text),
+                PathByte::Byte(b'*') => self.text.push(STAR),
+                PathByte::Byte(byte) | PathByte::Literal(byte) => self.text.push(byte),
+                PathByte::Escaped(byte) => path::push_escaped(byte, &mut self.text),
             }
             body = after;
         }

@@ -19,7 +19,7 @@ use std::ops::Range;
 
 use super::encoded::{push_number, push_u16, push_u32};
 use super::pattern::{Arena, Pattern};
-use super::trie_item::{self, Class, Item};
+use super::trie_item::{self, ItemClass, TrieItem};
 use super::wildcard;
 use crate::robots::priority::Priority;
 
@@ -42,10 +42,10 @@ const PADDING: usize = 16;
 
 /// Writes a trie of items, of which there is one at least; `starred` are the patterns with stars that they refer to.
 /// Returns the bytes and where the root is.
-pub(crate) fn write(arena: &Arena, items: &mut [Item], starred: &[Pattern]) -> (Box<[u8]>, usize) {
+pub(crate) fn write(arena: &Arena, items: &mut [TrieItem], starred: &[Pattern]) -> (Box<[u8]>, usize) {
     trie_item::sort(items, arena.text());
     let blob = Vec::with_capacity(arena.text().len() + 16 * items.len());
-    let mut writer = Writer { blob, arena, starred };
+    let mut writer = TrieWriter { blob, arena, starred };
     let root = writer.trie(items, &mut Level::Literals);
     writer.blob.extend([0; PADDING]);
     (writer.blob.into(), root)
@@ -75,22 +75,22 @@ enum Level {
     Pieces { lists: usize },
 }
 
-struct Writer<'a> {
+struct TrieWriter<'a> {
     blob: Vec<u8>,
     arena: &'a Arena,
     starred: &'a [Pattern],
 }
 
 /// The nodes of a trie that are not written yet: those that lead to the key read last.
-struct Path<'a> {
-    nodes: Vec<Open>,
+struct OpenPath<'a> {
+    nodes: Vec<OpenNode>,
     /// Children that are written and wait for their parents, those of the last node last.
     children: Vec<Child>,
     /// The key read last.
     key: &'a [u8],
 }
 
-struct Open {
+struct OpenNode {
     /// How many bytes of the key lead to its end.
     end: usize,
     items: Range<usize>,
@@ -101,12 +101,12 @@ struct Open {
 /// A node that is written: the byte that leads to it, and where it is.
 type Child = (u8, usize);
 
-impl Writer<'_> {
+impl TrieWriter<'_> {
     /// Writes the trie of sorted items; returns where its root is. Not recursive: a hostile file can make it deep.
-    fn trie(&mut self, items: &[Item], level: &mut Level) -> usize {
+    fn trie(&mut self, items: &[TrieItem], level: &mut Level) -> usize {
         let text = self.arena.text();
         let room = items.len().min(64);
-        let mut path = Path { nodes: Vec::with_capacity(room), children: Vec::with_capacity(room), key: &[] };
+        let mut path = OpenPath { nodes: Vec::with_capacity(room), children: Vec::with_capacity(room), key: &[] };
         for (n, item) in items.iter().enumerate() {
             let key = item.key(text);
             let shared = shared(path.key, key);
@@ -114,7 +114,7 @@ impl Writer<'_> {
                 Some(node) if shared == key.len() && shared == path.key.len() => node.items.end = n + 1,
                 Some(_) | None => {
                     self.close(&mut path, items, shared, level);
-                    path.nodes.push(Open { end: key.len(), items: n..n + 1, others: path.children.len() });
+                    path.nodes.push(OpenNode { end: key.len(), items: n..n + 1, others: path.children.len() });
                     path.key = key;
                 }
             }
@@ -127,7 +127,7 @@ impl Writer<'_> {
     }
 
     /// Writes the nodes that end beyond the first `keep` bytes of the key read last.
-    fn close(&mut self, path: &mut Path<'_>, items: &[Item], keep: usize, level: &mut Level) {
+    fn close(&mut self, path: &mut OpenPath<'_>, items: &[TrieItem], keep: usize, level: &mut Level) {
         while let Some(node) = path.nodes.pop_if(|node| node.end > keep) {
             let parent = path.nodes.last().map_or(0, |parent| parent.end);
             let above = parent.max(keep);
@@ -136,13 +136,13 @@ impl Writer<'_> {
             path.children.truncate(node.others);
             path.children.push((path.key[above], at));
             if parent < above || path.nodes.is_empty() {
-                path.nodes.push(Open { end: above, items: 0..0, others: node.others });
+                path.nodes.push(OpenNode { end: above, items: 0..0, others: node.others });
             }
         }
     }
 
-    fn node(&mut self, label: &[u8], items: &[Item], children: &[Child], level: &mut Level) -> usize {
-        if let [Item { class: Class::Rule, extra: 0, priority, .. }] = items
+    fn node(&mut self, label: &[u8], items: &[TrieItem], children: &[Child], level: &mut Level) -> usize {
+        if let [TrieItem { class: ItemClass::Rule, extra: 0, priority, .. }] = items
             && children.is_empty()
             && label.len() <= 8
         {
@@ -214,7 +214,7 @@ impl Writer<'_> {
         }
     }
 
-    fn list(&mut self, stars: &[Item], level: &mut Level) {
+    fn list(&mut self, stars: &[TrieItem], level: &mut Level) {
         if let Level::Pieces { lists } = level {
             push_number(&mut self.blob, *lists);
             *lists += 1;
@@ -227,13 +227,13 @@ impl Writer<'_> {
     }
 
     /// Writes the trie of an index.
-    fn index(&mut self, stars: &[Item]) -> Index {
+    fn index(&mut self, stars: &[TrieItem]) -> Index {
         let text = self.arena.text();
-        let piece = |item: &Item| {
+        let piece = |item: &TrieItem| {
             let n = item.pattern as usize;
-            Item::piece(n, self.arena, &self.starred[n], item.priority)
+            TrieItem::piece(n, self.arena, &self.starred[n], item.priority)
         };
-        let mut items: Vec<Item> = stars.iter().map(piece).collect();
+        let mut items: Vec<TrieItem> = stars.iter().map(piece).collect();
         trie_item::sort(&mut items, text);
         let log = (items.len() * 4).next_power_of_two().trailing_zeros().clamp(8, 16);
         let mut filter = vec![0_u8; 1 << (log - 3)];
@@ -257,11 +257,11 @@ impl Writer<'_> {
 
 /// Of the items of one key, those that can decide: the strongest rule, a stronger one that matches only where the path ends,
 /// and the stronger ones with stars. What is weaker than a rule that always matches along with it never decides.
-fn decisive(items: &[Item]) -> (Option<&Item>, Option<&Item>, &[Item]) {
-    let (plain, stars) = items.split_at(items.partition_point(|item| item.class != Class::Stars));
-    let rule = plain.iter().find(|item| item.class == Class::Rule);
+fn decisive(items: &[TrieItem]) -> (Option<&TrieItem>, Option<&TrieItem>, &[TrieItem]) {
+    let (plain, stars) = items.split_at(items.partition_point(|item| item.class != ItemClass::Stars));
+    let rule = plain.iter().find(|item| item.class == ItemClass::Rule);
     let floor = rule.map_or(Priority::NONE, |rule| rule.priority);
-    let exact = plain.iter().find(|item| item.class == Class::Exact && item.priority > floor);
+    let exact = plain.iter().find(|item| item.class == ItemClass::Exact && item.priority > floor);
     (rule, exact, &stars[..stars.partition_point(|item| item.priority > floor)])
 }
 

@@ -8,7 +8,7 @@ use crate::robots::priority::Priority;
 
 /// A pattern's place in a trie.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Item {
+pub(crate) struct TrieItem {
     /// Eight bytes of the key, for sorting.
     word: u64,
     pub(crate) priority: Priority,
@@ -17,12 +17,12 @@ pub(crate) struct Item {
     pub(crate) pattern: u32,
     /// Bytes that the priority counts beyond those of the literals and one star between them.
     pub(crate) extra: u16,
-    pub(crate) class: Class,
+    pub(crate) class: ItemClass,
 }
 
 /// What an item does at the node of its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Class {
+pub(crate) enum ItemClass {
     /// Matches whatever follows.
     Rule,
     /// Matches if nothing follows.
@@ -34,13 +34,13 @@ pub(crate) enum Class {
 /// Longer pieces are looked up by their beginning, so that a look-up at each byte of a path stays cheap.
 const MAX_KEY: usize = 64;
 
-impl Item {
+impl TrieItem {
     /// By what the pattern begins with; `n` is the pattern's number if it has stars.
     pub(crate) fn literal(n: usize, pattern: &Pattern, priority: Priority) -> Self {
         let (class, extra) = match pattern.kind {
-            PatternKind::Prefix => (Class::Rule, pattern.bytes - pattern.literal.len()),
-            PatternKind::Exact => (Class::Exact, 0),
-            PatternKind::Pieces | PatternKind::AnchoredPieces => (Class::Stars, 0),
+            PatternKind::Prefix => (ItemClass::Rule, pattern.bytes - pattern.literal.len()),
+            PatternKind::Exact => (ItemClass::Exact, 0),
+            PatternKind::Pieces | PatternKind::AnchoredPieces => (ItemClass::Stars, 0),
         };
         Self::new(n, priority, pattern.literal.clone(), class, extra)
     }
@@ -53,15 +53,15 @@ impl Item {
         let only = pieces().count() == 1 && key.len() <= MAX_KEY;
         let implied = pattern.literal.len() + 1 + key.len();
         let (class, extra) = match pattern.kind {
-            PatternKind::Pieces if only => (Class::Rule, pattern.bytes - implied),
-            PatternKind::AnchoredPieces if only && pattern.bytes == implied + 1 => (Class::Exact, 0),
-            PatternKind::Pieces | PatternKind::AnchoredPieces => (Class::Stars, 0),
+            PatternKind::Pieces if only => (ItemClass::Rule, pattern.bytes - implied),
+            PatternKind::AnchoredPieces if only && pattern.bytes == implied + 1 => (ItemClass::Exact, 0),
+            PatternKind::Pieces | PatternKind::AnchoredPieces => (ItemClass::Stars, 0),
             PatternKind::Prefix | PatternKind::Exact => unreachable!("patterns without pieces do not hang on literals"),
         };
         Self::new(n, priority, key.start..key.end.min(key.start + MAX_KEY), class, extra)
     }
 
-    fn new(n: usize, priority: Priority, key: Range<usize>, class: Class, extra: usize) -> Self {
+    fn new(n: usize, priority: Priority, key: Range<usize>, class: ItemClass, extra: usize) -> Self {
         let extra = u16::try_from(extra).expect("a line is cut at 20,000 bytes");
         Self { word: 0, priority, key: (narrow(key.start), narrow(key.end)), pattern: narrow(n), extra, class }
     }
@@ -72,7 +72,7 @@ impl Item {
 }
 
 /// Sorts by key; items of one key with those that have stars last, then the strongest first.
-pub(crate) fn sort(items: &mut [Item], text: &[u8]) {
+pub(crate) fn sort(items: &mut [TrieItem], text: &[u8]) {
     let mut todo = Vec::new();
     let mut next = Some((0, items.len(), 0));
     while let Some((from, to, depth)) = next {
@@ -85,7 +85,7 @@ pub(crate) fn sort(items: &mut [Item], text: &[u8]) {
         for run in items.chunk_by_mut(|a, b| a.word == b.word) {
             // A zero byte is past the end: then the keys are equal.
             if run.len() > 1 && run[0].word & 0xFF == 0 {
-                run.sort_unstable_by_key(|item| (item.class == Class::Stars, Reverse(item.priority)));
+                run.sort_unstable_by_key(|item| (item.class == ItemClass::Stars, Reverse(item.priority)));
             } else if run.len() > 1 {
                 todo.push((from + start, from + start + run.len(), depth + 8));
             }

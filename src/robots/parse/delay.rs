@@ -6,13 +6,13 @@ use std::time::Duration;
 
 /// What a file says about pace.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Pace {
+pub(crate) struct StatedPace {
     pub(crate) crawl_delay: Option<Duration>,
     pub(crate) request_rate: Option<RequestRate>,
     pub(crate) visit_time: Option<VisitTime>,
 }
 
-impl Pace {
+impl StatedPace {
     /// Of each kind the slower; of times of day the first, as there is no slower one.
     pub(crate) fn slower(self, other: Self) -> Self {
         let request_rate = match (self.request_rate, other.request_rate) {

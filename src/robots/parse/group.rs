@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::delay::Pace;
-use super::source::{Source, Span};
+use super::delay::StatedPace;
+use super::source::{FileSource, Span};
 use crate::robots::options::{ParseOptions, Precedence, UserAgentMatch};
 use crate::robots::product_token::{is_token_byte, leading_token};
 use crate::robots::ruleset::RuleSpan;
@@ -20,10 +20,10 @@ use smallvec::SmallVec;
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     /// By token for look-up, then by section; each once, however often the file has it.
-    tokens: Vec<Name>,
+    tokens: Vec<GroupName>,
     /// Values that are compared as a whole. Where tokens are what names a crawler, those that are none, in order; in the
     /// dialects that look into values all of them.
-    values: Vec<Name>,
+    values: Vec<GroupName>,
     sections: Vec<Section>,
     /// The sections of `*`, as in the file.
     stars: Vec<u32>,
@@ -42,14 +42,14 @@ pub(crate) struct Groups {
 #[derive(Debug, Clone, Copy)]
 struct Section {
     group: u32,
-    pace: Pace,
+    pace: StatedPace,
 }
 
 /// Sections that a crawler obeys: seldom more than one.
 type Chosen = SmallVec<[u32; 4]>;
 
 #[derive(Debug, Clone, Copy)]
-struct Name {
+struct GroupName {
     value: Span,
     section: u32,
 }
@@ -66,7 +66,7 @@ impl Groups {
             self.rule_starts.push(index(self.rules.len()));
         }
         if self.sections.is_empty() || self.group_ended || self.section_ended {
-            self.sections.push(Section { group: index(self.rule_starts.len() - 1), pace: Pace::default() });
+            self.sections.push(Section { group: index(self.rule_starts.len() - 1), pace: StatedPace::default() });
         }
         self.group_ended = false;
         self.section_ended = false;
@@ -75,7 +75,7 @@ impl Groups {
             // `* anything` is `*` to Google, and undefined to RFC 9309.
             [b'*'] | [b'*', b' ' | b'\t', ..] if self.stars.last() == Some(&section) => {}
             [b'*'] | [b'*', b' ' | b'\t', ..] => self.stars.push(section),
-            _ => self.values.push(Name { value, section }),
+            _ => self.values.push(GroupName { value, section }),
         }
     }
 
@@ -90,7 +90,7 @@ impl Groups {
     }
 
     /// A line about pace. False if it belongs to no user agent.
-    pub(crate) fn add_pace(&mut self, pace: Pace) -> bool {
+    pub(crate) fn add_pace(&mut self, pace: StatedPace) -> bool {
         let Some(section) = self.sections.last_mut() else {
             return false;
         };
@@ -123,10 +123,10 @@ impl Groups {
         if self.rules.capacity() - self.rules.len() > self.rules.len() / 4 + 64 {
             self.rules.shrink_to_fit();
         }
-        let value = |name: &Name| slice(text, name.value);
+        let value = |name: &GroupName| slice(text, name.value);
         match options.user_agent_match {
             UserAgentMatch::Exact | UserAgentMatch::Token => {
-                let has_token = |name: &&Name| !leading_token(value(name)).is_empty();
+                let has_token = |name: &&GroupName| !leading_token(value(name)).is_empty();
                 self.tokens = self.values.iter().filter(has_token).copied().collect();
                 sort_by(&mut self.tokens, |name| leading_token(value(name)));
                 self.values.retain(|name| !is_token(value(name)));
@@ -137,15 +137,15 @@ impl Groups {
     }
 
     /// The sections that a crawler of these names obeys, in the file's order: all that name it, else all of `*`.
-    pub(crate) fn select<T: AsRef<str>>(&self, tokens: &[T], source: &Source, options: &ParseOptions) -> Chosen {
+    pub(crate) fn select<T: AsRef<str>>(&self, tokens: &[T], source: &FileSource, options: &ParseOptions) -> Chosen {
         if self.tokens.is_empty() && self.values.is_empty() && self.stars.len() <= 1 {
             return Chosen::from_slice(&self.stars);
         }
         let text = source.text();
-        let value = |name: &Name| slice(text, name.value);
+        let value = |name: &GroupName| slice(text, name.value);
         let mut chosen = Chosen::new();
         for token in tokens.iter().map(|token| token.as_ref().as_bytes()).filter(|token| !token.is_empty()) {
-            let section = |name: &Name| name.section;
+            let section = |name: &GroupName| name.section;
             match options.user_agent_match {
                 UserAgentMatch::Exact | UserAgentMatch::Token if is_token(token) => {
                     chosen.extend(run(&self.tokens, token, |name| leading_token(value(name))).iter().map(section));
@@ -176,7 +176,7 @@ impl Groups {
         chosen
     }
 
-    pub(crate) fn pace_of(&self, section: u32) -> Pace {
+    pub(crate) fn pace_of(&self, section: u32) -> StatedPace {
         self.sections[section as usize].pace
     }
 
@@ -201,7 +201,7 @@ impl Groups {
     }
 
     pub(crate) fn heap_size(&self) -> usize {
-        size_of::<Name>() * (self.tokens.capacity() + self.values.capacity())
+        size_of::<GroupName>() * (self.tokens.capacity() + self.values.capacity())
             + size_of::<Section>() * self.sections.capacity()
             + size_of::<u32>() * (self.stars.capacity() + self.rule_starts.capacity())
             + size_of::<RuleSpan>() * self.rules.capacity()
@@ -216,14 +216,14 @@ impl Groups {
 }
 
 /// Orders names by a key of theirs without regard to case, then as in the file; each key once in a section.
-fn sort_by<'a>(names: &mut Vec<Name>, key: impl Fn(&Name) -> &'a [u8]) {
+fn sort_by<'a>(names: &mut Vec<GroupName>, key: impl Fn(&GroupName) -> &'a [u8]) {
     names.sort_by(|a, b| compare(key(a), key(b)).then(a.section.cmp(&b.section)));
     names.dedup_by(|a, b| a.section == b.section && compare(key(a), key(b)).is_eq());
     names.shrink_to_fit();
 }
 
 /// Those of ordered names that have this key.
-fn run<'n, 'a>(names: &'n [Name], wanted: &[u8], key: impl Fn(&Name) -> &'a [u8]) -> &'n [Name] {
+fn run<'n, 'a>(names: &'n [GroupName], wanted: &[u8], key: impl Fn(&GroupName) -> &'a [u8]) -> &'n [GroupName] {
     let start = names.partition_point(|name| compare(key(name), wanted).is_lt());
     let count = names[start..].partition_point(|name| compare(key(name), wanted).is_eq());
     &names[start..start + count]

@@ -4,7 +4,7 @@ use crate::robots::options::ParseOptions;
 
 /// What a record is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Key {
+pub(crate) enum RecordKey {
     UserAgent,
     Allow,
     Disallow,
@@ -22,11 +22,11 @@ pub(crate) enum Key {
 /// A key that was understood, and whether it was written as it should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Spelt {
-    pub(crate) key: Key,
+    pub(crate) key: RecordKey,
     pub(crate) rightly: bool,
 }
 
-impl Key {
+impl RecordKey {
     /// Reads a key without regard to case.
     pub(crate) fn recognise(name: &[u8], options: &ParseOptions) -> Option<Spelt> {
         match fold(name).and_then(rightly_spelt) {
@@ -54,7 +54,7 @@ impl Key {
     }
 
     #[cold]
-    fn recognise_faulty(name: &[u8], options: &ParseOptions) -> Option<Key> {
+    fn recognise_faulty(name: &[u8], options: &ParseOptions) -> Option<RecordKey> {
         let begins =
             |known: &str| name.get(..known.len()).is_some_and(|start| start.eq_ignore_ascii_case(known.as_bytes()));
         let is = |known: &str| begins(known) && (name.len() == known.len() || options.key_prefixes);
@@ -77,7 +77,7 @@ pub(crate) fn length_of_rule_key(text: &[u8]) -> Option<usize> {
     text.get(..5)?.eq_ignore_ascii_case(b"allow").then_some(5)
 }
 
-fn rightly_spelt(name: u128) -> Option<Key> {
+fn rightly_spelt(name: u128) -> Option<RecordKey> {
     const USER_AGENT: u128 = constant("user-agent");
     const ALLOW: u128 = constant("allow");
     const DISALLOW: u128 = constant("disallow");
@@ -91,37 +91,41 @@ fn rightly_spelt(name: u128) -> Option<Key> {
     const CONTENT_USAGE: u128 = constant("content-usage");
     const LICENSE: u128 = constant("license");
     Some(match name {
-        DISALLOW => Key::Disallow,
-        ALLOW => Key::Allow,
-        USER_AGENT => Key::UserAgent,
-        CRAWL_DELAY => Key::CrawlDelay,
-        SITEMAP => Key::Sitemap,
-        REQUEST_RATE => Key::RequestRate,
-        VISIT_TIME => Key::VisitTime,
-        HOST => Key::Host,
-        CLEAN_PARAM => Key::CleanParam,
-        CONTENT_SIGNAL => Key::ContentSignal,
-        CONTENT_USAGE => Key::ContentUsage,
-        LICENSE => Key::License,
+        DISALLOW => RecordKey::Disallow,
+        ALLOW => RecordKey::Allow,
+        USER_AGENT => RecordKey::UserAgent,
+        CRAWL_DELAY => RecordKey::CrawlDelay,
+        SITEMAP => RecordKey::Sitemap,
+        REQUEST_RATE => RecordKey::RequestRate,
+        VISIT_TIME => RecordKey::VisitTime,
+        HOST => RecordKey::Host,
+        CLEAN_PARAM => RecordKey::CleanParam,
+        CONTENT_SIGNAL => RecordKey::ContentSignal,
+        CONTENT_USAGE => RecordKey::ContentUsage,
+        LICENSE => RecordKey::License,
         _ => return None,
     })
 }
 
 /// Keys that Google takes to be meant by longer ones.
-const PREFIXES: &[(&str, Key)] =
-    &[("user-agent", Key::UserAgent), ("allow", Key::Allow), ("disallow", Key::Disallow), ("sitemap", Key::Sitemap)];
+const PREFIXES: &[(&str, RecordKey)] = &[
+    ("user-agent", RecordKey::UserAgent),
+    ("allow", RecordKey::Allow),
+    ("disallow", RecordKey::Disallow),
+    ("sitemap", RecordKey::Sitemap),
+];
 
-const TYPOS: &[(&str, Key)] = &[
-    ("useragent", Key::UserAgent),
-    ("user agent", Key::UserAgent),
-    ("dissallow", Key::Disallow),
-    ("dissalow", Key::Disallow),
-    ("disalow", Key::Disallow),
-    ("diasllow", Key::Disallow),
-    ("disallaw", Key::Disallow),
-    ("site-map", Key::Sitemap),
-    ("crawl delay", Key::CrawlDelay),
-    ("crawldelay", Key::CrawlDelay),
+const TYPOS: &[(&str, RecordKey)] = &[
+    ("useragent", RecordKey::UserAgent),
+    ("user agent", RecordKey::UserAgent),
+    ("dissallow", RecordKey::Disallow),
+    ("dissalow", RecordKey::Disallow),
+    ("disalow", RecordKey::Disallow),
+    ("diasllow", RecordKey::Disallow),
+    ("disallaw", RecordKey::Disallow),
+    ("site-map", RecordKey::Sitemap),
+    ("crawl delay", RecordKey::CrawlDelay),
+    ("crawldelay", RecordKey::CrawlDelay),
 ];
 
 /// The bytes of a name in one number, in small letters. That alters a few bytes that are no letters: only CR would
@@ -160,9 +164,9 @@ mod tests {
             "license",
         ];
         for name in keys {
-            let spelt = Key::recognise(name.as_bytes(), &ParseOptions::default());
+            let spelt = RecordKey::recognise(name.as_bytes(), &ParseOptions::default());
             assert!(spelt.is_some_and(|spelt| spelt.rightly), "{name}");
-            assert_eq!(Key::recognise(name.to_uppercase().as_bytes(), &ParseOptions::default()), spelt, "{name}");
+            assert_eq!(RecordKey::recognise(name.to_uppercase().as_bytes(), &ParseOptions::default()), spelt, "{name}");
         }
     }
 
@@ -170,9 +174,9 @@ mod tests {
     fn google_accepts_frequent_typos() {
         let strict = ParseOptions { key_typos: false, ..ParseOptions::default() };
         for &(name, key) in TYPOS {
-            let spelt = Key::recognise(name.to_uppercase().as_bytes(), &ParseOptions::default());
+            let spelt = RecordKey::recognise(name.to_uppercase().as_bytes(), &ParseOptions::default());
             assert_eq!(spelt, Some(Spelt { key, rightly: false }), "{name}");
-            assert_eq!(Key::recognise(name.as_bytes(), &strict), None, "{name}");
+            assert_eq!(RecordKey::recognise(name.as_bytes(), &strict), None, "{name}");
         }
     }
 
@@ -180,15 +184,15 @@ mod tests {
     fn google_accepts_longer_keys() {
         let google = ParseOptions { key_prefixes: true, ..ParseOptions::default() };
         for (name, key) in [
-            ("disallowed", Some(Key::Disallow)),
-            ("User-agents", Some(Key::UserAgent)),
-            ("disallow /foo", Some(Key::Disallow)),
-            ("dissallow-all", Some(Key::Disallow)),
-            ("allowance for everyone here", Some(Key::Allow)),
+            ("disallowed", Some(RecordKey::Disallow)),
+            ("User-agents", Some(RecordKey::UserAgent)),
+            ("disallow /foo", Some(RecordKey::Disallow)),
+            ("dissallow-all", Some(RecordKey::Disallow)),
+            ("allowance for everyone here", Some(RecordKey::Allow)),
             ("crawl-delays", None),
             ("my-disallow", None),
         ] {
-            assert_eq!(Key::recognise(name.as_bytes(), &google).map(|spelt| spelt.key), key, "{name}");
+            assert_eq!(RecordKey::recognise(name.as_bytes(), &google).map(|spelt| spelt.key), key, "{name}");
         }
     }
 
@@ -197,7 +201,7 @@ mod tests {
         for name in
             ["", "disallowed", "dis allow", "noindex", "user-agents", "\u{feff}allow", "allow\u{1}", "\u{1}allow"]
         {
-            assert_eq!(Key::recognise(name.as_bytes(), &ParseOptions::default()), None, "{name}");
+            assert_eq!(RecordKey::recognise(name.as_bytes(), &ParseOptions::default()), None, "{name}");
         }
     }
 }

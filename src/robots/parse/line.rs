@@ -11,7 +11,7 @@ use crate::robots::steps;
 pub(crate) const MAX_LINE: usize = 20_000;
 
 /// The lines of a text. LF, CR and CR LF end them; NUL ends a line too, but is not counted as one.
-pub(crate) struct Lines<'a> {
+pub(crate) struct SourceLines<'a> {
     text: &'a [u8],
     next: usize,
     number: u32,
@@ -26,7 +26,7 @@ pub(crate) struct Lines<'a> {
 
 /// A line, without what ends it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct SourceLine {
     pub(crate) number: u32,
     /// Where it begins with all that NULs part from it.
     pub(crate) first: usize,
@@ -38,7 +38,7 @@ pub(crate) struct Line {
     pub(crate) next: usize,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> SourceLines<'a> {
     pub(crate) fn new(text: &'a [u8], start: usize) -> Self {
         let has_nul = memchr::memchr(0, &text[start..]).is_some();
         Self { text, next: start, number: 0, first: 0, after_nul: false, has_nul }
@@ -64,11 +64,11 @@ impl<'a> Lines<'a> {
     }
 }
 
-impl Iterator for Lines<'_> {
-    type Item = Line;
+impl Iterator for SourceLines<'_> {
+    type Item = SourceLine;
 
     #[inline]
-    fn next(&mut self) -> Option<Line> {
+    fn next(&mut self) -> Option<SourceLine> {
         let start = self.next;
         if start >= self.text.len() {
             return None;
@@ -81,7 +81,7 @@ impl Iterator for Lines<'_> {
         }
         self.after_nul = self.text.get(end) == Some(&0);
         self.next = end + 1 + usize::from(is_crlf);
-        Some(Line { number: self.number, first: self.first, start, content_end, end, next: self.next })
+        Some(SourceLine { number: self.number, first: self.first, start, content_end, end, next: self.next })
     }
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn byte_order_mark(text: &[u8]) -> usize {
 /// Where each line begins.
 pub(crate) fn starts(text: &[u8]) -> Vec<usize> {
     let mut starts: Vec<usize> = Vec::new();
-    for line in Lines::new(text, byte_order_mark(text)) {
+    for line in SourceLines::new(text, byte_order_mark(text)) {
         if line.number as usize > starts.len() {
             starts.push(line.first);
         }
@@ -112,7 +112,7 @@ pub(crate) struct Columns {
 
 impl Columns {
     /// How many characters of the line are before this piece of it. Lines are met in their order.
-    pub(crate) fn before(&mut self, text: &[u8], line: &Line) -> u32 {
+    pub(crate) fn before(&mut self, text: &[u8], line: &SourceLine) -> u32 {
         let (first, start) = self.at;
         if first == line.first && start <= line.start {
             self.before = self.before.saturating_add(chars(&text[start..line.start]));
@@ -134,7 +134,7 @@ pub(crate) fn chars(bytes: &[u8]) -> u32 {
 
 /// What a line says.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Content {
+pub(crate) enum LineContent {
     /// Nothing, or a comment only.
     Empty,
     Record(Record),
@@ -151,11 +151,11 @@ pub(crate) struct Record {
 }
 
 /// Reads a line: comment off, white space off, split at the first colon, or at the one gap where there is no colon.
-pub(crate) fn read(text: &[u8], line: &Line, grammar: Grammar) -> Content {
+pub(crate) fn read(text: &[u8], line: &SourceLine, grammar: Grammar) -> LineContent {
     let end = line.content_end.min(line.start + grammar.max_line);
     let content = grammar.trim(text, line.start..end);
     if content.is_empty() {
-        return Content::Empty;
+        return LineContent::Empty;
     }
     let bytes = &text[content.clone()];
     steps::count(bytes.len());
@@ -163,22 +163,22 @@ pub(crate) fn read(text: &[u8], line: &Line, grammar: Grammar) -> Content {
         let colon = content.start + colon;
         let key = content.start..grammar.trim_end(text, content.start, colon);
         let value = grammar.trim_start(text, colon + 1, content.end)..content.end;
-        return Content::Record(Record { key, value, colon: true });
+        return LineContent::Record(Record { key, value, colon: true });
     }
     let Some(gap) = bytes.iter().position(is_blank) else {
-        return Content::Text(content);
+        return LineContent::Text(content);
     };
     let gap = content.start + gap;
     let value = grammar.trim(text, gap..content.end);
     if text[value.clone()].iter().any(is_blank) {
-        return Content::Text(content);
+        return LineContent::Text(content);
     }
-    Content::Record(Record { key: content.start..gap, value, colon: false })
+    LineContent::Record(Record { key: content.start..gap, value, colon: false })
 }
 
 /// Reads a line that is written as nearly all are: a rule, with nothing before its key and a colon right after it.
 #[inline]
-pub(crate) fn read_rule(text: &[u8], line: &Line, grammar: Grammar) -> Option<(RuleKind, Record)> {
+pub(crate) fn read_rule(text: &[u8], line: &SourceLine, grammar: Grammar) -> Option<(RuleKind, Record)> {
     let content = &text[line.start..line.content_end];
     let len = key::length_of_rule_key(content)?;
     if content.get(len) != Some(&b':') || line.end - line.start > grammar.max_line {
@@ -204,12 +204,14 @@ pub(crate) fn value_at(text: &[u8], offset: usize, grammar: Grammar) -> Span {
 pub(crate) fn record_at(text: &[u8], offset: usize, grammar: Grammar) -> Option<Record> {
     let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r' | 0);
     let start = text[..offset].iter().rposition(is_end).map_or(0, |end| end + 1);
-    let line =
-        Lines::new(&text[..offset + text[offset..].iter().position(is_end).unwrap_or(text.len() - offset)], start)
-            .next();
+    let line = SourceLines::new(
+        &text[..offset + text[offset..].iter().position(is_end).unwrap_or(text.len() - offset)],
+        start,
+    )
+    .next();
     match line.map(|line| read(text, &line, grammar)) {
-        Some(Content::Record(record)) if record.value.start == offset => Some(record),
-        Some(Content::Record(_) | Content::Empty | Content::Text(_)) | None => None,
+        Some(LineContent::Record(record)) if record.value.start == offset => Some(record),
+        Some(LineContent::Record(_) | LineContent::Empty | LineContent::Text(_)) | None => None,
     }
 }
 
@@ -267,16 +269,16 @@ mod tests {
 
     const GRAMMAR: Grammar = Grammar { control_space: false, max_line: 16_384 };
 
-    fn first(text: &[u8]) -> Content {
-        Lines::new(text, 0).next().map_or(Content::Empty, |line| read(text, &line, GRAMMAR))
+    fn first(text: &[u8]) -> LineContent {
+        SourceLines::new(text, 0).next().map_or(LineContent::Empty, |line| read(text, &line, GRAMMAR))
     }
 
     fn show(line: &str) -> String {
         let at = |range: Range<usize>| &line[range];
         match first(line.as_bytes()) {
-            Content::Empty => "-".to_owned(),
-            Content::Text(text) => format!("text({})", at(text)),
-            Content::Record(Record { key, value, colon }) => {
+            LineContent::Empty => "-".to_owned(),
+            LineContent::Text(text) => format!("text({})", at(text)),
+            LineContent::Record(Record { key, value, colon }) => {
                 format!("{}{}{}", at(key), if colon { ":" } else { " " }, at(value))
             }
         }
@@ -306,9 +308,11 @@ mod tests {
         for text in
             ["Disallow: /x # why", "ALLOW:\t/x y ", "disallow:", "allow:#", "Disallow : /x", " allow: /x", "allows: /x"]
         {
-            let line = Lines::new(text.as_bytes(), 0).next().expect("a line");
+            let line = SourceLines::new(text.as_bytes(), 0).next().expect("a line");
             let quickly = read_rule(text.as_bytes(), &line, GRAMMAR);
-            let Content::Record(record) = read(text.as_bytes(), &line, GRAMMAR) else { panic!("{text} is a record") };
+            let LineContent::Record(record) = read(text.as_bytes(), &line, GRAMMAR) else {
+                panic!("{text} is a record")
+            };
             let is_usual = !text.contains(" :") && !text.starts_with(' ') && !text.contains('s');
             assert_eq!(quickly.is_some(), is_usual || text.to_lowercase().starts_with("disallow:"), "{text}");
             assert!(quickly.is_none_or(|(_, rule)| rule == record), "{text}");
@@ -326,7 +330,7 @@ mod tests {
     fn lines_end_at_lf_cr_crlf_and_nul() {
         let text = b"a\nb#\rc\r\nd\0e#x\0f\n\n#g";
         let lines: Vec<_> =
-            Lines::new(text, 0).map(|line| (line.number, &text[line.start..line.content_end])).collect();
+            SourceLines::new(text, 0).map(|line| (line.number, &text[line.start..line.content_end])).collect();
         let expected: [(u32, &[u8]); 8] =
             [(1, b"a"), (2, b"b"), (3, b"c"), (4, b"d"), (4, b"e"), (4, b"f"), (5, b""), (6, b"")];
         assert_eq!(lines, expected);
@@ -335,7 +339,7 @@ mod tests {
     #[test]
     fn long_lines_are_cut() {
         let line = [b"allow:/".as_slice(), &[b'x'; 20_000]].concat();
-        let Content::Record(record) = first(&line) else { panic!("a record") };
+        let LineContent::Record(record) = first(&line) else { panic!("a record") };
         assert_eq!(record.value, 6..16_384);
     }
 

@@ -16,17 +16,17 @@ use crate::robots::priority::RuleKind;
 use crate::robots::product_token::is_token_byte;
 use crate::robots::robots_txt::FileRecords;
 use crate::robots::ruleset::RuleSpan;
-use crate::robots::usage::{self, Fault, Vocabulary};
-use delay::{Pace, RequestRate, VisitTime};
+use crate::robots::usage::{self, UsageFault, Vocabulary};
+use delay::{RequestRate, StatedPace, VisitTime};
 use group::Groups;
-use key::Key;
-use line::{Content, Line, Lines, Record};
-use source::{Marks, Source, Span};
+use key::RecordKey;
+use line::{LineContent, Record, SourceLine, SourceLines};
+use source::{FileSource, Marks, Span};
 use warnings::{Warning, WarningCode, Warnings};
 
 /// What was read.
 pub(crate) struct Parsed {
-    pub(crate) source: Source,
+    pub(crate) source: FileSource,
     pub(crate) groups: Groups,
     pub(crate) file: FileRecords,
     pub(crate) warnings: Vec<Warning>,
@@ -59,7 +59,7 @@ pub(crate) fn parse(bytes: &[u8], options: &ParseOptions) -> Parsed {
     }
     let mut marks = Marks::for_text(text);
     let mut nul_in = 0;
-    for line in Lines::new(text, line::byte_order_mark(text)) {
+    for line in SourceLines::new(text, line::byte_order_mark(text)) {
         marks.line(line.number, line.next);
         // What follows a NUL has the number of its line again.
         let follows_nul = line.number == nul_in;
@@ -72,7 +72,7 @@ pub(crate) fn parse(bytes: &[u8], options: &ParseOptions) -> Parsed {
         }
     }
     parser.groups.finish(text, options);
-    let source = Source::new(text.into(), marks, parser.repaired, options.grammar());
+    let source = FileSource::new(text.into(), marks, parser.repaired, options.grammar());
     Parsed { source, groups: parser.groups, file: parser.file, warnings: parser.warnings.into() }
 }
 
@@ -87,7 +87,7 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    fn line(&mut self, line: &Line) {
+    fn line(&mut self, line: &SourceLine) {
         let grammar = self.options.grammar();
         if let Some((kind, Record { key: name, value, .. })) = line::read_rule(self.text, line, grammar)
             && self.is_ascii
@@ -99,11 +99,11 @@ impl Parser<'_> {
             self.warnings.add(WarningCode::LongLine, line, cut..cut + 1);
         }
         let Record { key: name, value, colon } = match line::read(self.text, line, grammar) {
-            Content::Empty => return,
-            Content::Text(text) => return self.warnings.add(WarningCode::NotARecord, line, text),
-            Content::Record(record) => record,
+            LineContent::Empty => return,
+            LineContent::Text(text) => return self.warnings.add(WarningCode::NotARecord, line, text),
+            LineContent::Record(record) => record,
         };
-        let Some(spelt) = Key::recognise(&self.text[name.clone()], self.options) else {
+        let Some(spelt) = RecordKey::recognise(&self.text[name.clone()], self.options) else {
             let code = if colon { WarningCode::UnknownKey } else { WarningCode::NotARecord };
             return self.warnings.add(code, line, name);
         };
@@ -125,32 +125,34 @@ impl Parser<'_> {
         self.apply(spelt.key, line, name, value);
     }
 
-    fn apply(&mut self, key: Key, line: &Line, name: Range<usize>, value: Range<usize>) {
+    fn apply(&mut self, key: RecordKey, line: &SourceLine, name: Range<usize>, value: Range<usize>) {
         let bytes = &self.text[value.clone()];
         match key {
-            Key::Allow => self.rule(RuleKind::Allow, line, name, value),
-            Key::Disallow => self.rule(RuleKind::Disallow, line, name, value),
-            Key::UserAgent => self.user_agent(line, name, value),
-            Key::CrawlDelay => self.crawl_delay(line, name, value),
-            Key::RequestRate => {
-                let pace = RequestRate::parse(bytes).map(|rate| Pace { request_rate: Some(rate), ..Pace::default() });
+            RecordKey::Allow => self.rule(RuleKind::Allow, line, name, value),
+            RecordKey::Disallow => self.rule(RuleKind::Disallow, line, name, value),
+            RecordKey::UserAgent => self.user_agent(line, name, value),
+            RecordKey::CrawlDelay => self.crawl_delay(line, name, value),
+            RecordKey::RequestRate => {
+                let pace = RequestRate::parse(bytes)
+                    .map(|rate| StatedPace { request_rate: Some(rate), ..StatedPace::default() });
                 self.pace(pace.ok_or(WarningCode::BadRate), line, name, value);
             }
-            Key::VisitTime => {
-                let pace = VisitTime::parse(bytes).map(|time| Pace { visit_time: Some(time), ..Pace::default() });
+            RecordKey::VisitTime => {
+                let pace =
+                    VisitTime::parse(bytes).map(|time| StatedPace { visit_time: Some(time), ..StatedPace::default() });
                 self.pace(pace.ok_or(WarningCode::BadVisitTime), line, name, value);
             }
-            Key::Sitemap => self.file.sitemaps.push(Span::new(value)),
-            Key::Host => self.file.hosts.push(Span::new(value)),
-            Key::CleanParam => self.file.clean_params.push(Span::new(value)),
-            Key::License => self.file.licenses.push(Span::new(value)),
-            Key::ContentSignal => self.usage(Vocabulary::Signal, line, name, value),
-            Key::ContentUsage => self.usage(Vocabulary::Usage, line, name, value),
+            RecordKey::Sitemap => self.file.sitemaps.push(Span::new(value)),
+            RecordKey::Host => self.file.hosts.push(Span::new(value)),
+            RecordKey::CleanParam => self.file.clean_params.push(Span::new(value)),
+            RecordKey::License => self.file.licenses.push(Span::new(value)),
+            RecordKey::ContentSignal => self.usage(Vocabulary::Signal, line, name, value),
+            RecordKey::ContentUsage => self.usage(Vocabulary::Usage, line, name, value),
         }
     }
 
     #[inline]
-    fn rule(&mut self, kind: RuleKind, line: &Line, name: Range<usize>, value: Range<usize>) {
+    fn rule(&mut self, kind: RuleKind, line: &SourceLine, name: Range<usize>, value: Range<usize>) {
         let pattern = &self.text[value.clone()];
         let byte_set = ByteSet::of(pattern);
         if byte_set.has_odd() {
@@ -169,7 +171,7 @@ impl Parser<'_> {
     }
 
     #[cold]
-    fn check_escapes(&mut self, line: &Line, value: &Range<usize>) {
+    fn check_escapes(&mut self, line: &SourceLine, value: &Range<usize>) {
         let pattern = &self.text[value.clone()];
         for at in memchr::memchr_iter(b'%', pattern) {
             let digits = pattern[at + 1..].iter().take(2).take_while(|byte| byte.is_ascii_hexdigit()).count();
@@ -183,7 +185,7 @@ impl Parser<'_> {
         }
     }
 
-    fn user_agent(&mut self, line: &Line, name: Range<usize>, value: Range<usize>) {
+    fn user_agent(&mut self, line: &SourceLine, name: Range<usize>, value: Range<usize>) {
         let agent = &self.text[value.clone()];
         if agent.is_empty() {
             self.warnings.add(WarningCode::EmptyAgent, line, name);
@@ -193,17 +195,23 @@ impl Parser<'_> {
         self.groups.add_agent(Span::new(value), agent);
     }
 
-    fn crawl_delay(&mut self, line: &Line, name: Range<usize>, value: Range<usize>) {
+    fn crawl_delay(&mut self, line: &SourceLine, name: Range<usize>, value: Range<usize>) {
         let delay = delay::crawl_delay(&self.text[value.clone()]);
         if self.groups.is_empty() && self.options.leading_crawl_delay && delay.is_some() {
             self.file.crawl_delay = self.file.crawl_delay.max(delay);
         } else {
-            let pace = delay.map(|delay| Pace { crawl_delay: Some(delay), ..Pace::default() });
+            let pace = delay.map(|delay| StatedPace { crawl_delay: Some(delay), ..StatedPace::default() });
             self.pace(pace.ok_or(WarningCode::BadDelay), line, name, value);
         }
     }
 
-    fn pace(&mut self, pace: Result<Pace, WarningCode>, line: &Line, name: Range<usize>, value: Range<usize>) {
+    fn pace(
+        &mut self,
+        pace: Result<StatedPace, WarningCode>,
+        line: &SourceLine,
+        name: Range<usize>,
+        value: Range<usize>,
+    ) {
         match pace {
             Ok(pace) if self.groups.add_pace(pace) => {}
             Ok(_) => self.warnings.add(WarningCode::RuleWithoutAgent, line, name),
@@ -212,22 +220,22 @@ impl Parser<'_> {
     }
 
     /// One that cannot be understood counts all the same: for its path the preferences are unknown.
-    fn usage(&mut self, vocabulary: Vocabulary, line: &Line, name: Range<usize>, value: Range<usize>) {
+    fn usage(&mut self, vocabulary: Vocabulary, line: &SourceLine, name: Range<usize>, value: Range<usize>) {
         let read = usage::parse(vocabulary, &self.text[value.clone()], self.options.lenient_usage);
         let code = match read.fault {
             _ if !self.groups.add_usage(vocabulary, Span::new(value.clone())) => {
                 return self.warnings.add(WarningCode::RuleWithoutAgent, line, name);
             }
             None => return,
-            Some(Fault::Unreadable) => WarningCode::BadUsage,
-            Some(Fault::Value) => WarningCode::UsageValue,
-            Some(Fault::Name) => WarningCode::UsageName,
+            Some(UsageFault::Unreadable) => WarningCode::BadUsage,
+            Some(UsageFault::Value) => WarningCode::UsageValue,
+            Some(UsageFault::Name) => WarningCode::UsageName,
         };
         self.warnings.add(code, line, if value.is_empty() { name } else { value });
     }
 
     /// Keeps a readable form of a value that is not UTF-8.
-    fn keep_text(&mut self, line: &Line, value: &Range<usize>) {
+    fn keep_text(&mut self, line: &SourceLine, value: &Range<usize>) {
         let bytes = &self.text[value.clone()];
         if str::from_utf8(bytes).is_err() {
             self.warnings.add(WarningCode::NotUtf8, line, value.clone());

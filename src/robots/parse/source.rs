@@ -6,7 +6,7 @@ use super::line::{self, Grammar};
 
 /// The decoded bytes of a file, as far as they were read.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct FileSource {
     text: Box<[u8]>,
     /// For each full block of the text, the line that its first byte is in: a line number is found by reading one block.
     marks: Box<[u32]>,
@@ -15,7 +15,7 @@ pub(crate) struct Source {
     grammar: Grammar,
 }
 
-impl Source {
+impl FileSource {
     pub(crate) fn new(text: Box<[u8]>, marks: Marks, repaired: BTreeMap<u32, Box<str>>, grammar: Grammar) -> Self {
         Self { text, marks: marks.0.into(), repaired, grammar }
     }
@@ -104,16 +104,16 @@ fn line_ends(text: &[u8], from: usize, to: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::line::Lines;
+    use super::super::line::SourceLines;
     use super::*;
 
-    fn source(text: &[u8]) -> Source {
+    fn source(text: &[u8]) -> FileSource {
         let mut marks = Marks::for_text(text);
-        for line in Lines::new(text, 0) {
+        for line in SourceLines::new(text, 0) {
             marks.line(line.number, line.next);
         }
         let grammar = Grammar { control_space: false, max_line: 16_384 };
-        Source::new(text.into(), marks, BTreeMap::new(), grammar)
+        FileSource::new(text.into(), marks, BTreeMap::new(), grammar)
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::line::{self, Columns, Line};
+use super::line::{self, Columns, SourceLine};
 
 /// One oddity of a file. None of them keeps the rest of the file from being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl<'a> Warnings<'a> {
 
     /// Of a place in a line.
     #[cold]
-    pub(crate) fn add(&mut self, code: WarningCode, line: &Line, at: Range<usize>) {
+    pub(crate) fn add(&mut self, code: WarningCode, line: &SourceLine, at: Range<usize>) {
         if self.list.len() < self.max {
             let before = self.columns.before(self.text, line);
             let column = before.saturating_add(self.chars(line.start..at.start)).saturating_add(1);

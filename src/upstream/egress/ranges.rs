@@ -17,13 +17,13 @@ pub(super) struct Range<A> {
 
 /// A range without its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct NamedRange {
     pub name: &'static str,
     pub source: &'static str,
 }
 
 /// The range that an address lies in, the narrowest one; `None` is a public address.
-pub(super) fn find(address: IpAddr) -> Option<Found> {
+pub(super) fn find(address: IpAddr) -> Option<NamedRange> {
     match address {
         IpAddr::V4(address) => {
             let holds = |range: &&Range<Ipv4Addr>| {
@@ -44,8 +44,8 @@ pub(super) fn find(address: IpAddr) -> Option<Found> {
 }
 
 impl<A> Range<A> {
-    fn found(&self) -> Found {
-        Found { name: self.name, source: self.source }
+    fn found(&self) -> NamedRange {
+        NamedRange { name: self.name, source: self.source }
     }
 }
 
@@ -54,7 +54,7 @@ fn is_given_out(address: Ipv6Addr) -> bool {
     matches!(address.segments(), [0x2000..=0x3fff, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] | [0x64, 0xff9b, 1, ..])
 }
 
-const RESERVED: Found = Found { name: "not given out", source: "IANA IPv6 address space" };
+const RESERVED: NamedRange = NamedRange { name: "not given out", source: "IANA IPv6 address space" };
 
 pub(super) const V4: &[Range<Ipv4Addr>] = &[
     v4([0, 0, 0, 0], 8, "This network", "RFC 791"),

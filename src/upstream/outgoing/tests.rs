@@ -1,19 +1,19 @@
 //! Requests as they leave, byte for byte, in either version.
 
 use super::*;
-use crate::http1::{Room, read_request};
+use crate::http1::{FieldRoom, read_request};
 use crate::upstream::tests::upstream;
 
 /// What becomes of a request that came over HTTP/1: its head for the origin.
 async fn written(settings: &str, url: &str, request: &str) -> String {
-    let (mut scanned, mut room) = (0, Room::new());
+    let (mut scanned, mut room) = (0, FieldRoom::new());
     let head = read_request(request.as_bytes(), &mut scanned, 65_536, &mut room).unwrap().unwrap();
     let route = route(settings, url).await;
     let target = head.target.strip_prefix(url.as_bytes()).unwrap_or(head.target);
     let outgoing = Outgoing {
         method: head.method,
         target,
-        fields: Fields::Http1(&head),
+        fields: OutgoingFields::Http1(&head),
         framing: head.framing,
         received: Some(if head.minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 }),
         user_agent: None,
@@ -21,7 +21,9 @@ async fn written(settings: &str, url: &str, request: &str) -> String {
     };
     let mut out = Vec::new();
     outgoing.write_http1(&route, &mut out);
-    read_request(&out, &mut 0, 65_536, &mut Room::new()).expect("what we write, we can read").expect("it is whole");
+    read_request(&out, &mut 0, 65_536, &mut FieldRoom::new())
+        .expect("what we write, we can read")
+        .expect("it is whole");
     String::from_utf8(out).unwrap().replace(&*route.0.name, "us")
 }
 
@@ -35,7 +37,7 @@ fn own<'a>(method: &'a str, target: &'a str, fields: &'a [(&'a str, &'a [u8])]) 
     Outgoing {
         method,
         target: target.as_bytes(),
-        fields: Fields::Own(fields),
+        fields: OutgoingFields::Own(fields),
         framing: Framing::None,
         received: None,
         user_agent: None,
@@ -134,7 +136,7 @@ async fn from_http2_cookies_are_joined_and_to_http2_nothing_of_http1_goes() {
         map.append(name, HeaderValue::from_static(value));
     }
     let outgoing = Outgoing {
-        fields: Fields::Http2(&map),
+        fields: OutgoingFields::Http2(&map),
         received: Some(Version::HTTP_2),
         framing: Framing::Length(7),
         ..own("POST", "/x?y", &[])
@@ -149,9 +151,9 @@ async fn from_http2_cookies_are_joined_and_to_http2_nothing_of_http1_goes() {
 
     let request = "POST /x HTTP/1.1\r\nHost: a.example\r\nConnection: x-mine\r\nX-Mine: 1\r\nX-Its: 2\r\nTE: gzip, trailers\r\n\
         Keep-Alive: 5\r\nTransfer-Encoding: chunked\r\nCookie: a=1\r\nCookie: b=2\r\n\r\n";
-    let (mut scanned, mut room) = (0, Room::new());
+    let (mut scanned, mut room) = (0, FieldRoom::new());
     let head = read_request(request.as_bytes(), &mut scanned, 65_536, &mut room).unwrap().unwrap();
-    let outgoing = Outgoing { fields: Fields::Http1(&head), framing: head.framing, ..outgoing };
+    let outgoing = Outgoing { fields: OutgoingFields::Http1(&head), framing: head.framing, ..outgoing };
     let sent = outgoing.to_http2(&route).unwrap();
     assert_eq!(sent.uri(), "https://a.example/x?y");
     let mut names: Vec<_> =

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-const A: Option<Client> = Some(Client(1));
-const B: Option<Client> = Some(Client(2));
+const A: Option<ClientId> = Some(ClientId(1));
+const B: Option<ClientId> = Some(ClientId(2));
 
 /// A resolver whose names are `what-number` and answer as `what` says; how often it was asked.
 fn resolver() -> (Resolver, Arc<AtomicUsize>) {
@@ -146,7 +146,7 @@ fn a_name_that_is_not_there_is_the_sites_trouble_and_what_this_machine_lacks_is_
         (libc::EAI_SYSTEM, Whose::Ours),
         (libc::EAI_MEMORY, Whose::Ours),
     ] {
-        assert_eq!(Fault::from(LookupError::new(code)).whose, fault, "{code}");
+        assert_eq!(LookupFault::from(LookupError::new(code)).whose, fault, "{code}");
     }
 }
 

@@ -20,7 +20,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use politely::config::{
-    AccessLog, CaSource, HostPolicy, InterceptMode, ListenAddress, Mode, Place, PortRange, Settings,
+    AccessLog, CaSource, ConfigPlace, HostPolicy, InterceptMode, ListenAddress, Mode, PortRange, Settings,
 };
 use politely::policy::own_rules::OwnVerdict;
 use politely::policy::{Host, KeyBy, RobotsOverride};
@@ -42,12 +42,12 @@ fn faults(yaml: &str) -> String {
 /// Each fault as `line:column what | hint`.
 fn short(yaml: &str) -> Vec<String> {
     let errors = Settings::parse("politely.yaml", yaml).expect_err("this has faults");
-    let line = |fault: &politely::config::Fault| {
+    let line = |fault: &politely::config::ConfigFault| {
         let place = match &fault.place {
-            Place::Line { line, column, .. } => format!("{line}:{column} "),
-            Place::Variable(name) => format!("{name} "),
-            Place::File(_) => String::from("file "),
-            Place::Unwritten => String::new(),
+            ConfigPlace::Line { line, column, .. } => format!("{line}:{column} "),
+            ConfigPlace::Variable(name) => format!("{name} "),
+            ConfigPlace::File(_) => String::from("file "),
+            ConfigPlace::Unwritten => String::new(),
         };
         format!("{place}{} | {}", fault.complaint.what, fault.complaint.hint)
     };

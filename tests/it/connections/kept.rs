@@ -3,7 +3,7 @@
 use super::{get, page, route, upstream};
 use crate::support::certs::key_pin;
 use crate::support::{Alpn, Conduct, Origin, Parent, Reply, eventually, test_ca};
-use politely::upstream::{Link, Want};
+use politely::upstream::{HttpLink, Want};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::net::TcpListener;
@@ -40,7 +40,7 @@ async fn one_that_is_dropped_or_unfinished_is_not_kept() {
     let origin = Origin::site("").await;
     let route = route(&upstream, &origin.url("")).await;
     let connection = upstream.connect(&route, Want::default()).await.unwrap();
-    assert!(!connection.reused && matches!(connection.link, Link::Http1(_)));
+    assert!(!connection.reused && matches!(connection.link, HttpLink::Http1(_)));
     drop(connection);
     drop(route.get(Want::default(), &super::asking("/unread")).await.unwrap());
     assert!(!page(&route, "/1").await);
@@ -73,7 +73,8 @@ async fn as_many_stay_as_the_settings_say() {
         let route = route(&upstream, &origin.url("")).await;
         let mut links = Vec::new();
         for _ in 0..count {
-            let Link::Http1(link) = route.connect(Want { fresh: true, ..Want::default() }).await.unwrap().link else {
+            let HttpLink::Http1(link) = route.connect(Want { fresh: true, ..Want::default() }).await.unwrap().link
+            else {
                 panic!("HTTP/2")
             };
             links.push(link);

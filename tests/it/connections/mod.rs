@@ -11,7 +11,7 @@ use crate::support::test_ca;
 use politely::config::Settings;
 use politely::http1::Framing;
 use politely::policy::Authority;
-use politely::upstream::{Fields, GetError, Outgoing, Route, Upstream, Want, connector_conf};
+use politely::upstream::{GetError, Outgoing, OutgoingFields, Route, Upstream, Want, connector_conf};
 use std::sync::Arc;
 
 /// The way to origins with the settings of the end-to-end tests and `yaml` laid over them.
@@ -33,7 +33,7 @@ fn asking(target: &str) -> Outgoing<'_> {
     Outgoing {
         method: "GET",
         target: target.as_bytes(),
-        fields: Fields::Own(&[("User-Agent", b"ExampleBot")]),
+        fields: OutgoingFields::Own(&[("User-Agent", b"ExampleBot")]),
         framing: Framing::None,
         received: None,
         user_agent: None,

@@ -3,7 +3,7 @@
 use super::{asking, get, page, route, upstream};
 use crate::support::{Alpn, Origin, Reply, eventually, test_ca, within};
 use bytes::Bytes;
-use politely::upstream::{Link, Versions, Want};
+use politely::upstream::{HttpLink, Versions, Want};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -180,7 +180,7 @@ async fn a_connection_on_which_nothing_comes_back_is_ended() {
     let upstream = upstream("");
     let route = route(&upstream, &url).await;
     page(&route, "/1").await;
-    let Link::Http2(mut link) = route.connect(Want::default()).await.unwrap().link else { panic!("HTTP/1") };
+    let HttpLink::Http2(mut link) = route.connect(Want::default()).await.unwrap().link else { panic!("HTTP/1") };
     tokio::time::pause();
     let began = Instant::now();
     let (response, _) = link.send_request(asking("/2").to_http2(&route).unwrap(), true).unwrap();

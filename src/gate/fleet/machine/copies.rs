@@ -4,8 +4,8 @@
 use super::Machine;
 use super::locks::hand_over;
 use super::slots::Id;
-use crate::gate::fleet::copies::Found;
-use crate::gate::fleet::{Lost, Parcel};
+use crate::gate::fleet::copies::FoundCopy;
+use crate::gate::fleet::{Parcel, ServerLost};
 use crate::gate::store::snapshot::{self, millis, time};
 use crate::policy::Entry;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -25,7 +25,7 @@ pub(super) struct Copies(File);
 impl Machine {
     /// A copy that is fresh, or no older than `age`, or the right to fetch one: nobody else has that, or does not come back
     /// with it: it may be stopped. `anew`: how fresh it is does not count.
-    pub async fn look(&self, authority: &str, anew: bool, age: Duration) -> Result<Found, Lost> {
+    pub async fn look(&self, authority: &str, anew: bool, age: Duration) -> Result<FoundCopy, ServerLost> {
         let id = Id::of(authority);
         // First, so that nobody leaves a copy in between.
         let has_right = self.slots.lock(id.right(), 1).map_err(|error| self.give_up(&error))?;
@@ -35,11 +35,11 @@ impl Machine {
         Ok(match kept {
             // What is from later than now was left before the clock was set back.
             Some((copy, until)) if copy.sent <= now && (copy.sent + age >= now || !anew && now < until) => {
-                Found::Copy(copy)
+                FoundCopy::Copy(copy)
             }
             // Twice is better than never.
-            kept if has_right || age >= FETCH_LASTS => Found::Right(kept.map(|(copy, _)| copy)),
-            _ => Found::Busy(LOOK_EVERY),
+            kept if has_right || age >= FETCH_LASTS => FoundCopy::Right(kept.map(|(copy, _)| copy)),
+            _ => FoundCopy::Busy(LOOK_EVERY),
         })
     }
 

@@ -10,13 +10,13 @@ mod copies;
 mod locks;
 mod slots;
 
-use super::{LeaseOp, LeaseRequest, LeaseStatus, Lost, Place, Reach, Spend};
+use super::{LeaseOp, LeaseRequest, LeaseStatus, Reach, ServerLost, Spend, TurnPlace};
 use crate::policy::Spent;
 use crate::policy::pace::{LastStarts, Observed};
 use budgets::Budgets;
 use copies::Copies;
 use parking_lot::Mutex;
-use slots::{BUCKET, Id, LOCKS, Slot, Slots, instant, nanos, span};
+use slots::{BUCKET, Id, KeySlot, LOCKS, Slots, instant, nanos, span};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs;
@@ -30,7 +30,7 @@ use tokio::time::sleep;
 /// This process's part in it.
 pub(super) struct Machine {
     slots: Arc<Slots>,
-    parts: Mutex<Parts>,
+    parts: Mutex<LockedParts>,
     copies: Arc<Copies>,
     /// Once there is one. `None`: it cannot be had, which has been told.
     budgets: OnceLock<Option<Budgets>>,
@@ -45,11 +45,11 @@ pub(super) struct Machine {
     rivals: AtomicU32,
 }
 
-type Parts = HashMap<Id, Part>;
+type LockedParts = HashMap<Id, LockedPart>;
 
 /// What this process has locked of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum LockedPart {
     Lease,
     /// One of the bytes of those who wait.
     Wish(u64),
@@ -77,7 +77,7 @@ impl Machine {
     }
 
     /// Asks for a key's lease, or renews or returns it.
-    pub async fn lease(&self, key: &str, request: &LeaseRequest) -> Result<LeaseStatus, Lost> {
+    pub async fn lease(&self, key: &str, request: &LeaseRequest) -> Result<LeaseStatus, ServerLost> {
         loop {
             match self.ask(Id::of(key), key, request, Instant::now()) {
                 Ok(Some(status)) => return Ok(status),
@@ -88,7 +88,7 @@ impl Machine {
     }
 
     /// Spends of a budget that all share, and those who come after them.
-    pub async fn spend(&self, of: &str, spend: &Spend) -> Result<(bool, Spent), Lost> {
+    pub async fn spend(&self, of: &str, spend: &Spend) -> Result<(bool, Spent), ServerLost> {
         let open = || {
             let warn = |error: &io::Error| {
                 let place = self.directory.display();
@@ -96,14 +96,14 @@ impl Machine {
             };
             Budgets::open(&self.directory).inspect_err(warn).ok()
         };
-        let budgets = self.budgets.get_or_init(open).as_ref().ok_or(Lost)?;
+        let budgets = self.budgets.get_or_init(open).as_ref().ok_or(ServerLost)?;
         loop {
             match budgets.spend(of, spend, SystemTime::now()) {
                 Ok(Some(spent)) => return Ok(spent),
                 Ok(None) => sleep(AGAIN).await,
                 Err(error) => {
                     tracing::debug!(%error, of, "what is spent of a budget is not shared");
-                    return Err(Lost);
+                    return Err(ServerLost);
                 }
             }
         }
@@ -115,7 +115,7 @@ impl Machine {
         let note = || {
             // For as long as it is noted.
             let parts = self.parts.lock();
-            if let (Some(Part::Lease), Some((place, mut slot))) = (parts.get(&id), self.slots.find(id)?) {
+            if let (Some(LockedPart::Lease), Some((place, mut slot))) = (parts.get(&id), self.slots.find(id)?) {
                 slot.learn(starts);
                 self.slots.write_starts((place, slot))?;
             }
@@ -137,18 +137,18 @@ impl Machine {
         let Self { slots, .. } = self;
         let LeaseRequest { op, gap, .. } = *request;
         let (mut parts, now) = (self.parts.lock(), nanos(at));
-        let mut slot = slots.find(id)?.map_or_else(Slot::default, |(_, slot)| slot);
+        let mut slot = slots.find(id)?.map_or_else(KeySlot::default, |(_, slot)| slot);
         let waiting = slots.count_locked(id.lease() + 1, id.lease() + LOCKS)?;
         let mut place = match (op, parts.get(&id)) {
-            (LeaseOp::Take | LeaseOp::Keep, Some(Part::Lease)) => Place::Leased(LEASE),
-            (LeaseOp::Give | LeaseOp::Keep, _) => Place::None,
-            (LeaseOp::Take, _) if gap.is_zero() && !slot.holds_back(now) => Place::Free,
+            (LeaseOp::Take | LeaseOp::Keep, Some(LockedPart::Lease)) => TurnPlace::Leased(LEASE),
+            (LeaseOp::Give | LeaseOp::Keep, _) => TurnPlace::None,
+            (LeaseOp::Take, _) if gap.is_zero() && !slot.holds_back(now) => TurnPlace::Free,
             (LeaseOp::Take, _) => self.take(&mut parts, id, gap, &slot, waiting, now)?,
         };
-        if matches!(place, Place::Line(_)) && now > slot.due(gap).saturating_add(span(LATE)) {
+        if matches!(place, TurnPlace::Line(_)) && now > slot.due(gap).saturating_add(span(LATE)) {
             self.tell_stopped(slot.by, key);
         }
-        let is_mine = parts.get(&id) == Some(&Part::Lease);
+        let is_mine = parts.get(&id) == Some(&LockedPart::Lease);
         let hold = request.starts.hold.map_or(0, |hold| nanos(hold.min(at + request.most)));
         let tells = match is_mine {
             true => op != LeaseOp::Keep || self.is_news(&slot, request, hold, now),
@@ -161,16 +161,16 @@ impl Machine {
             match self.tell_all(id, request, is_mine, hold, now)? {
                 Some(told) => slot = told,
                 // Until one of the hosts there owes nothing any more.
-                None if is_mine => place = Place::Line(LOOK_AGAIN),
+                None if is_mine => place = TurnPlace::Line(LOOK_AGAIN),
                 None => {}
             }
             slots.unlock(id.bucket(), BUCKET)?;
         }
-        if op == LeaseOp::Give || place == Place::Free || is_mine && place != Place::Leased(LEASE) {
+        if op == LeaseOp::Give || place == TurnPlace::Free || is_mine && place != TurnPlace::Leased(LEASE) {
             self.let_go(&mut parts, id)?;
         }
-        let rivals = waiting + 1 + u32::from(matches!(place, Place::Line(_)));
-        if place != Place::Free {
+        let rivals = waiting + 1 + u32::from(matches!(place, TurnPlace::Line(_)));
+        if place != TurnPlace::Free {
             self.rivals.store(rivals, Ordering::Relaxed);
         }
         let start = |start: u64| instant(if start > now + span(AHEAD) { now } else { start });
@@ -185,44 +185,44 @@ impl Machine {
     /// The lease, or a place among those who wait.
     fn take(
         &self,
-        parts: &mut Parts,
+        parts: &mut LockedParts,
         id: Id,
         gap: Duration,
-        known: &Slot,
+        known: &KeySlot,
         waiting: u32,
         now: u64,
-    ) -> io::Result<Place> {
+    ) -> io::Result<TurnPlace> {
         let (due, gap) = (known.due(gap), gap.max(known.backoff()));
         let look_every = (gap / LOOKS).clamp(LOOK_LEAST, LOOK_MOST);
         // Whoever gives it up while others wait stands behind them.
         let comes_back = due.max(known.given).saturating_add(2 * span(look_every));
         let stands_back = known.by == self.me && known.given != 0 && waiting > 0 && now < comes_back;
         if !stands_back && self.slots.lock(id.lease(), 1)? {
-            if let Some(Part::Wish(byte)) = parts.insert(id, Part::Lease) {
+            if let Some(LockedPart::Wish(byte)) = parts.insert(id, LockedPart::Lease) {
                 self.slots.unlock(byte, 1)?;
             }
-            return Ok(Place::Leased(LEASE));
+            return Ok(TurnPlace::Leased(LEASE));
         }
         let mut wishes = id.lease() + 1..id.lease() + LOCKS;
         if let Entry::Vacant(part) = parts.entry(id)
             && let Some(byte) = wishes.find(|byte| self.slots.lock(*byte, 1).unwrap_or(false))
         {
-            part.insert(Part::Wish(byte));
+            part.insert(LockedPart::Wish(byte));
         }
         let left = Duration::from_nanos((if stands_back { comes_back } else { due }).saturating_sub(now));
-        Ok(Place::Line(left.clamp(look_every, LOOK_AGAIN)))
+        Ok(TurnPlace::Line(left.clamp(look_every, LOOK_AGAIN)))
     }
 
-    fn let_go(&self, parts: &mut Parts, id: Id) -> io::Result<()> {
+    fn let_go(&self, parts: &mut LockedParts, id: Id) -> io::Result<()> {
         match parts.remove(&id) {
-            Some(Part::Lease) => self.slots.unlock(id.lease(), 1),
-            Some(Part::Wish(byte)) => self.slots.unlock(byte, 1),
+            Some(LockedPart::Lease) => self.slots.unlock(id.lease(), 1),
+            Some(LockedPart::Wish(byte)) => self.slots.unlock(byte, 1),
             None => Ok(()),
         }
     }
 
     /// Whether what is kept on has to be noted again: with thousands of hosts to wait for, it is not each time.
-    fn is_news(&self, known: &Slot, request: &LeaseRequest, hold: u64, now: u64) -> bool {
+    fn is_news(&self, known: &KeySlot, request: &LeaseRequest, hold: u64, now: u64) -> bool {
         let backoff = span(request.backoff.min(request.most));
         let raised = if request.is_exact { backoff != known.backoff } else { backoff > known.backoff };
         let lasts = request.matters.max(request.gap.max(known.backoff()) + NOTED / 2);
@@ -235,7 +235,14 @@ impl Machine {
     }
 
     /// What is known with that, for whoever has locked the bucket. `None`: there is no room in it.
-    fn tell_all(&self, id: Id, request: &LeaseRequest, is_mine: bool, hold: u64, now: u64) -> io::Result<Option<Slot>> {
+    fn tell_all(
+        &self,
+        id: Id,
+        request: &LeaseRequest,
+        is_mine: bool,
+        hold: u64,
+        now: u64,
+    ) -> io::Result<Option<KeySlot>> {
         let Some((place, mut slot)) = self.slots.find_room(id, now)? else { return Ok(None) };
         // Then nobody notes starts there.
         let is_new = slot.until == 0;
@@ -279,17 +286,17 @@ impl Machine {
         }
     }
 
-    fn give_up(&self, error: &io::Error) -> Lost {
+    fn give_up(&self, error: &io::Error) -> ServerLost {
         if !self.is_broken.swap(true, Ordering::Relaxed) {
             tell("from now on", error);
             // Nobody is to wait for this process.
             let _ = self.slots.unlock(0, 0);
         }
-        Lost
+        ServerLost
     }
 }
 
-impl Slot {
+impl KeySlot {
     fn learn(&mut self, starts: LastStarts) {
         self.last_start = self.last_start.max(starts.last_start.map_or(0, nanos));
         self.last_fetch = self.last_fetch.max(starts.last_fetch.map_or(0, nanos));
@@ -315,7 +322,7 @@ impl Slot {
 }
 
 /// Whether it tells of more than is known.
-fn raises(request: &LeaseRequest, known: &Slot) -> bool {
+fn raises(request: &LeaseRequest, known: &KeySlot) -> bool {
     span(request.observed.latency) > known.latency || u64::from(request.observed.refusals) > known.refusals
 }
 

@@ -30,7 +30,7 @@ pub(super) struct Id {
 
 /// What is known of a key; 0 is never, and nobody.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Slot {
+pub(super) struct KeySlot {
     tag: u64,
     /// Who has the lease, or has had it last.
     pub by: u64,
@@ -47,7 +47,7 @@ pub(super) struct Slot {
 }
 
 /// Where a slot is, and what it has.
-pub(super) type Found = (u64, Slot);
+pub(super) type FoundSlot = (u64, KeySlot);
 
 impl Slots {
     /// Made if there is none.
@@ -79,7 +79,7 @@ impl Slots {
         if u64::from_le_bytes(header) != boot {
             let mut all = vec![0; SIZE as usize];
             self.0.file.read_exact_at(&mut all, 0)?;
-            let slots: Vec<_> = all[BUCKET as usize..].chunks_exact(SLOT as usize).map(Slot::read).collect();
+            let slots: Vec<_> = all[BUCKET as usize..].chunks_exact(SLOT as usize).map(KeySlot::read).collect();
             let latest =
                 slots.iter().flat_map(|slot| [slot.last_start, slot.last_fetch, slot.given]).max().unwrap_or(0);
             let now = nanos(Instant::now());
@@ -94,37 +94,37 @@ impl Slots {
     }
 
     /// What is known of a key, if anything.
-    pub fn find(&self, id: Id) -> io::Result<Option<Found>> {
+    pub fn find(&self, id: Id) -> io::Result<Option<FoundSlot>> {
         Ok(self.bucket(id)?.into_iter().find(|(_, slot)| slot.tag == id.tag))
     }
 
     /// The same, or a slot that has become free. `None`: they are all in use. For whoever has locked the bucket.
-    pub fn find_room(&self, id: Id, now: u64) -> io::Result<Option<Found>> {
+    pub fn find_room(&self, id: Id, now: u64) -> io::Result<Option<FoundSlot>> {
         let bucket = self.bucket(id)?;
         let known = bucket.iter().find(|(_, slot)| slot.tag == id.tag);
         // What is to matter for longer than anything does is nonsense.
         let free = || bucket.iter().find(|(_, slot)| slot.until <= now || slot.until > now.saturating_add(FAR));
-        Ok(known.copied().or_else(|| free().map(|(place, _)| (*place, Slot { tag: id.tag, ..Slot::default() }))))
+        Ok(known.copied().or_else(|| free().map(|(place, _)| (*place, KeySlot { tag: id.tag, ..KeySlot::default() }))))
     }
 
-    fn bucket(&self, id: Id) -> io::Result<Vec<Found>> {
+    fn bucket(&self, id: Id) -> io::Result<Vec<FoundSlot>> {
         let (place, mut bytes) = (id.bucket(), [0; BUCKET as usize]);
         self.0.file.read_exact_at(&mut bytes, place)?;
-        Ok((place..).step_by(SLOT as usize).zip(bytes.chunks_exact(SLOT as usize).map(Slot::read)).collect())
+        Ok((place..).step_by(SLOT as usize).zip(bytes.chunks_exact(SLOT as usize).map(KeySlot::read)).collect())
     }
 
     /// For whoever has the lease, and has locked the bucket.
-    pub fn write(&self, (place, slot): Found) -> io::Result<()> {
+    pub fn write(&self, (place, slot): FoundSlot) -> io::Result<()> {
         self.0.file.write_all_at(&slot.bytes(), place)
     }
 
     /// What may be told by anybody: hold, backoff, for how long that matters, and what answers have come to. For whoever has locked the bucket.
-    pub fn write_refusal(&self, (place, slot): Found) -> io::Result<()> {
+    pub fn write_refusal(&self, (place, slot): FoundSlot) -> io::Result<()> {
         self.0.file.write_all_at(&slot.bytes()[REFUSAL..], place + REFUSAL as u64)
     }
 
     /// For whoever has the lease; whatever others tell meanwhile.
-    pub fn write_starts(&self, (place, slot): Found) -> io::Result<()> {
+    pub fn write_starts(&self, (place, slot): FoundSlot) -> io::Result<()> {
         self.0.file.write_all_at(&slot.bytes()[STARTS..STARTS + 16], place + STARTS as u64)
     }
 }
@@ -160,7 +160,7 @@ impl Id {
     }
 }
 
-impl Slot {
+impl KeySlot {
     fn read(bytes: &[u8]) -> Self {
         let mut words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight")));
         let [tag, by, last_start, last_fetch, given, hold, backoff, until, latency, refusals] =

@@ -56,26 +56,30 @@ impl Machine {
 }
 
 fn soon(status: LeaseStatus) -> bool {
-    matches!(status.place, Place::Line(_))
+    matches!(status.place, TurnPlace::Line(_))
 }
 
 #[test]
 fn one_has_the_lease_and_the_next_has_it_with_the_last_start() {
     let ((_directory, one, other), now) = (both(), Instant::now());
-    assert_eq!(one.at(now, NOW, LeaseOp::Take, 3000).place, Place::Leased(LEASE));
+    assert_eq!(one.at(now, NOW, LeaseOp::Take, 3000).place, TurnPlace::Leased(LEASE));
     assert!(soon(other.at(now, NOW, LeaseOp::Take, 3000)));
     assert_eq!(one.at(now, NOW, LeaseOp::Keep, 3000).rivals, 2, "it hears of who waits");
     one.starts(now);
     let waits = other.at(now, ms(10), LeaseOp::Take, 3000);
-    assert_eq!((waits.place, waits.starts.last_start), (Place::Line(LOOK_AGAIN), Some(now)), "not before it is due");
+    assert_eq!(
+        (waits.place, waits.starts.last_start),
+        (TurnPlace::Line(LOOK_AGAIN), Some(now)),
+        "not before it is due"
+    );
     one.at(now, ms(20), LeaseOp::Give, 3000);
     // Who gave it up stands behind, for a moment.
     assert!(soon(one.at(now, ms(30), LeaseOp::Take, 3000)));
     assert!(soon(one.at(now, ms(3100), LeaseOp::Take, 3000)));
     let has = other.at(now, ms(3000), LeaseOp::Take, 3000);
-    assert_eq!((has.place, has.starts.last_start, has.rivals), (Place::Leased(LEASE), Some(now), 2));
+    assert_eq!((has.place, has.starts.last_start, has.rivals), (TurnPlace::Leased(LEASE), Some(now), 2));
     other.at(now, ms(3010), LeaseOp::Give, 3000);
-    assert_eq!(one.at(now, ms(3020), LeaseOp::Take, 3000).place, Place::Leased(LEASE));
+    assert_eq!(one.at(now, ms(3020), LeaseOp::Take, 3000).place, TurnPlace::Leased(LEASE));
 }
 
 /// Else thousands of hosts would have their file written all the time.
@@ -85,7 +89,7 @@ fn what_is_kept_on_is_noted_now_and_then() {
     one.at(now, NOW, LeaseOp::Take, 3000);
     assert!(other.slots.lock(Id::of("a").bucket(), BUCKET).expect("the file is there"));
     let keep = |later| one.ask(Id::of("a"), "a", &request(LeaseOp::Keep, 3000), now + later);
-    assert_eq!(keep(ms(1000)).expect("the file is there").expect("it writes nothing").place, Place::Leased(LEASE));
+    assert_eq!(keep(ms(1000)).expect("the file is there").expect("it writes nothing").place, TurnPlace::Leased(LEASE));
     assert!(keep(NOTED).expect("the file is there").is_none(), "it has to be noted again");
 }
 
@@ -93,7 +97,7 @@ fn what_is_kept_on_is_noted_now_and_then() {
 fn without_others_who_gave_it_up_has_it_again() {
     let ((_directory, one, _other), now) = (both(), Instant::now());
     for _ in 0..3 {
-        assert_eq!(one.at(now, NOW, LeaseOp::Take, 3000).place, Place::Leased(LEASE));
+        assert_eq!(one.at(now, NOW, LeaseOp::Take, 3000).place, TurnPlace::Leased(LEASE));
         one.at(now, NOW, LeaseOp::Give, 3000);
     }
 }
@@ -106,7 +110,7 @@ fn what_has_been_kept_is_known_whenever_its_process_ended() {
     assert!(soon(other.at(now, NOW, LeaseOp::Take, 3000)));
     drop(one);
     let has = other.at(now, ms(10), LeaseOp::Take, 3000);
-    assert_eq!((has.place, has.starts.last_start, has.rivals), (Place::Leased(LEASE), Some(now), 1));
+    assert_eq!((has.place, has.starts.last_start, has.rivals), (TurnPlace::Leased(LEASE), Some(now), 1));
 }
 
 #[test]
@@ -136,7 +140,7 @@ fn a_start_that_nobody_made_binds_nobody() {
 #[test]
 fn without_a_delay_nobody_needs_it_until_the_origin_asks_for_time() {
     let ((_directory, one, other), now) = (both(), Instant::now());
-    assert_eq!(one.at(now, NOW, LeaseOp::Take, 0).place, Place::Free);
+    assert_eq!(one.at(now, NOW, LeaseOp::Take, 0).place, TurnPlace::Free);
     assert!(!other.is_held_back("a", now));
     let starts = LastStarts { hold: Some(now + ms(5000)), ..LastStarts::default() };
     let (backoff, matters) = (ms(1000), ms(6000));
@@ -144,7 +148,10 @@ fn without_a_delay_nobody_needs_it_until_the_origin_asks_for_time() {
     one.ask(Id::of("a"), "a", &refused, now).expect("the file is there").expect("nobody is at it");
     assert!(other.is_held_back("a", now));
     let told = other.at(now, NOW, LeaseOp::Take, 0);
-    assert_eq!((told.place, told.starts.hold, told.backoff), (Place::Leased(LEASE), Some(now + ms(5000)), ms(1000)));
+    assert_eq!(
+        (told.place, told.starts.hold, told.backoff),
+        (TurnPlace::Leased(LEASE), Some(now + ms(5000)), ms(1000))
+    );
     // Who has not the lease tells of more, and of no less.
     let more = LeaseRequest { backoff: ms(2000), ..refused };
     for told in [more, refused] {
@@ -222,7 +229,7 @@ fn who_waits_is_counted_whatever_else_they_have() {
     let third = open(&directory);
     let elsewhere = request(LeaseOp::Take, 1000);
     third.ask(Id::of("b"), "b", &elsewhere, now).expect("the file is there");
-    assert_eq!(one.at(now, NOW, LeaseOp::Take, 1000).place, Place::Leased(LEASE));
+    assert_eq!(one.at(now, NOW, LeaseOp::Take, 1000).place, TurnPlace::Leased(LEASE));
     other.at(now, NOW, LeaseOp::Take, 1000);
     third.at(now, NOW, LeaseOp::Take, 1000);
     assert_eq!(one.at(now, NOW, LeaseOp::Keep, 1000).rivals, 3);
@@ -240,11 +247,11 @@ fn hosts_of_one_bucket_keep_out_of_each_others_way() {
     for (name, machine) in names.iter().zip([&one, &other].into_iter().cycle()) {
         let place = ask(machine, name, LeaseOp::Take, now).place;
         // There is no room for the last until one of them owes nothing any more.
-        assert_eq!(place, if *name == names[8] { Place::Line(LOOK_AGAIN) } else { Place::Leased(LEASE) });
+        assert_eq!(place, if *name == names[8] { TurnPlace::Line(LOOK_AGAIN) } else { TurnPlace::Leased(LEASE) });
     }
     ask(&one, &names[0], LeaseOp::Give, now);
     assert!(soon(ask(&one, &names[8], LeaseOp::Take, now)));
-    assert_eq!(ask(&one, &names[8], LeaseOp::Take, now + ms(3100) + NOTED).place, Place::Leased(LEASE));
+    assert_eq!(ask(&one, &names[8], LeaseOp::Take, now + ms(3100) + NOTED).place, TurnPlace::Leased(LEASE));
 }
 
 #[test]
@@ -286,7 +293,7 @@ fn where_nothing_can_be_made_or_is_no_file_it_goes_on_alone() {
 #[tokio::test]
 async fn what_cannot_be_written_any_more_leaves_each_to_itself_and_keeps_nobody_waiting() {
     let (directory, one, other) = both();
-    assert_eq!(one.lease("a", &request(LeaseOp::Take, 3000)).await.map(|it| it.place), Ok(Place::Leased(LEASE)));
+    assert_eq!(one.lease("a", &request(LeaseOp::Take, 3000)).await.map(|it| it.place), Ok(TurnPlace::Leased(LEASE)));
     File::options()
         .write(true)
         .open(directory.path().join("politely.pace2"))
@@ -311,7 +318,7 @@ fn authority(name: &str) -> Authority {
 #[tokio::test]
 async fn one_fetches_and_the_others_wait_for_that() {
     use crate::policy::freshness::Freshness;
-    use crate::policy::{Access, Answer, Entry, Validators};
+    use crate::policy::{Access, Entry, SiteAnswer, Validators};
     use std::time::SystemTime;
     let (_directory, one, other) = fleets();
     let (a, b) = (authority("http://a"), authority("http://b"));
@@ -319,7 +326,7 @@ async fn one_fetches_and_the_others_wait_for_that() {
         let freshness = Freshness::new(SystemTime::now(), Duration::from_secs(60), 0.0);
         let (status, asked_again, generation, validators) = (200, None, 1, Validators::default());
         let access = Access::Missing;
-        Entry::answered(Answer { access, status, asked_again, freshness, generation, validators })
+        Entry::answered(SiteAnswer { access, status, asked_again, freshness, generation, validators })
     };
     let Ok(Claim::Fetch(right, None)) = one.claim(SiteFile::Robots.of(&a), false).await else {
         panic!("nobody has it")

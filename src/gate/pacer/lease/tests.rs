@@ -1,14 +1,14 @@
 //! A lease through links that break, in simulated time.
 
 use super::*;
-use crate::policy::pace::{Client, Next, Outcome, Terms, Turn};
+use crate::policy::pace::{ClientId, NextTurn, PaceOutcome, Terms, Turn};
 
 const LEASE: Duration = Duration::from_secs(3);
 
 /// An instance that has the lease of a key with a delay of 100 ms, for which another waits, and more requests than it
 /// can let go.
 struct Instance {
-    lane: Lane,
+    lane: Schedule,
     lease: FleetLease,
     now: Instant,
     numbers: u64,
@@ -23,17 +23,17 @@ impl Instance {
         let mut instance = Self::waiting();
         let take = instance.call().expect("it asks");
         assert_eq!(take.op, LeaseOp::Take);
-        instance.answer(&take, Place::Leased(LEASE));
+        instance.answer(&take, TurnPlace::Leased(LEASE));
         instance
     }
 
     fn waiting() -> Self {
-        let (lane, lease) = (Lane::default(), FleetLease::default());
+        let (lane, lease) = (Schedule::default(), FleetLease::default());
         let mut instance = Self { lane, lease, now: Instant::now(), numbers: 0 };
         instance.link(1);
         for client in 0..100 {
             let terms = Terms { crawl_delay: ms(100), ..Terms::default() };
-            assert!(matches!(instance.lane.request(instance.now, Client(client), &terms, || ()), Turn::Wait { .. }));
+            assert!(matches!(instance.lane.request(instance.now, ClientId(client), &terms, || ()), Turn::Wait { .. }));
         }
         instance
     }
@@ -57,7 +57,7 @@ impl Instance {
         })
     }
 
-    fn answer(&mut self, request: &LeaseRequest, place: Place) {
+    fn answer(&mut self, request: &LeaseRequest, place: TurnPlace) {
         let status = LeaseStatus {
             place,
             starts: LastStarts::default(),
@@ -73,10 +73,10 @@ impl Instance {
         let (mut starts, end) = (0, self.now + time);
         while self.now < end {
             self.link(link);
-            if let Next::Start((), slot) = self.lane.poll(self.now) {
+            if let NextTurn::Start((), slot) = self.lane.poll(self.now) {
                 self.lease.started(&slot, self.now);
                 self.lease.ended(&slot, true);
-                self.lane.finished(|| self.now, slot, Outcome::Success);
+                self.lane.finished(|| self.now, slot, PaceOutcome::Success);
                 starts += 1;
             }
             self.now += ms(10);
@@ -95,11 +95,11 @@ fn nothing_starts_late_under_a_lease_that_is_not_renewed() {
 fn nor_under_what_is_left_of_one_whose_answers_were_lost_before_it_is_renewed() {
     let mut instance = Instance::waiting();
     let take = instance.call().expect("it asks");
-    instance.answer(&take, Place::Leased(ms(1300)));
+    instance.answer(&take, TurnPlace::Leased(ms(1300)));
     assert_eq!(instance.starts_in(ms(1000), 1), 3);
     let again = instance.call().expect("it ends soon");
     assert_eq!((again.op, again.number), (LeaseOp::Take, 1));
-    instance.answer(&again, Place::Leased(LEASE));
+    instance.answer(&again, TurnPlace::Leased(LEASE));
     assert_eq!(instance.starts_in(ms(1000), 1), 10);
 }
 
@@ -110,7 +110,7 @@ fn whoever_was_cut_off_gives_the_lease_back_and_has_no_second_share() {
     instance.link(2);
     let give = instance.call().expect("it does not wait for others");
     assert_eq!((give.op, give.number), (LeaseOp::Give, 1));
-    instance.answer(&give, Place::None);
+    instance.answer(&give, TurnPlace::None);
     instance.now += ms(1000);
     assert_eq!(instance.call().map(|call| (call.op, call.number)), Some((LeaseOp::Take, 2)));
 }
@@ -125,7 +125,7 @@ fn nor_has_it_if_the_server_took_the_lease_for_its_own_all_the_time() {
     instance.now += ms(1000);
     let take = instance.call().expect("they have");
     assert_eq!((take.op, take.number), (LeaseOp::Take, 1));
-    instance.answer(&take, Place::Leased(LEASE));
+    instance.answer(&take, TurnPlace::Leased(LEASE));
     instance.starts_in(ms(700), 2);
     assert_eq!(instance.call().map(|call| call.op), Some(LeaseOp::Give));
 }
@@ -149,7 +149,7 @@ fn what_gives_it_up_is_said_until_it_is_heard_and_nothing_starts_meanwhile() {
         instance.starts_in(ms(1100), 1);
         let keep = instance.call().expect("it is renewed");
         assert_eq!(keep.op, LeaseOp::Keep);
-        instance.answer(&keep, Place::Leased(LEASE));
+        instance.answer(&keep, TurnPlace::Leased(LEASE));
     }
     instance.starts_in(ms(900), 1);
     let give = instance.call().expect("the share has ended");
@@ -168,7 +168,7 @@ fn a_connection_that_is_made_again_to_a_server_that_remembers_costs_neither_the_
     assert_eq!((keep.op, keep.number), (LeaseOp::Keep, 1));
     // What is answered over the next is the answer still.
     instance.reconnect();
-    instance.answer(&keep, Place::Leased(LEASE));
+    instance.answer(&keep, TurnPlace::Leased(LEASE));
     assert_eq!(instance.starts_in(ms(1000), 1), 10);
 }
 
@@ -176,12 +176,12 @@ fn a_connection_that_is_made_again_to_a_server_that_remembers_costs_neither_the_
 fn and_whoever_waits_in_line_asks_at_once_over_it_and_not_after_a_second() {
     let mut instance = Instance::waiting();
     let take = instance.call().expect("it asks");
-    instance.answer(&take, Place::Line(ms(3000)));
+    instance.answer(&take, TurnPlace::Line(ms(3000)));
     assert!(instance.call().is_none(), "it is told when its turn has come");
     instance.reconnect();
     let again = instance.call().expect("it may have been");
     assert_eq!(again.op, LeaseOp::Take);
     instance.reconnect();
-    instance.answer(&again, Place::Leased(LEASE));
+    instance.answer(&again, TurnPlace::Leased(LEASE));
     assert_eq!(instance.starts_in(ms(1000), 1), 10, "it was asked of the same server");
 }

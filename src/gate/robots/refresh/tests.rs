@@ -5,7 +5,7 @@ use crate::gate::pacer::Pacer;
 use crate::gate::robots::{Fetcher, RobotsCache};
 use crate::gate::store::Store;
 use crate::policy::freshness::Freshness;
-use crate::policy::{Access, Answer, Validators};
+use crate::policy::{Access, SiteAnswer, Validators};
 use arc_swap::ArcSwap;
 
 pub(in crate::gate::robots) fn cache() -> RobotsCache {
@@ -47,7 +47,7 @@ fn gap_at(configured: &str) -> Duration {
     );
     let fetch = Fetch { end: tokio::sync::watch::Sender::new(None), goes_on: true.into() };
     let order = Order::background(FetchReason::Renewal);
-    let hop = Hop { settings: &settings, order: &order, first: &authority, is_first_fetch: false, fetch: &fetch };
+    let hop = FetchHop { settings: &settings, order: &order, first: &authority, is_first_fetch: false, fetch: &fetch };
     cache.0.terms(&hop, &authority).crawl_delay
 }
 
@@ -72,7 +72,7 @@ fn copy(generation: u32, clock: i64) -> Entry {
     let dated = if clock < 0 { now - by } else { now + by };
     let freshness = Freshness::new(dated, Duration::from_secs(DAY), 0.0);
     let (access, validators) = (Access::Missing, Validators::default());
-    Entry::answered(Answer { access, status: 404, asked_again: None, freshness, generation, validators })
+    Entry::answered(SiteAnswer { access, status: 404, asked_again: None, freshness, generation, validators })
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use super::*;
 use crate::policy::{Adaptive, Breaker};
 
-const AWAY: Outcome = Outcome::TurnedAway;
+const AWAY: PaceOutcome = PaceOutcome::TurnedAway;
 
 fn adaptive(min: u64, max: u64) -> Terms {
     let factor = NonZeroU32::new(500).unwrap();
@@ -125,7 +125,7 @@ fn a_host_that_turns_away_so_many_in_a_row_is_left_alone_and_then_asked_once() {
 #[test]
 fn an_answer_between_breaks_the_row_and_a_failure_does_not() {
     let (mut host, terms) = (Host::new(), breaker(2, 60_000));
-    for outcome in [AWAY, OK, AWAY, Outcome::Failure] {
+    for outcome in [AWAY, OK, AWAY, PaceOutcome::Failure] {
         host.visit(0, &terms, outcome);
     }
     assert_eq!(host.open_at(0, &terms), 0);

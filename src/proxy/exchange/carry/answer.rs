@@ -1,6 +1,6 @@
 //! The head of an origin's answer, whichever version it came in, as the client is to see it (RFC 9110 §7.6).
 
-use crate::http1::{FieldKind, Framing, Lines, ResponseHead, put_field, put_number, put_status_line};
+use crate::http1::{FieldKind, FieldLines, Framing, ResponseHead, put_field, put_number, put_status_line};
 use crate::proxy::respond::PROXY_STATUS;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
 use std::borrow::Cow;
@@ -131,7 +131,7 @@ impl<'a> AnswerHead<'a> {
         }
         let is_http1 = matches!(self.fields, Fields::Http1(_));
         let has_length = framing == Framing::None || (is_http1 && matches!(framing, Framing::Length(_)));
-        let mut lines = Lines::of(match self.fields {
+        let mut lines = FieldLines::of(match self.fields {
             Fields::Http1(head) => head.raw,
             Fields::Http2(_) => &[],
         });
