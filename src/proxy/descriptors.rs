@@ -1,16 +1,25 @@
 //! Room for connections: each takes a file descriptor, one towards the origin a second.
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 /// Raises this process's soft limit on open files to its hard limit, as far as that goes. The soft limit is 1,024 on
 /// most systems, for the sake of programs that use select(2).
 pub(crate) fn raise_limit() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the pointer is to a live rlimit, which getrlimit fills.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } != 0 || limit.rlim_cur >= limit.rlim_max {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current == maximum {
         return;
     }
-    limit.rlim_cur = limit.rlim_max;
-    // SAFETY: the pointer is to a live rlimit, which setrlimit only reads.
-    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) } != 0 {
-        tracing::debug!(error = %std::io::Error::last_os_error(), "cannot raise the limit on open files");
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        tracing::debug!(%error, "cannot raise the limit on open files");
     }
 }
+
+/// For how many clients at a time there are descriptors: two for each, and some for all else.
+pub(crate) fn room_for_clients() -> usize {
+    let files =
+        getrlimit(Resource::Nofile).current.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
+    (files.saturating_sub(OWN) / 2).max(1)
+}
+
+/// Listeners, the store, logs, what a fleet takes.
+const OWN: usize = 48;

@@ -97,7 +97,7 @@ impl Proxy {
             waiting: limits::per_client::Clients::default(),
             passwords: client::auth::Passwords::new(),
             mints: limits::leaf_rate::Mints::new(),
-            room: limits::total::Room::default(),
+            room: limits::total::Room::new(descriptors::room_for_clients()),
             via,
             pages: exchange::pages::Pages::default(),
             reserved: exchange::reserved::Reserved::default(),

@@ -58,7 +58,7 @@ impl Dialler {
     ) -> Result<(Stream, SocketAddr), DialError> {
         let opened = match self.by_any_address(way, may_be_http2, first).await {
             Err(error) if error.kind == DialFault::OwnLimit => {
-                self.pool.close_oldest((self.pool.idle() / 4).max(MAKE_ROOM));
+                self.close_idle();
                 yield_now().await;
                 self.by_any_address(way, may_be_http2, first).await
             }
@@ -66,6 +66,11 @@ impl Dialler {
         };
         self.count(is_tls(&way.authority), opened.as_ref().err());
         opened
+    }
+
+    /// Makes room where this machine is at its limits: a quarter of the idle connections go, the oldest. How many.
+    pub fn close_idle(&self) -> usize {
+        self.pool.close_oldest((self.pool.idle() / 4).max(MAKE_ROOM))
     }
 
     /// Connections that were opened and those that could not be; TLS handshakes, good ones and others.
@@ -87,7 +92,7 @@ impl Dialler {
         let reached = OnceLock::new();
         let opened = match hop.dial(&addresses, &self.failed, &reached).await {
             Err(error) if error.kind == DialFault::OwnLimit => {
-                self.pool.close_oldest((self.pool.idle() / 4).max(MAKE_ROOM));
+                self.close_idle();
                 yield_now().await;
                 hop.dial(&addresses, &self.failed, &reached).await
             }

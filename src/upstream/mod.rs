@@ -189,6 +189,11 @@ impl Upstream {
         UpstreamFigures { idle: dialler.pool.idle(), opened, failed, shaken, unshaken, found, not_found }
     }
 
+    /// Closes the oldest of the idle connections, where there are no descriptors left. How many.
+    pub fn close_idle(&self) -> usize {
+        self.reach.load().dialler.close_idle()
+    }
+
     /// Prepares for changed settings, and takes them up.
     ///
     /// # Errors

@@ -95,15 +95,17 @@ impl Pool {
         }
     }
 
-    /// Makes room for others.
-    pub fn close_oldest(&self, count: usize) {
+    /// Makes room for others. How many have gone.
+    pub fn close_oldest(&self, count: usize) -> usize {
         let endpoints = self.known();
-        let mut since = Vec::with_capacity(self.idle());
+        let before = self.idle();
+        let mut since = Vec::with_capacity(before);
         endpoints.iter().for_each(|endpoint| endpoint.since(&mut since));
         since.sort_unstable();
         if let Some(&then) = since.get(count.saturating_sub(1)).or(since.last()) {
             endpoints.iter().for_each(|endpoint| endpoint.close_idle(then));
         }
+        before.saturating_sub(self.idle())
     }
 
     pub fn close_all(&self) {

@@ -60,7 +60,9 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Connection) {
             stream = streams.accept() => match stream {
                 Some(Ok((request, respond))) => {
                     seat.busy();
-                    exchanges.spawn(exchange(proxy.clone(), asker.clone(), request, respond));
+                    // The runtime moves what it is given about; and `Box::pin` would copy all of it.
+                    let exchange = exchange(proxy.clone(), asker.clone(), request, respond);
+                    exchanges.spawn(Box::into_pin(Box::write(Box::new_uninit(), exchange)));
                 }
                 Some(Err(error)) => return tracing::debug!(%error, "an HTTP/2 connection of a client's has ended"),
                 None => break,

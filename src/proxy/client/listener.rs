@@ -208,7 +208,7 @@ pub(crate) async fn accept(
             if is_the_clients_fault(&error) {
                 return None;
             }
-            let closed = if is_full(&error) { proxy.room.close_idle(MAKE_ROOM) } else { 0 };
+            let closed = if is_full(&error) { make_room(proxy) } else { 0 };
             if told.is_none_or(|told| told.elapsed() >= TELL_AGAIN) {
                 *told = Some(Instant::now());
                 tracing::error!(%error, closed, "cannot accept connections; closed idle ones, retrying");
@@ -217,6 +217,11 @@ pub(crate) async fn accept(
             None
         }
     }
+}
+
+/// Closes idle connections, to origins and of clients: who comes needs one of each kind. How many those are.
+fn make_room(proxy: &Proxy) -> usize {
+    proxy.upstream.close_idle() + proxy.room.close_idle(MAKE_ROOM)
 }
 
 /// This machine has no room for more connections.

@@ -3,7 +3,7 @@
 use super::super::exchange::carry::Http2;
 use super::super::io::Buffer;
 use h2::Reason;
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -104,6 +104,23 @@ impl AsyncWrite for Wire {
         }
     }
 
+    // Frames of HTTP/2 and records of TLS leave together, in one call of the system's.
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Wire::Tcp(tcp) => Pin::new(tcp).poll_write_vectored(cx, parts),
+            Wire::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, parts),
+            Wire::Stream(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        matches!(self, Wire::Tcp(_) | Wire::Tls(_))
+    }
+
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Wire::Tcp(_) | Wire::Stream(_) => Poll::Ready(Ok(())),
@@ -135,6 +152,18 @@ impl AsyncRead for Ahead {
 impl AsyncWrite for Ahead {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.wire).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.wire).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.wire.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

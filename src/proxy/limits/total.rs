@@ -1,16 +1,21 @@
-//! How many connections clients have in all, whichever listener they came to (`limits.max_connections`), and which of them are
-//! idle, so that some can go where this machine has no room for more.
+//! How many connections clients have in all, whichever listener they came to (`limits.max_connections`, and what the limit on
+//! open files leaves room for), and which of them are idle, so that some can go where there is no room for more.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 /// The connections that are open.
-pub struct Room(Arc<Open>);
+pub struct Room {
+    open: Arc<Open>,
+    /// For so many there are descriptors.
+    most: usize,
+}
 
 struct Open {
     count: watch::Sender<usize>,
@@ -24,6 +29,8 @@ struct Open {
 struct Member {
     /// In milliseconds since the start, and one more; 0: it is not idle.
     idle_since: AtomicU64,
+    /// Something has come on it.
+    is_used: AtomicBool,
     is_to_go: AtomicBool,
     /// The listener that it came to, and whether that is closed.
     listener: AtomicU64,
@@ -38,51 +45,52 @@ pub struct Seat {
     open: Arc<Open>,
 }
 
-impl Default for Room {
-    fn default() -> Self {
-        let (count, members, next) = (watch::Sender::new(0), Mutex::default(), AtomicU64::new(0));
-        Room(Arc::new(Open { count, members, next, began: Instant::now() }))
-    }
-}
-
 impl Room {
-    /// Resolves when fewer than `limit` are open. Cancel-safe.
+    /// `most`: what there are descriptors for.
+    pub fn new(most: usize) -> Self {
+        let (count, members, next) = (watch::Sender::new(0), Mutex::default(), AtomicU64::new(0));
+        Room { open: Arc::new(Open { count, members, next, began: Instant::now() }), most }
+    }
+
+    /// Resolves when fewer than `limit` are open; until then, idle ones are told to go. Cancel-safe.
     pub async fn seat(&self, limit: usize) -> Seat {
-        let mut open = self.0.count.subscribe();
+        let mut open = self.open.count.subscribe();
         loop {
             if let Some(seat) = self.take(limit) {
                 return seat;
             }
-            // The sender is here: it cannot be gone.
-            let _ = open.changed().await;
+            self.close_longest_idle(|_| 1);
+            // One may become idle, and the sender is here: it cannot be gone.
+            let _ = timeout(LOOK_AGAIN, open.changed()).await;
         }
     }
 
     /// Those that are open, and all that ever were.
     pub fn counts(&self) -> (usize, u64) {
-        (*self.0.count.borrow(), self.0.next.load(Relaxed))
+        (*self.open.count.borrow(), self.open.next.load(Relaxed))
     }
 
     /// One, if fewer than `limit` are open.
     pub fn take(&self, limit: usize) -> Option<Seat> {
+        let limit = limit.min(self.most);
         let mut taken = false;
-        self.0.count.send_if_modified(|open| {
+        self.open.count.send_if_modified(|open| {
             taken = *open < limit;
             *open += usize::from(taken);
             // Nobody waits for more to be open.
             false
         });
         taken.then(|| {
-            let number = self.0.next.fetch_add(1, Relaxed);
+            let number = self.open.next.fetch_add(1, Relaxed);
             let member = Arc::<Member>::default();
-            self.0.members.lock().insert(number, member.clone());
-            Seat { number, member, open: self.0.clone() }
+            self.open.members.lock().insert(number, member.clone());
+            Seat { number, member, open: self.open.clone() }
         })
     }
 
     /// Tells the connections of this listener to go as soon as they are idle.
     pub fn retire(&self, listener: u64) {
-        let members: Vec<_> = self.0.members.lock().values().cloned().collect();
+        let members: Vec<_> = self.open.members.lock().values().cloned().collect();
         for member in members.iter().filter(|member| member.listener.load(Relaxed) == listener) {
             member.is_last.store(true, Relaxed);
             member.wake();
@@ -92,13 +100,22 @@ impl Room {
     /// Tells idle connections to go, those first that have been idle longest: a quarter of them, and `least` if there are as
     /// many. How many those are.
     pub fn close_idle(&self, least: usize) -> usize {
+        self.close_longest_idle(|idle| least.max(idle / 4))
+    }
+
+    /// `count`: how many of the idle ones. Those on which nothing has come yet are spared for a moment: their clients send
+    /// just now, and would not try again.
+    fn close_longest_idle(&self, count: impl Fn(usize) -> usize) -> usize {
+        let fresh = self.open.began.elapsed().checked_sub(FRESH).map_or(0, |age| age.as_millis() as u64 + 1);
         let mut idle: Vec<_> = {
-            let members = self.0.members.lock();
+            let members = self.open.members.lock();
             let since = |member: &Arc<Member>| (member.idle_since.load(Relaxed), member.clone());
-            members.values().map(since).filter(|(since, _)| *since > 0).collect()
+            let is_idle =
+                |(since, member): &(u64, Arc<Member>)| *since > 0 && (member.is_used.load(Relaxed) || *since <= fresh);
+            members.values().map(since).filter(is_idle).collect()
         };
         idle.sort_unstable_by_key(|(since, _)| *since);
-        idle.truncate(least.max(idle.len() / 4));
+        idle.truncate(count(idle.len()));
         for (_, member) in &idle {
             member.is_to_go.store(true, Relaxed);
             member.wake();
@@ -152,6 +169,7 @@ impl Seat {
 
     /// Something is under way.
     pub fn busy(&self) {
+        self.member.is_used.store(true, Relaxed);
         self.member.idle_since.store(0, Relaxed);
         self.member.is_to_go.store(false, Relaxed);
     }
@@ -164,15 +182,19 @@ impl Drop for Seat {
     }
 }
 
+/// What has come by then, if anything comes.
+const FRESH: Duration = Duration::from_secs(1);
+/// Whether one has become idle.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::future::poll_fn;
-    use std::time::Duration;
 
     #[tokio::test]
     async fn who_waits_gets_the_next_seat_that_is_given_back() {
-        let room = Room::default();
+        let room = Room::new(100);
         let (first, _second) = (room.seat(2).await, room.seat(2).await);
         assert!(room.take(2).is_none());
         let (third, ()) = tokio::join!(room.seat(2), async { drop(first) });
@@ -184,14 +206,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn those_that_have_been_idle_longest_go_first_and_none_that_is_busy() {
-        let room = Room::default();
+        let room = Room::new(100);
         let mut seats = Vec::new();
         for _ in 0..6 {
             seats.push(room.seat(10).await);
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let goes = |seat: &Seat, since| seat.poll_idle(&mut Context::from_waker(Waker::noop()), since).is_ready();
-        // The last one to come became idle first, and the first one is busy.
+        // Each has had a request. The last one to come became idle first, and the first one is busy.
+        seats.iter().for_each(Seat::busy);
         let now = Instant::now();
         for (age, seat) in seats.iter().enumerate().skip(1) {
             assert!(!goes(seat, now - Duration::from_millis(age as u64)));
@@ -204,5 +227,32 @@ mod tests {
         assert_eq!(told, 5);
         seats[1].busy();
         assert!(!goes(&seats[1], now), "a request has come before it was told");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_on_which_nothing_has_come_yet_is_spared_for_a_moment() {
+        let room = Room::new(100);
+        let seat = room.seat(10).await;
+        let goes = || seat.poll_idle(&mut Context::from_waker(Waker::noop()), Instant::now()).is_ready();
+        assert!(!goes());
+        assert_eq!(room.close_idle(1), 0, "its request may be under way");
+        tokio::time::sleep(FRESH).await;
+        assert_eq!(room.close_idle(1), 1);
+        assert!(goes());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_a_seat_gets_that_of_an_idle_one() {
+        let room = Room::new(2);
+        let seats = [room.seat(10).await, room.seat(10).await];
+        seats.iter().for_each(Seat::busy);
+        let [busy, idle] = seats;
+        let since = Instant::now();
+        let leaves = async {
+            poll_fn(|cx| idle.poll_idle(cx, since)).await;
+            drop(idle);
+        };
+        tokio::join!(room.seat(10), leaves);
+        drop(busy);
     }
 }

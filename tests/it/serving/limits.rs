@@ -288,3 +288,27 @@ async fn idle_connections_make_room_for_new_ones() {
     let told = proxy.output().matches("cannot accept connections").count() as u64;
     assert!((1..=began.elapsed().as_secs() + 1).contains(&told), "{told}");
 }
+
+/// There are descriptors for a few clients and their origins. The others wait for their turn, and each is answered, though none
+/// of those before closes its connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_clients_than_there_are_descriptors_for_are_all_answered() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::status(404),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let proxy = Binary::serve_with_files(80, "").await;
+    let ask = |number: usize| {
+        let (host, address) = (origin.authority(&format!("h{}.localhost", number % 20)), proxy.address());
+        let url = origin.url_at(&format!("h{}.localhost", number % 20), "/");
+        async move {
+            let mut client = Client::open(address).await;
+            let status = client.get(&url, &host).await.status();
+            (status, client)
+        }
+    };
+    let answers = futures_util::future::join_all((0..60).map(ask)).await;
+    let statuses: Vec<_> = answers.iter().map(|(status, _)| *status).collect();
+    assert_eq!(statuses, [200; 60]);
+}

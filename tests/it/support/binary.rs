@@ -66,6 +66,15 @@ impl Binary {
         Self::start_by(command, directory, yaml, &[]).await
     }
 
+    /// The same with so many files open at most.
+    pub async fn serve_with_files(most: usize, yaml: &str) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut command = Command::new("prlimit");
+        command.args([&format!("--nofile={most}:{most}"), env!("CARGO_BIN_EXE_politely")]);
+        at_home(&mut command, directory.path());
+        Self::start_by(command, directory, yaml, &[]).await
+    }
+
     async fn start(directory: tempfile::TempDir, yaml: &str, variables: &[(&str, &str)]) -> Self {
         Self::start_by(command(directory.path()), directory, yaml, variables).await
     }
