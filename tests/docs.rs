@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 #[test]
 fn every_refusal_and_every_failure_has_its_section() {
-    let slugs = part(&read("src/policy/refusal.rs"), "pub fn slug(&self)", "\n    }\n");
+    let slugs = part(&read("src/policy/refusal/mod.rs"), "pub fn slug(&self)", "\n    }\n");
     let errors = read("src/proxy/respond/failure.rs");
     let names: BTreeSet<String> =
         quoted(&slugs).into_iter().chain(quoted(&errors).into_iter().filter(|text| is_name(text, '_'))).collect();

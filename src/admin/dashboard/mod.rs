@@ -5,15 +5,15 @@ use axum::response::{IntoResponse, Response};
 use http::header;
 
 pub(super) async fn page() -> Response {
-    served("text/html; charset=utf-8", include_str!("dashboard/index.html"))
+    served("text/html; charset=utf-8", include_str!("index.html"))
 }
 
 pub(super) async fn script() -> Response {
-    served("text/javascript; charset=utf-8", include_str!("dashboard/app.js"))
+    served("text/javascript; charset=utf-8", include_str!("app.js"))
 }
 
 pub(super) async fn style() -> Response {
-    served("text/css; charset=utf-8", include_str!("dashboard/style.css"))
+    served("text/css; charset=utf-8", include_str!("style.css"))
 }
 
 fn served(kind: &'static str, text: &'static str) -> Response {

@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn every_reason_has_a_meaning() {
-        let sources = [include_str!("../policy/refusal.rs"), include_str!("../policy/explain.rs")];
+        let sources = [include_str!("../../policy/refusal/mod.rs"), include_str!("../../policy/explain.rs")];
         let slugs = sources.map(|source| source.split("fn slug(").nth(1).unwrap().split("\n    }\n").next().unwrap());
         let slugs: Vec<_> = slugs.iter().flat_map(|body| body.split('"').skip(1).step_by(2)).collect();
         assert!(slugs.len() > 20, "{slugs:?}");

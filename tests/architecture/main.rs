@@ -1,0 +1,242 @@
+//! The rules of CONTRIBUTING.md that a program can check. Each list of exceptions only shrinks: what is not needed any more fails.
+
+mod source;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use source::Module;
+
+/// From the bottom up. Modules in one row do not import each other.
+const LAYERS: [&[&str]; 10] = [
+    &["robots", "histogram", "tls_words"],
+    &["policy"],
+    &["config"],
+    &["http1", "evidence", "signing"],
+    &["upstream", "tls"],
+    &["gate"],
+    &["proxy", "telemetry"],
+    &["admin"],
+    &["server"],
+    &["cli"],
+];
+
+#[test]
+fn imports_go_down_only() {
+    let mut faults = Vec::new();
+    for file in sources(Path::new("src")) {
+        let Some(module) = module_of(&file) else { continue };
+        let text = fs::read_to_string(&file).unwrap();
+        for (number, line) in text.lines().enumerate() {
+            for imported in imports(line) {
+                if layer(imported) >= layer(&module) && imported != module {
+                    faults.push(format!("{}:{}: {module} imports {imported}", file.display(), number + 1));
+                }
+            }
+        }
+    }
+    assert_none(&faults);
+}
+
+/// An owner and what it gives out may know each other: a pair on the list. The longer ones on it are to be ended.
+#[test]
+fn no_files_import_each_other_in_a_circle() {
+    let imports: BTreeMap<_, _> = CODE.iter().map(|module| (module.file.as_path(), &module.imports)).collect();
+    assert_just(circles(&imports), CIRCLES.iter().map(|circle| circle.split(' ').map(Path::new).collect()));
+}
+
+#[test]
+fn a_name_is_one_type() {
+    let mut defined: BTreeMap<&str, Vec<&Path>> = BTreeMap::new();
+    for module in CODE.iter() {
+        module.types.iter().for_each(|name| defined.entry(name).or_default().push(&module.file));
+    }
+    assert_just(defined.iter().filter(|(_, files)| files.len() > 1).map(|(name, _)| *name), TWICE.iter().copied());
+}
+
+#[test]
+fn a_file_has_at_most_300_lines_without_tests() {
+    let long = CODE.iter().filter(|module| module.lines > 300).map(|module| module.file.as_path());
+    assert_just(long, LONG.iter().map(Path::new));
+}
+
+#[test]
+fn a_module_with_a_folder_is_the_mod_rs_in_it() {
+    let beside = |file: &PathBuf| file.with_extension("").is_dir();
+    assert_none(&sources(Path::new("src")).into_iter().filter(beside).collect::<Vec<_>>());
+}
+
+#[test]
+fn tests_stand_last_in_a_file() {
+    let faults = CODE.iter().filter(|module| module.has_tests_before_code).map(|module| &module.file);
+    assert_none(&faults.collect::<Vec<_>>());
+}
+
+#[test]
+fn the_pure_engine_knows_no_runtime() {
+    let pure = |file: &Path| ["src/robots", "src/policy", "src/http1"].iter().any(|folder| file.starts_with(folder));
+    for module in CODE.iter().filter(|module| pure(&module.file)) {
+        let code = module.text.split("#[cfg(test)]").next().unwrap();
+        let code: Vec<_> = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        for word in ["tokio", "pingora", "Instant::now", "SystemTime::now"] {
+            assert!(!code.join("\n").contains(word), "{}: {word}", module.file.display());
+        }
+    }
+}
+
+#[test]
+fn only_the_answers_choose_a_status() {
+    for file in sources(Path::new("src/gate")).into_iter().chain(sources(Path::new("src/policy"))) {
+        assert!(!fs::read_to_string(&file).unwrap().contains("StatusCode"), "{}", file.display());
+    }
+}
+
+#[test]
+fn every_module_opens_with_its_purpose() {
+    let silent = CODE.iter().filter(|module| !module.text.starts_with("//! ")).map(|module| &module.file);
+    assert_none(&silent.collect::<Vec<_>>());
+}
+
+static CODE: LazyLock<Vec<Module>> = LazyLock::new(|| source::modules(Path::new("src")));
+
+fn assert_none<T: Debug>(faults: &[T]) {
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+/// `found` is what is permitted, no more and no less.
+fn assert_just<T: Ord + Debug>(found: impl IntoIterator<Item = T>, permitted: impl Iterator<Item = T>) {
+    let (found, permitted): (BTreeSet<_>, BTreeSet<_>) = (found.into_iter().collect(), permitted.collect());
+    let new: Vec<_> = found.difference(&permitted).collect();
+    let gone: Vec<_> = permitted.difference(&found).collect();
+    assert!(new.is_empty(), "not permitted: {new:#?}");
+    assert!(gone.is_empty(), "no exception any more, so take it off the list: {gone:#?}");
+}
+
+/// Groups of files each of which leads to each other by imports, sorted.
+fn circles<'a>(imports: &BTreeMap<&'a Path, &'a BTreeSet<PathBuf>>) -> BTreeSet<Vec<&'a Path>> {
+    let reached: BTreeMap<_, _> = imports.keys().map(|file| (*file, reach(file, imports))).collect();
+    let circle = |file: &&'a Path| -> Vec<&'a Path> {
+        reached[file].iter().filter(|other| reached[*other].contains(file)).copied().collect()
+    };
+    imports.keys().map(circle).filter(|circle| circle.len() > 1).collect()
+}
+
+fn reach<'a>(file: &Path, imports: &BTreeMap<&'a Path, &'a BTreeSet<PathBuf>>) -> BTreeSet<&'a Path> {
+    let mut reached = BTreeSet::new();
+    let mut open: Vec<&Path> = imports[file].iter().map(PathBuf::as_path).collect();
+    while let Some(file) = open.pop() {
+        if reached.insert(imports.get_key_value(file).expect("a file of ours").0) {
+            open.extend(imports[file].iter().map(PathBuf::as_path));
+        }
+    }
+    reached.into_iter().copied().collect()
+}
+
+fn sources(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The top-level module a file belongs to; `None` for the crate's root and the binary.
+fn module_of(file: &Path) -> Option<String> {
+    let first = file.components().nth(1)?.as_os_str().to_str()?.trim_end_matches(".rs").to_owned();
+    (!["lib", "main"].contains(&first.as_str())).then_some(first)
+}
+
+fn imports(line: &str) -> impl Iterator<Item = &str> {
+    let code = line.split("//").next().unwrap_or_default();
+    code.split("crate::").skip(1).filter_map(|rest| {
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+        LAYERS.iter().any(|row| row.contains(&&rest[..end])).then_some(&rest[..end])
+    })
+}
+
+fn layer(module: &str) -> usize {
+    LAYERS.iter().position(|row| row.contains(&module)).unwrap_or_else(|| panic!("{module} is in no layer"))
+}
+
+/// Files of one circle each.
+const CIRCLES: &[&str] = &[
+    "src/admin/api.rs src/admin/decisions.rs src/admin/guard.rs src/admin/metrics.rs src/admin/mod.rs",
+    "src/cli/admin_client.rs src/cli/ca.rs src/cli/check.rs src/cli/demo/mod.rs src/cli/evidence.rs src/cli/explain/mod.rs src/cli/explain/past.rs src/cli/identity.rs src/cli/isolate.rs src/cli/lint.rs src/cli/mod.rs src/cli/packaging.rs src/cli/refresh.rs src/cli/reload.rs src/cli/report/html.rs src/cli/report/mod.rs src/cli/run/mod.rs src/cli/run/progress.rs src/cli/run/summary.rs src/cli/serve.rs src/cli/status.rs",
+    "src/cli/trust/mod.rs src/cli/trust/nss.rs",
+    "src/config/settings.rs src/config/shown.rs",
+    "src/evidence/mod.rs src/evidence/queue.rs src/evidence/writer/mod.rs src/evidence/writer/start.rs src/evidence/writer/upkeep.rs",
+    "src/evidence/read.rs src/evidence/segment.rs",
+    "src/gate/fleet/copies.rs src/gate/fleet/link.rs src/gate/fleet/machine/copies.rs src/gate/fleet/machine/mod.rs src/gate/fleet/mod.rs",
+    "src/gate/held.rs src/gate/mod.rs src/gate/pacer/mod.rs src/gate/pacer/pace.rs src/gate/pacer/permit.rs src/gate/robots/fetch.rs src/gate/robots/mod.rs src/gate/robots/places.rs src/gate/robots/redirect.rs src/gate/robots/response.rs src/gate/watch.rs",
+    "src/http1/body.rs src/http1/chunked.rs",
+    "src/http1/fields.rs src/http1/write.rs",
+    "src/policy/authority/mod.rs src/policy/host.rs",
+    "src/policy/host_rules.rs src/policy/mined.rs src/policy/noted.rs src/policy/own_rules.rs src/policy/pace/terms.rs src/policy/refusal/mod.rs src/policy/request.rs src/policy/reserved.rs",
+    "src/policy/pace/mod.rs src/policy/pace/wait_queue.rs",
+    "src/proxy/client/connect.rs src/proxy/client/connection.rs src/proxy/client/foreign.rs src/proxy/client/http2.rs src/proxy/client/socks.rs src/proxy/exchange/carry/http1_client.rs",
+    "src/proxy/client/distrusted.rs src/proxy/exchange/decide.rs src/proxy/exchange/mod.rs src/proxy/exchange/reserved.rs src/proxy/exchange/revisit.rs src/proxy/exchange/tunnel.rs src/proxy/mod.rs",
+    "src/proxy/exchange/request.rs src/proxy/exchange/target.rs src/proxy/exchange/websocket.rs",
+    "src/proxy/respond/mod.rs src/proxy/respond/page.rs",
+    "src/robots/lint/finding.rs src/robots/lint/outline.rs",
+    "src/robots/matcher/mod.rs src/robots/preferences.rs src/robots/ruleset.rs src/robots/verdict.rs",
+    "src/robots/options.rs src/robots/parse/key.rs src/robots/parse/line.rs src/robots/parse/source.rs src/robots/priority.rs",
+    "src/robots/parse/mod.rs src/robots/robots_txt.rs",
+    "src/server/mod.rs src/server/reload.rs",
+    "src/signing/challenge.rs src/signing/directory.rs src/signing/requests.rs",
+    "src/telemetry/line_format.rs src/telemetry/mod.rs",
+    "src/tls/ca.rs src/tls/error.rs src/tls/keep.rs",
+    "src/upstream/dial_error.rs src/upstream/words.rs",
+    "src/upstream/dialler.rs src/upstream/route.rs",
+    "src/upstream/endpoint.rs src/upstream/http2.rs",
+];
+
+/// Types that have the name of another.
+const TWICE: &[&str] = &[
+    "Asked",
+    "Body",
+    "BodyError",
+    "Decision",
+    "Fault",
+    "Fields",
+    "Last",
+    "Line",
+    "Mark",
+    "Member",
+    "Request",
+    "State",
+];
+
+/// Files over the length.
+const LONG: &[&str] = &[
+    "src/cli/run/mod.rs",
+    "src/config/written/file.rs",
+    "src/config/written/values.rs",
+    "src/gate/admit.rs",
+    "src/gate/fleet/machine/mod.rs",
+    "src/gate/pacer/pace.rs",
+    "src/gate/robots/mod.rs",
+    "src/gate/robots/refresh/mod.rs",
+    "src/gate/store/write_behind.rs",
+    "src/http1/fields.rs",
+    "src/policy/pace/mod.rs",
+    "src/policy/refusal/mod.rs",
+    "src/proxy/client/connection.rs",
+    "src/proxy/exchange/forward.rs",
+    "src/proxy/exchange/mod.rs",
+    "src/proxy/exchange/request.rs",
+    "src/robots/matcher/mod.rs",
+    "src/tls/ca.rs",
+    "src/upstream/get.rs",
+    "src/upstream/http2.rs",
+    "src/upstream/mod.rs",
+    "src/upstream/resolve/mod.rs",
+];
