@@ -1,136 +1,226 @@
-//! Ten minutes at full speed against 2,000 authorities, half of them over a strict HTTP/2, whose robots.txt change,
-//! break, hang and come back, with the proxy killed and started again ten times, its clock set forth and back, and the
-//! Redis that it uses hung and emptied. The origins judge every request that reaches them by the rules then in force.
-//! Ends with counts, and with a failure if a disallowed URL got through, a message was one that strict servers refuse,
-//! or somebody was told to wait for more than an hour.
+//! Endurance: two proxies that share a Redis, under load and under faults of every kind, with an independent judge of
+//! each verdict and each gap. Fails on a wrong verdict, a broken gap, a wrong or lost answer, memory or descriptors that
+//! grow, a p99 that drifts, a panic.
 //!
-//! `cargo bench --bench soak -- [SECONDS] [without-clock] [without-redis]`: the faults of either can be left out.
+//! `cargo bench --bench soak -- [SECONDS] [--binary FILE] [--report FILE]`: 1800 seconds if nothing else is asked for.
+//! The binary is cargo's unless one is named; the report is written as Markdown. Needs redis-server; with faketime the
+//! proxies' clocks are set, and with the right to mount a store's disk is filled.
+//!
+//! One proxy, `steady`, lives from the start to the end: its memory and descriptors are measured. The other, `changing`, is
+//! replaced and killed.
 
-#[path = "../../tests/it/support/authority.rs"]
-mod authority;
+mod certs;
 mod client;
 mod faults;
+mod instance;
 mod origin;
-mod site;
+mod report;
+mod world;
 
-use client::{Ports, crawl};
-use faults::{Clock, Redis};
-use site::{GIVEN_UP, Site};
-use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use client::{Crowd, closed, rude, steady};
+use faults::{Clock, Disk, Redis};
+use instance::Instance;
+use report::{Outcome, Sample};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, sleep_until};
+use world::{Kind, World};
 
-const CLIENTS: usize = 40;
-const KILLS: u32 = 10;
+/// Clients of the steady load, and of each kind beside it.
+const STEADY: usize = 48;
+const PACED: usize = 24;
+const BROKEN: usize = 8;
+const FAULTY: usize = 8;
+const RUDE: usize = 10;
+/// Within a round each fault happens once.
+const ROUND: Duration = Duration::from_secs(45);
 
 fn main() {
-    let seconds = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(600);
+    let mut arguments = std::env::args().skip(1);
+    let (mut seconds, mut binary, mut report) = (1800, PathBuf::from(env!("CARGO_BIN_EXE_politely")), None);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--binary" => binary = arguments.next().expect("--binary FILE").into(),
+            "--report" => report = Some(PathBuf::from(arguments.next().expect("--report FILE"))),
+            "--bench" => {}
+            number => seconds = number.parse().expect("seconds"),
+        }
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads");
-    let with = |fault: &str| !std::env::args().any(|argument| argument == format!("without-{fault}"));
-    runtime.block_on(soak(Duration::from_secs(seconds), with("clock"), with("redis")));
+    let outcome = runtime.block_on(soak(Duration::from_secs(seconds), &binary));
+    let text = outcome.markdown(&binary);
+    println!("\n{text}");
+    if let Some(file) = report {
+        std::fs::write(&file, text).expect("the report can be written");
+    }
+    runtime.shutdown_background();
+    if !outcome.failures().is_empty() {
+        std::process::exit(1);
+    }
 }
 
-async fn soak(length: Duration, with_clock: bool, with_redis: bool) {
-    let (plain, tls) = (listener().await, listener().await);
-    let port = |listener: &TcpListener| listener.local_addr().expect("bound").port();
-    let ports = Ports { http: port(&plain), https: port(&tls) };
-    let site = Arc::new(Site::new());
-    tokio::spawn(origin::serve_http(plain, site.clone()));
-    let names = authority::test_ca().server_config(&["*.soak.localhost"], &[b"h2"]);
-    tokio::spawn(origin::serve_h2(tls, names.into(), site.clone()));
-
+async fn soak(length: Duration, binary: &std::path::Path) -> Outcome {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let clock = Clock::new(directory.path(), with_clock);
-    let mut redis = if with_redis { Redis::start() } else { None };
-    let fleet = redis.as_ref().map_or_else(|| "~".to_owned(), Redis::url);
-    let target = Arc::new(Mutex::new(None));
-    let stop = Arc::new(AtomicBool::new(false));
-    let mut clients = tokio::task::JoinSet::new();
-    for _ in 0..CLIENTS {
-        clients.spawn(crawl(target.clone(), ports, site.clone(), stop.clone()));
+    let at = directory.path();
+    let world = Arc::new(World::new());
+    let authority = certs::Authority::new(&at.join("origins.pem"));
+    let ports = origin::start(&world, authority.server(b"http/1.1"), authority.server(b"h2")).await;
+    let clock = Arc::new(Clock::new(at));
+    let mut redis = Redis::start().expect("redis-server is installed (apt-get install redis-server)");
+    for name in ["steady", "changing"] {
+        std::fs::create_dir_all(at.join(name)).expect("the directory is writable");
+        instance::place(binary, &at.join(name));
     }
-    let start = Instant::now();
-    for round in 0..=KILLS {
-        // One step at the start and one in the middle, so that some are seen across a kill and some while it runs.
-        let step = 2 * round as usize;
-        let mut told = vec![clock.set(step)];
-        let (mut child, address) = start_proxy(directory.path(), &fleet, &clock, &site).await;
-        *target.lock().expect("held briefly") = Some(address);
-        sleep_until(start + length * (3 * round + 1) / (3 * (KILLS + 1))).await;
-        if let Some(redis) = &mut redis {
-            told.push(redis.fault(round).await);
-        }
-        sleep_until(start + length * (3 * round + 2) / (3 * (KILLS + 1))).await;
-        told.push(clock.set(step + 1));
-        sleep_until(start + length * (round + 1) / (KILLS + 1)).await;
-        *target.lock().expect("held briefly") = None;
-        // SIGKILL, in the middle of whatever it does.
-        child.kill().expect("it runs");
-        child.wait().expect("our child");
-        site.kill(Instant::now());
-        site.tally.add("kills");
-        println!("{:>4} s ({}): {}", start.elapsed().as_secs(), told.join(", "), site.tally.line());
-    }
-    stop.store(true, Ordering::Relaxed);
-    clients.join_all().await;
-    let set_aside = std::fs::read_dir(directory.path().join("store")).expect("the store").count() - 1;
-    let longest = site.longest_without_verdict();
-    println!("stores set aside: {set_aside}; longest without a verdict after a site's last failure: {longest:.1?}");
-    assert_eq!((site.tally.violations(), set_aside), (0, 0));
-    // What the proxy says is believed as long as it says it of sites that hang, and of next to no other.
-    assert!(site.tally.get(GIVEN_UP) <= site.tally.get("hung") + site.tally.get("robots.txt") / 200);
-    assert!(longest < Duration::from_secs(3600));
-    assert!(site.tally.get("pages that came") > 0 && site.tally.get("told 403") > 0);
-}
-
-/// Takes what the proxy says: of fetches that it gives up, and of faults of its own.
-fn listen(says: impl Read + Send + 'static, site: Arc<Site>) {
-    std::thread::spawn(move || {
-        for line in BufReader::new(says).lines().map_while(Result::ok) {
-            if line.contains("no complete answer within") {
-                let host = line.split("://h").nth(1).and_then(|rest| rest.split('.').next()?.parse().ok());
-                site.given_up(host.expect("it names the site"), Instant::now());
-            } else if line.contains("ERROR") || line.contains("panicked") {
-                println!("{line}");
-            }
-        }
-    });
-}
-
-async fn listener() -> TcpListener {
-    TcpListener::bind("127.0.0.1:0").await.expect("a free port")
-}
-
-async fn sleep_until(then: Instant) {
-    tokio::time::sleep_until(then.into()).await;
-}
-
-async fn start_proxy(directory: &Path, fleet: &str, clock: &Clock, site: &Arc<Site>) -> (Child, SocketAddr) {
-    let file = directory.join("politely.yaml");
-    let (at, roots) = (directory.display(), authority::test_ca().pem_file().display());
+    let disk = Disk::mount(&at.join("steady/store"));
     let yaml = format!(
-        "listen: [{{ address: '127.0.0.1:0' }}]\nadmin: {{ address: 'off' }}\n\
-         intercept: {{ ca: {{ directory: '{at}/ca' }} }}\nstore: {{ directory: '{at}/store', memory: 1MiB }}\n\
-         egress: {{ allow: [127.0.0.0/8], ports: ['1-65535'], ca_file: '{roots}' }}\nlog: {{ access: 'off', level: warn }}\n\
-         robots: {{ min_ttl: 1s, max_ttl: 3s, timeout: 4s }}\npace: {{ max_concurrent: 64 }}\nfleet: {fleet}\n"
+        "admin: {{ address: 'off' }}\nintercept: {{ ca: {{ directory: '{at}/ca' }} }}\n\
+         egress: {{ allow: [127.0.0.0/8], ports: ['1-65535'], ca_file: '{at}/origins.pem' }}\nlog: {{ access: 'off', level: info }}\n\
+         robots: {{ min_ttl: 1s, max_ttl: 3s, timeout: 10s }}\npace: {{ max_concurrent: 64 }}\nfleet: {redis}\n\
+         limits: {{ drain_timeout: 5s, max_idle_connections: 256 }}\n",
+        at = at.display(),
+        redis = redis.url(),
     );
-    std::fs::write(&file, yaml).expect("the directory is writable");
-    // A port that is free now, and free a moment later.
-    let address = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_politely"));
-    command.args(["serve", "--listen", &address.to_string(), "--config"]).arg(&file);
-    let child = clock.over(&mut command).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let mut child = child.expect("the binary is built");
-    listen(child.stdout.take().expect("it is a pipe"), site.clone());
-    listen(child.stderr.take().expect("it is a pipe"), site.clone());
-    while TcpStream::connect(address).await.is_err() {
-        assert!(child.try_wait().is_ok_and(|status| status.is_none()), "it ended at the start");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+    let start = |name| Arc::new(Instance::start(name, at, &yaml, clock.clone(), world.clone()));
+    let (first, second) = (start("steady"), start("changing"));
+    sleep(Duration::from_secs(1)).await;
+    let crowd = Arc::new(Crowd {
+        world: world.clone(),
+        ports,
+        proxies: vec![first.clone(), second.clone()],
+        authority: at.join("ca"),
+        stop: AtomicBool::new(false),
+        rate: AtomicU64::new(0),
+        schedule: Mutex::new(Instant::now()),
+        latencies: Mutex::default(),
+    });
+    let idle = first.figures();
+
+    // As fast as it goes beside all others, of which 70 % is the load.
+    let mut clients = tokio::task::JoinSet::new();
+    (0..PACED).for_each(|_| _ = clients.spawn(closed(crowd.clone(), Kind::Paced)));
+    (0..BROKEN).for_each(|_| _ = clients.spawn(closed(crowd.clone(), Kind::Broken)));
+    (0..FAULTY).for_each(|_| _ = clients.spawn(closed(crowd.clone(), Kind::Faulty)));
+    (0..RUDE).for_each(|number| _ = clients.spawn(rude(crowd.clone(), number)));
+    (0..STEADY).for_each(|_| _ = clients.spawn(steady(crowd.clone())));
+    sleep(Duration::from_secs(2)).await;
+    let (before, began) = (world.counted("answers"), Instant::now());
+    sleep((length / 12).min(Duration::from_secs(15))).await;
+    let capacity = (world.counted("answers") - before) as f64 / began.elapsed().as_secs_f64();
+    let rate = (capacity * 0.7).max(20.0) as u64;
+    println!("{capacity:.0} requests a second at most: {rate} it is");
+    *crowd.schedule.lock().expect("no panic") = Instant::now();
+    crowd.rate.store(rate, Ordering::Relaxed);
+    crowd.latencies.lock().expect("no panic").clear();
+
+    let began = Instant::now();
+    let samples = Arc::new(Mutex::new(Vec::new()));
+    let watch = tokio::spawn(watch(first.clone(), began, samples.clone()));
+    let mut turn = 0;
+    while began.elapsed() + ROUND <= length.max(ROUND + Duration::from_secs(1)) {
+        round(turn, &world, &first, &second, &mut redis, disk.as_ref(), &clock, binary).await;
+        turn += 1;
+        println!("{:>5} s: {}", began.elapsed().as_secs(), report::line(&world));
     }
-    (child, address)
+    sleep_until((began + length).into()).await;
+    let lasted = began.elapsed();
+    watch.abort();
+    crowd.stop.store(true, Ordering::Relaxed);
+    let load = report::load();
+    let stopped = async { while clients.join_next().await.is_some() {} };
+    if tokio::time::timeout(Duration::from_secs(100), stopped).await.is_err() {
+        world.violation("a client that never ended", "after 100 s");
+    }
+    sleep(Duration::from_secs(2)).await;
+    let left = first.figures();
+    let logs = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    for proxy in [&first, &second] {
+        _ = std::fs::copy(proxy.config().with_file_name("log"), logs.join(format!("soak-{}.log", proxy.name)));
+        if !proxy.stop() {
+            world.violation("a proxy that did not end well", proxy.name);
+        }
+    }
+    let samples = std::mem::take(&mut *samples.lock().expect("no panic"));
+    let latencies = std::mem::take(&mut *crowd.latencies.lock().expect("no panic"));
+    let latencies = latencies.into_iter().map(|(at, took)| (at.saturating_duration_since(began), took)).collect();
+    let missing = [
+        (clock.is_there(), "clock steps (faketime is not installed)"),
+        (disk.is_some(), "a full disk (no right to mount)"),
+    ];
+    let missing = missing.iter().filter(|(is_there, _)| !is_there).map(|(_, what)| *what).collect();
+    Outcome { world, lasted, capacity, rate, rounds: turn, idle, left, samples, latencies, missing, load }
+}
+
+/// Each fault once.
+#[expect(clippy::too_many_arguments, reason = "one caller, which has them all")]
+async fn round(
+    turn: u64,
+    world: &Arc<World>,
+    first: &Arc<Instance>,
+    second: &Arc<Instance>,
+    redis: &mut Redis,
+    disk: Option<&Disk>,
+    clock: &Arc<Clock>,
+    binary: &std::path::Path,
+) {
+    let began = Instant::now();
+    let at = |seconds| sleep_until((began + Duration::from_secs(seconds)).into());
+    let done = |what: &str| world.count(&format!("fault: {what}"));
+    at(2).await;
+    [first, second].iter().for_each(|proxy| proxy.reload(turn));
+    done("reloads of both proxies");
+    at(4).await;
+    world.disturb();
+    world.fleet_is_lost(true);
+    redis.hang(Duration::from_secs(3)).await;
+    world.fleet_is_lost(false);
+    done("Redis hung for 3 s");
+    at(12).await;
+    second.upgrade(binary).await;
+    done("upgrades to a replaced binary");
+    instance::ca(first, &["rotate"], world);
+    sleep(Duration::from_secs(1)).await;
+    instance::ca(first, &["rotate", "--finish"], world);
+    [first, second].iter().for_each(|proxy| instance::signal("HUP", proxy.pid()));
+    done("rotations of the certificate authority");
+    at(21).await;
+    world.disturb();
+    world.fleet_is_lost(true);
+    redis.lose_everything(Duration::from_secs(2)).await;
+    world.fleet_is_lost(false);
+    done("Redis killed, and empty after 2 s");
+    at(29).await;
+    world.disturb();
+    second.kill();
+    done("SIGKILL and a start");
+    at(33).await;
+    if let Some(disk) = disk {
+        disk.fill();
+        sleep(Duration::from_secs(3)).await;
+        disk.free();
+        done("disk of a store full for 3 s");
+    }
+    at(37).await;
+    if clock.is_there() {
+        world.disturb();
+        // One second more, within which it is noticed, and one in hand.
+        world.set_clock(Duration::from_secs(6));
+        clock.set(["+10d", "-1d", "+2h"][turn as usize % 3]);
+        sleep(Duration::from_secs(4)).await;
+        clock.set("+0");
+        world.disturb();
+        done("clock set by days or hours, and back after 4 s");
+    }
+    sleep_until((began + ROUND).into()).await;
+}
+
+async fn watch(proxy: Arc<Instance>, began: Instant, samples: Arc<Mutex<Vec<Sample>>>) {
+    loop {
+        if let Some((memory, descriptors, processor)) = proxy.figures() {
+            let sample = Sample { at: began.elapsed(), memory, descriptors, processor };
+            samples.lock().expect("no panic").push(sample);
+        }
+        sleep(Duration::from_millis(500)).await;
+    }
 }

@@ -1,0 +1,332 @@
+//! The sites, and the judge of every verdict and every gap: another parser (the crate `texting_robots`), which shares
+//! nothing with the proxy, in a process of its own. (`robotstxt` 0.3, a port of Google's, does not find `/b*ab` in `/ba/ab`.)
+//!
+//! The files keep to what the standard leaves no doubt about: paths of unreserved characters, patterns with `*` and `$`,
+//! a crawl-delay only behind a rule.
+
+use fastrand::Rng;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+use texting_robots::Robot;
+
+/// From when a copy was sent until every new request is decided by it; `max_ttl` is 3 s.
+const SETTLED: Duration = Duration::from_secs(6);
+/// The same where a process was killed, Redis was lost or a clock stepped a moment ago: a copy before the last may come back.
+const SETTLED_DISTURBED: Duration = Duration::from_secs(40);
+const WITHIN_A_RUN: Duration = Duration::from_secs(24 * 3600);
+/// For how long a disturbance counts.
+const DISTURBED: Duration = Duration::from_secs(15);
+
+/// From when Redis is back until all are one fleet again.
+const REJOINED: Duration = Duration::from_secs(4);
+
+/// What is asked of the origin; the first letter of its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Steady,
+    /// Another robots.txt every five seconds.
+    Changing,
+    /// Its robots.txt fails in every way.
+    Broken,
+    /// Its pages do.
+    Faulty,
+    /// With a crawl-delay.
+    Paced,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Host {
+    pub kind: Kind,
+    pub number: u64,
+}
+
+/// A text of robots.txt by its number; `None` is 404, which allows everything.
+pub type Version = Option<u64>;
+
+impl Host {
+    pub fn parse(name: &str) -> Option<Self> {
+        let label = name.split('.').next()?;
+        let kind = match label.as_bytes().first()? {
+            b's' => Kind::Steady,
+            b'c' => Kind::Changing,
+            b'b' => Kind::Broken,
+            b'f' => Kind::Faulty,
+            b'p' => Kind::Paced,
+            _ => return None,
+        };
+        Some(Self { kind, number: label[1..].parse().ok()? })
+    }
+
+    pub fn name(self) -> String {
+        let letter = match self.kind {
+            Kind::Steady => 's',
+            Kind::Changing => 'c',
+            Kind::Broken => 'b',
+            Kind::Faulty => 'f',
+            Kind::Paced => 'p',
+        };
+        format!("{letter}{}.soak.localhost", self.number)
+    }
+
+    pub fn delay(self) -> Duration {
+        Duration::from_millis([200, 300, 500, 1000, 1500][self.number as usize % 5])
+    }
+
+    /// Its robots.txt.
+    pub fn text(self, version: Version) -> String {
+        let Some(version) = version else { return String::new() };
+        let mut rng = Rng::with_seed(self.number * 7919 + self.kind as u64 * 104_729 + version * 15_485_863);
+        let mut text = String::from("# made by the soak\n");
+        for agents in [&["*"][..], &["OtherBot"], &["SoakBot"], &["ThirdBot", "SoakBot"]] {
+            if agents[0] != "*" && rng.u8(..3) > 0 {
+                continue;
+            }
+            agents.iter().for_each(|agent| text += &format!("User-agent: {agent}\n"));
+            // Of each length there is one rule or more: ties go to allow.
+            for _ in 0..rng.usize(2..9) {
+                let word = if rng.u8(..3) == 0 { "Allow" } else { "Disallow" };
+                text += &format!("{word}: {}\n", pattern(&mut rng));
+            }
+            if self.kind == Kind::Paced {
+                text += &format!("Crawl-delay: {}\n", self.delay().as_secs_f64());
+            }
+            text += "\n";
+        }
+        text
+    }
+}
+
+/// A path that the patterns are likely to say something about.
+pub fn path(rng: &mut Rng) -> String {
+    let mut path = String::from("/");
+    (0..rng.usize(1..4)).for_each(|_| path += [&*piece(rng), "/"].concat().as_str());
+    path.truncate(path.len() - rng.usize(..2));
+    path + ["", ".pdf", ".html", "?q=1", "?a=b&c=d"][rng.usize(..5)]
+}
+
+fn pattern(rng: &mut Rng) -> String {
+    let mut pattern = String::from("/");
+    (0..rng.usize(1..4)).for_each(|_| pattern += &[&*piece(rng), ["/", "*", ""][rng.usize(..3)]].concat());
+    pattern
+        + ["", "", ".pdf$", "*.html", "$", "*?q="][rng.usize(..6)].trim_start_matches(if rng.bool() {
+            '*'
+        } else {
+            ' '
+        })
+}
+
+fn piece(rng: &mut Rng) -> String {
+    ["a", "b", "ab", "ba", "c"][rng.usize(..5)].to_owned()
+}
+
+#[derive(Default)]
+struct Served {
+    /// When each copy had been sent.
+    sent: Vec<(Version, Instant)>,
+    under_way: Vec<Version>,
+    /// When its last two pages came.
+    page: Option<SystemTime>,
+    page_before: Option<SystemTime>,
+    how: String,
+    disturbed: Option<Instant>,
+}
+
+/// All origins, what they sent, and what is found.
+pub struct World {
+    served: Mutex<HashMap<String, Served>>,
+    disturbed: Mutex<Vec<Instant>>,
+    clock: Mutex<Option<Instant>>,
+    fleet_lost: Mutex<Vec<(SystemTime, bool)>>,
+    compiled: Mutex<HashMap<(String, Version), Arc<Robot>>>,
+    counts: Mutex<BTreeMap<String, u64>>,
+    violations: Mutex<Vec<String>>,
+    pub start: Instant,
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self {
+            served: Mutex::default(),
+            disturbed: Mutex::default(),
+            clock: Mutex::default(),
+            fleet_lost: Mutex::default(),
+            compiled: Mutex::default(),
+            counts: Mutex::default(),
+            violations: Mutex::default(),
+            start: Instant::now(),
+        }
+    }
+
+    pub fn count(&self, what: &str) {
+        *self.counts.lock().expect("no panic").entry(what.to_owned()).or_default() += 1;
+    }
+
+    pub fn counted(&self, what: &str) -> u64 {
+        self.counts.lock().expect("no panic").get(what).copied().unwrap_or_default()
+    }
+
+    pub fn counts(&self) -> BTreeMap<String, u64> {
+        self.counts.lock().expect("no panic").clone()
+    }
+
+    /// What must not be: counted under `what`, and the first ones are shown.
+    pub fn violation(&self, what: &str, detail: &str) {
+        self.count(&format!("VIOLATION: {what}"));
+        let mut all = self.violations.lock().expect("no panic");
+        if all.len() < 40 {
+            println!("{:>6.1} s VIOLATION: {what}: {detail}", self.start.elapsed().as_secs_f64());
+        }
+        all.push(format!("{what}: {detail}"));
+    }
+
+    pub fn violations(&self) -> usize {
+        self.violations.lock().expect("no panic").len()
+    }
+
+    /// A process was killed, Redis lost, a clock set.
+    pub fn disturb(&self) {
+        self.disturbed.lock().expect("no panic").push(Instant::now());
+    }
+
+    /// The proxy says that it gave up waiting for this host's robots.txt: what is sent meanwhile comes too late.
+    pub fn disturb_host(&self, host: &str) {
+        self.with(host, |served| served.disturbed = Some(Instant::now()));
+    }
+
+    /// The clock was not right at some time since.
+    pub fn is_clock_wrong(&self, since: Instant) -> bool {
+        self.clock.lock().expect("no panic").is_some_and(|until| until > since)
+    }
+
+    /// For so long the proxies' clock is not that of clients and origins.
+    pub fn set_clock(&self, length: Duration) {
+        *self.clock.lock().expect("no panic") = Some(Instant::now() + length);
+    }
+
+    pub fn is_disturbed(&self, since: Instant) -> bool {
+        self.disturbed.lock().expect("no panic").last().is_some_and(|at| *at + DISTURBED > since)
+    }
+
+    /// This version is being sent; to be called before its first byte is.
+    pub fn sending(&self, host: &str, version: Version) {
+        self.with(host, |served| served.under_way.push(version));
+    }
+
+    /// It was, or broke off: the other side may have had all of it.
+    pub fn sent(&self, host: &str, version: Version) {
+        self.with(host, |served| {
+            if let Some(at) = served.under_way.iter().position(|one| *one == version) {
+                served.under_way.swap_remove(at);
+            }
+            served.sent.push((version, Instant::now()));
+        });
+    }
+
+    /// Judges a verdict of the proxy's about a request that was sent at `asked`, and is known now.
+    pub fn verdict(&self, proxy: &str, host: Host, path: &str, asked: Instant, is_allowed: bool) {
+        let name = host.name();
+        let everywhere = self.is_disturbed(asked);
+        let possible: Vec<Version> = self.with(&name, |served| {
+            let here = served.disturbed.is_some_and(|at| at + SETTLED_DISTURBED > asked);
+            // Whose fetch failed asks again after a minute or more, and goes by the last copy it had until then.
+            let settled = match host.kind {
+                Kind::Broken => WITHIN_A_RUN,
+                _ if everywhere || here => SETTLED_DISTURBED,
+                _ => SETTLED,
+            };
+            let old = |(_, at): &(Version, Instant)| *at + settled < asked;
+            let first = served.sent.iter().rposition(old).unwrap_or(0);
+            let sent = served.sent[first..].iter().map(|(version, _)| *version);
+            let mut possible: Vec<_> = sent.chain(served.under_way.iter().copied()).collect();
+            possible.sort_unstable();
+            possible.dedup();
+            possible
+        });
+        self.count(if possible.len() == 1 {
+            "verdicts with one right answer"
+        } else {
+            "verdicts while a file changed"
+        });
+        self.count(if is_allowed { "verdicts: allowed" } else { "verdicts: disallowed" });
+        let url = format!("http://{name}{path}");
+        if !possible.iter().any(|version| self.compiled(host, *version).allowed(&url) == is_allowed) {
+            let word = if is_allowed { "allowed" } else { "disallowed" };
+            let texts: Vec<_> = possible.iter().map(|version| host.text(*version)).collect();
+            let ages = self.with(&name, |served| {
+                let age = |(version, at): &(Version, Instant)| format!("{version:?} {:.1?} ago", at.elapsed());
+                served.sent.iter().rev().take(8).map(age).collect::<Vec<_>>().join(", ")
+            });
+            self.violation(
+                "wrong verdict",
+                &format!("{proxy}: {name}{path} was {word} by {texts:?}, versions {possible:?}; sent: {ages}"),
+            );
+        }
+    }
+
+    fn compiled(&self, host: Host, version: Version) -> Arc<Robot> {
+        let key = (host.name(), version);
+        let known = self.compiled.lock().expect("no panic").get(&key).cloned();
+        known.unwrap_or_else(|| {
+            let robot = Arc::new(compile(host, version));
+            let mut all = self.compiled.lock().expect("no panic");
+            // Hosts and versions come and go.
+            if all.len() > 5000 {
+                all.clear();
+            }
+            all.insert(key, robot.clone());
+            robot
+        })
+    }
+
+    /// Redis does not answer from now on; or it does again, and all may be a fleet again a moment later.
+    pub fn fleet_is_lost(&self, is_lost: bool) {
+        let mut lost = self.fleet_lost.lock().expect("no panic");
+        lost.push((SystemTime::now() + if is_lost { Duration::ZERO } else { REJOINED }, is_lost));
+    }
+
+    fn was_fleet_lost(&self, from: SystemTime, to: SystemTime) -> bool {
+        let lost = self.fleet_lost.lock().expect("no panic");
+        let before = lost.iter().rev().find(|(at, _)| *at <= from).is_some_and(|(_, is_lost)| *is_lost);
+        before || lost.iter().any(|(at, _)| *at > from && *at <= to)
+    }
+
+    /// Judges the gap before a page of a paced host's, which the kernel had at `at`.
+    pub fn page_came(&self, host: Host, at: SystemTime, how: String) {
+        let name = host.name();
+        let (before, last) = self.with(&name, |served| {
+            let last = served.page.replace(at);
+            (std::mem::replace(&mut served.page_before, last), last)
+        });
+        let before_it = self.with(&name, |served| std::mem::replace(&mut served.how, how.clone()));
+        let Some(last) = last else { return };
+        // Without Redis each of two keeps twice the gap by itself: of any three pages the first and the last are apart.
+        let (from, what) = match before {
+            _ if !self.was_fleet_lost(last, at) => (last, "gaps judged"),
+            Some(before) => (before, "gaps judged without Redis, over two"),
+            None => return,
+        };
+        self.count(what);
+        let gap = at.duration_since(from).unwrap_or_default();
+        if gap < host.delay() {
+            let at = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            self.violation(
+                "broken gap",
+                &format!("{name}: {gap:?} of {:?} at {at:?} ({what}); {before_it}; {how}", host.delay()),
+            );
+        }
+    }
+
+    fn with<T>(&self, host: &str, change: impl FnOnce(&mut Served) -> T) -> T {
+        let mut served = self.served.lock().expect("no panic");
+        if !served.contains_key(host) {
+            served.insert(host.to_owned(), Served::default());
+        }
+        change(served.get_mut(host).expect("just put there"))
+    }
+}
+
+/// What the other parser made of a file.
+fn compile(host: Host, version: Version) -> Robot {
+    Robot::new("SoakBot", host.text(version).as_bytes()).expect("a file that leaves no doubt")
+}
