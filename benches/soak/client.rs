@@ -2,6 +2,7 @@
 
 use crate::instance::Instance;
 use crate::origin::{Ports, page};
+use crate::wire::{Answer, Lost, PATIENCE, ask, head, is_cut, request};
 use crate::world::{Host, Kind, World, path};
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 use std::io;
@@ -9,13 +10,15 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 /// Hosts of each kind that are asked at one time; every two seconds one leaves and another comes.
 const WINDOW: u64 = 150;
 const PACED: u64 = 25;
+/// Few, so that each is asked often, and a copy that is no longer in force shows.
+const CHANGING: u64 = 12;
 
 /// What all clients share.
 pub struct Crowd {
@@ -51,6 +54,7 @@ impl Crowd {
     fn host(&self, kind: Kind) -> Host {
         let number = match kind {
             Kind::Paced => fastrand::u64(..PACED),
+            Kind::Changing => self.world.start.elapsed().as_secs() / 20 + fastrand::u64(..CHANGING),
             _ => self.world.start.elapsed().as_secs() / 2 + fastrand::u64(..WINDOW),
         };
         Host { kind, number }
@@ -80,7 +84,7 @@ async fn plain(crowd: &Crowd, proxy: &Instance) -> io::Result<()> {
     for _ in 0..fastrand::u32(5..60) {
         let host = crowd.host(if fastrand::u8(..4) == 0 { Kind::Changing } else { Kind::Steady });
         let (due, path) = (due(crowd).await, path(&mut fastrand::Rng::new()));
-        let answer = ask(&mut stream, crowd, host, &path, true).await?;
+        let answer = ask(&mut stream, &crowd.world, crowd.ports, host, &path, true).await?;
         crowd.latencies.lock().expect("no panic").push((Instant::now(), due.elapsed()));
         judge(crowd, proxy, host, &path, &answer);
         if answer.closes || !crowd.goes_on() {
@@ -90,7 +94,7 @@ async fn plain(crowd: &Crowd, proxy: &Instance) -> io::Result<()> {
     // Some leave in the middle of an answer.
     if fastrand::u8(..20) == 0 && crowd.goes_on() {
         let host = crowd.host(Kind::Steady);
-        stream.write_all(request(crowd, host, "/big/x", true).as_bytes()).await?;
+        stream.write_all(request(&crowd.world, crowd.ports, host, "/big/x", true).as_bytes()).await?;
     }
     Ok(())
 }
@@ -102,7 +106,7 @@ async fn tunnel(crowd: &Crowd, proxy: &Instance) -> io::Result<()> {
     let mut stream = connect(crowd, proxy, host).await?;
     for _ in 0..fastrand::u32(3..30) {
         let (due, path) = (due(crowd).await, path(&mut fastrand::Rng::new()));
-        let answer = ask(&mut stream, crowd, host, &path, false).await?;
+        let answer = ask(&mut stream, &crowd.world, crowd.ports, host, &path, false).await?;
         crowd.latencies.lock().expect("no panic").push((Instant::now(), due.elapsed()));
         judge(crowd, proxy, host, &path, &answer);
         if answer.closes || !crowd.goes_on() {
@@ -155,7 +159,7 @@ pub async fn closed(crowd: Arc<Crowd>, kind: Kind) {
             let mut stream = BufReader::new(TcpStream::connect(proxy.address).await?);
             loop {
                 let (host, path) = (crowd.host(kind), path(&mut fastrand::Rng::new()));
-                let answer = match ask(&mut stream, &crowd, host, &path, true).await {
+                let answer = match ask(&mut stream, &crowd.world, crowd.ports, host, &path, true).await {
                     Ok(answer) => answer,
                     // An answer that the origin cut short is cut off for the client too.
                     Err(Lost::InBody) if kind == Kind::Faulty => {
@@ -194,7 +198,7 @@ pub async fn rude(crowd: Arc<Crowd>, number: usize) {
             let mut stream = BufReader::new(TcpStream::connect(proxy.address).await?);
             match turn % 5 {
                 0 => {
-                    let asked = request(&crowd, crowd.host(Kind::Steady), "/big/never-read", true);
+                    let asked = request(&crowd.world, crowd.ports, crowd.host(Kind::Steady), "/big/never-read", true);
                     stream.write_all(asked.as_bytes()).await?;
                     sleep(Duration::from_secs(8)).await;
                     crowd.world.count("clients that never read");
@@ -205,7 +209,7 @@ pub async fn rude(crowd: Arc<Crowd>, number: usize) {
                     crowd.world.count("clients that never ended a head");
                 }
                 2 => {
-                    let asked = request(&crowd, crowd.host(Kind::Paced), "/left", true);
+                    let asked = request(&crowd.world, crowd.ports, crowd.host(Kind::Paced), "/left", true);
                     stream.write_all(asked.as_bytes()).await?;
                     sleep(Duration::from_millis(fastrand::u64(1..300))).await;
                     crowd.world.count("clients that left while they waited");
@@ -293,125 +297,4 @@ fn judge(crowd: &Crowd, proxy: &Instance, host: Host, path: &str, answer: &Answe
     }
 }
 
-fn is_cut(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
-}
-
-struct Answer {
-    status: u16,
-    body: Vec<u8>,
-    closes: bool,
-    asked: Instant,
-}
-
-impl Answer {
-    fn text(&self) -> std::borrow::Cow<'_, str> {
-        String::from_utf8_lossy(&self.body)
-    }
-}
-
-enum Lost {
-    InBody,
-    Other(io::Error),
-}
-
-impl From<io::Error> for Lost {
-    fn from(error: io::Error) -> Self {
-        Self::Other(error)
-    }
-}
-
-impl From<Lost> for io::Error {
-    fn from(lost: Lost) -> Self {
-        match lost {
-            Lost::InBody => Self::new(io::ErrorKind::UnexpectedEof, "the body ended early"),
-            Lost::Other(error) => error,
-        }
-    }
-}
-
-fn request(crowd: &Crowd, host: Host, path: &str, is_whole: bool) -> String {
-    let ((scheme, port), name) = (crowd.ports.origin(host), host.name());
-    let whole = if is_whole { format!("{scheme}://{name}:{port}") } else { String::new() };
-    let asked = crowd.world.start.elapsed().as_millis();
-    format!("GET {whole}{path} HTTP/1.1\r\nHost: {name}:{port}\r\nUser-Agent: SoakBot/1.0\r\nX-Asked: {asked}\r\n\r\n")
-}
-
-async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
-    stream: &mut BufReader<S>,
-    crowd: &Crowd,
-    host: Host,
-    path: &str,
-    is_whole: bool,
-) -> Result<Answer, Lost> {
-    let asked = Instant::now();
-    stream.write_all(request(crowd, host, path, is_whole).as_bytes()).await?;
-    stream.flush().await?;
-    let answer = timeout(PATIENCE, answer(stream, asked)).await;
-    answer.unwrap_or_else(|_| {
-        let name = host.name();
-        crowd.world.violation("no answer in 90 s", &format!("{name}{path}"));
-        Err(io::Error::from(io::ErrorKind::TimedOut).into())
-    })
-}
-
-async fn answer<S: AsyncRead + Unpin>(stream: &mut BufReader<S>, asked: Instant) -> Result<Answer, Lost> {
-    let (status, length, chunked, closes) = head(stream).await?;
-    let mut body = Vec::new();
-    let read = async {
-        match (chunked, length) {
-            (true, _) => loop {
-                let mut line = String::new();
-                stream.read_line(&mut line).await?;
-                let size = usize::from_str_radix(line.trim_end(), 16).map_err(|_| io::ErrorKind::UnexpectedEof)?;
-                let start = body.len();
-                body.resize(start + size, 0);
-                stream.read_exact(&mut body[start..]).await?;
-                line.clear();
-                stream.read_line(&mut line).await?;
-                if line != "\r\n" {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
-                if size == 0 {
-                    return Ok(());
-                }
-            },
-            (_, Some(length)) => {
-                body.resize(length, 0);
-                stream.read_exact(&mut body).await.map(|_| ())
-            }
-            _ => stream.read_to_end(&mut body).await.map(|_| ()),
-        }
-    };
-    let read: io::Result<()> = read.await;
-    read.map_err(|_| Lost::InBody)?;
-    Ok(Answer { status, body, closes, asked })
-}
-
-/// Status, length, whether it is in chunks, and whether the connection closes.
-async fn head<S: AsyncRead + Unpin>(stream: &mut BufReader<S>) -> io::Result<(u16, Option<usize>, bool, bool)> {
-    let (mut status, mut length, mut chunked, mut closes) = (None, None, false, false);
-    loop {
-        let mut line = String::new();
-        if stream.read_line(&mut line).await? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        let line = line.trim_end().to_ascii_lowercase();
-        if line.is_empty() {
-            break;
-        }
-        if let Some(value) = line.strip_prefix("content-length: ") {
-            length = value.parse().ok();
-        } else if line.starts_with("transfer-encoding: chunked") {
-            chunked = true;
-        } else if line == "connection: close" {
-            closes = true;
-        } else if status.is_none() {
-            status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
-        }
-    }
-    Ok((status.ok_or(io::ErrorKind::InvalidData)?, length, chunked, closes))
-}
-
 pub const LATE: &str = "answers 503, as the machine was too busy for an origin to answer in time";
-const PATIENCE: Duration = Duration::from_secs(90);

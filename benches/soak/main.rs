@@ -15,6 +15,7 @@ mod faults;
 mod instance;
 mod origin;
 mod report;
+mod wire;
 mod world;
 
 use client::{Crowd, closed, rude, steady};

@@ -10,11 +10,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 use texting_robots::Robot;
 
-/// From when a copy was sent until every new request is decided by it; `max_ttl` is 3 s.
-const SETTLED: Duration = Duration::from_secs(6);
-/// The same where a process was killed, Redis was lost or a clock stepped a moment ago: a copy before the last may come back.
-const SETTLED_DISTURBED: Duration = Duration::from_secs(40);
-const WITHIN_A_RUN: Duration = Duration::from_secs(24 * 3600);
+/// For so long a copy is fresh (`max_ttl`), and a second in hand.
+const FRESH: Duration = Duration::from_secs(4);
+/// The same where a process was killed, Redis was lost or a clock set a moment ago: a copy before the last may come back.
+const FRESH_DISTURBED: Duration = Duration::from_secs(40);
+/// Within this a copy is renewed behind a request.
+const RENEWED: Duration = Duration::from_secs(3);
 /// For how long a disturbance counts.
 const DISTURBED: Duration = Duration::from_secs(15);
 
@@ -129,7 +130,10 @@ struct Served {
     page: Option<SystemTime>,
     page_before: Option<SystemTime>,
     how: String,
+    /// A proxy gave up waiting for it.
     disturbed: Option<Instant>,
+    /// When each proxy was asked for a page, as far back as matters.
+    asked: HashMap<String, Vec<Instant>>,
 }
 
 /// All origins, what they sent, and what is found.
@@ -226,16 +230,19 @@ impl World {
     /// Judges a verdict of the proxy's about a request that was sent at `asked`, and is known now.
     pub fn verdict(&self, proxy: &str, host: Host, path: &str, asked: Instant, is_allowed: bool) {
         let name = host.name();
-        let everywhere = self.is_disturbed(asked);
+        let disturbed = self.is_disturbed(asked);
         let possible: Vec<Version> = self.with(&name, |served| {
-            let here = served.disturbed.is_some_and(|at| at + SETTLED_DISTURBED > asked);
+            // A copy that is no longer fresh decides once more, and is renewed behind that request. So what was sent before
+            // the last request of this host that this proxy had, and that is some seconds old, is known to it.
+            let seen = served.asked.entry(proxy.to_owned()).or_default();
+            let known = seen.iter().copied().rfind(|at| *at + RENEWED < asked);
+            seen.retain(|at| Some(*at) >= known);
+            seen.push(asked);
             // Whose fetch failed asks again after a minute or more, and goes by the last copy it had until then.
-            let settled = match host.kind {
-                Kind::Broken => WITHIN_A_RUN,
-                _ if everywhere || here => SETTLED_DISTURBED,
-                _ => SETTLED,
-            };
-            let old = |(_, at): &(Version, Instant)| *at + settled < asked;
+            let is_lenient = host.kind == Kind::Broken || served.disturbed.is_some();
+            let back = if disturbed { FRESH_DISTURBED } else { FRESH };
+            let horizon = known.filter(|_| !is_lenient).and_then(|known| known.checked_sub(back));
+            let old = |(_, at): &(Version, Instant)| horizon.is_some_and(|horizon| *at < horizon);
             let first = served.sent.iter().rposition(old).unwrap_or(0);
             let sent = served.sent[first..].iter().map(|(version, _)| *version);
             let mut possible: Vec<_> = sent.chain(served.under_way.iter().copied()).collect();
