@@ -1,6 +1,6 @@
 //! The server's clock is set back by a day: nothing lasts for that day, and no start is early.
 
-use super::{all, assert_apart, get, instances, site, starts};
+use super::{all, assert_apart, get, instances, site};
 use crate::support::Origin;
 use crate::support::redis::Redis;
 use redis::aio::MultiplexedConnection;
@@ -32,7 +32,7 @@ async fn a_day_back_the_pace_is_kept_and_nobody_waits_for_it() {
     let time = rounds(&fleet, &origin, 4).await;
     assert!(time < Duration::from_secs(15), "8 starts take 2.4 s, and a lease ends in 3: {time:?}");
     assert_eq!(get(&fleet[0], &origin.url_at("b.localhost", "/other")).await.status(), 200);
-    assert_apart(&starts(&origin, "/page"), Duration::from_millis(300));
+    assert_apart(&origin.log.starts("/page"), Duration::from_millis(300));
 }
 
 /// All that the server kept has expired then: it is as one that has forgotten.
@@ -47,7 +47,7 @@ async fn a_day_ahead_nobody_waits_for_it_either() {
     let before = origin.log.pages().len();
     let time = rounds(&fleet, &origin, 4).await;
     assert!(time < Duration::from_secs(15), "{time:?}");
-    assert_apart(&starts(&origin, "/page").split_off(before), Duration::from_millis(300));
+    assert_apart(&origin.log.starts("/page").split_off(before), Duration::from_millis(300));
 }
 
 /// State, milliseconds, copy.

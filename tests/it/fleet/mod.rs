@@ -16,10 +16,6 @@ use crate::support::redis::Redis;
 use crate::support::{Binary, Client, Origin, Reply, Response, Seen};
 use std::time::{Duration, Instant};
 
-/// What the machine's noise may take off a gap: an origin that is scheduled late sees the first of two requests late.
-/// With several instances and a server beside it on two cores, that is more than elsewhere.
-const LATE: Duration = Duration::from_millis(80);
-
 /// Instances of one fleet.
 async fn instances(redis: &Redis, count: usize, yaml: &str) -> Vec<Binary> {
     let mut instances = Vec::new();
@@ -62,15 +58,7 @@ async fn pages(page: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Origin 
 #[track_caller]
 fn assert_apart(starts: &[Instant], gap: Duration) {
     let gaps: Vec<Duration> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    assert!(gaps.iter().all(|&measured| measured + LATE >= gap), "{gaps:?}, not {gap:?}");
-    // Being a little early each time would add up.
-    let all: Duration = gaps.iter().sum();
-    assert!(all + LATE >= gap * gaps.len() as u32, "{gaps:?}, not {gap:?} on average");
-}
-
-/// When pages whose path begins so were asked for.
-fn starts(origin: &Origin, prefix: &str) -> Vec<Instant> {
-    origin.log.all().iter().filter(|seen| seen.path().starts_with(prefix)).map(|seen| seen.at).collect()
+    assert!(gaps.iter().all(|&measured| measured >= gap), "{gaps:?}, not {gap:?}");
 }
 
 /// What the instance has logged.

@@ -126,10 +126,7 @@ async fn a_renewal_waits_longer_than_any_request_may() {
         eventually("the renewal", || origin.log.count("/robots.txt") == 2).await;
         let renewal = &origin.log.of("/robots.txt")[1];
         let page = &origin.log.of("/open")[0];
-        assert!(
-            renewal.at + Duration::from_millis(120) >= page.at + Duration::from_secs(2),
-            "{mode}: its turn was kept"
-        );
+        assert!(renewal.at >= page.at + Duration::from_secs(2), "{mode}: its turn was kept");
     }
 }
 
@@ -148,7 +145,7 @@ async fn a_renewal_goes_before_those_who_wait() {
     }
     assert_eq!(within("the pages", pages.join_all()).await, [200, 200]);
     assert_eq!(origin.log.targets()[..4], ["/robots.txt", "/open", "/robots.txt", "/open"]);
-    assert!(gaps(&origin)[1..3].iter().all(|gap| *gap + Duration::from_millis(120) >= Duration::from_secs(1)));
+    assert!(gaps(&origin)[1..3].iter().all(|gap| *gap >= Duration::from_secs(1)));
 }
 
 /// A copy that lives no longer than a gap is not renewed in every turn, whether pages wait for theirs or have to come back.
@@ -192,7 +189,7 @@ async fn every_fetch_keeps_the_gap() {
         proxy.get(&origin.url(target)).await;
         eventually("the renewal", || origin.log.count("/robots.txt") == 2).await;
         let gap = gaps(&origin)[1];
-        assert!(gap + Duration::from_millis(120) >= Duration::from_secs(1), "{yaml} {target}: {gap:?}");
+        assert!(gap >= Duration::from_secs(1), "{yaml} {target}: {gap:?}");
     }
 }
 
@@ -206,7 +203,7 @@ async fn each_hop_keeps_the_gap_of_the_host_it_goes_to() {
     assert_eq!(proxy.get(&other.url_at("b.localhost", "/page")).await.status(), 200);
     assert_eq!(proxy.get(&here.url("/open")).await.status(), 200);
     let gap = gaps(&other)[1];
-    assert!(gap + Duration::from_millis(120) >= Duration::from_secs(2), "{gap:?} {:?}", other.log.targets());
+    assert!(gap >= Duration::from_secs(2), "{gap:?} {:?}", other.log.targets());
 }
 
 /// The gap counts from when the request for robots.txt has left, not from when its connection was begun.
@@ -218,9 +215,10 @@ async fn a_gap_after_a_renewal_counts_from_its_request() {
     assert_eq!(proxy.get(&origin.url("/open")).await.status(), 200);
     tokio::time::sleep(Duration::from_millis(1100)).await;
     assert_eq!(proxy.get(&origin.url("/private")).await.status(), 403);
+    eventually("the renewal", || origin.log.count("/robots.txt") == 2).await;
     assert_eq!(proxy.get(&origin.url("/open")).await.status(), 200);
     assert_eq!(origin.log.targets(), ["/robots.txt", "/open", "/robots.txt", "/open"]);
-    assert!(gaps(&origin)[2] + Duration::from_millis(120) >= Duration::from_secs(1), "{:?}", gaps(&origin));
+    assert!(gaps(&origin)[2] >= Duration::from_secs(1), "{:?}", gaps(&origin));
 }
 
 /// Lifting the verdict does not lift the pace.
@@ -233,7 +231,7 @@ async fn what_the_operator_lets_through_keeps_the_crawl_delay() {
             assert_eq!(proxy.get(&origin.url(page)).await.status(), 200, "{host}");
         }
         let gap = origin.log.gaps("/private")[0];
-        assert!(gap + Duration::from_millis(120) >= Duration::from_secs(1), "{host}: {gap:?}");
+        assert!(gap >= Duration::from_secs(1), "{host}: {gap:?}");
     }
 }
 

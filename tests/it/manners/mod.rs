@@ -12,8 +12,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// What the machine's noise may take off a gap: an origin that is scheduled late sees the first of two requests late.
-const LATE: std::time::Duration = std::time::Duration::from_millis(150);
 const ADMIN: &str = "admin: { address: '127.0.0.1:0' }";
 
 /// Pages by `page`, and an empty robots.txt.

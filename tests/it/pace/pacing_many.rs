@@ -9,8 +9,6 @@ use std::time::{Duration, Instant};
 
 const HOSTS: u32 = 10;
 const PAGES: u32 = 10;
-/// By how much the origin, in one runtime with everything else, may see a request of a crowd late.
-const CROWD: Duration = Duration::from_millis(100);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_of_many_hosts_keeps_its_own_gap() {
@@ -39,10 +37,8 @@ async fn each_of_many_hosts_keeps_its_own_gap() {
         starts.sort_unstable();
         assert_eq!(starts.len(), PAGES as usize);
         for pair in starts.windows(2) {
-            assert!(pair[1] - pair[0] + CROWD >= gap(host), "h{host}: {:?}, not {:?}", pair[1] - pair[0], gap(host));
+            assert!(pair[1] - pair[0] >= gap(host), "h{host}: {:?}, not {:?}", pair[1] - pair[0], gap(host));
         }
-        let all = starts[starts.len() - 1] - starts[0];
-        assert!(all + CROWD >= gap(host) * (PAGES - 1), "h{host}: {all:?} in all");
     }
 }
 
@@ -101,7 +97,7 @@ async fn who_fills_all_places_takes_none_from_another_client_elsewhere() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn those_who_wait_for_robots_txt_take_places_too() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
-        "/robots.txt" => Reply::text("").after(Duration::from_secs(5)),
+        "/robots.txt" => Reply::text("").after(Duration::from_secs(2)),
         _ => Reply::text("page"),
     })
     .await;
@@ -110,7 +106,7 @@ async fn those_who_wait_for_robots_txt_take_places_too() {
     for host in ["a.localhost", "b.localhost"] {
         let mut client = proxy.client().await;
         client.send(get(&origin.url_at(host, "/page"), &origin.authority(host))).await;
-        assert!(client.glance(Duration::from_millis(300)).await.is_empty(), "it waits");
+        eventually("it waits", || origin.log.all().iter().any(|seen| seen.host.starts_with(host))).await;
         first.push(client);
     }
     let refused = proxy.get(&origin.url_at("c.localhost", "/page")).await;

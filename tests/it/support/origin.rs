@@ -3,6 +3,7 @@
 use super::authority::{TestCa, test_ca};
 use super::origin_log::{Log, Protocol, Seen};
 use super::reply::Reply;
+use super::stamped::{Arrival, Stamped, stamp};
 use super::{origin_h1, origin_h2, strict};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -61,6 +62,7 @@ pub(super) struct Site {
 pub(super) struct Wire {
     pub connection: usize,
     pub sni: Option<String>,
+    pub arrival: Arrival,
 }
 
 impl Origin {
@@ -134,6 +136,7 @@ impl Origin {
 
     async fn start(address: &str, tls: Option<Tls>, handler: Handler) -> std::io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
+        stamp(&listener);
         let address = listener.local_addr().expect("a bound socket has an address");
         let scheme = if tls.is_some() { "https" } else { "http" };
         let connections = Arc::new(AtomicUsize::new(0));
@@ -224,15 +227,17 @@ pub fn pages(robots: &str) -> impl Fn(&Seen) -> Reply + Send + Sync + 'static {
 
 async fn serve(stream: TcpStream, tls: Option<Tls>, site: Site, connection: usize) {
     stream.set_nodelay(true).ok();
+    let stream = Stamped::new(stream);
+    let arrival = stream.arrival();
     let Some(tls) = tls else {
-        return origin_h1::serve(stream, site, Wire { connection, sni: None }).await;
+        return origin_h1::serve(stream, site, Wire { connection, sni: None, arrival }).await;
     };
     tokio::time::sleep(tls.pause).await;
     let Ok(stream) = tls.acceptor.accept(stream).await else {
         return;
     };
     let session = stream.get_ref().1;
-    let wire = Wire { connection, sni: session.server_name().map(ToOwned::to_owned) };
+    let wire = Wire { connection, sni: session.server_name().map(ToOwned::to_owned), arrival };
     if session.alpn_protocol() == Some(b"h2") {
         origin_h2::serve(stream, site, wire).await;
     } else {
@@ -261,7 +266,7 @@ impl Wire {
             fields: Vec::new(),
             head: Vec::new(),
             body: Default::default(),
-            at: std::time::Instant::now(),
+            at: self.arrival.at(),
             connection: self.connection,
             protocol,
             sni: self.sni.clone(),

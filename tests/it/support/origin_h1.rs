@@ -6,23 +6,23 @@ use super::origin::{Site, Wire};
 use super::origin_log::{Protocol, Seen};
 use super::pattern;
 use super::reply::{Content, Delimit, Reply, Then};
+use super::stamped::Stamped;
 use super::websocket;
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::net::TcpStream;
 
 /// A stream that can be ended with a reset.
 pub(super) trait Resettable {
     fn reset_on_close(&self);
 }
 
-impl Resettable for TcpStream {
+impl Resettable for Stamped {
     fn reset_on_close(&self) {
-        self.set_zero_linger().ok();
+        self.reset_on_close();
     }
 }
 
-impl Resettable for tokio_rustls::server::TlsStream<TcpStream> {
+impl Resettable for tokio_rustls::server::TlsStream<Stamped> {
     fn reset_on_close(&self) {
         self.get_ref().0.reset_on_close();
     }
@@ -129,7 +129,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.respond(&reply, seen).await?;
             }
         }
-        let close = reply.then == Then::Close || matches!(reply.framing, Delimit::Close | Delimit::Short(_));
+        let is_last = seen.all("connection").join(",").to_ascii_lowercase().contains("close");
+        let close = is_last || reply.then == Then::Close || matches!(reply.framing, Delimit::Close | Delimit::Short(_));
         Ok(if close { Next::Close } else { Next::Request })
     }
 

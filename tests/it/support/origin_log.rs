@@ -22,7 +22,7 @@ pub struct Seen {
     /// HTTP/1 only: the head as it came.
     pub head: Vec<u8>,
     pub body: Body,
-    /// When the head was complete.
+    /// When the head was complete, by the kernel's clock.
     pub at: Instant,
     /// Counted from 0 for each origin.
     pub connection: usize,
@@ -90,9 +90,16 @@ impl Log {
 
     /// The times between one start and the next, of all requests whose target begins with `prefix`.
     pub fn gaps(&self, prefix: &str) -> Vec<Duration> {
-        let starts: Vec<Instant> =
-            self.all().iter().filter(|seen| seen.path().starts_with(prefix)).map(|seen| seen.at).collect();
-        starts.windows(2).map(|pair| pair[1] - pair[0]).collect()
+        self.starts(prefix).windows(2).map(|pair| pair[1] - pair[0]).collect()
+    }
+
+    /// When the requests whose target begins with `prefix` arrived, the first one first.
+    pub fn starts(&self, prefix: &str) -> Vec<Instant> {
+        let all = self.all();
+        let mut starts: Vec<Instant> =
+            all.iter().filter(|seen| seen.path().starts_with(prefix)).map(|seen| seen.at).collect();
+        starts.sort_unstable();
+        starts
     }
 
     pub(super) fn begin(&self, seen: Seen) -> usize {

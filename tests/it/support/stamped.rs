@@ -1,103 +1,106 @@
-//! An origin that tells when each request arrived by the kernel's clock, however late it is scheduled itself.
+//! A connection that knows when its bytes arrived, by the kernel's clock, however late whoever reads them is scheduled:
+//! on a busy machine an origin that looked at the clock itself would see the first of two requests late.
 
-use std::io::Write;
-use std::net::{TcpListener, TcpStream};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::AsRawFd;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::Duration;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
 
-pub struct StampedOrigin {
-    port: u16,
-    seen: Arc<Mutex<Vec<(String, Duration)>>>,
+pub struct Stamped {
+    stream: TcpStream,
+    arrival: Arrival,
 }
 
-impl StampedOrigin {
-    /// What begins with `/page/long` is answered after a second.
-    pub fn start(robots: impl Into<Arc<str>>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-        stamp(&listener);
-        let (port, seen) = (listener.local_addr().expect("it listens").port(), Arc::<Mutex<Vec<_>>>::default());
-        let (log, robots) = (seen.clone(), robots.into());
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let (log, robots) = (log.clone(), robots.clone());
-                thread::spawn(move || answer(stream, &robots, &log));
+/// When what has last been read from a connection arrived.
+#[derive(Clone)]
+pub struct Arrival(Arc<Mutex<Instant>>);
+
+/// All that this listener accepts is stamped, from its first byte on.
+pub fn stamp(listener: &TcpListener) {
+    setsockopt(listener, sockopt::ReceiveTimestampns, &true).expect("the kernel stamps what it receives");
+}
+
+impl Stamped {
+    pub fn new(stream: TcpStream) -> Self {
+        Self { stream, arrival: Arrival(Arc::new(Mutex::new(Instant::now()))) }
+    }
+
+    pub fn arrival(&self) -> Arrival {
+        self.arrival.clone()
+    }
+
+    /// Ends with a reset.
+    pub fn reset_on_close(&self) {
+        self.stream.set_zero_linger().ok();
+    }
+}
+
+impl Arrival {
+    pub fn at(&self) -> Instant {
+        *self.0.lock().expect("no thread panics with it")
+    }
+}
+
+impl AsyncRead for Stamped {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.stream.poll_read_ready(context))?;
+            let room = buffer.initialize_unfilled();
+            match self.stream.try_io(Interest::READABLE, || receive(&self.stream, room)) {
+                Ok((length, age)) => {
+                    *self.arrival.0.lock().expect("no thread panics with it") = Instant::now() - age;
+                    buffer.advance(length);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
             }
-        });
-        Self { port, seen }
-    }
-
-    pub fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.authority())
-    }
-
-    pub fn authority(&self) -> String {
-        format!("a.localhost:{}", self.port)
-    }
-
-    /// How often this has been asked for.
-    pub fn count(&self, target: &str) -> usize {
-        self.starts().iter().filter(|(asked, _)| asked == target).count()
-    }
-
-    /// The times between one start and the next, of all requests whose target begins with `prefix`.
-    pub fn gaps(&self, prefix: &str) -> Vec<Duration> {
-        let mut starts = self.starts();
-        starts.retain(|(target, _)| target.starts_with(prefix));
-        starts.windows(2).map(|two| two[1].1 - two[0].1).collect()
-    }
-
-    /// What was asked for and when, in the order of its arrival.
-    pub fn starts(&self) -> Vec<(String, Duration)> {
-        let mut seen = self.seen.lock().expect("no thread panics with it").clone();
-        seen.sort_by_key(|(_, at)| *at);
-        seen
+        }
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "it has a thread to itself")]
-fn answer(mut stream: TcpStream, robots: &str, log: &Mutex<Vec<(String, Duration)>>) {
-    // A head comes in one piece here.
-    let Some((head, at)) = receive(&stream) else { return };
-    let target = head.split(' ').nth(1).unwrap_or_default().to_owned();
-    let is_long = target.starts_with("/page/long");
-    let body = if target == "/robots.txt" { robots } else { "page" };
-    log.lock().expect("no thread panics with it").push((target, at));
-    if is_long {
-        thread::sleep(Duration::from_secs(1));
+impl AsyncWrite for Stamped {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
     }
-    let length = body.len();
-    let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
+
+    // All that TLS has to say goes out in one piece, its alert too.
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
 }
 
-/// All that is accepted from it.
-fn stamp(listener: &TcpListener) {
-    let on: libc::c_int = 1;
-    // SAFETY: the option is an integer, which outlives the call, of the length that is told.
-    let set = unsafe {
-        let length = size_of_val(&on) as libc::socklen_t;
-        libc::setsockopt(listener.as_raw_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, (&raw const on).cast(), length)
-    };
-    assert_eq!(set, 0, "the kernel stamps what it receives");
-}
-
-fn receive(stream: &TcpStream) -> Option<(String, Duration)> {
-    let (mut bytes, mut control) = ([0_u8; 8192], [0_u64; 16]);
-    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    // SAFETY: zero is a value of all its fields.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
-    (message.msg_control, message.msg_controllen) = (control.as_mut_ptr().cast(), size_of_val(&control) as _);
-    // SAFETY: the message points to buffers of the lengths told, which outlive it; the control buffer is aligned.
-    let (length, stamp) = unsafe {
-        let length = libc::recvmsg(stream.as_raw_fd(), &raw mut message, 0);
-        let header = libc::CMSG_FIRSTHDR(&raw const message);
-        let is_stamp = length > 0 && !header.is_null() && (*header).cmsg_type == libc::SCM_TIMESTAMPNS;
-        let stamp = is_stamp.then(|| libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned());
-        (usize::try_from(length).ok()?, stamp)
-    };
-    let stamp = stamp?;
-    let at = Duration::new(u64::try_from(stamp.tv_sec).ok()?, u32::try_from(stamp.tv_nsec).ok()?);
-    Some((String::from_utf8_lossy(&bytes[..length]).into_owned(), at))
+/// How many bytes there were, and how long ago the last of them came.
+fn receive(stream: &TcpStream, room: &mut [u8]) -> io::Result<(usize, Duration)> {
+    let mut control = nix::cmsg_space!(nix::sys::time::TimeSpec);
+    let mut parts = [IoSliceMut::new(room)];
+    let message = recvmsg::<()>(stream.as_raw_fd(), &mut parts, Some(&mut control), MsgFlags::empty())?;
+    let stamp = message.cmsgs()?.find_map(|part| match part {
+        ControlMessageOwned::ScmTimestampns(stamp) => Some(Duration::from(stamp)),
+        _ => None,
+    });
+    // An end has none. A wall clock that was set in between is not believed.
+    let age = stamp.and_then(|stamp| SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + stamp).ok());
+    Ok((message.bytes, age.filter(|age| *age < super::PATIENCE).unwrap_or_default()))
 }
