@@ -10,9 +10,9 @@ use std::path::Path;
 
 const SLOW: &str = "User-agent: *\nCrawl-delay: 3\nDisallow: /private\n";
 
-/// curl for each of these, one after the other.
+/// One curl for these, one after the other: between two of them no time passes but its own.
 fn fetch(urls: &[String]) -> String {
-    urls.iter().map(|url| format!("curl -q -s -o /dev/null {url}; ")).collect()
+    format!("curl -q -s{}; ", urls.iter().map(|url| format!(" -o /dev/null {url}")).collect::<String>())
 }
 
 async fn run(flags: &[&str], script: &str) -> Ended {
@@ -159,18 +159,21 @@ async fn who_waits_for_a_held_request_sees_why_and_how_long() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 5\n").await;
     let script = fetch(&["/1", "/2"].map(|path| origin.url(path)));
     let line = format!("politely: waiting for {}: crawl-delay 5 s, ", origin.url(""));
-    let shown = politely_on_a_terminal(&["run", "sh", "-c", &script], &open()).await;
+    let (environment, plain, silent) = (open(), ["run", "sh", "-c", &script], ["run", "-q", "sh", "-c", &script]);
+    let (shown, quiet, piped, verbose) = tokio::join!(
+        politely_on_a_terminal(&plain, &environment),
+        politely_on_a_terminal(&silent, &environment),
+        run(&[], &script),
+        run(&["-v"], &script),
+    );
     assert!(
         shown.stdout.contains(&format!("\r\u{1b}[K{line}")) && shown.stdout.contains(" s left"),
         "{}",
         shown.stdout
     );
     assert!(shown.stdout.contains("\r\u{1b}[Kpolitely: 2 requests"), "the line is gone at the end: {}", shown.stdout);
-    let quiet = politely_on_a_terminal(&["run", "-q", "sh", "-c", &script], &open()).await;
     assert_eq!(quiet.stdout, "");
-    let piped = run(&[], &script).await;
     assert!(!piped.stderr.contains("waiting for") && !piped.stderr.contains('\u{1b}'), "{}", piped.stderr);
-    let verbose = run(&["-v"], &script).await;
     assert!(verbose.stderr.contains(&line) && !verbose.stderr.contains('\u{1b}'), "{}", verbose.stderr);
 }
 

@@ -2,7 +2,7 @@
 
 use super::frames::{self, END_HEADERS, HEADERS, SETTINGS, frame};
 use super::siege::{Siege, rest};
-use crate::support::{Alpn, Binary, Client, Origin, Proxy, Reply, eventually, within};
+use crate::support::{Alpn, Binary, Client, Origin, Proxy, Reply, at_once, eventually, within};
 use std::time::{Duration, Instant};
 
 const SHORT: &str = "limits: { header_timeout: 1s, idle_timeout: 1s, read_timeout: 1s }";
@@ -188,7 +188,7 @@ async fn all_listeners_together_have_so_many_connections_and_no_more() {
 
 /// Long enough that only what is too slow is cut short.
 fn drops() -> Vec<&'static str> {
-    vec!["x"; 30]
+    vec!["x"; 20]
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -199,8 +199,8 @@ async fn a_body_that_drips_is_cut_and_a_slow_one_is_not() {
         "/drip" => Reply::drip(&drops(), pause),
         _ => Reply::echo(),
     };
-    let (plain, tls) = (Origin::http(handler).await, Origin::https(Alpn::Both, handler).await);
-    for (rate, passes) in [("1KiB", false), ("1", true), ("0", true)] {
+    at_once([("1KiB", false), ("1", true), ("0", true)].map(|(rate, passes)| async move {
+        let (plain, tls) = (Origin::http(handler).await, Origin::https(Alpn::Both, handler).await);
         let proxy = Proxy::start(&format!("limits: {{ read_timeout: 1s, min_rate: {rate} }}")).await;
         let host = plain.authority("a.localhost");
         // Down, in HTTP/1 and in h2.
@@ -216,7 +216,7 @@ async fn a_body_that_drips_is_cut_and_a_slow_one_is_not() {
         assert_eq!(complete, passes, "{rate}");
         // Up.
         let mut client = proxy.client().await;
-        client.send(format!("POST {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 30\r\n\r\n", plain.url("/up"))).await;
+        client.send(format!("POST {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 20\r\n\r\n", plain.url("/up"))).await;
         for drop in drops() {
             if client.try_send(drop).await.is_err() {
                 break;
@@ -226,7 +226,8 @@ async fn a_body_that_drips_is_cut_and_a_slow_one_is_not() {
         let status = client.try_head().await.map(|head| head.status());
         assert_eq!(status == Some(200), passes, "{rate}: {status:?}");
         assert!(passes || matches!(status, None | Some(408)), "{status:?}");
-    }
+    }))
+    .await;
 }
 
 /// Kibibytes that a connection on which next to nothing was said may cost.

@@ -1,7 +1,7 @@
 //! What a restart and a `kill -9` leave: copies with their ages and validators, failures, and the pace that is owed.
 
 use super::{KEEP_OUT, origin};
-use crate::support::{Binary, Client, Origin, Proxy, Reply, eventually, within};
+use crate::support::{Binary, Client, Origin, Proxy, Reply, at_once, eventually, within};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -73,7 +73,7 @@ async fn a_delay_that_is_owed_is_owed_after_a_kill() {
 /// Whatever of it has reached the disk by then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nor_does_a_kill_right_after_a_start_forget_one() {
-    for pause in [0, 20, 60, 100] {
+    at_once([0, 20, 60, 100].map(|pause| async move {
         let origin = origin(|_| Reply::text("User-agent: *\nCrawl-delay: 2\n")).await;
         let proxy = Binary::serve("").await;
         let (address, url, host) = (proxy.address(), origin.url("/open"), origin.authority("a.localhost"));
@@ -85,7 +85,8 @@ async fn nor_does_a_kill_right_after_a_start_forget_one() {
         assert_eq!(status(&proxy, &origin.url("/private")).await, 200);
         let gap = origin.log.one("/private").at - origin.log.one("/open").at;
         assert!(gap >= Duration::from_millis(1950), "killed after {pause} ms: {gap:?}");
-    }
+    }))
+    .await;
 }
 
 /// One that is owed: there is time enough to note it.

@@ -3,7 +3,7 @@
 use crate::support::binary::{Ended, politely, politely_with};
 use crate::support::client::get;
 use crate::support::{
-    ADMIN_TOKEN, Alpn, Binary, Client, Origin, Proxy, Reply, TestCa, curl, eventually, test_ca, within,
+    ADMIN_TOKEN, Alpn, Binary, Client, Origin, Proxy, Reply, TestCa, at_once, curl, eventually, test_ca, within,
 };
 use argon2::{Argon2, Params, PasswordHasher};
 use base64::Engine;
@@ -372,17 +372,18 @@ async fn reloads_do_not_mix() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_reload_forbids_it_forbids_to_those_too_that_are_held() {
-    let origin = Origin::site("User-agent: *\nCrawl-delay: 3\n").await;
-    for (number, forbids) in ["egress: { methods: [HEAD] }", "egress: { allow: [192.0.2.0/24] }"].iter().enumerate() {
+    at_once(["egress: { methods: [HEAD] }", "egress: { allow: [192.0.2.0/24] }"].map(|forbids| async move {
+        let origin = Origin::site("User-agent: *\nCrawl-delay: 3\n").await;
         let proxy = Proxy::start("").await;
-        let [first, second] = ["a", "b"].map(|name| format!("/{number}{name}"));
-        assert_eq!(proxy.get(&origin.url(&first)).await.status(), 200);
+        let [first, second] = ["/a", "/b"];
+        assert_eq!(proxy.get(&origin.url(first)).await.status(), 200);
         let mut held = proxy.client().await;
-        held.send(get(&origin.url(&second), &origin.authority("a.localhost"))).await;
+        held.send(get(&origin.url(second), &origin.authority("a.localhost"))).await;
         eventually("it is held", || proxy.waiting() == 1).await;
         proxy.reload(forbids).unwrap();
         let refused = held.response().await;
         assert!(refused.status() == 403 && refused.text().contains("egress-denied"), "{}", refused.text());
-        assert_eq!((origin.log.count(&first), origin.log.count(&second)), (1, 0));
-    }
+        assert_eq!((origin.log.count(first), origin.log.count(second)), (1, 0));
+    }))
+    .await;
 }

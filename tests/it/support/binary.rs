@@ -2,7 +2,7 @@
 
 use super::authority::test_ca;
 use super::curl::{Curl, curl};
-use super::proxy::{ca_certificate, configuration};
+use super::proxy::{ca_certificate, configuration, prepare};
 use std::io::{Seek, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -86,6 +86,7 @@ impl Binary {
         variables: &[(&str, &str)],
     ) -> Self {
         let file = directory.path().join("politely.yaml");
+        prepare(directory.path());
         std::fs::write(&file, configuration(directory.path(), yaml)).expect("the directory is writable");
         command.arg("serve").arg("--config").arg(&file).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.envs(variables.iter().copied()).spawn().expect("the binary is built");

@@ -49,6 +49,11 @@ pub async fn within<F: Future>(what: &str, future: F) -> F::Output {
     }
 }
 
+/// All of these at the same time: what only waits need not wait for each other.
+pub async fn at_once<T: Send + 'static>(cases: impl IntoIterator<Item = impl Future<Output = T> + Send + 'static>) {
+    cases.into_iter().collect::<tokio::task::JoinSet<T>>().join_all().await;
+}
+
 /// Waits until `condition` holds, looking often.
 pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     within(what, async {

@@ -24,6 +24,7 @@ impl Proxy {
 
     /// The same with a directory that an earlier one has used.
     pub async fn start_in(directory: tempfile::TempDir, yaml: &str) -> Self {
+        prepare(directory.path());
         let text = configuration(directory.path(), yaml);
         let settings =
             politely::config::Settings::parse("test.yaml", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
@@ -117,13 +118,6 @@ impl Proxy {
 
 /// The settings of the tests, `yaml` laid over them: loopback may be reached, the test authority is trusted.
 pub fn configuration(directory: &Path, yaml: &str) -> String {
-    let store = directory.join("store");
-    // Where a test has put something else, there is none.
-    if !store.is_file() {
-        std::fs::create_dir_all(&store)
-            .and_then(|()| std::fs::write(store.join("admin-token"), ADMIN_TOKEN))
-            .expect("it is writable");
-    }
     let directory = directory.display();
     let roots = test_ca().pem_file().display();
     let base = format!(
@@ -137,6 +131,17 @@ pub fn configuration(directory: &Path, yaml: &str) -> String {
     let over: Value = serde_yaml::from_str(yaml).unwrap_or_else(|error| panic!("{error}: {yaml}"));
     lay_over(&mut merged, over);
     serde_yaml::to_string(&merged).expect("YAML that was parsed")
+}
+
+/// Makes what [`configuration`] names and a proxy does not make itself: the token of the admin address.
+pub fn prepare(directory: &Path) {
+    let store = directory.join("store");
+    // Where a test has put something else, there is none.
+    if !store.is_file() {
+        std::fs::create_dir_all(&store)
+            .and_then(|()| std::fs::write(store.join("admin-token"), ADMIN_TOKEN))
+            .expect("it is writable");
+    }
 }
 
 /// What admin addresses of the tests ask for.
