@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use crate::config::{
     AccessLog, CaSource, FleetSettings, Hosts, InterceptMode, Mode, OnFleetLoss, PortRange, Settings, SignWhen,
+    units::show_duration,
 };
+use crate::policy::Manners;
 use crate::signing::Signer;
 use crate::telemetry;
 use crate::tls::{Ca, ca, roots};
@@ -34,6 +36,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
         writeln!(told, "  warning: {}\n    hint: {}", warning.what, warning.hint).expect("a string takes all");
     }
     told += &identity(&settings)?;
+    told += &evidence(&settings)?;
     told += &authority(&settings)?;
     told += &trusted(&settings)?;
     super::print(&told)
@@ -60,6 +63,18 @@ fn describe(settings: &Settings, told: &mut String) {
         [] => say(String::from("matches robots.txt groups by each request's User-Agent")),
         tokens => say(format!("matches robots.txt groups as {}", tokens.join(", "))),
     }
+    let purposes: Vec<&str> = settings.identity.purpose.iter().map(AsRef::as_ref).collect();
+    if !purposes.is_empty() {
+        say(format!("fetches for {}: what sites reserve from that is refused (identity.purpose)", purposes.join(", ")));
+    }
+    let Manners { adaptive, breaker, budget, min_revisit } = settings.hosts.any().rules.manners;
+    let kept = [
+        adaptive.map(|kept| format!("{kept} (pace.adaptive)")),
+        breaker.map(|kept| format!("{kept} (pace.breaker)")),
+        budget.map(|kept| format!("{kept} (pace.budget)")),
+        min_revisit.map(|after| format!("a page again after {} s (pace.min_revisit)", after.as_secs_f64())),
+    ];
+    kept.into_iter().flatten().for_each(|kept| say(format!("keeps at each host: {kept}")));
     match settings.intercept.default {
         InterceptMode::Intercept => {}
         InterceptMode::Tunnel => {
@@ -80,6 +95,11 @@ fn describe(settings: &Settings, told: &mut String) {
     }
     let ports: Vec<String> = settings.egress.ports.iter().map(PortRange::to_string).collect();
     say(format!("connects to ports {} (egress.ports)", ports.join(", ")));
+    for (key, listed) in [("hosts", join(&settings.listed.hosts)), ("methods", settings.listed.methods.join(", "))] {
+        if !listed.is_empty() {
+            say(format!("refuses all {key} but {listed} (egress.{key})"));
+        }
+    }
     for host in settings.hosts.unverified() {
         say(format!("accepts any certificate from {host} (verify: off)"));
     }
@@ -122,6 +142,28 @@ fn identity(settings: &Settings) -> Result<String, CommandError> {
         }
     }
     Ok(told)
+}
+
+/// Where decisions are recorded, and whether that can be.
+fn evidence(settings: &Settings) -> Result<String, CommandError> {
+    let Some(directory) = &settings.evidence.directory else { return Ok(String::new()) };
+    let shown = directory.display();
+    // It is made with all that is above it.
+    let there = directory.ancestors().find(|path| path.symlink_metadata().is_ok());
+    match there.map(|there| (there, there.is_dir())) {
+        Some((there, false)) => Err(CommandError::usage(
+            format!("there can be no evidence in {shown}: {} is no directory", there.display()),
+            "correct `evidence.directory`",
+        )),
+        Some((_, true)) | None => {
+            let keep = show_duration(settings.evidence.keep);
+            Ok(format!("  records each decision in {shown}, and keeps that for {keep} (evidence)\n"))
+        }
+    }
+}
+
+fn join<T: ToString>(all: &[T]) -> String {
+    all.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Whether the certificate authority can be opened, if it is there.

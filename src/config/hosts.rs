@@ -107,6 +107,11 @@ impl Hosts {
         self.hosts.values().chain(self.below.values()).chain([&self.any])
     }
 
+    /// That of hosts that no pattern names.
+    pub fn any(&self) -> &HostPolicy {
+        &self.any
+    }
+
     /// The hosts whose origins are believed unseen, in the order of the alphabet.
     pub fn unverified(&self) -> Vec<String> {
         let is = |policy: &HostPolicy| policy.tls.as_ref().is_some_and(|tls| !tls.verify);

@@ -1,14 +1,17 @@
 //! What no single value shows: keys that must fit each other.
 
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
-use crate::robots::ParseOptions;
+use crate::robots::{ParseOptions, Purpose};
 
-use super::hosts::unverified_patterns;
+use super::hosts::{Hosts, unverified_patterns};
 use super::read::check::Check;
-use super::read::error::Complaint;
+use super::read::error::{Complaint, did_you_mean};
 use super::settings::Settings;
 use super::written::file::{WrittenFile, WrittenUser};
+use super::written::manners::WrittenManners;
 use super::written::signature::SignatureSettings;
 use super::written::units::show_duration;
 use super::written::values::ListenAddress;
@@ -19,7 +22,23 @@ pub(super) fn check(settings: &Settings, check: &mut Check<'_>) {
     robots_and_pace(settings, check);
     egress(settings, check);
     signature(settings, check);
+    paths(settings, check);
     limits(settings, check);
+}
+
+/// Below the file's directory, an empty path would be that directory.
+fn paths(settings: &Settings, check: &mut Check<'_>) {
+    let Settings { admin, identity, egress, store, evidence, .. } = settings;
+    let paths: [(&[&str], _); 5] = [
+        (&["admin", "token_file"], &admin.token_file),
+        (&["identity", "signature", "key"], &identity.signature.key),
+        (&["egress", "ca_file"], &egress.ca_file),
+        (&["store", "directory"], &store.directory),
+        (&["evidence", "directory"], &evidence.directory),
+    ];
+    for (key, _) in paths.iter().filter(|(_, path)| path.as_deref() == Some(Path::new(""))) {
+        check.fault(key, "an empty path names nothing", "write a path, or leave the key out");
+    }
 }
 
 fn listeners(settings: &Settings, check: &mut Check<'_>) {
@@ -97,7 +116,19 @@ pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
             itself; raise `pace.max_wait` to have it wait here";
         Complaint::new(what, hint)
     };
-    longer.map(warning).collect()
+    let purposes = unknown_purposes(settings).into_iter().map(|purpose| {
+        let what = format!("`{purpose}` is not a purpose that politely knows: only lines that name it say no to it");
+        let known = || format!("known are {}", Purpose::KNOWN.map(|name| format!("`{name}`")).join(", "));
+        Complaint::new(what, did_you_mean(purpose, &Purpose::KNOWN).unwrap_or_else(known))
+    });
+    longer.map(warning).chain(purposes).collect()
+}
+
+/// Each once.
+fn unknown_purposes(settings: &Settings) -> BTreeSet<&str> {
+    let users = settings.access.users.iter().filter_map(|user| user.hosts.as_ref());
+    let all = users.chain([&settings.hosts]).flat_map(Hosts::all).flat_map(|policy| policy.rules.purposes());
+    all.map(Purpose::as_str).filter(|purpose| !Purpose::KNOWN.contains(purpose)).collect()
 }
 
 fn egress(settings: &Settings, check: &mut Check<'_>) {
@@ -198,6 +229,8 @@ pub(super) fn manners(file: &WrittenFile, check: &mut Check<'_>) {
         own.manners().check(&["hosts", &pattern.to_string()], most, check);
     }
     for (index, user) in file.access.users.iter().enumerate() {
+        let section = ["access", "users", &index.to_string()];
+        WrittenManners { budget: user.budget, ..WrittenManners::default() }.check(&section, most, check);
         for (pattern, own) in user.hosts.iter() {
             let section = ["access", "users", &index.to_string(), "hosts", &pattern.to_string()];
             own.manners().check(&section, most, check);

@@ -30,6 +30,9 @@ impl Purpose {
         &self.0
     }
 
+    /// Those that a vocabulary or a field read here has, as [`as_str`](Self::as_str) names them. Sites may name others.
+    pub const KNOWN: [&str; 4] = ["search", "ai-input", "ai-train", "tdm"];
+
     /// Whether it is text and data mining, which TDMRep is about.
     pub fn is_mining(&self) -> bool {
         matches!(self.as_str(), "ai-train" | "tdm")

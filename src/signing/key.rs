@@ -37,7 +37,7 @@ impl KeyError {
     pub fn hint(&self) -> String {
         match self {
             Self::Unreadable { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-                "`politely identity keygen` makes one".into()
+                "correct `identity.signature`, or make one with `politely identity keygen FILE`".into()
             }
             Self::Unreadable { .. } => "let the user that the proxy runs as read it".into(),
             Self::Open { path, .. } => format!("`chmod 600 {}`", path.display()),
@@ -85,11 +85,12 @@ impl SigningKey {
 
     /// `why` it is none.
     pub(super) fn from_pem(text: &str) -> Result<Self, String> {
-        let pem = pem::parse(text).map_err(|error| error.to_string())?;
+        let pem = pem::parse(text).map_err(|_| "it is no PEM file")?;
         if pem.tag() != PEM_TAG {
             return Err(format!("it is a `{}`, not a `{PEM_TAG}`", pem.tag()));
         }
-        let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(pem.contents()).map_err(|error| error.to_string())?;
+        let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(pem.contents());
+        let pair = pair.map_err(|_| "it is a private key of another kind, or damaged")?;
         let id = BASE64_URL_SAFE_NO_PAD.encode(digest(&SHA256, thumbprint_input(&public(&pair)).as_bytes()));
         Ok(Self { pair, id })
     }

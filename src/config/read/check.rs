@@ -36,6 +36,12 @@ impl<'a> Check<'a> {
         self.faults.push((at, Complaint::new(what, hint)));
     }
 
+    /// Whether something stands at the key that `path` leads to, as for [`fault`](Self::fault).
+    pub fn is_written(&self, path: &[&str]) -> bool {
+        let found = path.iter().try_fold(self.root, |node, step| self.below(node, step));
+        found.is_some_and(|node| !matches!(node.value, Value::Null))
+    }
+
     /// Whether all that stands in these sections was read. What compares keys would find faults that are none where one of
     /// them is misspelt.
     pub fn is_sure(&self, sections: &[&str]) -> bool {

@@ -3,6 +3,7 @@
 pub(super) mod check;
 pub(super) mod environment;
 pub(super) mod error;
+mod expected;
 pub(super) mod files;
 pub(super) mod reader;
 pub(super) mod source;

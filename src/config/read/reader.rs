@@ -11,6 +11,7 @@ use serde::de::{DeserializeOwned, Deserializer, Error, Expected, IntoDeserialize
 use serde::forward_to_deserialize_any;
 
 use super::error::{Complaint, did_you_mean};
+use super::expected::{integer_hint, is_integer, listed, one_of, plain, show};
 use super::source::{At, Value, YamlNode};
 
 /// Reads the tree, or as much of it as is right, and puts what is wrong into `faults`. The nodes that it left out for that
@@ -210,6 +211,8 @@ impl Error for ValueError<'_> {
             (map, _) if map.starts_with("struct") || map == "a map" => {
                 String::from("write the keys of this section below it, indented")
             }
+            ("a boolean", _) => String::from("write `true` or `false`"),
+            (number, _) if is_integer(number) => integer_hint(number, found),
             (_, Unexpected::Map) => String::from("nothing may be indented below this key"),
             _ => String::new(),
         };
@@ -234,51 +237,6 @@ impl Error for ValueError<'_> {
     fn missing_field(key: &'static str) -> Self {
         let complaint = Complaint::new(format!("the key `{key}` is missing"), format!("add `{key}: …`"));
         Self { missing: Some(key), ..Self::new(complaint) }
-    }
-}
-
-/// What serde calls a type, for people who write configurations.
-fn plain(expected: &str) -> String {
-    let most = |number: u64| format!("a whole number from 0 to {number}");
-    match expected {
-        "u8" => most(u64::from(u8::MAX)),
-        "u16" => most(u64::from(u16::MAX)),
-        "u32" => most(u64::from(u32::MAX)),
-        "u64" | "usize" => String::from("a whole number"),
-        "a nonzero u32" | "a nonzero usize" => String::from("a whole number from 1"),
-        "a string" => String::from("text"),
-        "a sequence" => String::from("a list"),
-        "a boolean" => String::from("`true` or `false`"),
-        "path string" => String::from("a path"),
-        other if other.starts_with("struct ") => String::from("a map of keys"),
-        other => other.to_owned(),
-    }
-}
-
-fn show(found: Unexpected<'_>) -> String {
-    match found {
-        Unexpected::Bool(value) => format!("`{value}`"),
-        Unexpected::Unsigned(number) => format!("`{number}`"),
-        Unexpected::Signed(number) => format!("`{number}`"),
-        Unexpected::Float(number) => format!("`{number}`"),
-        Unexpected::Str(text) => format!("`{text}`"),
-        Unexpected::Unit => String::from("nothing"),
-        Unexpected::Seq => String::from("a list"),
-        Unexpected::Map => String::from("a map of keys"),
-        other => other.to_string(),
-    }
-}
-
-fn one_of(words: &[&str]) -> String {
-    listed(words, "or")
-}
-
-fn listed(words: &[&str], joint: &str) -> String {
-    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
-    match quoted.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{} {joint} {last}", rest.join(", ")),
-        Some((only, _)) => only.clone(),
-        None => String::from("none"),
     }
 }
 

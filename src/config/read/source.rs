@@ -196,6 +196,15 @@ impl<'de> Visitor<'de> for YamlWalk<'_> {
         self.leaf(Value::Signed(number))
     }
 
+    /// More than any key takes. As text it is shown as it was written.
+    fn visit_u128<E: Error>(self, number: u128) -> Result<YamlNode, E> {
+        self.leaf(Value::Text(number.to_string()))
+    }
+
+    fn visit_i128<E: Error>(self, number: i128) -> Result<YamlNode, E> {
+        self.leaf(Value::Text(number.to_string()))
+    }
+
     fn visit_f64<E: Error>(self, number: f64) -> Result<YamlNode, E> {
         self.leaf(Value::Decimal(number))
     }

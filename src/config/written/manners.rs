@@ -118,6 +118,12 @@ impl WrittenManners {
                 check.fault(&key(["adaptive", "max"]), what, "lower the one or raise the other");
             }
         }
+        if self.budget.is_some_and(|budget| budget.meant().is_none()) {
+            let per = key(["budget", "per"]);
+            if check.is_written(&per) {
+                check.fault(&per, "this budget has no limit", "add `requests: …` or `bytes: …`; `{}` is no budget");
+            }
+        }
         if let Some(WrittenBreaker { after, pause }) = self.breaker
             && after != 0
             && (pause.is_zero() || pause > LONGEST_PAUSE)

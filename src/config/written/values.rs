@@ -145,7 +145,7 @@ impl AccessLog {
     }
 }
 
-/// A text that names something in a header field: printable ASCII, not empty.
+/// A user's name, as it is sent and shown: printable ASCII, not empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderText(String);
 
@@ -155,7 +155,13 @@ impl HeaderText {
     pub fn parse(text: &str) -> Result<Self, Complaint> {
         match text.trim() {
             "" => Err(Complaint::new("an empty text names nothing", "leave the entry out")),
-            token => parse_printable(token).map(Self),
+            token => match token.chars().find(|c| !matches!(c, ' '..='~')) {
+                None => Ok(Self(token.to_owned())),
+                Some(bad) => Err(Complaint::new(
+                    format!("the character {bad:?} cannot stand in a user's name"),
+                    "use printable ASCII: letters, digits, and signs but `:`",
+                )),
+            },
         }
     }
 }

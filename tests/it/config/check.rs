@@ -133,3 +133,42 @@ fn the_file_is_found_by_option_then_by_variable() {
     assert_eq!(code, Some(2));
     assert!(faults.starts_with("error: the configuration cannot be read: No such file"), "{faults}");
 }
+
+#[test]
+fn check_names_the_purposes_and_warns_of_those_that_nobody_knows() {
+    let (_home, file) = written(
+        "identity: { purpose: [ai-train, ai_train] }\nhosts: { a.example: { purpose: [train-ai, bots] } }\n\
+         pace: { budget: { requests: 7 }, min_revisit: 1h }\negress: { hosts: [\"*.example\"], methods: [GET] }\n",
+    );
+    let (code, told, _) = check(&file, &[]);
+    assert_eq!(code, Some(0));
+    for line in [
+        "  fetches for ai-train, ai_train: what sites reserve from that is refused (identity.purpose)",
+        "  keeps at each host: 7 requests per day (pace.budget)",
+        "  keeps at each host: a page again after 3600 s (pace.min_revisit)",
+        "  refuses all hosts but *.example (egress.hosts)",
+        "  refuses all methods but GET (egress.methods)",
+        "  warning: `ai_train` is not a purpose that politely knows: only lines that name it say no to it",
+        "    hint: did you mean `ai-train`?",
+        "  warning: `bots` is not a purpose that politely knows: only lines that name it say no to it",
+        "    hint: known are `search`, `ai-input`, `ai-train`, `tdm`",
+    ] {
+        assert!(told.contains(&format!("{line}\n")), "{line}: {told}");
+    }
+    assert_eq!(told.matches("is not a purpose").count(), 2, "{told}");
+}
+
+#[test]
+fn check_says_where_evidence_is_kept_and_that_it_cannot_be() {
+    let (home, file) = written("evidence: { directory: kept/here, keep: 7d }");
+    let (code, told, _) = check(&file, &[]);
+    assert_eq!(code, Some(0));
+    let line = "  records each decision in HOME/kept/here, and keeps that for 7d (evidence)\n";
+    assert!(told.contains(line) && !home.path().join("kept").exists(), "{told}");
+    for directory in ["politely.yaml", "politely.yaml/below", "/dev/null"] {
+        fs::write(&file, format!("evidence: {{ directory: {directory} }}")).unwrap();
+        let (code, _, faults) = check(&file, &[]);
+        assert!(code == Some(2) && faults.contains("there can be no evidence in "), "{faults}");
+        assert!(faults.ends_with(" is no directory\nhint: correct `evidence.directory`\n"), "{faults}");
+    }
+}

@@ -37,9 +37,9 @@ listen:
         short(yaml),
         [
             "1:19 the duration `10` lacks its unit | write `10s` for seconds or `10ms` for milliseconds",
-            "1:30 expected a whole number, found `-1` | ",
+            "1:30 expected a whole number, found `-1` | write 0 or more",
             "1:34 duplicate key `queue` | already set in line 1; keep one of them",
-            "1:60 expected a whole number from 1, found `0` | ",
+            "1:60 expected a whole number from 1, found `0` | write 1 or more",
             "2:7 `enforced` is not a valid value here | did you mean `enforce`?",
             "4:19 expected a list, found `Foo` | a list is written in brackets: [Foo]",
             "5:12 the character 'ü' cannot stand in a header field | use printable ASCII; percent-encode the rest of a URL",
@@ -98,7 +98,20 @@ fn a_value_of_the_wrong_kind_is_told_what_should_stand_there() {
             "robots: { timeout: true }",
             "1:20 expected a duration, found `true` | a duration is a whole number and its unit: `500ms`, `10s`, `5m`, `24h`, `30d`, or `0`",
         ),
-        ("robots: { unreachable_status: 70000 }", "1:31 expected a whole number from 0 to 65535, found `70000` | "),
+        (
+            "robots: { unreachable_status: 70000 }",
+            "1:31 expected a whole number from 0 to 65535, found `70000` | write a smaller number",
+        ),
+        (
+            "robots: { lenient_usage: maybe }",
+            "1:26 expected `true` or `false`, found `maybe` | write `true` or `false`",
+        ),
+        (
+            "robots: { max_size: 1.5 }",
+            "1:21 `1.5` is not a size | a size is a whole number and its unit: `512KiB`, `1MiB`, `2GiB`, or a plain number of bytes",
+        ),
+        ("pace: { queue: many }", "1:16 expected a whole number, found `many` | write digits alone, such as `10`"),
+        ("evidence: { directory: \"\" }", "1:24 an empty path names nothing | write a path, or leave the key out"),
         ("- mode", "1:1 expected a map of keys, found a list | write the keys of this section below it, indented"),
         ("mode", "1:1 expected a map of keys, found `mode` | write the keys of this section below it, indented"),
     ] {
@@ -218,4 +231,15 @@ proptest! {
             prop_assert!(errors.to_string().starts_with("error: "));
         }
     }
+}
+
+#[test]
+fn a_users_name_is_not_called_a_url() {
+    let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
+    assert_eq!(
+        short(&format!("access: {{ users: [{{ name: José, password: \"{hash}\" }}] }}")),
+        [
+            "1:27 the character 'é' cannot stand in a user's name | use printable ASCII: letters, digits, and signs but `:`"
+        ]
+    );
 }

@@ -26,7 +26,7 @@ fn it_is_off_unless_it_is_written_and_what_is_left_out_has_a_default() {
     assert_eq!(of("pace: { budget: { requests: 7 } }", "a.example").budget, budget(Some(7), None, Period::Day));
     let hourly = of("pace: { budget: { bytes: 1KiB, per: hour, requests: ~ } }", "a.example").budget;
     assert_eq!(hourly, budget(None, Some(1024), Period::Hour));
-    assert_eq!(of("pace: { budget: { per: hour } }", "a.example").budget, None);
+    assert_eq!(of("pace: { budget: {} }", "a.example").budget, None);
     assert_eq!(of("pace: { breaker: {} }", "a.example").breaker, breaker(5, 600));
     assert_eq!(of("pace: { breaker: { after: 2, pause: 1m } }", "a.example").breaker, breaker(2, 60));
 }
@@ -56,6 +56,8 @@ pace:
 hosts:
   a.example: { adaptive: { max: 2m }, breaker: { pause: 0 } }
   b.example: { adaptive: { factor: fast }, breaker: { count: 3 } }
+  c.example: { breaker: { after: -1 }, budget: { per: hour } }
+  d.example: { budget: { requests: 99999999999999999999999, bytes: -99999999999999999999999 } }
 ";
     assert_eq!(
         short(yaml),
@@ -67,6 +69,22 @@ hosts:
             "6:57 a host is left alone for up to 1h, not for 0 | write `10m`; what turns requests away still is left alone again",
             "7:36 expected a number, found `fast` | a factor is a number from 0.01 to 1000, such as `5` or `2.5`, or 0 for none",
             "7:55 unknown key `count` | the keys here are `after` and `pause`",
+            "8:34 expected a whole number from 0 to 4294967295, found `-1` | write 0 or more",
+            "8:55 this budget has no limit | add `requests: …` or `bytes: …`; `{}` is no budget",
+            "9:36 expected a whole number, found `99999999999999999999999` | write a smaller number",
+            "9:68 `-99999999999999999999999` is not a size | a size is a whole number and its unit: `512KiB`, `1MiB`, `2GiB`, or a plain number of bytes",
         ]
     );
+}
+
+#[test]
+fn a_users_budget_needs_a_limit_too() {
+    let user = |budget: &str| {
+        let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
+        format!("access: {{ users: [{{ name: a, password: \"{hash}\", budget: {budget} }}] }}")
+    };
+    assert!(good(&user("{ requests: 0 }")).access.users[0].budget.is_some_and(|budget| budget.requests == Some(0)));
+    let fault = "this budget has no limit | add `requests: …` or `bytes: …`; `{}` is no budget";
+    assert!(short(&user("{ per: day }")).iter().all(|said| said.ends_with(fault)));
+    assert_eq!(short(&user("{ per: day }")).len(), 1);
 }

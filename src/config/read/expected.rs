@@ -1,0 +1,72 @@
+//! What was expected and what was found, in words for people who write configurations.
+
+use serde::de::Unexpected;
+
+/// What serde calls a type, for people who write configurations.
+pub(super) fn plain(expected: &str) -> String {
+    let most = |number: u64| format!("a whole number from 0 to {number}");
+    match expected {
+        "u8" => most(u64::from(u8::MAX)),
+        "u16" => most(u64::from(u16::MAX)),
+        "u32" => most(u64::from(u32::MAX)),
+        "u64" | "usize" => String::from("a whole number"),
+        "a nonzero u32" | "a nonzero usize" => String::from("a whole number from 1"),
+        "a string" => String::from("text"),
+        "a sequence" => String::from("a list"),
+        "a boolean" => String::from("`true` or `false`"),
+        "path string" => String::from("a path"),
+        other if other.starts_with("struct ") => String::from("a map of keys"),
+        other => other.to_owned(),
+    }
+}
+
+pub(super) fn is_integer(expected: &str) -> bool {
+    matches!(expected, "u8" | "u16" | "u32" | "u64" | "usize" | "a nonzero u32" | "a nonzero usize")
+}
+
+/// What to write in place of what is no such number.
+pub(super) fn integer_hint(expected: &str, found: Unexpected<'_>) -> String {
+    let more = format!("write {} or more", u8::from(expected.starts_with("a nonzero")));
+    let less = String::from("write a smaller number");
+    match found {
+        Unexpected::Unsigned(0) | Unexpected::Signed(_) => more,
+        Unexpected::Unsigned(_) => less,
+        // Of more digits than a number has here.
+        Unexpected::Str(text) if text.parse::<f64>().is_ok() => {
+            if text.starts_with('-') {
+                more
+            } else {
+                less
+            }
+        }
+        Unexpected::Map => String::from("nothing may be indented below this key"),
+        _ => String::from("write digits alone, such as `10`"),
+    }
+}
+
+pub(super) fn show(found: Unexpected<'_>) -> String {
+    match found {
+        Unexpected::Bool(value) => format!("`{value}`"),
+        Unexpected::Unsigned(number) => format!("`{number}`"),
+        Unexpected::Signed(number) => format!("`{number}`"),
+        Unexpected::Float(number) => format!("`{number}`"),
+        Unexpected::Str(text) => format!("`{text}`"),
+        Unexpected::Unit => String::from("nothing"),
+        Unexpected::Seq => String::from("a list"),
+        Unexpected::Map => String::from("a map of keys"),
+        other => other.to_string(),
+    }
+}
+
+pub(super) fn one_of(words: &[&str]) -> String {
+    listed(words, "or")
+}
+
+pub(super) fn listed(words: &[&str], joint: &str) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    match quoted.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} {joint} {last}", rest.join(", ")),
+        Some((only, _)) => only.clone(),
+        None => String::from("none"),
+    }
+}
