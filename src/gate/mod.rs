@@ -27,7 +27,9 @@ pub use watch::{GateFigures, PaceFigures, Times};
 use crate::config::{Hosts, Mode, Settings};
 use crate::policy::explain::{Explanation, explain};
 use crate::policy::freshness::CopyState;
-use crate::policy::{Access, Allowance, Authority, Entry, HostRules, Known, Refusal, Request, SiteFile};
+use crate::policy::{
+    Access, Allowance, Authority, Entry, HostRules, Known, Refusal, Request, Ruling, SiteFile, decide,
+};
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use budget::{Bill, Ledger};
@@ -148,12 +150,28 @@ impl Gate {
 
     /// Why a URL may or may not be fetched. Fetches what is not known yet of robots.txt, and of tdmrep.json where that matters.
     pub async fn explain(&self, request: &Request<'_>, rules: &HostRules) -> Explanation {
+        let now = SystemTime::now;
+        if let Err(why) = self.may_reach(request.authority).await {
+            let robots = self.robots.host(SiteFile::Robots, request.authority).load_full();
+            return explain(&*robots, rules, request, now()).refused(&why);
+        }
         let robots = self.known(SiteFile::Robots, request.authority).await;
-        let tdmrep = match rules.mining_purpose() {
-            Some(_) => Some(self.known(SiteFile::TdmRep, request.authority).await),
-            None => None,
-        };
-        explain(Known { robots: &robots, tdmrep: tdmrep.as_deref() }, rules, request, SystemTime::now())
+        if rules.mining_purpose().is_none() {
+            return explain(&*robots, rules, request, now());
+        }
+        let mut tdmrep = self.robots.host(SiteFile::TdmRep, request.authority).load_full();
+        let known = Known { robots: &robots, tdmrep: Some(&tdmrep) };
+        if decide(known, rules, request, now()).ruling == Ruling::Fetch(SiteFile::TdmRep) {
+            tdmrep = self.known(SiteFile::TdmRep, request.authority).await;
+        }
+        explain(Known { robots: &robots, tdmrep: Some(&tdmrep) }, rules, request, now())
+    }
+
+    /// Whether `egress` lets a page of the host be asked for.
+    async fn may_reach(&self, authority: &Authority) -> Result<(), Refusal> {
+        let listed = self.settings.load().listed.check(authority.host(), "GET");
+        listed.map_err(|why| Refusal::EgressDenied { why })?;
+        self.robots.may_reach(authority).await
     }
 
     /// A tunnelled connection, whose requests cannot be seen: its pace is all that can be kept.

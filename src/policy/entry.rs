@@ -5,8 +5,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use super::freshness::{CopyState, Freshness, RETRY_MAX, retry_in};
-use super::offers::is_license_url;
-use crate::robots::{RobotsTxt, TdmRep, WarningCode};
+use crate::robots::{RobotsTxt, TdmRep, WarningCode, is_license_url};
 
 /// An authority's state. The default is an authority never asked.
 #[derive(Debug, Clone, Default)]

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::{
     Access, Allowance, AskedAgain, Authority, Entry, HostRules, Known, Manners, MiningEvidence, PolicyOptions,
-    PreferenceEvidence, Refusal, Request, RuleEvidence, Ruling, SiteAnswer, SiteFile, decide,
+    PreferenceEvidence, Refusal, Request, RuleEvidence, Ruling, SiteAnswer, SiteFile, decide, may_fetch_tdmrep,
 };
 use crate::robots::RobotsTxt;
 
@@ -50,8 +50,21 @@ pub struct TdmRepState {
     pub access: &'static str,
     pub fetched_at: Option<SystemTime>,
     pub expires_at: Option<SystemTime>,
-    /// What of it cannot be understood.
+    /// What of it cannot be understood, or why it could not be fetched.
     pub fault: Option<String>,
+}
+
+impl TdmRepState {
+    /// What is not as it should be, for people.
+    pub fn note(&self) -> Option<String> {
+        let Self { url, status, access, fault, .. } = self;
+        let why = fault.as_ref()?;
+        Some(match (*access, status) {
+            ("unknown", None) => format!("{url} is not known, and reserves nothing: {why}"),
+            ("unknown", Some(_)) => format!("{url} is not understood, and reserves nothing: {why}"),
+            _ => format!("{url} is not understood in part: {why}"),
+        })
+    }
 }
 
 /// What is known of the authority's robots.txt.
@@ -68,6 +81,22 @@ pub struct RobotsState {
 }
 
 impl Explanation {
+    /// As it is where the request is refused before robots.txt is asked for.
+    #[must_use]
+    pub fn refused(self, why: &Refusal) -> Self {
+        let (reason, detail) = (why.slug(), why.to_string());
+        Self {
+            allowed: false,
+            reason,
+            detail,
+            rule: None,
+            preference: None,
+            preferences: Vec::new(),
+            reservation: None,
+            ..self
+        }
+    }
+
     /// What was disallowed, where that is not the path as sent but one that servers take it for.
     pub fn matched_path(&self) -> Option<&str> {
         let preference = self.preference.as_ref().and_then(|preference| preference.matched_path.as_deref());
@@ -123,7 +152,12 @@ pub fn explain<'a>(
         preferences,
         reservation,
         robots: state(entry, request.authority, &rules.options, now),
-        tdmrep: known.tdmrep.map(|entry| tdmrep(entry, request.authority, now)),
+        tdmrep: known.tdmrep.map(|file| {
+            let state = tdmrep(file, request.authority, now);
+            let is_disallowed = state.status.is_none() && !may_fetch_tdmrep(entry, rules, request, now);
+            let fault = if is_disallowed { Some(DISALLOWED.to_owned()) } else { state.fault };
+            TdmRepState { fault, ..state }
+        }),
         crawl_delay: decision.crawl_delay,
         manners: rules.manners,
         sitemaps: file.iter().flat_map(|file| file.sitemaps()).map(str::to_owned).collect(),
@@ -213,5 +247,6 @@ pub fn tdmrep(entry: &Entry, authority: &Authority, now: SystemTime) -> TdmRepSt
 
 /// As much as people read.
 const MOST_PREFERENCES: usize = 20;
+const DISALLOWED: &str = "it may not be fetched: robots.txt or the configuration disallows it";
 /// The reason where nothing can be said yet.
 pub const UNKNOWN: &str = "robots-unknown";

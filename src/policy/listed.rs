@@ -1,6 +1,6 @@
 //! What may be asked at all, where the operator lists it: for agents and tools of others. Pure.
 
-use super::{EgressReason, Host, HostPattern};
+use super::{EgressReason, Host, HostPattern, ListedBy};
 
 /// Hosts and methods; of each, none listed is all.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -8,6 +8,7 @@ pub struct Listed {
     pub hosts: Vec<HostPattern>,
     /// As they are sent (RFC 9110 §9.1). `CONNECT` is for tunnels, in which nobody sees a method.
     pub methods: Vec<Box<str>>,
+    pub by: ListedBy,
 }
 
 impl Listed {
@@ -15,7 +16,7 @@ impl Listed {
     pub fn check_host(&self, host: &Host) -> Result<(), EgressReason> {
         match self.hosts.is_empty() || self.hosts.iter().any(|pattern| pattern.matches(host)) {
             true => Ok(()),
-            false => Err(EgressReason::UnlistedHost { host: host.to_string().into() }),
+            false => Err(EgressReason::UnlistedHost { host: host.to_string().into(), by: self.by }),
         }
     }
 
@@ -28,7 +29,7 @@ impl Listed {
     fn check_method(&self, method: &str) -> Result<(), EgressReason> {
         match self.methods.is_empty() || self.methods.iter().any(|listed| **listed == *method) {
             true => Ok(()),
-            false => Err(EgressReason::UnlistedMethod { method: method.into() }),
+            false => Err(EgressReason::UnlistedMethod { method: method.into(), by: self.by }),
         }
     }
 }

@@ -73,11 +73,6 @@ pub fn price(value: &[u8]) -> Result<&str, Malformed> {
     (is_currency && is_number(whole) && is_number(part)).then_some(text).ok_or(Malformed)
 }
 
-/// Whether this is where the terms of use are: the value of a `License` line of robots.txt, which is an absolute URL (RSL 1.0).
-pub fn is_license_url(value: &str) -> bool {
-    value.len() <= LONGEST && url::Url::parse(value).is_ok_and(|url| matches!(url.scheme(), "http" | "https"))
-}
-
 /// Bytes of a line.
 const LONGEST: usize = 4096;
 /// Licences of one line.
@@ -137,13 +132,5 @@ mod tests {
             assert_eq!(price(value.as_bytes()), expected, "{value}");
         }
         assert_eq!(price(b"USD \xff"), Err(Malformed));
-    }
-
-    #[test]
-    fn a_licence_of_robots_txt_is_an_absolute_url() {
-        assert!(is_license_url("https://a.example/license.xml"));
-        for value in ["", "/license.xml", "license.xml", "ftp://a.example/l", "https://"] {
-            assert!(!is_license_url(value), "{value}");
-        }
     }
 }

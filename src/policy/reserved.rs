@@ -121,7 +121,8 @@ impl UsageLines {
                 UsageField::XRobotsTag => {
                     let tag = RobotsTag::read(value, to);
                     let of_images = self.is_image && (tag.noimageindex || tag.noimageai);
-                    (!tag.is_malformed).then_some(tag.noindex || tag.noai || of_images)
+                    let says_no = tag.noindex || tag.noai || of_images;
+                    (says_no || !tag.is_malformed).then_some(says_no)
                 }
                 UsageField::TdmReservation => match value.trim_ascii() {
                     b"1" => Some(true),
@@ -202,10 +203,13 @@ impl RobotsTag {
                 match name.trim().to_ascii_lowercase().as_str() {
                     "max-snippet" | "max-image-preview" | "max-video-preview" => rule = "",
                     "unavailable_after" => {
-                        // `Wed, 03 Dec 2025 13:09:53 GMT` holds a comma.
-                        let is_weekday = !rule.contains(|digit: char| digit.is_ascii_digit());
-                        let more = if is_weekday { pieces.next().unwrap_or_default() } else { "" };
-                        let date = if is_weekday { format!("{rule},{more}") } else { rule.into() };
+                        // `Wed, 03 Dec 2025 13:09:53 GMT` holds a comma. What is no day is a rule of its own.
+                        let is_day = |piece: &&str| piece.trim_start().starts_with(|it: char| it.is_ascii_digit());
+                        let is_weekday = !rule.is_empty() && rule.bytes().all(|it| it.is_ascii_alphabetic());
+                        let date = match pieces.next_if(|piece| is_weekday && is_day(piece)) {
+                            Some(day) => format!("{rule},{day}"),
+                            None => rule.into(),
+                        };
                         let is_past = is_past(date.trim(), to.now);
                         tag.noindex |= is_ours && is_past == Some(true);
                         tag.is_malformed |= is_ours && is_past.is_none();
@@ -327,6 +331,11 @@ mod tests {
             ("search", "unavailable_after: 2025-12-03", true),
             ("search", "unavailable_after: 2026-03-01T00:00:00Z", false),
             ("search", "unavailable_after: soon", false),
+            ("search", "unavailable_after: soon, noindex", true),
+            ("ai-train", "nofollow, unavailable_after: bogus, noai", true),
+            ("ai-train", "unavailable_after: Wed, noai", true),
+            ("ai-train", "unavailable_after: , noai", true),
+            ("ai-train", "unavailable_after: 25-Jun-2030, noai", true),
             ("search", "otherbot: unavailable_after: 2020-01-01", false),
             ("search", "ExampleBot: unavailable_after: 2020-01-01", true),
             ("search", "ExampleBot: unavailable_after: Thu, 03 Dec 2026 13:09:53 GMT, noindex", true),

@@ -1,5 +1,6 @@
 //! What becomes of a page that is fetched again sooner than it may be (`min_revisit`). Pure; time is an argument.
 
+use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -70,6 +71,32 @@ impl Visit {
     }
 }
 
+/// A path without what escapes of unreserved bytes, and the case of others, differ in (RFC 3986 §6.2.2).
+pub fn unescaped(path: &[u8]) -> Cow<'_, [u8]> {
+    if !path.contains(&b'%') {
+        return path.into();
+    }
+    let (mut out, mut rest) = (Vec::with_capacity(path.len()), path);
+    while let Some((&byte, after)) = rest.split_first() {
+        let digit = |at: usize| after.get(at).and_then(|digit| char::from(*digit).to_digit(16));
+        rest = match (byte, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => {
+                let escaped = (high << 4 | low) as u8;
+                match escaped.is_ascii_alphanumeric() || b"-._~".contains(&escaped) {
+                    true => out.push(escaped),
+                    false => out.extend([b'%', after[0].to_ascii_uppercase(), after[1].to_ascii_uppercase()]),
+                }
+                &after[2..]
+            }
+            _ => {
+                out.push(byte);
+                after
+            }
+        };
+    }
+    out.into()
+}
+
 /// Compared weakly (RFC 9110 §13.1.2).
 fn tag(etag: &[u8]) -> u64 {
     let etag = etag.trim_ascii();
@@ -98,6 +125,20 @@ mod tests {
 
     fn too_soon(seconds: u64) -> Again<'static> {
         Again::TooSoon { retry_after: Duration::from_secs(seconds) }
+    }
+
+    #[test]
+    fn escapes_make_no_other_page() {
+        for (path, same) in [
+            ("/mr", "/mr"),
+            ("/%6Dr%2d%7E", "/mr-~"),
+            ("/a%2fb?c=%c3%bc", "/a%2Fb?c=%C3%BC"),
+            ("/%2a%", "/%2A%"),
+            ("/%4", "/%4"),
+            ("/%zz%4g", "/%zz%4g"),
+        ] {
+            assert_eq!(unescaped(path.as_bytes()), same.as_bytes(), "{path}");
+        }
     }
 
     #[test]

@@ -17,6 +17,14 @@ pub fn robots_url(url: &str) -> Result<String, UrlError> {
     Ok(url.into())
 }
 
+/// Whether this is where the terms of use are: the value of a `License` line of robots.txt, which is an absolute URL (RSL 1.0).
+pub fn is_license_url(value: &str) -> bool {
+    value.len() <= LONGEST && Url::parse(value).is_ok_and(|url| matches!(url.scheme(), "http" | "https"))
+}
+
+/// Bytes of a URL.
+const LONGEST: usize = 4096;
+
 /// Why a URL has no robots.txt.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
@@ -53,6 +61,14 @@ mod tests {
         }
         for url in ["", "/path", "example.com/x", "http://", "https://[::1"] {
             assert!(matches!(robots_url(url), Err(UrlError::Invalid(_))), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_licence_of_robots_txt_is_an_absolute_url() {
+        assert!(is_license_url("https://a.example/license.xml"));
+        for value in ["", "/license.xml", "license.xml", "ftp://a.example/l", "https://"] {
+            assert!(!is_license_url(value), "{value}");
         }
     }
 }

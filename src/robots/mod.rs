@@ -34,7 +34,7 @@ mod verdict;
 
 pub use access::AccessKind;
 
-pub use location::{UrlError, robots_url};
+pub use location::{UrlError, is_license_url, robots_url};
 pub(crate) use matcher::path;
 pub use options::{ParseOptions, PercentEncoding, Precedence, UserAgentMatch};
 pub use parse::delay::{RequestRate, VisitTime};

@@ -56,7 +56,13 @@ impl UsageRules {
                     line.start
                 });
                 let no = read.welcome.into_iter().filter(|(_, is_welcome)| !is_welcome);
-                unwelcome.extend(no.map(|(purpose, _)| Unwelcome { path, line: line.start, purpose }));
+                for (purpose, _) in no {
+                    // `ai-train=no, use=reference` says it twice.
+                    let mut said = unwelcome.iter().rev().take_while(|said: &&Unwelcome| said.line == line.start);
+                    if !said.any(|said| said.purpose == purpose) {
+                        unwelcome.push(Unwelcome { path, line: line.start, purpose });
+                    }
+                }
             }
             if !firsts.is_empty() {
                 paths.push(Matcher::new(rules));
@@ -115,5 +121,19 @@ fn normal<'a>(pattern: &'a [u8], options: &ParseOptions) -> Cow<'a, [u8]> {
             normal.into()
         }
         PercentEncoding::AsWritten => pattern.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::robots::RobotsTxt;
+
+    #[test]
+    fn what_a_line_says_twice_is_one_preference() {
+        let file = RobotsTxt::parse(b"User-agent: *\nContent-Signal: search=yes, ai-train=no, use=immediate\n");
+        let everybody: [&str; 0] = [];
+        let rules = file.rules_for(&everybody);
+        let said: Vec<_> = rules.preferences_for(b"/").into_iter().map(|it| it.purpose().to_owned()).collect();
+        assert_eq!(said, ["ai-train", "search"]);
     }
 }

@@ -6,7 +6,7 @@ use super::{CommandError, ConfigArg, Format, NO};
 use crate::admin;
 use crate::config::Settings;
 use crate::gate::Gate;
-use crate::policy::explain::{Explanation, explain};
+use crate::policy::explain::{Explanation, TdmRepState, explain};
 use crate::policy::freshness::Freshness;
 use crate::policy::{
     Access, Authority, Entry, HostRules, Manners, PreferenceEvidence, Request, SiteAnswer, Validators,
@@ -138,8 +138,8 @@ fn text(explanation: &Explanation) -> String {
     let said = said.chain(budget.iter().map(ToString::to_string));
     let said = said.chain(min_revisit.map(|after| format!("a page again after {} s", after.as_secs_f64())));
     said.for_each(|said| out += &format!("  pace: {said}\n"));
-    if let Some(fault) = explanation.tdmrep.as_ref().and_then(|file| Some((&file.url, file.fault.as_ref()?))) {
-        out += &format!("  note: {} is not understood, and reserves nothing there: {}\n", fault.0, fault.1);
+    if let Some(note) = explanation.tdmrep.as_ref().and_then(TdmRepState::note) {
+        out += &format!("  note: {note}\n");
     }
     for (preference, purpose) in &explanation.preferences {
         let PreferenceEvidence { line, key, value, .. } = preference;

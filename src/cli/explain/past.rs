@@ -101,6 +101,9 @@ fn origin(past: &Past, at: SystemTime, unread: Option<&str>) -> String {
             same.segment, same.line
         );
     }
+    if at > SystemTime::now() {
+        let _ = writeln!(out, "  note: that time is yet to come: this is by what was known last");
+    }
     if let Some(why) = unread {
         let _ = writeln!(out, "  note: the configuration is that of now; of the one of then: {why}");
     }

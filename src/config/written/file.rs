@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::policy::{Host, HostPattern, KeyBy, Listed, Manners, Paths, PolicyOptions, UsageModes};
+use crate::policy::{Host, HostPattern, KeyBy, Listed, ListedBy, Manners, Paths, PolicyOptions, UsageModes};
 use crate::robots::{ParseOptions, Precedence, ProductToken, Purpose, UserAgentMatch};
 
 use super::host_table::{HostMap, InterceptMode, Override, Usage};
@@ -282,7 +282,7 @@ pub struct EgressSettings {
 
 impl EgressSettings {
     pub fn listed(&self) -> Listed {
-        listed(&self.hosts, &self.methods)
+        listed(&self.hosts, &self.methods, ListedBy::All)
     }
 }
 
@@ -296,12 +296,12 @@ pub(in crate::config) struct UserEgress {
 
 impl UserEgress {
     pub fn listed(&self) -> Listed {
-        listed(&self.hosts, &self.methods)
+        listed(&self.hosts, &self.methods, ListedBy::User)
     }
 }
 
-fn listed(hosts: &[HostPattern], methods: &[MethodName]) -> Listed {
-    Listed { hosts: hosts.to_vec(), methods: methods.iter().map(|method| method.0.clone()).collect() }
+fn listed(hosts: &[HostPattern], methods: &[MethodName], by: ListedBy) -> Listed {
+    Listed { hosts: hosts.to_vec(), methods: methods.iter().map(|method| method.0.clone()).collect(), by }
 }
 
 /// Who may use the proxy. Neither: anybody who reaches it, so loopback only.

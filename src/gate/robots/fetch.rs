@@ -79,6 +79,14 @@ impl Fetcher {
         Ok(self.reach(authority, client).await?.origin())
     }
 
+    /// Whether `egress` lets the authority be asked. That its name leads nowhere is another matter.
+    pub(super) async fn may_reach(&self, authority: &Authority, client: ClientId) -> Result<(), Refusal> {
+        match self.upstream.reach_for(authority, Some(client), None, None).await {
+            Err(ReachError::Denied(denied)) => Err(denied.into()),
+            Ok(_) | Err(ReachError::Resolve(_) | ReachError::Reloaded) => Ok(()),
+        }
+    }
+
     /// `client`: on whose account its name is looked up.
     async fn reach(&self, authority: &Authority, client: ClientId) -> Result<Route, FetchError> {
         self.upstream.reach_for(authority, Some(client), None, None).await.map_err(|error| match error {
@@ -201,7 +209,7 @@ fn says_a_proxy(headers: &HeaderMap) -> bool {
     lines.any(|line| line.replace(' ', "").contains(";error="))
 }
 
-fn target(url: &Url) -> String {
+pub(super) fn target(url: &Url) -> String {
     match url.query() {
         Some(query) => format!("{}?{query}", url.path()),
         None => url.path().to_owned(),

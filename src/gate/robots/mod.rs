@@ -242,6 +242,11 @@ impl RobotsCache {
         self.0.kept(authority, file).await
     }
 
+    /// Whether `egress` lets the authority be asked.
+    pub async fn may_reach(&self, authority: &Authority) -> Result<(), Refusal> {
+        self.0.fetcher.may_reach(authority, BACKGROUND).await
+    }
+
     /// After a change of what may be in memory.
     pub fn trim(&self) {
         self.0.trim();

@@ -14,6 +14,8 @@ pub(in crate::gate) enum DeadEnd {
     Loop,
     /// More than five.
     TooMany,
+    /// To what may not be fetched. Not robots.txt, which RFC 9309 has followed.
+    Disallowed,
 }
 
 /// The hops so far, beginning with the authority's own robots.txt.

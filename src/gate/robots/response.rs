@@ -42,7 +42,7 @@ pub(super) fn interpret_response(
             (*status, headers, body, *is_redirected, *asked_again)
         }
         Fetched::DeadEnd { status, why } => {
-            tracing::debug!(?why, "the redirects of robots.txt cannot be followed");
+            tracing::debug!(?why, "the redirects of {} cannot be followed", file.name());
             let freshness = freshness(&HeaderMap::new(), settings, now);
             let (access, validators) = (Access::Missing, Validators::default());
             let (status, asked_again) = (*status, None);

@@ -77,24 +77,48 @@ pub fn decide<'a>(known: impl Into<Known<'a>>, rules: &HostRules, request: &Requ
     match (&decision.ruling, tdmrep) {
         (Ruling::Allow(Allowance::RobotsTxt | Allowance::Operator), _) => decision,
         (Ruling::Report(_), _) if rules.options.report_only => decision,
-        (Ruling::Allow(_) | Ruling::Report(_), Some(tdmrep)) => by_tdmrep(decision, tdmrep, rules, request, now),
+        (Ruling::Allow(_) | Ruling::Report(_), Some(tdmrep)) => {
+            by_tdmrep(decision, (robots, tdmrep), rules, request, now)
+        }
         _ => decision,
     }
 }
 
+/// Whether a file of the site other than robots.txt may be fetched: as a page may, for robots.txt alone is exempt (RFC 9309
+/// §2.2.2). What is said of its use does not matter: it is read to be obeyed.
+pub fn judge_file(robots: &Entry, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> Ruling {
+    match by_robots(robots, rules, request, now).ruling {
+        Ruling::Refuse(Refusal::UsageDisallowed { .. }) => Ruling::Allow(Allowance::NoRule),
+        ruling => ruling,
+    }
+}
+
+/// The same of its tdmrep.json.
+pub fn may_fetch_tdmrep(robots: &Entry, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> bool {
+    let request = Request { target: SiteFile::TdmRep.path().as_bytes(), ..*request };
+    !matches!(judge_file(robots, rules, &request, now), Ruling::Refuse(_))
+}
+
 #[cold]
-fn by_tdmrep(decision: Decision, entry: &Entry, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> Decision {
-    let (mined, refresh) = mined(entry, rules, request, now);
+fn by_tdmrep(
+    decision: Decision,
+    (robots, tdmrep): (&Entry, &Entry),
+    rules: &HostRules,
+    request: &Request<'_>,
+    now: SystemTime,
+) -> Decision {
+    let (mined, refresh) = mined(tdmrep, rules, request, now);
     let is_reported = rules.options.report_only || rules.usage.tdmrep == RobotsOverride::Report;
+    let may_fetch = || may_fetch_tdmrep(robots, rules, request, now);
     let ruling = match mined {
-        Mined::Fetch => Ruling::Fetch(SiteFile::TdmRep),
-        Mined::Free => decision.ruling,
+        Mined::Fetch if may_fetch() => Ruling::Fetch(SiteFile::TdmRep),
+        Mined::Fetch | Mined::Free => decision.ruling,
         Mined::Reserved(_) if is_reported && matches!(decision.ruling, Ruling::Report(_)) => decision.ruling,
         Mined::Reserved(why) if is_reported => Ruling::Report(why),
         Mined::Reserved(why) => Ruling::Refuse(why),
     };
     // One at a time: the next request has the other renewed.
-    let refresh = decision.refresh.or(refresh.then_some(SiteFile::TdmRep));
+    let refresh = decision.refresh.or_else(|| (refresh && may_fetch()).then_some(SiteFile::TdmRep));
     Decision { ruling, refresh, ..decision }
 }
 

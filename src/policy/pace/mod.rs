@@ -32,6 +32,7 @@ mod source;
 mod terms;
 mod wait_queue;
 
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use backoff::Backoff;
@@ -56,6 +57,8 @@ pub struct Schedule<W = ()> {
     /// Smoothed; zero while it is not known, or not asked for.
     latency: Duration,
     breaker: Option<Breaker>,
+    /// Of the last breaker that was kept: so many refusals leave the host alone, for requests that keep none as well.
+    pauses_after: Option<NonZeroU32>,
     /// The longest gap that is still owed, and until when: what the key owes, and what backoff starts from.
     delay: Duration,
     delay_until: Option<Instant>,
@@ -75,6 +78,7 @@ impl<W> Default for Schedule<W> {
             backoff: Backoff::default(),
             latency: Duration::ZERO,
             breaker: None,
+            pauses_after: None,
             delay: Duration::ZERO,
             delay_until: None,
             max_delay: backoff::MAX,
@@ -97,6 +101,7 @@ impl<W> Schedule<W> {
         let demand = SlotRequest::from(terms);
         self.max_delay = terms.max_crawl_delay;
         self.breaker = terms.breaker;
+        self.pauses_after = terms.breaker.map(|breaker| breaker.after).or(self.pauses_after);
         self.clamp_hold(now);
         if self.line.is_none() && self.is_open(now, demand) {
             return Turn::Go(self.start(now, demand));
@@ -281,7 +286,7 @@ impl<W> Schedule<W> {
 
     /// Until when the host is left alone, as it has turned away too many in a row.
     pub fn paused_until(&self, now: Instant) -> Option<Instant> {
-        let is_open = self.breaker.is_some_and(|breaker| self.backoff.refusals() >= breaker.after.get());
+        let is_open = self.pauses_after.is_some_and(|after| self.backoff.refusals() >= after.get());
         self.last.hold.filter(|hold| is_open && *hold > now)
     }
 

@@ -409,9 +409,28 @@ pub enum EgressReason {
         pattern: Box<str>,
     },
     /// Only listed hosts may be asked (`egress.hosts`), and it is none of them.
-    UnlistedHost { host: Box<str> },
+    UnlistedHost { host: Box<str>, by: ListedBy },
     /// The same of methods (`egress.methods`).
-    UnlistedMethod { method: Box<str> },
+    UnlistedMethod { method: Box<str>, by: ListedBy },
+}
+
+/// Where the lists are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ListedBy {
+    /// `egress`, for all.
+    #[default]
+    All,
+    /// `egress` of one of the `access.users`.
+    User,
+}
+
+impl fmt::Display for ListedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::All => "egress",
+            Self::User => "access.users[].egress",
+        })
+    }
 }
 
 impl fmt::Display for EgressReason {
@@ -420,8 +439,8 @@ impl fmt::Display for EgressReason {
             Self::Address { address, range, source } => write!(f, "egress: {address} is {range} ({source})"),
             Self::Port(port) => write!(f, "egress.ports: port {port} is not allowed"),
             Self::Host { host, pattern } => write!(f, "egress: the host {host} is denied by `{pattern}`"),
-            Self::UnlistedHost { host } => write!(f, "egress.hosts: the host {host} is not listed"),
-            Self::UnlistedMethod { method } => write!(f, "egress.methods: the method {method} is not listed"),
+            Self::UnlistedHost { host, by } => write!(f, "{by}.hosts: the host {host} is not listed"),
+            Self::UnlistedMethod { method, by } => write!(f, "{by}.methods: the method {method} is not listed"),
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Pages that are fetched again sooner than they may be (`min_revisit`): answered without the site, 304 where the client has what
 //! was delivered then, else 429.
 
+use super::request::Request;
 use super::reserved::rules;
 use super::{Exchange, carry::AnswerHead};
 use crate::gate::Reported;
-use crate::policy::{Again, Conditions, Refusal, Visit};
+use crate::policy::{self, Again, Conditions, Refusal, Visit};
 use crate::proxy::respond::{Answer, not_modified};
 use http::header;
 use quick_cache::sync::Cache;
@@ -22,8 +23,9 @@ pub struct Visits {
 }
 
 impl Visits {
-    fn key(&self, url: &str) -> u64 {
-        self.hasher.hash_one(url)
+    /// However its path is escaped: that makes no other page of it (RFC 9110 §4.2.3).
+    fn key(&self, request: &Request<'_>) -> u64 {
+        self.hasher.hash_one((&request.authority, policy::unescaped(&request.target)))
     }
 
     fn get(&self, key: u64) -> Option<Visit> {
@@ -50,7 +52,7 @@ impl Exchange<'_> {
         let Exchange { proxy, request, who, ref settings, .. } = *self;
         let rules = rules(settings, request, who);
         let (Some(after), true) = (rules.manners.min_revisit, self.is_visit()) else { return Ok(None) };
-        let Some(visit) = proxy.visits.get(proxy.visits.key(&request.url())) else { return Ok(None) };
+        let Some(visit) = proxy.visits.get(proxy.visits.key(request)) else { return Ok(None) };
         let fields = request.head.fields_named(&[header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE]);
         let none_match: Vec<&[u8]> =
             fields.get_all(header::IF_NONE_MATCH).iter().map(|value| value.as_bytes()).collect();
@@ -82,7 +84,7 @@ impl Exchange<'_> {
             let visits = &self.proxy.visits;
             let (etag, modified) = (head.named(b"etag"), head.named(b"last-modified"));
             let visit = Visit::new(Instant::now(), etag.as_deref(), modified.as_deref());
-            let key = visits.key(&self.request.url());
+            let key = visits.key(self.request);
             let visit = if head.status == 304 { visit.confirmed(visits.get(key)) } else { visit };
             self.trip.visit = Some(Box::new((key, visit)));
         }

@@ -4,6 +4,7 @@
 mod delays;
 mod finding;
 mod groups;
+mod licenses;
 mod outline;
 mod parsed;
 mod rules;
@@ -43,6 +44,7 @@ impl LintReport {
         rules::find(&outline, robots.options(), &mut findings);
         delays::find(&outline, &mut findings);
         sitemaps::find(robots, host, &outline, &mut findings);
+        licenses::find(&outline, &mut findings);
         Self { findings: findings.in_order(), text: robots.source().into(), lines: line::starts(robots.source()) }
     }
 

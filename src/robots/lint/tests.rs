@@ -222,3 +222,15 @@ fn the_comparison_of_patterns_has_an_end() {
     let file: String = (0..40_000).map(|n| format!("Disallow:*{n:x}*\n")).collect();
     assert!(find(&format!("User-agent:*\n{file}")).len() <= 1_001);
 }
+
+#[test]
+fn licences_are_absolute_urls() {
+    for (line, found) in [
+        ("License: https://a.example/license.xml", None),
+        ("License: relative.xml", Some("1:10+12 bad-license")),
+        ("License: javascript:alert(1)", Some("1:10+19 bad-license")),
+        ("License:", Some("1:1+7 bad-license")),
+    ] {
+        assert_eq!(find(&format!("{line}\n")), found.into_iter().collect::<Vec<_>>(), "{line}");
+    }
+}

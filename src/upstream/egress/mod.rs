@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 
-use crate::policy::{EgressReason, Host, HostPattern, Listed, Refusal};
+use crate::policy::{EgressReason, Host, HostPattern, Listed, ListedBy, Refusal};
 
 /// The guard. Without exceptions it lets through public addresses on ports 80 and 443.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -156,7 +156,9 @@ impl From<Denied> for Refusal {
             Denied::Host { host, pattern } => {
                 EgressReason::Host { host: host.to_string().into(), pattern: pattern.to_string().into() }
             }
-            Denied::UnlistedHost(host) => EgressReason::UnlistedHost { host: host.to_string().into() },
+            Denied::UnlistedHost(host) => {
+                EgressReason::UnlistedHost { host: host.to_string().into(), by: ListedBy::All }
+            }
             Denied::Port(port) => EgressReason::Port(port),
             Denied::OwnListener(_) => return Refusal::Loop,
             Denied::SetupHost(host) => {

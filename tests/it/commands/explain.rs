@@ -177,3 +177,23 @@ async fn explain_and_lint_tell_that_it_was_asked_again() {
         assert!(lint.stderr.contains("answered 400 to the request over HTTP/2"), "{}", lint.stderr);
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_egress_refuses_is_explained_as_the_proxy_answers_it() {
+    let origin = Origin::site("").await;
+    let url = origin.url("/x");
+    for (egress, why) in [
+        ("allow: [127.0.0.0/8], hosts: [other.example]", "blocked by egress.hosts: the host a.localhost is not listed"),
+        ("allow: []", "blocked by egress: "),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("politely.yaml");
+        std::fs::write(&file, format!("egress: {{ ports: [\"1-65535\"], {egress} }}\n")).unwrap();
+        let told = politely(&["explain", &url, "--config", file.to_str().unwrap(), "--format", "json"]).await;
+        assert_eq!(told.code, 1, "{}{}", told.stdout, told.stderr);
+        let told: serde_json::Value = serde_json::from_str(&told.stdout).unwrap();
+        assert_eq!(told["reason"], "egress-denied", "{told}");
+        assert!(told["detail"].as_str().is_some_and(|detail| detail.starts_with(why)), "{told}");
+    }
+    assert_eq!(origin.connections(), 0);
+}

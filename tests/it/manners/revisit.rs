@@ -46,6 +46,8 @@ async fn a_page_is_fetched_once_and_who_has_it_hears_that_it_is_the_same() {
         }
     }
     assert_eq!(origin.log.count("/page"), 1);
+    let same = with(client, &origin, "GET", "/%70ag%65", "").await;
+    assert_refused(&same, 429, "http_request_denied", "revisit-too-soon");
     assert_eq!(proxy.get(&origin.url("/page?other")).await.status(), 200, "another URL is another page");
 }
 

@@ -196,3 +196,73 @@ async fn explain_and_the_api_know_it() {
     assert_eq!(free.code, 0, "without a purpose that it concerns it is not even fetched");
     assert_eq!(origin.log.count(FILE), 2);
 }
+
+/// robots.txt alone may always be fetched (RFC 9309 §2.2.2): this file is fetched by the rules of a page.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_robots_txt_disallows_of_it_is_not_fetched_and_reserves_nothing() {
+    for (robots, yaml, fetches) in [
+        ("User-agent: *\nDisallow: /.well-known/\n", "", 0),
+        ("User-agent: *\nDisallow: /\nAllow: /art/\n", "", 0),
+        ("User-agent: ExampleBot\nDisallow: /.well-known/\n", "", 1),
+        ("User-agent: *\nDisallow: /.well-known/\n", "\nhosts: { a.localhost: { robots: report } }", 1),
+        ("", "\nhosts: { a.localhost: { deny: [/.well-known/] } }", 0),
+        ("User-agent: *\nContent-Usage: /.well-known/ tdm=n\n", "", 1),
+    ] {
+        let origin = Origin::http(move |seen| match seen.path().as_str() {
+            "/robots.txt" => Reply::text(robots),
+            FILE => Reply::text(ENTRIES),
+            _ => Reply::text("the page"),
+        })
+        .await;
+        let proxy = Proxy::start(&format!("{TDM}{yaml}")).await;
+        let status = if fetches == 1 { 403 } else { 200 };
+        assert_eq!(proxy.get(&origin.url("/art/1")).await.status(), status, "{robots}{yaml}");
+        assert_eq!(origin.log.count(FILE), fetches, "{robots}{yaml}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn its_redirects_are_followed_by_the_rules_of_where_they_lead() {
+    let other = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text("User-agent: *\nDisallow: /private/\n"),
+        _ => Reply::text(ENTRIES),
+    })
+    .await;
+    let (open, shut) = (other.url_at("b.localhost", "/t.json"), other.url_at("b.localhost", "/private/t.json"));
+    for (to, status) in [("/t.json", 403), ("/private", 200), (&*open, 403), (&*shut, 200)] {
+        let redirect = Reply::redirect(to);
+        let origin = Origin::http(move |seen| match seen.path().as_str() {
+            "/robots.txt" => Reply::text("User-agent: *\nDisallow: /private\n"),
+            FILE => redirect.clone(),
+            "/art/1" => Reply::text("the page"),
+            _ => Reply::text(ENTRIES),
+        })
+        .await;
+        let proxy = Proxy::start(TDM).await;
+        assert_eq!(proxy.get(&origin.url("/art/1")).await.status(), status, "{to}");
+        assert_eq!(origin.log.count("/private"), 0, "{to}");
+    }
+    assert_eq!((other.log.count("/t.json"), other.log.count("/private/t.json")), (1, 0));
+    assert_eq!(other.log.count("/robots.txt"), 2, "once for each proxy");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_says_what_is_wrong_with_it_and_what_that_comes_to() {
+    let entry = r#"{ "location": "/art/", "tdm-reservation": 1, "tdm-policy": 7 }"#;
+    let shut = "User-agent: *\nDisallow: /.well-known/\n";
+    for (robots, file, code, said) in [
+        ("", Reply::text(format!("[{entry}]")), 1, "is not understood in part: entry 1: its `tdm-policy` is no URL"),
+        ("", Reply::text("{}"), 0, "is not understood, and reserves nothing: it is no array"),
+        ("", Reply::status(500), 0, "is not known, and reserves nothing: status 500"),
+        (shut, Reply::text(format!("[{entry}]")), 0, "is not known, and reserves nothing: it may not be fetched"),
+    ] {
+        let origin = Origin::http(move |seen| match seen.path().as_str() {
+            "/robots.txt" => Reply::text(robots),
+            _ => file.clone(),
+        })
+        .await;
+        let told = politely_with(&["explain", &origin.url("/art/1"), "--purpose", "tdm"], &open()).await;
+        assert_eq!(told.code, code, "{}{}", told.stdout, told.stderr);
+        assert!(told.stdout.contains(&format!("  note: {} {said}", origin.url(FILE))), "{}", told.stdout);
+    }
+}

@@ -61,7 +61,9 @@ async fn what_a_user_may_ask_is_listed() {
     let proxy = Proxy::start(&users("egress: { hosts: [a.localhost], methods: [HEAD, GET] }")).await;
     for (host, alice) in [("a.localhost", 200), ("b.localhost", 403)] {
         let url = origin.url_at(host, "/x");
-        assert_eq!(get(&proxy, &url, "alice").await.status(), alice, "{host}");
+        let answer = get(&proxy, &url, "alice").await;
+        assert_eq!(answer.status(), alice, "{host}");
+        assert_eq!(answer.text().contains("by access.users[].egress.hosts: the host b"), alice == 403, "{host}");
         assert_eq!(get(&proxy, &url, "bob").await.status(), 200, "{host}");
     }
     // Who may ask for little may still learn how to trust the proxy.

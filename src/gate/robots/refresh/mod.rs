@@ -1,9 +1,9 @@
 //! How an authority's rules, and what else it says in a file, are learned: from the fleet, from the store, from the origin.
 
-use super::fetch::{FetchError, FileRequest, Reply, no_resolver};
-use super::redirect::Trail;
+use super::fetch::{FetchError, FileRequest, Reply, no_resolver, target};
+use super::redirect::{DeadEnd, Trail};
 use super::response::{Fetched, asked_to_wait, interpret_response};
-use super::{CacheInner, Fetch, FetchReason, HostEntry, Order, is_unknown};
+use super::{CacheInner, Fetch, FetchReason, HostEntry, Order, RobotsCache, is_unknown};
 use crate::config::Settings;
 use crate::gate::decode::rethrown;
 use crate::gate::fleet::{Claim, Parcel, ServerLost};
@@ -11,7 +11,8 @@ use crate::gate::store::snapshot;
 use crate::gate::terms;
 use crate::policy::freshness::CopyState;
 use crate::policy::pace::{PaceOutcome, Terms};
-use crate::policy::{self, AskedAgain, Authority, Entry, KeyBy, Refusal, SiteFile};
+use crate::policy::{self, AskedAgain, Authority, Entry, KeyBy, Refusal, Ruling, SiteFile};
+use crate::robots::ProductToken;
 use crate::upstream::{Versions, Want};
 use futures_util::FutureExt;
 use std::any::Any;
@@ -192,9 +193,32 @@ impl CacheInner {
         tokio::task::spawn_blocking(load).await.map_err(rethrown).ok().flatten()
     }
 
+    /// Whether where a redirect leads may be fetched, by the robots.txt there: as this crawler is configured, or by its own name.
+    async fn may_follow(self: &Arc<Self>, hop: &FetchHop<'_>, to: &Url) -> Result<bool, FetchError> {
+        let at = Authority::from_url(to.as_str()).map_err(|error| format!("redirected to {to}: {error}"))?;
+        let (target, tokens) = (target(to), [ProductToken::parse(OWN_NAME).expect("it is a token")]);
+        let request = policy::Request { agent_tokens: &tokens, ..policy::Request::new(&at, target.as_bytes()) };
+        let rules = &hop.settings.hosts.get(at.host()).rules;
+        let host = self.hosts.host(&at, SiteFile::Robots);
+        let judge = || policy::judge_file(&host.load(), rules, &request, SystemTime::now());
+        let mut ruling = judge();
+        if let Ruling::Fetch(_) = ruling {
+            let order = Order { reason: FetchReason::FirstUse, crawl_delay: None, ..*hop.order };
+            RobotsCache(self.clone()).refresh(&host, order).end().await.map_err(FetchError::NotAsked)?;
+            ruling = judge();
+        }
+        match ruling {
+            Ruling::Allow(_) | Ruling::Report(_) => Ok(true),
+            Ruling::Refuse(why @ Refusal::RobotsUnreachable { .. }) => {
+                Err(FetchError::Unreachable(format!("redirected to {to}: {why}")))
+            }
+            Ruling::Refuse(_) | Ruling::Fetch(_) => Ok(false),
+        }
+    }
+
     /// Follows redirects to the file, within `robots.timeout` in all, waiting for turns not counted.
     async fn ask(
-        &self,
+        self: &Arc<Self>,
         settings: &Settings,
         host: &HostEntry,
         old: &Entry,
@@ -247,7 +271,8 @@ impl CacheInner {
                     let is_redirected = trail.is_redirected();
                     return Ok(Fetched::Answer { status, headers, body, is_redirected, asked_again });
                 }
-                Some(Ok(())) => {}
+                Some(Ok(())) if file == SiteFile::Robots || self.may_follow(&hop, trail.current()).await? => {}
+                Some(Ok(())) => return Ok(Fetched::DeadEnd { status: reply.status, why: DeadEnd::Disallowed }),
                 Some(Err(why)) => return Ok(Fetched::DeadEnd { status: reply.status, why }),
             }
         }
@@ -366,6 +391,8 @@ fn tell(host: &HostEntry, old: &Entry, new: &Entry) {
     }
 }
 
+/// As whom files are fetched where nobody has configured another name.
+const OWN_NAME: &str = "politely";
 /// Of a request whose connection was at fault.
 const RETRIES: usize = 2;
 

@@ -200,3 +200,13 @@ fn a_row_is_remembered_for_an_hour() {
     host.visit(0, &terms, AWAY);
     assert_eq!([0, 3_599_999, 3_600_000].map(|at| host.lane.is_idle(host.at(at))), [false, false, true]);
 }
+
+/// With `pace.key: site` hosts of one pace may have other breakers, or none.
+#[test]
+fn who_keeps_no_breaker_hears_of_the_pause_all_the_same() {
+    let (mut host, terms) = (Host::new(), breaker(1, 60_000));
+    let slot = host.go(0, &terms);
+    host.end(10, slot, AWAY);
+    let without = Terms { breaker: None, max_wait: ms(1000), ..terms };
+    assert_eq!(host.ask(10, A, &without, "it"), paused(60_000, 1));
+}
