@@ -119,8 +119,9 @@ impl WrittenManners {
             }
         }
         if self.budget.is_some_and(|budget| budget.meant().is_none()) {
-            let per = key(["budget", "per"]);
-            if check.is_written(&per) {
+            let [per, requests, bytes] = ["per", "requests", "bytes"].map(|name| key(["budget", name]));
+            // One that is at fault has been said.
+            if check.is_written(&per) && !check.is_written(&requests) && !check.is_written(&bytes) {
                 check.fault(&per, "this budget has no limit", "add `requests: …` or `bytes: …`; `{}` is no budget");
             }
         }

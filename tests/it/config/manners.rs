@@ -57,7 +57,7 @@ hosts:
   a.example: { adaptive: { max: 2m }, breaker: { pause: 0 } }
   b.example: { adaptive: { factor: fast }, breaker: { count: 3 } }
   c.example: { breaker: { after: -1 }, budget: { per: hour } }
-  d.example: { budget: { requests: 99999999999999999999999, bytes: -99999999999999999999999 } }
+  d.example: { budget: { requests: 99999999999999999999999, bytes: -99999999999999999999999, per: day } }
 ";
     assert_eq!(
         short(yaml),
