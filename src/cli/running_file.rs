@@ -80,7 +80,7 @@ fn name(config: Option<&Path>) -> String {
     let Some(path) = config else { return String::from("default.json") };
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let digest = digest(&SHA256, path.as_os_str().as_bytes());
-    let hex: String = digest.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = data_encoding::HEXLOWER.encode(&digest.as_ref()[..8]);
     format!("{hex}.json")
 }
 

@@ -47,7 +47,7 @@ impl AdminToken {
         }
         let mut bytes = [0; 16];
         SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("the system has no random numbers"))?;
-        let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let token = data_encoding::HEXLOWER.encode(&bytes);
         match write_once(&self.path, &token)? {
             true => Ok(token),
             // Another process was faster.

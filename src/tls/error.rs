@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use time::OffsetDateTime;
 
-use super::ca::shown;
+use super::certificate::shown;
 
 /// Why there is no certificate authority. [`hint`](Self::hint) says what to do.
 #[derive(Debug, thiserror::Error)]

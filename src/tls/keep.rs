@@ -7,6 +7,10 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use rcgen::KeyPair;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::{self, PemObject};
+
 use super::error::CaError;
 use crate::config::{give_to_owner, private_directory};
 
@@ -16,6 +20,29 @@ pub(crate) fn directory(path: &Path) -> Result<(), CaError> {
     let mode = fs::metadata(path).map_err(fault(path, "read"))?.mode() & 0o7777;
     // Who can write here can put a key of his own in our key's place.
     if mode & 0o022 != 0 { Err(CaError::DirectoryOpen { path: path.to_owned(), mode }) } else { Ok(()) }
+}
+
+/// A key of a kind that can sign certificates (PKCS #8, PEM).
+pub(super) fn load_key(path: &Path) -> Result<KeyPair, CaError> {
+    let unusable = |why, hint| CaError::KeyUnusable { path: path.to_owned(), why, hint };
+    let text = read_key(path)?;
+    match PrivateKeyDer::from_pem_slice(&text) {
+        Ok(PrivateKeyDer::Pkcs8(key)) => KeyPair::try_from(&key).map_err(|_| {
+            unusable(
+                "its kind is not known",
+                "take an ECDSA key (P-256, P-384), an Ed25519 key, or an RSA key of 2048 bits up",
+            )
+        }),
+        Ok(_) => Err(unusable(
+            "it is not in the form PKCS #8",
+            "convert it: openssl pkcs8 -topk8 -nocrypt -in OLD -out NEW; chmod 600 NEW",
+        )),
+        Err(pem::Error::NoItemsFound) if text.windows(9).any(|part| part == b"ENCRYPTED") => Err(unusable(
+            "it is encrypted",
+            "decrypt it: openssl pkcs8 -topk8 -nocrypt -in OLD -out NEW; chmod 600 NEW",
+        )),
+        Err(_) => Err(unusable("there is no private key in it", "a PEM file: `-----BEGIN PRIVATE KEY-----` …")),
+    }
 }
 
 /// Waits until no other process is at work in the directory. Held for as long as the file lives.

@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 use rustls::crypto::CryptoProvider;
 
 pub mod ca;
+mod certificate;
 mod distrust;
 mod error;
 pub(crate) mod keep;

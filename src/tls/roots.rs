@@ -8,7 +8,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use super::ca::to_pem;
+use super::certificate::to_pem;
 use super::error::{CaError, RootsError};
 use super::keep;
 

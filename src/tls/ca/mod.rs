@@ -1,31 +1,26 @@
 //! The certificate authority whose leaves clients are shown: made on first use, or the operator's own.
 
+mod directory;
+
+pub use directory::{CERTIFICATE, KEY};
+
 use std::fs::{self, File, TryLockError};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    PKCS_ECDSA_P256_SHA256, PublicKeyData,
-};
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use time::macros::{datetime, format_description};
+use data_encoding::HEXUPPER;
+use rcgen::{Issuer, KeyPair, PublicKeyData};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use time::{Duration, OffsetDateTime};
-use x509_parser::certificate::X509Certificate;
-use x509_parser::prelude::FromDer;
 
 use crate::config::{CaSource, state_directory};
 
+use super::certificate::{anchor_in, mark, may_sign, parse, shown, to_pem};
 use super::error::CaError;
 use super::keep::{self, fault};
 
-/// The files of one that we made, in its directory.
-pub const CERTIFICATE: &str = "ca.pem";
-pub const KEY: &str = "ca.key";
-/// Added to the names of one that clients are to trust before it signs, and of one that has signed.
-const NEXT: &str = "next";
-const OLD: &str = "old";
+use directory::{NEXT, OLD};
 
 /// A certificate authority, ready to sign.
 pub struct Ca {
@@ -57,7 +52,7 @@ impl Trusted {
     fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let x509 = parse(certificate)?;
         let digest = ::ring::digest::digest(&::ring::digest::SHA256, certificate);
-        let fingerprint: Vec<String> = digest.as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
+        let fingerprint: Vec<String> = digest.as_ref().iter().map(|byte| HEXUPPER.encode(&[*byte])).collect();
         Some(Self {
             pem: to_pem(certificate),
             fingerprint: fingerprint.join(":"),
@@ -89,83 +84,6 @@ impl Ca {
         fs::read(&self.path).is_ok_and(|now| now != self.written)
     }
 
-    /// Opens the one in this directory, or makes it: `ca.pem` and `ca.key`. Any number of processes may do so at once;
-    /// all get the same one.
-    ///
-    /// # Errors
-    /// As [`Self::open`], and when nothing can be made there.
-    pub fn open_or_create(directory: &Path) -> Result<Self, CaError> {
-        Self::open_or_create_at(directory, OffsetDateTime::now_utc())
-    }
-
-    fn open_or_create_at(directory: &Path, now: OffsetDateTime) -> Result<Self, CaError> {
-        let (certificate, key) = (directory.join(CERTIFICATE), directory.join(KEY));
-        if !is_there(&certificate)? || is_halfway(directory)? {
-            keep::directory(directory)?;
-            let _lock = keep::lock(directory)?;
-            settle(directory)?;
-            if !is_there(&certificate)? {
-                create(&certificate, &key, now)?;
-            }
-        }
-        if !is_there(&key)? {
-            return Err(CaError::KeyMissing { certificate, key });
-        }
-        keep::directory(directory)?;
-        Self::open_at(&certificate, &key, now)
-    }
-
-    /// Makes the one that is to follow the one in this directory: clients are to trust both from now on. `false`: there is
-    /// one already.
-    ///
-    /// # Errors
-    /// Nothing can be made there.
-    pub fn prepare(directory: &Path) -> Result<bool, CaError> {
-        keep::directory(directory)?;
-        let _lock = keep::lock(directory)?;
-        settle(directory)?;
-        let [certificate, key] = next(directory);
-        if is_there(&certificate)? && is_there(&key)? {
-            return Ok(false);
-        }
-        let key_pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-        let made = parameters(OffsetDateTime::now_utc())?.self_signed(&key_pair)?;
-        // In this order: the key alone is what is left of one that is taking its place.
-        keep::write(&certificate, made.pem(), 0o644)?;
-        keep::write(&key, key_pair.serialize_pem(), 0o600)?;
-        Ok(true)
-    }
-
-    /// Puts the one that was prepared, or a new one, in place of the one in this directory, whose files stay beside it as
-    /// `ca.pem.old` and `ca.key.old`.
-    ///
-    /// # Errors
-    /// As [`Self::open_or_create`].
-    pub fn rotate(directory: &Path) -> Result<Self, CaError> {
-        Self::prepare(directory)?;
-        {
-            let _lock = keep::lock(directory)?;
-            for file in [CERTIFICATE, KEY].map(|name| directory.join(name)) {
-                if is_there(&file)? {
-                    let old = file.with_added_extension(OLD);
-                    fs::remove_file(&old).or_else(only_missing).map_err(fault(&old, "removed"))?;
-                    // It stays in its place until another is put there.
-                    fs::hard_link(&file, &old).map_err(fault(&old, "made"))?;
-                }
-            }
-            let [certificate, _] = next(directory);
-            let place = directory.join(CERTIFICATE);
-            fs::rename(&certificate, &place).map_err(fault(&place, "written"))?;
-            settle(directory)?;
-        }
-        Self::open_or_create(directory)
-    }
-
-    /// Whether one has been prepared in this directory.
-    pub fn is_prepared(directory: &Path) -> bool {
-        next(directory).iter().all(|file| file.exists())
-    }
-
     /// Opens a certificate, whose intermediates and root may follow it in the file, and its key (PKCS #8), both PEM.
     ///
     /// # Errors
@@ -191,7 +109,7 @@ impl Ca {
         let mut all: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&text)
             .collect::<Result<_, _>>()
             .map_err(|error| unusable(&format!("it is not PEM: {error}")))?;
-        let key_pair = load_key(key)?;
+        let key_pair = keep::load_key(key)?;
         let parsed = all.iter().map(|der| parse(der)).collect::<Option<Vec<_>>>();
         let parsed = parsed.ok_or_else(|| unusable("a certificate in it is broken"))?;
         if parsed.is_empty() {
@@ -339,13 +257,6 @@ fn place(directory: Option<&Path>) -> PathBuf {
     directory.map_or_else(default_directory, Path::to_owned)
 }
 
-/// What clients of the authority in this file have to trust: the root, if it is there.
-fn anchor_in(path: &Path) -> Option<CertificateDer<'static>> {
-    let all: Vec<_> = CertificateDer::pem_file_iter(path).ok()?.collect::<Result<_, _>>().ok()?;
-    let is_root = |der: &&CertificateDer<'_>| parse(der).is_some_and(|x509| x509.subject() == x509.issuer());
-    all.iter().find(is_root).or(all.first()).cloned()
-}
-
 /// Whether some process signs with the authority in this file.
 fn is_in_use(certificate: &Path) -> bool {
     File::open(certificate).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
@@ -354,145 +265,17 @@ fn is_in_use(certificate: &Path) -> bool {
 /// A look takes two calls of the system.
 const LOOKS: usize = 1000;
 
-/// A certificate as PEM.
-pub(super) fn to_pem(certificate: &CertificateDer<'_>) -> String {
-    let block = ::pem::Pem::new("CERTIFICATE", certificate.as_ref());
-    ::pem::encode_config(&block, ::pem::EncodeConfig::new().set_line_ending(::pem::LineEnding::LF))
-}
-
-/// The files of the one that is to follow.
-fn next(directory: &Path) -> [PathBuf; 2] {
-    [CERTIFICATE, KEY].map(|name| directory.join(name).with_added_extension(NEXT))
-}
-
-/// Whether one that was to follow has its certificate in place, and its key not yet.
-fn is_halfway(directory: &Path) -> Result<bool, CaError> {
-    let [certificate, key] = next(directory);
-    if !is_there(&key)? || is_there(&certificate)? {
-        return Ok(false);
-    }
-    // Where somebody has removed the one that was to follow, its key belongs to nothing.
-    let now = CertificateDer::from_pem_file(directory.join(CERTIFICATE)).ok();
-    Ok(now.is_some_and(|now| load_key(&key).is_ok_and(|key| is_pair(&now, &key))))
-}
-
-fn is_pair(certificate: &CertificateDer<'_>, key: &KeyPair) -> bool {
-    parse(certificate).is_some_and(|x509| x509.public_key().subject_public_key.data == key.der_bytes())
-}
-
-/// Ends what somebody has begun.
-fn settle(directory: &Path) -> Result<(), CaError> {
-    if is_halfway(directory)? {
-        let [_, key] = next(directory);
-        let place = directory.join(KEY);
-        fs::rename(&key, &place).map_err(fault(&place, "written"))?;
-    }
-    Ok(())
-}
-
-fn only_missing(error: std::io::Error) -> std::io::Result<()> {
-    if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
-}
-
-fn is_there(path: &Path) -> Result<bool, CaError> {
-    path.try_exists().map_err(fault(path, "read"))
-}
-
-/// The key first: a certificate without it would be of no use, a key without its certificate gets one the next time.
-fn create(certificate: &Path, key: &Path, now: OffsetDateTime) -> Result<(), CaError> {
-    let key_pair = if is_there(key)? {
-        load_key(key)?
-    } else {
-        let key_pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-        keep::write(key, key_pair.serialize_pem(), 0o600)?;
-        key_pair
-    };
-    let made = parameters(now)?.self_signed(&key_pair)?;
-    keep::write(certificate, made.pem(), 0o644)
-}
-
-fn parameters(now: OffsetDateTime) -> Result<CertificateParams, CaError> {
-    let serial = super::serial()?;
-    // Two of one machine and day differ by it.
-    let mark = mark(&serial.to_bytes());
-    let mut params = CertificateParams::default();
-    params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::OrganizationName, "politely");
-    let name = format!("politely {} {} {mark}", host_name(), now.date());
-    params.distinguished_name.push(DnType::CommonName, name);
-    params.serial_number = Some(serial);
-    // Whatever the clock says, it is later than this was written: one made before the clock was set is good after.
-    params.not_before = (now.min(WRITTEN) - Duration::DAY).max(OffsetDateTime::UNIX_EPOCH);
-    params.not_after = now.max(WRITTEN) + YEARS;
-    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    Ok(params)
-}
-
-fn mark(serial: &[u8]) -> String {
-    serial.iter().skip(serial.len().saturating_sub(4)).map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn load_key(path: &Path) -> Result<KeyPair, CaError> {
-    let unusable = |why, hint| CaError::KeyUnusable { path: path.to_owned(), why, hint };
-    let text = keep::read_key(path)?;
-    match PrivateKeyDer::from_pem_slice(&text) {
-        Ok(PrivateKeyDer::Pkcs8(key)) => KeyPair::try_from(&key).map_err(|_| {
-            unusable(
-                "its kind is not known",
-                "take an ECDSA key (P-256, P-384), an Ed25519 key, or an RSA key of 2048 bits up",
-            )
-        }),
-        Ok(_) => Err(unusable(
-            "it is not in the form PKCS #8",
-            "convert it: openssl pkcs8 -topk8 -nocrypt -in OLD -out NEW; chmod 600 NEW",
-        )),
-        Err(pem::Error::NoItemsFound) if text.windows(9).any(|part| part == b"ENCRYPTED") => Err(unusable(
-            "it is encrypted",
-            "decrypt it: openssl pkcs8 -topk8 -nocrypt -in OLD -out NEW; chmod 600 NEW",
-        )),
-        Err(_) => Err(unusable("there is no private key in it", "a PEM file: `-----BEGIN PRIVATE KEY-----` …")),
-    }
-}
-
-fn parse<'a>(der: &'a CertificateDer<'_>) -> Option<X509Certificate<'a>> {
-    X509Certificate::from_der(der).ok().filter(|(rest, _)| rest.is_empty()).map(|(_, x509)| x509)
-}
-
-fn may_sign(x509: &X509Certificate<'_>) -> Result<(), &'static str> {
-    if !x509.is_ca() {
-        return Err("it is no certificate of an authority");
-    }
-    let usage = x509.key_usage().map_err(|_| "its key usage is broken")?;
-    if usage.is_some_and(|usage| !usage.value.key_cert_sign()) {
-        return Err("it may not sign certificates");
-    }
-    Ok(())
-}
-
-/// This machine's name, as far as it fits into a certificate's.
-fn host_name() -> String {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let plain: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.')).take(32).collect();
-    if plain.is_empty() { String::from("localhost") } else { plain }
-}
-
-/// A date for people, to the minute.
-pub(super) fn shown(at: OffsetDateTime) -> String {
-    at.format(format_description!("[year]-[month]-[day] [hour]:[minute] UTC")).unwrap_or_else(|_| at.to_string())
-}
-
-const YEARS: Duration = Duration::days(3650);
-/// No clock that is right says anything earlier.
-const WRITTEN: OffsetDateTime = datetime!(2026-11-01 0:00 UTC);
 /// How long before its end one is told.
 const WARNED: Duration = Duration::days(30);
 
 #[cfg(test)]
 mod tests {
+    use super::directory::{YEARS, next, parameters};
     use super::*;
     use crate::policy::Host;
     use crate::tls::LeafCache;
+    use rcgen::PKCS_ECDSA_P256_SHA256;
+    use time::macros::datetime;
 
     const RIGHT: OffsetDateTime = datetime!(2027-03-01 12:00 UTC);
 

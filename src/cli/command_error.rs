@@ -1,0 +1,70 @@
+//! Why a command ends, and the exit code that says so.
+
+use super::output::is_colorful;
+use crate::config::{AccessLog, ConfigErrors, LogSettings};
+use crate::server::StartError;
+use crate::tls::{CaError, RootsError};
+use std::io;
+use std::process::ExitCode;
+
+/// Why a command could not do its work, ready to be printed.
+#[derive(Debug)]
+pub(super) struct CommandError {
+    pub message: String,
+    pub code: ExitCode,
+}
+
+impl CommandError {
+    /// Wrong usage or configuration.
+    pub fn usage(what: impl std::fmt::Display, hint: impl std::fmt::Display) -> Self {
+        CommandError { message: format!("error: {what}\nhint: {hint}"), code: ExitCode::from(USAGE) }
+    }
+
+    pub fn log(log: &LogSettings, source: io::Error) -> Self {
+        match &log.access {
+            AccessLog::File(path) => StartError::Log { path: path.clone(), source }.into(),
+            AccessLog::Off | AccessLog::Stdout | AccessLog::Journal => source.into(),
+        }
+    }
+}
+
+impl std::fmt::Display for CommandError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.message.trim_end())
+    }
+}
+
+impl From<ConfigErrors> for CommandError {
+    fn from(errors: ConfigErrors) -> Self {
+        CommandError { message: errors.render(is_colorful(&io::stderr())), code: ExitCode::from(USAGE) }
+    }
+}
+
+impl From<CaError> for CommandError {
+    fn from(error: CaError) -> Self {
+        Self::usage(&error, error.hint())
+    }
+}
+
+impl From<RootsError> for CommandError {
+    fn from(error: RootsError) -> Self {
+        Self::usage(&error, error.hint())
+    }
+}
+
+impl From<StartError> for CommandError {
+    fn from(error: StartError) -> Self {
+        Self::usage(&error, error.hint())
+    }
+}
+
+impl From<io::Error> for CommandError {
+    fn from(error: io::Error) -> Self {
+        CommandError { message: format!("error: {error}"), code: ExitCode::from(DEFECT) }
+    }
+}
+
+/// The answer is no: disallowed, or faults found.
+pub(super) const NO: u8 = 1;
+pub(super) const USAGE: u8 = 2;
+pub(super) const DEFECT: u8 = 70;

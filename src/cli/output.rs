@@ -1,0 +1,41 @@
+//! What commands print, and who reads it.
+
+use super::command_error::CommandError;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+/// Prints an answer. A reader that has gone away, such as `head`, has read what it wanted.
+pub(super) fn print(text: &str) -> Result<ExitCode, CommandError> {
+    match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        Ok(()) | Err(_) => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// `1 request`, `2 requests`.
+pub(super) fn counted(count: impl Into<u64>, one: &str) -> String {
+    let count = count.into();
+    let plural = match one.strip_suffix('y') {
+        Some(stem) if count != 1 => format!("{stem}ies"),
+        _ if count != 1 => format!("{one}s"),
+        _ => one.to_owned(),
+    };
+    format!("{count} {plural}")
+}
+
+/// With what others have written in it, which is not to steer the terminal.
+pub(super) fn inert(text: &str) -> String {
+    let mut inert = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() && c != '\n' {
+            true => inert.extend(c.escape_unicode()),
+            false => inert.push(c),
+        }
+    }
+    inert
+}
+
+/// Colour is for terminals, and for those who want it (no-color.org).
+pub(super) fn is_colorful(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
