@@ -1,6 +1,59 @@
-//! politely: a forward proxy that makes any crawler obey robots.txt.
+//! politely: a forward proxy that makes any crawler obey robots.txt, and its parts for programs of one's own.
 //!
-//! One request's way: `proxy::client` accepts, reads the head ([`http1`]) and opens CONNECT; `proxy::exchange` asks
+//! **The engine alone** reads robots.txt and says what it allows ([`robots`]). It needs no I/O, nor the feature `proxy`:
+//!
+//! ```
+//! use politely::robots::RobotsTxt;
+//!
+//! let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /private\n");
+//! assert!(!robots.rules_for(&["ExampleBot"]).check("/private/page").is_allowed());
+//! ```
+//!
+//! **The gate in a program** fetches and keeps robots.txt and says when it is a host's turn ([`gate`]):
+//!
+//! ```
+//! # #[cfg(feature = "proxy")]
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use politely::{config::Settings, policy::{Authority, Request}, server};
+//!
+//! let gate = server::gate_alone(Settings::parse("example", "mode: enforce\n")?)?;
+//! let authority = Authority::from_url("http://127.0.0.1:9")?;
+//! // Whoever may go gets a permit, held for as long as the request lasts. Nothing can be read of this host's robots.txt.
+//! let refusal = gate.admit(&Request::new(&authority, b"/page"), None).await.err();
+//! assert_eq!(refusal.map(|refusal| refusal.slug()), Some("robots-unreachable"));
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "proxy"))]
+//! # fn main() {}
+//! ```
+//!
+//! **The proxy embedded** serves within a program's own runtime ([`server`]):
+//!
+//! ```
+//! # #[cfg(feature = "proxy")]
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use politely::{config::Settings, server};
+//!
+//! # let directory = tempfile::tempdir()?;
+//! # let place = directory.path().display();
+//! let text = format!(
+//!     "listen: [{{ address: 127.0.0.1:0 }}]\nadmin: {{ address: off }}\n\
+//!      intercept: {{ ca: {{ directory: {place}/ca }} }}\nstore: {{ directory: {place}/store }}\n"
+//! );
+//! let proxy = server::start(Settings::parse("example", &text)?).await?;
+//! println!("http_proxy=http://{}", proxy.addresses()[0]);
+//! proxy.shutdown().await;
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "proxy"))]
+//! # fn main() {}
+//! ```
+//!
+//! # One request's way
+//!
+//! `proxy::client` accepts, reads the head ([`http1`]) and opens CONNECT; `proxy::exchange` asks
 //! [`gate::Gate::admit`], which loads the authority's entry, lets [`policy`] decide by the rules of [`robots`] and keeps the
 //! host's pace; then [`upstream`] gives a connection and `exchange::carry` moves both bodies, or `proxy::respond` answers.
 //!
@@ -8,9 +61,9 @@
 //! policy → robots. Without the feature `proxy` only what is pure builds, [`robots`], [`policy`] and [`http1`], with no I/O dependency.
 
 #[cfg(feature = "proxy")]
-pub mod admin;
+mod admin;
 #[cfg(feature = "proxy")]
-pub mod cli;
+mod cli;
 #[cfg(feature = "proxy")]
 pub mod config;
 #[cfg(feature = "proxy")]
@@ -29,10 +82,15 @@ pub mod server;
 #[cfg(feature = "proxy")]
 pub mod signing;
 #[cfg(feature = "proxy")]
-pub mod telemetry;
+mod telemetry;
 #[cfg(feature = "proxy")]
 pub mod tls;
 #[cfg(feature = "proxy")]
 mod tls_words;
 #[cfg(feature = "proxy")]
 pub mod upstream;
+
+/// The command `politely`.
+#[cfg(feature = "proxy")]
+#[doc(hidden)]
+pub use cli::main;

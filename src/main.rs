@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     // The panic has told what and where; the exit code says whose fault it was.
-    std::panic::catch_unwind(politely::cli::main).unwrap_or(ExitCode::from(DEFECT))
+    std::panic::catch_unwind(politely::main).unwrap_or(ExitCode::from(DEFECT))
 }
 
 /// A defect of ours (EX_SOFTWARE of sysexits.h).
