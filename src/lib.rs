@@ -76,6 +76,8 @@ pub mod http1;
 pub mod policy;
 #[cfg(feature = "proxy")]
 pub mod proxy;
+#[cfg(feature = "proxy")]
+mod rfc3339;
 pub mod robots;
 #[cfg(feature = "proxy")]
 pub mod server;

@@ -4,6 +4,7 @@ use crate::gate::{BudgetFigures, Gate, HeldFor, HeldRequest, PaceFigures, Report
 use crate::policy::explain::{self, Explanation, TdmRepState};
 use crate::policy::{AskedAgain, Authority, Entry, Manners, PreferenceEvidence};
 use crate::proxy::{Distrusted, Offer, RecentDecision, evidence};
+use crate::rfc3339;
 use crate::tls::Ca;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -11,7 +12,6 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, SystemTime};
 use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 /// One URL's verdict.
 pub fn explanation(explanation: &Explanation) -> Value {
@@ -31,8 +31,8 @@ pub fn explanation(explanation: &Explanation) -> Value {
             "status": robots.status,
             "asked_again": robots.asked_again.map(asked_again),
             "access": robots.access,
-            "fetched_at": robots.fetched_at.and_then(rfc3339),
-            "expires_at": robots.expires_at.and_then(rfc3339),
+            "fetched_at": robots.fetched_at.map(rfc3339::seconds),
+            "expires_at": robots.expires_at.map(rfc3339::seconds),
         },
         "tdmrep": explanation.tdmrep.as_ref().map(tdmrep),
         "crawl_delay": explanation.crawl_delay.map(|delay| delay.as_secs_f64()),
@@ -74,8 +74,8 @@ fn tdmrep(state: &TdmRepState) -> Value {
         "url": state.url,
         "status": state.status,
         "access": state.access,
-        "fetched_at": state.fetched_at.and_then(rfc3339),
-        "expires_at": state.expires_at.and_then(rfc3339),
+        "fetched_at": state.fetched_at.map(rfc3339::seconds),
+        "expires_at": state.expires_at.map(rfc3339::seconds),
         "fault": state.fault,
     })
 }
@@ -103,7 +103,7 @@ fn rule(explanation: &Explanation) -> Option<Value> {
 
 /// The certificate authority's dates.
 pub(super) fn ca(ca: &Ca) -> Value {
-    json!({ "expires_at": ca.validity().1.format(&Rfc3339).ok(), "warning": ca.warning(OffsetDateTime::now_utc()) })
+    json!({ "expires_at": rfc3339::seconds(ca.validity().1.into()), "warning": ca.warning(OffsetDateTime::now_utc()) })
 }
 
 /// What is known of an authority, and how its host's pace stands.
@@ -118,11 +118,11 @@ pub(super) fn authority(gate: &Gate, authority: &Authority, entry: &Entry) -> Va
         "status": answer.map(|answer| answer.status),
         "asked_again": answer.and_then(|answer| answer.asked_again).map(asked_again),
         "age": answer.map(|answer| answer.freshness.age(now)),
-        "fetched_at": answer.and_then(|answer| rfc3339(answer.freshness.validated_at())),
-        "expires_at": answer.and_then(|answer| rfc3339(answer.freshness.expires_at())),
+        "fetched_at": answer.map(|answer| rfc3339::seconds(answer.freshness.validated_at())),
+        "expires_at": answer.map(|answer| rfc3339::seconds(answer.freshness.expires_at())),
         "failures": entry.trouble.as_ref().map_or(0, |trouble| trouble.failures),
-        "failing_since": entry.trouble.as_ref().and_then(|trouble| rfc3339(trouble.since)),
-        "retry_at": entry.trouble.as_ref().and_then(|trouble| rfc3339(trouble.retry_at)),
+        "failing_since": entry.trouble.as_ref().map(|trouble| rfc3339::seconds(trouble.since)),
+        "retry_at": entry.trouble.as_ref().map(|trouble| rfc3339::seconds(trouble.retry_at)),
         "failure": entry.trouble.as_ref().map(|trouble| &trouble.why),
         "crawl_delay": gate.crawl_delay(authority, entry).map(|delay| delay.as_secs_f64()),
         "pace": pace(gate.pace(authority).unwrap_or_default()),
@@ -152,7 +152,7 @@ pub(super) fn decision(decision: &RecentDecision) -> Value {
         Reported::Held(_) => (Map::new(), None),
     };
     members.insert("number".into(), decision.number.into());
-    members.insert("at".into(), rfc3339_millis(decision.at).into());
+    members.insert("at".into(), rfc3339::millis(decision.at).into());
     members.insert("client".into(), decision.client.to_canonical().to_string().into());
     members.insert("user".into(), decision.user.as_deref().into());
     members.insert("url".into(), decision.url.as_deref().into());
@@ -192,7 +192,7 @@ pub(super) fn budget(figures: &BudgetFigures) -> Value {
         "max_requests": budget.requests,
         "bytes": spent.bytes,
         "max_bytes": budget.bytes,
-        "ends_at": rfc3339(SystemTime::UNIX_EPOCH + Duration::from_secs(spent.ends)),
+        "ends_at": rfc3339::seconds(SystemTime::UNIX_EPOCH + Duration::from_secs(spent.ends)),
     })
 }
 
@@ -204,7 +204,7 @@ pub(super) fn distrusted(one: &Distrusted) -> Value {
         "user_agent": one.agent,
         "how": one.how.slug(),
         "times": one.times,
-        "at": rfc3339(one.at),
+        "at": rfc3339::seconds(one.at),
         "cure": one.cure(),
     })
 }
@@ -229,16 +229,4 @@ pub(super) fn problem(status: StatusCode, detail: &str) -> Response {
     let kind = http::HeaderValue::from_static("application/problem+json");
     answer.headers_mut().insert(http::header::CONTENT_TYPE, kind);
     answer
-}
-
-/// Many fall into one second.
-fn rfc3339_millis(at: SystemTime) -> Option<String> {
-    let at = OffsetDateTime::from(at);
-    let millis = u32::from(at.millisecond()) * 1_000_000;
-    at.replace_nanosecond(millis).ok()?.format(&Rfc3339).ok()
-}
-
-fn rfc3339(at: SystemTime) -> Option<String> {
-    let at = OffsetDateTime::from(at).replace_nanosecond(0).ok()?;
-    at.format(&Rfc3339).ok()
 }

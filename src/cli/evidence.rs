@@ -2,7 +2,8 @@
 
 use super::{CommandError, ConfigArg, Format, NO};
 use crate::config::Settings;
-use crate::evidence::{Hash, ReadError, Verified, from_hex, hex, rfc3339, verify};
+use crate::evidence::{Hash, ReadError, Verified, from_hex, hex, verify};
+use crate::rfc3339;
 use serde_json::json;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -75,8 +76,9 @@ fn parse_head(text: &str) -> Result<Hash, &'static str> {
 }
 
 fn text(directory: &Path, verified: &Verified) -> String {
-    let Verified { segments, records, times, head, lost, removed_to, unclean, is_written, is_cut, bodies, faults } =
+    let Verified { segments, records, times, head, lost, removed_to, unclean, is_written, is_cut, bodies, .. } =
         verified;
+    let Verified { removed_heads, others, faults, .. } = verified;
     let mut out = String::new();
     for fault in faults.iter().take(MOST_SHOWN) {
         let line = fault.line.map_or_else(String::new, |line| format!(", line {line}"));
@@ -90,10 +92,16 @@ fn text(directory: &Path, verified: &Verified) -> String {
     let _ =
         writeln!(out, "  records:  {records} in {}, resting on {}", many(*segments, "segment"), many(*bodies, "file"));
     if let Some((from, to)) = times {
-        let _ = writeln!(out, "  written:  {} to {}", rfc3339(*from), rfc3339(*to));
+        let _ = writeln!(out, "  written:  {} to {}", rfc3339::millis(*from), rfc3339::millis(*to));
     }
     for (count, from, to) in lost {
-        let _ = writeln!(out, "  lost:     {} of {} to {}", many(*count, "record"), rfc3339(*from), rfc3339(*to));
+        let _ = writeln!(
+            out,
+            "  lost:     {} of {} to {}",
+            many(*count, "record"),
+            rfc3339::millis(*from),
+            rfc3339::millis(*to)
+        );
     }
     if let Some(last) = removed_to {
         let _ = writeln!(out, "  removed:  segments up to {last}, as `keep` says");
@@ -107,12 +115,21 @@ fn text(directory: &Path, verified: &Verified) -> String {
     if *is_written {
         let _ = writeln!(out, "  open:     a proxy writes to it now");
     }
+    for noted in removed_heads {
+        let _ = writeln!(out, "  noted:    {} is known as the end of a removed segment alone", digits(noted));
+    }
+    for other in others.iter().take(MOST_SHOWN) {
+        let _ = writeln!(out, "  other:    {} is no part of the evidence", other.display());
+    }
+    if others.len() > MOST_SHOWN {
+        let _ = writeln!(out, "  other:    … and {} more", others.len() - MOST_SHOWN);
+    }
     let _ = writeln!(out, "  head:     {}", digits(head));
     super::inert(&out)
 }
 
 pub(super) fn as_json(verified: &Verified) -> serde_json::Value {
-    let lost = |(count, from, to): &(u64, _, _)| json!({ "count": count, "from": rfc3339(*from), "to": rfc3339(*to) });
+    let lost = |(count, from, to): &(u64, _, _)| json!({ "count": count, "from": rfc3339::millis(*from), "to": rfc3339::millis(*to) });
     json!({
         "whole": verified.faults.is_empty(),
         "faults": verified.faults.iter().map(|fault| json!({
@@ -121,13 +138,15 @@ pub(super) fn as_json(verified: &Verified) -> serde_json::Value {
         "segments": verified.segments,
         "records": verified.records,
         "bodies": verified.bodies,
-        "from": verified.times.map(|(from, _)| rfc3339(from)),
-        "to": verified.times.map(|(_, to)| rfc3339(to)),
+        "from": verified.times.map(|(from, _)| rfc3339::millis(from)),
+        "to": verified.times.map(|(_, to)| rfc3339::millis(to)),
         "lost": verified.lost.iter().map(lost).collect::<Vec<_>>(),
         "removed_to": verified.removed_to,
         "unclean": verified.unclean,
         "cut": verified.is_cut,
         "open": verified.is_written,
+        "removed_heads": verified.removed_heads.iter().map(digits).collect::<Vec<_>>(),
+        "others": verified.others,
         "head": digits(&verified.head),
     })
 }
@@ -140,5 +159,5 @@ pub(super) fn times_of(count: u64) -> String {
     if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }
 
-/// Of faults: where much is broken, the first ones say enough.
+/// Of faults and of other files: where there are many, the first ones say enough.
 const MOST_SHOWN: usize = 50;

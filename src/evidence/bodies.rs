@@ -1,7 +1,7 @@
 //! What records rest on, by its SHA-256: each robots.txt, and what was configured. A file's time is when a record last named it,
 //! so that what only removed segments name is found without reading the others.
 
-use super::chain::{Hash, hex, sha256};
+use super::chain::{Hash, from_hex, hex, sha256};
 use crate::config::{give_to_owner, private_directory};
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -60,13 +60,13 @@ impl Bodies {
         let now = SystemTime::now().max(began);
         match File::options().write(true).open(&path) {
             Ok(file) if file.metadata()?.len() > 0 => file.set_modified(now)?,
-            Ok(_) => write(&path, body, now)?,
-            Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            // Empty: the power went before its bytes were on the disk.
+            Ok(_) | Err(_) => {
                 private_directory(path.parent().expect("it is in a directory"))?;
                 write(&path, body, now)?;
                 named.is_new = true;
             }
-            Err(error) => return Err(error),
         }
         if named.hashes.len() == MOST_NAMED {
             // They are looked for on the disk again.
@@ -84,7 +84,7 @@ impl Bodies {
     /// Removes those that no record has named since `began`, when the first segment began that is there still.
     pub fn sweep(&self, began: SystemTime) -> io::Result<()> {
         for shard in entries(&self.directory)? {
-            for path in entries(&shard)? {
+            for path in entries(&shard)?.into_iter().filter(|path| hash_of(path).is_some()) {
                 let named = self.named.lock();
                 if fs::symlink_metadata(&path)?.modified()? < began {
                     fs::remove_file(&path)?;
@@ -93,6 +93,18 @@ impl Bodies {
             }
         }
         Ok(())
+    }
+
+    /// What lies among them and is none.
+    pub fn others(&self) -> io::Result<Vec<PathBuf>> {
+        let mut others = Vec::new();
+        for shard in entries(&self.directory)? {
+            match shard.is_dir() {
+                true => others.extend(entries(&shard)?.into_iter().filter(|path| hash_of(path).is_none())),
+                false => others.push(shard),
+            }
+        }
+        Ok(others)
     }
 
     /// One, as it was.
@@ -140,6 +152,11 @@ fn write(path: &Path, body: &[u8], named: SystemTime) -> io::Result<()> {
         let _ = fs::remove_file(&new);
     }
     written
+}
+
+/// Whose body this is, by its name. `None`: it is another file.
+fn hash_of(path: &Path) -> Option<Hash> {
+    from_hex(path.file_name()?.to_str()?.strip_suffix(".gz")?)
 }
 
 /// What is in a directory, if there is one.

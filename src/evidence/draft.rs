@@ -1,7 +1,7 @@
 //! One line as it is written: an object of JSON, in a buffer that the thread's next line is written to again.
 
 use super::chain::Hash;
-use super::time;
+use crate::rfc3339;
 use std::cell::Cell;
 use std::time::SystemTime;
 
@@ -65,7 +65,7 @@ impl Draft {
     pub fn time(&mut self, name: &str, at: SystemTime) {
         self.name(name);
         self.line.push(b'"');
-        time::write(at, &mut self.line);
+        rfc3339::write_millis(at, &mut self.line);
         self.line.push(b'"');
     }
 

@@ -20,7 +20,7 @@ pub use draft::Draft;
 pub use past::{Found, Past, PastCopy, PastFile, find};
 pub use read::{Decision, ReadError, SiteCopy};
 pub use report::{By, Group, Report, report};
-pub use time::{rfc3339, when};
+pub use time::when;
 pub use verify::{Fault, Verified, verify};
 pub use writer::OpenError;
 
@@ -78,12 +78,18 @@ impl Evidence {
         Draft::new("decision", at)
     }
 
-    /// Takes a record, and keeps what it names: what was configured, as text, and the files of these entries. Never waits: where
-    /// there is no room it is counted as lost.
-    pub fn put<'a>(&self, draft: Draft, config: &Arc<str>, entries: impl IntoIterator<Item = &'a Arc<Entry>>) {
+    /// Takes a record, and keeps what it names: what was configured, as text with its SHA-256, and the files of these entries.
+    /// Never waits: where there is no room it is counted as lost.
+    pub fn put<'a>(
+        &self,
+        mut draft: Draft,
+        (config, digest): &(Arc<str>, Hash),
+        entries: impl IntoIterator<Item = &'a Arc<Entry>>,
+    ) {
+        draft.hash("config", digest);
         let at = draft.at();
         let entries = entries.into_iter().map(|entry| Body::Of(entry.clone()));
-        draft.end(|line| self.queue.put(line, entries.chain([Body::Text(config.clone())]), at));
+        draft.end(|line| self.queue.put(line, entries.chain([Body::Text(config.clone(), *digest)]), at));
     }
 
     pub fn directory(&self) -> &Path {

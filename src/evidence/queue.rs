@@ -2,9 +2,11 @@
 //! lost, and the writer says so in the chain.
 
 use super::Counter;
+use super::chain::Hash;
 use super::segment::MOST_LINE;
 use crate::policy::Entry;
 use parking_lot::{Condvar, Mutex};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
@@ -35,7 +37,9 @@ pub(super) struct Batch {
     pub lines: Vec<u8>,
     /// What the lines name, and has to be there before they are.
     pub bodies: Vec<Body>,
-    /// Bytes of these.
+    /// Where these are in memory: each is there once.
+    places: HashSet<usize>,
+    /// Their bytes.
     held: usize,
     /// When the first and the last request of these came.
     pub times: Option<(SystemTime, SystemTime)>,
@@ -48,22 +52,21 @@ pub(super) struct Batch {
 pub(super) enum Body {
     /// The file of its answer.
     Of(Arc<Entry>),
-    Text(Arc<str>),
+    Text(Arc<str>, Hash),
 }
 
 impl Body {
-    fn is(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Of(one), Self::Of(other)) => Arc::ptr_eq(one, other),
-            (Self::Text(one), Self::Text(other)) => Arc::ptr_eq(one, other),
-            _ => false,
+    fn place(&self) -> usize {
+        match self {
+            Self::Of(entry) => Arc::as_ptr(entry).addr(),
+            Self::Text(text, _) => Arc::as_ptr(text).addr(),
         }
     }
 
     fn len(&self) -> usize {
         match self {
             Self::Of(entry) => entry.answer.as_ref().and_then(|answer| answer.access.source()).map_or(0, <[u8]>::len),
-            Self::Text(text) => text.len(),
+            Self::Text(text, _) => text.len(),
         }
     }
 }
@@ -98,7 +101,10 @@ impl Queue {
         let batch = &mut state.batch;
         let before = batch.bodies.len();
         for body in bodies {
-            if !batch.bodies.iter().rev().take(3).any(|last| last.is(&body)) {
+            let place = body.place();
+            // Mostly it is what the record before named.
+            let is_last = batch.bodies.iter().rev().take(3).any(|last| last.place() == place);
+            if !is_last && batch.places.insert(place) {
                 batch.bodies.push(body);
             }
         }
@@ -106,7 +112,9 @@ impl Queue {
         // A file that is larger than all the room has it for itself.
         let is_full = batch.lines.len() + line.len() > ROOM || batch.held > 0 && batch.held + new > ROOM;
         if is_closed || is_full || line.len() > MOST_LINE - LINKED {
-            batch.bodies.truncate(before);
+            for body in batch.bodies.drain(before..) {
+                batch.places.remove(&body.place());
+            }
             let lost = Lost { count: 1, from: at, to: at };
             batch.lost = Some(batch.lost.map_or(lost, |before| before.and(lost)));
             self.lost.fetch_add(1, Relaxed);
@@ -184,6 +192,8 @@ impl Batch {
         self.lines.shrink_to(KEPT);
         self.bodies.clear();
         self.bodies.shrink_to(KEPT / 64);
+        self.places.clear();
+        self.places.shrink_to(KEPT / 64);
         (self.times, self.lost, self.held) = (None, None, 0);
     }
 }
@@ -229,9 +239,20 @@ mod tests {
     }
 
     #[test]
+    fn one_that_is_named_again_and_again_takes_its_room_once() {
+        let queue = Queue::default();
+        let files: Vec<_> = (0..8).map(|_| Body::Text("x".repeat(ROOM / 16).into(), [0; 32])).collect();
+        for file in files.iter().cycle().take(80) {
+            queue.put(b"{}\n", [file.clone()], AT);
+        }
+        let Taken::Batch(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
+        assert_eq!((queue.lost(), batch.bodies.len(), batch.len()), (0, 8, 80), "however the hosts take turns");
+    }
+
+    #[test]
     fn files_that_wait_take_no_more_room_than_there_is() {
         let queue = Queue::default();
-        let file = |bytes: usize| Body::Text("x".repeat(bytes).into());
+        let file = |bytes: usize| Body::Text("x".repeat(bytes).into(), [0; 32]);
         queue.put(b"{}\n", [file(2 * ROOM)], AT);
         queue.put(b"{}\n", [file(1)], AT);
         assert_eq!(queue.lost(), 1, "the first has all the room, however large it is");

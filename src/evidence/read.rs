@@ -184,7 +184,7 @@ fn some_hash<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Hash>, D::Erro
 
 fn time<'de, D: Deserializer<'de>>(from: D) -> Result<SystemTime, D::Error> {
     let text = String::deserialize(from)?;
-    super::time::when(&text, SystemTime::UNIX_EPOCH).map_err(de::Error::custom)
+    crate::rfc3339::parse(&text).ok_or_else(|| de::Error::custom("a time is written as RFC 3339 has it"))
 }
 
 fn some_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SystemTime>, D::Error> {

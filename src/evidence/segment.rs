@@ -23,23 +23,19 @@ pub(super) struct Stored {
 impl Stored {
     /// All of a directory, in their order. Of one that was just being compressed, the whole one.
     pub fn all(directory: &Path) -> io::Result<Vec<Self>> {
-        let mut all = Vec::new();
-        for entry in fs::read_dir(directory)? {
-            let path = entry?.path();
-            let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-            let (stem, is_packed) = match name.strip_suffix(PACKED) {
-                Some(stem) => (stem, true),
-                None => (name, false),
-            };
-            let Some(digits) = stem.strip_suffix(PLAIN) else { continue };
-            // Of others' files with names that look like it there is nothing to say.
-            let number = digits.parse().ok().filter(|number| *number > 0 && format!("{number:08}") == digits);
-            let Some(number) = number else { continue };
-            all.push(Stored { number, path, is_packed });
-        }
+        let mut all: Vec<_> = entries(directory)?.into_iter().filter_map(Self::of).collect();
         all.sort_by_key(|stored| (stored.number, !stored.is_packed));
         all.dedup_by_key(|stored| stored.number);
         Ok(all)
+    }
+
+    /// By its name. `None`: it is none.
+    fn of(path: PathBuf) -> Option<Self> {
+        let name = path.file_name()?.to_str()?;
+        let (stem, is_packed) = name.strip_suffix(PACKED).map_or((name, false), |stem| (stem, true));
+        let digits = stem.strip_suffix(PLAIN)?;
+        let number = digits.parse().ok().filter(|number| *number > 0 && format!("{number:08}") == digits)?;
+        Some(Stored { number, path, is_packed })
     }
 
     /// When it began, by its first line, and what that line says of the one before.
@@ -181,15 +177,27 @@ impl Tail {
 /// Removes what a process that was killed has left half done: nothing that is named.
 pub(super) fn tidy(directory: &Path) -> io::Result<()> {
     let kept = Stored::all(directory)?;
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let is_packed_too = name.ends_with(PLAIN) && kept.iter().any(|stored| stored.path == with(&path, PACKED));
-        if is_packed_too || name.ends_with(".jsonl.tmp") {
+    for path in entries(directory)? {
+        let is_packed_too = kept.iter().any(|stored| stored.is_packed && stored.path == with(&path, PACKED));
+        if is_packed_too || is_half_packed(&path) {
             fs::remove_file(path)?;
         }
     }
     Ok(())
+}
+
+/// What lies in a directory that is none of its segments, nor left half done of one.
+pub(super) fn others(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let is_other = |path: &PathBuf| Stored::of(path.clone()).is_none() && !is_half_packed(path);
+    Ok(entries(directory)?.into_iter().filter(is_other).collect())
+}
+
+fn is_half_packed(path: &Path) -> bool {
+    path.extension().is_some_and(|last| last == "tmp") && Stored::of(path.with_extension("")).is_some()
+}
+
+fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect()
 }
 
 fn with(path: &Path, suffix: &str) -> PathBuf {

@@ -9,6 +9,10 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use tempfile::TempDir;
 
+mod past;
+mod removal;
+mod room;
+
 const KEEP: Duration = Duration::from_secs(86_400);
 const ROBOTS: &[u8] = b"User-agent: *\nDisallow: /private/\n";
 
@@ -33,8 +37,7 @@ fn record(evidence: &Evidence, url: &str, at: SystemTime) {
         members.time("fetched", at - Duration::from_secs(60));
     });
     draft.number("status", 200);
-    draft.hash("config", &chain::sha256(b"{}"));
-    evidence.put(draft, &"{}".into(), [&entry]);
+    evidence.put(draft, &config(), [&entry]);
 }
 
 fn entry() -> Arc<Entry> {
@@ -53,6 +56,10 @@ fn entry() -> Arc<Entry> {
 
 fn digest() -> Hash {
     *digest_of(&entry().answer.as_ref().unwrap().access).unwrap()
+}
+
+fn config() -> (Arc<str>, Hash) {
+    ("{}".into(), chain::sha256(b"{}"))
 }
 
 /// A chain of so many records, closed.
@@ -213,13 +220,16 @@ fn a_line_cut_by_a_kill_is_said_in_the_chain() {
 }
 
 #[test]
-fn a_segment_that_was_just_being_begun_is_begun_anew() {
-    let directory = written(1);
-    age(directory.path());
-    fs::write(directory.path().join("00000002.jsonl"), "{\"prev\":\"").unwrap();
-    drop(open(directory.path()));
-    let verified = good(directory.path());
-    assert_eq!((verified.segments, verified.unclean), (2, 1));
+fn a_segment_that_was_just_being_begun_is_begun_again() {
+    for begun in ["", "{\"prev\":\""] {
+        let directory = written(1);
+        age(directory.path());
+        fs::write(directory.path().join("00000002.jsonl"), begun).unwrap();
+        assert!(good(directory.path()).is_cut, "nothing in it was changed");
+        drop(open(directory.path()));
+        let verified = good(directory.path());
+        assert_eq!((verified.segments, verified.unclean), (2, u64::from(!begun.is_empty())));
+    }
 }
 
 #[test]
@@ -249,91 +259,6 @@ fn a_directory_is_one_processs_at_a_time() {
 }
 
 #[test]
-fn what_there_was_no_room_for_is_said_in_the_chain() {
-    let directory = tempfile::tempdir().unwrap();
-    let evidence = open(directory.path());
-    let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-    record(&evidence, "http://a.example/", at);
-    // For this one there is none, ever.
-    record(&evidence, &"x".repeat(segment::MOST_LINE), at);
-    evidence.close();
-    let (figures, verified) = (evidence.figures(), good(directory.path()));
-    assert_eq!((figures.written, figures.lost), (1, 1));
-    assert_eq!((verified.records, verified.lost), (1, vec![(1, at, at)]));
-}
-
-#[test]
-fn what_was_kept_long_enough_is_removed_and_that_is_said() {
-    let directory = written(1);
-    age(directory.path());
-    let evidence = open(directory.path());
-    record(&evidence, "http://b.example/", SystemTime::now());
-    drop(evidence);
-    // As though it had been written long ago: its chain is made anew, of the same lines.
-    let long_ago = "2001-09-09T01:46:40.000Z";
-    let mut chain = chain::Chain { head: NOTHING };
-    for stored in Stored::all(directory.path()).unwrap() {
-        let (mut lines, mut out) = (read::Lines::of(&stored).unwrap(), Vec::new());
-        while let Some(line) = lines.next() {
-            let text = String::from_utf8(line.unwrap().0.to_vec()).unwrap();
-            let rest = text.split_once(',').unwrap().1;
-            let (before, after) = rest.split_once("\"time\":\"").unwrap();
-            let line = format!("{{{before}\"time\":\"{long_ago}{}", &after[long_ago.len()..]);
-            chain.append(line.as_bytes(), &mut out);
-        }
-        fs::remove_file(&stored.path).unwrap();
-        fs::write(directory.path().join(format!("{:08}.jsonl", stored.number)), out).unwrap();
-    }
-    good(directory.path());
-    age(directory.path());
-    drop(open(directory.path()));
-    let verified = good(directory.path());
-    // The second began long ago, too, but nothing says when it ended but the third, which began now.
-    assert_eq!((verified.removed_to, verified.segments), (Some(1), 2));
-    // Its head was noted when it was full.
-    let second = Stored::all(directory.path()).unwrap()[0].beginning().unwrap().1;
-    assert_eq!(verify(directory.path(), &[second]).unwrap().faults, []);
-    drop(open(directory.path()));
-    assert_eq!(good(directory.path()).removed_to, Some(1));
-}
-
-#[test]
-fn the_rules_of_then_are_found_again() {
-    let directory = tempfile::tempdir().unwrap();
-    let evidence = open(directory.path());
-    let second = |second: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000 + second);
-    record(&evidence, "http://a.example/1", second(0));
-    record(&evidence, "http://b.example/1", second(50));
-    record(&evidence, "http://a.example/2", second(100));
-    evidence.close();
-    let authority = Authority::from_url("http://a.example").unwrap();
-    let past = |at, url| find(directory.path(), &authority, url, at).unwrap();
-    let found = past(second(70), "http://a.example/1").unwrap();
-    assert_eq!((found.known.time, found.same.as_ref().map(|same| same.time)), (second(0), Some(second(0))));
-    assert!(matches!(found.robots, Some(PastCopy { file: PastFile::Body(ref body), .. }) if body == ROBOTS));
-    assert_eq!(found.config.as_deref(), Some("{}"));
-    assert!(found.robots(&ParseOptions::default(), second(70)).usable(second(70)).is_some());
-    // Before the first, by when its robots.txt had been fetched.
-    assert_eq!(past(second(0) - Duration::from_secs(30), "").unwrap().known.time, second(0));
-    assert!(past(second(0) - Duration::from_secs(90), "").is_none());
-}
-
-#[test]
-fn a_report_adds_up() {
-    let directory = written(3);
-    let by = |by| report(directory.path(), by, None).unwrap();
-    let hosts = by(By::Host);
-    assert_eq!((hosts.total.requests, hosts.groups.len(), hosts.groups[0].name.as_str()), (3, 1, "http://a.example"));
-    assert_eq!(hosts.groups[0].reasons.get("no-matching-rule"), Some(&3));
-    assert_eq!(
-        (by(By::User).groups[0].name.as_str(), by(By::Rule).groups[0].name.as_str()),
-        ("127.0.0.1", "no-matching-rule")
-    );
-    let none = report(directory.path(), By::Host, Some(SystemTime::now() + KEEP)).unwrap();
-    assert_eq!((none.total.requests, none.groups.len()), (0, 0));
-}
-
-#[test]
 fn a_tail_is_found_however_the_file_ends() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tail");
@@ -348,34 +273,6 @@ fn a_tail_is_found_however_the_file_ends() {
 }
 
 #[test]
-fn a_disk_that_was_full_is_said_in_the_chain_when_there_is_room_again() {
-    // A file that cannot grow, as on a full disk: a directory whose segment is a device that is full.
-    let directory = tempfile::tempdir().unwrap();
-    let queue = Arc::new(Queue::default());
-    let shared = Arc::new(Shared::new(KEEP));
-    let mut writer = Writer::open(directory.path(), queue.clone(), shared.clone(), "test-1", "{}").unwrap();
-    let batch = |at| {
-        queue.put(b"{\"type\":\"other\",\"time\":\"2001-09-09T01:46:40.000Z\"}\n", [], at);
-        match queue.take(queue::Batch::default(), Duration::ZERO) {
-            queue::Taken::Batch(batch) => batch,
-            queue::Taken::Nothing | queue::Taken::Closed => unreachable!("one was put"),
-        }
-    };
-    let at = SystemTime::UNIX_EPOCH;
-    writer.write(&batch(at));
-    let room = writer.segment.fill_up();
-    writer.write(&batch(at));
-    writer.write(&batch(at + Duration::from_secs(1)));
-    assert_eq!((shared.written.load(Relaxed), shared.lost.load(Relaxed)), (1, 2));
-    writer.segment.make_room(room);
-    writer.write(&batch(at));
-    drop(writer);
-    let verified = good(directory.path());
-    assert_eq!(verified.lost, [(2, at, at + Duration::from_secs(1))]);
-    assert_eq!(shared.written.load(Relaxed), 2);
-}
-
-#[test]
 fn a_full_segment_is_compressed_and_the_chain_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let (queue, shared) = (Arc::new(Queue::default()), Arc::new(Shared::new(KEEP)));
@@ -387,7 +284,11 @@ fn a_full_segment_is_compressed_and_the_chain_goes_on() {
         draft.hash("config", &chain::sha256(b"{}"));
         draft.object("robots", |members| members.hash("sha256", &digest()));
         draft.end(|line| {
-            queue.put(line, [queue::Body::Of(entry.clone()), queue::Body::Text("{}".into())], SystemTime::now())
+            queue.put(
+                line,
+                [queue::Body::Of(entry.clone()), queue::Body::Text("{}".into(), chain::sha256(b"{}"))],
+                SystemTime::now(),
+            )
         });
         let queue::Taken::Batch(batch) = queue.take(queue::Batch::default(), Duration::ZERO) else {
             panic!("one was put")
@@ -404,16 +305,6 @@ fn a_full_segment_is_compressed_and_the_chain_goes_on() {
     let all = Stored::all(directory.path()).unwrap();
     assert_eq!(all.iter().map(|stored| stored.is_packed).collect::<Vec<_>>(), [true, true, true, false]);
     assert_eq!(good(directory.path()).records, 2);
-}
-
-#[test]
-fn nothing_is_removed_by_a_clock_that_was_just_set_forward() {
-    let mut clock = writer::Clock::default();
-    let now = SystemTime::now();
-    assert!(clock.is_steady(now));
-    assert!(clock.is_steady(now - Duration::from_secs(3600)), "back is no reason to remove anything");
-    assert!(!clock.is_steady(now + Duration::from_secs(400 * 86_400)));
-    assert!(!clock.is_steady(now + Duration::from_secs(400 * 86_400)));
 }
 
 #[test]
@@ -440,77 +331,35 @@ fn what_root_writes_in_a_services_directory_is_the_services() {
     }
 }
 
-/// A record of a request to a.example, with these members beside.
-fn put(evidence: &Evidence, at: SystemTime, members: impl FnOnce(&mut Draft)) {
-    let mut draft = evidence.draft(at);
-    draft.text("method", "GET");
-    draft.text("url", "http://a.example/");
-    members(&mut draft);
-    draft.hash("config", &chain::sha256(b"{}"));
-    evidence.put(draft, &"{}".into(), [&entry()]);
-}
-
 #[test]
-fn each_file_of_then_is_found_by_the_last_record_that_has_it() {
-    let directory = tempfile::tempdir().unwrap();
-    let evidence = open(directory.path());
-    let second = |second: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000 + second);
-    put(&evidence, second(0), |draft| {
-        draft.object("robots", |members| members.hash("sha256", &digest()));
-        draft.object("tdmrep", |members| members.number("status", 404));
-    });
-    put(&evidence, second(1), |draft| draft.object("robots", |members| members.hash("sha256", &digest())));
-    // Its client left while robots.txt was fetched.
-    put(&evidence, second(2), |draft| draft.object("robots", |_| {}));
-    put(&evidence, second(3), |_| {});
-    evidence.close();
-    let authority = Authority::from_url("http://a.example").unwrap();
-    let past = find(directory.path(), &authority, "http://a.example/", second(9)).unwrap().unwrap();
-    assert_eq!(past.known.time, second(3));
-    let (robots, tdmrep) = (past.robots.unwrap(), past.tdmrep.unwrap());
-    assert_eq!((robots.found.time, tdmrep.found.time), (second(1), second(0)));
-    assert!(matches!((robots.file, tdmrep.file), (PastFile::Body(_), PastFile::Missing(404))));
-}
-
-#[test]
-fn a_site_that_was_long_unreachable_is_judged_by_that() {
-    let directory = tempfile::tempdir().unwrap();
-    let evidence = open(directory.path());
-    let (now, month) = (SystemTime::now(), Duration::from_secs(31 * 86_400));
-    put(&evidence, now, |draft| {
-        draft.text("reason", "long-unreachable");
-        draft.object("robots", |members| {
-            members.hash("sha256", &digest());
-            members.text("failure", "connection refused");
-            members.time("failing_since", now - month);
-        });
-    });
-    evidence.close();
-    let authority = Authority::from_url("http://a.example").unwrap();
-    let past = find(directory.path(), &authority, "http://a.example/", now + KEEP).unwrap().unwrap();
-    let trouble = past.robots(&ParseOptions::default(), now + KEEP).trouble.unwrap();
-    assert!(now.duration_since(trouble.since).unwrap() >= month - Duration::from_secs(1), "{trouble:?}");
-}
-
-#[test]
-fn files_of_others_are_no_segments() {
+fn files_of_others_are_no_segments_and_are_reported() {
     let directory = written(1);
-    for name in ["00000000.jsonl", "0.jsonl", "1.jsonl", "+0000001.jsonl"] {
+    assert_eq!(good(directory.path()).others, Vec::<PathBuf>::new());
+    let names =
+        ["+0000001.jsonl", "0.jsonl", "00000000.jsonl", "1.jsonl", "bodies/ab/note", "bodies/x", "notes.jsonl.tmp"];
+    fs::create_dir_all(directory.path().join("bodies/ab")).unwrap();
+    for name in names {
         fs::write(directory.path().join(name), "{}\n").unwrap();
     }
-    assert_eq!(good(directory.path()).segments, 1);
+    let verified = good(directory.path());
+    assert_eq!((verified.segments, verified.others), (1, names.map(PathBuf::from).to_vec()));
+    drop(open(directory.path()));
+    assert_eq!(good(directory.path()).others.len(), names.len(), "nobody touches them");
 }
 
-#[test]
-fn where_no_segment_can_be_begun_the_one_so_far_goes_on() {
-    let directory = tempfile::tempdir().unwrap();
-    let (queue, shared) = (Arc::new(Queue::default()), Arc::new(Shared::new(KEEP)));
-    let mut writer = Writer::open(directory.path(), queue, shared, "test-1", "{}").unwrap();
-    let taken = directory.path().join("00000002.jsonl");
-    fs::write(&taken, "").unwrap();
-    writer.next_segment(SystemTime::now());
-    assert_eq!(writer.segment.number, 1);
-    fs::remove_file(&taken).unwrap();
-    writer.next_segment(SystemTime::now());
-    assert_eq!(writer.segment.number, 1, "not tried again at once");
+/// As though its segments had been written at these times: the chain is made again, of the same lines.
+fn rewritten(directory: &Path, at: impl Fn(u64) -> SystemTime) {
+    let mut chain = chain::Chain { head: NOTHING };
+    for stored in Stored::all(directory).unwrap() {
+        let (mut lines, mut out) = (read::Lines::of(&stored).unwrap(), Vec::new());
+        let time = crate::rfc3339::millis(at(stored.number));
+        while let Some(line) = lines.next() {
+            let text = String::from_utf8(line.unwrap().0.to_vec()).unwrap();
+            let rest = text.split_once(',').unwrap().1;
+            let (before, after) = rest.split_once("\"time\":\"").unwrap();
+            chain.append(format!("{{{before}\"time\":\"{time}{}", &after[time.len()..]).as_bytes(), &mut out);
+        }
+        fs::remove_file(&stored.path).unwrap();
+        fs::write(directory.join(format!("{:08}.jsonl", stored.number)), out).unwrap();
+    }
 }

@@ -4,11 +4,11 @@
 use super::bodies::Bodies;
 use super::chain::{Hash, hex};
 use super::read::{Kind, Line, Lines, ReadError, parse};
-use super::segment::Stored;
+use super::segment::{self, Stored};
 use super::{NOTHING, writer};
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// What was found.
@@ -32,6 +32,11 @@ pub struct Verified {
     pub is_cut: bool,
     /// Different bodies that records name.
     pub bodies: u64,
+    /// Of the heads that were noted elsewhere, those that are known only as the end of a segment that was removed: what was in it
+    /// nothing here can show.
+    pub removed_heads: Vec<Hash>,
+    /// What lies in the directory and is no part of the evidence, by its path there.
+    pub others: Vec<PathBuf>,
     pub faults: Vec<Fault>,
 }
 
@@ -64,6 +69,8 @@ pub fn verify(directory: &Path, anchors: &[Hash]) -> Result<Verified, ReadError>
             is_written,
             is_cut: false,
             bodies: 0,
+            removed_heads: Vec::new(),
+            others: others(directory)?,
             faults: Vec::new(),
         },
         expected: Some(NOTHING).filter(|_| first.number == 1),
@@ -92,7 +99,12 @@ pub fn verify(directory: &Path, anchors: &[Hash]) -> Result<Verified, ReadError>
     }
     walk.beginning(first.number, start);
     walk.bodies(directory);
+    let removed: HashSet<_> = walk.removed.values().copied().collect();
     for anchor in std::mem::take(&mut walk.anchors) {
+        if removed.contains(&anchor) {
+            walk.found.removed_heads.push(anchor);
+            continue;
+        }
         let anchor = String::from_utf8_lossy(&hex(&anchor)).into_owned();
         walk.fault(last.number, None, format!("no line has the SHA-256 {anchor}: the chain was rewritten, or cut"));
     }
@@ -123,7 +135,7 @@ impl Walk {
             number += 1;
             let (line, hash) = match read {
                 Ok((line, hash)) => (parse(line), hash),
-                Err(ReadError::Torn) if is_last && number > 1 => {
+                Err(ReadError::Torn) if is_last => {
                     self.found.is_cut = !self.found.is_written;
                     break;
                 }
@@ -147,9 +159,14 @@ impl Walk {
             self.expected = Some(hash);
             self.found.head = hash;
         }
-        if number == 0 {
-            self.fault(stored.number, None, "the segment is empty");
-            self.expected = None;
+        match number {
+            // It was just being begun.
+            0 if is_last => self.found.is_cut = !self.found.is_written,
+            0 => {
+                self.fault(stored.number, None, "the segment is empty");
+                self.expected = None;
+            }
+            _ => {}
         }
         Ok(first)
     }
@@ -190,10 +207,14 @@ impl Walk {
                 config.map(|hash| *self.named.entry(hash).or_insert((segment, number)));
             }
             Kind::Lost { count, from, to } => found.lost.push((count, from, to)),
-            Kind::Removed { segment, head } => {
-                self.anchors.remove(&head);
-                self.removed.insert(segment, head);
+            Kind::Removed { segment: removed, .. } if removed >= segment => {
+                self.fault(
+                    segment,
+                    Some(number),
+                    format!("it says that segment {removed} was removed, which is not older"),
+                );
             }
+            Kind::Removed { segment, head } => _ = self.removed.insert(segment, head),
             Kind::Segment { .. } | Kind::Stop | Kind::Other => {}
         }
     }
@@ -222,6 +243,16 @@ impl Walk {
             }
         }
     }
+}
+
+/// By their paths in the directory, in their order.
+fn others(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let ours = ["bodies", "lock"].map(|name| directory.join(name));
+    let beside = segment::others(directory)?.into_iter().filter(|path| !ours.contains(path));
+    let all = beside.chain(Bodies::new(directory).others()?);
+    let mut all: Vec<_> = all.map(|path| path.strip_prefix(directory).map_or(path.clone(), Path::to_owned)).collect();
+    all.sort();
+    Ok(all)
 }
 
 impl From<ReadError> for io::Error {

@@ -2,7 +2,8 @@
 
 use super::LABEL;
 use super::requests::TAG;
-use sfv::{Dictionary, Key, KeyRef, ListEntry, Parser};
+use crate::config::AgentForm;
+use sfv::{Dictionary, Item, Key, KeyRef, ListEntry, Parser};
 
 /// How a signature is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,18 +22,29 @@ impl Default for Wish {
 
 impl Wish {
     /// The first that we can fulfil, `id` being the name of our key. `None`: there is none, or the field is malformed.
-    pub fn parse(value: &[u8], id: &str) -> Option<Self> {
+    pub fn parse(value: &[u8], id: &str, form: AgentForm) -> Option<Self> {
         if value.len() > MOST {
             return None;
         }
         let wishes: Dictionary = Parser::new(value).parse().ok()?;
-        wishes.iter().find_map(|(label, wish)| Self::of(label, wish, id))
+        wishes.iter().find_map(|(label, wish)| Self::of(label, wish, id, form))
     }
 
-    fn of(label: &Key, wish: &ListEntry, id: &str) -> Option<Self> {
+    fn of(label: &Key, wish: &ListEntry, id: &str, form: AgentForm) -> Option<Self> {
         let ListEntry::InnerList(wish) = wish else { return None };
-        let components = wish.items.iter().map(|item| item.bare_item.as_string().map(|name| name.as_str()));
-        let are_ours = components.clone().all(|name| matches!(name, Some("@authority" | "signature-agent")));
+        // Of a component with parameters of another kind we would give another value.
+        let is_ours = |item: &Item| {
+            let mut parameters = item.params.iter();
+            match (item.bare_item.as_string().map(|name| name.as_str()), parameters.next(), parameters.next()) {
+                (Some("@authority" | "signature-agent"), None, _) => true,
+                (Some("signature-agent"), Some((name, member)), None) => {
+                    let is_label = member.as_string().is_some_and(|member| member.as_str() == label.as_str());
+                    form == AgentForm::Dictionary && name.as_str() == "key" && is_label
+                }
+                _ => false,
+            }
+        };
+        let are_ours = wish.items.iter().all(is_ours);
         // Nothing is said of a parameter that only has to be there.
         let text = |name: &str| wish.params.get(name).and_then(|value| value.as_string()).map(|text| text.as_str());
         let fits = |name: &str, ours: &str| text(name).is_none_or(|asked| asked == ours);
@@ -51,7 +63,7 @@ mod tests {
     use super::*;
 
     fn label(value: &str) -> Option<String> {
-        Wish::parse(value.as_bytes(), "me").map(|wish| wish.label.as_str().to_owned())
+        Wish::parse(value.as_bytes(), "me", AgentForm::Dictionary).map(|wish| wish.label.as_str().to_owned())
     }
 
     #[test]
@@ -65,6 +77,10 @@ mod tests {
             (r#"a=("@authority");alg="rsa-pss-sha512""#, None),
             (r#"a=("@authority");keyid="another""#, None),
             (r#"a=("@authority" "content-digest")"#, None),
+            (r#"a=("@authority" "@path")"#, None),
+            (r#"a=("@authority";req)"#, None),
+            (r#"a=("signature-agent";key="b")"#, None),
+            (r#"a=("signature-agent";bs), b=("signature-agent")"#, Some("b")),
             (r#"a="@authority""#, None),
             ("", None),
             ("a=(", None),
@@ -72,12 +88,14 @@ mod tests {
         ] {
             assert_eq!(label(asked).as_deref(), given, "{asked}");
         }
+        let as_member = br#"a=("signature-agent";key="a")"#;
+        assert_eq!(Wish::parse(as_member, "me", AgentForm::String), None, "a string has no members");
         assert_eq!(label(&format!("a=(){}", " ".repeat(MOST))), None, "too long");
     }
 
     #[test]
     fn a_nonce_is_repeated() {
-        let wish = Wish::parse(br#"a=("@authority");nonce="xyz";tag="web-bot-auth""#, "me").unwrap();
+        let wish = Wish::parse(br#"a=("@authority");nonce="xyz";tag="web-bot-auth""#, "me", AgentForm::String).unwrap();
         assert_eq!(wish.nonce.as_deref(), Some("xyz"));
     }
 }

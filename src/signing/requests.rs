@@ -14,19 +14,45 @@ use quick_cache::sync::Cache;
 use ring::rand::{SecureRandom, SystemRandom};
 use sfv::{DictSerializer, ItemSerializer, RefBareItem, StringRef};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Signs as `identity.signature` says.
 pub struct Signer {
-    settings: SignatureSettings,
+    own: Arc<Own>,
+    authorities: Cache<Authority, Arc<RequestSigner>>,
+}
+
+/// By what is signed. What a signer remembers of authorities holds this alone, and not the signer: one that is replaced goes,
+/// with its keys.
+struct Own {
+    settings: Signature,
     agent: Agent,
     directory: Directory,
-    authorities: Cache<Authority, Arc<RequestSigner>>,
+    counts: Arc<Counts>,
+}
+
+/// Since the start, whatever is reloaded.
+#[derive(Default)]
+struct Counts {
+    signed: AtomicU64,
+    challenges: [AtomicU64; 3],
+}
+
+/// What came of an answer that asks for a signature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Challenge {
+    /// What is sent from now on is signed as it asks.
+    Met,
+    /// It asks for what is not given.
+    Unmet,
+    /// The request was signed as it asks.
+    Rejected,
 }
 
 /// The same for one authority: what it has asked for, and the last signature.
 pub struct RequestSigner {
-    signer: Arc<Signer>,
+    own: Arc<Own>,
     authority: String,
     state: Mutex<State>,
 }
@@ -58,33 +84,40 @@ impl Signer {
         let (Some(path), Some(agent)) = (&settings.key, &settings.agent) else { return Ok(None) };
         let keys = [path].into_iter().chain(&settings.other_keys).map(|path| SigningKey::read(path));
         let directory = Directory::new(agent.clone(), keys.collect::<Result<_, _>>()?);
-        if let Some(before) = before.filter(|it| it.settings == *settings && it.directory.ids().eq(directory.ids())) {
+        let is_same = |own: &Own| own.settings == *settings && own.directory.ids().eq(directory.ids());
+        if let Some(before) = before.filter(|before| is_same(&before.own)) {
             return Ok(Some(before.clone()));
         }
-        let authorities = Cache::new(AUTHORITIES);
-        Ok(Some(Arc::new(Self { settings: settings.clone(), agent: agent.clone(), directory, authorities })))
+        let counts = before.map_or_else(Arc::default, |before| before.own.counts.clone());
+        let own = Arc::new(Own { settings: settings.clone(), agent: agent.clone(), directory, counts });
+        Ok(Some(Arc::new(Self { own, authorities: Cache::new(AUTHORITIES) })))
     }
 
     pub fn directory(&self) -> &Directory {
-        &self.directory
+        &self.own.directory
+    }
+
+    /// Requests that were signed, and challenges by what came of them.
+    pub fn figures(&self) -> (u64, [(Challenge, u64); 3]) {
+        let Counts { signed, challenges } = &*self.own.counts;
+        let of = |challenge: Challenge| (challenge, challenges[challenge as usize].load(Relaxed));
+        (signed.load(Relaxed), [Challenge::Met, Challenge::Unmet, Challenge::Rejected].map(of))
     }
 
     /// For requests to this authority.
-    pub fn requests_to(self: &Arc<Self>, authority: &Authority) -> Arc<RequestSigner> {
+    pub fn requests_to(&self, authority: &Authority) -> Arc<RequestSigner> {
         let make = || {
-            let (signer, state) = (self.clone(), Mutex::default());
-            Ok::<_, std::convert::Infallible>(Arc::new(RequestSigner {
-                signer,
-                authority: authority.host_header(),
-                state,
-            }))
+            let (own, authority, state) = (self.own.clone(), authority.host_header(), Mutex::default());
+            Ok::<_, std::convert::Infallible>(Arc::new(RequestSigner { own, authority, state }))
         };
         match self.authorities.get_or_insert_with(authority, make) {
             Ok(requests) => requests,
             Err(never) => match never {},
         }
     }
+}
 
+impl Own {
     fn signed(&self, authority: &str, wish: &Wish, created: u64, expires: u64) -> Signed {
         let url = string(self.agent.as_str());
         let value = ItemSerializer::new().bare_item(url).finish();
@@ -116,36 +149,54 @@ impl Signer {
     }
 }
 
+impl Challenge {
+    /// The label in metrics. Stable.
+    pub fn slug(self) -> &'static str {
+        match self {
+            Self::Met => "met",
+            Self::Unmet => "unmet",
+            Self::Rejected => "rejected",
+        }
+    }
+}
+
 impl RequestSigner {
     /// Whether requests are signed at the moment.
     pub fn is_wanted(&self) -> bool {
-        self.signer.settings.when == SignWhen::Always || self.state.lock().wish.is_some()
+        self.own.settings.when == SignWhen::Always || self.state.lock().wish.is_some()
     }
 
     /// What a request that leaves now is sent with. `None`: nobody has asked for it.
     pub fn sign(&self, now: SystemTime) -> Option<Arc<Signed>> {
         let mut state = self.state.lock();
-        if self.signer.settings.when == SignWhen::OnChallenge && state.wish.is_none() {
+        if self.own.settings.when == SignWhen::OnChallenge && state.wish.is_none() {
             return None;
         }
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let validity = self.signer.settings.validity.as_secs();
+        let validity = self.own.settings.validity.as_secs();
         if let Some((created, signed)) = &state.last
             // A clock may have been put back.
             && (*created..*created + validity.div_ceil(2)).contains(&now)
         {
+            self.own.counts.signed.fetch_add(1, Relaxed);
             return Some(signed.clone());
         }
         let wish = state.wish.clone().unwrap_or_default();
-        let signed = Arc::new(self.signer.signed(&self.authority, &wish, now, now + validity));
-        state.last = (!self.signer.settings.nonce).then(|| (now, signed.clone()));
+        let signed = Arc::new(self.own.signed(&self.authority, &wish, now, now + validity));
+        state.last = (!self.own.settings.nonce).then(|| (now, signed.clone()));
+        self.own.counts.signed.fetch_add(1, Relaxed);
         Some(signed)
     }
 
     /// An answer asks for a signature with `Accept-Signature`: what is sent from now on has one of that kind. Tells whether it is
     /// worth the while to send the request again, which has not been `repeated` yet.
     pub fn challenged(&self, value: &[u8], was_signed: bool, repeated: bool) -> bool {
-        let Some(wish) = Wish::parse(value, self.signer.directory.first().id()) else { return false };
+        let Own { settings, directory, counts, .. } = &*self.own;
+        let count = |challenge: Challenge| counts.challenges[challenge as usize].fetch_add(1, Relaxed);
+        let Some(wish) = Wish::parse(value, directory.first().id(), settings.form) else {
+            count(Challenge::Unmet);
+            return false;
+        };
         let mut state = self.state.lock();
         let is_new = state.wish.as_ref().map_or_else(|| wish != Wish::default(), |before| wish != *before);
         if is_new {
@@ -153,7 +204,9 @@ impl RequestSigner {
         }
         state.wish = Some(wish);
         state.is_in_vain |= repeated;
-        !state.is_in_vain && (is_new || !was_signed)
+        let is_met = is_new || !was_signed;
+        count(if is_met && !repeated { Challenge::Met } else { Challenge::Rejected });
+        !state.is_in_vain && is_met
     }
 
     /// A request that was repeated with a signature has got another answer than that.
@@ -256,6 +309,28 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn one_that_is_replaced_goes_with_its_keys_and_the_count_goes_on() {
+        let before = signer("");
+        let requests = to_example(&before);
+        requests.sign(at(0)).unwrap();
+        requests.sign(at(1)).unwrap();
+        assert!(!requests.challenged(br#"a=("@method")"#, true, false));
+        assert!(requests.challenged(br#"a=();nonce="n""#, true, false));
+        assert!(!requests.challenged(br#"a=();nonce="n""#, true, true));
+        let settings = Signature { nonce: true, ..before.own.settings.clone() };
+        // Its file is gone by now.
+        let file = tempfile::tempdir().unwrap();
+        let path = file.path().join("key");
+        super::super::SigningKey::make(&path).unwrap();
+        let next = Signer::of(&Signature { key: Some(path), ..settings }, Some(&before)).unwrap().unwrap();
+        let figures = [(Challenge::Met, 1), (Challenge::Unmet, 1), (Challenge::Rejected, 1)];
+        assert_eq!(next.figures(), (2, figures));
+        let (gone, own) = (Arc::downgrade(&before), Arc::downgrade(&before.own));
+        drop((before, requests));
+        assert!(gone.upgrade().is_none() && own.upgrade().is_none());
+    }
+
+    #[test]
     fn the_name_and_the_nonce_are_those_that_were_asked_for() {
         let requests = to_example(&signer(""));
         let before = requests.sign(at(0)).unwrap();
@@ -279,7 +354,7 @@ pub(super) mod tests {
         let vector = super::super::vectors::STRING;
         let label = sfv::KeyRef::from_str(vector.label).unwrap().to_owned();
         let wish = Wish { label, nonce: Some(vector.nonce.to_owned()) };
-        let signed = signer("form: string").signed("example.com", &wish, vector.created, vector.expires);
+        let signed = signer("form: string").own.signed("example.com", &wish, vector.created, vector.expires);
         assert_eq!((&*signed.agent, &*signed.input), (vector.agent, vector.input));
         assert_eq!(signed.signature, vector.signature);
     }

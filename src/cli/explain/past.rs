@@ -5,9 +5,10 @@ use crate::admin;
 use crate::cli::evidence::{digits, directory};
 use crate::cli::{CommandError, Format, NO, inert, print};
 use crate::config::Settings;
-use crate::evidence::{Found, Past, find, rfc3339, when};
+use crate::evidence::{Found, Past, find, when};
 use crate::policy::explain::{Explanation, UNKNOWN, explain};
 use crate::policy::{Authority, HostRules, Known, Request};
+use crate::rfc3339;
 use crate::robots::{ProductToken, Purpose};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -25,8 +26,8 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
         )
     })?;
     let Some(past) = past else {
-        let what = format!("nothing was decided about {authority} up to {}", rfc3339(at));
-        return Err(CommandError::usage(what, "`politely report --by host` says what the evidence is about"));
+        let what = format!("nothing was decided about {authority} up to {}", rfc3339::millis(at));
+        return Err(Failed::usage(what, "`politely report --by host` says what the evidence is about"));
     };
     let (settings, unread) = settings(args, &past)?;
     let rules = rules(args, &settings, &past.known, authority);
@@ -36,8 +37,8 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
     let known = Known { robots: &robots, tdmrep: tdmrep.as_ref() };
     let mut explanation = explain(known, &rules, &request, at);
     if explanation.reason == UNKNOWN {
-        let what = format!("nothing can be said of {}: by the evidence, {}", rfc3339(at), explanation.detail);
-        return Err(CommandError::usage(what, "a later --at may be on record"));
+        let what = format!("nothing can be said of {}: by the evidence, {}", rfc3339::millis(at), explanation.detail);
+        return Err(Failed::usage(what, "a later --at may be on record"));
     }
     explanation.robots.fetched_at = past.robots.as_ref().and_then(|robots| robots.copy.fetched);
     explanation.robots.expires_at = None;
@@ -75,24 +76,24 @@ fn rules(args: &ExplainArgs, settings: &Settings, known: &Found, authority: &Aut
 /// Where it is known from.
 fn origin(past: &Past, at: SystemTime, unread: Option<&str>) -> String {
     let Past { same, .. } = past;
-    let mut out = format!("\nat {}, by the evidence of then:\n", rfc3339(at));
+    let mut out = format!("\nat {}, by the evidence of then:\n", rfc3339::millis(at));
     let robots = past.robots.as_ref();
     let known = robots.map_or(&past.known, |robots| &robots.found);
     if let Some((robots, sha256)) = robots.and_then(|robots| Some((robots, robots.copy.sha256.as_ref()?))) {
-        let fetched = robots.copy.fetched.map_or(String::new(), rfc3339);
+        let fetched = robots.copy.fetched.map_or(String::new(), rfc3339::millis);
         let _ = writeln!(out, "  robots.txt of {fetched}, SHA-256 {}", digits(sha256));
     }
     let _ = writeln!(
         out,
         "  as the record of {} has it (segment {}, line {})",
-        rfc3339(known.time),
+        rfc3339::millis(known.time),
         known.segment,
         known.line
     );
     if let Some(same) = same {
         let verdict = same.decision.verdict.as_deref().unwrap_or("not decided");
         let reason = same.decision.reason.as_deref().unwrap_or_default();
-        let time = rfc3339(same.time);
+        let time = rfc3339::millis(same.time);
         let outcome = Some(format!(", {}", same.decision.outcome)).filter(|_| verdict != same.decision.outcome);
         let outcome = outcome.unwrap_or_default();
         let _ = writeln!(
@@ -114,7 +115,7 @@ fn as_json(explanation: &Explanation, past: &Past, at: SystemTime, unread: Optio
     let mut all = admin::explanation(explanation);
     let place = |found: &Found| {
         json!({
-            "time": rfc3339(found.time),
+            "time": rfc3339::millis(found.time),
             "segment": found.segment,
             "line": found.line,
             "verdict": found.decision.verdict,
@@ -122,7 +123,7 @@ fn as_json(explanation: &Explanation, past: &Past, at: SystemTime, unread: Optio
             "outcome": found.decision.outcome,
         })
     };
-    all["at"] = rfc3339(at).into();
+    all["at"] = rfc3339::millis(at).into();
     all["evidence"] = json!({
         "record": place(past.robots.as_ref().map_or(&past.known, |robots| &robots.found)),
         "same_url": past.same.as_ref().map(place),

@@ -2,7 +2,8 @@
 
 use super::{MOST_SHOWN, Page, meaning, named, size};
 use crate::cli::evidence::{digits, many, times_of};
-use crate::evidence::{By, Group, Verified, rfc3339};
+use crate::evidence::{By, Group, Verified};
+use crate::rfc3339;
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
@@ -180,7 +181,7 @@ fn chain(page: &Page<'_>, out: &mut String) {
 
 /// For people: to the second.
 fn time(at: SystemTime) -> String {
-    let text = rfc3339(at);
+    let text = rfc3339::millis(at);
     format!("<time datetime=\"{text}\">{} {} UTC</time>", &text[..10], &text[11..19])
 }
 

@@ -3,8 +3,9 @@
 mod html;
 
 use super::evidence::{as_json, directory, unreadable};
-use super::{CommandError, ConfigArg};
-use crate::evidence::{By, Group, Report, Verified, report, rfc3339, verify, when};
+use super::{ConfigArg, Failed};
+use crate::evidence::{By, Group, Report, Verified, report, verify, when};
+use crate::rfc3339;
 use serde_json::json;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -105,7 +106,13 @@ fn text(page: &Page<'_>) -> String {
     let whole = if verified.faults.is_empty() { "the chain is whole" } else { "THE CHAIN IS BROKEN" };
     match total.times {
         Some((from, to)) => {
-            let _ = writeln!(out, "{} requests, {} to {}; {whole}", total.requests, rfc3339(from), rfc3339(to));
+            let _ = writeln!(
+                out,
+                "{} requests, {} to {}; {whole}",
+                total.requests,
+                rfc3339::millis(from),
+                rfc3339::millis(to)
+            );
         }
         None => _ = writeln!(out, "no requests; {whole}"),
     }
@@ -152,8 +159,8 @@ fn all_as_json(page: &Page<'_>) -> serde_json::Value {
             "bytes_in": group.bytes_in,
             "bytes_out": group.bytes_out,
             "held_ms": group.held_ms,
-            "from": group.times.map(|(from, _)| rfc3339(from)),
-            "to": group.times.map(|(_, to)| rfc3339(to)),
+            "from": group.times.map(|(from, _)| rfc3339::millis(from)),
+            "to": group.times.map(|(_, to)| rfc3339::millis(to)),
             "reasons": group.reasons,
             "product_tokens": group.product_tokens,
             "purposes": group.purposes,
@@ -161,8 +168,8 @@ fn all_as_json(page: &Page<'_>) -> serde_json::Value {
     };
     json!({
         "by": page.what(),
-        "since": page.since.map(rfc3339),
-        "made": rfc3339(page.made),
+        "since": page.since.map(rfc3339::millis),
+        "made": rfc3339::millis(page.made),
         "lost": page.report.lost,
         "evidence": as_json(page.verified),
         "total": group(&page.report.total),

@@ -1,6 +1,8 @@
 //! The thread that writes: it puts records into the chain, begins new segments, and removes those that were kept long enough.
 
 mod start;
+mod unkept;
+mod unsaid;
 mod upkeep;
 
 pub use start::{OpenError, is_locked};
@@ -21,6 +23,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
+use unkept::Unkept;
+use unsaid::Unsaid;
 pub use upkeep::Clock;
 use upkeep::LOOK;
 
@@ -50,8 +54,7 @@ pub(super) struct Writer {
     chain: Chain,
     /// Records in the segment.
     records: u64,
-    /// Not yet said in the chain.
-    unsaid: Option<Lost>,
+    unsaid: Unsaid,
     out: Vec<u8>,
     /// Written, but a loss of power would lose it; since then.
     unsynced: Option<Instant>,
@@ -94,7 +97,7 @@ impl Writer {
             segment,
             chain,
             records: u64::from(!end.is_first),
-            unsaid: None,
+            unsaid: Unsaid::default(),
             out: Vec::new(),
             unsynced: None,
             looked: Instant::now(),
@@ -104,8 +107,17 @@ impl Writer {
             helper: None,
             _lock: lock,
         };
-        writer.keep(&[Body::Text(config.into())]).map_err(io)?;
-        writer.say(start(now, instance, &sha256(config.as_bytes()), &end)).map_err(io)?;
+        let digest = sha256(config.as_bytes());
+        let begin = |writer: &mut Self| {
+            writer.bodies.keep(&digest, config.as_bytes(), writer.segment.began)?;
+            writer.say(start(now, instance, &digest, &end))
+        };
+        begin(&mut writer)
+            .or_else(|error| match is_full(&error) && writer.remove_old(now).is_ok_and(|removed| removed) {
+                true => begin(&mut writer),
+                false => Err(error),
+            })
+            .map_err(io)?;
         writer.look_after(now);
         Ok(writer)
     }
@@ -135,59 +147,57 @@ impl Writer {
     /// A batch: first what it names, then its lines. What cannot be written is lost, and said as soon as there is room.
     pub fn write(&mut self, batch: &Batch) {
         let now = SystemTime::now();
-        if self.segment.is_over(now, MOST_SEGMENT) {
-            self.next_segment(now);
+        if self.segment.is_over(now, MOST_SEGMENT) && self.next_segment(now) {
             self.look_after(now);
         }
         let (count, mut written) = (batch.len(), 0);
-        let result = self.keep(&batch.bodies).and_then(|()| self.append(&batch.lines, &mut written));
-        if let Err(error) = &result {
+        let unkept = self.keep(&batch.bodies);
+        let appended = self.append(&unkept.spare(&batch.lines), &mut written);
+        if let Some(error) = appended.err().or(unkept.why) {
             let (from, to) = batch.times.unwrap_or((now, now));
-            if self.unsaid.is_none() {
+            if !self.unsaid.is_lost() && self.is_warning() {
                 tracing::error!(directory = %self.directory.display(), "evidence cannot be written, and is lost: {error}");
             }
             self.shared.lost.fetch_add(count - written, Relaxed);
-            self.lose(Lost { count: count - written, from, to });
+            self.unsaid.lose(Lost { count: count - written, from, to });
         }
         if let Some(lost) = batch.lost {
-            if self.warned.is_none_or(|warned| warned.elapsed() > QUIET) {
-                self.warned = Some(Instant::now());
+            if self.is_warning() {
                 tracing::warn!(records = lost.count, "evidence was lost: the disk is too slow");
             }
-            self.lose(lost);
+            self.unsaid.lose(lost);
             // It is of those that came before, but the next line may be hours away.
-            let _ = self.append(b"", &mut 0);
+            let _ = self.catch_up();
         }
     }
 
-    fn lose(&mut self, lost: Lost) {
-        if lost.count > 0 {
-            self.unsaid = Some(self.unsaid.map_or(lost, |before| before.and(lost)));
+    /// Whether nothing was said lately of what is lost.
+    fn is_warning(&mut self) -> bool {
+        let is_quiet = self.warned.is_some_and(|warned| warned.elapsed() <= QUIET);
+        if !is_quiet {
+            self.warned = Some(Instant::now());
         }
+        !is_quiet
     }
 
-    fn keep(&self, bodies: &[Body]) -> io::Result<()> {
-        bodies.iter().try_for_each(|body| match body {
-            Body::Of(entry) => {
-                match entry.answer.as_ref().map(|answer| (digest_of(&answer.access), answer.access.source())) {
-                    Some((Some(digest), Some(file))) => self.bodies.keep(digest, file, self.segment.began),
-                    _ => Ok(()),
-                }
+    fn keep(&self, bodies: &[Body]) -> Unkept {
+        let mut unkept = Unkept::default();
+        for body in bodies {
+            let kept = match body {
+                Body::Of(entry) => entry.answer.as_ref().and_then(|it| digest_of(&it.access).zip(it.access.source())),
+                Body::Text(text, digest) => Some((digest, text.as_bytes())),
+            };
+            let Some((digest, body)) = kept else { continue };
+            if let Err(error) = self.bodies.keep(digest, body, self.segment.began) {
+                unkept.add(*digest, error);
             }
-            Body::Text(text) => self.bodies.keep(&sha256(text.as_bytes()), text.as_bytes(), self.segment.began),
-        })
+        }
+        unkept
     }
 
     /// Lines, piece by piece; `written` counts those that are in the chain.
     fn append(&mut self, lines: &[u8], written: &mut u64) -> io::Result<()> {
-        if let Some(lost) = self.unsaid {
-            let mut draft = Draft::new("lost", SystemTime::now());
-            draft.number("count", lost.count);
-            draft.time("from", lost.from);
-            draft.time("to", lost.to);
-            self.say(draft)?;
-            self.unsaid = None;
-        }
+        self.catch_up()?;
         let (mut rest, mut chain, mut count) = (lines, self.chain, 0);
         while let Some(end) = memchr::memchr(b'\n', rest) {
             let line;
@@ -230,10 +240,10 @@ impl Writer {
         self.unsynced = None;
     }
 
-    /// Without room for another it goes on with the one that there is, and tries again after a while.
-    pub fn next_segment(&mut self, now: SystemTime) {
+    /// Without room for another it goes on with the one that there is, and tries again after a while. Whether it has tried.
+    pub fn next_segment(&mut self, now: SystemTime) -> bool {
         if self.refused.is_some_and(|refused| refused.elapsed() < AGAIN) {
-            return;
+            return false;
         }
         self.sync();
         match begin(&self.directory, self.segment.number + 1, self.chain, now) {
@@ -255,13 +265,14 @@ impl Writer {
                 }
             }
         }
+        true
     }
 
     fn stop(&mut self) {
         let mut draft = Draft::new("stop", SystemTime::now());
         draft.number("written", self.shared.written.load(Relaxed));
         draft.number("lost", self.shared.lost.load(Relaxed) + self.queue.lost());
-        if let Err(error) = self.append(b"", &mut 0).and_then(|()| self.say(draft)) {
+        if let Err(error) = self.catch_up().and_then(|()| self.say(draft)) {
             tracing::error!("the end of the evidence cannot be written: {error}");
         }
         self.sync();
@@ -274,6 +285,11 @@ impl Writer {
             "evidence is closed"
         );
     }
+}
+
+/// Whether room would help.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 const MOST_SEGMENT: u64 = 64 << 20;

@@ -11,7 +11,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// Why no evidence can be kept there.
 #[derive(Debug, thiserror::Error)]
@@ -126,7 +126,14 @@ pub(super) fn lock(directory: &Path) -> Result<File, OpenError> {
     let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
     let mut file = options.map_err(io)?;
     give_to_owner(&file, directory).map_err(io)?;
-    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+    // Whoever verifies has it for a moment.
+    let is_taken = |_| {
+        flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() && {
+            std::thread::sleep(MOMENT);
+            true
+        }
+    };
+    if (0..TRIES).all(is_taken) {
         let mut who = String::new();
         let _ = file.take(20).read_to_string(&mut who);
         return Err(OpenError::InUse { path: directory.to_owned(), who: format!("process {}", who.trim()) });
@@ -142,6 +149,8 @@ pub fn is_locked(directory: &Path) -> bool {
     file.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
 }
 
+const MOMENT: Duration = Duration::from_millis(10);
+const TRIES: u32 = 10;
 /// Of a cut line, as much as says what it was.
 const MOST_CUT: usize = 4096;
 const _: () = assert!(MOST_LINE > 4 * MOST_CUT);

@@ -1,9 +1,9 @@
 //! What is done beside writing: segments that were kept long enough are removed, full ones compressed.
 
 use super::super::bodies::Bodies;
-use super::super::draft::Draft;
 use super::super::segment::Stored;
-use super::Writer;
+use super::unsaid::Removed;
+use super::{Writer, is_full};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 impl Writer {
     /// Removes what was kept long enough, and compresses what is full.
-    pub(super) fn look_after(&mut self, now: SystemTime) {
+    pub(in crate::evidence) fn look_after(&mut self, now: SystemTime) {
         self.looked = Instant::now();
         // So that it can be removed in its time, however little is written.
         if self.records > 0 && self.segment.is_over(now, u64::MAX) {
@@ -34,33 +34,76 @@ impl Writer {
         self.helper = helper.spawn(move || help(&directory, &bodies, removed)).ok();
     }
 
+    /// As at a start, and nothing is under way.
+    #[cfg(test)]
+    pub(in crate::evidence) fn rest(&mut self) {
+        self.helper.take().into_iter().for_each(|helper| helper.join().unwrap());
+        self.clock = Clock::default();
+    }
+
     /// The oldest segments, up to one that ended less than `keep` ago. Whether there were any.
-    fn remove_old(&mut self, now: SystemTime) -> Result<bool, String> {
+    pub(super) fn remove_old(&mut self, now: SystemTime) -> Result<bool, String> {
         let keep = Duration::from_secs(self.shared.keep.load(Relaxed));
-        let mut removed = false;
         let all = Stored::all(&self.directory).map_err(|error| error.to_string())?;
-        let begun: Vec<_> = all.iter().map(|stored| stored.beginning().ok()).collect();
-        for (old, after) in all.iter().zip((1..).map_while(|next| begun.get(next..))) {
-            // The first line of the next names its last. It ended before any later one began, whatever the clock of then said.
-            let Some(Some((_, head))) = after.first() else { break };
-            let Some(ended) = after.iter().flatten().map(|(began, _)| *began).min() else { break };
-            if now.duration_since(ended).is_ok_and(|age| age > keep) {
-                let mut draft = Draft::new("removed", now);
-                draft.number("segment", old.number);
-                draft.hash("head", head);
-                if let Ok((began, _)) = old.beginning() {
-                    draft.time("from", began);
-                }
-                draft.time("to", ended);
-                self.say(draft).and_then(|()| self.segment.sync(false)).map_err(|error| error.to_string())?;
-                fs::remove_file(&old.path).map_err(|error| error.to_string())?;
-                removed = true;
-            } else {
+        let mut begun = Vec::new();
+        for stored in &all {
+            let begins = stored.beginning();
+            begun.push(begins.map_err(|error| format!("{}: {error}", stored.path.display()))?);
+        }
+        let times: Vec<_> = begun.iter().map(|(began, _)| *began).collect();
+        let mut removed = false;
+        // The first line of the next names its last.
+        for ((old, &(began, _)), (age, &(_, head))) in
+            all.iter().zip(&begun).zip(ages(&times, keep, now).into_iter().zip(&begun[1..]))
+        {
+            if age <= keep {
                 break;
+            }
+            let line =
+                Removed { segment: old.number, head, from: Some(began), to: now.checked_sub(age).unwrap_or(now) };
+            let said = self.catch_up().and_then(|()| self.say(line.draft())).and_then(|()| self.segment.sync(false));
+            if said.as_ref().is_err_and(|error| !is_full(error)) {
+                return said.map(|()| removed).map_err(|error| error.to_string());
+            }
+            fs::remove_file(&old.path).map_err(|error| error.to_string())?;
+            removed = true;
+            if said.is_err() {
+                // What says so takes the room that it has made.
+                self.unsaid.removed(line);
+                let _ = self.catch_up();
             }
         }
         Ok(removed)
     }
+}
+
+/// How long ago each segment ended but the last, which goes on: by the clock of now, and by what the chain shows of the time from
+/// each beginning to the next. Of that no more than a part of `keep` is believed at once, so that whatever a clock says that
+/// has gone wrong, no more than that part goes for it.
+fn ages(begun: &[SystemTime], keep: Duration, now: SystemTime) -> Vec<Duration> {
+    let (most, mut latest) = (DAY.max(keep / BELIEVED), SystemTime::UNIX_EPOCH);
+    let gaps = begun.iter().zip(begun.iter().skip(1).chain([&now])).map(|(began, next)| {
+        latest = latest.max(*began);
+        let gap = next.duration_since(*began).unwrap_or_default();
+        // It may have been behind for a while, as after a start without a battery.
+        if gap > most { next.duration_since(latest).unwrap_or_default().min(most) } else { gap }
+    });
+    let gaps: Vec<_> = gaps.collect();
+    let (mut ended, mut passed) = (now, Duration::ZERO);
+    let mut ages: Vec<_> = begun
+        .iter()
+        .zip(gaps)
+        .skip(1)
+        .rev()
+        .map(|(began, gap)| {
+            passed += gap;
+            // It ended before any later one began, whatever the clock of then said.
+            ended = ended.min(*began);
+            now.duration_since(ended).unwrap_or_default().min(passed)
+        })
+        .collect();
+    ages.reverse();
+    ages
 }
 
 fn help(directory: &Path, bodies: &Bodies, removed: bool) {
@@ -103,5 +146,47 @@ impl Clock {
 
 /// Between two looks at what is old.
 pub(super) const LOOK: Duration = Duration::from_secs(3600);
+/// A gap between segments longer than this part of `keep`, and than a day, may be a clock gone wrong.
+const BELIEVED: u32 = 3;
+const DAY: Duration = Duration::from_secs(86_400);
 const STEP: Duration = Duration::from_secs(60);
 const DISTRUST: Duration = Duration::from_secs(6 * 3600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ages in days, of segments that began on these days.
+    fn days(begun: &[u32], now: u32) -> Vec<u64> {
+        let at = |day: u32| SystemTime::UNIX_EPOCH + day * DAY;
+        let begun: Vec<_> = begun.iter().map(|day| at(*day)).collect();
+        ages(&begun, 90 * DAY, at(now)).iter().map(|age| age.as_secs() / 86_400).collect()
+    }
+
+    #[test]
+    fn a_segment_is_as_old_as_the_time_since_the_next_began() {
+        assert_eq!(days(&[1000, 1001, 1002, 1003], 1010), [9, 8, 7]);
+        assert_eq!(days(&[1000, 1020, 1045], 1060), [40, 15], "weeks without a record are time that has passed");
+        assert_eq!((days(&[1000], 2000), days(&[], 2000)), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_jump_of_the_clock_counts_for_a_third_of_keep_whenever_it_came() {
+        assert_eq!(days(&[1000, 1001, 1002, 1003], 5000), [32, 31, 30], "at the end: the clock of now");
+        assert_eq!(days(&[1000, 1001, 5000, 5001], 5002), [32, 2, 1], "before the last start");
+        assert_eq!(days(&[1000, 5000, 1001, 1002], 1003), [2, 2, 1], "it was put back since");
+    }
+
+    #[test]
+    fn segments_of_a_day_each_are_believed_however_short_they_are_kept() {
+        let at = |day: u32| SystemTime::UNIX_EPOCH + day * DAY;
+        assert_eq!(ages(&[at(1), at(2), at(3)], DAY / 24, at(4)), [2 * DAY, DAY]);
+    }
+
+    #[test]
+    fn a_clock_that_is_behind_makes_nothing_old() {
+        assert_eq!(days(&[1000, 1001, 5, 1003], 1004), [3, 3, 1], "it has been put right");
+        assert_eq!(days(&[1000, 1001, 5, 1002, 6, 1003], 1004), [3, 3, 2, 2, 1], "at each start again");
+        assert_eq!(days(&[1000, 1001, 1002], 5), [0, 0]);
+    }
+}

@@ -152,11 +152,12 @@ impl Fetcher {
             }));
         }
         let asks_for_signature = route.signature().is_some_and(|signer| {
-            let asked = headers.get(ACCEPT_SIGNATURE).filter(|_| matches!(status, 401 | 403));
+            let asked: Vec<_> = headers.get_all(ACCEPT_SIGNATURE).iter().map(|line| line.as_bytes()).collect();
+            let asked = Some(asked.join(&b", "[..])).filter(|it| !it.is_empty() && matches!(status, 401 | 403));
             if asked.is_none() && request.is_repeated {
                 signer.satisfied();
             }
-            asked.is_some_and(|asked| signer.challenged(asked.as_bytes(), is_signed, request.is_repeated))
+            asked.is_some_and(|asked| signer.challenged(&asked, is_signed, request.is_repeated))
         });
         let body = match from_status(status) {
             AccessKind::Rules => rules(body, &headers, settings.robots.max_size as usize).await?,

@@ -356,7 +356,11 @@ impl Exchange<'_> {
     /// Whether the origin has asked for a signature of another kind than the request had, if any, and it may be sent again.
     #[cold]
     fn is_to_be_repeated(&mut self, head: &AnswerHead<'_>, signer: &RequestSigner) -> bool {
-        let asked = head.named(ACCEPT_SIGNATURE.as_bytes()).filter(|_| matches!(head.status, 401 | 403));
+        if self.signature.is_clients {
+            // It is the client that is asked.
+            return false;
+        }
+        let asked = head.joined(ACCEPT_SIGNATURE.as_bytes()).filter(|_| matches!(head.status, 401 | 403));
         let Some(asked) = asked else {
             if self.signature.is_repeated {
                 signer.satisfied();
@@ -368,7 +372,7 @@ impl Exchange<'_> {
         let request = self.request;
         let is_safe = matches!(request.method, "GET" | "HEAD" | "OPTIONS" | "TRACE") && !request.is_upgrade;
         let is_bodiless = matches!(request.framing, Framing::None | Framing::Length(0));
-        is_worth_it && is_safe && is_bodiless && !is_repeated && !self.signature.is_clients
+        is_worth_it && is_safe && is_bodiless && !is_repeated
     }
 
     fn learn(&mut self, head: &AnswerHead<'_>) {

@@ -50,10 +50,12 @@ impl About<'_> {
             draft.number("origin_ms", millis(origin));
         }
         draft.number("ms", millis(self.began.elapsed()));
-        let (config, digest) = self.settings.kept();
-        draft.hash("config", digest);
         let basis = trip.gate.basis.iter();
-        evidence.put(draft, config, basis.flat_map(|(robots, tdmrep)| [robots].into_iter().chain(tdmrep)));
+        evidence.put(
+            draft,
+            self.settings.kept(),
+            basis.flat_map(|(robots, tdmrep)| [robots].into_iter().chain(tdmrep)),
+        );
     }
 
     fn who(&self, draft: &mut Draft) {

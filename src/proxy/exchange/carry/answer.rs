@@ -119,6 +119,18 @@ impl<'a> AnswerHead<'a> {
         found
     }
 
+    /// All fields of this name as one (RFC 9110 §5.3).
+    pub fn joined(&self, name: &[u8]) -> Option<Vec<u8>> {
+        let mut joined = None::<Vec<u8>>;
+        self.each(|_, it, value| {
+            if it.eq_ignore_ascii_case(name) {
+                joined =
+                    Some(joined.take().map_or_else(|| value.to_vec(), |before| [&before, &b", "[..], value].concat()));
+            }
+        });
+        joined
+    }
+
     /// Writes it in HTTP/1.1. `framing`: how the body goes out. `connection`: what is said of the connection.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>, framing: Framing, connection: Option<&str>, added: &Added<'_>) {

@@ -1,0 +1,103 @@
+//! What `keep` removes, and what it leaves, whatever the clock says.
+
+use super::*;
+
+/// One segment for each of these times, the last of which is now.
+fn aged(times: &[Duration]) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for _ in times {
+        let evidence = open(directory.path());
+        record(&evidence, "http://a.example/", SystemTime::now());
+        drop(evidence);
+        age(directory.path());
+    }
+    let now = SystemTime::now();
+    rewritten(directory.path(), |segment| now - times[usize::try_from(segment).unwrap() - 1]);
+    good(directory.path());
+    age(directory.path());
+    directory
+}
+
+fn segments(directory: &Path) -> Vec<u64> {
+    Stored::all(directory).unwrap().iter().map(|stored| stored.number).collect()
+}
+
+/// So many days ago.
+fn days<const N: usize>(days: [u32; N]) -> [Duration; N] {
+    days.map(|days| days * KEEP)
+}
+
+/// Goes on, for a moment.
+fn restart(directory: &Path) {
+    drop(Evidence::open(directory, 9 * KEEP, "test-1", "{}").unwrap());
+}
+
+#[test]
+fn what_was_kept_long_enough_is_removed_and_that_is_said() {
+    let directory = aged(&days([18, 16, 13, 11, 9, 7, 4, 2]));
+    let third = Stored::all(directory.path()).unwrap()[3].beginning().unwrap().1;
+    restart(directory.path());
+    let verified = good(directory.path());
+    // The fourth ended when the fifth began, nine days ago and a moment.
+    assert_eq!((verified.removed_to, segments(directory.path())), (Some(4), (5..=9).collect()));
+    // A head of one that is gone is known, but not what was there.
+    let verified = verify(directory.path(), &[third]).unwrap();
+    assert_eq!((verified.faults, verified.removed_heads), (vec![], vec![third]));
+    restart(directory.path());
+    assert_eq!(good(directory.path()).removed_to, Some(4));
+}
+
+#[test]
+fn a_start_with_a_clock_far_ahead_removes_no_more_than_a_third_of_what_is_kept() {
+    let directory = aged(&days([9, 7, 5, 4, 2, 1]));
+    let shared = Arc::new(Shared::new(9 * KEEP));
+    let mut writer = Writer::open(directory.path(), Arc::default(), shared, "test-1", "{}").unwrap();
+    assert_eq!(segments(directory.path()), (1..=7).collect::<Vec<_>>());
+    let year = SystemTime::now() + 365 * KEEP;
+    writer.rest();
+    writer.look_after(year);
+    // That ended seven days ago, and three are believed.
+    assert_eq!(segments(directory.path()), (2..=8).collect::<Vec<_>>());
+    writer.rest();
+    writer.look_after(year + Duration::from_secs(60));
+    assert_eq!(segments(directory.path()), (2..=8).collect::<Vec<_>>(), "no more by waiting");
+    drop(writer);
+    good(directory.path());
+}
+
+#[test]
+fn a_start_with_a_clock_in_1970_costs_nothing_when_it_is_right_again() {
+    let far = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let [a, b, c] = days([6, 5, 1]);
+    let directory = aged(&[a, b, far, c]);
+    restart(directory.path());
+    assert_eq!(segments(directory.path()), (1..=5).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_segment_that_says_that_a_later_one_was_removed_is_a_forgery() {
+    let directory = written(1);
+    let mut chain = chain::Chain { head: NOTHING };
+    let stored = Stored::all(directory.path()).unwrap().remove(0);
+    let mut lines = read::Lines::of(&stored).unwrap();
+    while let Some(line) = lines.next() {
+        chain.head = line.unwrap().1;
+    }
+    let head = String::from_utf8(hex(&chain.head).into()).unwrap();
+    let line =
+        format!("{{\"type\":\"removed\",\"time\":\"2001-09-09T01:46:40.000Z\",\"segment\":7,\"head\":\"{head}\"}}\n");
+    let mut forged = Vec::new();
+    chain.append(line.as_bytes(), &mut forged);
+    OpenOptions::new().append(true).open(&stored.path).unwrap().write_all(&forged).unwrap();
+    assert_eq!(faults(directory.path()), [(1, Some(5))]);
+}
+
+#[test]
+fn nothing_is_removed_by_a_clock_that_was_just_set_forward() {
+    let mut clock = writer::Clock::default();
+    let now = SystemTime::now();
+    assert!(clock.is_steady(now));
+    assert!(clock.is_steady(now - Duration::from_secs(3600)), "back is no reason to remove anything");
+    assert!(!clock.is_steady(now + Duration::from_secs(400 * 86_400)));
+    assert!(!clock.is_steady(now + Duration::from_secs(400 * 86_400)));
+}

@@ -1,0 +1,118 @@
+//! Full disks, and what cannot be written: what is lost then, and what is not.
+
+use super::*;
+
+#[test]
+fn what_there_was_no_room_for_is_said_in_the_chain() {
+    let directory = tempfile::tempdir().unwrap();
+    let evidence = open(directory.path());
+    let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    record(&evidence, "http://a.example/", at);
+    // For this one there is none, ever.
+    record(&evidence, &"x".repeat(segment::MOST_LINE), at);
+    evidence.close();
+    let (figures, verified) = (evidence.figures(), good(directory.path()));
+    assert_eq!((figures.written, figures.lost), (1, 1));
+    assert_eq!((verified.records, verified.lost), (1, vec![(1, at, at)]));
+}
+
+#[test]
+fn a_disk_that_was_full_is_said_in_the_chain_when_there_is_room_again() {
+    // A file that cannot grow, as on a full disk: a directory whose segment is a device that is full.
+    let directory = tempfile::tempdir().unwrap();
+    let queue = Arc::new(Queue::default());
+    let shared = Arc::new(Shared::new(KEEP));
+    let mut writer = Writer::open(directory.path(), queue.clone(), shared.clone(), "test-1", "{}").unwrap();
+    let batch = |at| {
+        queue.put(b"{\"type\":\"other\",\"time\":\"2001-09-09T01:46:40.000Z\"}\n", [], at);
+        match queue.take(queue::Batch::default(), Duration::ZERO) {
+            queue::Taken::Batch(batch) => batch,
+            queue::Taken::Nothing | queue::Taken::Closed => unreachable!("one was put"),
+        }
+    };
+    let at = SystemTime::UNIX_EPOCH;
+    writer.write(&batch(at));
+    let room = writer.segment.fill_up();
+    writer.write(&batch(at));
+    writer.write(&batch(at + Duration::from_secs(1)));
+    assert_eq!((shared.written.load(Relaxed), shared.lost.load(Relaxed)), (1, 2));
+    writer.segment.make_room(room);
+    writer.write(&batch(at));
+    drop(writer);
+    let verified = good(directory.path());
+    assert_eq!(verified.lost, [(2, at, at + Duration::from_secs(1))]);
+    assert_eq!(shared.written.load(Relaxed), 2);
+}
+
+#[test]
+fn where_no_segment_can_be_begun_the_one_so_far_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let (queue, shared) = (Arc::new(Queue::default()), Arc::new(Shared::new(KEEP)));
+    let mut writer = Writer::open(directory.path(), queue, shared, "test-1", "{}").unwrap();
+    let taken = directory.path().join("00000002.jsonl");
+    fs::write(&taken, "").unwrap();
+    writer.next_segment(SystemTime::now());
+    assert_eq!(writer.segment.number, 1);
+    fs::remove_file(&taken).unwrap();
+    writer.next_segment(SystemTime::now());
+    assert_eq!(writer.segment.number, 1, "not tried again at once");
+}
+
+/// One that is asked to write what comes, when a test says so.
+fn writer(directory: &Path) -> (Writer, Arc<Queue>, Arc<Shared>) {
+    let (queue, shared) = (Arc::new(Queue::default()), Arc::new(Shared::new(KEEP)));
+    (Writer::open(directory, queue.clone(), shared.clone(), "test-1", "{}").unwrap(), queue, shared)
+}
+
+#[test]
+fn a_file_that_cannot_be_kept_takes_no_record_with_it_but_those_that_name_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut writer, queue, shared) = writer(directory.path());
+    let [good, bad] = ["good", "bad"].map(|text| (Arc::<str>::from(text), chain::sha256(text.as_bytes())));
+    // Where its directory would be there is a file.
+    let digits = String::from_utf8(hex(&bad.1).into()).unwrap();
+    fs::write(directory.path().join("bodies").join(&digits[..2]), "").unwrap();
+    for (text, digest) in [&good, &bad, &good] {
+        let mut draft = Draft::new("decision", SystemTime::now());
+        draft.hash("config", digest);
+        let body = queue::Body::Text(text.clone(), *digest);
+        draft.end(|line| queue.put(line, [body], SystemTime::now()));
+    }
+    let queue::Taken::Batch(batch) = queue.take(queue::Batch::default(), Duration::ZERO) else {
+        panic!("three were put")
+    };
+    writer.write(&batch);
+    assert_eq!((shared.written.load(Relaxed), shared.lost.load(Relaxed)), (2, 1));
+    queue.close();
+    writer.run();
+    let verified = good_but_for_others(directory.path());
+    assert_eq!((verified.records, verified.lost.iter().map(|(count, ..)| count).sum::<u64>()), (2, 1));
+}
+
+fn good_but_for_others(directory: &Path) -> Verified {
+    let verified = good(directory);
+    assert_eq!(verified.others.len(), 1, "{:?}", verified.others);
+    verified
+}
+
+#[test]
+fn on_a_full_disk_what_is_old_makes_room_for_the_line_that_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    for _ in 0..6 {
+        drop(open(directory.path()));
+        age(directory.path());
+    }
+    let now = SystemTime::now();
+    // At the start none is due, and then the first, which ended when the second began.
+    rewritten(directory.path(), |segment| now - (7 - u32::try_from(segment).unwrap()) * (KEEP / 8));
+    let (mut writer, queue, shared) = writer(directory.path());
+    writer.rest();
+    shared.keep.store(KEEP.as_secs() / 16 * 9, Relaxed);
+    let room = writer.segment.fill_up();
+    writer.look_after(now);
+    assert_eq!(Stored::all(directory.path()).unwrap()[0].number, 2);
+    writer.segment.make_room(room);
+    queue.close();
+    writer.run();
+    assert_eq!(good(directory.path()).removed_to, Some(1));
+}
