@@ -77,6 +77,7 @@ fn tdmrep(state: &TdmRepState) -> Value {
         "fetched_at": state.fetched_at.map(rfc3339::seconds),
         "expires_at": state.expires_at.map(rfc3339::seconds),
         "fault": state.fault,
+        "failure": state.failure,
     })
 }
 

@@ -65,6 +65,12 @@ fn registry(admin: &Admin, names: bool) -> Registry {
     requests(&mut all, &proxy.counters.read(), details, names);
     signals(&mut all, noted, proxy.gate.figures().robots.malformed);
     gate(&mut all, &proxy.gate);
+    if let Some(signer) = proxy.upstream.signer() {
+        let (signed, challenges) = signer.figures();
+        all.counter("requests_signed", "Requests sent with a signature", signed);
+        let challenges = challenges.map(|(challenge, count)| (labels([("result", challenge.slug())]), count));
+        all.counters("signature_challenges", "Answers that ask for a signature, by what came of it", challenges);
+    }
     let dropped = telemetry::dropped().map(|(log, lines)| (labels([("log", log)]), lines));
     all.counters("log_lines_dropped", "Log lines dropped because the log's reader was too slow, by log", dropped);
     if let Some(evidence) = &proxy.evidence {
@@ -138,6 +144,7 @@ fn gate(all: &mut Metrics, gate: &Gate) {
     all.histogram("robots_copy_age_seconds", help, [(answered, times.answered_age), (failed, times.failed_age)]);
     all.gauge("authorities", "Authorities in memory", robots.authorities);
     all.gauge("robots_files", "Different robots.txt files in memory", robots.files);
+    all.gauge("tdmrep_files", "Different tdmrep.json files in memory", robots.tdmrep_files);
     all.gauge("waiting", "Requests waiting for their crawl-delay", figures.waiting);
     let held = [([("for", "turn")], times.held_for_turn), ([("for", "robots")], times.held_for_robots)];
     all.histogram("held_seconds", "Time that held requests were held, by what for", held);

@@ -3,7 +3,7 @@
 use super::running_file::RunningProxy;
 use super::{CommandError, ConfigArg, Format};
 use crate::config::{AdminToken, ListenAddress, Settings};
-use crate::policy::Host;
+use crate::policy::{Authority, Host};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
@@ -117,6 +117,18 @@ impl AdminArgs {
         };
         Ok(AdminCall { address, token, without })
     }
+}
+
+/// What the proxy that runs with this configuration answers. `None`: there is none that may be asked, or it does not say.
+pub(super) fn ask_running(config: &ConfigArg, target: &str) -> Option<Value> {
+    let RunningProxy { admin, token } = RunningProxy::find(config.path().as_deref())?;
+    let (status, body) = exchange(reachable(admin), "GET", target, token.as_deref()).ok()?;
+    Some(body).filter(|_| status == 200)
+}
+
+/// An authority as a segment of a path: without all that stands in the one and not in the other.
+pub(super) fn segment(authority: &Authority) -> String {
+    authority.to_string().replace(':', "%3A").replace('/', "%2F").replace('[', "%5B").replace(']', "%5D")
 }
 
 /// A proxy on another machine.

@@ -1,7 +1,7 @@
-//! `politely refresh AUTHORITY`: makes a running proxy fetch a robots.txt anew.
+//! `politely refresh AUTHORITY`: makes a running proxy fetch a robots.txt again, and a tdmrep.json that matters.
 
-use super::admin_client::AdminArgs;
-use super::{CommandError, Format, NO};
+use super::admin_client::{AdminArgs, segment};
+use super::{Failed, Format, NO};
 use crate::policy::{Authority, Scheme};
 use serde_json::Value;
 use std::process::ExitCode;
@@ -19,12 +19,9 @@ pub(super) fn run(args: &RefreshArgs) -> Result<ExitCode, CommandError> {
         true => Authority::from_url(&args.authority),
         false => Authority::parse(Scheme::Https, args.authority.as_bytes()),
     };
-    let authority = parsed.map_err(|error| {
-        CommandError::usage(format!("`{}`: {error}", args.authority), "write it as https://example.com")
-    })?;
-    // All that stands in an authority and not in a path's segment.
-    let name = authority.to_string().replace(':', "%3A").replace('/', "%2F").replace('[', "%5B").replace(']', "%5D");
-    let answer = args.admin.ask("POST", &format!("/api/v1/authorities/{name}/refresh"))?;
+    let authority = parsed
+        .map_err(|error| Failed::usage(format!("`{}`: {error}", args.authority), "write it as https://example.com"))?;
+    let answer = args.admin.ask("POST", &format!("/api/v1/authorities/{}/refresh", segment(&authority)))?;
     let word = |key: &str| answer.body[key].as_str().unwrap_or_default();
     match args.admin.format {
         Format::Json => println!("{:#}", answer.body),
@@ -36,7 +33,15 @@ pub(super) fn run(args: &RefreshArgs) -> Result<ExitCode, CommandError> {
             }
         },
     }
-    let done = answer.status == 200 && answer.body["failure"].is_null();
+    let tdmrep = &answer.body["tdmrep"];
+    if let (Format::Text, Some(url)) = (args.admin.format, tdmrep["url"].as_str()) {
+        let said = tdmrep["failure"].as_str().or(tdmrep["fault"].as_str());
+        match (said, &tdmrep["status"]) {
+            (Some(said), _) => println!("{url}: {said}"),
+            (None, status) => println!("{url}: {} (status {status})", tdmrep["access"].as_str().unwrap_or_default()),
+        }
+    }
+    let done = answer.status == 200 && answer.body["failure"].is_null() && tdmrep["failure"].is_null();
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 

@@ -30,6 +30,9 @@ pub struct Past {
     /// `None`: it is not on record, also below.
     pub robots: Option<PastCopy>,
     pub tdmrep: Option<PastCopy>,
+    /// What an answer asked for in return last: where its licence is, and a price.
+    pub license: Option<String>,
+    pub price: Option<String>,
     /// What was configured then, as it is shown, without secrets. `None`: it is not there any more.
     pub config: Option<String>,
 }
@@ -67,6 +70,7 @@ pub fn find(
     let name = memchr::memmem::Finder::new(&name.as_bytes()[1..name.len() - 1]).into_owned();
     let (mut known, mut same) = (None::<Found>, None::<Found>);
     let (mut robots, mut tdmrep) = (Nearest::default(), Nearest::default());
+    let (mut license, mut price) = (None::<(SystemTime, String)>, None::<(SystemTime, String)>);
     let all = Stored::all(directory)?;
     if all.is_empty() {
         return Err(ReadError::Empty.into());
@@ -99,6 +103,12 @@ pub fn find(
             if parsed.time <= at && asked == url && is_later(&same) {
                 same = Some(found());
             }
+            for (last, said) in [(&mut license, &decision.license), (&mut price, &decision.price)] {
+                let is_later = last.as_ref().is_none_or(|(than, _)| *than <= parsed.time);
+                if let Some(said) = said.as_ref().filter(|_| parsed.time <= at && is_later) {
+                    *last = Some((parsed.time, said.clone()));
+                }
+            }
             robots.see(decision.robots.as_ref(), parsed.time, at, found);
             tdmrep.see(decision.tdmrep.as_ref(), parsed.time, at, found);
         }
@@ -109,7 +119,8 @@ pub fn find(
     let Some(known) = known.or_else(|| Some(robots.as_ref()?.found.clone())) else { return Ok(None) };
     let config = known.decision.config.and_then(|hash| bodies.read(&hash).ok());
     let config = config.and_then(|config| String::from_utf8(config).ok());
-    Ok(Some(Past { known, same, robots, tdmrep, config }))
+    let [license, price] = [license, price].map(|last| last.map(|(_, said)| said));
+    Ok(Some(Past { known, same, robots, tdmrep, license, price, config }))
 }
 
 /// The record of a file that says most of a time.

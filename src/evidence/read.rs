@@ -76,6 +76,9 @@ pub struct Decision {
     pub line: Option<u32>,
     pub robots: Option<SiteCopy>,
     pub tdmrep: Option<SiteCopy>,
+    /// What the answer asked for in return: where its licence is, and a price.
+    pub license: Option<String>,
+    pub price: Option<String>,
     #[serde(deserialize_with = "some_hash")]
     pub config: Option<Hash>,
     pub status: u16,

@@ -12,8 +12,15 @@ use tokio::runtime::Handle;
 
 /// What has been spent, as it is known here.
 pub(super) struct Ledger {
-    known: Mutex<HashMap<(Box<str>, Period), KnownBudget>>,
+    known: Mutex<Book>,
     fleet: Option<Arc<Fleet>>,
+}
+
+/// Those of earlier periods are forgotten when there are twice as many as were left the last time.
+#[derive(Default)]
+struct Book {
+    known: HashMap<(Box<str>, Period), Known>,
+    left: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -53,20 +60,20 @@ impl Ledger {
 
     /// Those of the period of now, in the order of their names.
     pub fn all(&self) -> Vec<BudgetFigures> {
-        let (known, now) = (self.known.lock(), SystemTime::now());
-        let is_now = |((_, per), known): &(&(Box<str>, Period), &KnownBudget)| known.spent.ends == per.end(now).0;
-        let of = |((of, _), known): (&(Box<str>, Period), &KnownBudget)| {
-            let KnownBudget { budget, spent } = *known;
+        let (book, now) = (self.known.lock(), SystemTime::now());
+        let is_now = |((_, per), known): &(&(Box<str>, Period), &Known)| known.spent.ends == per.end(now).0;
+        let of = |((of, _), known): (&(Box<str>, Period), &Known)| {
+            let Known { budget, spent } = *known;
             BudgetFigures { of: of.clone(), budget, spent }
         };
-        let mut all: Vec<_> = known.iter().filter(is_now).map(of).collect();
+        let mut all: Vec<_> = book.known.iter().filter(is_now).map(of).collect();
         all.sort_by(|one, other| one.of.cmp(&other.of));
         all
     }
 
     fn known(&self, of: &str, per: Period, now: SystemTime) -> Spent {
-        let known = self.known.lock();
-        let spent = known.get(&(of.into(), per)).map_or_else(Spent::default, |known| known.spent);
+        let book = self.known.lock();
+        let spent = book.known.get(&(of.into(), per)).map_or_else(Spent::default, |known| known.spent);
         spent.in_period(per.end(now).0)
     }
 
@@ -76,16 +83,24 @@ impl Ledger {
             Some(fleet) => fleet.spend(of, &spend).await.ok(),
             None => None,
         };
-        let (now, mut all) = (SystemTime::now(), self.known.lock());
+        let (now, mut book) = (SystemTime::now(), self.known.lock());
         let (ends, _) = spend.per.end(now);
-        if all.len() >= MOST_KNOWN {
-            all.retain(|(_, per), known| known.spent.ends == per.end(now).0);
-        }
-        let known = all.entry((of.into(), spend.per)).or_insert(KnownBudget { budget, spent: Spent::default() });
+        book.make_room(now);
+        let known = book.known.entry((of.into(), spend.per)).or_insert(Known { budget, spent: Spent::default() });
         // Nobody else can be asked: it goes on from what was known last.
         let (goes, spent) = told.unwrap_or_else(|| spend.of(known.spent.in_period(ends)));
         *known = KnownBudget { budget, spent };
         goes
+    }
+}
+
+impl Book {
+    /// Not for each that comes, however many there are of this period.
+    fn make_room(&mut self, now: SystemTime) {
+        if self.known.len() >= MOST_KNOWN.max(2 * self.left) {
+            self.known.retain(|(_, per), known| known.spent.ends == per.end(now).0);
+            self.left = self.known.len();
+        }
     }
 }
 
@@ -159,3 +174,28 @@ fn spent(of: &str, budget: Budget, now: SystemTime) -> Refusal {
 
 /// Hosts and users before those of other periods are forgotten.
 const MOST_KNOWN: usize = 65_536;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_earlier_periods_spent_is_forgotten_and_is_not_looked_for_with_each_request() {
+        let budget = Budget { requests: Some(1), bytes: None, per: Period::Hour };
+        let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(36_000);
+        let mut book = Book::default();
+        let put = |book: &mut Book, number: usize, ends: u64| {
+            let spent = Spent { ends, requests: 1, bytes: 0 };
+            book.known.insert((number.to_string().into(), Period::Hour), Known { budget, spent });
+        };
+        (0..MOST_KNOWN).for_each(|number| put(&mut book, number, if number % 2 == 0 { 36_000 } else { 39_600 }));
+        book.make_room(now);
+        assert_eq!((book.known.len(), book.left), (MOST_KNOWN / 2, MOST_KNOWN / 2));
+        (0..MOST_KNOWN).for_each(|number| put(&mut book, number, 39_600));
+        book.make_room(now);
+        assert_eq!((book.known.len(), book.left), (MOST_KNOWN, MOST_KNOWN));
+        put(&mut book, MOST_KNOWN, 36_000);
+        book.make_room(now);
+        assert_eq!(book.known.len(), MOST_KNOWN + 1, "not before there are twice as many");
+    }
+}

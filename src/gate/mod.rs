@@ -218,9 +218,9 @@ impl Gate {
         hosts: Option<&Hosts>,
         account: &mut Account,
     ) -> Result<Option<RobotsCopy>, Refusal> {
-        account.allowance = Some(Allowance::RobotsTxt);
         let host = self.robots.host(SiteFile::Robots, request.authority);
         let (entry, now) = (host.load_full(), SystemTime::now());
+        account.decided(Some(Allowance::RobotsTxt), &entry, None);
         let usable = entry.usable(now);
         let is_fresh = usable.is_some_and(|(answer, _)| answer.freshness.is_fresh(now));
         if !matches!(usable, Some((_, CopyState::Fresh))) && entry.may_fetch(now) {
@@ -239,6 +239,7 @@ impl Gate {
                 return if self.settings.load().mode == Mode::Report { Ok(None) } else { Err(why) };
             }
         }
+        account.decided(Some(Allowance::RobotsTxt), &host.load_full(), None);
         Ok(as_served(&host, SystemTime::now()))
     }
 

@@ -5,9 +5,9 @@ use super::terms::key;
 use super::{BudgetFigures, FleetFigures, Gate, HeldFigures, HeldRequest};
 use crate::config::Settings;
 use crate::histogram::Distribution;
-use crate::policy::{Authority, Entry, Refusal, Request, SiteAnswer, SiteFile, explain};
+use crate::policy::{Authority, Entry, Refusal, Request, SiteAnswer, SiteFile, explain, may_fetch_tdmrep};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Figures over all hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,12 +124,20 @@ impl Gate {
         self.drain.send_replace(Some(until));
     }
 
-    /// Fetches robots.txt anew, in the host's turn however long that takes, and tells what is known then. An error: nobody
-    /// was asked, for a reason that is not the site's.
+    /// Fetches robots.txt again, and tdmrep.json where that matters or is kept, in the host's turn however long that takes, and
+    /// returns what is known then. An error: nobody was asked, for a reason that is not the site's.
     pub async fn refresh(&self, authority: &Authority) -> Result<Arc<Entry>, Refusal> {
         let host = self.robots.host(SiteFile::Robots, authority);
-        self.robots.refresh(&host, Order::background(FetchReason::Anew)).end().await?;
-        Ok(host.load_full())
+        let order = Order::background(FetchReason::Anew);
+        self.robots.refresh(&host, order).end().await?;
+        let robots = host.load_full();
+        let rules = self.settings.load().hosts.get(authority.host()).rules.clone();
+        let is_kept = self.tdmrep(authority).await.is_some();
+        let is_allowed = may_fetch_tdmrep(&robots, &rules, &Request::new(authority, b"/"), SystemTime::now());
+        if is_allowed && (is_kept || rules.mining_purpose().is_some()) {
+            self.robots.refresh(&self.robots.host(SiteFile::TdmRep, authority), order).end().await?;
+        }
+        Ok(robots)
     }
 
     /// What may be crawled by this answer as things are set, in a word.

@@ -52,6 +52,8 @@ pub struct TdmRepState {
     pub expires_at: Option<SystemTime>,
     /// What of it cannot be understood, or why it could not be fetched.
     pub fault: Option<String>,
+    /// Why the last fetch failed.
+    pub failure: Option<String>,
 }
 
 impl TdmRepState {
@@ -226,6 +228,7 @@ fn state(entry: &Entry, authority: &Authority, options: &PolicyOptions, now: Sys
 /// What is known of a tdmrep.json.
 pub fn tdmrep(entry: &Entry, authority: &Authority, now: SystemTime) -> TdmRepState {
     let answer = entry.usable(now).map(|(answer, _)| answer);
+    let failure = entry.trouble.as_ref().map(|trouble| trouble.why.to_string());
     TdmRepState {
         url: authority.url(SiteFile::TdmRep.path()),
         status: answer.map(|answer| answer.status),
@@ -240,8 +243,9 @@ pub fn tdmrep(entry: &Entry, authority: &Authority, now: SystemTime) -> TdmRepSt
         fault: match answer.map(|answer| &answer.access) {
             Some(Access::Reservations(file)) => file.fault().map(str::to_owned),
             Some(Access::Rules(_) | Access::Missing) => None,
-            None => entry.trouble.as_ref().map(|trouble| trouble.why.to_string()),
+            None => failure.clone(),
         },
+        failure,
     }
 }
 

@@ -83,7 +83,8 @@ impl UsageLines {
         use UsageField::{ContentUsage, TdmReservation, XRobotsTag};
         let known = [ContentUsage, XRobotsTag, TdmReservation].into_iter();
         if let Some(field) = known.into_iter().find(|field| name.eq_ignore_ascii_case(field.as_str().as_bytes())) {
-            let too_much = self.lines.len() == MOST_LINES || field != ContentUsage && value.len() > LONGEST_LINE;
+            let of_its_kind = self.lines.iter().filter(|(other, _)| *other == field).count();
+            let too_much = of_its_kind == MOST_LINES || field != ContentUsage && value.len() > LONGEST_LINE;
             let before = self.lines.iter_mut().find(|(other, _)| *other == field && field == ContentUsage);
             match before {
                 // Its lines are one dictionary (RFC 9651 §4.2), which none is left out of without a change of what it says.
@@ -132,6 +133,12 @@ impl UsageLines {
             };
             (*field, shown(value), reads)
         })
+    }
+
+    /// Whether its TDM-Reservation says that it may be mined.
+    pub fn frees_mining(&self) -> bool {
+        let mut values = self.lines.iter().filter(|(field, _)| *field == UsageField::TdmReservation).peekable();
+        values.peek().is_some() && values.all(|(_, value)| value.trim_ascii() == b"0")
     }
 
     pub(super) fn links(&self) -> impl Iterator<Item = &[u8]> {
@@ -273,7 +280,7 @@ fn iso_day(now: SystemTime) -> String {
     format!("{}-{month:02}-{}", &date[12..16], &date[5..7])
 }
 
-/// So many are read, of so many bytes.
+/// So many of each field are read, of so many bytes.
 const MOST_LINES: usize = 16;
 const LONGEST_LINE: usize = 4096;
 /// Bytes of a field's value that are told.
@@ -330,6 +337,7 @@ mod tests {
             ("search", "unavailable_after: Thu, 03 Dec 2026 13:09:53 GMT", false),
             ("search", "unavailable_after: 2025-12-03", true),
             ("search", "unavailable_after: 2026-03-01T00:00:00Z", false),
+            ("search", "unavailable_after: Wednesday, 03-Dec-25 13:09:53 GMT", true),
             ("search", "unavailable_after: soon", false),
             ("search", "unavailable_after: soon, noindex", true),
             ("ai-train", "nofollow, unavailable_after: bogus, noai", true),
@@ -389,6 +397,12 @@ mod tests {
             let expected = if opposes { format!("{purpose} TDM-Reservation") } else { "-".into() };
             assert_eq!(opposed(purpose, &[&format!("TDM-Reservation: {value}")]), expected, "{purpose} {value}");
         }
+    }
+
+    #[test]
+    fn many_lines_of_one_field_leave_room_for_another() {
+        let lines: Vec<_> = ["X-Robots-Tag: all"; 20].into_iter().chain(["TDM-Reservation: 1"]).collect();
+        assert_eq!(opposed("tdm", &lines), "tdm TDM-Reservation");
     }
 
     #[test]

@@ -121,8 +121,8 @@ fn thumbprint_input(x: &str) -> String {
 
 /// systemd hands those to the service's user alone; what mode they have depends on how.
 fn is_credential(path: &Path) -> bool {
-    std::env::var_os("CREDENTIALS_DIRECTORY")
-        .is_some_and(|directory| !directory.is_empty() && path.starts_with(directory))
+    let directory = std::env::var_os("CREDENTIALS_DIRECTORY").filter(|directory| !directory.is_empty());
+    directory.is_some_and(|directory| path.parent() == Some(Path::new(&directory)))
 }
 
 const PEM_TAG: &str = "PRIVATE KEY";

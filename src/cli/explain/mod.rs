@@ -2,7 +2,8 @@
 
 mod past;
 
-use super::{CommandError, ConfigArg, Format, NO};
+use super::admin_client::{ask_running, segment};
+use super::{ConfigArg, Failed, Format, NO};
 use crate::admin;
 use crate::config::Settings;
 use crate::gate::Gate;
@@ -13,6 +14,7 @@ use crate::policy::{
 };
 use crate::robots::{ProductToken, Purpose, RobotsTxt};
 use crate::server;
+use serde_json::Value;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -60,9 +62,14 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
         Some(file) => by_file(file, &request, &rules, &settings)?,
         None => super::runtime()?.block_on(by_network(&request, &rules, &settings))?,
     };
+    let offer = args.robots.is_none().then(|| known_offer(&args.config, &authority).unwrap_or_default());
     match args.format {
-        Format::Text => print!("{}", text(&explanation)),
-        Format::Json => println!("{}", admin::explanation(&explanation)),
+        Format::Text => print!("{}", text(&explanation) + &offered(&offer.unwrap_or_default())),
+        Format::Json => {
+            let mut all = admin::explanation(&explanation);
+            offer.into_iter().for_each(|offer| all["offer"] = offer);
+            println!("{all}");
+        }
     }
     Ok(if explanation.allowed { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
@@ -105,6 +112,23 @@ async fn by_network(
 ) -> Result<Explanation, CommandError> {
     let gate: Gate = server::gate_alone(settings.clone())?;
     Ok(gate.explain(request, rules).await)
+}
+
+/// What the site's answers asked for in return (`Link`, 402), as the proxy that runs with this configuration has seen them.
+fn known_offer(config: &ConfigArg, authority: &Authority) -> Option<Value> {
+    let target = format!("/api/v1/authorities/{}", segment(authority));
+    let mut known = ask_running(config, &target)?;
+    Some(known["offer"].take())
+}
+
+fn offered(offer: &Value) -> String {
+    let mut out = String::new();
+    for (name, from) in [("license", "named by an answer's Link"), ("price", "named by a 402")] {
+        if let Some(said) = offer[name].as_str() {
+            out += &format!("  {name}: {said} ({from})\n");
+        }
+    }
+    super::inert(&out)
 }
 
 fn text(explanation: &Explanation) -> String {

@@ -1,6 +1,6 @@
 //! `explain --at TIME`: by the robots.txt and the configuration that were in force then, from the evidence kept.
 
-use super::{ExplainArgs, text};
+use super::{Args, offered, text};
 use crate::admin;
 use crate::cli::evidence::{digits, directory};
 use crate::cli::{CommandError, Format, NO, inert, print};
@@ -43,7 +43,9 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
     explanation.robots.fetched_at = past.robots.as_ref().and_then(|robots| robots.copy.fetched);
     explanation.robots.expires_at = None;
     match args.format {
-        Format::Text => print(&(text(&explanation) + &inert(&origin(&past, at, unread.as_deref()))))?,
+        Format::Text => {
+            print(&(text(&explanation) + &offered(&offer(&past)) + &inert(&origin(&past, at, unread.as_deref()))))?
+        }
         Format::Json => print(&format!("{}\n", as_json(&explanation, &past, at, unread.as_deref())))?,
     };
     Ok(if explanation.allowed { ExitCode::SUCCESS } else { ExitCode::from(NO) })
@@ -71,6 +73,14 @@ fn rules(args: &ExplainArgs, settings: &Settings, known: &Found, authority: &Aut
     let user = settings.access.users.iter().find(|user| decision.user.as_deref() == Some(user.name.as_ref()));
     let hosts = user.and_then(|user| user.hosts.as_ref()).unwrap_or(&settings.hosts);
     hosts.get(authority.host()).rules.clone().asked_for(tokens, purposes)
+}
+
+/// What answers asked for in return up to then.
+fn offer(past: &Past) -> Value {
+    match (&past.license, &past.price) {
+        (None, None) => Value::Null,
+        (license, price) => json!({ "license": license, "price": price }),
+    }
 }
 
 /// Where it is known from.
@@ -123,6 +133,7 @@ fn as_json(explanation: &Explanation, past: &Past, at: SystemTime, unread: Optio
             "outcome": found.decision.outcome,
         })
     };
+    all["offer"] = offer(past);
     all["at"] = rfc3339::millis(at).into();
     all["evidence"] = json!({
         "record": place(past.robots.as_ref().map_or(&past.known, |robots| &robots.found)),

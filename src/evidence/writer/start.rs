@@ -127,16 +127,15 @@ pub(super) fn lock(directory: &Path) -> Result<File, OpenError> {
     let mut file = options.map_err(io)?;
     give_to_owner(&file, directory).map_err(io)?;
     // Whoever verifies has it for a moment.
-    let is_taken = |_| {
-        flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() && {
-            std::thread::sleep(MOMENT);
-            true
+    let mut tries = 0..TRIES;
+    while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if tries.next().is_none() {
+            let mut who = String::new();
+            let _ = file.take(20).read_to_string(&mut who);
+            return Err(OpenError::InUse { path: directory.to_owned(), who: format!("process {}", who.trim()) });
         }
-    };
-    if (0..TRIES).all(is_taken) {
-        let mut who = String::new();
-        let _ = file.take(20).read_to_string(&mut who);
-        return Err(OpenError::InUse { path: directory.to_owned(), who: format!("process {}", who.trim()) });
+        #[expect(clippy::disallowed_methods, reason = "nothing is served yet")]
+        std::thread::sleep(MOMENT);
     }
     let write = |file: &mut File| file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
     write(&mut file).map_err(io)?;

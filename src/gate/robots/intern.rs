@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The files in use, by content.
 #[derive(Default)]
 pub(super) struct Intern {
-    held: Mutex<HashMap<ContentId, Access>>,
+    held: Mutex<HashMap<Content, Access>>,
+    /// How many of each there are.
+    counts: [AtomicUsize; 2],
     /// Bytes of all of them, as of when each was read or last swept.
     bytes: AtomicUsize,
     /// Files read since then.
@@ -50,6 +52,7 @@ impl Intern {
         let kept = held.entry(content).or_insert_with(|| {
             self.bytes.fetch_add(cost(&read), Ordering::Relaxed);
             self.read.fetch_add(1, Ordering::Relaxed);
+            self.counts[file as usize].fetch_add(1, Ordering::Relaxed);
             read
         });
         Some(kept.clone())
@@ -63,28 +66,32 @@ impl Intern {
     /// Whether what is counted may be far from what there is: rules are compiled when they are first used.
     pub fn is_stale(&self) -> bool {
         let read = self.read.load(Ordering::Relaxed);
-        read > LEAST_STALE && read > self.len() / 4
+        read > LEAST_STALE && read > self.held.lock().len() / 4
     }
 
     /// How many different ones there are.
-    pub fn len(&self) -> usize {
-        self.held.lock().len()
+    pub fn count(&self, file: SiteFile) -> usize {
+        self.counts[file as usize].load(Ordering::Relaxed)
     }
 
     /// Drops those that no authority has any more, and counts the others.
     pub fn sweep(&self) {
-        let mut bytes = 0;
+        let (mut bytes, mut counts) = (0, [0; 2]);
         let mut held = self.held.lock();
         self.read.store(0, Ordering::Relaxed);
         held.retain(|_, file| {
             let wanted = file.holders() > 1;
-            bytes += if wanted { cost(file) } else { 0 };
+            if wanted {
+                bytes += cost(file);
+                counts[usize::from(matches!(file, Access::Reservations(_)))] += 1;
+            }
             wanted
         });
         if held.capacity() > 4 * held.len() {
             held.shrink_to_fit();
         }
         self.bytes.store(bytes, Ordering::Relaxed);
+        self.counts.iter().zip(counts).for_each(|(count, now)| count.store(now, Ordering::Relaxed));
     }
 }
 
@@ -114,10 +121,10 @@ mod tests {
     fn identical_files_are_held_once_and_counted_once() {
         let files = Intern::default();
         let held: Vec<_> = (0..100).map(|_| files.intern(SiteFile::Robots, BODY, &ParseOptions::default())).collect();
-        assert_eq!((files.len(), held[0].holders()), (1, 101));
+        assert_eq!((files.count(SiteFile::Robots), held[0].holders()), (1, 101));
         assert_eq!(files.bytes(), cost(&held[0]));
         files.intern(SiteFile::Robots, b"# another", &ParseOptions::default());
-        assert_eq!(files.len(), 2);
+        assert_eq!(files.count(SiteFile::Robots), 2);
     }
 
     #[test]
@@ -126,10 +133,10 @@ mod tests {
         let kept = files.intern(SiteFile::Robots, BODY, &ParseOptions::default());
         drop(files.intern(SiteFile::Robots, b"# gone", &ParseOptions::default()));
         files.sweep();
-        assert_eq!((files.len(), files.bytes()), (1, cost(&kept)));
+        assert_eq!((files.count(SiteFile::Robots), files.bytes()), (1, cost(&kept)));
         drop(kept);
         files.sweep();
-        assert_eq!((files.len(), files.bytes()), (0, 0));
+        assert_eq!((files.count(SiteFile::Robots), files.bytes()), (0, 0));
     }
 
     #[test]
@@ -140,9 +147,12 @@ mod tests {
             files.intern(SiteFile::Robots, BODY, &ParseOptions::default()),
             files.intern(SiteFile::Robots, BODY, &dialect),
         );
-        assert_eq!(files.len(), 2);
+        assert_eq!(files.count(SiteFile::Robots), 2);
         let other = files.intern(SiteFile::TdmRep, BODY, &ParseOptions::default());
-        assert!(files.len() == 3 && matches!(other, Access::Reservations(_)));
+        assert_eq!((files.count(SiteFile::Robots), files.count(SiteFile::TdmRep)), (2, 1));
+        files.sweep();
+        assert_eq!((files.count(SiteFile::Robots), files.count(SiteFile::TdmRep)), (2, 1));
+        assert!(matches!(other, Access::Reservations(_)));
     }
 
     #[test]

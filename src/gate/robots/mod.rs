@@ -108,6 +108,7 @@ pub struct CacheFigures {
     pub authorities: usize,
     /// Different files in memory.
     pub files: usize,
+    pub tdmrep_files: usize,
     /// Bytes that they take.
     pub authority_bytes: usize,
     pub file_bytes: usize,
@@ -360,7 +361,8 @@ impl CacheInner {
         let count = |of: &[AtomicU64; 2], file| of[file as usize].load(Ordering::Relaxed);
         CacheFigures {
             authorities: hosts.count(SiteFile::Robots),
-            files: files.len(),
+            files: files.count(SiteFile::Robots),
+            tdmrep_files: files.count(SiteFile::TdmRep),
             authority_bytes: hosts.bytes(),
             file_bytes: files.bytes(),
             pace_bytes: pacer.bytes(),

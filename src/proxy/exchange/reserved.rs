@@ -11,7 +11,7 @@ use crate::policy::{self, HostRules, Noted, Refusal, Reservation, RobotsOverride
 use crate::proxy::client::Who;
 use quick_cache::sync::Cache;
 use ring::digest;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// What has been said, by URL and for whom.
 pub struct Reserved(Cache<Key, Said>);
@@ -21,7 +21,8 @@ type Key = [u8; 32];
 #[derive(Clone)]
 struct Said {
     reservation: Box<Reservation>,
-    until: SystemTime,
+    /// Whatever the clock is set to meanwhile.
+    until: Instant,
 }
 
 impl Default for Reserved {
@@ -47,7 +48,7 @@ impl Exchange<'_> {
         let holds = rules.usage.of(said.reservation.field) == RobotsOverride::Enforce
             && !rules.options.report_only
             && rules.purposes().iter().any(|purpose| purpose.as_str() == &*said.reservation.purpose);
-        match holds && SystemTime::now() < said.until {
+        match holds && Instant::now() < said.until {
             true => Err(Refusal::AnswerReserved(said.reservation)),
             false => Ok(()),
         }
@@ -70,6 +71,12 @@ impl Exchange<'_> {
         head.each(|_, name, value| lines.take(name, value));
         let noted = Noted::of(&lines, head.status, &to);
         let reservation = Some(()).filter(|()| (200..300).contains(&head.status)).and_then(|()| lines.reservation(&to));
+        // TDMRep §5: what an answer says goes for it, whatever the site's file says.
+        let is_mined =
+            |told: &Reported| matches!(told, Reported::Refused(why) if matches!(**why, Refusal::MiningReserved(_)));
+        if lines.frees_mining() && self.trip.reported.as_ref().is_some_and(is_mined) {
+            self.trip.reported = None;
+        }
         if !noted.is_empty() {
             proxy.counters.noted(&noted);
             proxy.offers.note(&request.authority, &noted);
@@ -79,7 +86,7 @@ impl Exchange<'_> {
         let reservation = Box::new(reservation);
         if mode == RobotsOverride::Enforce && !rules.options.report_only {
             if request.method == "GET" {
-                let until = now + lifetime(head, now);
+                let until = Instant::now() + lifetime(head, now);
                 proxy.reserved.0.insert(key(request, who, rules), Said { reservation: reservation.clone(), until });
             }
             return Err(Refusal::AnswerReserved(reservation));

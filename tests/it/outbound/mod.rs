@@ -1,5 +1,6 @@
 //! The way to origins: where it may lead, who is believed there, and by which proxy it goes.
 
+mod challenges;
 mod distrust;
 mod egress;
 mod intercept;

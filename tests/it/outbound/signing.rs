@@ -14,17 +14,16 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 const AGENT: &str = "https://bot.example";
-const CHALLENGE: &str = r#"sig1=("@authority" "signature-agent";key="sig1");tag="web-bot-auth""#;
 const DIRECTORY: &str = "/.well-known/http-message-signatures-directory";
 
 /// Keys in files, and the settings that sign by the first.
-struct Keys {
+pub struct Keys {
     home: TempDir,
     directory: Value,
 }
 
 impl Keys {
-    async fn make(names: &[&str]) -> Self {
+    pub async fn make(names: &[&str]) -> Self {
         let home = tempfile::tempdir().unwrap();
         for name in names {
             let made = politely(&["identity", "keygen", home.path().join(name).to_str().unwrap()]).await;
@@ -47,7 +46,7 @@ impl Keys {
         self.home.path().join(name)
     }
 
-    fn settings(&self, name: &str, more: &str) -> String {
+    pub fn settings(&self, name: &str, more: &str) -> String {
         format!("identity: {{ signature: {{ key: '{}', agent: '{AGENT}', {more} }} }}", self.path(name).display())
     }
 
@@ -58,7 +57,7 @@ impl Keys {
     }
 
     /// Checks the signature as RFC 9421 §3.2 has it, by the text alone; returns the key's name.
-    fn verify(&self, seen: &Seen) -> String {
+    pub fn verify(&self, seen: &Seen) -> String {
         let (agent, input) = (seen.field("signature-agent").unwrap(), seen.field("signature-input").unwrap());
         let signature = seen.field("signature").unwrap();
         assert_eq!(agent, format!("sig1=\"{AGENT}\""));
@@ -75,7 +74,7 @@ impl Keys {
     }
 }
 
-fn is_signed(seen: &Seen) -> bool {
+pub fn is_signed(seen: &Seen) -> bool {
     let fields = ["signature", "signature-input", "signature-agent"].map(|name| seen.field(name).is_some());
     assert!(fields.iter().all(|is_there| *is_there == fields[0]), "all of it or nothing: {:?}", seen.fields);
     fields[0]
@@ -176,71 +175,6 @@ async fn by_way_of_another_proxy_it_is_signed_for_the_origin_and_the_way_there_i
         let connects = parent.asked().into_iter().filter(|head| head.start_line.starts_with(b"CONNECT"));
         assert!(connects.into_iter().all(|head| head.field("signature").is_none()));
     }
-}
-
-/// 403 to what is not signed, robots.txt included; `/never` is never content.
-fn asks(seen: &Seen) -> Reply {
-    let is_good = is_signed(seen) && seen.path() != "/never";
-    match seen.path().as_str() {
-        _ if !is_good => Reply::status(403).field("Accept-Signature", CHALLENGE).body("who are you?"),
-        "/robots.txt" => Reply::text("User-agent: *\nDisallow: /no\n"),
-        _ => Reply::text("page"),
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_site_that_asks_for_a_signature_gets_one_and_is_asked_again_once() {
-    let keys = Keys::make(&["a"]).await;
-    for (origin, flag) in [
-        (Origin::http(asks).await, "--http1.1"),
-        (Origin::https(Alpn::H1, asks).await, "--http1.1"),
-        (Origin::https(Alpn::H2, asks).await, "--http2"),
-    ] {
-        let proxy = Proxy::start(&keys.settings("a", "when: on-challenge")).await;
-        assert_eq!(proxy.curl(&[flag, &origin.url("/no")]).await.status(), 403, "its robots.txt was read");
-        let fetches: Vec<_> = origin.log.of("/robots.txt").iter().map(is_signed).collect();
-        assert_eq!(fetches, [false, true]);
-        assert_eq!(proxy.curl(&[flag, &origin.url("/x")]).await.text(), "page");
-        assert_eq!(origin.log.of("/x").iter().map(is_signed).collect::<Vec<_>>(), [true], "it is remembered");
-        keys.verify(&origin.log.one("/x"));
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pages_are_repeated_where_that_is_safe_and_the_answer_goes_on_where_it_is_not() {
-    let keys = Keys::make(&["a"]).await;
-    let more = "\nhosts: { '*.localhost': { robots: ignore } }";
-    let settings = format!("{}{more}", keys.settings("a", "when: on-challenge"));
-    for (method, statuses, seen) in [
-        ("GET", [200, 200], vec![false, true, true]),
-        ("HEAD", [200, 200], vec![false, true, true]),
-        ("POST", [403, 200], vec![false, true]),
-        ("DELETE", [403, 200], vec![false, true]),
-    ] {
-        let origin = Origin::http(asks).await;
-        let proxy = Proxy::start(&settings).await;
-        for status in statuses {
-            let host = origin.authority("a.localhost");
-            let mut client = proxy.client().await;
-            client.send(format!("{method} {} HTTP/1.1\r\nHost: {host}\r\n\r\n", origin.url("/x"))).await;
-            assert_eq!(client.response_to(method).await.status(), status, "{method}");
-        }
-        assert_eq!(origin.log.of("/x").iter().map(is_signed).collect::<Vec<_>>(), seen, "{method}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_a_signature_does_not_help_nothing_is_asked_for_twice() {
-    let keys = Keys::make(&["a"]).await;
-    let origin = Origin::http(asks).await;
-    let more = "\nhosts: { '*.localhost': { robots: ignore } }";
-    let proxy = Proxy::start(&format!("{}{more}", keys.settings("a", "when: on-challenge"))).await;
-    for _ in 0..3 {
-        let got = proxy.get(&origin.url("/never")).await;
-        assert_eq!((got.status(), got.text().as_str()), (403, "who are you?"), "the client has the site's answer");
-        assert!(got.field("accept-signature").is_some());
-    }
-    assert_eq!(origin.log.count("/never"), 4, "one more, the first time");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -360,4 +294,35 @@ async fn keys_are_made_shown_and_checked_by_the_command() {
     let none = politely_with(&["identity", "show"], &[("POLITELY_CONFIG", "/dev/null")]).await;
     assert_eq!(none.code, 2);
     assert!(none.stderr.contains("nothing is signed"), "{none:?}");
+}
+
+/// systemd hands credentials to the service's user alone, by means other than the mode.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_credential_of_systemds_may_have_any_mode_and_other_files_beside_it_may_not() {
+    let keys = Keys::make(&["a"]).await;
+    let (directory, beside) = (keys.path("credentials"), keys.path("credentials-beside"));
+    for (place, mode) in [(&directory, 0o440), (&beside, 0o440)] {
+        std::fs::create_dir(place).unwrap();
+        std::fs::copy(keys.path("a"), place.join("bot")).unwrap();
+        std::fs::set_permissions(place.join("bot"), PermissionsExt::from_mode(mode)).unwrap();
+    }
+    let show = async |key: &str, credentials: &str| {
+        let variables = [
+            ("POLITELY_IDENTITY__SIGNATURE__KEY", key),
+            ("POLITELY_IDENTITY__SIGNATURE__AGENT", AGENT),
+            ("CREDENTIALS_DIRECTORY", credentials),
+        ];
+        politely_with(&["identity", "show"], &variables).await
+    };
+    let here = directory.to_str().unwrap();
+    let shown = show("credential:bot", here).await;
+    assert!(shown.code == 0 && shown.stdout.starts_with(&format!("signs as {AGENT}")), "{shown:?}");
+    let missing = show("credential:other", here).await;
+    assert!(missing.code == 2 && missing.stderr.contains("cannot read the signing key"), "{missing:?}");
+    for key in [beside.join("bot"), directory.join("../credentials-beside/bot")] {
+        let refused = show(key.to_str().unwrap(), here).await;
+        assert!(refused.code == 2 && refused.stderr.contains("(mode 0440)"), "{key:?}: {refused:?}");
+    }
+    let none = show("credential:bot", "").await;
+    assert!(none.code == 2, "{none:?}");
 }

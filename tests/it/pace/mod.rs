@@ -4,3 +4,5 @@ mod pacing;
 mod pacing_keys;
 mod pacing_many;
 mod waiting;
+
+pub use pacing::LATE;

@@ -4,3 +4,5 @@ mod decide;
 mod mining;
 mod noted;
 mod usage;
+
+pub use noted::{asked, counted};

@@ -25,14 +25,14 @@ fn answers(seen: &Seen) -> Reply {
     }
 }
 
-async fn asked(admin: SocketAddr, target: &str) -> String {
+pub async fn asked(admin: SocketAddr, target: &str) -> String {
     let mut client = Client::open(admin).await;
     let token = format!("Authorization: Bearer {ADMIN_TOKEN}\r\n");
     client.send(format!("GET {target} HTTP/1.1\r\nHost: {admin}\r\n{token}\r\n")).await;
     client.response().await.text()
 }
 
-fn counted(metrics: &str, name: &str) -> u64 {
+pub fn counted(metrics: &str, name: &str) -> u64 {
     let line = metrics.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{name}: {metrics}"));
     line.trim().parse().expect("a number")
 }
@@ -183,4 +183,31 @@ async fn explain_shows_what_a_purpose_would_meet() {
             { "line": 3, "kind": "content-usage", "pattern": "/art train-ai=n", "purpose": "ai-train" },
         ])
     );
+}
+
+/// A proxy that runs with the same file has seen what answers ask for; without one, the evidence has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_shows_what_answers_asked_for() {
+    let origin = Origin::http(answers).await;
+    let proxy = Binary::serve("admin: { address: '127.0.0.1:0' }\nevidence: { directory: evidence }").await;
+    let mut client = Client::open(proxy.address()).await;
+    for target in ["/licence", "/pay"] {
+        client.get(&origin.url(target), &origin.authority("a.localhost")).await;
+    }
+    let url = origin.url("/licence");
+    let lines =
+        ["  license: https://a.example/l.xml (named by an answer's Link)\n", "  price: USD 0.01 (named by a 402)\n"];
+    let offer = json!({ "license": "https://a.example/l.xml", "price": "USD 0.01" });
+    let text = proxy.asked(&["explain", &url], &open()).await;
+    assert!(lines.iter().all(|line| text.stdout.contains(line)), "{text:?}");
+    let told = proxy.asked(&["explain", &url, "--format", "json"], &open()).await;
+    let told: Value = serde_json::from_str(&told.stdout).unwrap();
+    assert_eq!((&told["offer"]["license"], &told["offer"]["price"]), (&offer["license"], &offer["price"]));
+    let directory = proxy.stop().await;
+    let kept = directory.path().join("evidence");
+    let asked = ["explain", &url, "--at", "0s", "--evidence", kept.to_str().unwrap()];
+    let text = politely_with(&asked, &open()).await;
+    assert!(lines.iter().all(|line| text.stdout.contains(line)), "{text:?}");
+    let told = politely_with(&[&asked[..], &["--format", "json"]].concat(), &open()).await;
+    assert_eq!(serde_json::from_str::<Value>(&told.stdout).unwrap()["offer"], offer);
 }

@@ -1,0 +1,143 @@
+//! Sites that ask for a signature (`Accept-Signature`): what they get, and what is not given.
+
+use super::signing::{Keys, is_signed};
+use crate::rules::{asked, counted};
+use crate::support::{Alpn, Origin, Proxy, Reply, Seen};
+
+const CHALLENGE: &str = r#"sig1=("@authority" "signature-agent";key="sig1");tag="web-bot-auth""#;
+
+/// 403 to what is not signed, robots.txt included; `/never` is never content.
+fn asks(seen: &Seen) -> Reply {
+    let is_good = is_signed(seen) && seen.path() != "/never";
+    match seen.path().as_str() {
+        _ if !is_good => Reply::status(403).field("Accept-Signature", CHALLENGE).body("who are you?"),
+        "/robots.txt" => Reply::text("User-agent: *\nDisallow: /no\n"),
+        _ => Reply::text("page"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_site_that_asks_for_a_signature_gets_one_and_is_asked_again_once() {
+    let keys = Keys::make(&["a"]).await;
+    for (origin, flag) in [
+        (Origin::http(asks).await, "--http1.1"),
+        (Origin::https(Alpn::H1, asks).await, "--http1.1"),
+        (Origin::https(Alpn::H2, asks).await, "--http2"),
+    ] {
+        let proxy = Proxy::start(&keys.settings("a", "when: on-challenge")).await;
+        assert_eq!(proxy.curl(&[flag, &origin.url("/no")]).await.status(), 403, "its robots.txt was read");
+        let fetches: Vec<_> = origin.log.of("/robots.txt").iter().map(is_signed).collect();
+        assert_eq!(fetches, [false, true]);
+        assert_eq!(proxy.curl(&[flag, &origin.url("/x")]).await.text(), "page");
+        assert_eq!(origin.log.of("/x").iter().map(is_signed).collect::<Vec<_>>(), [true], "it is remembered");
+        keys.verify(&origin.log.one("/x"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_are_repeated_where_that_is_safe_and_the_answer_goes_on_where_it_is_not() {
+    let keys = Keys::make(&["a"]).await;
+    let more = "\nhosts: { '*.localhost': { robots: ignore } }";
+    let settings = format!("{}{more}", keys.settings("a", "when: on-challenge"));
+    for (method, statuses, seen) in [
+        ("GET", [200, 200], vec![false, true, true]),
+        ("HEAD", [200, 200], vec![false, true, true]),
+        ("POST", [403, 200], vec![false, true]),
+        ("DELETE", [403, 200], vec![false, true]),
+    ] {
+        let origin = Origin::http(asks).await;
+        let proxy = Proxy::start(&settings).await;
+        for status in statuses {
+            let host = origin.authority("a.localhost");
+            let mut client = proxy.client().await;
+            client.send(format!("{method} {} HTTP/1.1\r\nHost: {host}\r\n\r\n", origin.url("/x"))).await;
+            assert_eq!(client.response_to(method).await.status(), status, "{method}");
+        }
+        assert_eq!(origin.log.of("/x").iter().map(is_signed).collect::<Vec<_>>(), seen, "{method}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_a_signature_does_not_help_nothing_is_asked_for_twice() {
+    let keys = Keys::make(&["a"]).await;
+    let origin = Origin::http(asks).await;
+    let more = "\nhosts: { '*.localhost': { robots: ignore } }";
+    let proxy = Proxy::start(&format!("{}{more}", keys.settings("a", "when: on-challenge"))).await;
+    for _ in 0..3 {
+        let got = proxy.get(&origin.url("/never")).await;
+        assert_eq!((got.status(), got.text().as_str()), (403, "who are you?"), "the client has the site's answer");
+        assert!(got.field("accept-signature").is_some());
+    }
+    assert_eq!(origin.log.count("/never"), 4, "one more, the first time");
+}
+
+/// The draft leaves a site free to ask for more than the authority. That is not given: the site's answer is the client's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_not_given_is_not_tried() {
+    let keys = Keys::make(&["a"]).await;
+    for asked_for in [
+        r#"sig1=("@authority" "@path");tag="web-bot-auth""#,
+        r#"sig1=("@method");tag="web-bot-auth""#,
+        r#"sig1=("@authority");tag="another""#,
+        r#"sig1=("@authority";req);tag="web-bot-auth""#,
+        r#"sig1=("@authority");alg="rsa-pss-sha512""#,
+        "nonsense=(",
+    ] {
+        let origin = Origin::http(move |seen| match seen.path().as_str() {
+            "/robots.txt" => Reply::text(""),
+            _ => Reply::status(401).field("Accept-Signature", asked_for).body("who are you?"),
+        })
+        .await;
+        for (when, signed) in [("on-challenge", false), ("always", true)] {
+            let yaml = format!("admin: {{ address: '127.0.0.1:0' }}\n{}", keys.settings("a", &format!("when: {when}")));
+            let proxy = Proxy::start(&yaml).await;
+            let path = format!("/{when}");
+            for _ in 0..2 {
+                let got = proxy.get(&origin.url(&path)).await;
+                assert_eq!((got.status(), got.text().as_str()), (401, "who are you?"), "{asked_for}");
+                assert_eq!(got.field("accept-signature"), Some(asked_for));
+            }
+            let seen = origin.log.of(&path);
+            assert_eq!(seen.iter().map(is_signed).collect::<Vec<_>>(), [signed; 2], "{asked_for}: once each");
+            let metrics = asked(proxy.admin_address(), "/metrics").await;
+            let count =
+                |name: &str| counted(&metrics, &format!("politely_signature_challenges_total{{result=\"{name}\"}}"));
+            assert_eq!([count("met"), count("unmet"), count("rejected")], [0, 2, 0], "{asked_for}");
+            assert_eq!(counted(&metrics, "politely_requests_signed_total"), if signed { 3 } else { 0 });
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_several_lines_one_that_can_be_met_is() {
+    let keys = Keys::make(&["a"]).await;
+    let origin = Origin::http(|seen| match (seen.path().as_str(), is_signed(seen)) {
+        ("/robots.txt", _) => Reply::text(""),
+        (_, true) => Reply::text("page"),
+        (_, false) => {
+            let other = r#"sig2=("@method");tag="web-bot-auth""#;
+            Reply::status(401).field("Accept-Signature", other).field("Accept-Signature", CHALLENGE)
+        }
+    })
+    .await;
+    let proxy = Proxy::start(&keys.settings("a", "when: on-challenge")).await;
+    assert_eq!(proxy.get(&origin.url("/x")).await.text(), "page");
+    assert_eq!(origin.log.count("/x"), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_challenge_to_a_clients_own_signature_is_the_clients() {
+    let keys = Keys::make(&["a"]).await;
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" | "/plain" => Reply::text(""),
+        _ => Reply::status(401).field("Accept-Signature", CHALLENGE),
+    })
+    .await;
+    let proxy = Proxy::start(&keys.settings("a", "when: on-challenge")).await;
+    let (mut client, host) = (proxy.client().await, origin.authority("a.localhost"));
+    let own = "Signature: x=:AA==:\r\nSignature-Input: x=()\r\nSignature-Agent: \"https://me\"";
+    client.send(format!("GET {} HTTP/1.1\r\nHost: {host}\r\n{own}\r\n\r\n", origin.url("/own"))).await;
+    assert_eq!(client.response().await.status(), 401);
+    assert_eq!(proxy.get(&origin.url("/plain")).await.status(), 200);
+    assert!(!is_signed(&origin.log.one("/plain")), "nobody has asked us");
+}
