@@ -1,7 +1,7 @@
 //! `politely refresh AUTHORITY`: makes a running proxy fetch a robots.txt again, and a tdmrep.json that matters.
 
 use super::admin_client::{AdminArgs, segment};
-use super::{Failed, Format, NO};
+use super::{CommandError, Format, NO};
 use crate::policy::{Authority, Scheme};
 use serde_json::Value;
 use std::process::ExitCode;
@@ -19,8 +19,9 @@ pub(super) fn run(args: &RefreshArgs) -> Result<ExitCode, CommandError> {
         true => Authority::from_url(&args.authority),
         false => Authority::parse(Scheme::Https, args.authority.as_bytes()),
     };
-    let authority = parsed
-        .map_err(|error| Failed::usage(format!("`{}`: {error}", args.authority), "write it as https://example.com"))?;
+    let authority = parsed.map_err(|error| {
+        CommandError::usage(format!("`{}`: {error}", args.authority), "write it as https://example.com")
+    })?;
     let answer = args.admin.ask("POST", &format!("/api/v1/authorities/{}/refresh", segment(&authority)))?;
     let word = |key: &str| answer.body[key].as_str().unwrap_or_default();
     match args.admin.format {

@@ -4,7 +4,7 @@
 use super::chain::{Hash, from_hex, hex, sha256};
 use crate::config::{give_to_owner, private_directory};
 use flate2::Compression;
-use flate2::read::GzDecoder;
+use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -114,7 +114,7 @@ impl Bodies {
             file => file?,
         };
         let mut body = Vec::new();
-        let read = GzDecoder::new(file).take(MOST_READ).read_to_end(&mut body);
+        let read = MultiGzDecoder::new(file).take(MOST_READ).read_to_end(&mut body);
         match read {
             Err(error)
                 if matches!(
@@ -213,6 +213,13 @@ mod tests {
         write(&bodies.path(&hash), b"another", SystemTime::now()).unwrap();
         assert!(matches!(bodies.read(&hash), Err(BodyError::Changed)));
         fs::write(bodies.path(&hash), b"no gzip").unwrap();
+        assert!(matches!(bodies.read(&hash), Err(BodyError::Changed)));
+        write(&bodies.path(&hash), b"body", SystemTime::now()).unwrap();
+        let whole = fs::read(bodies.path(&hash)).unwrap();
+        // As `zcat` reads it.
+        fs::write(bodies.path(&hash), [&whole[..], &whole].concat()).unwrap();
+        assert!(matches!(bodies.read(&hash), Err(BodyError::Changed)));
+        fs::write(bodies.path(&hash), [&whole[..], b"more"].concat()).unwrap();
         assert!(matches!(bodies.read(&hash), Err(BodyError::Changed)));
     }
 }

@@ -8,7 +8,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -128,6 +128,11 @@ impl Segment {
         written
     }
 
+    /// Whether somebody has removed its file, or put another in its place: what is written to it is nowhere.
+    pub fn is_gone(&self) -> bool {
+        !is_same(&self.file, &self.path)
+    }
+
     /// Returns when it would outlive a loss of power. `all`: what else was written beside it as well.
     pub fn sync(&self, all: bool) -> io::Result<()> {
         if all { Ok(rustix::fs::syncfs(&self.file)?) } else { self.file.sync_data() }
@@ -142,13 +147,14 @@ impl Segment {
 #[cfg(test)]
 impl Segment {
     /// From now on there is no room for it.
-    pub fn fill_up(&mut self) -> File {
-        let full = File::options().append(true).open("/dev/full").expect("Linux has it");
-        std::mem::replace(&mut self.file, full)
+    pub fn fill_up(&mut self) -> (File, PathBuf) {
+        let path = PathBuf::from("/dev/full");
+        let full = File::options().append(true).open(&path).expect("Linux has it");
+        (std::mem::replace(&mut self.file, full), std::mem::replace(&mut self.path, path))
     }
 
-    pub fn make_room(&mut self, file: File) {
-        self.file = file;
+    pub fn make_room(&mut self, (file, path): (File, PathBuf)) {
+        (self.file, self.path) = (file, path);
     }
 }
 
@@ -186,9 +192,11 @@ pub(super) fn tidy(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What lies in a directory that is none of its segments, nor left half done of one.
+/// What lies in a directory that is none of its segments, nor left half done of one: a segment beside its compressed form, too,
+/// which is not read any more.
 pub(super) fn others(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let is_other = |path: &PathBuf| Stored::of(path.clone()).is_none() && !is_half_packed(path);
+    let all = Stored::all(directory)?;
+    let is_other = |path: &PathBuf| !all.iter().any(|stored| stored.path == *path) && !is_half_packed(path);
     Ok(entries(directory)?.into_iter().filter(is_other).collect())
 }
 
@@ -198,6 +206,12 @@ fn is_half_packed(path: &Path) -> bool {
 
 fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
     fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect()
+}
+
+/// Whether this file is the one of that name.
+pub(super) fn is_same(file: &File, path: &Path) -> bool {
+    let number = |found: io::Result<fs::Metadata>| found.map(|it| (it.dev(), it.ino())).ok();
+    number(file.metadata()) == number(fs::metadata(path))
 }
 
 fn with(path: &Path, suffix: &str) -> PathBuf {

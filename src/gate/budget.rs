@@ -19,7 +19,7 @@ pub(super) struct Ledger {
 /// Those of earlier periods are forgotten when there are twice as many as were left the last time.
 #[derive(Default)]
 struct Book {
-    known: HashMap<(Box<str>, Period), Known>,
+    known: HashMap<(Box<str>, Period), KnownBudget>,
     left: usize,
 }
 
@@ -61,9 +61,9 @@ impl Ledger {
     /// Those of the period of now, in the order of their names.
     pub fn all(&self) -> Vec<BudgetFigures> {
         let (book, now) = (self.known.lock(), SystemTime::now());
-        let is_now = |((_, per), known): &(&(Box<str>, Period), &Known)| known.spent.ends == per.end(now).0;
-        let of = |((of, _), known): (&(Box<str>, Period), &Known)| {
-            let Known { budget, spent } = *known;
+        let is_now = |((_, per), known): &(&(Box<str>, Period), &KnownBudget)| known.spent.ends == per.end(now).0;
+        let of = |((of, _), known): (&(Box<str>, Period), &KnownBudget)| {
+            let KnownBudget { budget, spent } = *known;
             BudgetFigures { of: of.clone(), budget, spent }
         };
         let mut all: Vec<_> = book.known.iter().filter(is_now).map(of).collect();
@@ -86,7 +86,7 @@ impl Ledger {
         let (now, mut book) = (SystemTime::now(), self.known.lock());
         let (ends, _) = spend.per.end(now);
         book.make_room(now);
-        let known = book.known.entry((of.into(), spend.per)).or_insert(Known { budget, spent: Spent::default() });
+        let known = book.known.entry((of.into(), spend.per)).or_insert(KnownBudget { budget, spent: Spent::default() });
         // Nobody else can be asked: it goes on from what was known last.
         let (goes, spent) = told.unwrap_or_else(|| spend.of(known.spent.in_period(ends)));
         *known = KnownBudget { budget, spent };
@@ -186,7 +186,7 @@ mod tests {
         let mut book = Book::default();
         let put = |book: &mut Book, number: usize, ends: u64| {
             let spent = Spent { ends, requests: 1, bytes: 0 };
-            book.known.insert((number.to_string().into(), Period::Hour), Known { budget, spent });
+            book.known.insert((number.to_string().into(), Period::Hour), KnownBudget { budget, spent });
         };
         (0..MOST_KNOWN).for_each(|number| put(&mut book, number, if number % 2 == 0 { 36_000 } else { 39_600 }));
         book.make_room(now);

@@ -19,22 +19,22 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Signs as `identity.signature` says.
 pub struct Signer {
-    own: Arc<Own>,
+    own: Arc<OwnKeys>,
     authorities: Cache<Authority, Arc<RequestSigner>>,
 }
 
 /// By what is signed. What a signer remembers of authorities holds this alone, and not the signer: one that is replaced goes,
 /// with its keys.
-struct Own {
-    settings: Signature,
+struct OwnKeys {
+    settings: SignatureSettings,
     agent: Agent,
     directory: Directory,
-    counts: Arc<Counts>,
+    counts: Arc<SignatureCounts>,
 }
 
 /// Since the start, whatever is reloaded.
 #[derive(Default)]
-struct Counts {
+struct SignatureCounts {
     signed: AtomicU64,
     challenges: [AtomicU64; 3],
 }
@@ -52,7 +52,7 @@ pub enum Challenge {
 
 /// The same for one authority: what it has asked for, and the last signature.
 pub struct RequestSigner {
-    own: Arc<Own>,
+    own: Arc<OwnKeys>,
     authority: String,
     state: Mutex<State>,
 }
@@ -84,12 +84,12 @@ impl Signer {
         let (Some(path), Some(agent)) = (&settings.key, &settings.agent) else { return Ok(None) };
         let keys = [path].into_iter().chain(&settings.other_keys).map(|path| SigningKey::read(path));
         let directory = Directory::new(agent.clone(), keys.collect::<Result<_, _>>()?);
-        let is_same = |own: &Own| own.settings == *settings && own.directory.ids().eq(directory.ids());
+        let is_same = |own: &OwnKeys| own.settings == *settings && own.directory.ids().eq(directory.ids());
         if let Some(before) = before.filter(|before| is_same(&before.own)) {
             return Ok(Some(before.clone()));
         }
         let counts = before.map_or_else(Arc::default, |before| before.own.counts.clone());
-        let own = Arc::new(Own { settings: settings.clone(), agent: agent.clone(), directory, counts });
+        let own = Arc::new(OwnKeys { settings: settings.clone(), agent: agent.clone(), directory, counts });
         Ok(Some(Arc::new(Self { own, authorities: Cache::new(AUTHORITIES) })))
     }
 
@@ -99,7 +99,7 @@ impl Signer {
 
     /// Requests that were signed, and challenges by what came of them.
     pub fn figures(&self) -> (u64, [(Challenge, u64); 3]) {
-        let Counts { signed, challenges } = &*self.own.counts;
+        let SignatureCounts { signed, challenges } = &*self.own.counts;
         let of = |challenge: Challenge| (challenge, challenges[challenge as usize].load(Relaxed));
         (signed.load(Relaxed), [Challenge::Met, Challenge::Unmet, Challenge::Rejected].map(of))
     }
@@ -117,7 +117,7 @@ impl Signer {
     }
 }
 
-impl Own {
+impl OwnKeys {
     fn signed(&self, authority: &str, wish: &Wish, created: u64, expires: u64) -> Signed {
         let url = string(self.agent.as_str());
         let value = ItemSerializer::new().bare_item(url).finish();
@@ -191,7 +191,7 @@ impl RequestSigner {
     /// An answer asks for a signature with `Accept-Signature`: what is sent from now on has one of that kind. Tells whether it is
     /// worth the while to send the request again, which has not been `repeated` yet.
     pub fn challenged(&self, value: &[u8], was_signed: bool, repeated: bool) -> bool {
-        let Own { settings, directory, counts, .. } = &*self.own;
+        let OwnKeys { settings, directory, counts, .. } = &*self.own;
         let count = |challenge: Challenge| counts.challenges[challenge as usize].fetch_add(1, Relaxed);
         let Some(wish) = Wish::parse(value, directory.first().id(), settings.form) else {
             count(Challenge::Unmet);
@@ -317,12 +317,12 @@ pub(super) mod tests {
         assert!(!requests.challenged(br#"a=("@method")"#, true, false));
         assert!(requests.challenged(br#"a=();nonce="n""#, true, false));
         assert!(!requests.challenged(br#"a=();nonce="n""#, true, true));
-        let settings = Signature { nonce: true, ..before.own.settings.clone() };
+        let settings = SignatureSettings { nonce: true, ..before.own.settings.clone() };
         // Its file is gone by now.
         let file = tempfile::tempdir().unwrap();
         let path = file.path().join("key");
         super::super::SigningKey::make(&path).unwrap();
-        let next = Signer::of(&Signature { key: Some(path), ..settings }, Some(&before)).unwrap().unwrap();
+        let next = Signer::of(&SignatureSettings { key: Some(path), ..settings }, Some(&before)).unwrap().unwrap();
         let figures = [(Challenge::Met, 1), (Challenge::Unmet, 1), (Challenge::Rejected, 1)];
         assert_eq!(next.figures(), (2, figures));
         let (gone, own) = (Arc::downgrade(&before), Arc::downgrade(&before.own));

@@ -3,7 +3,7 @@
 mod past;
 
 use super::admin_client::{ask_running, segment};
-use super::{ConfigArg, Failed, Format, NO};
+use super::{CommandError, ConfigArg, Format, NO};
 use crate::admin;
 use crate::config::Settings;
 use crate::gate::Gate;

@@ -1,6 +1,6 @@
 //! `explain --at TIME`: by the robots.txt and the configuration that were in force then, from the evidence kept.
 
-use super::{Args, offered, text};
+use super::{ExplainArgs, offered, text};
 use crate::admin;
 use crate::cli::evidence::{digits, directory};
 use crate::cli::{CommandError, Format, NO, inert, print};
@@ -27,7 +27,7 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
     })?;
     let Some(past) = past else {
         let what = format!("nothing was decided about {authority} up to {}", rfc3339::millis(at));
-        return Err(Failed::usage(what, "`politely report --by host` says what the evidence is about"));
+        return Err(CommandError::usage(what, "`politely report --by host` says what the evidence is about"));
     };
     let (settings, unread) = settings(args, &past)?;
     let rules = rules(args, &settings, &past.known, authority);
@@ -38,7 +38,7 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
     let mut explanation = explain(known, &rules, &request, at);
     if explanation.reason == UNKNOWN {
         let what = format!("nothing can be said of {}: by the evidence, {}", rfc3339::millis(at), explanation.detail);
-        return Err(Failed::usage(what, "a later --at may be on record"));
+        return Err(CommandError::usage(what, "a later --at may be on record"));
     }
     explanation.robots.fetched_at = past.robots.as_ref().and_then(|robots| robots.copy.fetched);
     explanation.robots.expires_at = None;

@@ -3,7 +3,7 @@
 mod html;
 
 use super::evidence::{as_json, directory, unreadable};
-use super::{ConfigArg, Failed};
+use super::{CommandError, ConfigArg};
 use crate::evidence::{By, Group, Report, Verified, report, verify, when};
 use crate::rfc3339;
 use serde_json::json;

@@ -37,6 +37,7 @@ fn a_disk_that_was_full_is_said_in_the_chain_when_there_is_room_again() {
     writer.write(&batch(at + Duration::from_secs(1)));
     assert_eq!((shared.written.load(Relaxed), shared.lost.load(Relaxed)), (1, 2));
     writer.segment.make_room(room);
+    writer.failed = None;
     writer.write(&batch(at));
     drop(writer);
     let verified = good(directory.path());
@@ -115,4 +116,52 @@ fn on_a_full_disk_what_is_old_makes_room_for_the_line_that_says_so() {
     queue.close();
     writer.run();
     assert_eq!(good(directory.path()).removed_to, Some(1));
+}
+
+#[test]
+fn a_directory_that_was_removed_is_begun_again_and_what_was_in_it_is_missed() {
+    let directory = tempfile::tempdir().unwrap();
+    let kept = directory.path().join("evidence");
+    let evidence = open(&kept);
+    record(&evidence, "http://a.example/1", SystemTime::now());
+    evidence.flush();
+    fs::remove_dir_all(&kept).unwrap();
+    record(&evidence, "http://a.example/2", SystemTime::now());
+    evidence.flush();
+    record(&evidence, "http://a.example/3", SystemTime::now());
+    evidence.flush();
+    assert!(Evidence::open(&kept, KEEP, "test-2", "{}").is_err(), "it is one process's still");
+    evidence.close();
+    let verified = verify(&kept, &[]).unwrap();
+    assert_eq!((verified.segments, verified.records), (1, 2));
+    assert_eq!(verified.faults.iter().map(|fault| fault.segment).collect::<Vec<_>>(), [1], "{:?}", verified.faults);
+}
+
+#[test]
+fn while_there_is_no_room_it_is_looked_for_now_and_then() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut writer, queue, shared) = writer(directory.path());
+    let write = |writer: &mut Writer| {
+        let line = b"{\"type\":\"other\",\"time\":\"2001-09-09T01:46:40.000Z\"}\n";
+        queue.put(line, [], SystemTime::now());
+        let queue::Taken::Batch(batch) = queue.take(queue::Batch::default(), Duration::ZERO) else {
+            panic!("one was put")
+        };
+        writer.write(&batch);
+    };
+    let room = writer.segment.fill_up();
+    write(&mut writer);
+    writer.segment.make_room(room);
+    write(&mut writer);
+    assert_eq!(
+        shared.lost.load(Relaxed),
+        2,
+        "not at once: there may be room for the line that says so, and for no more"
+    );
+    writer.failed = None;
+    write(&mut writer);
+    queue.close();
+    writer.run();
+    let verified = good(directory.path());
+    assert_eq!(verified.lost.iter().map(|(count, ..)| *count).collect::<Vec<_>>(), [2], "said once");
 }

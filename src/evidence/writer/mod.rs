@@ -11,13 +11,14 @@ use super::bodies::Bodies;
 use super::chain::{Chain, Hash, sha256};
 use super::draft::Draft;
 use super::queue::{Batch, Body, Lost, Queue, Taken};
-use super::segment::{Segment, tidy};
+use super::segment::{Segment, is_same, tidy};
 use super::{Counter, NOTHING, digest_of};
 use crate::config::private_directory;
 use parking_lot::Mutex;
-use start::{Unusable, begin, lock, resume, start};
+use start::{LOCK, Unusable, begin, lock, resume, start};
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -66,8 +67,10 @@ pub(super) struct Writer {
     refused: Option<Instant>,
     /// Compresses, and removes bodies.
     helper: Option<JoinHandle<()>>,
+    /// When something could not be written since it could, and why.
+    pub failed: Option<(Instant, String)>,
     /// Nobody else writes here for as long as it is open.
-    _lock: File,
+    lock: File,
 }
 
 impl Writer {
@@ -81,6 +84,7 @@ impl Writer {
         let io = |source| OpenError::Io { path: directory.to_owned(), source };
         let broken = |why: String| OpenError::Broken { path: directory.to_owned(), why };
         private_directory(directory).map_err(io)?;
+        warn_of_others(directory);
         let lock = lock(directory)?;
         tidy(directory).map_err(io)?;
         let now = SystemTime::now();
@@ -105,7 +109,8 @@ impl Writer {
             clock: Clock::default(),
             refused: None,
             helper: None,
-            _lock: lock,
+            failed: None,
+            lock,
         };
         let digest = sha256(config.as_bytes());
         let begin = |writer: &mut Self| {
@@ -151,8 +156,13 @@ impl Writer {
             self.look_after(now);
         }
         let (count, mut written) = (batch.len(), 0);
-        let unkept = self.keep(&batch.bodies);
-        let appended = self.append(&unkept.spare(&batch.lines), &mut written);
+        let may_write = self.may_write(now);
+        let unkept = if may_write.is_ok() { self.keep(&batch.bodies) } else { Unkept::default() };
+        let lines = unkept.spare(&batch.lines);
+        let appended = may_write.and_then(|()| self.append(&lines, &mut written));
+        if let Err(error) = &appended {
+            self.failed.get_or_insert_with(|| (Instant::now(), error.to_string()));
+        }
         if let Some(error) = appended.err().or(unkept.why) {
             let (from, to) = batch.times.unwrap_or((now, now));
             if !self.unsaid.is_lost() && self.is_warning() {
@@ -167,7 +177,32 @@ impl Writer {
             }
             self.unsaid.lose(lost);
             // It is of those that came before, but the next line may be hours away.
-            let _ = self.catch_up();
+            if self.failed.is_none() {
+                let _ = self.catch_up();
+            }
+        }
+    }
+
+    /// For as long as there is no room, room is looked for now and then. A segment that somebody has removed is followed by the
+    /// next, which shows in the chain.
+    fn may_write(&mut self, now: SystemTime) -> io::Result<()> {
+        match &self.failed {
+            Some((since, why)) if since.elapsed() < AGAIN => return Err(io::Error::other(why.clone())),
+            Some(_) => self.failed = None,
+            None => {}
+        }
+        if !self.segment.is_gone() {
+            return Ok(());
+        }
+        private_directory(&self.directory)?;
+        if !is_same(&self.lock, &self.directory.join(LOCK)) {
+            self.lock = lock(&self.directory).map_err(io::Error::other)?;
+        }
+        self.refused = None;
+        self.next_segment(now);
+        match self.segment.is_gone() {
+            true => Err(io::Error::other("its segment was removed, and no other can be begun")),
+            false => Ok(()),
         }
     }
 
@@ -287,6 +322,15 @@ impl Writer {
     }
 }
 
+/// Whoever may write there can remove and replace what is kept.
+fn warn_of_others(directory: &Path) {
+    let mode = std::fs::metadata(directory).map_or(0, |found| found.permissions().mode() & 0o777);
+    if mode & 0o022 != 0 {
+        let directory = directory.display();
+        tracing::warn!(%directory, "others can change this evidence: its directory has mode {mode:04o}; `chmod 700` it");
+    }
+}
+
 /// Whether room would help.
 fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
@@ -297,7 +341,7 @@ const MOST_SEGMENT: u64 = 64 << 20;
 const PIECE: usize = 256 << 10;
 /// What may be lost with the power.
 const SYNC: Duration = Duration::from_secs(1);
-/// Until a new segment is tried again.
+/// Until what has failed is tried again: a new segment, or any room at all.
 const AGAIN: Duration = Duration::from_secs(10);
 /// Between two warnings.
 const QUIET: Duration = Duration::from_secs(60);

@@ -67,6 +67,9 @@ pub(super) fn resume(directory: &Path, now: SystemTime) -> Result<(Segment, Chai
     if !last.is_packed {
         let tail = Tail::read(&last.path)?;
         if let Some(head) = tail.head() {
+            // Nothing of ours leaves such a line, so nothing is written behind it.
+            let line = tail.last.as_deref().unwrap_or_default();
+            parse(line).map_err(|error| unreadable(last, format!("its last line: {error}")))?;
             let is_clean = tail.torn.is_empty() && tail.last.as_deref().is_some_and(is_stop);
             let (began, _) = last.beginning().map_err(|error| unreadable(last, error.to_string()))?;
             let segment = Segment::resume(last, &tail, began)?;
@@ -121,7 +124,7 @@ fn is_stop(line: &[u8]) -> bool {
 }
 
 pub(super) fn lock(directory: &Path) -> Result<File, OpenError> {
-    let path = directory.join("lock");
+    let path = directory.join(LOCK);
     let io = |source| OpenError::Io { path: directory.to_owned(), source };
     let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
     let mut file = options.map_err(io)?;
@@ -144,10 +147,11 @@ pub(super) fn lock(directory: &Path) -> Result<File, OpenError> {
 
 /// Whether somebody writes there now.
 pub fn is_locked(directory: &Path) -> bool {
-    let file = File::open(directory.join("lock"));
+    let file = File::open(directory.join(LOCK));
     file.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
 }
 
+pub(super) const LOCK: &str = "lock";
 const MOMENT: Duration = Duration::from_millis(10);
 const TRIES: u32 = 10;
 /// Of a cut line, as much as says what it was.

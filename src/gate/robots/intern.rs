@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The files in use, by content.
 #[derive(Default)]
 pub(super) struct Intern {
-    held: Mutex<HashMap<Content, Access>>,
+    held: Mutex<HashMap<ContentId, Access>>,
     /// How many of each there are.
     counts: [AtomicUsize; 2],
     /// Bytes of all of them, as of when each was read or last swept.
