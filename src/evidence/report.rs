@@ -105,8 +105,9 @@ impl Group {
             ("failed" | "cut" | "client-gone", _) => self.failed += 1,
             _ => self.forwarded += 1,
         }
-        if decision.origin_ms.is_some() || decision.outcome == "tunnelled" {
-            // What comes from here is not the site's.
+        // What comes from here is not the site's.
+        let is_sites = decision.origin_ms.is_some() && !matches!(decision.outcome.as_str(), "refused" | "failed");
+        if is_sites || decision.outcome == "tunnelled" {
             self.bytes_out += decision.bytes_out;
         }
         self.reported += u64::from(verdict == Some("reported"));

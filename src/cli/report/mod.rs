@@ -2,7 +2,7 @@
 
 mod html;
 
-use super::evidence::{as_json, directory, unreadable};
+use super::evidence::{as_json, directory, many, unreadable};
 use super::{CommandError, ConfigArg};
 use crate::evidence::{By, Group, Report, Verified, report, verify, when};
 use crate::rfc3339;
@@ -108,8 +108,8 @@ fn text(page: &Page<'_>) -> String {
         Some((from, to)) => {
             let _ = writeln!(
                 out,
-                "{} requests, {} to {}; {whole}",
-                total.requests,
+                "{}, {} to {}; {whole}",
+                many(total.requests, "request"),
                 rfc3339::millis(from),
                 rfc3339::millis(to)
             );

@@ -88,3 +88,21 @@ fn a_site_that_was_long_unreachable_is_judged_by_that() {
     let trouble = past.robots(&ParseOptions::default(), now + KEEP).trouble.unwrap();
     assert!(now.duration_since(trouble.since).unwrap() >= month - Duration::from_secs(1), "{trouble:?}");
 }
+
+#[test]
+fn what_was_received_is_what_sites_sent() {
+    let directory = tempfile::tempdir().unwrap();
+    let evidence = open(directory.path());
+    for (outcome, is_asked) in [("forwarded", true), ("refused", true), ("failed", true), ("answered", false), ("tunnelled", false)] {
+        put(&evidence, SystemTime::now(), |draft| {
+            draft.text("outcome", outcome);
+            draft.number("bytes_out", 100);
+            if is_asked {
+                draft.number("origin_ms", 1);
+            }
+        });
+    }
+    evidence.close();
+    let total = report(directory.path(), By::Host, None).unwrap().total;
+    assert_eq!((total.requests, total.bytes_out), (5, 200), "the page, and what came through the tunnel");
+}
