@@ -1,5 +1,6 @@
 //! What makes a chain of lines: each begins with the SHA-256 of the line before it, that line's end included.
 
+use crate::policy::Access;
 use ring::digest::{SHA256, digest};
 
 /// A SHA-256.
@@ -7,6 +8,15 @@ pub type Hash = [u8; 32];
 
 pub(super) fn sha256(bytes: &[u8]) -> Hash {
     digest(&SHA256, bytes).as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
+/// The SHA-256 by which a site's file is kept: of the bytes that were read of it.
+pub fn digest_of(access: &Access) -> Option<&Hash> {
+    match access {
+        Access::Rules(robots) => Some(robots.digest_by(sha256)),
+        Access::Reservations(tdmrep) => Some(tdmrep.digest_by(sha256)),
+        Access::Missing => None,
+    }
 }
 
 /// In hexadecimal.
@@ -50,6 +60,9 @@ impl Chain {
         self.head = sha256(&out[start..]);
     }
 }
+
+/// In place of the text of whatever has none.
+pub(super) const NOTHING: Hash = [0; 32];
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 

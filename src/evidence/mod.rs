@@ -15,7 +15,7 @@ mod verify;
 mod writer;
 
 pub use bodies::BodyError;
-pub use chain::{Hash, from_hex, hex};
+pub use chain::{Hash, digest_of, from_hex, hex};
 pub use draft::Draft;
 pub use past::{Found, Past, PastCopy, PastFile, find};
 pub use read::{Decision, ReadError, SiteCopy};
@@ -24,11 +24,11 @@ pub use time::when;
 pub use verify::{Fault, Verified, verify};
 pub use writer::OpenError;
 
-use crate::policy::{Access, Entry};
+use crate::policy::Entry;
 use queue::{Body, Queue};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 use writer::{Shared, Writer};
@@ -124,19 +124,7 @@ impl Drop for Evidence {
     }
 }
 
-/// The SHA-256 by which a site's file is kept: of the bytes that were read of it.
-pub fn digest_of(access: &Access) -> Option<&Hash> {
-    match access {
-        Access::Rules(robots) => Some(robots.digest_by(chain::sha256)),
-        Access::Reservations(tdmrep) => Some(tdmrep.digest_by(chain::sha256)),
-        Access::Missing => None,
-    }
-}
-
-/// In place of the text of whatever has none.
-const NOTHING: Hash = [0; 32];
-
-type Counter = AtomicU64;
-
+#[cfg(test)]
+use chain::NOTHING;
 #[cfg(test)]
 mod tests;

@@ -1,14 +1,13 @@
 //! Records on their way to the thread that writes them. Whoever brings one never waits: where there is no room it is counted as
 //! lost, and the writer says so in the chain.
 
-use super::Counter;
 use super::chain::Hash;
 use super::segment::MOST_LINE;
 use crate::policy::Entry;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 #[derive(Default)]
@@ -16,7 +15,7 @@ pub(super) struct Queue {
     state: Mutex<State>,
     more: Condvar,
     written: Condvar,
-    lost: Counter,
+    lost: AtomicU64,
 }
 
 #[derive(Default)]

@@ -2,10 +2,10 @@
 //! enough, and what records rest on is there as it was.
 
 use super::bodies::Bodies;
-use super::chain::{Hash, hex};
+use super::chain::{Hash, NOTHING, hex};
 use super::read::{Kind, Line, Lines, ReadError, parse};
 use super::segment::{self, Stored};
-use super::{NOTHING, writer};
+use super::writer;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};

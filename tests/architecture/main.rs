@@ -175,7 +175,7 @@ const CIRCLES: &[&str] = &[
     "src/cli/report/html.rs src/cli/report/mod.rs",
     "src/cli/trust/mod.rs src/cli/trust/nss.rs",
     "src/config/settings.rs src/config/shown.rs",
-    "src/evidence/mod.rs src/evidence/queue.rs src/evidence/writer/mod.rs src/evidence/writer/start.rs src/evidence/writer/upkeep.rs",
+    "src/evidence/writer/mod.rs src/evidence/writer/upkeep.rs",
     "src/evidence/read.rs src/evidence/segment.rs",
     "src/gate/fleet/copies.rs src/gate/fleet/link.rs src/gate/fleet/machine/copies.rs src/gate/fleet/machine/mod.rs src/gate/fleet/mod.rs",
     "src/gate/held.rs src/gate/mod.rs src/gate/pacer/mod.rs src/gate/pacer/pace.rs src/gate/pacer/permit.rs src/gate/robots/fetch.rs src/gate/robots/mod.rs src/gate/robots/places.rs src/gate/robots/redirect.rs src/gate/robots/response.rs src/gate/watch.rs",

@@ -93,7 +93,9 @@ fn a_site_that_was_long_unreachable_is_judged_by_that() {
 fn what_was_received_is_what_sites_sent() {
     let directory = tempfile::tempdir().unwrap();
     let evidence = open(directory.path());
-    for (outcome, is_asked) in [("forwarded", true), ("refused", true), ("failed", true), ("answered", false), ("tunnelled", false)] {
+    for (outcome, is_asked) in
+        [("forwarded", true), ("refused", true), ("failed", true), ("answered", false), ("tunnelled", false)]
+    {
         put(&evidence, SystemTime::now(), |draft| {
             draft.text("outcome", outcome);
             draft.number("bytes_out", 100);

@@ -1,5 +1,6 @@
 //! The thread that writes: it puts records into the chain, begins new segments, and removes those that were kept long enough.
 
+mod shared;
 mod start;
 mod unkept;
 mod unsaid;
@@ -8,43 +9,24 @@ mod upkeep;
 pub use start::{OpenError, is_locked};
 
 use super::bodies::Bodies;
-use super::chain::{Chain, Hash, sha256};
+use super::chain::{Chain, sha256};
 use super::draft::Draft;
-use super::queue::{Batch, Body, Lost, Queue, Taken};
+use super::queue::{Batch, Lost, Queue, Taken};
 use super::segment::{Segment, is_same, tidy};
-use super::{Counter, NOTHING, digest_of};
 use crate::config::private_directory;
-use parking_lot::Mutex;
-use start::{LOCK, Unusable, begin, lock, resume, start};
+pub(super) use shared::Shared;
+use start::{LOCK, Unusable, begin, lock, resume, start, warn_of_others};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 use unkept::Unkept;
-use unsaid::Unsaid;
+use unsaid::{Unsaid, is_full};
 pub use upkeep::Clock;
 use upkeep::LOOK;
-
-/// What others see of it, and change.
-pub(super) struct Shared {
-    /// Seconds.
-    pub keep: Counter,
-    pub written: Counter,
-    pub lost: Counter,
-    /// The segment that is written to, and its last line.
-    pub head: Mutex<(u64, Hash)>,
-}
-
-impl Shared {
-    pub fn new(keep: Duration) -> Self {
-        let head = Mutex::new((0, NOTHING));
-        Shared { keep: Counter::new(keep.as_secs()), written: Counter::default(), lost: Counter::default(), head }
-    }
-}
 
 pub(super) struct Writer {
     directory: PathBuf,
@@ -60,8 +42,6 @@ pub(super) struct Writer {
     /// Written, but a loss of power would lose it; since then.
     unsynced: Option<Instant>,
     looked: Instant,
-    /// When it was said last that some was lost.
-    warned: Option<Instant>,
     clock: Clock,
     /// When no new segment could be begun, since one could.
     refused: Option<Instant>,
@@ -105,7 +85,6 @@ impl Writer {
             out: Vec::new(),
             unsynced: None,
             looked: Instant::now(),
-            warned: None,
             clock: Clock::default(),
             refused: None,
             helper: None,
@@ -157,7 +136,11 @@ impl Writer {
         }
         let (count, mut written) = (batch.len(), 0);
         let may_write = self.may_write(now);
-        let unkept = if may_write.is_ok() { self.keep(&batch.bodies) } else { Unkept::default() };
+        let unkept = if may_write.is_ok() {
+            Unkept::of(&batch.bodies, &self.bodies, self.segment.began)
+        } else {
+            Unkept::default()
+        };
         let lines = unkept.spare(&batch.lines);
         let appended = may_write.and_then(|()| self.append(&lines, &mut written));
         if let Err(error) = &appended {
@@ -165,14 +148,14 @@ impl Writer {
         }
         if let Some(error) = appended.err().or(unkept.why) {
             let (from, to) = batch.times.unwrap_or((now, now));
-            if !self.unsaid.is_lost() && self.is_warning() {
+            if !self.unsaid.is_lost() && self.unsaid.is_to_be_logged() {
                 tracing::error!(directory = %self.directory.display(), "evidence cannot be written, and is lost: {error}");
             }
             self.shared.lost.fetch_add(count - written, Relaxed);
             self.unsaid.lose(Lost { count: count - written, from, to });
         }
         if let Some(lost) = batch.lost {
-            if self.is_warning() {
+            if self.unsaid.is_to_be_logged() {
                 tracing::warn!(records = lost.count, "evidence was lost: the disk is too slow");
             }
             self.unsaid.lose(lost);
@@ -206,28 +189,12 @@ impl Writer {
         }
     }
 
-    /// Whether nothing was said lately of what is lost.
-    fn is_warning(&mut self) -> bool {
-        let is_quiet = self.warned.is_some_and(|warned| warned.elapsed() <= QUIET);
-        if !is_quiet {
-            self.warned = Some(Instant::now());
-        }
-        !is_quiet
-    }
-
-    fn keep(&self, bodies: &[Body]) -> Unkept {
-        let mut unkept = Unkept::default();
-        for body in bodies {
-            let kept = match body {
-                Body::Of(entry) => entry.answer.as_ref().and_then(|it| digest_of(&it.access).zip(it.access.source())),
-                Body::Text(text, digest) => Some((digest, text.as_bytes())),
-            };
-            let Some((digest, body)) = kept else { continue };
-            if let Err(error) = self.bodies.keep(digest, body, self.segment.began) {
-                unkept.add(*digest, error);
-            }
-        }
-        unkept
+    /// Says what is not said yet.
+    fn catch_up(&mut self) -> io::Result<()> {
+        let mut unsaid = std::mem::take(&mut self.unsaid);
+        let said = unsaid.say(|draft| self.say(draft));
+        self.unsaid = unsaid;
+        said
     }
 
     /// Lines, piece by piece; `written` counts those that are in the chain.
@@ -322,20 +289,6 @@ impl Writer {
     }
 }
 
-/// Whoever may write there can remove and replace what is kept.
-fn warn_of_others(directory: &Path) {
-    let mode = std::fs::metadata(directory).map_or(0, |found| found.permissions().mode() & 0o777);
-    if mode & 0o022 != 0 {
-        let directory = directory.display();
-        tracing::warn!(%directory, "others can change this evidence: its directory has mode {mode:04o}; `chmod 700` it");
-    }
-}
-
-/// Whether room would help.
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
-
 const MOST_SEGMENT: u64 = 64 << 20;
 /// Written at once.
 const PIECE: usize = 256 << 10;
@@ -343,5 +296,3 @@ const PIECE: usize = 256 << 10;
 const SYNC: Duration = Duration::from_secs(1);
 /// Until what has failed is tried again: a new segment, or any room at all.
 const AGAIN: Duration = Duration::from_secs(10);
-/// Between two warnings.
-const QUIET: Duration = Duration::from_secs(60);

@@ -1,7 +1,6 @@
 //! Where a chain goes on: behind its last whole line, whatever has become of the process that wrote it.
 
-use super::super::NOTHING;
-use super::super::chain::{Chain, Hash};
+use super::super::chain::{Chain, Hash, NOTHING};
 use super::super::draft::Draft;
 use super::super::read::{Kind, Lines, parse};
 use super::super::segment::{MOST_LINE, Segment, Stored, Tail};
@@ -9,7 +8,7 @@ use crate::config::give_to_owner;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -143,6 +142,15 @@ pub(super) fn lock(directory: &Path) -> Result<File, OpenError> {
     let write = |file: &mut File| file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
     write(&mut file).map_err(io)?;
     Ok(file)
+}
+
+/// Whoever may write there can remove and replace what is kept.
+pub(super) fn warn_of_others(directory: &Path) {
+    let mode = fs::metadata(directory).map_or(0, |found| found.permissions().mode() & 0o777);
+    if mode & 0o022 != 0 {
+        let directory = directory.display();
+        tracing::warn!(%directory, "others can change this evidence: its directory has mode {mode:04o}; `chmod 700` it");
+    }
 }
 
 /// Whether somebody writes there now.

@@ -1,9 +1,12 @@
 //! What records name and could not be kept: those records are lost, and no others.
 
-use super::super::chain::{Hash, from_hex};
+use super::super::bodies::Bodies;
+use super::super::chain::{Hash, digest_of, from_hex};
+use super::super::queue::Body;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io;
+use std::time::SystemTime;
 
 #[derive(Default)]
 pub(super) struct Unkept {
@@ -13,7 +16,23 @@ pub(super) struct Unkept {
 }
 
 impl Unkept {
-    pub fn add(&mut self, hash: Hash, why: io::Error) {
+    /// Of what a batch names, for a segment that began at `began`.
+    pub fn of(named: &[Body], bodies: &Bodies, began: SystemTime) -> Self {
+        let mut unkept = Self::default();
+        for body in named {
+            let kept = match body {
+                Body::Of(entry) => entry.answer.as_ref().and_then(|it| digest_of(&it.access).zip(it.access.source())),
+                Body::Text(text, digest) => Some((digest, text.as_bytes())),
+            };
+            let Some((digest, body)) = kept else { continue };
+            if let Err(error) = bodies.keep(digest, body, began) {
+                unkept.add(*digest, error);
+            }
+        }
+        unkept
+    }
+
+    fn add(&mut self, hash: Hash, why: io::Error) {
         self.hashes.insert(hash);
         self.why.get_or_insert(why);
     }

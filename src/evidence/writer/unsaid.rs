@@ -3,15 +3,16 @@
 use super::super::chain::Hash;
 use super::super::draft::Draft;
 use super::super::queue::Lost;
-use super::Writer;
 use std::io;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 #[derive(Default)]
 pub(super) struct Unsaid {
     /// In their order.
     removed: Vec<Removed>,
     lost: Option<Lost>,
+    /// When the log had it last.
+    logged: Option<Instant>,
 }
 
 /// A segment that was kept long enough.
@@ -28,6 +29,15 @@ impl Unsaid {
         self.lost.is_some()
     }
 
+    /// Whether the log has had nothing lately of what is lost.
+    pub fn is_to_be_logged(&mut self) -> bool {
+        let is_quiet = self.logged.is_some_and(|logged| logged.elapsed() <= QUIET);
+        if !is_quiet {
+            self.logged = Some(Instant::now());
+        }
+        !is_quiet
+    }
+
     pub fn lose(&mut self, lost: Lost) {
         if lost.count > 0 {
             self.lost = Some(self.lost.map_or(lost, |before| before.and(lost)));
@@ -36,6 +46,23 @@ impl Unsaid {
 
     pub fn removed(&mut self, removed: Removed) {
         self.removed.push(removed);
+    }
+
+    /// All of it, as far as there is room.
+    pub fn say(&mut self, mut line: impl FnMut(Draft) -> io::Result<()>) -> io::Result<()> {
+        while let Some(removed) = self.removed.first() {
+            line(removed.draft())?;
+            self.removed.remove(0);
+        }
+        if let Some(lost) = self.lost {
+            let mut draft = Draft::new("lost", SystemTime::now());
+            draft.number("count", lost.count);
+            draft.time("from", lost.from);
+            draft.time("to", lost.to);
+            line(draft)?;
+            self.lost = None;
+        }
+        Ok(())
     }
 }
 
@@ -52,21 +79,10 @@ impl Removed {
     }
 }
 
-impl Writer {
-    /// Says all of it, as far as there is room.
-    pub(super) fn catch_up(&mut self) -> io::Result<()> {
-        while let Some(removed) = self.unsaid.removed.first() {
-            self.say(removed.draft())?;
-            self.unsaid.removed.remove(0);
-        }
-        if let Some(lost) = self.unsaid.lost {
-            let mut draft = Draft::new("lost", SystemTime::now());
-            draft.number("count", lost.count);
-            draft.time("from", lost.from);
-            draft.time("to", lost.to);
-            self.say(draft)?;
-            self.unsaid.lost = None;
-        }
-        Ok(())
-    }
+/// Whether room would help.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
+
+/// Between two words in the log.
+const QUIET: Duration = Duration::from_secs(60);

@@ -2,8 +2,8 @@
 
 use super::super::bodies::Bodies;
 use super::super::segment::Stored;
-use super::unsaid::Removed;
-use super::{Writer, is_full};
+use super::Writer;
+use super::unsaid::{Removed, is_full};
 use std::fs;
 use std::io;
 use std::path::Path;

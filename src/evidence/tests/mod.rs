@@ -3,7 +3,7 @@
 use super::segment::{Stored, Tail};
 use super::*;
 use crate::policy::freshness::Freshness;
-use crate::policy::{Authority, SiteAnswer, Validators};
+use crate::policy::{Access, Authority, SiteAnswer, Validators};
 use crate::robots::{ParseOptions, RobotsTxt};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
