@@ -4,5 +4,3 @@ mod pacing;
 mod pacing_keys;
 mod pacing_many;
 mod waiting;
-
-pub use pacing::LATE;
