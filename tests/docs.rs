@@ -104,6 +104,42 @@ fn every_page_is_in_the_index() {
     }
 }
 
+/// The threat model's table of attacks: whoever renames or removes a test that it rests on learns of it here.
+#[test]
+fn every_test_that_the_threat_model_names_exists() {
+    let table = part(&read("SECURITY.md"), "## Attack by attack", "\n## ");
+    let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| **")).collect();
+    let named = |row: &&str| -> Vec<String> {
+        let last = row.trim_matches('|').rsplit('|').next().unwrap_or_default().to_owned();
+        last.split('`').skip(1).step_by(2).map(String::from).collect()
+    };
+    let code = sources(&root().join("tests")) + &sources(&root().join("src"));
+    for row in &rows[1..] {
+        assert!(!named(row).is_empty(), "no test: {row}");
+    }
+    assert!(rows.len() > 25, "{rows:?}");
+    for name in rows.iter().flat_map(named) {
+        let test = |before: &str| {
+            before.lines().rev().take(4).any(|line| line.trim_start().starts_with("#[") && line.contains("test"))
+        };
+        let is_there = code.match_indices(&format!("fn {name}(")).any(|(at, _)| test(&code[..at]));
+        assert!(is_there, "SECURITY.md names `{name}`, and there is no such test");
+    }
+}
+
+/// All Rust below a folder.
+fn sources(folder: &Path) -> String {
+    let mut all = String::new();
+    for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if entry.is_dir() {
+            all += &sources(&entry);
+        } else if entry.extension().is_some_and(|extension| extension == "rs") {
+            all += &fs::read_to_string(&entry).unwrap();
+        }
+    }
+    all
+}
+
 /// All Markdown that users read.
 fn pages() -> Vec<PathBuf> {
     let top = ["README.md", "CONTRIBUTING.md", "SECURITY.md"].map(|name| root().join(name));
