@@ -135,6 +135,7 @@ async fn soak(length: Duration, binary: &std::path::Path) -> Outcome {
     }
     sleep(Duration::from_secs(2)).await;
     let left = first.figures();
+    world.judge_gaps();
     let logs = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
     for proxy in [&first, &second] {
         _ = std::fs::copy(proxy.config().with_file_name("log"), logs.join(format!("soak-{}.log", proxy.name)));

@@ -126,10 +126,8 @@ struct Served {
     /// When each copy had been sent.
     sent: Vec<(Version, Instant)>,
     under_way: Vec<Version>,
-    /// When its last two pages came.
-    page: Option<SystemTime>,
-    page_before: Option<SystemTime>,
-    how: String,
+    /// When each of its pages came, if it is a paced host, and how.
+    pages: Vec<(SystemTime, String)>,
     /// A proxy gave up waiting for it.
     disturbed: Option<Instant>,
     /// When each proxy was asked for a page, as far back as matters.
@@ -298,29 +296,37 @@ impl World {
         before || lost.iter().any(|(at, _)| *at > from && *at <= to)
     }
 
-    /// Judges the gap before a page of a paced host's, which the kernel had at `at`.
+    /// A page of a paced host's was asked for, which the kernel had at `at`.
     pub fn page_came(&self, host: Host, at: SystemTime, how: String) {
-        let name = host.name();
-        let (before, last) = self.with(&name, |served| {
-            let last = served.page.replace(at);
-            (std::mem::replace(&mut served.page_before, last), last)
-        });
-        let before_it = self.with(&name, |served| std::mem::replace(&mut served.how, how.clone()));
-        let Some(last) = last else { return };
-        // Without Redis each of two keeps twice the gap by itself: of any three pages the first and the last are apart.
-        let (from, what) = match before {
-            _ if !self.was_fleet_lost(last, at) => (last, "gaps judged"),
-            Some(before) => (before, "gaps judged without Redis, over two"),
-            None => return,
-        };
-        self.count(what);
-        let gap = at.duration_since(from).unwrap_or_default();
-        if gap < host.delay() {
-            let at = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            self.violation(
-                "broken gap",
-                &format!("{name}: {gap:?} of {:?} at {at:?} ({what}); {before_it}; {how}", host.delay()),
-            );
+        self.with(&host.name(), |served| served.pages.push((at, how)));
+    }
+
+    /// Judges the gaps between all pages that came, in the order in which the kernel had them.
+    pub fn judge_gaps(&self) {
+        let served = std::mem::take(&mut *self.served.lock().expect("no panic"));
+        for (name, mut served) in served {
+            let Some(host) = Host::parse(&name) else { continue };
+            served.pages.sort_unstable();
+            for (number, (at, how)) in served.pages.iter().enumerate() {
+                let before = |count: usize| Some(&served.pages[number.checked_sub(count)?]);
+                let Some(last) = before(1) else { continue };
+                // Without Redis each of two keeps twice the gap by itself: of any three pages the first and the last are apart.
+                let (from, what) = match before(2) {
+                    _ if !self.was_fleet_lost(last.0, *at) => (last, "gaps judged"),
+                    Some(before) => (before, "gaps judged without Redis, over two"),
+                    None => continue,
+                };
+                self.count(what);
+                let gap = at.duration_since(from.0).unwrap_or_default();
+                if gap < host.delay() {
+                    let at = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+                    let (first, wanted) = (&from.1, host.delay());
+                    self.violation(
+                        "broken gap",
+                        &format!("{name}: {gap:?} of {wanted:?} at {at:?} ({what}); {first}; {how}"),
+                    );
+                }
+            }
         }
     }
 
