@@ -9,7 +9,7 @@ use crate::policy::site_file::SiteFileName;
 use redis::{Script, ScriptInvocation};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 /// What becomes of the wish for a copy.
 pub(in crate::gate) enum Claim {
@@ -154,22 +154,30 @@ impl Right {
         tokio::select! { done = work => done, never = keep => never }
     }
 
-    /// Hands the copy to all.
+    /// Hands the copy to all. Nobody here waits until a server has it.
     pub async fn publish(self, entry: Arc<Entry>) {
-        let now = SystemTime::now();
-        let until = match (&entry.trouble, &entry.answer) {
-            (Some(trouble), _) => trouble.retry_at,
-            (None, Some(answer)) => answer.freshness.refresh_at(),
-            (None, None) => now,
-        };
         match &self.fleet.way {
-            FleetWay::Server(link) => {
-                let Some(copy) = snapshot::pack(&entry, now) else { return };
-                let fresh_for = until.duration_since(now).unwrap_or_default();
-                let _ = CopyRequest::Put { copy, fresh_for }.ask(link, &self.name).await;
-            }
-            FleetWay::Machine(machine) => machine.leave(&self.name, entry, until).await,
+            FleetWay::Server(_) => drop(tokio::spawn(self.put(entry))),
+            FleetWay::Machine(machine) => machine.leave(&self.name, entry.clone(), fresh_until(&entry)).await,
         }
+    }
+
+    /// Others wait for as long as the right is kept: where the server is lost, it has the copy when it is back by then.
+    async fn put(self, entry: Arc<Entry>) {
+        let FleetWay::Server(link) = &self.fleet.way else { return };
+        let put = async {
+            loop {
+                let now = SystemTime::now();
+                let Some(copy) = snapshot::pack(&entry, now) else { return };
+                let fresh_for = fresh_until(&entry).duration_since(now).unwrap_or_default();
+                if (CopyRequest::Put { copy, fresh_for }).ask(link, &self.name).await.is_ok() {
+                    return;
+                }
+                tokio::join!(sleep(AGAIN), link.is_there());
+            }
+        };
+        // Nobody waits any more: whoever wants it then fetches it.
+        let _ = timeout(HELD, put).await;
     }
 }
 
@@ -181,6 +189,14 @@ impl Drop for Right {
     }
 }
 
+fn fresh_until(entry: &Entry) -> SystemTime {
+    match (&entry.trouble, &entry.answer) {
+        (Some(trouble), _) => trouble.retry_at,
+        (None, Some(answer)) => answer.freshness.refresh_at(),
+        (None, None) => SystemTime::now(),
+    }
+}
+
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).expect("no duration here is that long")
 }
@@ -189,3 +205,4 @@ fn millis(duration: Duration) -> u64 {
 const HELD: Duration = Duration::from_secs(5);
 /// Looking again a little too early would find the right still held.
 const AFTER: Duration = Duration::from_millis(5);
+const AGAIN: Duration = Duration::from_millis(50);

@@ -113,10 +113,31 @@ impl ServerLink {
         let _ = self.live.subscribe().wait_for(|live| live.is_tried).await;
     }
 
-    /// One answer, within [`PATIENCE`], over another connection if the first breaks. That an answer is late says nothing
-    /// about the connection.
+    /// One answer, within [`PATIENCE`], over another connection if the first breaks, and unless the server is lost meanwhile.
+    /// That an answer is late says nothing about the connection, unless nothing else has been answered either.
     pub async fn call<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, ServerLost> {
-        timeout(PATIENCE, self.ask(script)).await.unwrap_or(Err(ServerLost))
+        let heard = self.calls.load(Ordering::Relaxed);
+        let mut changes = self.live.subscribe();
+        let lost = async {
+            // The sender lives as long as we do.
+            let _ = changes.wait_for(|live| live.connection.is_none()).await;
+        };
+        let late = |_| {
+            if self.calls.load(Ordering::Relaxed) == heard {
+                self.part(&no_answer());
+            }
+            Err(ServerLost)
+        };
+        tokio::select! {
+            answer = timeout(PATIENCE, self.ask(script)) => answer.unwrap_or_else(late),
+            () = lost => Err(ServerLost),
+        }
+    }
+
+    /// Returns when it can be asked.
+    pub async fn is_there(&self) {
+        // The sender lives as long as we do.
+        let _ = self.live.subscribe().wait_for(|live| live.connection.is_some()).await;
     }
 
     async fn ask<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, ServerLost> {
@@ -137,7 +158,7 @@ impl ServerLink {
 
     /// Connects, hands on what the server sends, notes that this instance is there; for ever.
     pub async fn keep(&self) {
-        let (mut why, mut since) = (format!("no answer within {PATIENCE:?}"), Instant::now());
+        let (mut why, mut since) = (no_answer(), Instant::now());
         loop {
             let connected = tokio::select! {
                 connected = timeout(CONNECTING, self.connect()) => connected,
@@ -198,7 +219,8 @@ impl ServerLink {
             // Who starts anew has lost nothing, and need not wait for others who have.
             live.settled_at = (live.server > 1).then(|| Instant::now() + SETTLING);
         }
-        self.change(Live { is_tried: true, connection: Some(connection), history, ..live });
+        self.live.send_replace(Live { is_tried: true, connection: Some(connection), history, ..live });
+        self.tell();
     }
 
     /// Tells now and then that this instance is there, until that is not answered: why, and since when.
@@ -209,8 +231,10 @@ impl ServerLink {
             if self.url().as_ref() != Some(url) {
                 return ("the configuration names another server".into(), since);
             }
-            if let Err(why) = self.register(&mut connection).await {
-                return (why, since);
+            let registered = self.register(&mut connection).await;
+            // Whoever asked in vain may have given it up just before it answered.
+            if registered.is_err() || self.is_lost() {
+                return (registered.err().unwrap_or_else(no_answer), since);
             }
         }
     }
@@ -220,7 +244,7 @@ impl ServerLink {
         let mut script = SCRIPT.key("politely:instances");
         script.arg(&*self.me).arg(GONE_AFTER.as_millis() as u64);
         let answer = timeout(PATIENCE, connection.invoke(&script)).await;
-        let instances = answer.map_err(|_| format!("no answer within {PATIENCE:?}"))?.map_err(|error| words(&error))?;
+        let instances = answer.map_err(|_| no_answer())?.map_err(|error| words(&error))?;
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.instances.store(instances, Ordering::Relaxed);
         Ok(())
@@ -233,19 +257,22 @@ impl ServerLink {
     }
 
     fn part(&self, why: &str) {
-        let live = self.live.borrow().clone();
-        if live.is_tried && live.connection.is_none() {
-            return;
+        let mut was_tried = false;
+        // Calls that wait for another connection, or an answer, need wait no longer.
+        let is_news = self.live.send_if_modified(|live| {
+            was_tried = std::mem::replace(&mut live.is_tried, true);
+            live.history = None;
+            live.connection.take().is_some() || !was_tried
+        });
+        if is_news {
+            self.lost.fetch_add(u64::from(was_tried), Ordering::Relaxed);
+            let url = self.url().map(|url| url.to_string()).unwrap_or_default();
+            tracing::warn!("the fleet's server {url} is unreachable: {why}; `on_fleet_loss` applies until it is back");
+            self.tell();
         }
-        self.lost.fetch_add(u64::from(live.is_tried), Ordering::Relaxed);
-        let url = self.url().map(|url| url.to_string()).unwrap_or_default();
-        tracing::warn!("the fleet's server {url} is unreachable: {why}; `on_fleet_loss` applies until it is back");
-        // Calls that wait for another connection need wait no longer.
-        self.change(Live { is_tried: true, connection: None, history: None, ..live });
     }
 
-    fn change(&self, live: Live) {
-        self.live.send_replace(live);
+    fn tell(&self) {
         // Whoever receives it is gone with the gate.
         let _ = self.messages.send(Message::Link);
     }
@@ -253,6 +280,10 @@ impl ServerLink {
     fn url(&self) -> Option<SecretUrl> {
         self.settings.load().fleet.as_ref().map(|fleet| fleet.url.clone())
     }
+}
+
+fn no_answer() -> String {
+    format!("no answer within {PATIENCE:?}")
 }
 
 /// For one answer, connecting anew included. A slow server is not a lost one.

@@ -122,6 +122,35 @@ async fn stopped_and_continued() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn once_it_is_lost_nobody_waits_for_an_answer_of_it_any_more() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = site("0").await;
+    let fleet = instances(&redis, 1, "").await;
+    assert_eq!(get(&fleet[0], &origin.url("/page")).await.status(), 200);
+    redis.signal(libc::SIGSTOP);
+    let url = |host: &str| origin.url_at(&format!("{host}.localhost"), "/page");
+    let (first, late) = (url("first"), url("late"));
+    let asks_late = async {
+        tokio::time::sleep(Duration::from_millis(1800)).await;
+        get(&fleet[0], &late).await
+    };
+    let goes_on = async {
+        assert_eq!(get(&fleet[0], &first).await.status(), 200);
+        assert!(says(&fleet[0], "is unreachable"), "{}", fleet[0].output());
+        // These ask nobody. Nor does the late one since the server is lost.
+        for number in 0..8 {
+            assert_eq!(get(&fleet[0], &url(&format!("next-{number}"))).await.status(), 200);
+        }
+    };
+    tokio::select! {
+        biased;
+        response = asks_late => assert_eq!(response.status(), 200),
+        () = goes_on => panic!("the late one still waits for the server"),
+    }
+    redis.signal(libc::SIGCONT);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_by_the_origin_outlives_the_server() {
     let Some(mut redis) = Redis::start().await else { return };
     let origin = super::pages(|seen| match seen.path().as_str() {

@@ -156,7 +156,7 @@ impl FleetLease {
                 (LeaseState::Held(HeldLease { number, ends, first_start }), Some(ends.min(asked + RENEW)))
             }
             // What wakes it may be lost.
-            (_, TurnPlace::Line(left)) => (LeaseState::Line, Some(now + left + AFTER)),
+            (_, TurnPlace::Line(left)) => (LeaseState::Line, Some(now + (left + AFTER).min(RENEW))),
             (LeaseOp::Take, TurnPlace::None) => (LeaseState::None, Some(now + RETRY)),
             (_, TurnPlace::Free | TurnPlace::None | TurnPlace::Leased(_)) => (LeaseState::None, None),
         };
@@ -262,7 +262,8 @@ fn newer(starts: LastStarts, told: LastStarts) -> LastStarts {
 
 /// Nothing starts in the last of a lease that has not been renewed: what has started has it to end in.
 const IN_FLIGHT: Duration = Duration::from_secs(1);
-/// Often enough that a late answer does no harm.
+/// Often enough that a late answer does no harm; and that who waits finds its turn while that waits for it, though nothing
+/// has woken it.
 const RENEW: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_millis(100);
 /// Asking a little too early would find it still held.

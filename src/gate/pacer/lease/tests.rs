@@ -185,3 +185,16 @@ fn and_whoever_waits_in_line_asks_at_once_over_it_and_not_after_a_second() {
     instance.answer(&again, TurnPlace::Leased(LEASE));
     assert_eq!(instance.starts_in(ms(1000), 1), 10, "it was asked of the same server");
 }
+
+#[test]
+fn whoever_waits_in_line_finds_its_turn_in_time_though_nothing_wakes_it() {
+    let mut instance = Instance::waiting();
+    let take = instance.call().expect("it asks");
+    instance.answer(&take, TurnPlace::Line(LEASE));
+    // The other gives the lease up now. It stays with who is first in line for two thirds of a lease.
+    instance.now += LEASE / 3 + ms(5);
+    let again = instance.call().expect("there is half of that time left to ask in");
+    assert_eq!(again.op, LeaseOp::Take);
+    instance.answer(&again, TurnPlace::Leased(LEASE));
+    assert_eq!(instance.starts_in(ms(1000), 1), 10);
+}
