@@ -155,17 +155,23 @@ async fn one_client_has_so_many_connections_and_no_more() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_listeners_together_have_so_many_connections_and_no_more() {
-    let origin = Origin::site("").await;
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        _ => Reply::silence(),
+    })
+    .await;
     let proxy = Proxy::start(
         "listen: [{ address: '127.0.0.1:0' }, { address: '127.0.0.1:0' }]\nlimits: { max_connections: 2 }",
     )
     .await;
     let host = origin.authority("a.localhost");
     let mut served = Vec::new();
+    // Each is busy for good: an idle one would make room.
     for address in proxy.addresses() {
         let mut client = Client::open(address).await;
-        assert_eq!(client.get(&origin.url("/x"), &host).await.status(), 200);
+        client.send(crate::support::client::get(&origin.url("/held"), &host)).await;
         served.push(client);
+        eventually("its request", || origin.log.count("/held") == served.len()).await;
     }
     let mut waiting = Vec::new();
     for address in proxy.addresses() {
@@ -180,9 +186,6 @@ async fn all_listeners_together_have_so_many_connections_and_no_more() {
     for number in 1..=2 {
         served.pop();
         eventually("one more to be served", || origin.log.count("/waits") == number).await;
-    }
-    for mut client in waiting {
-        assert_eq!(client.response().await.status(), 200);
     }
 }
 

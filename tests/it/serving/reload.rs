@@ -331,15 +331,23 @@ async fn a_user_who_is_taken_out_has_no_tunnel_any_more() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_connections_may_come_as_soon_as_the_file_says_so() {
-    let origin = Origin::site("").await;
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        "/held" => Reply::silence(),
+        _ => Reply::text("page"),
+    })
+    .await;
     let binary = Binary::serve(&format!("{ADMIN}\nlimits: {{ max_connections: 1 }}")).await;
     let mut first = Client::open(binary.address()).await;
-    assert_eq!(first.get(&origin.url("/x"), &origin.authority("a.localhost")).await.status(), 200);
+    // Busy: an idle one would make room.
+    first.send(get(&origin.url("/held"), &origin.authority("a.localhost"))).await;
+    eventually("its request", || origin.log.count("/held") == 1).await;
     let mut second = Client::open(binary.address()).await;
     second.send(get(&origin.url("/x"), &origin.authority("a.localhost"))).await;
     assert!(second.glance(Duration::from_millis(200)).await.is_empty(), "it waits for room");
     assert_eq!(said(&binary.reload(ADMIN).await), (0, "reloaded: limits.max_connections\n"));
     assert_eq!(second.response().await.status(), 200);
+    drop(first);
     binary.stop().await;
 }
 
