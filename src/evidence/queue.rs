@@ -135,6 +135,11 @@ impl Queue {
         self.more.notify_one();
     }
 
+    /// Whether nothing more will come.
+    pub fn is_closed(&self) -> bool {
+        self.state.lock().is_closed
+    }
+
     /// Returns when all that came so far is written, or cannot be.
     pub fn flush(&self) {
         let mut state = self.state.lock();

@@ -62,7 +62,6 @@ impl Writer {
         config: &str,
     ) -> Result<Self, OpenError> {
         let io = |source| OpenError::Io { path: directory.to_owned(), source };
-        let broken = |why: String| OpenError::Broken { path: directory.to_owned(), why };
         private_directory(directory).map_err(io)?;
         warn_of_others(directory);
         let lock = lock(directory)?;
@@ -70,14 +69,13 @@ impl Writer {
         let now = SystemTime::now();
         let (segment, chain, end) = resume(directory, now).map_err(|why| match why {
             Unusable::Io(source) => io(source),
-            Unusable::Broken(why) => broken(why),
+            Unusable::Broken(why) => OpenError::Broken { path: directory.to_owned(), why },
         })?;
-        let bodies = Arc::new(Bodies::new(directory));
         let mut writer = Writer {
             directory: directory.to_owned(),
             queue,
             shared,
-            bodies,
+            bodies: Arc::new(Bodies::new(directory)),
             segment,
             chain,
             records: u64::from(!end.is_first),
@@ -170,7 +168,9 @@ impl Writer {
     /// next, which shows in the chain.
     fn may_write(&mut self, now: SystemTime) -> io::Result<()> {
         match &self.failed {
-            Some((since, why)) if since.elapsed() < AGAIN => return Err(io::Error::other(why.clone())),
+            Some((since, why)) if since.elapsed() < PAUSE && !self.queue.is_closed() => {
+                return Err(io::Error::other(why.clone()));
+            }
             Some(_) => self.failed = None,
             None => {}
         }
@@ -294,5 +294,7 @@ const MOST_SEGMENT: u64 = 64 << 20;
 const PIECE: usize = 256 << 10;
 /// What may be lost with the power.
 const SYNC: Duration = Duration::from_secs(1);
-/// Until what has failed is tried again: a new segment, or any room at all.
+/// Until room is looked for again.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Until a new segment is tried again.
 const AGAIN: Duration = Duration::from_secs(10);

@@ -177,13 +177,22 @@ async fn on_a_full_disk_requests_go_on_and_what_was_lost_is_in_the_chain() {
     eventually("the loss", || proxy.output().contains("evidence cannot be written")).await;
     assert_eq!(get(&proxy, &origin.url("/")).await, 200);
     limit(None);
-    assert_eq!(get(&proxy, &origin.url("/private/open")).await, 200);
+    // Room is looked for now and then.
+    let mut asked = 3;
+    crate::support::within("a record", async {
+        while records(&kept(&proxy)).len() < 2 {
+            assert_eq!(get(&proxy, &origin.url("/private/open")).await, 200);
+            asked += 1;
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    })
+    .await;
     let directory = proxy.stop().await;
     let found = verified(&directory.path().join("evidence")).await;
     let lost: u64 = found["lost"].as_array().unwrap().iter().map(|lost| lost["count"].as_u64().unwrap()).sum();
-    // The second may have come to the writer after there was room again.
-    assert!(found["whole"] == true && (1..=2).contains(&lost), "{found}");
-    assert_eq!(found["records"].as_u64(), Some(4 - lost));
+    assert!(found["whole"] == true && lost > 0, "{found}");
+    assert_eq!(found["records"].as_u64(), Some(asked - lost), "all are in it, or said to be lost");
+    assert_eq!(found["lost"].as_array().unwrap().len(), 1, "said once");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
