@@ -233,6 +233,11 @@ impl Upstream {
         route.connect(want).await
     }
 
+    /// What can be said of the authority without looking its name up.
+    pub fn screen(&self, authority: &Authority) -> Result<(), Denied> {
+        self.reach.load().guard.screen_host(authority.host(), authority.port())
+    }
+
     /// The way to the authority. A denied address is left out; if none is left, the authority is denied.
     pub async fn reach(&self, authority: &Authority) -> Result<Route, ReachError> {
         self.reach_for(authority, None, None, None).await

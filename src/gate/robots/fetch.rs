@@ -80,7 +80,17 @@ impl Fetcher {
     }
 
     /// Whether `egress` lets the authority be asked. That its name leads nowhere is another matter.
-    pub(super) async fn may_reach(&self, authority: &Authority, client: ClientId) -> Result<(), Refusal> {
+    /// `looks_up`: the addresses of its name matter too.
+    pub(super) async fn may_reach(
+        &self,
+        authority: &Authority,
+        client: ClientId,
+        looks_up: bool,
+    ) -> Result<(), Refusal> {
+        self.upstream.screen(authority)?;
+        if !looks_up {
+            return Ok(());
+        }
         match self.upstream.reach_for(authority, Some(client), None, None).await {
             Err(ReachError::Denied(denied)) => Err(denied.into()),
             Ok(_) | Err(ReachError::Resolve(_) | ReachError::Reloaded) => Ok(()),

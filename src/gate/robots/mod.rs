@@ -243,9 +243,10 @@ impl RobotsCache {
         self.0.kept(authority, file).await
     }
 
-    /// Whether `egress` lets the authority be asked.
+    /// Whether `egress` lets the authority be asked. Where a copy is at hand, no name is looked up.
     pub async fn may_reach(&self, authority: &Authority) -> Result<(), Refusal> {
-        self.0.fetcher.may_reach(authority, BACKGROUND).await
+        let is_known = self.host(SiteFile::Robots, authority).load().usable(SystemTime::now()).is_some();
+        self.0.fetcher.may_reach(authority, BACKGROUND, !is_known).await
     }
 
     /// After a change of what may be in memory.
