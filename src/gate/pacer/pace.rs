@@ -249,13 +249,15 @@ impl HostQueue {
     /// The request leaves, or has left.
     pub(super) fn left(self: &Arc<Self>, slot: &Slot, at: Instant, is_gone: bool) {
         let mut state = self.state.lock();
-        state.lane.left(slot, at);
+        let has_waited = state.lane.left(slot, at, is_gone);
         if let Some(fleet) = self.fleet().filter(|_| slot.is_shared()) {
             fleet.starts(&self.key, state.lane.last_starts());
         }
         self.note_debt(&state, Instant::now());
         if is_gone && state.lease.left(slot) {
             self.wake(&mut state);
+        } else if has_waited && state.driven {
+            self.changed.notify_one();
         }
     }
 

@@ -67,6 +67,8 @@ pub struct Schedule<W = ()> {
     starts: u64,
     tickets: u64,
     in_flight: u32,
+    /// The start under a gap that has not left yet: when the next may is not known until then.
+    leaving: Option<u64>,
     source: TurnSource,
     line: Option<Box<WaitQueue<W>>>,
 }
@@ -85,6 +87,7 @@ impl<W> Default for Schedule<W> {
             starts: 0,
             tickets: 0,
             in_flight: 0,
+            leaving: None,
             source: TurnSource::default(),
             line: None,
         }
@@ -157,7 +160,7 @@ impl<W> Schedule<W> {
         }
         let deadline = line.next_deadline();
         // With all slots taken it is for `finished` to wake the line, and without a turn for whoever gives it.
-        let due = due.filter(|_| self.in_flight < self.limit(head) && self.may_turn(head));
+        let due = due.filter(|_| self.has_room(head) && self.may_turn(head));
         NextTurn::WaitUntil(due.map_or(deadline, |due| due.min(deadline)))
     }
 
@@ -171,6 +174,7 @@ impl<W> Schedule<W> {
     /// Takes the slot of a request that is over. `now` is asked for only if it matters.
     pub fn finished(&mut self, now: impl Fn() -> Instant, slot: Slot, outcome: PaceOutcome) {
         self.in_flight -= 1;
+        self.leaving.take_if(|number| *number == slot.number);
         match outcome {
             PaceOutcome::Success => self.backoff.succeeded(slot.number),
             PaceOutcome::TurnedAway if self.breaker.is_none() => self.backoff.succeeded(slot.number),
@@ -197,11 +201,12 @@ impl<W> Schedule<W> {
         self.pushed_back();
     }
 
-    /// Corrects the time of a start to when it left, or arrived.
-    pub fn left(&mut self, slot: &Slot, at: Instant) {
+    /// Corrects the time of a start to when it leaves. `is_gone`: it has left. True: the next has waited for that.
+    pub fn left(&mut self, slot: &Slot, at: Instant, is_gone: bool) -> bool {
         let mark = self.last.of(slot.start);
         *mark = (*mark).max(Some(at));
         self.pushed_back();
+        is_gone && self.leaving.take_if(|number| *number == slot.number).is_some()
     }
 
     /// Plays a request of report mode: tells how long it would have waited, and if that is no longer than it may, keeps
@@ -338,7 +343,12 @@ impl<W> Schedule<W> {
 
     #[inline]
     fn is_open(&self, now: Instant, demand: SlotRequest) -> bool {
-        self.may_turn(demand) && self.in_flight < self.limit(demand) && self.due(demand).is_none_or(|due| due <= now)
+        self.may_turn(demand) && self.has_room(demand) && self.due(demand).is_none_or(|due| due <= now)
+    }
+
+    #[inline]
+    fn has_room(&self, demand: SlotRequest) -> bool {
+        self.in_flight < self.limit(demand) && self.leaving.is_none()
     }
 
     /// Unless it is the fleet's to give and not given.
@@ -369,7 +379,9 @@ impl<W> Schedule<W> {
         *mark = before.max(Some(now));
         let shared = self.source.is_shared(demand, self.backoff());
         let exclusive = self.limit(demand) == 1;
-        Slot { number: self.starts, start: demand.start, before, shared, exclusive, gap: gap.max(self.backoff()) }
+        let gap = gap.max(self.backoff());
+        self.leaving = (!gap.is_zero()).then_some(self.starts);
+        Slot { number: self.starts, start: demand.start, before, shared, exclusive, gap }
     }
 
     /// The host is left alone if that were too many in a row.

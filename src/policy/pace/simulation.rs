@@ -174,6 +174,7 @@ impl World {
             prop_assert!(self.now >= *last + terms.gap(), "never closer than the gap");
         }
         prop_assert!(self.hold.is_none_or(|hold| self.now >= hold), "never before Retry-After");
+        self.lane.left(&slot, self.now, true);
         self.slots.insert(i, slot);
         prop_assert!(self.slots.len() as u32 <= self.limit(i), "never more in flight than allowed");
         self.starts.push((self.now, i));

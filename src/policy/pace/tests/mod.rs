@@ -163,8 +163,32 @@ fn eight_in_flight_without_a_delay_and_one_with() {
 fn min_delay_alone_does_not_take_the_slots() {
     let terms = Terms { min_delay: ms(10), ..Terms::default() };
     let mut host = Host::new();
-    let _slots = [0, 10, 20].map(|at| host.go(at, &terms));
+    let _slots = [0, 10, 20].map(|at| {
+        let slot = host.go(at, &terms);
+        host.lane.left(&slot, host.at(at), true);
+        slot
+    });
     assert_eq!(host.lane.in_flight(), 3);
+}
+
+#[test]
+fn under_a_gap_nothing_starts_before_the_one_before_has_left() {
+    let terms = Terms { min_delay: ms(500), ..Terms::default() };
+    let mut host = Host::new();
+    let slow = host.go(0, &terms);
+    host.wait(1, A, &terms, "next", Some(500));
+    // Its connection takes 470 ms: were the gap counted from its turn, the next would leave 30 ms after it.
+    host.sleeps(500, 60_001);
+    assert!(!host.lane.left(&slow, host.at(460), false), "it is still being written");
+    assert!(host.lane.left(&slow, host.at(470), true), "the next has waited for that");
+    host.sleeps(470, 970);
+    let next = host.starts(970, "next");
+    host.end(980, slow, OK);
+    // One that ends without leaving makes room as well, and one that leaves twice is one.
+    host.wait(981, A, &terms, "third", Some(1470));
+    host.end(990, next, OK);
+    host.sleeps(990, 1470);
+    let _third = host.starts(1470, "third");
 }
 
 #[test]
@@ -555,7 +579,7 @@ fn the_gap_runs_from_when_a_start_has_left() {
     let mut host = Host::new();
     let slot = host.go(0, &delay(1000));
     host.wait(0, A, &delay(1000), "next", Some(1000));
-    host.lane.left(&slot, host.at(700));
+    host.lane.left(&slot, host.at(700), true);
     host.end(800, slot, OK);
     host.sleeps(800, 1700);
     let _next = host.starts(1700, "next");
@@ -567,7 +591,7 @@ fn leaving_late_may_make_others_wait_in_vain() {
     let mut host = Host::new();
     let slot = host.go(0, &terms);
     host.wait(0, A, &terms, "next", Some(1000));
-    host.lane.left(&slot, host.at(700));
+    host.lane.left(&slot, host.at(700), true);
     host.turns_away(700, "next", too_long(1000));
 }
 
