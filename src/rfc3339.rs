@@ -6,24 +6,21 @@ use time::format_description::well_known::Rfc3339;
 
 /// `2026-11-22T18:30:00.123Z`
 pub fn millis(at: SystemTime) -> String {
-    text(24, |out| write_millis(at, out))
+    String::from_utf8_lossy(&millis_bytes(at)).into_owned()
 }
 
 /// `2026-11-22T18:30:00Z`
 pub fn seconds(at: SystemTime) -> String {
-    text(20, |out| {
-        write_second(utc(at), out);
-        out.push(b'Z');
-    })
+    String::from_utf8_lossy(&second(utc(at))).into_owned() + "Z"
 }
 
-/// That of `millis`: for each record, so without the formatter.
-pub fn write_millis(at: SystemTime, out: &mut Vec<u8>) {
+/// What `millis` says: for each record, so without the formatter.
+pub fn millis_bytes(at: SystemTime) -> [u8; 24] {
     let at = utc(at);
-    write_second(at, out);
-    out.push(b'.');
-    number(at.millisecond().into(), 3, out);
-    out.push(b'Z');
+    let mut text = *b"0000-00-00T00:00:00.000Z";
+    text[..19].copy_from_slice(&second(at));
+    number(at.millisecond().into(), &mut text[20..23]);
+    text
 }
 
 /// Of any form that the standard has.
@@ -36,25 +33,21 @@ fn utc(at: SystemTime) -> OffsetDateTime {
     at.clamp(SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + LAST).into()
 }
 
-fn write_second(at: OffsetDateTime, out: &mut Vec<u8>) {
+fn second(at: OffsetDateTime) -> [u8; 19] {
     let ((year, month, day), (hour, minute, second)) = (at.date().to_calendar_date(), at.time().as_hms());
-    number(year.unsigned_abs(), 4, out);
-    for (before, value) in [(b'-', month as u8), (b'-', day), (b'T', hour), (b':', minute), (b':', second)] {
-        out.push(before);
-        number(value.into(), 2, out);
+    let mut text = *b"0000-00-00T00:00:00";
+    number(year.unsigned_abs(), &mut text[..4]);
+    for (place, value) in [(5, month as u8), (8, day), (11, hour), (14, minute), (17, second)] {
+        number(value.into(), &mut text[place..place + 2]);
     }
+    text
 }
 
-fn number(value: u32, digits: u32, out: &mut Vec<u8>) {
-    for place in (0..digits).rev() {
-        out.push(b'0' + (value / 10u32.pow(place) % 10) as u8);
+fn number(mut value: u32, digits: &mut [u8]) {
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (value % 10) as u8;
+        value /= 10;
     }
-}
-
-fn text(length: usize, write: impl FnOnce(&mut Vec<u8>)) -> String {
-    let mut out = Vec::with_capacity(length);
-    write(&mut out);
-    String::from_utf8(out).expect("digits")
 }
 
 /// The end of the year 9999, since 1970.

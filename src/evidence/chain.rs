@@ -23,8 +23,7 @@ pub fn digest_of(access: &Access) -> Option<&Hash> {
 pub fn hex(hash: &Hash) -> [u8; 64] {
     let mut text = [0; 64];
     for (pair, byte) in text.chunks_exact_mut(2).zip(hash) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 15)];
+        pair.copy_from_slice(&PAIRS[usize::from(*byte)]);
     }
     text
 }
@@ -65,6 +64,14 @@ impl Chain {
 pub(super) const NOTHING: Hash = [0; 32];
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
+const PAIRS: [[u8; 2]; 256] = {
+    let (mut pairs, mut byte) = ([[0; 2]; 256], 0);
+    while byte < 256 {
+        pairs[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
+        byte += 1;
+    }
+    pairs
+};
 
 #[cfg(test)]
 mod tests {

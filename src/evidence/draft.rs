@@ -3,6 +3,7 @@
 use super::chain::Hash;
 use crate::rfc3339;
 use std::cell::Cell;
+use std::net::IpAddr;
 use std::time::SystemTime;
 
 /// A line under way.
@@ -30,6 +31,26 @@ impl Draft {
     pub fn text(&mut self, name: &str, value: &str) {
         self.name(name);
         self.string(value);
+    }
+
+    /// A word of ours, in which nothing has to be escaped.
+    pub fn word(&mut self, name: &str, word: &'static str) {
+        debug_assert!(word.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')), "{word}");
+        self.name(name);
+        self.line.push(b'"');
+        self.line.extend_from_slice(word.as_bytes());
+        self.line.push(b'"');
+    }
+
+    /// In every record, so without the formatter where that is easy.
+    pub fn address(&mut self, name: &str, address: IpAddr) {
+        let IpAddr::V4(address) = address else { return self.text(name, &address.to_string()) };
+        self.name(name);
+        for (before, octet) in [b'"', b'.', b'.', b'.'].into_iter().zip(address.octets()) {
+            self.line.push(before);
+            self.line.extend_from_slice(itoa::Buffer::new().format(octet).as_bytes());
+        }
+        self.line.push(b'"');
     }
 
     /// Text in pieces.
@@ -65,7 +86,7 @@ impl Draft {
     pub fn time(&mut self, name: &str, at: SystemTime) {
         self.name(name);
         self.line.push(b'"');
-        rfc3339::write_millis(at, &mut self.line);
+        self.line.extend_from_slice(&rfc3339::millis_bytes(at));
         self.line.push(b'"');
     }
 
@@ -95,6 +116,7 @@ impl Draft {
     }
 
     fn name(&mut self, name: &str) {
+        self.line.reserve(name.len() + 4);
         if self.line.last() != Some(&b'{') {
             self.line.push(b',');
         }
@@ -127,6 +149,9 @@ mod tests {
             object.flag("flag", true);
         });
         draft.pieces("pieces", &["a", ": ", "b"]);
+        draft.word("word", "as it is");
+        draft.address("v4", [203, 0, 113, 7].into());
+        draft.address("v6", "2001:db8::1".parse().unwrap());
         let line = draft.end(|line| String::from_utf8(line.to_vec()).unwrap());
         assert_eq!(line.matches('\n').count(), 1);
         assert_eq!(
@@ -134,6 +159,7 @@ mod tests {
             json!({
                 "type": "test", "time": "1970-01-01T00:00:00.000Z", "text": "\"\n\u{0}é\u{2028}\\", "texts": ["a", "b"],
                 "none": [], "object": { "number": u64::MAX, "flag": true }, "pieces": "a: b",
+                "word": "as it is", "v4": "203.0.113.7", "v6": "2001:db8::1",
             })
         );
     }

@@ -59,7 +59,7 @@ impl About<'_> {
     }
 
     fn who(&self, draft: &mut Draft) {
-        draft.text("client", &self.who.address.ip().to_canonical().to_string());
+        draft.address("client", self.who.address.ip().to_canonical());
         if let Some(user) = &self.who.user {
             draft.text("user", user.name.as_ref());
         }
@@ -89,7 +89,7 @@ impl About<'_> {
             Outcome::Intercepted => ("intercepted", None, None),
             Outcome::Tunnelled => ("tunnelled", None, None),
             Outcome::Refused(refusal) => {
-                draft.text("outcome", "refused");
+                draft.word("outcome", "refused");
                 return Some(refusal);
             }
             Outcome::Failed(failure) => ("failed", Some(failure.error), Some(failure.detail.as_str())),
@@ -97,7 +97,7 @@ impl About<'_> {
             Outcome::Gone => ("client-gone", None, None),
             Outcome::Stopped => ("cut", None, Some("the proxy has stopped")),
         };
-        draft.text("outcome", name);
+        draft.word("outcome", name);
         error.into_iter().for_each(|error| draft.text("error", error));
         detail.into_iter().for_each(|detail| draft.text("detail", detail));
         None
@@ -109,14 +109,14 @@ impl About<'_> {
             (Some(refusal), _) => ("refused", refusal),
             (None, Some(Reported::Refused(refusal))) => ("reported", &**refusal),
             (None, Some(held @ Reported::Held(_))) => {
-                draft.text("verdict", "reported");
-                draft.text("reason", held.slug());
+                draft.word("verdict", "reported");
+                draft.word("reason", held.slug());
                 return;
             }
             (None, None) => {
                 let Some(allowance) = trip.gate.allowance else { return };
-                draft.text("verdict", "allowed");
-                draft.text("reason", allowance.slug());
+                draft.word("verdict", "allowed");
+                draft.word("reason", allowance.slug());
                 if let Some(rule) = &trip.gate.rule {
                     draft.pieces("rule", &[rule.key(), ": ", &rule.pattern]);
                     draft.number("line", rule.line.into());
@@ -124,8 +124,8 @@ impl About<'_> {
                 return;
             }
         };
-        draft.text("verdict", verdict);
-        draft.text("reason", refusal.slug());
+        draft.word("verdict", verdict);
+        draft.word("reason", refusal.slug());
         let mut is_ruled = false;
         each_member(refusal, &mut |name, value| match (name, value) {
             ("rule" | "matched_path" | "policy", Member::Text(pieces)) => {
