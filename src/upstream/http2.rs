@@ -4,6 +4,7 @@
 
 use super::dial_error::{DialError, DialFault};
 use super::endpoint::Endpoint;
+use super::gathered::{Gathered, TaskTurns};
 use super::stream::Stream;
 use bytes::Bytes;
 use h2::client::{Builder, Connection as Carrier, ResponseFuture, SendRequest};
@@ -189,7 +190,8 @@ impl Http2Connection {
             idle_since: AtomicU64::new(0),
             all: endpoint.http2.all.clone(),
         });
-        let heard = Heard { stream, vitals: vitals.clone() };
+        let turns = TaskTurns::default();
+        let heard = Gathered::new(Heard { stream, vitals: vitals.clone() }, turns.clone());
         let mut builder = Builder::new();
         builder
             .initial_window_size(STREAM_WINDOW)
@@ -205,7 +207,7 @@ impl Http2Connection {
         let ping = carrier.ping_pong().expect("it is taken once");
         let connection = Arc::new(Http2Connection { send, address, vitals: vitals.clone() });
         endpoint.http2.connections.lock().push(connection.clone());
-        tokio::spawn(carry(carrier, ping, vitals, Arc::downgrade(endpoint), idle));
+        tokio::spawn(turns.of(carry(carrier, ping, vitals, Arc::downgrade(endpoint), idle)));
         Ok(connection.link())
     }
 
@@ -286,7 +288,7 @@ impl Drop for Vitals {
 
 /// Moves the frames until the connection ends: by the origin, by its silence, or because it has been idle for `idle`.
 async fn carry(
-    mut carrier: Carrier<Heard, Bytes>,
+    mut carrier: Carrier<Gathered<Heard>, Bytes>,
     mut ping: PingPong,
     vitals: Arc<Vitals>,
     endpoint: Weak<Endpoint>,

@@ -14,6 +14,7 @@ use super::connect::{self, Granted};
 use super::connection::{Connection, identify, user_place};
 use super::wire::{Ahead, Wire};
 use crate::policy::Refusal;
+use crate::upstream::{Gathered, TaskTurns};
 use bytes::Bytes;
 use h2::server::{Builder, SendResponse};
 use h2::{Reason, RecvStream};
@@ -28,16 +29,17 @@ use tokio::time::{Instant, timeout_at};
 
 /// Until one side ends it. Boxed, for a stream may hold another connection inside.
 pub fn serve(proxy: &Arc<Proxy>, connection: Connection) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-    Box::pin(serve_streams(proxy.clone(), connection))
+    let turns = TaskTurns::default();
+    Box::pin(turns.clone().of(serve_streams(proxy.clone(), connection, turns)))
 }
 
-async fn serve_streams(proxy: Arc<Proxy>, connection: Connection) {
+async fn serve_streams(proxy: Arc<Proxy>, connection: Connection, turns: TaskTurns) {
     let Connection { wire, mut input, who, seat, place, .. } = connection;
     let (idle, preface, head) = {
         let limits = &proxy.settings.load().limits;
         (limits.idle_timeout, limits.header_timeout, limits.max_header_size)
     };
-    let ahead = Ahead { wire, input: std::mem::take(&mut input) };
+    let ahead = Gathered::new(Ahead { wire, input: std::mem::take(&mut input) }, turns);
     let shaken = Builder::new()
         .enable_connect_protocol()
         .max_header_list_size(u32::try_from(head).unwrap_or(u32::MAX))

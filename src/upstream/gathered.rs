@@ -1,0 +1,243 @@
+//! What the streams of one HTTP/2 connection write leaves together. A frame would otherwise leave by itself, as soon as the
+//! task of its stream has run: it waits until the other tasks that are ready have had their turn.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// The turns that the task of a connection has had.
+#[derive(Debug, Default, Clone)]
+pub struct TaskTurns(Arc<AtomicUsize>);
+
+impl TaskTurns {
+    /// Counts those of the task that runs this.
+    pub async fn of<F: Future>(self, task: F) -> F::Output {
+        let mut task = pin!(task);
+        poll_fn(|cx| {
+            self.0.fetch_add(1, Relaxed);
+            task.as_mut().poll(cx)
+        })
+        .await
+    }
+}
+
+/// A connection whose writes wait for the next turn of its task.
+pub struct Gathered<T> {
+    io: T,
+    turns: TaskTurns,
+    waiting: Vec<u8>,
+    /// How many of them have left.
+    sent: usize,
+    /// The turn in which the first of them came.
+    since: usize,
+    /// Before anything is read, the other side may wait for what is written.
+    is_heard: bool,
+}
+
+impl<T: AsyncWrite + Unpin> Gathered<T> {
+    /// `turns`: of the task that will drive the connection.
+    pub fn new(io: T, turns: TaskTurns) -> Self {
+        Gathered { io, turns, waiting: Vec::new(), sent: 0, since: 0, is_heard: false }
+    }
+
+    fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.sent < self.waiting.len() {
+            match ready!(Pin::new(&mut self.io).poll_write(cx, &self.waiting[self.sent..]))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                n => self.sent += n,
+            }
+        }
+        // An idle connection holds no memory.
+        (self.waiting, self.sent) = (Vec::new(), 0);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Gathered<T> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
+        self.is_heard = true;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Gathered<T> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if self.waiting.len() == ROOM {
+            ready!(self.poll_drain(cx))?;
+        }
+        if self.waiting.is_empty() {
+            self.waiting.reserve_exact(ROOM);
+            self.since = self.turns.0.load(Relaxed);
+            cx.waker().wake_by_ref();
+        }
+        let before = self.waiting.len();
+        for part in parts {
+            let n = part.len().min(ROOM - self.waiting.len());
+            self.waiting.extend_from_slice(&part[..n]);
+        }
+        Poll::Ready(Ok(self.waiting.len() - before))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let is_next_turn = self.since != self.turns.0.load(Relaxed);
+        if !self.waiting.is_empty() && self.is_heard && !is_next_turn {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(self.poll_drain(cx))?;
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_drain(cx))?;
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+/// Bytes that wait at most: two frames of the usual size.
+const ROOM: usize = 32 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::ready;
+    use std::task::Waker;
+
+    /// What each write took, and an end.
+    #[derive(Default)]
+    struct Seen {
+        writes: Vec<usize>,
+        is_shut: bool,
+    }
+
+    impl AsyncRead for Seen {
+        fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            buf.put_slice(b"x");
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Seen {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            self.writes.push(bytes.len());
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.is_shut = true;
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    struct Driven {
+        io: Gathered<Seen>,
+        turns: TaskTurns,
+    }
+
+    impl Driven {
+        /// One to which the other side has spoken already.
+        fn new() -> Self {
+            let turns = TaskTurns::default();
+            let mut io = Gathered::new(Seen::default(), turns.clone());
+            let read =
+                Pin::new(&mut io).poll_read(&mut Context::from_waker(Waker::noop()), &mut ReadBuf::new(&mut [0]));
+            assert!(matches!(read, Poll::Ready(Ok(()))));
+            Driven { io, turns }
+        }
+
+        fn next_turn(&mut self) {
+            let turn = pin!(self.turns.clone().of(ready(())));
+            assert!(turn.poll(&mut Context::from_waker(Waker::noop())).is_ready());
+        }
+
+        fn frame(&mut self, length: usize) {
+            let (mut cx, frame) = (Context::from_waker(Waker::noop()), vec![0; length]);
+            let written = Pin::new(&mut self.io).poll_write_vectored(&mut cx, &[IoSlice::new(&frame)]);
+            assert!(matches!(written, Poll::Ready(Ok(n)) if n == length));
+            self.flush();
+        }
+
+        fn flush(&mut self) {
+            let flushed = Pin::new(&mut self.io).poll_flush(&mut Context::from_waker(Waker::noop()));
+            assert!(matches!(flushed, Poll::Ready(Ok(()))));
+        }
+    }
+
+    #[test]
+    fn frames_of_one_turn_leave_together_in_the_next() {
+        let mut driven = Driven::new();
+        (0..10).for_each(|_| driven.frame(1000));
+        assert!(driven.io.io.writes.is_empty());
+        driven.next_turn();
+        driven.frame(1000);
+        assert_eq!(driven.io.io.writes, [11_000]);
+        assert_eq!(driven.io.waiting.capacity(), 0, "nothing is held while nothing waits");
+    }
+
+    #[test]
+    fn more_than_there_is_room_for_leaves_at_once() {
+        let mut driven = Driven::new();
+        (0..3).for_each(|_| driven.frame(ROOM / 2));
+        assert_eq!(driven.io.io.writes, [ROOM]);
+    }
+
+    #[test]
+    fn before_the_other_side_has_spoken_nothing_waits() {
+        let turns = TaskTurns::default();
+        let mut driven = Driven { io: Gathered::new(Seen::default(), turns.clone()), turns };
+        driven.frame(100);
+        assert_eq!(driven.io.io.writes, [100]);
+    }
+
+    #[test]
+    fn what_waits_leaves_before_the_end() {
+        let mut driven = Driven::new();
+        driven.frame(100);
+        let shut = Pin::new(&mut driven.io).poll_shutdown(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(shut, Poll::Ready(Ok(()))));
+        assert_eq!((driven.io.io.writes.as_slice(), driven.io.io.is_shut), (&[100][..], true));
+    }
+
+    #[tokio::test]
+    async fn a_task_that_has_written_is_woken_for_it() {
+        let turns = TaskTurns::default();
+        let (near, mut far) = tokio::io::duplex(64);
+        let task = async {
+            let mut io = Gathered { is_heard: true, ..Gathered::new(near, turns.clone()) };
+            poll_fn(|cx| {
+                if turns.0.load(Relaxed) == 1 {
+                    let written = Pin::new(&mut io).poll_write(cx, b"frame");
+                    assert!(matches!(written, Poll::Ready(Ok(5))));
+                }
+                let flushed = Pin::new(&mut io).poll_flush(cx);
+                assert!(matches!(flushed, Poll::Ready(Ok(()))));
+                if io.waiting.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+        };
+        turns.clone().of(task).await;
+        let mut read = [0; 5];
+        tokio::io::AsyncReadExt::read_exact(&mut far, &mut read).await.unwrap();
+        assert_eq!(&read, b"frame");
+    }
+}
