@@ -134,7 +134,7 @@ async fn a_damaged_store_is_set_aside_and_serving_goes_on() {
     let directory = proxy.stop().await;
     let file = directory.path().join("store/robots.redb");
     std::fs::write(&file, "no database").expect("it is there");
-    std::fs::remove_dir_all(directory.path().join("store/politely.copies1")).expect("it is there");
+    std::fs::remove_file(directory.path().join("store/politely.copies2")).expect("it is there");
     let proxy = Binary::serve_in(directory, "").await;
     assert_eq!(status(&proxy, &origin.url("/private")).await, 403);
     assert!(proxy.output().contains("set aside"), "{}", proxy.output());

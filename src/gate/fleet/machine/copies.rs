@@ -1,26 +1,23 @@
-//! Copies of robots.txt that the processes of a machine leave each other: each a file, in one of so many places, of which a
+//! Copies of robots.txt that the processes of a machine leave each other in one file: each in one of so many places, of which a
 //! later one takes that of an earlier one. The right to fetch is a lock in the file of [`slots`](super::slots).
 
 use super::Machine;
-use super::locks::hand_over;
+use super::locks::LockFile;
 use super::slots::Id;
 use crate::gate::fleet::copies::FoundCopy;
 use crate::gate::fleet::{Parcel, ServerLost};
-use crate::gate::store::snapshot::{self, millis, time};
+use crate::gate::store::snapshot::{self, FileDigest, digest, millis, time};
 use crate::policy::Entry;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, SystemTime};
 use tokio::task::spawn_blocking;
 
-/// Their directory: that very one, whatever has its name by now.
+/// Their file: that very one, whatever has its name by now. Where nothing has been left it takes no room on the disk.
 #[derive(Debug)]
-pub(super) struct Copies(File);
+pub(super) struct Copies(LockFile);
 
 impl Machine {
     /// A copy that is fresh, or no older than `age`, or the right to fetch one: nobody else has that, or does not come back
@@ -55,9 +52,8 @@ impl Machine {
         let (copies, id, sent) = (self.copies.clone(), Id::of(authority), answer.freshness.validated_at());
         let write = move || {
             let copy = snapshot::pack(&entry, sent)?;
-            let has_room = copy.len() + HEAD <= LONGEST as usize;
             // What cannot be left here is fetched by each.
-            has_room.then(|| copies.write(id, &copy, sent, until))
+            (copy.len() <= LONGEST).then(|| copies.write(id, &copy, sent, until))
         };
         let _ = spawn_blocking(write).await;
     }
@@ -65,69 +61,42 @@ impl Machine {
 
 impl Copies {
     pub fn open(directory: &Path) -> io::Result<Self> {
-        let path = directory.join(DIRECTORY);
-        match DirBuilder::new().mode(0o700).create(&path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
-        }
-        let flags = libc::O_NOFOLLOW | libc::O_DIRECTORY;
-        let copies = Self(OpenOptions::new().read(true).custom_flags(flags).open(&path)?);
-        hand_over(&copies.0, directory)?;
-        let swept = Self(copies.0.try_clone()?);
-        // Nobody waits for it.
-        let _ = thread::Builder::new().spawn(move || swept.sweep());
-        Ok(copies)
+        LockFile::open(directory, FILE).map(Self)
     }
 
-    /// As its origin sent it, with until when it is fresh.
+    /// As its origin sent it, with until when it is fresh. `None`: there is none, or another is just taking its place.
     fn read(&self, id: Id) -> Option<(Parcel, SystemTime)> {
-        let mut bytes = Vec::new();
-        let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(self.path(id)).ok()?;
-        file.take(LONGEST).read_to_end(&mut bytes).ok()?;
-        let (head, copy) = bytes.split_at_checked(HEAD)?;
-        let mut words = head.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight")));
-        let [tag, place, sent, until] = std::array::from_fn(|_| words.next().unwrap_or(0));
-        (Id { tag, place } == id).then(|| (Parcel { bytes: copy.to_vec(), sent: time(sent) }, time(until)))
+        let mut head = [0; HEAD];
+        self.0.file.read_exact_at(&mut head, at(id)).ok()?;
+        let (words, check) = head.split_at(WORDS * 8);
+        let mut words = words.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight")));
+        let [tag, place, sent, until, length] = std::array::from_fn(|_| words.next().unwrap_or(0));
+        let length = usize::try_from(length).ok().filter(|length| *length <= LONGEST)?;
+        let mut bytes = vec![0; length];
+        self.0.file.read_exact_at(&mut bytes, at(id) + HEAD as u64).ok()?;
+        let is_it = Id { tag, place } == id && digest(&bytes) == check;
+        is_it.then(|| (Parcel { bytes, sent: time(sent) }, time(until)))
     }
 
     fn write(&self, id: Id, copy: &[u8], sent: SystemTime, until: SystemTime) -> io::Result<()> {
-        let path = self.path(id);
-        let new = path.with_extension(format!("{:016x}", fastrand::u64(..)));
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-        let write = |mut file: File| {
-            hand_over(&file, &self.directory())?;
-            let head = [id.tag, id.place, millis(sent), millis(until)].map(u64::to_le_bytes);
-            file.write_all(&[head.as_flattened(), copy].concat())?;
-            fs::rename(&new, &path)
-        };
-        write(file).inspect_err(|_| _ = fs::remove_file(&new))
-    }
-
-    fn path(&self, id: Id) -> PathBuf {
-        self.directory().join(format!("{:03x}", id.place % PLACES))
-    }
-
-    fn directory(&self) -> PathBuf {
-        format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
-    }
-
-    /// What nobody has renewed for so long is fetched anew.
-    fn sweep(&self) {
-        for file in fs::read_dir(self.directory()).into_iter().flatten().flatten() {
-            let age = file.metadata().and_then(|it| it.modified()).ok().and_then(|at| at.elapsed().ok());
-            if age.is_some_and(|age| age > OLD) {
-                let _ = fs::remove_file(file.path());
-            }
-        }
+        let words = [id.tag, id.place, millis(sent), millis(until), copy.len() as u64].map(u64::to_le_bytes);
+        self.0.file.write_all_at(&[words.as_flattened(), &digest(copy), copy].concat(), at(id))
     }
 }
 
+/// Where the place of an authority begins.
+fn at(id: Id) -> u64 {
+    id.place % PLACES * (HEAD + LONGEST) as u64
+}
+
 /// With the version of what is in it.
-const DIRECTORY: &str = "politely.copies1";
-const PLACES: u64 = 4096;
-const HEAD: usize = 32;
-const LONGEST: u64 = 64 << 10;
-const OLD: Duration = Duration::from_secs(24 * 3600);
+const FILE: &str = "politely.copies2";
+const PLACES: u64 = 2048;
+/// What comes before a copy: some numbers, and the digest of its bytes, for it may be read while another is written.
+const HEAD: usize = WORDS * 8 + size_of::<FileDigest>();
+const WORDS: usize = 5;
+/// One robots.txt in four hundred is longer.
+const LONGEST: usize = (16 << 10) - HEAD;
 /// As a rule no fetch takes longer, with all its redirects.
 const FETCH_LASTS: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(50);

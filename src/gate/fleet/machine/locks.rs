@@ -69,7 +69,7 @@ impl LockFile {
 }
 
 /// What root makes in another's directory is that one's. Nobody else's is trusted.
-pub(super) fn hand_over(file: &File, directory: &Path) -> io::Result<()> {
+fn hand_over(file: &File, directory: &Path) -> io::Result<()> {
     let (it, whose, me) = (file.metadata()?, fs::metadata(directory)?, rustix::process::geteuid().as_raw());
     // A file of another name may be anybody's.
     let is_linked = it.is_file() && it.nlink() != 1;

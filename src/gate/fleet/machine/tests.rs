@@ -267,7 +267,7 @@ fn what_is_anothers_is_not_trusted_and_what_root_makes_in_anothers_directory_is_
     std::fs::remove_file(&file).expect("it is ours");
     let Ok(()) = chown(directory.path(), Some(4711), Some(4712)) else { return };
     drop(open(&directory));
-    for name in ["politely.pace2", "politely.copies1"] {
+    for name in ["politely.pace2", "politely.copies2"] {
         let it = std::fs::metadata(directory.path().join(name)).expect("it is there");
         assert_eq!((it.uid(), it.gid()), (4711, 4712), "{name}");
     }
