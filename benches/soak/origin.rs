@@ -3,7 +3,8 @@
 
 use crate::world::{Host, Kind, Version, World};
 use bytes::Bytes;
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
+use nix::errno::Errno;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recv, recvmsg, setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
 use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;
@@ -426,6 +427,9 @@ async fn serve_paced(listener: TcpListener, world: Arc<World>) {
         tokio::spawn(async move {
             _ = stream.set_nodelay(true);
             while let Some((head, at)) = receive(&stream).await {
+                // The kernel stamps what it puts together by its last part: an end behind a request that nobody has read yet
+                // makes that request look later than it was.
+                let at = at.filter(|_| !has_ended(&stream));
                 let name =
                     head.lines().find_map(|line| Some(line.strip_prefix("Host: ")?.split(':').next()?.to_owned()));
                 let target = head.split(' ').nth(1).unwrap_or_default();
@@ -450,8 +454,16 @@ async fn serve_paced(listener: TcpListener, world: Arc<World>) {
     }
 }
 
+/// Whether its end has come already.
+fn has_ended(stream: &TcpStream) -> bool {
+    matches!(
+        recv(stream.as_raw_fd(), &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT),
+        Ok(0) | Err(Errno::ECONNRESET)
+    )
+}
+
 /// A request, which is short enough to come at once, and when it came; `None` at the end of the connection.
-async fn receive(stream: &TcpStream) -> Option<(String, SystemTime)> {
+async fn receive(stream: &TcpStream) -> Option<(String, Option<SystemTime>)> {
     let mut head = [0; 4096];
     let received = stream.async_io(Interest::READABLE, || {
         let (mut parts, mut space) = ([IoSliceMut::new(&mut head)], nix::cmsg_space!(TimeSpec));
@@ -464,7 +476,7 @@ async fn receive(stream: &TcpStream) -> Option<(String, SystemTime)> {
     });
     let (length, at) = received.await.ok().filter(|(length, _)| *length > 0)?;
     let head = String::from_utf8(head[..length].to_vec()).ok()?;
-    Some((head, at.expect("the kernel has it")))
+    Some((head, Some(at.expect("the kernel has it"))))
 }
 
 const SLOWLY: Duration = Duration::from_millis(300);

@@ -296,8 +296,10 @@ impl World {
         before || lost.iter().any(|(at, _)| *at > from && *at <= to)
     }
 
-    /// A page of a paced host's was asked for, which the kernel had at `at`.
-    pub fn page_came(&self, host: Host, at: SystemTime, how: String) {
+    /// A page of a paced host's was asked for, which the kernel had at `at`, if that is known: the gaps beside one of which it
+    /// is not are not judged.
+    pub fn page_came(&self, host: Host, at: Option<SystemTime>, how: String) {
+        let Some(at) = at else { return self.count("pages of which it is not known when they came") };
         self.with(&host.name(), |served| served.pages.push((at, how)));
     }
 
