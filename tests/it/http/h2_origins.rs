@@ -24,6 +24,8 @@ enum Way {
     Http1,
     /// The first connection is hung up on as soon as `/fatal` is asked for on it, whoever else waits there.
     HangUp,
+    /// More follows than its content-length says.
+    TooMuch,
 }
 
 struct Odd {
@@ -68,6 +70,9 @@ async fn serve(stream: Stream, way: Way, asked: &AtomicUsize) {
     if let Way::Leave = way {
         return serve_three(stream, asked).await;
     }
+    if let Way::TooMuch = way {
+        return say_too_much(stream).await;
+    }
     if let Way::HangUp = way
         && asked.load(Ordering::Relaxed) == 0
     {
@@ -91,7 +96,7 @@ async fn serve(stream: Stream, way: Way, asked: &AtomicUsize) {
                 respond.send_reset(h2::Reason::HTTP_1_1_REQUIRED);
                 continue;
             }
-            Way::GoAway(_) | Way::Leave | Way::One | Way::Refuse | Way::HangUp => {}
+            Way::GoAway(_) | Way::Leave | Way::One | Way::Refuse | Way::HangUp | Way::TooMuch => {}
         }
         asked.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
@@ -143,6 +148,15 @@ async fn serve_three(stream: Stream, asked: &AtomicUsize) {
             out.extend(go_away(id, h2::Reason::NO_ERROR));
         }
         out
+    })
+    .await;
+}
+
+async fn say_too_much(stream: Stream) {
+    on_heads(stream, |id| {
+        // `:status: 200`, `content-length: 2`.
+        let head = frame(1, 4, id, &[0x88, 0x0f, 0x0d, 1, b'2']);
+        [head, frame(0, 0, id, b"ok"), frame(0, 1, id, b"evil")].concat()
     })
     .await;
 }
@@ -297,6 +311,20 @@ async fn who_shares_a_connection_that_is_hung_up_on_asks_again() {
         statuses.push(within("an answer", client).await.unwrap());
     }
     assert_eq!(statuses, [200, 502, 200]);
+}
+
+/// The client has all that it was told of and asks on: it must not find its connection closed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_follows_a_whole_answer_costs_the_client_nothing() {
+    let origin = Odd::start(Way::TooMuch).await;
+    let proxy = Proxy::start(FREE).await;
+    let host = origin.authority();
+    let client = crate::support::Client::connect(proxy.address(), &host).await;
+    let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
+    for _ in 0..5 {
+        let response = client.get("/x", &host).await;
+        assert_eq!((response.status(), response.text()), (200, "ok".to_owned()));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

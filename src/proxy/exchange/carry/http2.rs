@@ -13,6 +13,8 @@ use tokio::sync::oneshot;
 pub struct Http2 {
     pub receiving: Option<RecvStream>,
     pub sending: Option<SendStream<Bytes>>,
+    /// Content still to come, where its length was told.
+    pub left: Option<u64>,
     /// At hand.
     current: Bytes,
     /// It was at hand before: its window is given back already.
@@ -130,9 +132,12 @@ impl Side for Http2 {
             match ready!(receiving.poll_data(cx)) {
                 Some(Ok(next)) if next.is_empty() => {}
                 Some(Ok(next)) => {
+                    self.left = self.left.map(|left| left.saturating_sub(next.len() as u64));
                     self.current = next;
                     return Poll::Ready(Ok(true));
                 }
+                // All has come that was told of, and is with the other side: what the stream ends with is of no account.
+                Some(Err(_)) if self.left == Some(0) => return Poll::Ready(Ok(false)),
                 Some(Err(error)) => return Poll::Ready(Err(error.into())),
                 None => {
                     let trailers = ready!(receiving.poll_trailers(cx))?;
