@@ -5,23 +5,34 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The turns that the task of a connection has had.
+/// The turns that the task of a connection has had, and whether they have left something to write.
 #[derive(Debug, Default, Clone)]
-pub struct TaskTurns(Arc<AtomicUsize>);
+pub struct TaskTurns(Arc<Turns>);
+
+#[derive(Debug, Default)]
+struct Turns {
+    count: AtomicUsize,
+    has_rest: AtomicBool,
+}
 
 impl TaskTurns {
     /// Counts those of the task that runs this.
     pub async fn of<F: Future>(self, task: F) -> F::Output {
         let mut task = pin!(task);
         poll_fn(|cx| {
-            self.0.fetch_add(1, Relaxed);
+            self.0.count.fetch_add(1, Relaxed);
             task.as_mut().poll(cx)
         })
         .await
+    }
+
+    /// Whether all that the task has handed on has been written.
+    pub fn are_written(&self) -> bool {
+        !self.0.has_rest.load(Relaxed)
     }
 }
 
@@ -80,9 +91,10 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Gathered<T> {
         }
         if self.waiting.is_empty() {
             self.waiting.reserve_exact(ROOM);
-            self.since = self.turns.0.load(Relaxed);
+            self.since = self.turns.0.count.load(Relaxed);
             cx.waker().wake_by_ref();
         }
+        self.turns.0.has_rest.store(true, Relaxed);
         let before = self.waiting.len();
         for part in parts {
             let n = part.len().min(ROOM - self.waiting.len());
@@ -96,12 +108,14 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Gathered<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let is_next_turn = self.since != self.turns.0.load(Relaxed);
+        let is_next_turn = self.since != self.turns.0.count.load(Relaxed);
         if !self.waiting.is_empty() && self.is_heard && !is_next_turn {
             return Poll::Ready(Ok(()));
         }
         ready!(self.poll_drain(cx))?;
-        Pin::new(&mut self.io).poll_flush(cx)
+        ready!(Pin::new(&mut self.io).poll_flush(cx))?;
+        self.turns.0.has_rest.store(false, Relaxed);
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -225,7 +239,7 @@ mod tests {
         let task = async {
             let mut io = Gathered { is_heard: true, ..Gathered::new(near, turns.clone()) };
             poll_fn(|cx| {
-                if turns.0.load(Relaxed) == 1 {
+                if turns.0.count.load(Relaxed) == 1 {
                     let written = Pin::new(&mut io).poll_write(cx, b"frame");
                     assert!(matches!(written, Poll::Ready(Ok(5))));
                 }

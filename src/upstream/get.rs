@@ -181,6 +181,7 @@ impl Route {
         let request = request.to_http2(self).map_err(|_| GetError::Malformed("the request"))?;
         told(Sent::Begins);
         let (mut response, _) = link.send_request(request, true)?;
+        link.sent_head().written().await;
         told(Sent::Whole);
         let mut interim = 0;
         let response = poll_fn(|cx| {

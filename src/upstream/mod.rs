@@ -19,6 +19,7 @@ mod route;
 mod stream;
 mod trust;
 mod words;
+mod writes;
 
 pub use connect::{Http1Link, HttpLink, OriginConnection, Versions, Want};
 pub use dial_error::{DialError, DialFault};
@@ -31,6 +32,7 @@ pub use resolve::ResolveError;
 pub use route::Route;
 pub use stream::Stream;
 pub use trust::TrustError;
+pub use writes::SentHead;
 
 use crate::config::{Closed, Hosts, OriginTls, PortRange, Settings, instance_name};
 use crate::histogram::Distribution;

@@ -40,6 +40,12 @@ impl Permit {
         self.slot.as_ref().map_or_else(|| self.terms.gap(), Slot::gap)
     }
 
+    /// Whether it matters when it leaves.
+    #[inline]
+    pub fn is_paced(&self) -> bool {
+        self.slot.as_ref().is_some_and(is_paced)
+    }
+
     /// Its answer has begun, so long after it was sent. `is_good`: it is one that the host's latency may be shortened by.
     #[inline]
     pub fn answered(&mut self, after: Duration, is_good: bool) {
@@ -57,6 +63,7 @@ impl Permit {
     /// One more request to the host under the same permit, in its turn: a retry. If the first has never left, it has not
     /// been a request, and the turn is still there.
     pub async fn again(&mut self) -> Result<(), Refusal> {
+        self.has_left();
         if !std::mem::take(&mut self.begun) {
             self.outcome = PaceOutcome::Unused;
             return Ok(());
@@ -95,7 +102,7 @@ impl Permit {
         // One that was taken back has freed its place in the fleet already.
         let frees = is_gone && !self.has_left;
         self.has_left |= is_gone;
-        if slot.is_shared() || !slot.gap().is_zero() {
+        if is_paced(slot) {
             self.pace.left(slot, Instant::now() + self.margin(), frees);
         }
     }
@@ -109,12 +116,18 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
+        // Nobody has seen how far it got: it may have left by now.
+        self.has_left();
         if let Some(slot) = self.slot.take() {
             // An attempt to connect that failed is no request.
             let outcome = if self.begun { self.outcome } else { PaceOutcome::Unused };
             self.pace.give_back(slot, self.has_left, outcome, self.answered);
         }
     }
+}
+
+fn is_paced(slot: &Slot) -> bool {
+    slot.is_shared() || !slot.gap().is_zero()
 }
 
 /// A place in the line, given back when its holder goes.

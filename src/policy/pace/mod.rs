@@ -335,6 +335,8 @@ impl<W> Schedule<W> {
     pub fn adopt(&mut self, others: LastStarts, backoff: Duration) {
         let last = self.last.max(others);
         if self.last != last || self.backoff.delay() != backoff {
+            // They have come after what has started here.
+            self.starts += u64::from(self.last != last);
             self.last = last;
             self.backoff.adopt(backoff, self.starts);
             self.pushed_back();

@@ -125,6 +125,15 @@ mod tests {
     }
 
     #[test]
+    fn and_still_do_when_a_start_of_its_own_was_never_made() {
+        let (mut lane, now) = lane(fleet(true, true));
+        let Turn::Go(slot) = lane.request(now, A, &delay(1000), || "") else { panic!("at once") };
+        lane.adopt(LastStarts { last_start: Some(now + ms(400)), ..LastStarts::default() }, ms(0));
+        lane.finished(|| now + ms(500), slot, PaceOutcome::Unused);
+        assert_eq!(lane.forecast(now + ms(500), A, &delay(1000)), now + ms(1400));
+    }
+
+    #[test]
     fn without_a_gap_nobody_is_asked_once_the_key_is_known() {
         let (mut lane, now) = lane(fleet(false, false));
         assert!(matches!(lane.request(now, A, &delay(0), || "it"), Turn::Wait { .. }));

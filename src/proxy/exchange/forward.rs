@@ -194,7 +194,8 @@ impl Exchange<'_> {
         };
         let mut side = Http2::default();
         side.sending = (!ends).then_some(sending);
-        let mut origin = Http2Origin::new(side, response);
+        let is_paced = self.permit.as_ref().is_some_and(Permit::is_paced);
+        let mut origin = Http2Origin::new(side, response, is_paced.then(|| link.sent_head()));
         match self.carry(client, &mut origin, timer, route).await {
             Ok(carried) => {
                 if !carried.is_sent {

@@ -106,6 +106,13 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
         true
     }
 
+    /// Ready when nothing of what was put out is still held back by TLS.
+    #[inline]
+    pub fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // That it fails is told by what comes next.
+        if self.unflushed { Pin::new(&mut *self.io).poll_flush(cx).map(drop) } else { Poll::Ready(()) }
+    }
+
     fn drop_front(&mut self, n: usize) {
         if let Some(kept) = &mut self.kept {
             if kept.len() + n <= KEPT {

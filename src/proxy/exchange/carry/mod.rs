@@ -159,7 +159,7 @@ impl<C: Client, O: Origin> Carry<'_, C, O> {
             if !self.is_sent() {
                 self.poll_up(cx)?;
             }
-            if !self.left && self.origin.has_head_left() {
+            if !self.left && self.origin.poll_left(cx).is_ready() {
                 self.left = true;
                 on_event(Event::Left, self.client).map_err(Broken::Head)?;
             }

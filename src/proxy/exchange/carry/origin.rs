@@ -5,6 +5,7 @@ use super::http1::Http1;
 use super::http2::Http2;
 use super::side::{Fault, Side};
 use crate::http1::{Body, Framing, HeadError, ResponseHead, read_response};
+use crate::upstream::SentHead;
 use h2::client::ResponseFuture;
 use http::{HeaderMap, header};
 use std::pin::Pin;
@@ -32,8 +33,8 @@ pub trait Origin {
     /// Nothing of an answer has come.
     fn is_untouched(&self) -> bool;
 
-    /// The head of the request is on its way.
-    fn has_head_left(&mut self) -> bool;
+    /// Ready when the head of the request has been written.
+    fn poll_left(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 }
 
 /// An origin that speaks HTTP/1.
@@ -105,8 +106,9 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Origin for Http1Origin<'a, T> {
         !self.touched
     }
 
-    fn has_head_left(&mut self) -> bool {
-        self.side.out.is_empty()
+    #[inline]
+    fn poll_left(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.side.out.is_empty() { self.side.poll_written(cx) } else { Poll::Pending }
     }
 }
 
@@ -114,14 +116,16 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Origin for Http1Origin<'a, T> {
 pub struct Http2Origin {
     pub side: Http2,
     response: ResponseFuture,
+    /// Its head, where it matters when that has been written.
+    sent_head: Option<SentHead>,
     /// Interim answers may come.
     interim: bool,
     touched: bool,
 }
 
 impl Http2Origin {
-    pub fn new(side: Http2, response: ResponseFuture) -> Self {
-        Http2Origin { side, response, interim: true, touched: false }
+    pub fn new(side: Http2, response: ResponseFuture, sent_head: Option<SentHead>) -> Self {
+        Http2Origin { side, response, sent_head, interim: true, touched: false }
     }
 }
 
@@ -154,6 +158,10 @@ impl Origin for Http2Origin {
         self.touched = true;
         let framing = framing(method, parts.status.as_u16(), &parts.headers, body.is_end_stream())?;
         self.side.receiving = Some(body);
+        self.side.left = match framing {
+            Framing::Length(length) => Some(length),
+            Framing::None | Framing::Chunked | Framing::UntilClose => None,
+        };
         Poll::Ready(Ok(read(&AnswerHead::of_http2(parts.status, &parts.headers, framing))))
     }
 
@@ -163,8 +171,8 @@ impl Origin for Http2Origin {
         !self.touched
     }
 
-    fn has_head_left(&mut self) -> bool {
-        true
+    fn poll_left(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.sent_head.as_ref().map_or(Poll::Ready(()), |head| head.poll_written(cx))
     }
 }
 
