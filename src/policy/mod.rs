@@ -4,6 +4,7 @@
 pub mod authority;
 pub mod budget;
 pub mod decide;
+pub mod entity_tag;
 pub mod entry;
 pub mod explain;
 pub mod freshness;

@@ -1,17 +1,15 @@
 //! What becomes of a page that is fetched again sooner than it may be (`min_revisit`). Pure; time is an argument.
 
+use super::entity_tag;
 use std::borrow::Cow;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant, SystemTime};
 
-/// When a page was delivered, and by what it is known again. Small, for many are remembered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// When a page was delivered, and what a 304 repeats of its fields.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Visit {
     at: Instant,
-    /// Of its ETag; 0: it had none.
-    etag: u64,
-    /// Its Last-Modified, in seconds since 1970.
-    modified: Option<u32>,
+    /// Lines of HTTP/1.1, one after the other. `None`: too much to be kept.
+    fields: Option<Vec<u8>>,
 }
 
 /// What the client has of it already: the values of If-None-Match, and of If-Modified-Since.
@@ -23,51 +21,87 @@ pub struct Conditions<'a> {
 
 /// What becomes of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Again<'a> {
+pub enum Again {
     /// It may be fetched.
     Go,
-    /// The client has what was delivered then. The ETag by which it said so, if it was by one.
-    NotModified(Option<&'a [u8]>),
+    /// The client has what was delivered then.
+    NotModified,
     TooSoon {
         retry_after: Duration,
     },
 }
 
 impl Visit {
-    /// `etag`, `last_modified`: of the answer.
-    pub fn new(at: Instant, etag: Option<&[u8]>, last_modified: Option<&[u8]>) -> Self {
-        Self { at, etag: etag.map_or(0, tag), modified: last_modified.and_then(seconds) }
+    pub fn new(at: Instant) -> Self {
+        Self { at, fields: Some(Vec::new()) }
+    }
+
+    /// A field of the answer.
+    pub fn field(&mut self, name: &[u8], value: &[u8]) {
+        let Some(name) = KEPT.iter().find(|kept| kept.eq_ignore_ascii_case(name)) else { return };
+        self.fields = self.fields.take().filter(|fields| fields.len() + name.len() + value.len() < MOST_FIELDS);
+        if let Some(fields) = &mut self.fields {
+            fields.extend([name, b": " as &[u8], value, b"\r\n"].concat());
+        }
     }
 
     /// The site has confirmed it: what its 304 leaves out has not changed (RFC 9110 §15.4.5).
     #[must_use]
-    pub fn confirmed(self, before: Option<Self>) -> Self {
-        let Some(before) = before else { return self };
-        let etag = if self.etag == 0 { before.etag } else { self.etag };
-        Self { etag, modified: self.modified.or(before.modified), ..self }
+    pub fn confirmed(mut self, before: Option<&Self>) -> Self {
+        let answer = self.clone();
+        for (name, value) in before.into_iter().flat_map(Self::fields) {
+            if name != AGE && answer.value(name).is_none() {
+                self.field(name, value);
+            }
+        }
+        self
     }
 
     /// `after`: not sooner than that.
-    pub fn again<'a>(&self, after: Duration, conditions: &Conditions<'a>, now: Instant) -> Again<'a> {
+    pub fn again(&self, after: Duration, conditions: &Conditions<'_>, now: Instant) -> Again {
         let since = now.saturating_duration_since(self.at);
         if since >= after {
-            return Again::Go;
-        }
-        match self.matched(conditions) {
-            Some(etag) => Again::NotModified(etag),
-            None => Again::TooSoon { retry_after: after - since },
+            Again::Go
+        } else if self.fields.is_some() && self.is_known_to(conditions) {
+            Again::NotModified
+        } else {
+            Again::TooSoon { retry_after: after - since }
         }
     }
 
+    /// The fields of a 304, and the age of what they are of, in seconds (RFC 9111 §4). Without an ETag, clients know what it is
+    /// by Last-Modified.
+    pub fn repeated(&self, now: Instant) -> (impl Iterator<Item = (&[u8], &[u8])>, u64) {
+        let left_out = if self.value(ETAG).is_some() { LAST_MODIFIED } else { AGE };
+        let repeated = self.fields().filter(move |(name, _)| *name != AGE && *name != left_out);
+        let age = self.value(AGE).and_then(|age| str::from_utf8(age).ok()?.parse::<u32>().ok());
+        (repeated, u64::from(age.unwrap_or_default()) + now.saturating_duration_since(self.at).as_secs())
+    }
+
+    /// What it takes, about.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + self.fields.as_ref().map_or(0, Vec::capacity)
+    }
+
+    fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let lines = self.fields.iter().flat_map(|fields| fields.split(|byte| *byte == b'\n'));
+        let lines = lines.filter_map(|line| line.strip_suffix(b"\r"));
+        lines.filter_map(|line| {
+            KEPT.iter().find_map(|name| Some((*name, line.strip_prefix(*name)?.strip_prefix(b": ")?)))
+        })
+    }
+
+    fn value(&self, name: &[u8]) -> Option<&[u8]> {
+        self.fields().find(|(it, _)| *it == name).map(|(_, value)| value)
+    }
+
     /// RFC 9110 §13.2.2: If-None-Match decides if it is there, else If-Modified-Since.
-    fn matched<'a>(&self, conditions: &Conditions<'a>) -> Option<Option<&'a [u8]>> {
+    fn is_known_to(&self, conditions: &Conditions<'_>) -> bool {
         if !conditions.none_match.is_empty() {
-            let tags = conditions.none_match.iter().flat_map(|value| value.split(|byte| *byte == b','));
-            let found = tags.map(<[u8]>::trim_ascii).find(|it| *it == b"*" || self.etag != 0 && tag(it) == self.etag);
-            return found.map(|found| Some(found).filter(|found| *found != b"*"));
+            return entity_tag::matches(conditions.none_match, self.value(ETAG));
         }
-        let since = conditions.modified_since.and_then(seconds)?;
-        (self.modified? <= since).then_some(None)
+        let modified = self.value(LAST_MODIFIED).and_then(date);
+        modified.zip(conditions.modified_since.and_then(date)).is_some_and(|(modified, since)| modified <= since)
     }
 }
 
@@ -97,33 +131,45 @@ pub fn unescaped(path: &[u8]) -> Cow<'_, [u8]> {
     out.into()
 }
 
-/// Compared weakly (RFC 9110 §13.1.2).
-fn tag(etag: &[u8]) -> u64 {
-    let etag = etag.trim_ascii();
-    let mut hasher = DefaultHasher::new();
-    etag.strip_prefix(b"W/").unwrap_or(etag).hash(&mut hasher);
-    hasher.finish().max(1)
+fn date(value: &[u8]) -> Option<SystemTime> {
+    httpdate::parse_http_date(str::from_utf8(value).ok()?.trim()).ok()
 }
 
-fn seconds(date: &[u8]) -> Option<u32> {
-    let date = httpdate::parse_http_date(str::from_utf8(date).ok()?.trim()).ok()?;
-    u32::try_from(date.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs()).ok()
-}
+const ETAG: &[u8] = b"etag";
+const LAST_MODIFIED: &[u8] = b"last-modified";
+const AGE: &[u8] = b"age";
+/// What a 304 has of the fields that a 200 would have (RFC 9110 §15.4.5), and what else is needed for it.
+const KEPT: [&[u8]; 8] =
+    [b"date", b"vary", b"cache-control", b"expires", ETAG, b"content-location", LAST_MODIFIED, AGE];
+/// Bytes, for one page.
+const MOST_FIELDS: usize = 4096;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const NOON: &[u8] = b"Sun, 06 Nov 1994 12:00:00 GMT";
-    const LATER: &[u8] = b"Sun, 06 Nov 1994 13:00:00 GMT";
+    const NOON: &str = "Sun, 06 Nov 1994 12:00:00 GMT";
+    const LATER: &str = "Sun, 06 Nov 1994 13:00:00 GMT";
     const HOUR: Duration = Duration::from_secs(3600);
 
-    fn again<'a>(visit: Visit, none_match: &'a [&'a [u8]], modified_since: Option<&'a [u8]>, after: u64) -> Again<'a> {
+    fn visit(at: Instant, fields: &[(&str, &str)]) -> Visit {
+        let mut visit = Visit::new(at);
+        fields.iter().for_each(|(name, value)| visit.field(name.as_bytes(), value.as_bytes()));
+        visit
+    }
+
+    fn again(visit: &Visit, none_match: &[&[u8]], modified_since: Option<&[u8]>, after: u64) -> Again {
         let conditions = Conditions { none_match, modified_since };
         visit.again(HOUR, &conditions, visit.at + Duration::from_secs(after))
     }
 
-    fn too_soon(seconds: u64) -> Again<'static> {
+    fn repeated(visit: &Visit, after: u64) -> (Vec<String>, u64) {
+        let (fields, age) = visit.repeated(visit.at + Duration::from_secs(after));
+        let text = |bytes| String::from_utf8_lossy(bytes);
+        (fields.map(|(name, value)| format!("{}: {}", text(name), text(value))).collect(), age)
+    }
+
+    fn too_soon(seconds: u64) -> Again {
         Again::TooSoon { retry_after: Duration::from_secs(seconds) }
     }
 
@@ -143,43 +189,81 @@ mod tests {
 
     #[test]
     fn it_may_be_fetched_again_when_the_time_has_passed() {
-        let visit = Visit::new(Instant::now(), None, None);
+        let visit = Visit::new(Instant::now());
         for (after, expected) in [(0, too_soon(3600)), (3599, too_soon(1)), (3600, Again::Go), (7200, Again::Go)] {
-            assert_eq!(again(visit, &[], None, after), expected, "{after}");
+            assert_eq!(again(&visit, &[], None, after), expected, "{after}");
         }
     }
 
     #[test]
     fn who_has_it_already_hears_that_it_has_not_changed() {
-        let visit = Visit::new(Instant::now(), Some(b"\"a\""), Some(NOON));
-        let same = |tag: &'static [u8]| Again::NotModified(Some(tag));
+        let both = visit(Instant::now(), &[("ETag", "\"a\""), ("Last-Modified", NOON)]);
         for (tags, since, expected) in [
-            (&[b"\"a\"" as &[u8]][..], None, same(b"\"a\"")),
-            (&[b"W/\"a\""], None, same(b"W/\"a\"")),
-            (&[b"\"b\", \"a\""], None, same(b"\"a\"")),
-            (&[b"\"b\"", b"\"a\""], None, same(b"\"a\"")),
-            (&[b"*"], None, Again::NotModified(None)),
+            (&[b"\"a\"" as &[u8]][..], None, Again::NotModified),
+            (&[b"\"b\"", b"W/\"a\""], None, Again::NotModified),
+            (&[b"*"], None, Again::NotModified),
             (&[b"\"b\""], None, too_soon(3600)),
             (&[b"\"b\""], Some(LATER), too_soon(3600)),
-            (&[], Some(NOON), Again::NotModified(None)),
-            (&[], Some(LATER), Again::NotModified(None)),
-            (&[], Some(b"Sun, 06 Nov 1994 11:59:59 GMT"), too_soon(3600)),
-            (&[], Some(b"soon"), too_soon(3600)),
+            (&[], Some(NOON), Again::NotModified),
+            (&[], Some(LATER), Again::NotModified),
+            (&[], Some("Sun, 06 Nov 1994 11:59:59 GMT"), too_soon(3600)),
+            (&[], Some("soon"), too_soon(3600)),
         ] {
-            assert_eq!(again(visit, tags, since, 0), expected, "{tags:?} {since:?}");
+            assert_eq!(again(&both, tags, since.map(str::as_bytes), 0), expected, "{tags:?} {since:?}");
         }
-        let bare = Visit::new(visit.at, None, None);
-        assert_eq!(again(bare, &[b"\"a\""], None, 0), too_soon(3600), "nobody knows what it has");
-        assert_eq!(again(bare, &[], Some(NOON), 0), too_soon(3600));
+        let bare = Visit::new(both.at);
+        assert_eq!(again(&bare, &[b"\"a\""], None, 0), too_soon(3600), "nobody knows what it has");
+        assert_eq!(again(&bare, &[], Some(NOON.as_bytes()), 0), too_soon(3600));
+    }
+
+    #[test]
+    fn a_304_repeats_what_caches_need_and_says_how_old_it_is() {
+        let mut fields = vec![
+            ("Date", NOON),
+            ("vary", "Accept"),
+            ("Vary", "Cookie"),
+            ("Cache-Control", "max-age=60"),
+            ("EXPIRES", LATER),
+            ("Content-Type", "text/html"),
+            ("Content-Location", "/page.html"),
+            ("Last-Modified", NOON),
+            ("Age", "7"),
+        ];
+        let expected = |last: &str| {
+            let all = "date: NOON|vary: Accept|vary: Cookie|cache-control: max-age=60|expires: LATER|";
+            let all = format!("{all}content-location: /page.html|{last}").replace("NOON", NOON).replace("LATER", LATER);
+            all.split('|').map(str::to_owned).collect::<Vec<_>>()
+        };
+        let at = Instant::now();
+        assert_eq!(repeated(&visit(at, &fields), 3), (expected("last-modified: NOON"), 10));
+        fields.push(("ETag", "\"a\""));
+        assert_eq!(repeated(&visit(at, &fields), 0), (expected("etag: \"a\""), 7));
+        assert_eq!(repeated(&visit(at, &[("Age", "soon")]), 2), (vec![], 2));
+    }
+
+    #[test]
+    fn fields_that_are_too_long_are_not_kept_and_no_304_is_without_them() {
+        let long = visit(Instant::now(), &[("ETag", "\"a\""), ("Vary", &"x, ".repeat(2000)), ("Date", NOON)]);
+        assert_eq!(again(&long, &[b"\"a\""], None, 0), too_soon(3600));
+        assert!(long.bytes() < 100, "{}", long.bytes());
     }
 
     #[test]
     fn what_a_304_leaves_out_has_not_changed() {
         let now = Instant::now();
-        let before = Visit::new(now, Some(b"\"a\""), Some(NOON));
-        assert_eq!(Visit::new(now + HOUR, None, None).confirmed(Some(before)), Visit { at: now + HOUR, ..before });
-        let newer = Visit::new(now + HOUR, Some(b"\"b\""), Some(LATER));
-        assert_eq!(newer.confirmed(Some(before)), newer);
-        assert_eq!(newer.confirmed(None), newer);
+        let before = visit(now, &[("ETag", "\"a\""), ("Date", NOON), ("Vary", "Cookie")]);
+        assert_eq!(Visit::new(now + HOUR).confirmed(Some(&before)), Visit { at: now + HOUR, ..before.clone() });
+        let mut aged = before.clone();
+        aged.field(b"age", b"9");
+        assert_eq!(Visit::new(now).confirmed(Some(&aged)), before, "it is new again");
+        let newer = visit(now + HOUR, &[("Date", LATER), ("Vary", "Accept"), ("Vary", "Origin")]);
+        let expected = ["date", "vary", "vary", "etag"];
+        let confirmed = newer.clone().confirmed(Some(&before));
+        assert!(confirmed.fields().map(|(name, _)| name).eq(expected.map(str::as_bytes)), "{confirmed:?}");
+        assert_eq!(
+            (confirmed.value(b"date"), confirmed.value(b"vary")),
+            (Some(LATER.as_bytes()), Some(&b"Accept"[..]))
+        );
+        assert_eq!(newer.clone().confirmed(None), newer);
     }
 }

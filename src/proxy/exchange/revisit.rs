@@ -8,10 +8,11 @@ use crate::gate::Reported;
 use crate::policy::{self, Again, Conditions, Refusal, Visit};
 use crate::proxy::respond::{Answer, not_modified};
 use http::header;
+use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// The pages that were delivered last: hashes of their URLs, and when.
@@ -19,7 +20,16 @@ use std::time::Instant;
 pub struct Visits {
     hasher: RandomState,
     /// Once any host has a `min_revisit`.
-    visits: OnceLock<Cache<u64, Visit>>,
+    visits: OnceLock<Cache<u64, Arc<Visit>, VisitBytes>>,
+}
+
+#[derive(Clone)]
+struct VisitBytes;
+
+impl Weighter<u64, Arc<Visit>> for VisitBytes {
+    fn weight(&self, _: &u64, visit: &Arc<Visit>) -> u64 {
+        (visit.bytes() + ROW) as u64
+    }
 }
 
 impl Visits {
@@ -28,12 +38,13 @@ impl Visits {
         self.hasher.hash_one((&request.authority, policy::unescaped(&request.target)))
     }
 
-    fn get(&self, key: u64) -> Option<Visit> {
+    fn get(&self, key: u64) -> Option<Arc<Visit>> {
         self.visits.get()?.get(&key)
     }
 
     fn put(&self, key: u64, visit: Visit) {
-        self.visits.get_or_init(|| Cache::new(MOST)).insert(key, visit);
+        let visits = self.visits.get_or_init(|| Cache::with_weighter(ABOUT, MOST_BYTES, VisitBytes));
+        visits.insert(key, Arc::new(visit));
     }
 }
 
@@ -60,8 +71,8 @@ impl Exchange<'_> {
         let conditions = Conditions { none_match: &none_match, modified_since };
         let retry_after = match visit.again(after, &conditions, Instant::now()) {
             Again::Go => return Ok(None),
-            Again::NotModified(_) if rules.options.report_only => return Ok(None),
-            Again::NotModified(etag) => return Ok(Some(not_modified(etag))),
+            Again::NotModified if rules.options.report_only => return Ok(None),
+            Again::NotModified => return Ok(Some(not_modified(&visit))),
             Again::TooSoon { retry_after } => retry_after,
         };
         let refusal = Refusal::RevisitTooSoon { retry_after };
@@ -82,10 +93,9 @@ impl Exchange<'_> {
             && self.is_visit()
         {
             let visits = &self.proxy.visits;
-            let (etag, modified) = (head.named(b"etag"), head.named(b"last-modified"));
-            let visit = Visit::new(Instant::now(), etag.as_deref(), modified.as_deref());
-            let key = visits.key(self.request);
-            let visit = if head.status == 304 { visit.confirmed(visits.get(key)) } else { visit };
+            let (key, mut visit) = (visits.key(self.request), Visit::new(Instant::now()));
+            head.each(|_, name, value| visit.field(name, value));
+            let visit = if head.status == 304 { visit.confirmed(visits.get(key).as_deref()) } else { visit };
             self.trip.visit = Some(Box::new((key, visit)));
         }
     }
@@ -108,5 +118,8 @@ impl Exchange<'_> {
     }
 }
 
-/// URLs that are remembered, in some 10 MiB.
-const MOST: usize = 200_000;
+/// What URLs that are remembered take together, and how many that is about.
+const MOST_BYTES: u64 = 64 * 1024 * 1024;
+const ABOUT: usize = 200_000;
+/// What one takes beside its fields.
+const ROW: usize = 64;

@@ -3,8 +3,10 @@
 use super::Answer;
 use crate::gate::RobotsCopy;
 use crate::http1::{put_field, put_number};
+use crate::policy::{Visit, entity_tag};
 use crate::proxy::io::Scratch;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use std::time::Instant;
 
 /// `conditions`: If-None-Match and If-Modified-Since of the request.
 pub fn robots_copy(copy: &RobotsCopy, conditions: &HeaderMap) -> Answer {
@@ -28,25 +30,23 @@ pub fn robots_copy(copy: &RobotsCopy, conditions: &HeaderMap) -> Answer {
     Answer::new(status, text, body_at)
 }
 
-/// The client has what it asks for. `etag`: by which it said so.
-pub fn not_modified(etag: Option<&[u8]>) -> Answer {
+/// The client has the page that it asks for (`min_revisit`).
+pub fn not_modified(visit: &Visit) -> Answer {
     let mut text = Scratch::new();
-    text.extend_from_slice(b"proxy-status: politely; details=\"fetched not long ago (min_revisit)\"\r\n");
-    if let Some(etag) = etag {
-        put_field(&mut text, b"etag", etag);
-    }
+    let (fields, age) = visit.repeated(Instant::now());
+    fields.for_each(|(name, value)| put_field(&mut text, name, value));
+    text.extend_from_slice(b"age: ");
+    put_number(&mut text, age);
+    text.extend_from_slice(b"\r\nproxy-status: politely; details=\"fetched not long ago (min_revisit)\"\r\n");
     let body_at = text.len();
     Answer::new(StatusCode::NOT_MODIFIED, text, body_at)
 }
 
 /// RFC 9110 §13.2.2: If-None-Match decides if it is there, else If-Modified-Since.
 fn is_unchanged(headers: &HeaderMap, copy: &RobotsCopy) -> bool {
-    let mut tags = headers.get_all(header::IF_NONE_MATCH).iter().peekable();
-    if tags.peek().is_some() {
-        let strong = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
-        let ours = copy.etag.as_deref().map(strong);
-        let mut tags = tags.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
-        return tags.any(|tag| tag.trim() == "*" || ours.as_ref().is_some_and(|ours| strong(tag) == *ours));
+    let tags: Vec<&[u8]> = headers.get_all(header::IF_NONE_MATCH).iter().map(HeaderValue::as_bytes).collect();
+    if !tags.is_empty() {
+        return entity_tag::matches(&tags, copy.etag.as_deref().map(str::as_bytes));
     }
     let date = |text: &str| httpdate::parse_http_date(text.trim()).ok();
     let since = headers.get(header::IF_MODIFIED_SINCE).and_then(|value| date(value.to_str().ok()?));

@@ -1,0 +1,51 @@
+//! Entity tags in If-None-Match (RFC 9110 §8.8.3, §13.1.2). Pure.
+
+/// Whether one of the tags in these values is this one, compared weakly; `*` is any.
+pub fn matches(values: &[&[u8]], etag: Option<&[u8]>) -> bool {
+    let etag = etag.map(opaque);
+    values.iter().flat_map(|value| list(value)).any(|tag| tag == b"*" || Some(opaque(tag)) == etag)
+}
+
+/// A comma within quotes is part of a tag.
+fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut is_quoted = false;
+    let ends = move |byte: &u8| {
+        is_quoted ^= *byte == b'"';
+        *byte == b',' && !is_quoted
+    };
+    value.split(ends).map(<[u8]>::trim_ascii)
+}
+
+fn opaque(tag: &[u8]) -> &[u8] {
+    let tag = tag.trim_ascii();
+    tag.strip_prefix(b"W/").unwrap_or(tag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_found_among_others_whatever_is_in_it() {
+        for (values, etag, is_found) in [
+            (&["\"a\""][..], "\"a\"", true),
+            (&["W/\"a\""], "\"a\"", true),
+            (&["\"a\""], "W/\"a\"", true),
+            (&["\"b\", \"a\""], "\"a\"", true),
+            (&["\"b\"", " \"a\" "], "\"a\"", true),
+            (&["\"a,b\""], "\"a,b\"", true),
+            (&["\"c\" , W/\"a, b\",\"d\""], "\"a, b\"", true),
+            (&["\"a,b\""], "\"b\"", false),
+            (&["\"a,\"b\""], "\"b\"", false),
+            (&["\"a"], "\"a\"", false),
+            (&["*"], "\"a\"", true),
+            (&["\"*\""], "\"a\"", false),
+            (&["w/\"a\""], "\"a\"", false),
+            (&["", ","], "\"a\"", false),
+        ] {
+            let values: Vec<&[u8]> = values.iter().map(|value| value.as_bytes()).collect();
+            assert_eq!(matches(&values, Some(etag.as_bytes())), is_found, "{values:?} {etag}");
+        }
+        assert!(matches(&[b"*"], None) && !matches(&[b"\"a\""], None) && !matches(&[b""], None));
+    }
+}
