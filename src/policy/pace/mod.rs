@@ -59,9 +59,9 @@ pub struct Schedule<W = ()> {
     breaker: Option<Breaker>,
     /// Of the last breaker that was kept: so many refusals leave the host alone, for requests that keep none as well.
     pauses_after: Option<NonZeroU32>,
-    /// The longest gap that is still owed, and until when: what the key owes, and what backoff starts from.
-    delay: Duration,
-    delay_until: Option<Instant>,
+    /// Of the longest gap that is still owed, and until when: what the key owes, and what backoff starts from.
+    longest: Option<SlotRequest>,
+    longest_until: Option<Instant>,
     max_delay: Duration,
     /// Counts starts, so that a [`Slot`] can be told from those before and after it.
     starts: u64,
@@ -81,8 +81,8 @@ impl<W> Default for Schedule<W> {
             latency: Duration::ZERO,
             breaker: None,
             pauses_after: None,
-            delay: Duration::ZERO,
-            delay_until: None,
+            longest: None,
+            longest_until: None,
             max_delay: backoff::MAX,
             starts: 0,
             tickets: 0,
@@ -181,7 +181,7 @@ impl<W> Schedule<W> {
             PaceOutcome::TurnedAway => self.turned_away(&now, &slot),
             PaceOutcome::Backoff { retry_after } => {
                 self.turned_away(&now, &slot);
-                let hold = self.backoff.refused(slot.number, self.starts, retry_after, self.delay, self.max_delay);
+                let hold = self.backoff.refused(slot.number, self.starts, retry_after, self.delay(), self.max_delay);
                 self.last.hold = self.last.hold.max(hold.map(|hold| now() + hold));
                 self.pushed_back();
             }
@@ -216,7 +216,7 @@ impl<W> Schedule<W> {
         let wait = at.duration_since(now);
         // Whoever stands in the line is in earnest (a renewal of robots.txt): no play puts it off.
         if wait <= terms.max_wait && self.line.is_none() {
-            self.owe_gap(at, SlotRequest::from(terms).gap(self.latency));
+            self.owe_gap(at, SlotRequest::from(terms));
             self.starts += 1;
             self.last.last_start = self.last.last_start.max(Some(at));
             self.pushed_back();
@@ -255,7 +255,7 @@ impl<W> Schedule<W> {
     pub fn is_idle(&self, now: Instant) -> bool {
         let is_calm = self.backoff().is_zero() && self.backoff.refusals() == 0;
         let memory = if is_calm { Duration::ZERO } else { backoff::MAX };
-        let fetched = self.last.last_fetch.map(|at| at + self.delay);
+        let fetched = self.last.last_fetch.map(|at| at + self.delay());
         let owed = self.owed_until().max(fetched);
         self.in_flight == 0 && self.line.is_none() && owed.is_none_or(|until| until + memory <= now)
     }
@@ -323,7 +323,7 @@ impl<W> Schedule<W> {
     pub fn longest_gap(&self) -> Duration {
         let head = self.line.as_ref().and_then(|line| line.head());
         let head = head.map_or(Duration::ZERO, |head| head.gap(self.latency));
-        self.delay.max(head).max(self.backoff())
+        self.delay().max(head).max(self.backoff())
     }
 
     /// Nobody owes more; what does is a clock gone wrong.
@@ -373,15 +373,14 @@ impl<W> Schedule<W> {
     fn start(&mut self, now: Instant, demand: SlotRequest) -> Slot {
         self.starts += 1;
         self.in_flight += 1;
-        let gap = demand.gap(self.latency);
-        self.owe_gap(now, gap);
+        self.owe_gap(now, demand);
         let mark = self.last.of(demand.start);
         let before = *mark;
         // Callers read the clock before they get hold of the lane: it may be a little behind.
         *mark = before.max(Some(now));
         let shared = self.source.is_shared(demand, self.backoff());
         let exclusive = self.limit(demand) == 1;
-        let gap = gap.max(self.backoff());
+        let gap = demand.gap(self.latency).max(self.backoff());
         self.leaving = (!gap.is_zero()).then_some(self.starts);
         Slot { number: self.starts, start: demand.start, before, shared, exclusive, gap }
     }
@@ -389,7 +388,7 @@ impl<W> Schedule<W> {
     /// The host is left alone if that were too many in a row.
     fn turned_away(&mut self, now: &impl Fn() -> Instant, slot: &Slot) {
         let Some(breaker) = self.breaker else { return };
-        if let Some(pause) = self.backoff.turned_away(slot.number, self.starts, breaker, self.delay) {
+        if let Some(pause) = self.backoff.turned_away(slot.number, self.starts, breaker, self.delay()) {
             self.last.hold = self.last.hold.max(Some(now() + pause));
             self.pushed_back();
         }
@@ -411,10 +410,17 @@ impl<W> Schedule<W> {
     }
 
     /// A shorter gap does not make a longer one forgotten.
-    fn owe_gap(&mut self, start: Instant, gap: Duration) {
-        if gap >= self.delay || self.delay_until.is_none_or(|until| until <= start) {
-            (self.delay, self.delay_until) = (gap, Some(start + gap));
+    fn owe_gap(&mut self, start: Instant, demand: SlotRequest) {
+        let gap = demand.gap(self.latency);
+        if gap >= self.delay() || self.longest_until.is_none_or(|until| until <= start) {
+            (self.longest, self.longest_until) = (Some(demand), Some(start + gap));
         }
+    }
+
+    /// The longest gap that is still owed, by what the host's latency is now.
+    #[inline]
+    fn delay(&self) -> Duration {
+        self.longest.map_or(Duration::ZERO, |demand| demand.gap(self.latency))
     }
 
     /// Stored instants are not trusted beyond their sense: a longer hold is a clock gone wrong.
@@ -426,7 +432,7 @@ impl<W> Schedule<W> {
     }
 
     fn owed_until(&self) -> Option<Instant> {
-        let gap = self.delay.max(self.backoff());
+        let gap = self.delay().max(self.backoff());
         self.last.last_start.map(|start| start + gap).max(self.last.hold)
     }
 

@@ -51,6 +51,19 @@ fn the_gap_follows_the_hosts_latency_up_and_down() {
 }
 
 #[test]
+fn what_is_owed_shrinks_with_the_gap() {
+    let (mut host, terms, mut at) = (Host::new(), adaptive(0, 30_000), 0);
+    for latency in [300, 10, 10, 500, 10] {
+        host.answered(at, &terms, latency, true);
+        let now = at + latency;
+        at = host.open_at(now, &terms);
+        let owed = host.lane.debt(host.at(now)).map_or(host.at(now), |debt| debt.until);
+        let owed = owed.duration_since(host.zero).as_millis() as u64;
+        assert_eq!(owed, at, "a request goes then, after an answer in {latency} ms");
+    }
+}
+
+#[test]
 fn inside_its_bounds() {
     assert_eq!(starts(&adaptive(1000, 3000), &[100, 100, 10_000, 10]), [0, 1000, 2000, 12_000]);
     assert_eq!(starts(&adaptive(1000, 3000), &[2000, 0]), [0, 3000]);
