@@ -30,9 +30,20 @@ pub enum KeyError {
     Unwritable { path: PathBuf, source: io::Error },
     #[error("the system has no random numbers")]
     NoRandomness,
+    /// One that the configuration names there.
+    #[error("{error}\n  --> {place}")]
+    Named { error: Box<KeyError>, place: String },
 }
 
 impl KeyError {
+    /// `place`: in the configuration, where it is named; "": nowhere.
+    pub(super) fn named_at(self, place: Option<&String>) -> Self {
+        match place.filter(|place| !place.is_empty()) {
+            Some(place) => Self::Named { error: Box::new(self), place: place.clone() },
+            None => self,
+        }
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> String {
         match self {
@@ -48,6 +59,7 @@ impl KeyError {
                 "there is one already, and it is not replaced: name another file".into()
             }
             Self::Unwritable { .. } => "name a file in a directory that you may write to".into(),
+            Self::Named { error, .. } => error.hint(),
             Self::NoRandomness => "see why /dev/urandom cannot be read".into(),
         }
     }

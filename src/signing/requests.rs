@@ -82,7 +82,10 @@ impl Signer {
     /// A key cannot be read, or may be read by others.
     pub fn of(settings: &SignatureSettings, before: Option<&Arc<Self>>) -> Result<Option<Arc<Self>>, KeyError> {
         let (Some(path), Some(agent)) = (&settings.key, &settings.agent) else { return Ok(None) };
-        let keys = [path].into_iter().chain(&settings.other_keys).map(|path| SigningKey::read(path));
+        let keys = [path].into_iter().chain(&settings.other_keys).enumerate();
+        let keys = keys
+            .map(|(number, path)| SigningKey::read(path).map_err(|error| error.named_at(settings.places.get(number))));
+        let settings = &SignatureSettings { places: Vec::new(), ..settings.clone() };
         let directory = Directory::new(agent.clone(), keys.collect::<Result<_, _>>()?);
         let is_same = |own: &OwnKeys| own.settings == *settings && own.directory.ids().eq(directory.ids());
         if let Some(before) = before.filter(|before| is_same(&before.own)) {

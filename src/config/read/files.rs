@@ -129,6 +129,16 @@ impl ConfigFiles {
         ConfigErrors::new(self.sources, faults)
     }
 
+    /// Where the value at the end of this path is written, for people; nowhere: "".
+    pub fn shown_place(&self, root: &YamlNode, path: &[&str], variables: &[Variable]) -> String {
+        match root.find(path).map(|node| self.place(node.at, variables)) {
+            Some(ConfigPlace::Line { file, line, column }) => format!("{}:{line}:{column}", self.sources[file].name),
+            Some(ConfigPlace::Variable(name)) => name,
+            Some(ConfigPlace::File(file)) => self.sources[file].name.clone(),
+            Some(ConfigPlace::Unwritten) | None => String::new(),
+        }
+    }
+
     fn place(&self, at: At, variables: &[Variable]) -> ConfigPlace {
         match at {
             At::Node { file, number } => {

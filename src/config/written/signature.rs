@@ -28,6 +28,9 @@ pub struct SignatureSettings {
     pub validity: Duration,
     /// Each request is signed by itself, with a nonce.
     pub nonce: bool,
+    /// Where `key` is written, and each of `other_keys`: what is wrong with a file is found when it is read.
+    #[serde(skip)]
+    pub places: Vec<String>,
 }
 
 impl Default for SignatureSettings {
@@ -40,6 +43,7 @@ impl Default for SignatureSettings {
             when: SignWhen::default(),
             validity: Duration::from_secs(60),
             nonce: false,
+            places: Vec::new(),
         }
     }
 }

@@ -172,3 +172,33 @@ fn check_says_where_evidence_is_kept_and_that_it_cannot_be() {
         assert!(faults.ends_with(" is no directory\nhint: correct `evidence.directory`\n"), "{faults}");
     }
 }
+
+#[test]
+fn a_fault_of_a_signing_key_has_the_place_that_names_it() {
+    let (home, file) = written("");
+    let good = home.path().join("good.pem");
+    let keygen = Command::new(env!("CARGO_BIN_EXE_politely")).args(["identity", "keygen"]).arg(&good).output().unwrap();
+    assert!(keygen.status.success(), "{keygen:?}");
+    fs::write(home.path().join("other.pem"), "s3cret").unwrap();
+    fs::set_permissions(home.path().join("other.pem"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let what = "HOME/other.pem holds no Ed25519 key: it is no PEM file";
+    for (keys, fault) in [
+        (
+            "key: none.pem",
+            "cannot read the signing key HOME/none.pem: No such file or directory (os error 2)\n  --> HOME/politely.yaml:3:10\n",
+        ),
+        ("key: other.pem", &*format!("{what}\n  --> HOME/politely.yaml:3:10\n")),
+        ("key: good.pem\n    other_keys: other.pem", &format!("{what}\n  --> HOME/politely.yaml:4:17\n")),
+        (
+            "key: good.pem\n    other_keys:\n      - good.pem\n      - other.pem",
+            &format!("{what}\n  --> HOME/politely.yaml:6:9\n"),
+        ),
+    ] {
+        fs::write(&file, format!("identity:\n  signature:\n    {keys}\n    agent: https://bot.example\n")).unwrap();
+        let (code, _, faults) = check(&file, &[]);
+        assert!(code == Some(2) && faults.starts_with(&format!("error: {fault}hint: ")), "{keys}: {faults}");
+    }
+    fs::write(&file, "identity: { signature: { agent: https://bot.example } }").unwrap();
+    let (_, _, faults) = check(&file, &[("POLITELY_IDENTITY__SIGNATURE__KEY", "/none.pem")]);
+    assert!(faults.contains("\n  --> POLITELY_IDENTITY__SIGNATURE__KEY\n"), "{faults}");
+}
