@@ -1,19 +1,21 @@
-//! What is spent of budgets, by hosts and by users: what all who share them know, as far as they can be asked, and what is known
-//! here until they can.
+//! What is spent of budgets, by hosts and by users: what all who share them know, as far as they can be asked. Until they can, each
+//! counts for itself, within its own part of what was left, and tells them afterwards.
 
-use super::fleet::{Fleet, Spend};
+use super::fleet::{Fleet, ServerLost, Spend};
 use crate::policy::{Budget, PaceKey, Period, Refusal, Request, Spent};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 use tokio::runtime::Handle;
 
 /// What has been spent, as it is known here.
 pub(super) struct Ledger {
     known: Mutex<Book>,
     fleet: Option<Arc<Fleet>>,
+    /// Nobody tells the same twice.
+    telling: tokio::sync::Mutex<()>,
 }
 
 /// Those of earlier periods are forgotten when there are twice as many as were left the last time.
@@ -23,10 +25,13 @@ struct Book {
     left: usize,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct KnownBudget {
     budget: Budget,
-    spent: Spent,
+    /// As was heard last.
+    heard: Spent,
+    /// And what was spent here that nobody has been told of: requests, bytes.
+    untold: (i64, u64),
 }
 
 /// A budget, for people who watch.
@@ -55,41 +60,116 @@ impl fmt::Debug for Bill {
 
 impl Ledger {
     pub fn new(fleet: Option<Arc<Fleet>>) -> Arc<Self> {
-        Arc::new(Self { known: Mutex::default(), fleet })
+        Arc::new(Self { known: Mutex::default(), fleet, telling: tokio::sync::Mutex::default() })
     }
 
     /// Those of the period of now, in the order of their names.
     pub fn all(&self) -> Vec<BudgetFigures> {
-        let (book, now) = (self.known.lock(), SystemTime::now());
-        let is_now = |((_, per), known): &(&(Box<str>, Period), &KnownBudget)| known.spent.ends == per.end(now).0;
-        let of = |((of, _), known): (&(Box<str>, Period), &KnownBudget)| {
-            let KnownBudget { budget, spent } = *known;
-            BudgetFigures { of: of.clone(), budget, spent }
+        let of = |(of, _, known): (Box<str>, Period, KnownBudget)| BudgetFigures {
+            of,
+            budget: known.budget,
+            spent: known.spent(1),
         };
-        let mut all: Vec<_> = book.known.iter().filter(is_now).map(of).collect();
+        let mut all: Vec<_> = self.of_now(|_| true).into_iter().map(of).collect();
         all.sort_by(|one, other| one.of.cmp(&other.of));
         all
     }
 
-    fn known(&self, of: &str, per: Period, now: SystemTime) -> Spent {
+    /// The fleet can be asked again, perhaps: it is told what was known of it, which may be forgotten; and when all have done so,
+    /// what was spent here meanwhile.
+    pub async fn link_changed(&self) {
+        let Some(fleet) = self.fleet.as_ref().filter(|fleet| fleet.reach().link != 0) else { return };
+        for (of, per, known) in self.of_now(|_| true) {
+            if fleet.spend(&of, &Spend { requests: 0, heard: known.heard, ..unsent(per) }).await.is_err() {
+                return;
+            }
+        }
+        if let Some(at) = fleet.reach().settled_at {
+            tokio::time::sleep_until(at.into()).await;
+        }
+        for (of, per, _) in self.of_now(|known| known.untold != (0, 0)) {
+            if self.tell(fleet, &of, per).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// In the period of now.
+    fn of_now(&self, is_wanted: impl Fn(&KnownBudget) -> bool) -> Vec<(Box<str>, Period, KnownBudget)> {
+        let (book, now) = (self.known.lock(), SystemTime::now());
+        let all = book.known.iter().filter(|((_, per), known)| known.heard.ends == per.end(now).0 && is_wanted(known));
+        all.map(|((of, per), known)| (of.clone(), *per, *known)).collect()
+    }
+
+    fn known(&self, of: &str, per: Period, now: SystemTime) -> KnownBudget {
         let book = self.known.lock();
-        let spent = book.known.get(&(of.into(), per)).map_or_else(Spent::default, |known| known.spent);
-        spent.in_period(per.end(now).0)
+        book.known.get(&(of.into(), per)).copied().unwrap_or_default().in_period(per.end(now).0)
+    }
+
+    /// What has been spent here in this period, and nobody has been told of.
+    async fn tell(&self, fleet: &Fleet, of: &str, per: Period) -> Result<(), ServerLost> {
+        let untold = || self.known(of, per, SystemTime::now()).untold;
+        if untold() == (0, 0) {
+            return Ok(());
+        }
+        let _telling = self.telling.lock().await;
+        let (requests, bytes) = untold();
+        let (_, heard) = fleet.spend(of, &Spend { requests, bytes, ..unsent(per) }).await?;
+        if let Some(known) = self.known.lock().known.get_mut(&(of.into(), per)) {
+            known.heard = heard;
+            known.untold = (known.untold.0 - requests, known.untold.1.saturating_sub(bytes));
+        }
+        Ok(())
     }
 
     /// False: there was no room for it.
     async fn spend(&self, of: &str, budget: Budget, spend: Spend) -> bool {
-        let told = match &self.fleet {
-            Some(fleet) => fleet.spend(of, &spend).await.ok(),
-            None => None,
+        let (told, instances) = match &self.fleet {
+            Some(fleet) => {
+                let reach = fleet.reach();
+                let is_settled = reach.settled_at.is_none_or(|at| at <= Instant::now());
+                let told = async {
+                    self.tell(fleet, of, spend.per).await?;
+                    fleet.spend(of, &spend).await
+                };
+                (if is_settled { told.await.ok() } else { None }, reach.alone.unwrap_or(1).max(1))
+            }
+            None => (None, 1),
         };
         let (now, mut book) = (SystemTime::now(), self.known.lock());
         let (ends, _) = spend.per.end(now);
         book.make_room(now);
-        let known = book.known.entry((of.into(), spend.per)).or_insert(KnownBudget { budget, spent: Spent::default() });
-        // Nobody else can be asked: it goes on from what was known last.
-        let (goes, spent) = told.unwrap_or_else(|| spend.of(known.spent.in_period(ends)));
-        *known = KnownBudget { budget, spent };
+        let known = book.known.entry((of.into(), spend.per)).or_default();
+        *known = KnownBudget { budget, ..known.in_period(told.map_or(ends, |(_, heard)| heard.ends)) };
+        match told {
+            Some((goes, heard)) => {
+                known.heard = heard;
+                goes
+            }
+            None => known.spend_untold(&spend, instances),
+        }
+    }
+}
+
+impl KnownBudget {
+    /// As it stands in the period that ends then.
+    fn in_period(self, ends: u64) -> Self {
+        if self.heard.ends == ends { self } else { Self { heard: self.heard.in_period(ends), untold: (0, 0), ..self } }
+    }
+
+    /// In all, if so many instances have spent what this one has since it was heard.
+    fn spent(&self, instances: u32) -> Spent {
+        let (requests, bytes) = self.untold;
+        self.heard.plus(requests.saturating_mul(instances.into()), bytes.saturating_mul(instances.into()))
+    }
+
+    /// Nobody else can be asked. False: there may be no room for it, if all others do the same.
+    fn spend_untold(&mut self, spend: &Spend, instances: u32) -> bool {
+        let goes = spend.within.is_none_or(|budget| budget.has_room(&self.spent(instances)));
+        if goes {
+            let (requests, bytes) = self.untold;
+            self.untold = (requests + spend.requests, bytes.saturating_add(spend.bytes));
+        }
         goes
     }
 }
@@ -98,7 +178,7 @@ impl Book {
     /// Not for each that comes, however many there are of this period.
     fn make_room(&mut self, now: SystemTime) {
         if self.known.len() >= MOST_KNOWN.max(2 * self.left) {
-            self.known.retain(|(_, per), known| known.spent.ends == per.end(now).0);
+            self.known.retain(|(_, per), known| known.heard.ends == per.end(now).0);
             self.left = self.known.len();
         }
     }
@@ -126,7 +206,8 @@ impl Bill {
     /// Why it does not go, if that is known already.
     pub fn refusal(&self) -> Option<Refusal> {
         let now = SystemTime::now();
-        let is_spent = |(of, budget): &&(Box<str>, Budget)| !budget.has_room(&self.ledger.known(of, budget.per, now));
+        let is_spent =
+            |(of, budget): &&(Box<str>, Budget)| !budget.has_room(&self.ledger.known(of, budget.per, now).spent(1));
         self.items.iter().find(is_spent).map(|(of, budget)| spent(of, *budget, now))
     }
 
@@ -134,7 +215,7 @@ impl Bill {
     pub async fn pay(&mut self) -> Result<(), Refusal> {
         for (number, (of, budget)) in self.items.iter().enumerate() {
             let within = Some(*budget).filter(|_| !self.is_reported);
-            let spend = Spend { per: budget.per, requests: 1, bytes: 0, within };
+            let spend = Spend { requests: 1, within, ..unsent(budget.per) };
             if !self.ledger.spend(of, *budget, spend).await {
                 for (of, budget) in &self.items[..number] {
                     self.ledger.spend(of, *budget, unsent(budget.per)).await;
@@ -165,7 +246,7 @@ impl Bill {
 }
 
 fn unsent(per: Period) -> Spend {
-    Spend { per, requests: -1, bytes: 0, within: None }
+    Spend { per, requests: -1, bytes: 0, within: None, heard: Spent::default() }
 }
 
 fn spent(of: &str, budget: Budget, now: SystemTime) -> Refusal {
@@ -179,14 +260,41 @@ const MOST_KNOWN: usize = 65_536;
 mod tests {
     use super::*;
 
+    /// How many of so many requests go where nobody can be asked, with so much heard before.
+    fn alone(budget: Budget, heard: u64, instances: u32) -> usize {
+        let heard = Spent { ends: 3600, requests: heard, bytes: heard * 100 };
+        let mut known = KnownBudget { budget, heard, untold: (0, 0) };
+        let spend = Spend { requests: 1, bytes: 100, within: Some(budget), ..unsent(Period::Hour) };
+        (0..20).filter(|_| known.spend_untold(&spend, instances)).count()
+    }
+
+    #[test]
+    fn alone_each_instance_spends_its_part_of_what_was_left() {
+        let budget = Budget { requests: Some(10), bytes: None, per: Period::Hour };
+        let all = [(0, 1), (4, 1), (10, 1), (0, 2), (4, 2), (5, 2), (9, 3), (10, 2)];
+        let goes = all.map(|(heard, instances)| alone(budget, heard, instances));
+        assert_eq!(goes, [10, 6, 0, 5, 3, 3, 1, 0]);
+        let bytes = Budget { requests: None, bytes: Some(1000), ..budget };
+        assert_eq!([(0, 1), (0, 2), (4, 3)].map(|(heard, instances)| alone(bytes, heard, instances)), [10, 5, 2]);
+    }
+
+    #[test]
+    fn what_nobody_was_told_of_ends_with_its_period() {
+        let budget = Budget { requests: Some(10), bytes: None, per: Period::Hour };
+        let heard = Spent { ends: 3600, requests: 4, bytes: 40 };
+        let known = KnownBudget { budget, heard, untold: (2, 20) };
+        assert_eq!(known.in_period(7200).spent(3), Spent { ends: 7200, requests: 0, bytes: 0 });
+        assert_eq!(known.in_period(3600).spent(2), Spent { ends: 3600, requests: 8, bytes: 80 });
+    }
+
     #[test]
     fn what_earlier_periods_spent_is_forgotten_and_is_not_looked_for_with_each_request() {
         let budget = Budget { requests: Some(1), bytes: None, per: Period::Hour };
         let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(36_000);
         let mut book = Book::default();
         let put = |book: &mut Book, number: usize, ends: u64| {
-            let spent = Spent { ends, requests: 1, bytes: 0 };
-            book.known.insert((number.to_string().into(), Period::Hour), KnownBudget { budget, spent });
+            let heard = Spent { ends, requests: 1, bytes: 0 };
+            book.known.insert((number.to_string().into(), Period::Hour), KnownBudget { budget, heard, untold: (0, 0) });
         };
         (0..MOST_KNOWN).for_each(|number| put(&mut book, number, if number % 2 == 0 { 36_000 } else { 39_600 }));
         book.make_room(now);

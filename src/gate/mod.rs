@@ -113,12 +113,12 @@ impl Gate {
         let pacer = Arc::new(Pacer::new(store.clone(), fleet.clone()));
         let fetcher = Fetcher::new(upstream);
         let robots = RobotsCache::new(fetcher, pacer.clone(), store.clone(), settings.clone(), fleet.clone());
-        let mut listens = JoinSet::new();
+        let (ledger, mut listens) = (Ledger::new(fleet.clone()), JoinSet::new());
         if let (Some(fleet), Some(messages)) = (fleet.clone(), messages) {
-            listens.spawn(listen(messages, robots.clone(), pacer.clone()));
+            listens.spawn(listen(messages, robots.clone(), pacer.clone(), ledger.clone()));
             listens.spawn(async move { fleet.keep().await });
         }
-        let (ledger, held, drain) = (Ledger::new(fleet.clone()), HeldRequests::default(), Sender::default());
+        let (held, drain) = (HeldRequests::default(), Sender::default());
         Gate { settings, robots, pacer, ledger, held, store, fleet, drain, _listens: listens }
     }
 
@@ -276,15 +276,15 @@ fn as_served(host: &HostEntry, now: SystemTime) -> Option<RobotsCopy> {
 }
 
 /// Hands on what comes from the fleet.
-async fn listen(mut messages: UnboundedReceiver<Message>, robots: RobotsCache, pacer: Arc<Pacer>) {
+async fn listen(mut messages: UnboundedReceiver<Message>, robots: RobotsCache, pacer: Arc<Pacer>, ledger: Arc<Ledger>) {
     let mut telling = JoinSet::new();
     while let Some(message) = messages.recv().await {
         match message {
             Message::Link => {
                 // Nothing else waits while the fleet is told.
-                let pacer = pacer.clone();
+                let (pacer, ledger) = (pacer.clone(), ledger.clone());
                 telling.abort_all();
-                telling.spawn(async move { pacer.link_changed().await });
+                telling.spawn(async move { tokio::join!(pacer.link_changed(), ledger.link_changed()) });
                 robots.published("");
             }
             Message::Pace { key } => pacer.changed(&key),

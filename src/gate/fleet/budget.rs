@@ -13,22 +13,28 @@ pub(in crate::gate) struct Spend {
     pub bytes: u64,
     /// Only if there is room for it. `None`: it has been spent already.
     pub within: Option<Budget>,
+    /// No less had been spent before, as was heard then: who is told may have forgotten.
+    pub heard: Spent,
 }
 
 impl Spend {
     /// What comes of it, from what has been spent before. False: there was no room.
     pub fn of(&self, spent: Spent) -> (bool, Spent) {
+        let heard = self.heard.in_period(spent.ends);
+        let (requests, bytes) = (spent.requests.max(heard.requests), spent.bytes.max(heard.bytes));
+        let spent = Spent { requests, bytes, ..spent };
         let goes = self.within.is_none_or(|budget| budget.has_room(&spent));
         (goes, if goes { spent.plus(self.requests, self.bytes) } else { spent })
     }
 
     pub(super) fn invocation(&self, key: &str) -> ScriptInvocation<'static> {
         static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("budget.lua")));
-        let Spend { per, requests, bytes, within } = *self;
+        let Spend { per, requests, bytes, within, heard } = *self;
         let most = |most: Option<u64>| most.map_or(String::new(), |most| most.to_string());
         let mut call = SCRIPT.key(format!("politely:{{{key}}}:budget:{}", per.as_str()));
         call.arg(per.length()).arg(requests).arg(bytes);
         call.arg(most(within.and_then(|budget| budget.requests))).arg(most(within.and_then(|budget| budget.bytes)));
+        call.arg(heard.requests).arg(heard.bytes);
         call
     }
 }

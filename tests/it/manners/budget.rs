@@ -2,10 +2,11 @@
 
 use super::{ADMIN, fleet, get, json, pages, processes, refusal, with_status};
 use crate::support::redis::Redis;
-use crate::support::{Binary, Proxy, Reply, assert_refused};
+use crate::support::{Binary, Proxy, Reply, assert_refused, eventually};
 use argon2::{Argon2, Params, PasswordHasher};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use serde_json::Value;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
@@ -188,4 +189,57 @@ async fn so_do_instances_of_a_fleet_and_never_more_go_than_may() {
     let statuses = requests.join_all().await;
     let count = |status| statuses.iter().filter(|it| **it == status).count();
     assert_eq!((count(200), count(429), origin.log.count("/page")), (10, 20, 10), "{statuses:?}");
+}
+
+async fn status_of(instance: &Binary) -> Value {
+    let token = std::fs::read_to_string(instance.directory().join("store/admin-token")).expect("it was made");
+    let (admin, token) = (format!("http://{}/api/v1/status", instance.admin()), token.trim().to_owned());
+    let answer = instance.curl(&["--noproxy", "*", "-H", &format!("Authorization: Bearer {token}"), &admin]).await;
+    serde_json::from_str(&answer.text()).expect("JSON")
+}
+
+async fn until(is_so: impl AsyncFn() -> bool) {
+    for _ in 0..200 {
+        if is_so().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("not within ten seconds");
+}
+
+/// While the server is lost each instance has its part; when it is back, even without its memory, all is counted there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_counted_while_the_fleets_server_was_lost_counts_afterwards() {
+    not_at_midnight().await;
+    let Some(mut redis) = Redis::start().await else { return };
+    let (origin, _) = with_status(200).await;
+    let yaml = "pace: { budget: { requests: 10 } }";
+    let mut fleet = fleet(&redis, 2, &format!("{yaml}\n{ADMIN}")).await;
+    let all_say = async |fleet: &[Binary], what: &str, times: usize| {
+        eventually(what, || fleet.iter().all(|it| it.output().matches(what).count() >= times)).await;
+    };
+    // One host's is spent before, as both have heard.
+    let addresses: Vec<_> = fleet.iter().map(Binary::address).collect();
+    let (spent, page) = (origin.url_at("spent.localhost", "/spent"), origin.url("/page"));
+    assert_eq!(statuses(&addresses, &spent, 12).await[10..], [429, 429]);
+    until(async || status_of(&fleet[0]).await["fleet"]["instances"] == 2).await;
+    redis.kill().await;
+    all_say(&fleet, "is unreachable", 1).await;
+    assert_eq!(statuses(&addresses[..1], &page, 6).await, [200, 200, 200, 200, 200, 429], "its half");
+    assert_eq!(statuses(&addresses[1..], &page, 3).await, [200; 3]);
+    redis.restart().await;
+    all_say(&fleet, "joined the fleet", 2).await;
+    let counted = async |binary: &Binary| {
+        let budgets = status_of(binary).await["budgets"].clone();
+        let mut all = budgets.as_array().expect("a list").iter();
+        all.find(|it| it["of"] == origin.authority("a.localhost").as_str()).and_then(|it| it["requests"].as_u64())
+    };
+    // Each has told it of its own; who did so last has heard of both.
+    until(async || counted(&fleet[0]).await.max(counted(&fleet[1]).await) == Some(8)).await;
+    fleet.push(Binary::serve(&format!("fleet: '{}'\n{yaml}", redis.url())).await);
+    let addresses: Vec<_> = fleet.iter().rev().map(Binary::address).collect();
+    assert_eq!(statuses(&addresses, &page, 4).await, [200, 200, 429, 429]);
+    assert_eq!(statuses(&addresses, &spent, 3).await, [429; 3]);
+    assert_eq!((origin.log.count("/page"), origin.log.count("/spent")), (10, 10));
 }

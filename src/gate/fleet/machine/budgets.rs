@@ -102,7 +102,7 @@ mod tests {
 
     fn one(within: Option<u64>) -> Spend {
         let within = within.map(|most| Budget { requests: Some(most), bytes: None, per: Period::Hour });
-        Spend { per: Period::Hour, requests: 1, bytes: 10, within }
+        Spend { per: Period::Hour, requests: 1, bytes: 10, within, heard: Spent::default() }
     }
 
     #[track_caller]
@@ -124,6 +124,9 @@ mod tests {
         assert_eq!(spent(&next, "a", one(Some(2)), 3599), (false, 2, 20));
         assert_eq!(spent(&next, "a", one(Some(2)), 3600), (true, 1, 10), "another hour");
         assert_eq!(spent(&next, "a", Spend { requests: -1, bytes: 0, ..one(None) }, 3600), (true, 0, 10));
+        let heard = |ends| Spend { heard: Spent { ends, requests: 5, bytes: 5 }, ..one(None) };
+        assert_eq!(spent(&next, "a", heard(3600), 3600), (true, 1, 20), "of the hour before");
+        assert_eq!(spent(&next, "a", heard(7200), 3600), (true, 6, 30), "more than this one knew of");
     }
 
     #[test]
