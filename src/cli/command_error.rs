@@ -4,6 +4,7 @@ use super::output::is_colorful;
 use crate::config::{AccessLog, ConfigErrors, LogSettings};
 use crate::server::StartError;
 use crate::tls::{CaError, RootsError};
+use std::ffi::OsStr;
 use std::io;
 use std::process::ExitCode;
 
@@ -18,6 +19,16 @@ impl CommandError {
     /// Wrong usage or configuration.
     pub fn usage(what: impl std::fmt::Display, hint: impl std::fmt::Display) -> Self {
         CommandError { message: format!("error: {what}\nhint: {hint}"), code: ExitCode::from(USAGE) }
+    }
+
+    /// A command that was to be started could not be.
+    pub fn not_run(program: &OsStr, error: &io::Error) -> Self {
+        let (code, hint) = match error.kind() {
+            io::ErrorKind::NotFound => (NOT_FOUND, "check that it is installed and spelled correctly"),
+            _ => (NOT_RUNNABLE, "check that it is a program and executable"),
+        };
+        let message = format!("error: cannot run `{}`: {error}\nhint: {hint}", program.display());
+        CommandError { message, code: ExitCode::from(code) }
     }
 
     pub fn log(log: &LogSettings, source: io::Error) -> Self {
@@ -68,3 +79,6 @@ impl From<io::Error> for CommandError {
 pub(super) const NO: u8 = 1;
 pub(super) const USAGE: u8 = 2;
 pub(super) const DEFECT: u8 = 70;
+/// As a shell says it.
+const NOT_FOUND: u8 = 127;
+const NOT_RUNNABLE: u8 = 126;

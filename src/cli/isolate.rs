@@ -45,7 +45,7 @@ pub(super) fn run(args: &IsolateArgs) -> Result<ExitCode, CommandError> {
     drop(listener);
     let (program, arguments) = args.command.split_first().expect("clap requires one");
     let error = Command::new(program).args(arguments).exec();
-    Err(super::run::not_run(program, &error))
+    Err(CommandError::not_run(program, &error))
 }
 
 /// Waits there for the socket that comes from inside.

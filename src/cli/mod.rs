@@ -1,6 +1,7 @@
 //! The command line: one file a subcommand.
 
 mod admin_client;
+mod async_runtime;
 mod ca;
 mod check;
 mod command_error;
@@ -23,11 +24,11 @@ mod status;
 mod trust;
 
 use crate::telemetry;
-use clap::{Parser, Subcommand};
+use async_runtime::runtime;
+use clap::{CommandFactory, Parser, Subcommand};
 use command_error::{CommandError, NO};
 use config_arg::{ConfigArg, Format, MACHINE_CONFIG, override_key};
 use output::{counted, inert, is_colorful, print};
-use std::io;
 use std::process::ExitCode;
 
 /// A forward proxy that makes any crawler obey robots.txt
@@ -97,8 +98,8 @@ pub fn main() -> ExitCode {
         Command::Evidence(args) => evidence::run(args),
         Command::Report(args) => report::run(args),
         Command::Demo => demo::run(),
-        Command::Completions(args) => Ok(packaging::completions(args)),
-        Command::Man(args) => packaging::man(args),
+        Command::Completions(args) => Ok(packaging::completions(args, Cli::command())),
+        Command::Man(args) => packaging::man(args, Cli::command()),
         Command::Isolated(args) => isolate::run(args),
     };
     telemetry::flush();
@@ -113,8 +114,4 @@ pub fn main() -> ExitCode {
 fn end_with_reader() {
     // SAFETY: no thread has been started yet.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-}
-
-fn runtime() -> io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()
 }

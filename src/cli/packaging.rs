@@ -1,8 +1,8 @@
 //! `politely completions` and `politely man`: for packagers.
 
-use super::{Cli, CommandError};
+use super::CommandError;
 use crate::config;
-use clap::{Command, CommandFactory};
+use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
 use std::fs;
@@ -24,15 +24,14 @@ pub(super) struct Man {
     directory: Option<PathBuf>,
 }
 
-/// Prints the completions of one shell.
-pub(super) fn completions(args: &Completions) -> ExitCode {
-    clap_complete::generate(args.shell, &mut Cli::command(), "politely", &mut io::stdout().lock());
+/// Prints the completions of one shell. `command`: the whole command line.
+pub(super) fn completions(args: &Completions, mut command: Command) -> ExitCode {
+    clap_complete::generate(args.shell, &mut command, "politely", &mut io::stdout().lock());
     ExitCode::SUCCESS
 }
 
 /// Prints the manual page, or writes them all.
-pub(super) fn man(args: &Man) -> Result<ExitCode, CommandError> {
-    let mut command = Cli::command();
+pub(super) fn man(args: &Man, mut command: Command) -> Result<ExitCode, CommandError> {
     command.build();
     match &args.directory {
         None => page(command).render(&mut io::stdout().lock())?,

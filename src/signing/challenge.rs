@@ -1,7 +1,6 @@
 //! What an origin asks for with `Accept-Signature` (RFC 9421 §5), as far as we give it.
 
 use super::LABEL;
-use super::requests::TAG;
 use crate::config::AgentForm;
 use sfv::{Dictionary, Item, Key, KeyRef, ListEntry, Parser};
 
@@ -55,6 +54,7 @@ impl Wish {
 
 /// In which an origin asks.
 pub const FIELD: &str = "accept-signature";
+pub(super) const TAG: &str = "web-bot-auth";
 /// Of the field.
 const MOST: usize = 2048;
 

@@ -2,8 +2,7 @@
 //! it as theirs (the draft's §5.5.1 and appendix B.1).
 
 use super::key::SigningKey;
-use super::message::{Component, Part, key, sign};
-use super::requests::number;
+use super::message::{Component, Part, key, number, sign};
 use crate::config::Agent;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;

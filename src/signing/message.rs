@@ -88,3 +88,8 @@ fn name(name: &str) -> &StringRef {
 pub(super) fn key(name: &str) -> &KeyRef {
     KeyRef::from_str(name).expect("it is a name of ours")
 }
+
+/// Seconds since 1970.
+pub(super) fn number<'a>(seconds: u64) -> RefBareItem<'a> {
+    RefBareItem::try_from(seconds).unwrap_or(RefBareItem::Boolean(false))
+}

@@ -1,9 +1,9 @@
 //! Signatures of requests. One covers the authority alone, so it is good for any request to it until it expires: it is made once
 //! and kept for half of that time, unless each is to have a nonce.
 
-use super::challenge::Wish;
+use super::challenge::{TAG, Wish};
 use super::key::SigningKey;
-use super::message::{Component, Fields, Part, sign};
+use super::message::{Component, Fields, Part, number, sign};
 use super::{Directory, KeyError};
 use crate::config::{Agent, AgentForm, SignWhen, SignatureSettings};
 use crate::policy::Authority;
@@ -12,7 +12,7 @@ use base64::prelude::BASE64_STANDARD;
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use ring::rand::{SecureRandom, SystemRandom};
-use sfv::{DictSerializer, ItemSerializer, RefBareItem, StringRef};
+use sfv::{DictSerializer, ItemSerializer, StringRef};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -222,11 +222,6 @@ fn string(text: &str) -> &StringRef {
     StringRef::from_str(text).expect("it is ASCII")
 }
 
-/// Seconds since 1970.
-pub(super) fn number<'a>(seconds: u64) -> RefBareItem<'a> {
-    RefBareItem::try_from(seconds).unwrap_or(RefBareItem::Boolean(false))
-}
-
 fn nonce() -> String {
     let mut bytes = [0; 32];
     // Where there are no random numbers there is no TLS either.
@@ -234,7 +229,6 @@ fn nonce() -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
-pub(super) const TAG: &str = "web-bot-auth";
 /// Whose last signatures, and wishes, are remembered.
 const AUTHORITIES: usize = 4096;
 

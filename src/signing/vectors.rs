@@ -2,8 +2,8 @@
 //! signature of RFC 9421, appendix B.2.6.
 
 use super::key::SigningKey;
+use super::message::number;
 use super::message::{Component, Part, sign};
-use super::requests::number;
 use sfv::{KeyRef, StringRef};
 
 pub struct Request {

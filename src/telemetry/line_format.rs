@@ -56,7 +56,7 @@ where
 {
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let metadata = event.metadata();
-        let is_request = metadata.target() == super::ACCESS;
+        let is_request = metadata.target() == ACCESS;
         let text = self.line(metadata.level(), is_request, |visitor| event.record(visitor))?;
         if self.place != LineReader::Journal {
             return writeln!(writer, "{text}");
@@ -105,7 +105,7 @@ impl LineFormat {
     }
 }
 
-/// Name and value of each, in the order in which they were told.
+/// Name and value of each, in the order in which they were given.
 struct EventFields {
     out: String,
     /// Apart, where it stands before them.
@@ -213,6 +213,9 @@ const TIME: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 const DIM: &str = "\x1b[2m";
 const PLAIN: &str = "\x1b[0m";
+
+/// The target of a request's line.
+pub const ACCESS: &str = "access";
 
 #[cfg(test)]
 mod tests {

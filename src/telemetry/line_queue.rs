@@ -136,7 +136,7 @@ impl LineQueue {
     }
 }
 
-/// Tells how many lines were not written. `is_cut`: the last that was is not whole, and is ended before others.
+/// Reports how many lines were not written. `is_cut`: the last that was is not whole, and is ended before others.
 fn write_lines(target: &mut impl Write, lines: &[u8], is_cut: &mut bool) -> u64 {
     if *is_cut && !write_all(target, b"\n").is_empty() {
         return memchr::memchr_iter(b'\n', lines).count() as u64;

@@ -3,6 +3,8 @@
 mod line_format;
 mod line_queue;
 
+pub use line_format::ACCESS;
+
 use crate::config::{AccessLog, LogLevel, LogSettings};
 use line_format::{LineFormat, LineReader};
 use line_queue::LineQueue;
@@ -23,9 +25,6 @@ use tracing_subscriber::prelude::*;
 use tracing_subscriber::reload;
 use tracing_subscriber::{Layer, Registry, fmt as lines};
 
-/// The target of a request's line.
-pub const ACCESS: &str = "access";
-
 /// Begins to log, once in a process.
 ///
 /// # Errors
@@ -45,7 +44,7 @@ pub fn init(log: &LogSettings) -> io::Result<()> {
     change.apply()
 }
 
-/// Other settings for the logs, ready to be used. With the same ones the access log is opened anew, as it has to be when
+/// Other settings for the logs, ready to be used. With the same ones the access log is opened again, as it has to be when
 /// its file was moved away.
 pub struct LogChange {
     log: LogSettings,
@@ -125,7 +124,7 @@ fn events(log: &LogSettings) -> Targets {
     Targets::new()
         .with_target("politely", level)
         .with_default(others)
-        // An idle connection that was just being closed: another is made, and what fails then is told by us.
+        // An idle connection that was just being closed: another is made, and what fails then is reported by us.
         .with_target("pingora_core::connectors", if level > Level::INFO { level.into() } else { LevelFilter::OFF })
         .with_target(ACCESS, LevelFilter::OFF)
 }

@@ -1,13 +1,9 @@
 //! An error of pingora's in a few words: its own display repeats itself at each level.
 
-use super::DialError;
 use pingora_core::{Error, ErrorType};
 
 /// What happened, and the reason at the bottom of it.
 pub(super) fn words(error: &Error) -> String {
-    if let Some(dial) = DialError::within(error) {
-        return dial.to_string();
-    }
     let what = match &error.etype {
         ErrorType::ConnectRefused => "connection refused",
         ErrorType::ConnectTimedout => "connecting took too long",
@@ -25,7 +21,7 @@ pub(super) fn words(error: &Error) -> String {
     if reason.is_empty() { what.to_owned() } else { format!("{what}: {reason}") }
 }
 
-/// The cause at the bottom that is not pingora's own; else the context at the bottom that tells more than an address.
+/// The cause at the bottom that is not pingora's own; else the context at the bottom that says more than an address.
 fn deepest(error: &Error) -> String {
     let below = match &error.cause {
         None => String::new(),

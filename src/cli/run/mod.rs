@@ -16,7 +16,7 @@ use futures_util::FutureExt;
 use progress::{HELD_LONG, Progress};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -153,7 +153,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         unsafe { command.pre_exec(end_if_interrupted) };
         Ok::<_, CommandError>(())
     };
-    // A Ctrl-C goes to the command too, as it is in our process group; it decides, and we tell its end.
+    // A Ctrl-C goes to the command too, as it is in our process group; it decides, and we report its end.
     let (mut interrupts, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     // One that came before there was a command did not reach it.
     // SAFETY: a store to an atomic may be done in any signal handler.
@@ -184,7 +184,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         let mut command = Command::new(program);
         command.args(arguments);
         let equipped = equip(&mut command, running.addresses()[0]);
-        match equipped.and_then(|()| command.spawn().map_err(|error| not_run(program, &error))) {
+        match equipped.and_then(|()| command.spawn().map_err(|error| CommandError::not_run(program, &error))) {
             Ok(child) => (running, child),
             Err(failed) => {
                 running.shutdown().await;
@@ -275,16 +275,6 @@ fn tell_end(summary: &Summary<'_>, args: &RunArgs, file: Option<File>, code: u8)
     }
 }
 
-/// As a shell tells it.
-pub(super) fn not_run(program: &OsStr, error: &io::Error) -> CommandError {
-    let (code, hint) = match error.kind() {
-        io::ErrorKind::NotFound => (NOT_FOUND, "check that it is installed and spelled correctly"),
-        _ => (NOT_RUNNABLE, "check that it is a program and executable"),
-    };
-    let message = format!("error: cannot run `{}`: {error}\nhint: {hint}", program.display());
-    CommandError { message, code: ExitCode::from(code) }
-}
-
 /// The next one that is there still: of many at once the first are missed, and what follows is not.
 async fn heard<T: Clone>(live: &mut broadcast::Receiver<T>) -> Option<T> {
     loop {
@@ -336,8 +326,6 @@ const EVIDENCE: &str = "POLITELY_EVIDENCE__DIRECTORY";
 const BY_SIGNAL: i32 = 128;
 /// By which somebody ends a command.
 const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
-const NOT_FOUND: u8 = 127;
-const NOT_RUNNABLE: u8 = 126;
 
 #[cfg(test)]
 mod tests {

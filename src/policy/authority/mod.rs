@@ -1,6 +1,10 @@
 //! The authority of a request (RFC 3986 §3.2, RFC 9110 §4.2.3): scheme, host and port, in the one spelling by which
 //! rules, paces and connections are keyed. Pure.
 
+mod error;
+
+pub use error::AuthorityError;
+
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
@@ -181,44 +185,6 @@ impl fmt::Display for Authority {
 
 /// The longest address, in brackets.
 const IP_MAX: usize = 41;
-
-/// Why something is no authority of ours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum AuthorityError {
-    /// Neither `http://` nor `https://`.
-    #[error("the URL must begin with http:// or https://")]
-    Scheme,
-    /// `user@host`, `user:password@host`.
-    #[error("a user name or password before the host is not accepted")]
-    Userinfo,
-    /// A space or a control character behind the host.
-    #[error("a URL has no spaces or control characters; a space is written %20")]
-    Target,
-    /// Nothing stands where the host belongs.
-    #[error("the host is missing")]
-    HostMissing,
-    /// A byte that no host name has, or a name that IDNA does not allow.
-    #[error("the host name has characters that no host name has")]
-    HostCharacters,
-    /// A label is empty or over 63 bytes, or the name is over 253.
-    #[error("the host name has an empty label, one of over 63 bytes, or more than 253 bytes in all")]
-    HostLength,
-    /// The last label is a number and the whole is not an address.
-    #[error("the host looks like an IPv4 address and is none")]
-    Ipv4,
-    /// In brackets or with colons, and not an address.
-    #[error("the host looks like an IPv6 address and is none")]
-    Ipv6,
-    /// `fe80::1%eth0`: a zone means something on one machine only (RFC 9844).
-    #[error("an IPv6 address with a zone is not accepted")]
-    Zone,
-    /// Not a decimal number from 1 to 65535.
-    #[error("the port must be a number from 1 to 65535")]
-    Port,
-    /// CONNECT without a port.
-    #[error("the port is missing")]
-    PortMissing,
-}
 
 /// Parts host and port. What stands in the host is for [`Host::parse`] to judge, save for colons.
 fn split(authority: &[u8]) -> Result<(&str, Option<&str>), AuthorityError> {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::outline::{Outline, OutlineEntry};
+use super::text_place::TextPlace;
 use crate::robots::WarningCode;
 
 /// What is wrong or surprising, where, and what to do about it.
@@ -23,17 +24,6 @@ pub struct Finding {
 pub struct Related {
     pub place: TextPlace,
     pub message: &'static str,
-}
-
-/// A piece of a line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TextPlace {
-    /// From 1.
-    pub line: u32,
-    /// In characters, from 1.
-    pub column: u32,
-    /// In characters; at least 1.
-    pub len: u32,
 }
 
 /// How bad it is.

@@ -9,12 +9,14 @@ mod outline;
 mod parsed;
 mod rules;
 mod sitemaps;
+mod text_place;
 
 use super::RobotsTxt;
 use super::parse::line;
 use finding::Findings;
-pub use finding::{Finding, Related, Severity, TextPlace};
+pub use finding::{Finding, Related, Severity};
 use outline::Outline;
+pub use text_place::TextPlace;
 
 /// The findings of one file, in its order.
 ///

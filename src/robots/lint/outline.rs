@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::finding::TextPlace;
+use super::text_place::TextPlace;
 use crate::robots::ParseOptions;
 use crate::robots::parse::key::RecordKey;
 use crate::robots::parse::line::{self, Columns, LineContent, Record, SourceLine, SourceLines};

@@ -1,7 +1,8 @@
 //! The parser's warnings as findings, with what the line itself tells. Pure.
 
-use super::finding::{Finding, Findings, Severity, TextPlace};
+use super::finding::{Finding, Findings, Severity};
 use super::outline::Outline;
+use super::text_place::TextPlace;
 use crate::robots::{RobotsTxt, WarningCode};
 
 pub(super) fn find(robots: &RobotsTxt, outline: &Outline<'_>, findings: &mut Findings<'_>) {

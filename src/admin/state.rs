@@ -1,0 +1,94 @@
+//! What the handlers of the admin address share.
+
+use super::guard::CallerToken;
+use crate::config::{self, AdminToken, Changes, ListenAddress};
+use crate::gate::Gate;
+use crate::proxy::Proxy;
+use arc_swap::ArcSwap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::watch;
+
+/// Reloads the configuration; the error is the diagnostics. `None`: there is none to reload.
+pub type Reload = Box<dyn Fn() -> Option<Result<Changes, String>> + Send + Sync>;
+
+/// What every handler reads.
+pub struct Admin {
+    pub(super) proxy: Arc<Proxy>,
+    /// Where the proxy listens, and whether for TLS.
+    pub listeners: ArcSwap<Vec<(SocketAddr, bool)>>,
+    pub(super) token: CallerToken,
+    /// On other interfaces all but health takes the token.
+    pub(super) is_on_loopback: bool,
+    /// Set by what knows where the configuration is.
+    pub reload: OnceLock<Reload>,
+    pub last_reload: LastReload,
+    /// Whether nobody is answered any more: the process ends.
+    pub(super) ended: watch::Sender<bool>,
+    pub(super) started: Instant,
+}
+
+/// What became of the last reload; the start counts as one.
+pub struct LastReload {
+    pub(super) is_successful: AtomicBool,
+    /// In seconds since 1970.
+    pub(super) succeeded_at: AtomicU64,
+}
+
+impl LastReload {
+    fn begin() -> Self {
+        let last = Self { is_successful: AtomicBool::new(true), succeeded_at: AtomicU64::new(0) };
+        last.note(true);
+        last
+    }
+
+    /// There was one just now. `is_successful`: all of the configuration is in force.
+    pub fn note(&self, is_successful: bool) {
+        self.is_successful.store(is_successful, Relaxed);
+        if is_successful {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            self.succeeded_at.store(now.as_secs(), Relaxed);
+        }
+    }
+}
+
+impl Admin {
+    /// Reads the token, or makes one if none is configured.
+    ///
+    /// # Errors
+    /// The configured token cannot be read, or is empty.
+    pub fn new(proxy: Arc<Proxy>, settings: &config::AdminSettings) -> io::Result<Self> {
+        let token = CallerToken::of(&AdminToken::of(&proxy.settings.load()))?;
+        let is_on_loopback = match &settings.address {
+            Some(ListenAddress::Socket(address)) => address.ip().is_loopback(),
+            Some(ListenAddress::Inherited(_)) | None => false,
+        };
+        Ok(Admin {
+            proxy,
+            listeners: ArcSwap::default(),
+            token,
+            is_on_loopback,
+            reload: OnceLock::new(),
+            last_reload: LastReload::begin(),
+            ended: watch::Sender::new(false),
+            started: Instant::now(),
+        })
+    }
+
+    /// What callers have to show. `None`: nobody can.
+    pub fn token(&self) -> Option<&str> {
+        self.token.text()
+    }
+
+    /// Ends what serves; who is being answered is given a moment.
+    pub fn end(&self) {
+        self.ended.send_replace(true);
+    }
+
+    pub(super) fn gate(&self) -> &Gate {
+        &self.proxy.gate
+    }
+}
