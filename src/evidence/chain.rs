@@ -1,6 +1,7 @@
 //! What makes a chain of lines: each begins with the SHA-256 of the line before it, that line's end included.
 
 use crate::policy::Access;
+use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
 
 /// A SHA-256.
@@ -22,23 +23,15 @@ pub fn digest_of(access: &Access) -> Option<&Hash> {
 /// In hexadecimal.
 pub fn hex(hash: &Hash) -> [u8; 64] {
     let mut text = [0; 64];
-    for (pair, byte) in text.chunks_exact_mut(2).zip(hash) {
-        pair.copy_from_slice(&PAIRS[usize::from(*byte)]);
-    }
+    HEXLOWER.encode_mut(hash, &mut text);
     text
 }
 
 /// The other way round; in small letters alone, as it is written.
 pub fn from_hex(text: &str) -> Option<Hash> {
-    let digit = |byte: &u8| DIGITS.iter().position(|digit| digit == byte);
     let mut hash = Hash::default();
-    if text.len() != 64 {
-        return None;
-    }
-    for (byte, pair) in hash.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-        *byte = u8::try_from(digit(&pair[0])? << 4 | digit(&pair[1])?).ok()?;
-    }
-    Some(hash)
+    let is_whole = text.len() == 64 && HEXLOWER.decode_mut(text.as_bytes(), &mut hash).is_ok();
+    is_whole.then_some(hash)
 }
 
 /// The end of a chain, to which lines are added.
@@ -62,16 +55,6 @@ impl Chain {
 
 /// In place of the text of whatever has none.
 pub(super) const NOTHING: Hash = [0; 32];
-
-const DIGITS: &[u8; 16] = b"0123456789abcdef";
-const PAIRS: [[u8; 2]; 256] = {
-    let (mut pairs, mut byte) = ([[0; 2]; 256], 0);
-    while byte < 256 {
-        pairs[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
-        byte += 1;
-    }
-    pairs
-};
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 use super::words::words;
 use crate::tls_words;
 use pingora_core::{Error, ErrorType};
+use rustix::io::Errno;
 use rustls::AlertDescription;
 use std::io;
 
@@ -91,9 +92,8 @@ impl DialError {
 const NO_PROTOCOL: &str = "received fatal alert: NoApplicationProtocol";
 
 /// Whether it is this machine that cannot open another connection, or file.
-fn is_own_limit(error: &io::Error) -> bool {
-    const LIMITS: [i32; 4] = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS];
-    error.raw_os_error().is_some_and(|code| LIMITS.contains(&code))
+pub fn is_own_limit(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS))
 }
 
 impl From<&Error> for DialError {

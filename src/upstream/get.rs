@@ -308,6 +308,6 @@ impl ReplyHead {
     }
 }
 
-/// Two are common (100 and 103).
-const MAX_INTERIM: u32 = 32;
+/// Interim responses before the final one: two are common (100 and 103), and each starts the wait for it again.
+pub const MAX_INTERIM: u32 = 32;
 const HEAD: usize = 4 * 1024;

@@ -22,10 +22,10 @@ mod words;
 mod writes;
 
 pub use connect::{Http1Link, HttpLink, OriginConnection, Versions, Want};
-pub use dial_error::{DialError, DialFault};
+pub use dial_error::{DialError, DialFault, is_own_limit};
 pub use dialler::connector_conf;
 pub use gathered::{Gathered, TaskTurns};
-pub use get::{BodyStream, GetError, Got, Sent, Unanswered};
+pub use get::{BodyStream, GetError, Got, MAX_INTERIM, Sent, Unanswered};
 pub use http2::{Http2Link, is_unprocessed, wants_http1};
 pub use outgoing::{NotForHttp2, Outgoing, OutgoingFields};
 pub use resolve::ResolveError;
@@ -226,7 +226,7 @@ impl Upstream {
         OriginSettings::new(settings, roots, dialler, listeners, Some(&before)).map(Prepared)
     }
 
-    /// Takes up changed settings. Connections that were opened by others are not used again.
+    /// Applies changed settings. Connections that were opened by others are not used again.
     pub fn adopt(&self, Prepared(reach): Prepared) {
         reach.dialler.pool.keep_for(reach.keep.time);
         self.reach.swap(Arc::new(reach)).dialler.pool.close_all();

@@ -1,5 +1,5 @@
 "use strict";
-// Shows what /api/v1 tells. Everything goes in as text, never as markup: URLs are strangers' words.
+// Shows what /api/v1 reports. Everything goes in as text, never as markup: URLs are strangers' words.
 
 // The token may come with the address, behind the #, which browsers send nobody. It is taken out of the history.
 if (location.hash.length > 1) {

@@ -1,4 +1,4 @@
-//! `/`: what the API tells, as a page for people. It asks the API as anybody would; nothing is in the page itself, so it
+//! `/`: what the API shows, as a page for people. It asks the API as anybody would; nothing is in the page itself, so it
 //! needs no token.
 
 use axum::response::{IntoResponse, Response};
@@ -13,7 +13,7 @@ pub(super) async fn script() -> Response {
 }
 
 pub(super) async fn style() -> Response {
-    served("text/css; charset=utf-8", include_str!("style.css"))
+    served("text/css; charset=utf-8", concat!(include_str!("colors.css"), include_str!("style.css")))
 }
 
 fn served(kind: &'static str, text: &'static str) -> Response {

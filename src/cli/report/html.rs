@@ -214,7 +214,8 @@ fn escape(text: &str) -> String {
     out
 }
 
-const STYLE: &str = include_str!("style.css");
+/// In the colours of the dashboard.
+const STYLE: &str = concat!(include_str!("../../admin/dashboard/colors.css"), include_str!("style.css"));
 
 #[cfg(test)]
 mod tests {

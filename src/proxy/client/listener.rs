@@ -8,6 +8,7 @@ use super::Who;
 use super::connection::Connection;
 use super::wire::{Ahead, Wire};
 use crate::tls::Distrust;
+use crate::upstream::is_own_limit;
 use arc_swap::ArcSwapOption;
 use futures_util::FutureExt;
 use rustls::ServerConfig;
@@ -208,7 +209,7 @@ pub(crate) async fn accept(
             if is_the_clients_fault(&error) {
                 return None;
             }
-            let closed = if is_full(&error) { make_room(proxy) } else { 0 };
+            let closed = if is_own_limit(&error) { make_room(proxy) } else { 0 };
             if told.is_none_or(|told| told.elapsed() >= TELL_AGAIN) {
                 *told = Some(Instant::now());
                 tracing::error!(%error, closed, "cannot accept connections; closed idle ones, retrying");
@@ -222,11 +223,6 @@ pub(crate) async fn accept(
 /// Closes idle connections, to origins and of clients: who comes needs one of each kind. How many those are.
 fn make_room(proxy: &Proxy) -> usize {
     proxy.upstream.close_idle() + proxy.room.close_idle(MAKE_ROOM)
-}
-
-/// This machine has no room for more connections.
-fn is_full(error: &io::Error) -> bool {
-    [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM].map(Some).contains(&error.raw_os_error())
 }
 
 fn is_the_clients_fault(error: &io::Error) -> bool {

@@ -16,7 +16,8 @@ use crate::proxy::limits::body_rate::Least;
 use crate::proxy::respond::{Failure, proxy_status};
 use crate::signing::{ACCEPT_SIGNATURE, RequestSigner};
 use crate::upstream::{
-    Http1Link, Http2Link, HttpLink, OriginConnection, Outgoing, OutgoingFields, ReachError, Route, Versions, Want,
+    Http1Link, Http2Link, HttpLink, MAX_INTERIM, OriginConnection, Outgoing, OutgoingFields, ReachError, Route,
+    Versions, Want,
 };
 use http::header;
 use std::pin::pin;
@@ -460,8 +461,6 @@ impl Exchange<'_> {
 const PAYMENT_REQUIRED: u16 = 402;
 /// The part of `read_timeout` after which a client that takes nothing of its answer has the host's turn no longer.
 const STALL: u32 = 6;
-/// Two are common (100 and 103); each starts the wait for the final one anew.
-const MAX_INTERIM: u32 = 32;
 /// A connection that was kept may be dead; one that takes no more streams may be followed by another such.
 const MAX_TRIES: u32 = 4;
 /// Origins that end each connection after a few requests: of many at once, the last wait for that many connections.

@@ -8,6 +8,7 @@
 
 use super::locks::LockFile;
 use crate::gate::store::digest;
+use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::io;
 use std::ops::Deref;
@@ -211,20 +212,13 @@ pub(super) fn instant(at: u64) -> Option<Instant> {
 /// One instant by both clocks: of some looks, the one that took least.
 static ZERO: LazyLock<(Instant, u64)> = LazyLock::new(|| {
     let looks = (0..8).map(|_| {
-        let (before, time) = (Instant::now(), monotonic());
+        let (before, time) = (Instant::now(), clock_gettime(ClockId::Monotonic));
         let nanos = time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned();
         (before.elapsed(), before, nanos)
     });
     let (_, instant, nanos) = looks.min_by_key(|(took, ..)| *took).expect("eight");
     (instant, nanos)
 });
-
-fn monotonic() -> libc::timespec {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: it writes to the one `timespec`, which outlives the call; Linux has this clock.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    time
-}
 
 /// To begin, for two seconds.
 const TRIES: u32 = 200;
