@@ -1,7 +1,7 @@
 //! RFC 9309 and its de-facto extensions: bytes in, verdicts out. Pure: no I/O, no clock.
 //!
 //! Where the standard leaves a case open, or parsers part ways, [`ParseOptions`] has a switch for it; `docs/conformance.md`
-//! in the repository tells of each with an example. What is wrong with a file, [`lint`] tells.
+//! in the repository tells of each with an example. [`lint`] reports what is wrong with a file.
 //!
 //! ```
 //! use politely::robots::RobotsTxt;
@@ -16,8 +16,8 @@
 
 pub mod access;
 mod byte_set;
+mod license;
 pub mod lint;
-mod location;
 mod matcher;
 mod options;
 mod parse;
@@ -34,7 +34,7 @@ mod verdict;
 
 pub use access::AccessKind;
 
-pub use location::{UrlError, is_license_url, robots_url};
+pub use license::is_license_url;
 pub(crate) use matcher::path;
 pub use options::{ParseOptions, PercentEncoding, Precedence, UserAgentMatch};
 pub use parse::delay::{RequestRate, VisitTime};

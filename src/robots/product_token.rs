@@ -64,11 +64,6 @@ impl ProductToken {
     pub fn shared(&self) -> Arc<str> {
         self.0.clone()
     }
-
-    /// Whether RFC 9309 knows such a name: letters, `_` and `-` only.
-    pub fn is_standard(&self) -> bool {
-        self.0.bytes().all(is_token_byte)
-    }
 }
 
 impl AsRef<str> for ProductToken {
@@ -249,8 +244,7 @@ mod tests {
     #[test]
     fn operators_names_are_checked() {
         assert_eq!(ProductToken::parse(" ExampleBot ").map(|token| token.to_string()).as_deref(), Ok("ExampleBot"));
-        assert!(ProductToken::parse("ExampleBot").is_ok_and(|token| token.is_standard()));
-        assert!(ProductToken::parse("360Spider").is_ok_and(|token| !token.is_standard()));
+        assert!(ProductToken::parse("360Spider").is_ok());
         for (raw, error) in [
             ("", TokenError::Empty),
             (" \t", TokenError::Empty),

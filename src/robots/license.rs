@@ -1,0 +1,24 @@
+//! RSL 1.0: what a `License` line of robots.txt has to be. Pure.
+
+use url::Url;
+
+/// Whether this is where the terms of use are: the value of a `License` line of robots.txt, which is an absolute URL (RSL 1.0).
+pub fn is_license_url(value: &str) -> bool {
+    value.len() <= LONGEST && Url::parse(value).is_ok_and(|url| matches!(url.scheme(), "http" | "https"))
+}
+
+/// Bytes of a URL.
+const LONGEST: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_licence_of_robots_txt_is_an_absolute_url() {
+        assert!(is_license_url("https://a.example/license.xml"));
+        for value in ["", "/license.xml", "license.xml", "ftp://a.example/l", "https://"] {
+            assert!(!is_license_url(value), "{value}");
+        }
+    }
+}
