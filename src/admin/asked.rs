@@ -1,4 +1,4 @@
-//! What is asked for in a target, read as axum reads it, and its faults told as all faults are.
+//! What is asked for in a target, read as axum reads it, and its faults reported as all faults are.
 
 use super::json::problem;
 use axum::extract::{FromRequestParts, Path, Query};

@@ -146,7 +146,7 @@ pub(super) fn authority_in_full(gate: &Gate, asked: &Authority, entry: &Entry, m
     value
 }
 
-/// A refusal, with the members that the client was told.
+/// A refusal, with the members that the client was sent.
 pub(super) fn decision(decision: &RecentDecision) -> Value {
     let (mut members, retry_after) = match &decision.what {
         Reported::Refused(refusal) => (evidence(refusal), refusal.retry_after()),

@@ -1,4 +1,4 @@
-//! What the kernel tells of this process, under the names that all exporters use.
+//! What the kernel reports of this process, under the names that all exporters use.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;

@@ -233,7 +233,7 @@ impl<'a> ResponseFields<'a> {
                 return Ok(());
             }
         }
-        // It is written anew, as one number.
+        // It is written again, as one number.
         self.repeated = true;
         let mut any = false;
         for member in list(value) {

@@ -55,7 +55,7 @@ pub(super) enum Mined {
     Reserved(Refusal),
 }
 
-/// By the file as it is known, and whether it should be fetched anew.
+/// By the file as it is known, and whether it should be fetched again.
 pub(super) fn mined(entry: &Entry, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> (Mined, bool) {
     // Or nobody could read it.
     if request.target == SiteFile::TdmRep.path().as_bytes() {

@@ -105,7 +105,7 @@ impl Proxy {
         }
     }
 
-    /// Takes up changed settings, and what `upstream` has made of them, without dropping a request.
+    /// Applies changed settings, and what `upstream` has made of them, without dropping a request.
     pub fn reload(&self, settings: Arc<Settings>, prepared: Prepared) {
         self.leaves.resize(settings.intercept.leaf_cache);
         self.upstream.adopt(prepared);

@@ -1,4 +1,4 @@
-//! Why the proxy could not start, or take up changed settings, and what to do about it.
+//! Why the proxy could not start, or apply changed settings, and what to do about it.
 
 use crate::evidence::OpenError;
 use crate::tls::{CaError, ListenerTlsError, RootsError};

@@ -192,7 +192,7 @@ impl Running {
         self.parts.proxy.gate.figures()
     }
 
-    /// Takes up changed settings without dropping a request, all that a running proxy can, and tells what that was.
+    /// Applies changed settings without dropping a request, all that a running proxy can, and returns what that was.
     ///
     /// # Errors
     /// A socket cannot be opened, or a file read: then all stays as it was.

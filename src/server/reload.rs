@@ -1,4 +1,4 @@
-//! Taking up changed settings: all of them or none, one reload at a time, and each key told that takes a restart.
+//! Applying changed settings: all of them or none, one reload at a time; each key that takes a restart is reported.
 
 use super::listeners::Listeners;
 use super::{StartError, roots_of};
@@ -78,7 +78,7 @@ impl Reloadable {
         Some(done)
     }
 
-    /// Takes up these settings, or none of them.
+    /// Applies these settings, or none of them.
     pub fn reload(&self, settings: Settings) -> Result<Changes, StartError> {
         self.take_up(settings, &mut self.known.lock())
     }

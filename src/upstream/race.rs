@@ -22,7 +22,7 @@ impl FailedAddresses {
         self.0.insert(address, Instant::now());
     }
 
-    /// The order in which to try them. `first`: where a connection has been, which goes before all.
+    /// The order in which to try them. `first`: where a connection has been, which comes before all.
     pub fn order(&self, addresses: &[SocketAddr], first: Option<SocketAddr>) -> Vec<SocketAddr> {
         let preferred = addresses.first().is_some_and(SocketAddr::is_ipv6);
         let (one, other): (Vec<_>, Vec<_>) = addresses.iter().copied().partition(|it| it.is_ipv6() == preferred);
@@ -46,7 +46,7 @@ impl FailedAddresses {
     }
 }
 
-/// The first that `dial` reaches. Of the failures, that of the address tried first is told.
+/// The first that `dial` reaches. Of the failures, that of the address tried first is reported.
 pub(super) async fn race<T, F>(
     addresses: &[SocketAddr],
     failed: &FailedAddresses,

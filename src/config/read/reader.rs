@@ -1,6 +1,6 @@
 //! The tree to typed values, through serde: all faults, each with its place.
 //!
-//! A fault does not end the reading: what holds it is left out and reading begins anew, so that the next one comes to
+//! A fault does not end the reading: what holds it is left out and reading begins again, so that the next one comes to
 //! light. That works because every key may be left out, and lists and maps may be shorter.
 
 use std::collections::HashSet;

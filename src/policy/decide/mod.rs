@@ -20,7 +20,7 @@ pub struct Decision {
     pub ruling: Ruling,
     /// The gap that holds between two starts, whatever is said of this request, as far as it is known.
     pub crawl_delay: Option<Duration>,
-    /// The file that should be fetched anew, without anybody waiting for it.
+    /// The file that should be fetched again, without anybody waiting for it.
     pub refresh: Option<SiteFile>,
 }
 
@@ -157,7 +157,7 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// What robots.txt says, and whether it should be fetched anew. `file`: the rules that hold, if there is a file.
+    /// What robots.txt says, and whether it should be fetched again. `file`: the rules that hold, if there is a file.
     fn by_entry(self, entry: &Entry, file: Option<&RuleSet>) -> (Ruling, bool) {
         // RFC 9309 §2.2.2: implicitly allowed, even where nothing is known or everything disallowed.
         if self.request.target == b"/robots.txt" {

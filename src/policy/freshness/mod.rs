@@ -119,7 +119,7 @@ impl Freshness {
         (self.validated_at()..self.expires_at()).contains(&now)
     }
 
-    /// From when on a request makes it to be fetched anew in the background.
+    /// From when on a request makes it to be fetched again in the background.
     pub fn refresh_at(&self) -> SystemTime {
         self.refresh.into()
     }
@@ -211,7 +211,7 @@ const LATEST: u64 = 1 << 48;
 pub enum CopyState {
     /// Use it.
     Fresh,
-    /// Use it, and fetch it anew in the background.
+    /// Use it, and fetch it again in the background.
     Refresh,
     /// Fetch it first.
     Unusable,

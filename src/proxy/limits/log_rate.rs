@@ -22,7 +22,7 @@ impl LogRate {
     /// Whether this one is told; then, how many before it were not.
     pub fn tell(&self, now: SystemTime) -> Option<u64> {
         let mut state = self.0.lock();
-        // A clock that was set back begins anew as well.
+        // A clock that was set back begins again as well.
         if now.duration_since(state.since).map_or(true, |passed| passed >= WHILE) {
             (state.since, state.told) = (now, 0);
         }

@@ -18,7 +18,7 @@ use crate::policy::{EgressReason, Host, HostPattern, Listed, ListedBy, Refusal};
 pub struct Guard {
     /// Opened although special.
     pub allow: Vec<IpNet>,
-    /// Closed although public; goes before `allow`.
+    /// Closed although public; overrides `allow`.
     pub deny: Vec<IpNet>,
     /// Hosts that are closed by name.
     pub deny_hosts: Vec<HostPattern>,

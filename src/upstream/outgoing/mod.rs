@@ -18,7 +18,7 @@ pub struct Outgoing<'a> {
     /// or the server itself for OPTIONS (RFC 9112 §3.2.1, §3.2.4).
     pub target: &'a [u8],
     pub fields: OutgoingFields<'a>,
-    /// Of the body as it is sent on: over HTTP/2, only a length is told.
+    /// Of the body as it is sent on: over HTTP/2, only a length is given.
     pub framing: Framing,
     /// The version in which it came to us. `None`: it is our own, and nobody forwards it.
     pub received: Option<Version>,

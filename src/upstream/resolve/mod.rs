@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout};
 
-/// Looks names up and keeps the answers for a short while: the system's resolver tells no lifetime. Cheap to clone.
+/// Looks names up and keeps the answers for a short while: the system's resolver gives no lifetime. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Resolver(Arc<ResolverInner>);
 
