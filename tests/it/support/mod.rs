@@ -39,7 +39,7 @@ pub use reply::Reply;
 use std::time::Duration;
 
 /// How long anything may take that is not being paced before the test is called hung. Generous: the machine is noisy.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// `future`, or a panic that says what was being waited for.
 pub async fn within<F: Future>(what: &str, future: F) -> F::Output {
