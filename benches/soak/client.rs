@@ -30,6 +30,9 @@ pub struct Crowd {
     pub stop: AtomicBool,
     /// Requests a second of the steady load, in all; 0 for as fast as they are answered.
     pub rate: AtomicU64,
+    /// Whether requests that could not go out in time do so later, as latencies that are judged need it.
+    pub makes_up: bool,
+    pub same_hosts: bool,
     pub schedule: Mutex<Instant>,
     /// When each answer of the steady load came, and how long after it was due.
     pub latencies: Mutex<Vec<(Instant, Duration)>>,
@@ -48,14 +51,18 @@ impl Crowd {
         }
         let mut schedule = self.schedule.lock().expect("no panic");
         *schedule += Duration::from_secs(1) / u32::try_from(rate).expect("a rate");
+        if !self.makes_up && schedule.elapsed() > Duration::from_secs(1) {
+            *schedule = Instant::now() + Duration::from_secs(1);
+        }
         *schedule
     }
 
     fn host(&self, kind: Kind) -> Host {
+        let age = if self.same_hosts { 0 } else { self.world.start.elapsed().as_secs() };
         let number = match kind {
             Kind::Paced => fastrand::u64(..PACED),
-            Kind::Changing => self.world.start.elapsed().as_secs() / 20 + fastrand::u64(..CHANGING),
-            _ => self.world.start.elapsed().as_secs() / 2 + fastrand::u64(..WINDOW),
+            Kind::Changing => age / 20 + fastrand::u64(..CHANGING),
+            _ => age / 2 + fastrand::u64(..WINDOW),
         };
         Host { kind, number }
     }
@@ -287,6 +294,10 @@ fn judge(crowd: &Crowd, proxy: &Instance, host: Host, path: &str, answer: &Answe
         502 | 504 | 500 if host.kind == Kind::Faulty => world.count("answers 5xx of faulty hosts"),
         502..=504 | 429 if host.kind == Kind::Broken => {}
         429 | 503 if host.kind == Kind::Paced => world.count("held too long"),
+        // Held by a process that was replaced, for longer than it had left.
+        503 if answer.text().contains("urn:politely:draining") && proxy.was_replaced_since(answer.asked) => {
+            world.count("answers 503 of a process that was replaced");
+        }
         // An origin of this process that was not scheduled in time is the machine's fault, if it is rare.
         503 if answer.text().contains("no complete answer within") => world.count(LATE),
         status => {

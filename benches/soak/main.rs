@@ -2,9 +2,10 @@
 //! each verdict and each gap. Fails on a wrong verdict, a broken gap, a wrong or lost answer, memory or descriptors that
 //! grow, a p99 that drifts, a panic.
 //!
-//! `cargo bench --bench soak -- [SECONDS] [--binary FILE] [--report FILE]`: 1800 seconds if nothing else is asked for.
-//! The binary is cargo's unless one is named; the report is written as Markdown. Needs redis-server; with faketime the
-//! proxies' clocks are set, and with the right to mount a store's disk is filled.
+//! `cargo bench --bench soak -- [SECONDS] [--binary FILE] [--report FILE] [--same-hosts]`: 1800 seconds if nothing else is
+//! asked for. With `--same-hosts` none come and go, so that caches fill at the start and memory may not grow at all. The binary is cargo's unless one is named; the report is written as Markdown. Needs redis-server; with faketime the
+//! proxies' clocks are set, and with the right to mount a store's disk is filled. Of an unoptimised binary latencies are not
+//! judged: it gets a smaller share of what the machine can do, and less while the machine cannot do even that.
 //!
 //! One proxy, `steady`, lives from the start to the end: its memory and descriptors are measured. The other, `changing`, is
 //! replaced and killed.
@@ -41,16 +42,18 @@ const ROUND: Duration = Duration::from_secs(45);
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let (mut seconds, mut binary, mut report) = (1800, PathBuf::from(env!("CARGO_BIN_EXE_politely")), None);
+    let mut same_hosts = false;
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--binary" => binary = arguments.next().expect("--binary FILE").into(),
             "--report" => report = Some(PathBuf::from(arguments.next().expect("--report FILE"))),
+            "--same-hosts" => same_hosts = true,
             "--bench" => {}
             number => seconds = number.parse().expect("seconds"),
         }
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads");
-    let outcome = runtime.block_on(soak(Duration::from_secs(seconds), &binary));
+    let outcome = runtime.block_on(soak(Duration::from_secs(seconds), &binary, same_hosts));
     let text = outcome.markdown(&binary);
     println!("\n{text}");
     if let Some(file) = report {
@@ -62,7 +65,8 @@ fn main() {
     }
 }
 
-async fn soak(length: Duration, binary: &std::path::Path) -> Outcome {
+async fn soak(length: Duration, binary: &std::path::Path, same_hosts: bool) -> Outcome {
+    let is_optimised = report::is_optimised(binary);
     let directory = tempfile::tempdir().expect("a temporary directory");
     let at = directory.path();
     let world = Arc::new(World::new());
@@ -93,12 +97,14 @@ async fn soak(length: Duration, binary: &std::path::Path) -> Outcome {
         authority: at.join("ca"),
         stop: AtomicBool::new(false),
         rate: AtomicU64::new(0),
+        makes_up: is_optimised,
+        same_hosts,
         schedule: Mutex::new(Instant::now()),
         latencies: Mutex::default(),
     });
     let idle = first.figures();
 
-    // As fast as it goes beside all others, of which 70 % is the load.
+    // As fast as it goes beside all others, of which a share is the load.
     let mut clients = tokio::task::JoinSet::new();
     (0..PACED).for_each(|_| _ = clients.spawn(closed(crowd.clone(), Kind::Paced)));
     (0..BROKEN).for_each(|_| _ = clients.spawn(closed(crowd.clone(), Kind::Broken)));
@@ -109,7 +115,8 @@ async fn soak(length: Duration, binary: &std::path::Path) -> Outcome {
     let (before, began) = (world.counted("answers"), Instant::now());
     sleep((length / 12).min(Duration::from_secs(15))).await;
     let capacity = (world.counted("answers") - before) as f64 / began.elapsed().as_secs_f64();
-    let rate = (capacity * 0.7).max(20.0) as u64;
+    let share = if is_optimised { 0.7 } else { 0.35 };
+    let rate = (capacity * share).max(20.0) as u64;
     println!("{capacity:.0} requests a second at most: {rate} it is");
     *crowd.schedule.lock().expect("no panic") = Instant::now();
     crowd.rate.store(rate, Ordering::Relaxed);
@@ -151,7 +158,21 @@ async fn soak(length: Duration, binary: &std::path::Path) -> Outcome {
         (disk.is_some(), "a full disk (no right to mount)"),
     ];
     let missing = missing.iter().filter(|(is_there, _)| !is_there).map(|(_, what)| *what).collect();
-    Outcome { world, lasted, capacity, rate, rounds: turn, idle, left, samples, latencies, missing, load }
+    Outcome {
+        world,
+        lasted,
+        capacity,
+        share,
+        rate,
+        is_optimised,
+        rounds: turn,
+        idle,
+        left,
+        samples,
+        latencies,
+        missing,
+        load,
+    }
 }
 
 /// Each fault once.

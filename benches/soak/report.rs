@@ -23,7 +23,10 @@ pub struct Outcome {
     pub world: Arc<World>,
     pub lasted: Duration,
     pub capacity: f64,
+    /// Of the capacity.
+    pub share: f64,
     pub rate: u64,
+    pub is_optimised: bool,
     pub rounds: u64,
     pub idle: Option<(u64, u64, f64)>,
     pub left: Option<(u64, u64, f64)>,
@@ -54,7 +57,7 @@ impl Outcome {
             all.push(format!("descriptors grew from {start} to {end}"));
         }
         let [start, _, end] = self.quantiles(0.99);
-        if is_long && !self.is_overloaded() && end > start * 2 + Duration::from_millis(50) {
+        if is_long && self.is_optimised && !self.is_overloaded() && end > start * 2 + Duration::from_millis(50) {
             all.push(format!("p99 went from {start:?} to {end:?}"));
         }
         let late = self.world.counted(LATE);
@@ -71,17 +74,20 @@ impl Outcome {
 
     pub fn markdown(&self, binary: &Path) -> String {
         let counts = self.world.counts();
-        let mut text = String::from(
+        let mut text = format!(
             "# Endurance\n\nWritten by `cargo bench --bench soak -- [SECONDS] --report docs/endurance.md`; no figure is by hand.\n\n\
              Two proxies share a Redis. One lives throughout, and is measured; the other is upgraded and killed. Clients load both at\n\
-             70 % of what the whole setup (proxies, origins, clients and judge on one machine) could do at the start of the run. Hosts,\n\
+             {:.0} % of what the whole setup (proxies, origins, clients and judge on one machine) could do at the start of the run. Hosts,\n\
              connections and robots.txt files come and go all the while. Another parser (the crate `texting_robots`), in the origins'\n\
              process, judges each verdict: what was refused had to be disallowed, and what was delivered allowed, by a robots.txt that was\n\
              in force. Each gap between two pages of a host with a crawl-delay is measured at the origin, by the kernel's receive time.\n\n",
+            self.share * 100.0
         );
         text += "Of hosts whose robots.txt fails again and again any copy that they sent counts as in force. While Redis is away each proxy keeps\n\
                  twice the gap by itself, and of three pages the first and the last are judged.\n\n";
-        if self.is_overloaded() {
+        if !self.is_optimised {
+            text += "**An unoptimised build: its latencies are not judged.**\n\n";
+        } else if self.is_overloaded() {
             text += "**The machine could not keep up with the load that was asked for: its latencies are not judged, and show the machine.**\n\n";
         }
         let failures = self.failures();
@@ -93,7 +99,11 @@ impl Outcome {
         row("date", output("date", &["-u", "+%Y-%m-%d %H:%M UTC"]));
         row(
             "version",
-            format!("{}, {} build", output(binary.to_str().unwrap_or_default(), &["--version"]), kind(binary)),
+            format!(
+                "{}, {} build",
+                output(binary.to_str().unwrap_or_default(), &["--version"]),
+                if self.is_optimised { "optimised" } else { "unoptimised" }
+            ),
         );
         row("machine", machine());
         row("load average at the end (1, 5, 15 minutes)", self.load.clone());
@@ -198,6 +208,11 @@ pub fn line(world: &World) -> String {
     format!("{counts}, {} violations", world.violations())
 }
 
+/// By where cargo puts what it has built.
+pub fn is_optimised(binary: &Path) -> bool {
+    !binary.components().any(|part| part.as_os_str() == "debug")
+}
+
 /// The machine's load average.
 pub fn load() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
@@ -208,10 +223,6 @@ pub fn load() -> String {
 /// client and what it has when idle.
 const MEMORY: u64 = 64 * 1024;
 const DESCRIPTORS: u64 = 600;
-
-fn kind(binary: &Path) -> &'static str {
-    if binary.to_string_lossy().contains("debug") { "unoptimised" } else { "optimised" }
-}
 
 fn machine() -> String {
     let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
