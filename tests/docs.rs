@@ -127,6 +127,20 @@ fn every_test_that_the_threat_model_names_exists() {
     }
 }
 
+/// The map for newcomers: `every_link_leads_somewhere` holds its files, this the functions in them.
+#[test]
+fn every_function_that_the_map_names_is_in_its_file() {
+    let map = part(&read("CONTRIBUTING.md"), "| where is |", "\n\n");
+    let rows: Vec<&str> = map.lines().skip(2).collect();
+    assert!(rows.len() > 5, "{rows:?}");
+    for row in rows {
+        let files: String = row.split("](").skip(1).map(|after| read(after.split(')').next().unwrap())).collect();
+        for name in row.split('`').skip(1).step_by(2) {
+            assert!(files.contains(&format!("fn {name}(")) || files.contains(&format!("fn {name}<")), "{name}: {row}");
+        }
+    }
+}
+
 /// All Rust below a folder.
 fn sources(folder: &Path) -> String {
     let mut all = String::new();
