@@ -1,40 +1,11 @@
 //! What the streams of one HTTP/2 connection write leaves together. A frame would otherwise leave by itself, as soon as the
 //! task of its stream has run: it waits until the other tasks that are ready have had their turn.
 
-use std::future::poll_fn;
+use super::turns::TaskTurns;
 use std::io::{self, IoSlice};
-use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
-/// The turns that the task of a connection has had, and whether they have left something to write.
-#[derive(Debug, Default, Clone)]
-pub struct TaskTurns(Arc<Turns>);
-
-#[derive(Debug, Default)]
-struct Turns {
-    count: AtomicUsize,
-    has_rest: AtomicBool,
-}
-
-impl TaskTurns {
-    /// Counts those of the task that runs this.
-    pub async fn of<F: Future>(self, task: F) -> F::Output {
-        let mut task = pin!(task);
-        poll_fn(|cx| {
-            self.0.count.fetch_add(1, Relaxed);
-            task.as_mut().poll(cx)
-        })
-        .await
-    }
-
-    /// Whether all that the task has handed on has been written.
-    pub fn are_written(&self) -> bool {
-        !self.0.has_rest.load(Relaxed)
-    }
-}
 
 /// A connection whose writes wait for the next turn of its task.
 pub struct Gathered<T> {
@@ -44,7 +15,7 @@ pub struct Gathered<T> {
     /// How many of them have left.
     sent: usize,
     /// The turn in which the first of them came.
-    since: usize,
+    since: u64,
     /// Before anything is read, the other side may wait for what is written.
     is_heard: bool,
 }
@@ -91,10 +62,10 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Gathered<T> {
         }
         if self.waiting.is_empty() {
             self.waiting.reserve_exact(ROOM);
-            self.since = self.turns.0.count.load(Relaxed);
+            self.since = self.turns.begun();
             cx.waker().wake_by_ref();
         }
-        self.turns.0.has_rest.store(true, Relaxed);
+        self.turns.has_rest(true);
         let before = self.waiting.len();
         for part in parts {
             let n = part.len().min(ROOM - self.waiting.len());
@@ -108,13 +79,13 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Gathered<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let is_next_turn = self.since != self.turns.0.count.load(Relaxed);
+        let is_next_turn = self.since != self.turns.begun();
         if !self.waiting.is_empty() && self.is_heard && !is_next_turn {
             return Poll::Ready(Ok(()));
         }
         ready!(self.poll_drain(cx))?;
         ready!(Pin::new(&mut self.io).poll_flush(cx))?;
-        self.turns.0.has_rest.store(false, Relaxed);
+        self.turns.has_rest(false);
         Poll::Ready(Ok(()))
     }
 
@@ -130,7 +101,8 @@ const ROOM: usize = 32 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::future::ready;
+    use std::future::{poll_fn, ready};
+    use std::pin::pin;
     use std::task::Waker;
 
     /// What each write took, and an end.
@@ -239,7 +211,7 @@ mod tests {
         let task = async {
             let mut io = Gathered { is_heard: true, ..Gathered::new(near, turns.clone()) };
             poll_fn(|cx| {
-                if turns.0.count.load(Relaxed) == 1 {
+                if turns.begun() == 1 {
                     let written = Pin::new(&mut io).poll_write(cx, b"frame");
                     assert!(matches!(written, Poll::Ready(Ok(5))));
                 }

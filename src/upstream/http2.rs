@@ -4,9 +4,9 @@
 
 use super::dial_error::{DialError, DialFault};
 use super::endpoint::Endpoint;
-use super::gathered::{Gathered, TaskTurns};
+use super::gathered::Gathered;
 use super::stream::Stream;
-use super::writes::{SentHead, Writes};
+use super::turns::{HandedOver, TaskTurns};
 use bytes::Bytes;
 use h2::client::{Builder, Connection as Carrier, ResponseFuture, SendRequest};
 use h2::{Ping, PingPong, Reason, SendStream};
@@ -44,8 +44,8 @@ impl Http2Link {
     }
 
     /// The head that has just been sent, until it has been written.
-    pub fn sent_head(&self) -> SentHead {
-        self.connection.vitals.writes.sent_head()
+    pub fn sent_head(&self) -> HandedOver {
+        self.connection.vitals.turns.handed_over()
     }
 
     /// Waits for the origin to speak HTTP/2, where that has not been agreed on: another would take what is sent for requests.
@@ -132,7 +132,7 @@ struct Vitals {
     idle_since: AtomicU64,
     /// The idle connections of all endpoints, this one among them while it is.
     all: Arc<AtomicUsize>,
-    writes: Arc<Writes>,
+    turns: TaskTurns,
 }
 
 impl EndpointConnections {
@@ -185,6 +185,7 @@ impl Http2Connection {
         size: u32,
         idle: Duration,
     ) -> Result<Http2Link, DialError> {
+        let turns = TaskTurns::default();
         let vitals = Arc::new(Vitals {
             streams: AtomicUsize::new(1),
             is_shared: AtomicBool::new(false),
@@ -196,9 +197,8 @@ impl Http2Connection {
             heard: AtomicU64::new(0),
             idle_since: AtomicU64::new(0),
             all: endpoint.http2.all.clone(),
-            writes: Arc::default(),
+            turns: turns.clone(),
         });
-        let turns = TaskTurns::default();
         let heard = Gathered::new(Heard { stream, vitals: vitals.clone() }, turns.clone());
         let mut builder = Builder::new();
         builder
@@ -215,7 +215,7 @@ impl Http2Connection {
         let ping = carrier.ping_pong().expect("it is taken once");
         let connection = Arc::new(Http2Connection { send, address, vitals: vitals.clone() });
         endpoint.http2.connections.lock().push(connection.clone());
-        tokio::spawn(turns.clone().of(carry(carrier, ping, vitals, turns, Arc::downgrade(endpoint), idle)));
+        tokio::spawn(turns.of(carry(carrier, ping, vitals, Arc::downgrade(endpoint), idle)));
         Ok(connection.link())
     }
 
@@ -299,7 +299,6 @@ async fn carry(
     mut carrier: Carrier<Gathered<Heard>, Bytes>,
     mut ping: PingPong,
     vitals: Arc<Vitals>,
-    turns: TaskTurns,
     endpoint: Weak<Endpoint>,
     idle: Duration,
 ) {
@@ -316,7 +315,7 @@ async fn carry(
             None => vitals.heard() + SILENCE,
         };
         tokio::select! {
-            ended = poll_fn(|cx| vitals.writes.round(&turns, || Pin::new(&mut carrier).poll(cx))) => {
+            ended = &mut carrier => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "an HTTP/2 connection to an origin ended");
                 }
@@ -328,7 +327,6 @@ async fn carry(
                     vitals.tell(&vitals.is_known);
                 }
             }
-            () = vitals.writes.wanted.notified() => {}
             () = vitals.turned.notified() => idle_since = Instant::now(),
             () = sleep_until(next) => match (asked, is_idle) {
                 // Bytes of any kind are a sign as well.
@@ -355,7 +353,6 @@ async fn carry(
     }
     // Streams that are still under way learn of it as the carrier goes.
     vitals.tell(&vitals.is_over);
-    vitals.writes.end();
     if let Some(endpoint) = endpoint.upgrade() {
         endpoint.http2.remove(&vitals);
     }

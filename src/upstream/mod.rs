@@ -18,13 +18,13 @@ mod resolve;
 mod route;
 mod stream;
 mod trust;
+mod turns;
 mod words;
-mod writes;
 
 pub use connect::{Http1Link, HttpLink, OriginConnection, Versions, Want};
 pub use dial_error::{DialError, DialFault, is_own_limit};
 pub use dialler::connector_conf;
-pub use gathered::{Gathered, TaskTurns};
+pub use gathered::Gathered;
 pub use get::{BodyStream, GetError, Got, MAX_INTERIM, Sent, Unanswered};
 pub use http2::{Http2Link, is_unprocessed, wants_http1};
 pub use outgoing::{NotForHttp2, Outgoing, OutgoingFields};
@@ -32,7 +32,7 @@ pub use resolve::ResolveError;
 pub use route::Route;
 pub use stream::Stream;
 pub use trust::TrustError;
-pub use writes::SentHead;
+pub use turns::{HandedOver, TaskTurns};
 
 use crate::config::{Closed, Hosts, OriginTls, PortRange, Settings, instance_name};
 use crate::histogram::Distribution;

@@ -39,7 +39,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Connection, turns: TaskTur
         let limits = &proxy.settings.load().limits;
         (limits.idle_timeout, limits.header_timeout, limits.max_header_size)
     };
-    let ahead = Gathered::new(Ahead { wire, input: std::mem::take(&mut input) }, turns);
+    let ahead = Gathered::new(Ahead { wire, input: std::mem::take(&mut input) }, turns.clone());
     let shaken = Builder::new()
         .enable_connect_protocol()
         .max_header_list_size(u32::try_from(head).unwrap_or(u32::MAX))
@@ -53,7 +53,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Connection, turns: TaskTur
         () = proxy.stopped_for_a_while() => return,
     };
     let Ok(Ok(mut streams)) = shaken else { return };
-    let asker = Arc::new(Asker { who, mark: seat.mark(), place: Mutex::new(place) });
+    let asker = Arc::new(Asker { who, turns, mark: seat.mark(), place: Mutex::new(place) });
     let mut exchanges = JoinSet::new();
     let mut is_stopping = false;
     let mut idle_at = Instant::now() + idle;
@@ -100,6 +100,7 @@ async fn idle_enough(seat: &Seat, since: Instant, until: Instant) {
 /// Who is at the other end, for all streams.
 struct Asker {
     who: Who,
+    turns: TaskTurns,
     mark: Mark,
     /// Among the connections of the user who asked last.
     place: Mutex<Option<Place<String>>>,
@@ -118,7 +119,8 @@ async fn exchange(
     websocket::add_key(&mut parts);
     let mut timer = Timer::new();
     let ends = body.is_end_stream();
-    let mut client = Http2Client::new((!ends).then_some(body), respond, parts.method == http::Method::HEAD);
+    let is_head = parts.method == http::Method::HEAD;
+    let mut client = Http2Client::new((!ends).then_some(body), respond, asker.turns.clone(), is_head);
     let inside = asker.who.tunnel.as_ref().map(|tunnel| &tunnel.authority);
     let authority = parts.uri.authority().map_or("", |authority| authority.as_str());
     if let Some(answer) =

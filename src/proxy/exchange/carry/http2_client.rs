@@ -7,6 +7,7 @@ use super::http2::Http2;
 use super::side::Side;
 use crate::http1::Framing;
 use crate::proxy::respond::Answer;
+use crate::upstream::TaskTurns;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
@@ -19,6 +20,8 @@ use tokio::time::{Instant, timeout};
 pub struct Http2Client {
     pub side: Http2,
     pub respond: SendResponse<Bytes>,
+    /// Of the connection.
+    turns: TaskTurns,
     pub is_head: bool,
     began: bool,
     answered: bool,
@@ -29,11 +32,11 @@ pub struct Http2Client {
 }
 
 impl Http2Client {
-    pub fn new(receiving: Option<RecvStream>, respond: SendResponse<Bytes>, is_head: bool) -> Self {
+    pub fn new(receiving: Option<RecvStream>, respond: SendResponse<Bytes>, turns: TaskTurns, is_head: bool) -> Self {
         let mut side = Http2::default();
         side.receiving = receiving;
         let (began, answered, is_cut, is_open) = (false, false, false, false);
-        Http2Client { side, respond, is_head, began, answered, is_cut, held_back: None, is_open }
+        Http2Client { side, respond, turns, is_head, began, answered, is_cut, held_back: None, is_open }
     }
 
     /// What follows the request comes once it is [`open`](Client::open), and not before.
@@ -63,9 +66,13 @@ impl Http2Client {
         }
     }
 
-    /// A reset overtakes what has not gone out.
+    /// A reset overtakes what has not gone out; and what comes together with one, some clients do not read.
     async fn end_early(&mut self, reason: Reason) {
-        let _ = timeout(SENT_TIME, self.side.sent()).await;
+        let written = async {
+            self.side.sent().await;
+            self.turns.handed_over().written().await;
+        };
+        let _ = timeout(SENT_TIME, written).await;
         self.side.reset(reason);
     }
 

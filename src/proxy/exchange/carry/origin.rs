@@ -5,7 +5,7 @@ use super::http1::Http1;
 use super::http2::Http2;
 use super::side::{Fault, Side};
 use crate::http1::{Body, Framing, HeadError, ResponseHead, read_response};
-use crate::upstream::SentHead;
+use crate::upstream::HandedOver;
 use h2::client::ResponseFuture;
 use http::{HeaderMap, header};
 use std::pin::Pin;
@@ -117,14 +117,14 @@ pub struct Http2Origin {
     pub side: Http2,
     response: ResponseFuture,
     /// Its head, where it matters when that has been written.
-    sent_head: Option<SentHead>,
+    sent_head: Option<HandedOver>,
     /// Interim answers may come.
     interim: bool,
     touched: bool,
 }
 
 impl Http2Origin {
-    pub fn new(side: Http2, response: ResponseFuture, sent_head: Option<SentHead>) -> Self {
+    pub fn new(side: Http2, response: ResponseFuture, sent_head: Option<HandedOver>) -> Self {
         Http2Origin { side, response, sent_head, interim: true, touched: false }
     }
 }

@@ -1,0 +1,187 @@
+//! When what was handed to an HTTP/2 connection has been written: its own task writes, whenever that is scheduled.
+
+use futures_util::task::AtomicWaker;
+use parking_lot::Mutex;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::task::{Context, Poll, Waker};
+
+/// The turns that the task of a connection has, and what they have written.
+#[derive(Debug, Default, Clone)]
+pub struct TaskTurns(Arc<TurnCounts>);
+
+#[derive(Debug, Default)]
+struct TurnCounts {
+    /// That have begun: each hands on all that it finds.
+    begun: AtomicU64,
+    /// The last after which nothing was left to write; none comes any more: all ones.
+    written: AtomicU64,
+    /// Something has been handed on and waits to be written.
+    has_rest: AtomicBool,
+    waiting: Mutex<Vec<Waker>>,
+    task: AtomicWaker,
+}
+
+/// What was handed to the connection.
+#[derive(Debug)]
+pub struct HandedOver {
+    turns: TaskTurns,
+    /// The first turn that surely finds it.
+    turn: u64,
+}
+
+impl TaskTurns {
+    /// Counts those of the task that runs this.
+    pub async fn of<F: Future>(self, task: F) -> F::Output {
+        let _over = TurnsEnd(&self);
+        let mut task = pin!(task);
+        poll_fn(|cx| {
+            self.0.task.register(cx.waker());
+            let turn = self.0.begun.fetch_add(1, SeqCst) + 1;
+            let polled = task.as_mut().poll(cx);
+            if !self.0.has_rest.load(SeqCst) {
+                self.written(turn);
+            }
+            polled
+        })
+        .await
+    }
+
+    /// All that has just been handed over.
+    pub fn handed_over(&self) -> HandedOver {
+        HandedOver { turns: self.clone(), turn: self.begun() + 1 }
+    }
+
+    pub(super) fn begun(&self) -> u64 {
+        self.0.begun.load(SeqCst)
+    }
+
+    pub(super) fn has_rest(&self, rest: bool) {
+        self.0.has_rest.store(rest, SeqCst);
+    }
+
+    fn written(&self, turn: u64) {
+        self.0.written.fetch_max(turn, SeqCst);
+        let waiting = std::mem::take(&mut *self.0.waiting.lock());
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// The task's end: nothing is written any more.
+struct TurnsEnd<'a>(&'a TaskTurns);
+
+impl Drop for TurnsEnd<'_> {
+    fn drop(&mut self) {
+        self.0.written(u64::MAX);
+    }
+}
+
+impl HandedOver {
+    /// Ready when it has been written, or never will be.
+    pub fn poll_written(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut waiting = self.turns.0.waiting.lock();
+        if self.turns.0.written.load(SeqCst) >= self.turn {
+            return Poll::Ready(());
+        }
+        if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+            waiting.push(cx.waker().clone());
+        }
+        // The turn under way may have found it: then no other would come by itself.
+        self.turns.0.task.wake();
+        Poll::Pending
+    }
+
+    pub async fn written(&self) {
+        poll_fn(|cx| self.poll_written(cx)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::gathered::Gathered;
+    use super::*;
+    use futures_util::FutureExt;
+    use std::io;
+    use std::pin::Pin;
+    use std::sync::OnceLock;
+    use std::task::Wake;
+    use tokio::io::AsyncWrite;
+
+    fn is_written(handed: &HandedOver) -> bool {
+        handed.written().now_or_never().is_some()
+    }
+
+    /// A stream that takes nothing for a while.
+    struct Narrow(bool);
+
+    impl AsyncWrite for Narrow {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            if self.0 { Poll::Ready(Ok(bytes.len())) } else { Poll::Pending }
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn a_head_has_left_when_the_connections_task_has_written_it() {
+        for takes in [true, false] {
+            let turns = TaskTurns::default();
+            let mut io = Gathered::new(Narrow(takes), turns.clone());
+            let head = turns.handed_over();
+            assert!(!is_written(&head), "it waits for the task");
+            let mut is_first = true;
+            let mut task = pin!(turns.of(poll_fn(|cx| {
+                if std::mem::take(&mut is_first) {
+                    let _ = Pin::new(&mut io).poll_write(cx, b"head");
+                } else {
+                    let _ = Pin::new(&mut io).poll_flush(cx);
+                }
+                Poll::<()>::Pending
+            })));
+            assert!(task.as_mut().now_or_never().is_none());
+            assert!(!is_written(&head), "it is gathered with what others write");
+            assert!(task.as_mut().now_or_never().is_none());
+            assert_eq!(is_written(&head), takes);
+        }
+    }
+
+    #[derive(Default)]
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_turn_under_way_may_have_missed_it_and_another_is_asked_for() {
+        let (turns, woken, handed) = (TaskTurns::default(), Arc::new(Woken::default()), OnceLock::new());
+        let mut task = pin!(turns.clone().of(poll_fn(|_| {
+            handed.get_or_init(|| turns.handed_over());
+            Poll::<()>::Pending
+        })));
+        let mut turn = || {
+            assert!(task.as_mut().poll(&mut Context::from_waker(&Waker::from(woken.clone()))).is_pending());
+            is_written(handed.get().expect("it was handed over"))
+        };
+        assert!(!turn() && woken.0.load(SeqCst));
+        assert!(turn());
+    }
+
+    #[test]
+    fn nobody_waits_for_a_connection_that_is_over() {
+        let turns = TaskTurns::default();
+        let handed = turns.handed_over();
+        assert!(turns.clone().of(async {}).now_or_never().is_some());
+        assert!(is_written(&handed) && is_written(&turns.handed_over()));
+    }
+}
