@@ -86,7 +86,7 @@ impl Settings {
             alone if alone.is_empty() => place(&["other_keys"]),
             listed => listed,
         });
-        signature.places = std::iter::once(place(&["key"])).chain(others).collect();
+        signature.places = signature.key.iter().map(|_| place(&["key"])).chain(others).collect();
         Ok(settings.based(Path::new(name).parent()))
     }
 

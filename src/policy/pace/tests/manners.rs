@@ -53,7 +53,7 @@ fn the_gap_follows_the_hosts_latency_up_and_down() {
 #[test]
 fn what_is_owed_shrinks_with_the_gap() {
     let (mut host, terms, mut at) = (Host::new(), adaptive(0, 30_000), 0);
-    for latency in [300, 10, 10, 500, 10] {
+    for latency in [640, 160, 240, 520, 40] {
         host.answered(at, &terms, latency, true);
         let now = at + latency;
         at = host.open_at(now, &terms);
