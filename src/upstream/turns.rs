@@ -21,6 +21,8 @@ struct TurnCounts {
     /// Something has been handed on and waits to be written.
     has_rest: AtomicBool,
     waiting: Mutex<Vec<Waker>>,
+    /// Somebody may be waiting.
+    is_awaited: AtomicBool,
     task: AtomicWaker,
 }
 
@@ -62,10 +64,14 @@ impl TaskTurns {
         self.0.has_rest.store(rest, SeqCst);
     }
 
+    /// Each turn says a later one.
     fn written(&self, turn: u64) {
-        self.0.written.fetch_max(turn, SeqCst);
-        let waiting = std::mem::take(&mut *self.0.waiting.lock());
-        waiting.into_iter().for_each(Waker::wake);
+        self.0.written.store(turn, SeqCst);
+        if self.0.is_awaited.load(SeqCst) {
+            let mut waiting = self.0.waiting.lock();
+            self.0.is_awaited.store(false, SeqCst);
+            waiting.drain(..).for_each(Waker::wake);
+        }
     }
 }
 
@@ -82,6 +88,7 @@ impl HandedOver {
     /// Ready when it has been written, or never will be.
     pub fn poll_written(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut waiting = self.turns.0.waiting.lock();
+        self.turns.0.is_awaited.store(true, SeqCst);
         if self.turns.0.written.load(SeqCst) >= self.turn {
             return Poll::Ready(());
         }
