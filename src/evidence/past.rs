@@ -175,7 +175,6 @@ impl PastCopy {
                 access,
                 status,
                 asked_again: None,
-                generation: 1,
                 // However long ago it was fetched, nothing that came after it is known.
                 freshness: Freshness::new(at, Duration::from_secs(60), 0.0),
                 validators: Validators::default(),

@@ -280,9 +280,7 @@ impl Gate {
         let versions = if request.speaks_http2 { Versions::Http2Known } else { Versions::Http1First };
         let order = match reason {
             FetchReason::FirstUse => Order { reason, client: request.client, crawl_delay, versions },
-            FetchReason::Renewal | FetchReason::Anew | FetchReason::Published => {
-                Order { crawl_delay, versions, ..Order::background(reason) }
-            }
+            FetchReason::Renewal | FetchReason::Anew => Order { crawl_delay, versions, ..Order::background(reason) },
         };
         self.robots.refresh(entry, order)
     }

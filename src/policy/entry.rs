@@ -66,8 +66,6 @@ pub struct SiteAnswer {
     /// It is the second answer, as the first one found fault with our message.
     pub asked_again: Option<AskedAgain>,
     pub freshness: Freshness,
-    /// One more than that of the answer it came after: the order of copies, which no clock falsifies.
-    pub generation: u32,
     /// Of a file: for the next conditional request.
     pub validators: Validators,
 }
@@ -154,12 +152,7 @@ impl Entry {
         let old = &answer.validators;
         let validators =
             Validators::new(validators.etag().or(old.etag()), validators.last_modified().or(old.last_modified()));
-        Some(Self::answered(SiteAnswer { freshness, validators, generation: self.next_generation(), ..answer.clone() }))
-    }
-
-    /// Of the answer that comes next.
-    pub fn next_generation(&self) -> u32 {
-        self.answer.as_ref().map_or(0, |answer| answer.generation).saturating_add(1)
+        Some(Self::answered(SiteAnswer { freshness, validators, ..answer.clone() }))
     }
 
     /// After a fetch that settles nothing. `random` is from 0 to 1.

@@ -94,7 +94,6 @@ fn by_file(
         access: Access::Rules(RobotsTxt::parse_with(&bytes, &settings.robots.parse_options())),
         status: 200,
         asked_again: None,
-        generation: 1,
         freshness: Freshness::new(now, Duration::from_secs(1), 0.0),
         validators: Validators::default(),
     });
@@ -190,7 +189,6 @@ mod tests {
             access: Access::Rules(RobotsTxt::parse(file.as_bytes())),
             status: 200,
             asked_again: None,
-            generation: 1,
             freshness: Freshness::new(SystemTime::now(), Duration::from_secs(60), 0.0),
             validators: Validators::default(),
         });

@@ -44,14 +44,7 @@ fn entry() -> Arc<Entry> {
     let access = Access::Rules(RobotsTxt::parse(ROBOTS));
     let freshness = Freshness::new(SystemTime::now(), KEEP, 0.0);
     let validators = Validators::default();
-    Arc::new(Entry::answered(SiteAnswer {
-        access,
-        status: 200,
-        asked_again: None,
-        freshness,
-        generation: 1,
-        validators,
-    }))
+    Arc::new(Entry::answered(SiteAnswer { access, status: 200, asked_again: None, freshness, validators }))
 }
 
 fn digest() -> Hash {

@@ -145,10 +145,10 @@ impl Fleet {
         }
     }
 
-    /// A request that has the key's lease leaves now. A server is told later, and counts on it until then.
-    pub fn starts(&self, key: &PaceKey, starts: LastStarts) {
+    /// A request that has the key's lease leaves, or has left. A server is told later, and counts on it until then.
+    pub fn starts(&self, key: &PaceKey, starts: LastStarts, leaving: bool) {
         if let FleetWay::Machine(machine) = &self.way {
-            machine.note(&key.to_string(), starts);
+            machine.note(&key.to_string(), starts, leaving);
         }
     }
 

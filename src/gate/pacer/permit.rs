@@ -103,7 +103,7 @@ impl Permit {
         let frees = is_gone && !self.has_left;
         self.has_left |= is_gone;
         if is_paced(slot) {
-            self.pace.left(slot, Instant::now() + self.margin(), frees);
+            self.pace.left(slot, Instant::now() + self.margin(), is_gone, frees);
         }
     }
 

@@ -79,8 +79,6 @@ pub(super) enum FetchReason {
     Renewal,
     /// It is wanted from the origin, whatever is kept.
     Anew,
-    /// Another instance has published a copy.
-    Published,
 }
 
 impl FetchReason {
@@ -226,12 +224,12 @@ impl RobotsCache {
     /// Another instance has fetched this: whoever waits for it here goes on, and a copy that is in use is replaced. Nothing:
     /// what has been published may have been missed, and whoever waits looks again.
     pub fn published(&self, name: &str) {
-        if let Some(fleet) = &self.0.fleet {
-            fleet.arrived(name);
-        }
+        let Some(fleet) = self.0.fleet.clone() else { return };
+        fleet.arrived(name);
         let known = SiteFile::from_name(name).and_then(|(file, authority)| self.0.hosts.find(&authority, file));
         if let Some(host) = known.filter(|host| !is_unknown(&host.load())) {
-            drop(self.refresh(&host, Order::background(FetchReason::Published)));
+            let inner = self.0.clone();
+            tokio::spawn(async move { inner.take_published(&fleet, &host).await });
         }
     }
 

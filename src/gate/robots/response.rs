@@ -36,7 +36,6 @@ pub(super) fn interpret_response(
     settings: &Settings,
     now: SystemTime,
 ) -> Entry {
-    let generation = old.next_generation();
     let (status, headers, body, is_redirected, asked_again) = match fetched {
         Fetched::Answer { status, headers, body, is_redirected, asked_again } => {
             (*status, headers, body, *is_redirected, *asked_again)
@@ -46,7 +45,7 @@ pub(super) fn interpret_response(
             let freshness = freshness(&HeaderMap::new(), settings, now);
             let (access, validators) = (Access::Missing, Validators::default());
             let (status, asked_again) = (*status, None);
-            return Entry::answered(SiteAnswer { access, status, asked_again, freshness, generation, validators });
+            return Entry::answered(SiteAnswer { access, status, asked_again, freshness, validators });
         }
         Fetched::Unreachable(why) => return old.failed(now, why, None, fastrand::f64()),
     };
@@ -71,7 +70,7 @@ pub(super) fn interpret_response(
             return old.failed(now, &format!("status {status}"), wait, fastrand::f64());
         }
     };
-    Entry::answered(SiteAnswer { access, status, asked_again, freshness, generation, validators })
+    Entry::answered(SiteAnswer { access, status, asked_again, freshness, validators })
 }
 
 fn freshness(headers: &HeaderMap, settings: &Settings, now: SystemTime) -> Freshness {

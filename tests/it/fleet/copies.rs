@@ -1,7 +1,7 @@
 //! Each robots.txt is fetched once for all.
 
 use super::faults::behind_relays;
-use super::{all, get, instances};
+use super::{all, get, instances, says};
 use crate::support::redis::Redis;
 use crate::support::{Binary, Client, Origin, Reply, eventually};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -88,17 +88,13 @@ async fn a_copy_is_fresh_for_no_longer_than_the_instance_that_uses_it_has_it() {
 async fn a_refresh_reaches_all_who_use_the_copy() {
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|before, _| Reply::text(if before == 0 { "" } else { KEEP_OUT })).await;
-    let fleet = instances(&redis, 3, "admin: { address: '127.0.0.1:0' }").await;
+    let fleet = instances(&redis, 3, WITH_ADMIN).await;
     let url = origin.url("/private");
     assert!(all(&fleet, &url).await.iter().all(|response| response.status() == 200));
     refresh(&fleet[0], &origin).await;
     assert_eq!(get(&fleet[0], &url).await.status(), 403);
     for instance in &fleet[1..] {
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while get(instance, &url).await.status() != 403 {
-            assert!(Instant::now() < deadline, "it still goes by the old copy");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        goes_by_the_later_one(instance, &url).await;
     }
     assert_eq!(origin.log.count("/robots.txt"), 2);
 }
@@ -164,6 +160,70 @@ async fn after_a_kill_a_newer_copy_of_ones_own_holds_against_an_older_one_of_the
     let instance = Binary::serve_in(directory, &yaml).await;
     assert_eq!(get(&instance, &url).await.status(), 403);
     assert_eq!(origin.log.count("/robots.txt"), 2);
+}
+
+const WITH_ADMIN: &str = "admin: { address: '127.0.0.1:0' }";
+
+/// The server answers nobody, until each has noticed, and for as long as this takes.
+async fn while_it_is_lost(redis: &Redis, fleet: &[Binary], what: impl Future<Output = ()>) {
+    redis.signal(libc::SIGSTOP);
+    eventually("the loss is noticed", || fleet.iter().all(|instance| says(instance, "is unreachable"))).await;
+    what.await;
+    redis.signal(libc::SIGCONT);
+    let joined = |instance: &Binary| instance.output().matches("joined the fleet").count() == 2;
+    eventually("all are back", || fleet.iter().all(joined)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_copies_that_were_fetched_apart_the_later_one_holds_however_often_the_other_was_renewed() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = origin(|before, _| Reply::text(if before < 4 { "" } else { KEEP_OUT })).await;
+    let fleet = instances(&redis, 2, WITH_ADMIN).await;
+    let url = origin.url("/private");
+    assert!(all(&fleet, &url).await.iter().all(|response| response.status() == 200));
+    while_it_is_lost(&redis, &fleet, async {
+        for _ in 0..3 {
+            refresh(&fleet[0], &origin).await;
+        }
+    })
+    .await;
+    refresh(&fleet[1], &origin).await;
+    assert_eq!(get(&fleet[1], &url).await.status(), 403);
+    goes_by_the_later_one(&fleet[0], &url).await;
+    assert_eq!(origin.log.count("/robots.txt"), 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_published_while_a_fetch_of_ones_own_fails_is_taken() {
+    const FAILS_AFTER: Duration = Duration::from_secs(9);
+    let Some(redis) = Redis::start().await else { return };
+    let origin = origin(|before, _| match before {
+        0 => Reply::text(""),
+        1 => Reply::status(503).after(FAILS_AFTER),
+        _ => Reply::text(KEEP_OUT),
+    })
+    .await;
+    let fleet = instances(&redis, 2, WITH_ADMIN).await;
+    let url = origin.url("/private");
+    assert!(all(&fleet, &url).await.iter().all(|response| response.status() == 200));
+    let fails = refresh(&fleet[0], &origin);
+    let publishes = async {
+        while_it_is_lost(&redis, &fleet, eventually("its fetch", || origin.log.count("/robots.txt") == 2)).await;
+        refresh(&fleet[1], &origin).await;
+        goes_by_the_later_one(&fleet[0], &url).await;
+        assert!(origin.log.of("/robots.txt")[1].at.elapsed() < FAILS_AFTER, "the machine is too slow for this test");
+    };
+    tokio::join!(fails, publishes);
+    assert_eq!(get(&fleet[0], &url).await.status(), 403, "nor does the failure bring the older one back");
+}
+
+/// It keeps out, soon.
+async fn goes_by_the_later_one(instance: &Binary, url: &str) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while get(instance, url).await.status() != 403 {
+        assert!(Instant::now() < deadline, "it still goes by the old copy");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 async fn refresh(instance: &Binary, origin: &Origin) {

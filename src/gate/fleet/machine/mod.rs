@@ -109,14 +109,15 @@ impl Machine {
         }
     }
 
-    /// What this process has started leaves now. For whoever has the lease.
-    pub fn note(&self, key: &str, starts: LastStarts) {
+    /// What this process has started leaves, or has left. For whoever has the lease.
+    pub fn note(&self, key: &str, starts: LastStarts, leaving: bool) {
         let id = Id::of(key);
         let note = || {
             // For as long as it is noted.
             let parts = self.parts.lock();
             if let (Some(LockedPart::Lease), Some((place, mut slot))) = (parts.get(&id), self.slots.find(id)?) {
                 slot.learn(starts);
+                slot.leaving = leaving;
                 self.slots.write_starts((place, slot))?;
             }
             Ok(())
@@ -264,9 +265,14 @@ impl Machine {
             slot.given = if request.op == LeaseOp::Give { now } else { 0 };
             matters = matters.max(request.gap.max(slot.backoff()) + NOTED);
             if request.op == LeaseOp::Take {
+                if slot.leaving {
+                    // Whoever had the lease has been killed, and nobody knows when it left.
+                    (slot.last_start, slot.last_fetch) = (now, now);
+                }
                 // Later ones are noted as they leave.
                 slot.learn(request.starts);
             }
+            slot.leaving &= request.op == LeaseOp::Keep;
         }
         let most = request.most + HOUR;
         slot.until = slot.until.min(now + span(most)).max(now + span(matters.min(most)));

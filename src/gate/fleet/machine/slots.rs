@@ -37,6 +37,8 @@ pub(super) struct KeySlot {
     pub by: u64,
     pub last_start: u64,
     pub last_fetch: u64,
+    /// The last of them had yet to be seen to leave. A bit of `last_start` in the file.
+    pub leaving: bool,
     /// When that one gave it up.
     pub given: u64,
     pub hold: u64,
@@ -166,11 +168,13 @@ impl KeySlot {
         let mut words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight")));
         let [tag, by, last_start, last_fetch, given, hold, backoff, until, latency, refusals] =
             std::array::from_fn(|_| words.next().unwrap_or(0));
-        Self { tag, by, last_start, last_fetch, given, hold, backoff, until, latency, refusals }
+        let (leaving, last_start) = (last_start & LEAVING != 0, last_start & !LEAVING);
+        Self { tag, by, last_start, last_fetch, leaving, given, hold, backoff, until, latency, refusals }
     }
 
     fn bytes(&self) -> [u8; SLOT as usize] {
-        let Self { tag, by, last_start, last_fetch, given, hold, backoff, until, latency, refusals } = *self;
+        let Self { tag, by, last_start, last_fetch, leaving, given, hold, backoff, until, latency, refusals } = *self;
+        let last_start = if leaving { last_start | LEAVING } else { last_start };
         let mut bytes = [0; SLOT as usize];
         let words = [tag, by, last_start, last_fetch, given, hold, backoff, until, latency, refusals];
         let words = words.map(u64::to_le_bytes);
@@ -226,6 +230,8 @@ const TRY_AGAIN: Duration = Duration::from_millis(10);
 /// With the version of what is in it.
 const FILE: &str = "politely.pace2";
 const SLOT: u64 = 10 * 8;
+/// In 292 years.
+const LEAVING: u64 = 1 << 63;
 const REFUSAL: usize = 5 * 8;
 const STARTS: usize = 2 * 8;
 pub(super) const BUCKET: u64 = 8 * SLOT;

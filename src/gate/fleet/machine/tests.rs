@@ -51,7 +51,12 @@ impl Machine {
     }
 
     fn starts(&self, at: Instant) {
-        self.note("a", LastStarts { last_start: Some(at), ..LastStarts::default() });
+        self.notes(at, true);
+        self.notes(at, false);
+    }
+
+    fn notes(&self, at: Instant, leaving: bool) {
+        self.note("a", LastStarts { last_start: Some(at), ..LastStarts::default() }, leaving);
     }
 }
 
@@ -111,6 +116,29 @@ fn what_has_been_kept_is_known_whenever_its_process_ended() {
     drop(one);
     let has = other.at(now, ms(10), LeaseOp::Take, 3000);
     assert_eq!((has.place, has.starts.last_start, has.rivals), (TurnPlace::Leased(LEASE), Some(now), 1));
+}
+
+/// It may have been written at any time until then.
+#[test]
+fn what_had_not_been_seen_to_leave_when_its_process_was_killed_counts_as_of_then() {
+    let ((_directory, one, other), now) = (both(), Instant::now());
+    one.at(now, NOW, LeaseOp::Take, 3000);
+    one.notes(now, true);
+    assert!(soon(other.at(now, ms(5), LeaseOp::Take, 3000)));
+    drop(one);
+    for (later, start) in [(ms(70), now + ms(70)), (ms(80), now + ms(70))] {
+        assert_eq!(other.at(now, later, LeaseOp::Take, 3000).starts.last_start, Some(start));
+        other.at(now, later, LeaseOp::Give, 3000);
+    }
+}
+
+#[test]
+fn what_was_given_up_before_it_left_is_not_taken_for_that() {
+    let ((_directory, one, other), now) = (both(), Instant::now());
+    one.at(now, NOW, LeaseOp::Take, 3000);
+    one.notes(now, true);
+    one.at(now, ms(10), LeaseOp::Give, 3000);
+    assert_eq!(other.at(now, ms(20), LeaseOp::Take, 3000).starts.last_start, Some(now));
 }
 
 #[test]
@@ -324,9 +352,9 @@ async fn one_fetches_and_the_others_wait_for_that() {
     let (a, b) = (authority("http://a"), authority("http://b"));
     let entry = {
         let freshness = Freshness::new(SystemTime::now(), Duration::from_secs(60), 0.0);
-        let (status, asked_again, generation, validators) = (200, None, 1, Validators::default());
+        let (status, asked_again, validators) = (200, None, Validators::default());
         let access = Access::Missing;
-        Entry::answered(SiteAnswer { access, status, asked_again, freshness, generation, validators })
+        Entry::answered(SiteAnswer { access, status, asked_again, freshness, validators })
     };
     let Ok(Claim::Fetch(right, None)) = one.claim(SiteFile::Robots.of(&a), false).await else {
         panic!("nobody has it")

@@ -6,7 +6,7 @@ use super::response::{Fetched, asked_to_wait, interpret_response};
 use super::{CacheInner, Fetch, FetchReason, HostEntry, Order, RobotsCache, is_unknown};
 use crate::config::Settings;
 use crate::gate::decode::rethrown;
-use crate::gate::fleet::{Claim, Parcel, ServerLost};
+use crate::gate::fleet::{Claim, Fleet, Parcel, ServerLost};
 use crate::gate::store::snapshot;
 use crate::gate::terms;
 use crate::policy::freshness::CopyState;
@@ -32,12 +32,6 @@ impl CacheInner {
         fetch: &Fetch,
     ) -> Result<(), Refusal> {
         let (was_unknown, name) = (is_unknown(&host.load()), host.name());
-        if let (FetchReason::Published, Some(fleet)) = (order.reason, &self.fleet) {
-            let entry =
-                self.unpack(host.file, fleet.take(name).await).await.filter(|entry| !is_older(entry, &host.load()));
-            entry.into_iter().for_each(|entry| self.keep(host, Arc::new(entry)));
-            return Ok(());
-        }
         let mut will_do = self.take_kept(host).await && order.reason.takes_any_copy();
         if will_do && is_enough(&host.load()) && !self.fleet.as_ref().is_some_and(|fleet| fleet.has_server()) {
             // No other process of this machine has a newer one.
@@ -87,6 +81,14 @@ impl CacheInner {
             right.publish(host.load_full()).await;
         }
         refreshed
+    }
+
+    /// What another instance has published, whatever is under way here: a fetch of our own may be about to fail.
+    pub(super) async fn take_published(self: &Arc<Self>, fleet: &Fleet, host: &HostEntry) {
+        let published = self.unpack(host.file, fleet.take(host.name()).await).await;
+        if let Some(entry) = published.filter(|entry| !is_older(entry, &host.load())) {
+            self.keep(host, Arc::new(entry));
+        }
     }
 
     /// Away from the threads that serve requests: how long it takes is the sender's to say. It is fresh for no longer
@@ -363,7 +365,7 @@ fn is_our_fault(status: u16) -> bool {
 }
 
 fn is_newer(one: &Entry, other: &Entry) -> bool {
-    is_unknown(other) || one.next_generation() > other.next_generation() && !is_older(one, other)
+    is_unknown(other) || is_older(other, one)
 }
 
 /// Whether there is nothing to fetch for now.
@@ -372,12 +374,11 @@ fn is_enough(entry: &Entry) -> bool {
     !entry.may_fetch(now) || matches!(entry.usable(now), Some((_, CopyState::Fresh)))
 }
 
-/// By its generation, whatever the clock says, which may have been set since: an instance that was apart has gone on from
-/// what it had. Or by more time than clocks and ways make of one and the same: a fleet may have begun to count anew.
+/// By more time than clocks and ways make of one and the same. What a clock that was ahead has dated came just now at the latest.
 fn is_older(one: &Entry, other: &Entry) -> bool {
-    let validated = |entry: &Entry| entry.answer.as_ref().map(|answer| answer.freshness.validated_at());
-    one.next_generation() < other.next_generation()
-        || validated(other).is_some_and(|other| validated(one).is_none_or(|one| other > one + SAME))
+    let now = SystemTime::now();
+    let validated = |entry: &Entry| entry.answer.as_ref().map(|answer| answer.freshness.validated_at().min(now));
+    validated(other).is_some_and(|other| validated(one).is_none_or(|one| other > one + SAME))
 }
 
 fn tell(host: &HostEntry, old: &Entry, new: &Entry) {
@@ -397,7 +398,7 @@ const OWN_NAME: &str = "politely";
 const RETRIES: usize = 2;
 
 /// Two copies this far apart may be one.
-const SAME: Duration = Duration::from_secs(2);
+const SAME: Duration = Duration::from_secs(1);
 
 /// Bytes that take about 100 µs to read.
 const LONG: usize = 16 << 10;

@@ -65,40 +65,42 @@ async fn a_fetch_keeps_the_gap_that_is_asked_of_whoever_is_named_to_the_site() {
     }
 }
 
-/// The answer that came as this one after the first, by a clock that was so many seconds ahead or behind.
-fn copy(generation: u32, clock: i64) -> Entry {
-    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(100 * DAY);
-    let by = Duration::from_secs(clock.unsigned_abs());
-    let dated = if clock < 0 { now - by } else { now + by };
-    let freshness = Freshness::new(dated, Duration::from_secs(DAY), 0.0);
+/// An answer that came so many seconds before now, or after: by a clock that was ahead.
+fn copy(age: i64) -> Entry {
+    let (now, by) = (SystemTime::now(), Duration::from_secs(age.unsigned_abs()));
+    let freshness = Freshness::new(if age < 0 { now + by } else { now - by }, Duration::from_secs(DAY as u64), 0.0);
     let (access, validators) = (Access::Missing, Validators::default());
-    Entry::answered(SiteAnswer { access, status: 404, asked_again: None, freshness, generation, validators })
+    Entry::answered(SiteAnswer { access, status: 404, asked_again: None, freshness, validators })
 }
 
 #[test]
-fn a_copy_that_came_before_another_is_older_whatever_clock_dated_them() {
-    for clock in [0, 60, -60, 10 * DAY as i64, -(DAY as i64)] {
-        let (first, second) = (copy(1, clock), copy(2, 0));
-        assert!(is_older(&first, &second) && !is_newer(&first, &second), "{clock} s");
-    }
-    let failed = copy(1, 0).failed(SystemTime::now(), "status 503", None, 0.0);
-    assert!(is_older(&failed, &copy(2, -60)), "a failure makes no copy newer");
-    assert!(is_newer(&copy(2, 60), &copy(1, 0)) && !is_older(&copy(2, 60), &copy(1, 0)));
+fn of_two_copies_that_one_is_newer_that_was_answered_later() {
+    let (early, late) = (copy(60), copy(30));
+    assert!(is_older(&early, &late) && !is_older(&late, &early));
+    assert!(is_newer(&late, &early) && !is_newer(&early, &late));
+    let failed = early.failed(SystemTime::now(), "status 503", None, 0.0);
+    assert!(is_older(&failed, &late), "a failure makes no copy newer");
+    assert!(is_newer(&early, &Entry::default()), "whatever there is, where nothing is known");
 }
 
 #[test]
 fn what_is_one_and_the_same_is_neither_older_nor_newer() {
-    for clock in [-1, 0, 1] {
-        assert!(!is_older(&copy(3, clock), &copy(3, 0)) && !is_newer(&copy(3, clock), &copy(3, 0)));
+    let half_a_second = copy(30).answer.map(|answer| {
+        let later = answer.freshness.validated_at() + Duration::from_millis(500);
+        Entry::answered(SiteAnswer { freshness: Freshness::new(later, Duration::from_secs(DAY as u64), 0.0), ..answer })
+    });
+    for same in [copy(30), half_a_second.expect("it has an answer")] {
+        assert!(!is_older(&copy(30), &same) && !is_newer(&copy(30), &same));
+        assert!(!is_older(&same, &copy(30)) && !is_newer(&same, &copy(30)));
     }
 }
 
-/// Another instance has counted for longer, or from the start.
+/// And set right since, or set back.
 #[test]
-fn what_came_long_before_is_not_newer_for_its_count() {
-    let (counted_high, ours) = (copy(100, -3600), copy(60, 0));
-    assert!(is_older(&counted_high, &ours) && !is_newer(&counted_high, &ours));
-    assert!(is_newer(&copy(1, -3600), &Entry::default()), "whatever there is, where nothing is known");
+fn what_a_clock_dated_that_was_ahead_holds_nothing_up_that_comes_now() {
+    for ahead in [-60, -10 * DAY] {
+        assert!(!is_older(&copy(0), &copy(ahead)), "{ahead} s");
+    }
 }
 
-const DAY: u64 = 24 * 3600;
+const DAY: i64 = 24 * 3600;
