@@ -3,4 +3,5 @@
 mod pacing;
 mod pacing_keys;
 mod pacing_many;
+mod stress;
 mod waiting;

@@ -52,8 +52,8 @@ impl AsyncRead for Stamped {
             ready!(self.stream.poll_read_ready(context))?;
             let room = buffer.initialize_unfilled();
             match self.stream.try_io(Interest::READABLE, || receive(&self.stream, room)) {
-                Ok((length, age)) => {
-                    *self.arrival.0.lock().expect("no thread panics with it") = Instant::now() - age;
+                Ok((length, at)) => {
+                    *self.arrival.0.lock().expect("no thread panics with it") = at;
                     buffer.advance(length);
                     return Poll::Ready(Ok(()));
                 }
@@ -91,8 +91,8 @@ impl AsyncWrite for Stamped {
     }
 }
 
-/// How many bytes there were, and how long ago the last of them came.
-fn receive(stream: &TcpStream, room: &mut [u8]) -> io::Result<(usize, Duration)> {
+/// How many bytes there were, and when the last of them came.
+fn receive(stream: &TcpStream, room: &mut [u8]) -> io::Result<(usize, Instant)> {
     let mut control = nix::cmsg_space!(nix::sys::time::TimeSpec);
     let mut parts = [IoSliceMut::new(room)];
     let message = recvmsg::<()>(stream.as_raw_fd(), &mut parts, Some(&mut control), MsgFlags::empty())?;
@@ -100,7 +100,18 @@ fn receive(stream: &TcpStream, room: &mut [u8]) -> io::Result<(usize, Duration)>
         ControlMessageOwned::ScmTimestampns(stamp) => Some(Duration::from(stamp)),
         _ => None,
     });
+    let (now, wall) = both_clocks();
     // An end has none. A wall clock that was set in between is not believed.
-    let age = stamp.and_then(|stamp| SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + stamp).ok());
-    Ok((message.bytes, age.filter(|age| *age < super::PATIENCE).unwrap_or_default()))
+    let age = stamp.and_then(|stamp| wall.duration_since(SystemTime::UNIX_EPOCH + stamp).ok());
+    Ok((message.bytes, now - age.filter(|age| *age < super::PATIENCE).unwrap_or_default()))
+}
+
+/// The same moment by both: who loses its thread between the two looks again.
+fn both_clocks() -> (Instant, SystemTime) {
+    loop {
+        let (now, wall) = (Instant::now(), SystemTime::now());
+        if now.elapsed() < Duration::from_micros(100) {
+            return (now, wall);
+        }
+    }
 }
