@@ -303,6 +303,11 @@ impl<W> Schedule<W> {
         }
     }
 
+    /// Somebody waits while another instance may start.
+    pub fn is_behind_another(&self) -> bool {
+        self.line.is_some() && matches!(self.source, TurnSource::Fleet { leased: false, .. })
+    }
+
     /// Somebody waits for the fleet's lease: the gap that is to be kept.
     pub fn wants_lease(&self) -> Option<Duration> {
         let head = self.line.as_ref()?.head()?;

@@ -68,6 +68,10 @@ impl FleetLease {
         }
         let leased = self.held().is_some_and(|held| held.ends > now) && !self.yields(lane, now);
         let parted = alone.filter(|_| link == 0 || self.fails && !leased);
+        if parted.is_some_and(|instances| instances > 1) && lane.is_behind_another() {
+            // Whose last start nobody will tell any more.
+            lane.adopt(LastStarts { last_start: Some(now), ..LastStarts::default() }, lane.backoff());
+        }
         lane.follow(match parted {
             Some(instances) => TurnSource::Parted { instances },
             None => TurnSource::Fleet { known: self.known, leased, rivals: self.rivals },

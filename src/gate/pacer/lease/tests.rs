@@ -104,6 +104,20 @@ fn nor_under_what_is_left_of_one_whose_answers_were_lost_before_it_is_renewed() 
 }
 
 #[test]
+fn who_waits_when_the_server_is_lost_keeps_the_gap_from_then_once_for_each_instance() {
+    let mut instance = Instance::waiting();
+    let take = instance.call().expect("it asks");
+    instance.answer(&take, TurnPlace::Line(LEASE));
+    let lost = instance.now + ms(1000);
+    for later in [0, 150] {
+        instance.now = lost + ms(later);
+        let reach = Reach { alone: Some(2), ..Reach::default() };
+        instance.lease.follow(&mut instance.lane, reach, instance.now);
+        assert_eq!(instance.lane.poll(instance.now), NextTurn::WaitUntil(lost + ms(200)));
+    }
+}
+
+#[test]
 fn whoever_was_cut_off_gives_the_lease_back_and_has_no_second_share() {
     let mut instance = Instance::leased();
     instance.starts_in(ms(4100), 1);
