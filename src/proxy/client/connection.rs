@@ -245,13 +245,8 @@ impl Connection {
         let Connection { wire, input, timer, .. } = &mut self;
         let drained = async {
             wire.shutdown().await?;
-            let mut left = LINGER_BYTES;
             input.release();
-            while left > 0 {
-                match poll_fn(|cx| input.poll_fill(cx, wire)).await? {
-                    0 => break,
-                    n => left = left.saturating_sub(n),
-                }
+            while poll_fn(|cx| input.poll_fill(cx, wire)).await? > 0 {
                 input.release();
             }
             Ok::<_, io::Error>(())
@@ -342,4 +337,3 @@ const FORGET: Duration = Duration::from_secs(1);
 const LINGER: Duration = Duration::from_secs(2);
 /// When the proxy stops, which waits for it.
 const LAST_LINGER: Duration = Duration::from_millis(500);
-const LINGER_BYTES: usize = 1 << 20;

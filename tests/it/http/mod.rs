@@ -3,6 +3,7 @@
 
 mod answers;
 mod big_bodies;
+mod broken_origins;
 mod connect;
 mod exchange;
 mod fields;

@@ -1,0 +1,80 @@
+//! Origins that close, reset, or send what is no head: every client that is still there is told, in its own version of HTTP.
+
+use crate::support::h2_client::request;
+use crate::support::{Alpn, Client, Origin, Proxy, Reply, at_once};
+
+const CONDUCTS: [&str; 4] = ["/closes", "/half-a-line", "/nonsense", "/resets"];
+
+async fn origin(alpn: Option<Alpn>) -> Origin {
+    let conduct = |seen: &crate::support::Seen| match seen.path().as_str() {
+        "/closes" => Reply::raw(""),
+        "/half-a-line" => Reply::raw("HTTP/1.1 2"),
+        "/nonsense" => Reply::raw("nonsense\r\n\r\n"),
+        "/resets" => Reply::reset(),
+        _ => Reply::text(""),
+    };
+    match alpn {
+        Some(alpn) => Origin::https(alpn, conduct).await,
+        None => Origin::http(conduct).await,
+    }
+}
+
+/// For a client that speaks HTTP/1, through a tunnel or not.
+async fn ask(client: &mut Client, origin: &Origin, path: &str, body: &[u8]) -> (u16, bool) {
+    let target = if client.alpn().is_some() { path.to_owned() } else { origin.url(path) };
+    let (host, length) = (origin.authority("a.localhost"), body.len());
+    client.send(format!("POST {target} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\n\r\n")).await;
+    client.send(body).await;
+    let answer = client.response().await;
+    (answer.status(), answer.head.names_the_proxy())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_asks_is_told() {
+    // HTTP/2 has but one of these.
+    let cases = [(None, &CONDUCTS[..]), (Some(Alpn::H1), &CONDUCTS[..]), (Some(Alpn::H2), &CONDUCTS[3..])];
+    at_once(cases.map(|(alpn, conducts)| async move {
+        let (proxy, origin) = (Proxy::start("").await, origin(alpn).await);
+        // Over a connection that has been there before, and over a new one.
+        for (path, warm) in conducts.iter().flat_map(|path| [(path, true), (path, false)]) {
+            let mut client = match alpn {
+                Some(_) => proxy.tls(&origin, "a.localhost", &[b"http/1.1"]).await,
+                None => proxy.client().await,
+            };
+            if warm {
+                assert_eq!(ask(&mut client, &origin, "/warm", b"").await.0, 200);
+            }
+            assert_eq!(ask(&mut client, &origin, path, b"some").await, (502, true), "{alpn:?} {path} {warm}");
+            if alpn.is_some() {
+                let client = proxy.h2(&origin, "a.localhost").await;
+                if warm {
+                    assert_eq!(client.get(&origin.url("/warm")).await.status(), 200);
+                }
+                let answer = client.send(request("GET", &origin.url(path)), true).await.response().await;
+                let answer = answer.unwrap_or_else(|error| panic!("{alpn:?} {path} {warm}: {error}"));
+                assert_eq!((answer.status(), answer.head.names_the_proxy()), (502, true), "{alpn:?} {path} {warm}");
+            }
+        }
+    }))
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_is_whoever_sends_all_of_a_long_body_before_it_reads() {
+    let proxy = Proxy::start("").await;
+    for alpn in [None, Some(Alpn::H1)] {
+        let conduct = |seen: &crate::support::Seen| match seen.path().as_str() {
+            "/robots.txt" => Reply::text(""),
+            _ => Reply::raw("HTTP/1.1 2").before_the_body(),
+        };
+        let origin = match alpn {
+            Some(alpn) => Origin::https(alpn, conduct).await,
+            None => Origin::http(conduct).await,
+        };
+        let mut client = match alpn {
+            Some(_) => proxy.tls(&origin, "a.localhost", &[b"http/1.1"]).await,
+            None => proxy.client().await,
+        };
+        assert_eq!(ask(&mut client, &origin, "/x", &vec![b'x'; 12 << 20]).await, (502, true), "{alpn:?}");
+    }
+}
