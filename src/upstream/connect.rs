@@ -116,6 +116,14 @@ impl Route {
         may_be && is_tls(&self.0.authority)
     }
 
+    /// Whether HTTP/2 is worth a try with an origin that has ended a new connection without a word: some that speak nothing else
+    /// say so in no other way. It is tried from now on, until the origin chooses HTTP/1.
+    pub fn may_be_only_http2(&self, versions: Versions) -> bool {
+        let shared = &self.0.endpoint.http2;
+        let is_open = versions == Versions::Http1First && is_tls(&self.0.authority) && !shared.is_http1.load(Relaxed);
+        is_open && !shared.is_only.swap(true, Relaxed)
+    }
+
     pub(super) fn is_known_http2(&self, versions: Versions) -> bool {
         versions == Versions::Http2Known && !is_tls(&self.0.authority) && self.asks().is_none()
     }
@@ -172,6 +180,7 @@ impl Route {
         let is_http2 = stream.is_http2() || self.is_known_http2(want.versions);
         if may_be_http2 {
             way.endpoint.http2.is_http1.store(!is_http2, Relaxed);
+            way.endpoint.http2.is_only.fetch_and(is_http2, Relaxed);
         }
         let link = match is_http2 {
             true => {

@@ -125,7 +125,9 @@ impl Route {
             GetError::Http2(error) if !want.fresh && (reused || is_unprocessed(error)) => {
                 Some(Want { fresh: true, first, ..want })
             }
-            GetError::Ended(_) if !want.fresh && reused => Some(Want { fresh: true, first, ..want }),
+            GetError::Ended(_) if !want.fresh && (reused || self.may_be_only_http2(want.versions)) => {
+                Some(Want { fresh: true, first, ..want })
+            }
             _ => None,
         };
         Err(Unanswered { error, again })

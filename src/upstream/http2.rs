@@ -94,7 +94,7 @@ pub(super) struct EndpointConnections {
     pub opening: tokio::sync::Mutex<Option<(Instant, DialError)>>,
     /// When last asked, the endpoint chose HTTP/1: there is nothing to share.
     pub is_http1: AtomicBool,
-    /// The endpoint has refused to speak HTTP/1.
+    /// The endpoint has refused to speak HTTP/1, or said nothing to it.
     pub is_only: AtomicBool,
 }
 

@@ -165,7 +165,7 @@ impl Exchange<'_> {
                 }
                 Tried::Over(Outcome::Forwarded)
             }
-            Err(broken) => self.after(broken, reused, false, origin.is_untouched(), want),
+            Err(broken) => self.after(broken, reused, false, origin.is_untouched(), want, route),
         }
     }
 
@@ -207,7 +207,7 @@ impl Exchange<'_> {
             Err(broken) => {
                 let untouched = origin.is_untouched();
                 origin.side.reset(h2::Reason::CANCEL);
-                self.after(broken, link.is_shared(), !link.is_alive(), untouched, want)
+                self.after(broken, link.is_shared(), !link.is_alive(), untouched, want, route)
             }
         }
     }
@@ -409,7 +409,15 @@ impl Exchange<'_> {
 
     /// What becomes of a try that broke off. `shared`: with requests before or beside it; `over`: the connection is.
     #[cold]
-    fn after(&mut self, broken: Broken<Box<Outcome>>, shared: bool, over: bool, untouched: bool, want: Want) -> Tried {
+    fn after(
+        &mut self,
+        broken: Broken<Box<Outcome>>,
+        shared: bool,
+        over: bool,
+        untouched: bool,
+        want: Want,
+        route: &Route,
+    ) -> Tried {
         let limits = &self.settings.limits;
         let limit = limits.read_timeout;
         let over = match broken {
@@ -434,6 +442,11 @@ impl Exchange<'_> {
                     fault if fault.is_unprocessed() => Some(want),
                     // It was closed while it was kept, or for what somebody else asked.
                     fault if shared && (over || fault.is_end()) && self.request.is_idempotent() => {
+                        Some(Want { fresh: true, ..want })
+                    }
+                    fault
+                        if fault.is_end() && self.request.is_idempotent() && route.may_be_only_http2(want.versions) =>
+                    {
                         Some(Want { fresh: true, ..want })
                     }
                     _ => None,

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::rustls::server::Acceptor;
 
 /// What such an origin does about the streams of one connection.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +24,8 @@ enum Way {
     Refuse,
     /// It asks for HTTP/1.1, and speaks that too.
     Http1,
+    /// Whoever does not offer HTTP/2 is hung up on once the handshake is done (nghttpd).
+    Silent,
     /// The first connection is hung up on as soon as `/fatal` is asked for on it, whoever else waits there.
     HangUp,
     /// More follows than its content-length says.
@@ -40,17 +44,23 @@ impl Odd {
         let port = listener.local_addr().unwrap().port();
         let protocols: &[&[u8]] = if let Way::Http1 = way { &[b"h2", b"http/1.1"] } else { &[b"h2"] };
         let acceptor = tokio_rustls::TlsAcceptor::from(test_ca().server_config(&["a.localhost"], protocols));
+        let without = tokio_rustls::TlsAcceptor::from(test_ca().server_config(&["a.localhost"], &[]));
         let asked = Arc::new(AtomicUsize::new(0));
         let count = asked.clone();
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let (acceptor, count) = (acceptor.clone(), count.clone());
+                let (acceptor, without, count) = (acceptor.clone(), without.clone(), count.clone());
                 connections.spawn(async move {
-                    let Ok(stream) = acceptor.accept(stream).await else { return };
+                    let Ok(hello) = LazyConfigAcceptor::new(Acceptor::default(), stream).await else { return };
+                    let offers = hello.client_hello().alpn().is_some_and(|mut offers| offers.any(|name| name == b"h2"));
+                    let is_silent = matches!(way, Way::Silent) && !offers;
+                    let config = if is_silent { without.config() } else { acceptor.config() };
+                    let Ok(stream) = hello.into_stream(config.clone()).await else { return };
                     match stream.get_ref().1.alpn_protocol() == Some(b"h2") {
                         true => serve(stream, way, &count).await,
+                        false if is_silent => {}
                         false => serve_http1(stream).await,
                     }
                 });
@@ -96,7 +106,7 @@ async fn serve(stream: Stream, way: Way, asked: &AtomicUsize) {
                 respond.send_reset(h2::Reason::HTTP_1_1_REQUIRED);
                 continue;
             }
-            Way::GoAway(_) | Way::Leave | Way::One | Way::Refuse | Way::HangUp | Way::TooMuch => {}
+            Way::GoAway(_) | Way::Leave | Way::One | Way::Refuse | Way::HangUp | Way::TooMuch | Way::Silent => {}
         }
         asked.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
@@ -264,6 +274,19 @@ async fn what_was_not_processed_is_sent_again_posts_too() {
 }
 
 /// However many connections it takes: a request that was not processed is none, neither a try nor a turn.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_says_nothing_to_http1_is_asked_over_http2() {
+    for rules in ["robots: { timeout: 10s }", FREE] {
+        let origin = Odd::start(Way::Silent).await;
+        let proxy = Proxy::start(rules).await;
+        let host = origin.authority();
+        let client = crate::support::Client::connect(proxy.address(), &host).await;
+        let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
+        let answer = client.get("/x", &host).await;
+        assert_eq!(answer.status(), 200, "{rules}: {}", answer.text());
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_connection_leaves_goes_to_the_next_until_it_is_served() {
     let origin = Odd::start(Way::Leave).await;
