@@ -6,7 +6,7 @@ use crate::policy::{Access, Authority, Entry};
 use crate::robots::lint::{Finding, LintReport, Related, Severity, TextPlace};
 use crate::robots::{ParseOptions, Precedence, RobotsTxt, UserAgentMatch};
 use crate::server;
-use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
+use annotate_snippets::{AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, Read};
@@ -145,17 +145,43 @@ fn one(name: &str, report: &LintReport, found: &Finding, renderer: &Renderer) ->
     renderer.render(&[group]) + "\n" + &renderer.render(&[hint])
 }
 
-/// The line with the place underlined.
+/// The line with the place underlined; of one that is far into a long line, where it is alone.
 fn excerpt<'a>(
     name: &'a str,
     report: &LintReport,
     place: TextPlace,
     kind: AnnotationKind,
     label: Option<&'static str>,
-) -> Snippet<'a, Annotation<'a>> {
-    let line = report.line(place.line);
+) -> Element<'a> {
+    if place.column > SHOWN {
+        return Origin::path(name).line(place.line as usize).char_column(place.column as usize).into();
+    }
+    // What a thousand findings in one line would have rendered a thousand times is left out behind them.
+    let shown = place.column - 1 + place.len + SHOWN;
+    let line: String = report.line(place.line).chars().take(shown as usize).collect();
     let at = |column: u32| line.char_indices().nth(column as usize).map_or(line.len(), |(at, _)| at);
     let from = at(place.column - 1);
     let span = from..at(place.column - 1 + place.len).max(from);
-    Snippet::source(line).path(name).line_start(place.line as usize).annotation(kind.span(span).label(label))
+    Snippet::source(line).path(name).line_start(place.line as usize).annotation(kind.span(span).label(label)).into()
+}
+
+/// Columns: more are on no screen.
+const SHOWN: u32 = 500;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(file: &[u8]) -> String {
+        text("robots.txt", &LintReport::new(&RobotsTxt::parse(file), None), false)
+    }
+
+    #[test]
+    fn a_finding_costs_no_more_than_a_screen_however_long_its_line_is() {
+        // NUL ends a line, and is not counted as one: a thousand findings are in the first.
+        let (few, many) = (b"a\0".repeat(5_000), b"a\0".repeat(50_000));
+        assert_eq!(shown(&few).len(), shown(&many).len());
+        let far = [&b"x".repeat(3_000)[..], b"\0here\n"].concat();
+        assert!(shown(&far).contains("--> robots.txt:1:3002\nhint: "), "{}", shown(&far));
+    }
 }
