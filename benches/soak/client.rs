@@ -2,7 +2,7 @@
 
 use crate::instance::Instance;
 use crate::origin::{Ports, page};
-use crate::wire::{Answer, Lost, PATIENCE, ask, head, is_cut, request};
+use crate::wire::{Answer, Lost, PATIENCE, ask, head, request};
 use crate::world::{Host, Kind, World, path};
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 use std::io;
@@ -171,10 +171,6 @@ pub async fn closed(crowd: Arc<Crowd>, kind: Kind) {
                     // An answer that the origin cut short is cut off for the client too.
                     Err(Lost::InBody) if kind == Kind::Faulty => {
                         crowd.world.count("answers cut off, as the origin's");
-                        return Ok(());
-                    }
-                    Err(Lost::Other(error)) if kind == Kind::Faulty && is_cut(&error) => {
-                        crowd.world.count("answers cut off before their head, as the origin's");
                         return Ok(());
                     }
                     Err(lost) => return Err(lost.into()),

@@ -7,10 +7,6 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::time::timeout;
 
-pub fn is_cut(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
-}
-
 pub struct Answer {
     pub status: u16,
     pub body: Vec<u8>,
