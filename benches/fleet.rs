@@ -1,7 +1,7 @@
 //! What a fleet makes of a delay: three instances (the built binary), one redis-server that is 30 ms away each way, hosts
 //! with delays of 0.2 to 5 s, two minutes of more requests than these let through. Prints for each how many starts the
 //! origin saw of those that the delay allows, and the smallest gap; run with `cargo bench --bench fleet` (`--profile dev`
-//! spares the optimised build).
+//! spares the optimised build, and `-- --binary FILE` takes one that is there).
 
 #[path = "../tests/it/fleet/relay.rs"]
 mod relay;
@@ -143,6 +143,12 @@ async fn read_head(stream: &mut BufReader<TcpStream>) -> Option<(String, usize)>
     }
 }
 
+/// Cargo's, unless one is named.
+fn binary() -> std::ffi::OsString {
+    let named = std::env::args_os().skip_while(|argument| argument != "--binary").nth(1);
+    named.unwrap_or_else(|| env!("CARGO_BIN_EXE_politely").into())
+}
+
 async fn start_proxy(directory: &Path, redis: SocketAddr) -> (Ends, SocketAddr) {
     std::fs::create_dir(directory).expect("a directory");
     let (file, at) = (directory.join("politely.yaml"), directory.display());
@@ -153,7 +159,7 @@ async fn start_proxy(directory: &Path, redis: SocketAddr) -> (Ends, SocketAddr) 
     );
     std::fs::write(&file, yaml).expect("the directory is writable");
     let address = free_address();
-    let child = Command::new(env!("CARGO_BIN_EXE_politely"))
+    let child = Command::new(binary())
         .args(["serve", "--listen", &address.to_string(), "--config"])
         .arg(&file)
         .stdin(Stdio::null())
