@@ -1,9 +1,11 @@
 """What every server of these tests stands on: certificates, files to serve, free ports, processes that end, curl."""
 
+import contextlib
 import hashlib
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -112,15 +114,20 @@ class Site:
         return "".join(open(log, errors="replace").read()[-2000:] for log in self.logs)
 
     def stop(self):
+        # With what they have started themselves: each leads a session of its own.
         for process in reversed(self.processes):
-            process.terminate()
+            signal_group(process, signal.SIGTERM)
         for process in reversed(self.processes):
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(5)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            signal_group(process, signal.SIGKILL)
+            process.wait()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def signal_group(process, number):
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
 
 
 class Proxy:
