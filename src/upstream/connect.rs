@@ -117,11 +117,14 @@ impl Route {
     }
 
     /// Whether HTTP/2 is worth a try with an origin that has ended a new connection without a word: some that speak nothing else
-    /// say so in no other way. It is tried from now on, until the origin chooses HTTP/1.
+    /// say so in no other way. From then on it is offered, until it is seen not to be chosen.
     pub fn may_be_only_http2(&self, versions: Versions) -> bool {
         let shared = &self.0.endpoint.http2;
-        let is_open = versions == Versions::Http1First && is_tls(&self.0.authority) && !shared.is_http1.load(Relaxed);
-        is_open && !shared.is_only.swap(true, Relaxed)
+        versions == Versions::Http1First
+            && is_tls(&self.0.authority)
+            && shared.chose_none.load(Relaxed)
+            && !shared.is_http1.load(Relaxed)
+            && !shared.is_only.swap(true, Relaxed)
     }
 
     pub(super) fn is_known_http2(&self, versions: Versions) -> bool {
@@ -178,6 +181,7 @@ impl Route {
         let way = &*self.0;
         let (stream, address) = way.dialler.open(way, may_be_http2, want.first).await?;
         let is_http2 = stream.is_http2() || self.is_known_http2(want.versions);
+        way.endpoint.http2.chose_none.store(!stream.has_chosen(), Relaxed);
         if may_be_http2 {
             way.endpoint.http2.is_http1.store(!is_http2, Relaxed);
             way.endpoint.http2.is_only.fetch_and(is_http2, Relaxed);

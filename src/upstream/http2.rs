@@ -96,6 +96,8 @@ pub(super) struct EndpointConnections {
     pub is_http1: AtomicBool,
     /// The endpoint has refused to speak HTTP/1, or said nothing to it.
     pub is_only: AtomicBool,
+    /// When last asked, it chose none of the versions that it was offered.
+    pub chose_none: AtomicBool,
 }
 
 /// What there is for a request.
@@ -144,6 +146,7 @@ impl EndpointConnections {
             opening,
             is_http1: AtomicBool::new(false),
             is_only: AtomicBool::new(false),
+            chose_none: AtomicBool::new(false),
         }
     }
 

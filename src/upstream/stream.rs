@@ -30,6 +30,15 @@ impl Stream {
             Self::Pingora(stream) => stream.selected_alpn_proto() == Some(ALPN::H2),
         }
     }
+
+    /// Whether the other side has chosen any version of those that it was offered.
+    pub(super) fn has_chosen(&self) -> bool {
+        match self {
+            Self::Tcp(_) => false,
+            Self::Tls(tls) => tls.get_ref().1.alpn_protocol().is_some(),
+            Self::Pingora(stream) => stream.selected_alpn_proto().is_some(),
+        }
+    }
 }
 
 impl Stream {
