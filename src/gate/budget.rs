@@ -108,16 +108,16 @@ impl Ledger {
 
     /// What has been spent here in this period, and nobody has been told of.
     async fn tell(&self, fleet: &Fleet, of: &str, per: Period) -> Result<(), ServerLost> {
-        let untold = || self.known(of, per, SystemTime::now()).untold;
-        if untold() == (0, 0) {
+        let untold = || self.known(of, per, SystemTime::now());
+        if untold().untold == (0, 0) {
             return Ok(());
         }
         let _telling = self.telling.lock().await;
-        let (requests, bytes) = untold();
+        let told = untold();
+        let (requests, bytes) = told.untold;
         let (_, heard) = fleet.spend(of, &Spend { requests, bytes, ..unsent(per) }).await?;
         if let Some(known) = self.known.lock().known.get_mut(&(of.into(), per)) {
-            known.heard = heard;
-            known.untold = (known.untold.0 - requests, known.untold.1.saturating_sub(bytes));
+            known.hear(&told, heard);
         }
         Ok(())
     }
@@ -155,6 +155,15 @@ impl KnownBudget {
     /// As it stands in the period that ends then.
     fn in_period(self, ends: u64) -> Self {
         if self.heard.ends == ends { self } else { Self { heard: self.heard.in_period(ends), untold: (0, 0), ..self } }
+    }
+
+    /// What was untold then has been told, and this was heard.
+    fn hear(&mut self, told: &Self, heard: Spent) {
+        // Else another period has begun meanwhile, of which nobody has been told.
+        if self.heard.ends == told.heard.ends {
+            let untold = (self.untold.0 - told.untold.0, self.untold.1.saturating_sub(told.untold.1));
+            *self = Self { heard, ..Self { untold, ..*self }.in_period(heard.ends) };
+        }
     }
 
     /// In all, if so many instances have spent what this one has since it was heard.
@@ -285,6 +294,22 @@ mod tests {
         let known = KnownBudget { budget, heard, untold: (2, 20) };
         assert_eq!(known.in_period(7200).spent(3), Spent { ends: 7200, requests: 0, bytes: 0 });
         assert_eq!(known.in_period(3600).spent(2), Spent { ends: 3600, requests: 8, bytes: 80 });
+    }
+
+    #[test]
+    fn what_was_told_is_no_longer_untold_unless_another_period_has_begun() {
+        let known = |ends, requests, untold| {
+            let heard = Spent { ends, requests, bytes: 10 * requests };
+            KnownBudget { heard, untold, ..KnownBudget::default() }
+        };
+        let after = |mut now: KnownBudget, heard: KnownBudget| {
+            now.hear(&known(3600, 4, (2, 20)), heard.heard);
+            (now.heard.ends, now.heard.requests, now.untold)
+        };
+        assert_eq!(after(known(3600, 4, (2, 20)), known(3600, 6, (0, 0))), (3600, 6, (0, 0)));
+        assert_eq!(after(known(3600, 4, (3, 30)), known(3600, 6, (0, 0))), (3600, 6, (1, 10)), "one more meanwhile");
+        assert_eq!(after(known(3600, 4, (3, 30)), known(7200, 2, (0, 0))), (7200, 2, (0, 0)), "it ended on the way");
+        assert_eq!(after(known(7200, 0, (1, 10)), known(3600, 6, (0, 0))), (7200, 0, (1, 10)), "it has ended here");
     }
 
     #[test]

@@ -167,13 +167,11 @@ impl Writer {
     /// For as long as there is no room, room is looked for now and then. A segment that somebody has removed is followed by the
     /// next, which shows in the chain.
     fn may_write(&mut self, now: SystemTime) -> io::Result<()> {
-        match &self.failed {
-            Some((since, why)) if since.elapsed() < PAUSE && !self.queue.is_closed() => {
-                return Err(io::Error::other(why.clone()));
-            }
-            Some(_) => self.failed = None,
-            None => {}
+        let recent = self.failed.as_ref().filter(|(since, _)| since.elapsed() < PAUSE && !self.queue.is_closed());
+        if let Some((_, why)) = recent {
+            return Err(io::Error::other(why.clone()));
         }
+        self.failed = None;
         if !self.segment.is_gone() {
             return Ok(());
         }
@@ -182,11 +180,13 @@ impl Writer {
             self.lock = lock(&self.directory).map_err(io::Error::other)?;
         }
         self.refused = None;
+        let gone = self.segment.number;
         self.next_segment(now);
-        match self.segment.is_gone() {
-            true => Err(io::Error::other("its segment was removed, and no other can be begun")),
-            false => Ok(()),
+        if self.segment.is_gone() {
+            return Err(io::Error::other("its segment was removed, and no other can be begun"));
         }
+        tracing::warn!(segment = gone, "a segment of evidence was removed, and the records in it are gone");
+        Ok(())
     }
 
     /// Says what is not said yet.
@@ -253,7 +253,7 @@ impl Writer {
                 tracing::info!(
                     segment = self.segment.number,
                     head = %String::from_utf8_lossy(&super::hex(&self.chain.head)),
-                    "a segment of evidence is full"
+                    "a segment of evidence has ended"
                 );
                 (self.segment, self.chain) = (segment, chain);
                 *self.shared.head.lock() = (self.segment.number, chain.head);

@@ -3,7 +3,7 @@
 -- KEYS[1]  politely:{KEY}:budget:PERIOD, a hash of `ends`, `requests`, `bytes`; it expires with its period
 -- ARGV     1 length of the period, in seconds    2 requests more, or less    3 bytes more
 --          4, 5 the most of each for the requests to go, or "": they go anyway
---          6, 7 no less of each had been spent before: this server may have forgotten
+--          6, 7 no less of each had been spent before, in the period with the end of 8: this server may have forgotten
 -- Answers  1 if they go; then requests and bytes, and for how many milliseconds the period goes on
 
 local time = redis.call('TIME')
@@ -14,7 +14,9 @@ local requests, bytes = 0, 0
 if tonumber(kept[1] or 0) == ends then
     requests, bytes = tonumber(kept[2]), tonumber(kept[3])
 end
-requests, bytes = math.max(requests, tonumber(ARGV[6])), math.max(bytes, tonumber(ARGV[7]))
+if tonumber(ARGV[8]) == ends then
+    requests, bytes = math.max(requests, tonumber(ARGV[6])), math.max(bytes, tonumber(ARGV[7]))
+end
 local function has_room(spent, most)
     return most == '' or spent < tonumber(most)
 end

@@ -34,7 +34,7 @@ impl Spend {
         let mut call = SCRIPT.key(format!("politely:{{{key}}}:budget:{}", per.as_str()));
         call.arg(per.length()).arg(requests).arg(bytes);
         call.arg(most(within.and_then(|budget| budget.requests))).arg(most(within.and_then(|budget| budget.bytes)));
-        call.arg(heard.requests).arg(heard.bytes);
+        call.arg(heard.requests).arg(heard.bytes).arg(heard.ends);
         call
     }
 }

@@ -1,6 +1,7 @@
 //! Several instances, one redis-server: one pace, one fetch of each robots.txt, and what happens without the server.
 
 mod bad_link;
+mod budget_script;
 mod clocks;
 mod copies;
 mod crash;

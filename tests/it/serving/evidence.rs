@@ -196,6 +196,22 @@ async fn on_a_full_disk_requests_go_on_and_what_was_lost_is_in_the_chain() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_somebody_takes_away_is_said_and_the_next_segment_goes_on() {
+    let origin = Origin::site(RULES).await;
+    let proxy = Binary::serve(KEPT).await;
+    assert_eq!(get(&proxy, &origin.url("/a")).await, 200);
+    recorded(&kept(&proxy), 1).await;
+    std::fs::rename(kept(&proxy), proxy.directory().join("taken")).expect("it is there");
+    assert_eq!(get(&proxy, &origin.url("/b")).await, 200);
+    eventually("it is said", || proxy.output().contains("a segment of evidence was removed")).await;
+    let next = kept(&proxy).join("00000002.jsonl");
+    eventually("the next", || std::fs::read_to_string(&next).is_ok_and(|text| text.contains("/b"))).await;
+    assert_eq!(verified(&kept(&proxy)).await["whole"], false);
+    std::fs::rename(proxy.directory().join("taken/00000001.jsonl"), kept(&proxy).join("00000001.jsonl")).expect("room");
+    assert_eq!(verified(&kept(&proxy)).await["segments"], 2, "the chain goes on");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_processes_do_not_write_to_one_directory() {
     let proxy = Binary::serve(KEPT).await;
     let directory = kept(&proxy);

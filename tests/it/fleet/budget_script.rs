@@ -1,0 +1,24 @@
+//! What the script of budgets promises on its own: what an instance knew of before counts in its own period alone.
+
+use crate::support::redis::Redis;
+use redis::{AsyncCommands, Script};
+
+const KEY: &str = "politely:{a.example}:budget:day";
+const DAY: u64 = 86_400;
+
+#[tokio::test]
+async fn what_was_heard_before_counts_in_its_own_period_alone() {
+    let Some(redis) = Redis::start().await else { return };
+    let redis = &mut redis.connection().await;
+    let script = Script::new(include_str!("../../../src/gate/fleet/budget.lua"));
+    let mut spent = Vec::new();
+    for (more, heard, ends) in [(1, 0, None), (0, 7, Some(DAY)), (0, 5, None), (1, 3, None)] {
+        let kept: Option<u64> = redis.hget(KEY, "ends").await.expect("it answers");
+        let ends = ends.unwrap_or(kept.unwrap_or_default());
+        let mut call = script.key(KEY);
+        call.arg(DAY).arg(more).arg(0).arg("").arg("").arg(heard).arg(0).arg(ends);
+        let answer: (u8, u64, u64, u64) = call.invoke_async(redis).await.expect("it runs");
+        spent.push(answer.1);
+    }
+    assert_eq!(spent, [1, 1, 5, 6], "seven were of another day");
+}
