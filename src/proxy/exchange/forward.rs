@@ -146,6 +146,7 @@ impl Exchange<'_> {
         }
         self.outgoing(route, |outgoing| origin.side.out.put_with(|out| outgoing.write_http1(route, out)));
         origin.side.send(Sending::of(self.request.framing, raw));
+        self.leaves();
         let carried = self.carry(client, &mut origin, timer, route).await;
         match carried {
             Ok(carried) if carried.is_switched => {
@@ -187,11 +188,18 @@ impl Exchange<'_> {
             );
         };
         let ends = self.request.framing == Framing::None || self.request.framing == Framing::Length(0);
+        // The connection's own task may write it before this one goes on.
+        self.leaves();
         let (response, sending) = match link.send_request(request, ends) {
             Ok(sent) => sent,
             // The connection takes no more streams: nothing has been sent.
             Err(error) if error.is_go_away() || error.is_io() => return Tried::Untried(want, Failure::ended(error)),
-            Err(error) => return Tried::Again(want, Failure::ended(error)),
+            Err(error) => {
+                if let Some(permit) = &mut self.permit {
+                    permit.take_back();
+                }
+                return Tried::Again(want, Failure::ended(error));
+            }
         };
         let mut side = Http2::default();
         side.sending = (!ends).then_some(sending);
@@ -209,6 +217,12 @@ impl Exchange<'_> {
                 origin.side.reset(h2::Reason::CANCEL);
                 self.after(broken, link.is_shared(), !link.is_alive(), untouched, want, route)
             }
+        }
+    }
+
+    fn leaves(&mut self) {
+        if let Some(permit) = &mut self.permit {
+            permit.leaves();
         }
     }
 
@@ -255,9 +269,6 @@ impl Exchange<'_> {
             stall: gap.max(limits.read_timeout / STALL),
         };
         let method = self.request.method;
-        if let Some(permit) = &mut self.permit {
-            permit.leaves();
-        }
         let mut interim = 0;
         let on_event = |event: Event<'_>, client: &mut C| match event {
             Event::Moved(moved) => {
