@@ -146,6 +146,8 @@ impl Machine {
             (LeaseOp::Take, _) if gap.is_zero() && !slot.holds_back(now) => TurnPlace::Free,
             (LeaseOp::Take, _) => self.take(&mut parts, id, gap, &slot, waiting, now)?,
         };
+        // What whoever had the lease has sent before it was killed may have been sent since.
+        let now = now.max(nanos(Instant::now()));
         if matches!(place, TurnPlace::Line(_)) && now > slot.due(gap).saturating_add(span(LATE)) {
             self.tell_stopped(slot.by, key);
         }
