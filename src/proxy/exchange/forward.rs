@@ -192,13 +192,15 @@ impl Exchange<'_> {
         self.leaves();
         let (response, sending) = match link.send_request(request, ends) {
             Ok(sent) => sent,
-            // The connection takes no more streams: nothing has been sent.
-            Err(error) if error.is_go_away() || error.is_io() => return Tried::Untried(want, Failure::ended(error)),
+            // Nothing has been sent.
             Err(error) => {
                 if let Some(permit) = &mut self.permit {
                     permit.take_back();
                 }
-                return Tried::Again(want, Failure::ended(error));
+                // The connection takes no more streams.
+                let is_untried = error.is_go_away() || error.is_io();
+                let failure = Failure::ended(error);
+                return if is_untried { Tried::Untried(want, failure) } else { Tried::Again(want, failure) };
             }
         };
         let mut side = Http2::default();
