@@ -128,16 +128,10 @@ pub(super) fn lock(directory: &Path) -> Result<File, OpenError> {
     let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
     let mut file = options.map_err(io)?;
     give_to_owner(&file, directory).map_err(io)?;
-    // Whoever verifies has it for a moment.
-    let mut tries = 0..TRIES;
-    while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        if tries.next().is_none() {
-            let mut who = String::new();
-            let _ = file.take(20).read_to_string(&mut who);
-            return Err(OpenError::InUse { path: directory.to_owned(), who: format!("process {}", who.trim()) });
-        }
-        #[expect(clippy::disallowed_methods, reason = "nothing is served yet")]
-        std::thread::sleep(MOMENT);
+    if !locks(&file, FlockOperation::NonBlockingLockExclusive) {
+        let mut who = String::new();
+        let _ = file.take(20).read_to_string(&mut who);
+        return Err(OpenError::InUse { path: directory.to_owned(), who: format!("process {}", who.trim()) });
     }
     let write = |file: &mut File| file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
     write(&mut file).map_err(io)?;
@@ -156,7 +150,20 @@ pub(super) fn warn_of_others(directory: &Path) {
 /// Whether somebody writes there now.
 pub fn is_locked(directory: &Path) -> bool {
     let file = File::open(directory.join(LOCK));
-    file.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
+    file.is_ok_and(|file| !locks(&file, FlockOperation::NonBlockingLockShared))
+}
+
+/// Whoever verifies has the lock for a moment, and so has a program that a process with the lock is starting.
+fn locks(file: &File, how: FlockOperation) -> bool {
+    let mut tries = 0..TRIES;
+    while flock(file, how).is_err() {
+        if tries.next().is_none() {
+            return false;
+        }
+        #[expect(clippy::disallowed_methods, reason = "nothing is served yet")]
+        std::thread::sleep(MOMENT);
+    }
+    true
 }
 
 pub(super) const LOCK: &str = "lock";
