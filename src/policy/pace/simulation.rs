@@ -204,7 +204,9 @@ impl World {
         let Some(i) = self.waiting.keys().next().copied() else {
             return Ok(());
         };
-        let uniform = self.arrivals.iter().all(|arrival| arrival.terms.gap() == self.arrivals[i].terms.gap());
+        let asks_for = |terms: &Terms| (terms.gap(), terms.max_concurrent);
+        let asked = asks_for(&self.arrivals[i].terms);
+        let uniform = self.arrivals.iter().all(|arrival| asks_for(&arrival.terms) == asked);
         if !uniform || self.lane.in_flight() >= self.limit(i) {
             return Ok(());
         }
