@@ -183,10 +183,13 @@ impl Route {
         let request = request.to_http2(self).map_err(|_| GetError::Malformed("the request"))?;
         told(Sent::Begins);
         let (mut response, _) = link.send_request(request, true)?;
-        link.sent_head().written().await;
-        told(Sent::Whole);
-        let mut interim = 0;
+        // A connection that always has more to write never says that this has been written: the answer does.
+        let (head, mut is_told, mut interim) = (link.sent_head(), false, 0);
         let response = poll_fn(|cx| {
+            if !is_told && head.poll_written(cx).is_ready() {
+                is_told = true;
+                told(Sent::Whole);
+            }
             while let Poll::Ready(Some(told)) = response.poll_informational(cx) {
                 told?;
                 interim += 1;
@@ -196,7 +199,11 @@ impl Route {
             }
             Pin::new(&mut response).poll(cx).map_err(GetError::from)
         });
-        let (head, stream) = response.await?.into_parts();
+        let response = response.await;
+        if !is_told {
+            told(Sent::Whole);
+        }
+        let (head, stream) = response?.into_parts();
         Ok((head.status.as_u16(), head.headers, ReplyBody::Http2 { stream, _link: link }, Version::HTTP_2))
     }
 }

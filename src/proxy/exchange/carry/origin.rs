@@ -172,7 +172,10 @@ impl Origin for Http2Origin {
     }
 
     fn poll_left(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.sent_head.as_ref().map_or(Poll::Ready(()), |head| head.poll_written(cx))
+        match &self.sent_head {
+            Some(head) if !self.touched => head.poll_written(cx),
+            _ => Poll::Ready(()),
+        }
     }
 }
 
