@@ -7,6 +7,7 @@ use super::RobotsOverride;
 use super::freshness::http_date;
 use super::noted::Signal;
 use crate::robots::{ProductToken, Purpose, UsageLine, read_usage};
+use chrono::DateTime;
 
 /// A field that can say no.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -258,10 +259,15 @@ fn shown(value: &[u8]) -> Box<str> {
     String::from_utf8_lossy(&value[..value.len().min(LONGEST)]).into()
 }
 
-/// Whether a date is past, as RFC 9110 has it, or the day of ISO 8601. `None`: it cannot be read.
+/// Whether a date is past, as RFC 9110 or RFC 822 has it, or the day of ISO 8601. `None`: it cannot be read.
 fn is_past(date: &str, now: SystemTime) -> Option<bool> {
-    if let Some(date) = http_date(date.as_bytes()) {
+    let of_mail = date.replace(" UTC", " GMT");
+    if let Some(date) = http_date(of_mail.as_bytes()) {
         return Some(date < now);
+    }
+    if let Ok(date) = DateTime::parse_from_rfc2822(&of_mail) {
+        let now = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        return Some(date.timestamp() < i64::try_from(now).unwrap_or(i64::MAX));
     }
     let (day, rest) = (date.get(..10)?, date.get(10..).unwrap_or_default());
     let number = |part: &str| part.parse::<u32>().ok().filter(|_| part.bytes().all(|byte| byte.is_ascii_digit()));
@@ -331,7 +337,13 @@ mod tests {
             ("search", "otherbot: noindex, ExampleBot: nofollow, noindex", true),
             ("search", "max-snippet: 20, noindex", true),
             ("search", "max-image-preview:large, max-video-preview: -1", false),
-            ("search", "unavailable_after: 25 Jun 2010 15:00:00 PST", false),
+            ("search", "unavailable_after: 25 Jun 2010 15:00:00 PST", true),
+            ("search", "unavailable_after: 25 Jun 2030 15:00:00 PST", false),
+            ("search", "unavailable_after: 25 Jun 2010 15:00:00 UTC, nofollow", true),
+            ("search", "unavailable_after: Fri, 25 Jun 2010 15:00:00 -0800", true),
+            ("search", "unavailable_after: Friday, 25-Jun-10 15:00:00 UTC", true),
+            ("search", "unavailable_after: Sat, 28 Feb 2026 23:59:59 -0100, nofollow", false),
+            ("search", "unavailable_after: 99 Jun 2010 15:00:00 PST", false),
             ("search", "unavailable_after: Wed, 03 Dec 2025 13:09:53 GMT", true),
             ("search", "unavailable_after: Thu, 03 Dec 2026 13:09:53 GMT, noindex", true),
             ("search", "unavailable_after: Thu, 03 Dec 2026 13:09:53 GMT", false),
