@@ -62,6 +62,11 @@ fn assert_apart(starts: &[Instant], gap: Duration) {
     assert!(gaps.iter().all(|&measured| measured >= gap), "{gaps:?}, not {gap:?}");
 }
 
+/// What an instance finds out behind its start.
+async fn comes_to_say(instance: &Binary, what: &str) {
+    crate::support::eventually(what, || says(instance, what)).await;
+}
+
 /// What the instance has logged.
 fn says(instance: &Binary, what: &str) -> bool {
     instance.output().contains(what)
