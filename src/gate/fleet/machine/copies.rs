@@ -68,19 +68,21 @@ impl Copies {
     fn read(&self, id: Id) -> Option<(Parcel, SystemTime)> {
         let mut head = [0; HEAD];
         self.0.file.read_exact_at(&mut head, at(id)).ok()?;
-        let (words, check) = head.split_at(WORDS * 8);
-        let mut words = words.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight")));
+        let (head_words, check) = head.split_at(WORDS * 8);
+        let mut words = head_words.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight")));
         let [tag, place, sent, until, length] = std::array::from_fn(|_| words.next().unwrap_or(0));
         let length = usize::try_from(length).ok().filter(|length| *length <= LONGEST)?;
-        let mut bytes = vec![0; length];
-        self.0.file.read_exact_at(&mut bytes, at(id) + HEAD as u64).ok()?;
-        let is_it = Id { tag, place } == id && digest(&bytes) == check;
-        is_it.then(|| (Parcel { bytes, sent: time(sent) }, time(until)))
+        let mut checked = head_words.to_vec();
+        checked.resize(head_words.len() + length, 0);
+        self.0.file.read_exact_at(&mut checked[head_words.len()..], at(id) + HEAD as u64).ok()?;
+        let is_it = Id { tag, place } == id && digest(&checked) == check;
+        is_it.then(|| (Parcel { bytes: checked.split_off(head_words.len()), sent: time(sent) }, time(until)))
     }
 
     fn write(&self, id: Id, copy: &[u8], sent: SystemTime, until: SystemTime) -> io::Result<()> {
         let words = [id.tag, id.place, millis(sent), millis(until), copy.len() as u64].map(u64::to_le_bytes);
-        self.0.file.write_all_at(&[words.as_flattened(), &digest(copy), copy].concat(), at(id))
+        let check = digest(&[words.as_flattened(), copy].concat());
+        self.0.file.write_all_at(&[words.as_flattened(), &check, copy].concat(), at(id))
     }
 }
 
@@ -92,7 +94,7 @@ fn at(id: Id) -> u64 {
 /// With the version of what is in it.
 const FILE: &str = "politely.copies2";
 const PLACES: u64 = 2048;
-/// What comes before a copy: some numbers, and the digest of its bytes, for it may be read while another is written.
+/// What comes before a copy: some numbers, and the digest of these and its bytes, for it may be read while another is written.
 const HEAD: usize = WORDS * 8 + size_of::<FileDigest>();
 const WORDS: usize = 5;
 /// One robots.txt in four hundred is longer.
@@ -100,3 +102,30 @@ const LONGEST: usize = (16 << 10) - HEAD;
 /// As a rule no fetch takes longer, with all its redirects.
 const FETCH_LASTS: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Its place may be written by two at once.
+    #[test]
+    fn a_copy_behind_the_head_of_another_is_none() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let copies = Copies::open(directory.path()).expect("it is writable");
+        let of = Id::of("a");
+        let other = Id { tag: of.tag ^ 1, place: of.place };
+        let (sent, until) = (time(1_000), time(2_000));
+        let leave = || copies.write(of, b"copy", sent, until).expect("there is room");
+        leave();
+        let (copy, fresh) = copies.read(of).expect("it has been left");
+        assert_eq!((&copy.bytes[..], copy.sent, fresh), (&b"copy"[..], sent, until));
+        let put = |word: u64, number: u64| {
+            copies.0.file.write_all_at(&number.to_le_bytes(), at(of) + word * 8).expect("there is room");
+        };
+        put(0, other.tag);
+        assert!(copies.read(other).is_none(), "it is of another authority");
+        leave();
+        put(3, 3_000);
+        assert!(copies.read(of).is_none(), "it is fresh for less long");
+    }
+}
