@@ -7,6 +7,7 @@ use super::endpoint::Endpoint;
 use super::gathered::Gathered;
 use super::stream::Stream;
 use super::turns::{HandedOver, TaskTurns};
+use super::window::{KEPT_UP, WINDOW, Window};
 use bytes::Bytes;
 use h2::client::{Builder, Connection as Carrier, ResponseFuture, SendRequest};
 use h2::{Ping, PingPong, Reason, SendStream};
@@ -125,8 +126,10 @@ struct Vitals {
     is_over: AtomicBool,
     /// For those who wait for the settings.
     known: Notify,
-    /// For the carrier: the first stream began, or the last one ended.
+    /// For the carrier: the first stream began, or the last one ended, or another window fits.
     turned: Notify,
+    /// What has come for one stream while it was alone.
+    alone: AtomicU64,
     began: Instant,
     /// When bytes came last, in milliseconds since `began`.
     heard: AtomicU64,
@@ -196,6 +199,7 @@ impl Http2Connection {
             is_over: AtomicBool::new(false),
             known: Notify::new(),
             turned: Notify::new(),
+            alone: AtomicU64::new(0),
             began: Instant::now(),
             heard: AtomicU64::new(0),
             idle_since: AtomicU64::new(0),
@@ -205,11 +209,11 @@ impl Http2Connection {
         let heard = Gathered::new(Heard { stream, vitals: vitals.clone() }, turns.clone());
         let mut builder = Builder::new();
         builder
-            .initial_window_size(STREAM_WINDOW)
+            .initial_window_size(WINDOW)
             // As much as all streams may hold together: readers that stall take nothing from another.
-            .initial_connection_window_size(STREAM_WINDOW * MAX_STREAMS as u32)
+            .initial_connection_window_size(WINDOW * MAX_STREAMS as u32)
             .max_header_list_size(size)
-            .max_send_buffer_size(STREAM_WINDOW as usize)
+            .max_send_buffer_size(WINDOW as usize)
             .enable_push(false)
             // Until the origin has said how many: more could be refused.
             .initial_max_send_streams(1);
@@ -242,10 +246,13 @@ impl Http2Connection {
         let before = self.vitals.streams.fetch_update(Relaxed, Relaxed, add);
         if before == Ok(0) {
             self.vitals.all.fetch_sub(1, Relaxed);
-            self.vitals.turned.notify_one();
         }
         if before.is_ok() {
             self.vitals.is_shared.store(true, Relaxed);
+            let may_be_large = self.vitals.alone.swap(0, Relaxed) >= KEPT_UP;
+            if before == Ok(0) || may_be_large {
+                self.vitals.turned.notify_one();
+            }
         }
         before.is_ok()
     }
@@ -279,6 +286,21 @@ impl Vitals {
         is_idle.then(|| self.began + Duration::from_millis(self.idle_since.load(Relaxed)))
     }
 
+    fn come(&self, bytes: usize) {
+        self.heard.store(self.began.elapsed().as_millis() as u64, Relaxed);
+        if self.streams.load(Relaxed) == 1 {
+            let before = self.alone.fetch_add(bytes as u64, Relaxed);
+            if before / KEPT_UP < (before + bytes as u64) / KEPT_UP {
+                self.turned.notify_one();
+            }
+        }
+    }
+
+    /// `None`: nobody is, or several are.
+    fn alone(&self) -> Option<u64> {
+        (self.streams.load(Relaxed) == 1).then(|| self.alone.load(Relaxed))
+    }
+
     fn heard(&self) -> Instant {
         self.began + Duration::from_millis(self.heard.load(Relaxed))
     }
@@ -309,6 +331,7 @@ async fn carry(
     let mut asked = ping.send_ping(Ping::opaque()).ok().map(|()| Instant::now());
     let mut idle_since = Instant::now();
     let mut is_closing = false;
+    let mut window = Window::default();
     loop {
         let is_idle = vitals.streams.load(Relaxed) == 0;
         let next = match asked {
@@ -330,7 +353,10 @@ async fn carry(
                     vitals.tell(&vitals.is_known);
                 }
             }
-            () = vitals.turned.notified() => idle_since = Instant::now(),
+            () = vitals.turned.notified() => {
+                idle_since = Instant::now();
+                window.fit(&mut carrier, vitals.alone());
+            }
             () = sleep_until(next) => match (asked, is_idle) {
                 // Bytes of any kind are a sign as well.
                 (Some(_), _) if vitals.heard() + PONG_TIME > Instant::now() => {}
@@ -370,8 +396,9 @@ struct Heard {
 impl AsyncRead for Heard {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        let before = buf.filled().len();
         let read = ready!(Pin::new(&mut this.stream).poll_read(cx, buf));
-        this.vitals.heard.store(this.vitals.began.elapsed().as_millis() as u64, Relaxed);
+        this.vitals.come(buf.filled().len() - before);
         Poll::Ready(read)
     }
 }
@@ -390,8 +417,6 @@ impl AsyncWrite for Heard {
     }
 }
 
-/// Of one answer, what may wait for its reader.
-const STREAM_WINDOW: u32 = 256 * 1024;
 /// On one connection at a time, whatever the origin takes.
 const MAX_STREAMS: usize = 100;
 /// How long others wait for the settings of a new connection before they open one of their own.

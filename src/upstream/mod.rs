@@ -19,6 +19,7 @@ mod route;
 mod stream;
 mod trust;
 mod turns;
+mod window;
 mod words;
 
 pub use connect::{Http1Link, HttpLink, OriginConnection, Versions, Want};

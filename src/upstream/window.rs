@@ -1,0 +1,40 @@
+//! How far an HTTP/2 origin may be ahead of who reads its answers (RFC 9113 §5.2). What a window allows is all that comes in
+//! one round trip, and what this process has to hold where the reader stops.
+
+use bytes::Bytes;
+use h2::client::Connection;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// Of each stream.
+pub(super) const WINDOW: u32 = 256 * 1024;
+/// What has come for one stream alone, when its reader is known to keep up: four windows, which it has emptied as often.
+pub(super) const KEPT_UP: u64 = 4 * WINDOW as u64;
+/// Of a stream that is alone on its connection and whose reader keeps up: 20 MB/s where a round trip takes 200 ms.
+const LARGE: u32 = 4 * 1024 * 1024;
+/// In the whole process.
+static LARGE_ONES: Semaphore = Semaphore::const_new(16);
+
+/// That of the streams of one connection.
+#[derive(Default)]
+pub(super) struct Window {
+    large: Option<SemaphorePermit<'static>>,
+}
+
+impl Window {
+    /// `alone`: how much has come for one stream, while there is one; `None` where there are more, or none.
+    pub fn fit<T>(&mut self, carrier: &mut Connection<T, Bytes>, alone: Option<u64>)
+    where
+        T: AsyncRead + AsyncWrite + Unpin,
+    {
+        match alone {
+            Some(come) if self.large.is_none() && come >= KEPT_UP => {
+                // It fails while the origin has not confirmed the one before.
+                self.large = LARGE_ONES.try_acquire().ok().filter(|_| carrier.set_initial_window_size(LARGE).is_ok());
+            }
+            Some(_) => {}
+            None if self.large.is_some() && carrier.set_initial_window_size(WINDOW).is_ok() => self.large = None,
+            None => {}
+        }
+    }
+}
