@@ -19,7 +19,9 @@ pub fn millis_bytes(at: SystemTime) -> [u8; 24] {
     let at = utc(at);
     let mut text = *b"0000-00-00T00:00:00.000Z";
     text[..19].copy_from_slice(&second(at));
-    number(at.millisecond().into(), &mut text[20..23]);
+    let millis = at.millisecond();
+    text[20] = b'0' + (millis / 100) as u8;
+    text[21..23].copy_from_slice(&two((millis % 100) as u8));
     text
 }
 
@@ -36,18 +38,16 @@ fn utc(at: SystemTime) -> OffsetDateTime {
 fn second(at: OffsetDateTime) -> [u8; 19] {
     let ((year, month, day), (hour, minute, second)) = (at.date().to_calendar_date(), at.time().as_hms());
     let mut text = *b"0000-00-00T00:00:00";
-    number(year.unsigned_abs(), &mut text[..4]);
-    for (place, value) in [(5, month as u8), (8, day), (11, hour), (14, minute), (17, second)] {
-        number(value.into(), &mut text[place..place + 2]);
+    let (century, year) = ((year / 100) as u8, (year % 100) as u8);
+    for (place, value) in [(0, century), (2, year), (5, month as u8), (8, day), (11, hour), (14, minute), (17, second)]
+    {
+        text[place..place + 2].copy_from_slice(&two(value));
     }
     text
 }
 
-fn number(mut value: u32, digits: &mut [u8]) {
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (value % 10) as u8;
-        value /= 10;
-    }
+fn two(value: u8) -> [u8; 2] {
+    [b'0' + value / 10, b'0' + value % 10]
 }
 
 /// The end of the year 9999, since 1970.

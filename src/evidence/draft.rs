@@ -34,6 +34,7 @@ impl Draft {
     }
 
     /// A word of ours, in which nothing has to be escaped.
+    #[inline(always)]
     pub fn word(&mut self, name: &str, word: &'static str) {
         debug_assert!(word.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')), "{word}");
         self.name(name);
@@ -73,6 +74,7 @@ impl Draft {
         self.line.push(b']');
     }
 
+    #[inline(always)]
     pub fn number(&mut self, name: &str, value: u64) {
         self.name(name);
         self.line.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
@@ -115,8 +117,9 @@ impl Draft {
         taken
     }
 
+    /// In place where it is called, so that the compiler knows how long the name is.
+    #[inline(always)]
     fn name(&mut self, name: &str) {
-        self.line.reserve(name.len() + 4);
         if self.line.last() != Some(&b'{') {
             self.line.push(b',');
         }

@@ -25,7 +25,7 @@ pub use verify::{Fault, Verified, verify};
 pub use writer::OpenError;
 
 use crate::policy::Entry;
-use queue::{Body, Queue};
+use queue::{Named, Queue};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -83,13 +83,13 @@ impl Evidence {
     pub fn put<'a>(
         &self,
         mut draft: Draft,
-        (config, digest): &(Arc<str>, Hash),
+        (config, digest): &'a (Arc<str>, Hash),
         entries: impl IntoIterator<Item = &'a Arc<Entry>>,
     ) {
         draft.hash("config", digest);
         let at = draft.at();
-        let entries = entries.into_iter().map(|entry| Body::Of(entry.clone()));
-        draft.end(|line| self.queue.put(line, entries.chain([Body::Text(config.clone(), *digest)]), at));
+        let named = entries.into_iter().map(Named::Of).chain([Named::Text(config, *digest)]);
+        draft.end(|line| self.queue.put(line, named, at));
     }
 
     pub fn directory(&self) -> &Path {

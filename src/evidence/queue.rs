@@ -34,6 +34,7 @@ struct State {
 pub(super) struct Batch {
     /// Lines without their place in the chain.
     pub lines: Vec<u8>,
+    pub records: u64,
     /// What the lines name, and has to be there before they are.
     pub bodies: Vec<Body>,
     /// Where these are in memory: each is there once.
@@ -47,19 +48,46 @@ pub(super) struct Batch {
 }
 
 /// What is kept by its hash.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) enum Body {
     /// The file of its answer.
     Of(Arc<Entry>),
     Text(Arc<str>, Hash),
 }
 
-impl Body {
-    fn place(&self) -> usize {
+/// The same, where it need not be kept: most records name what the one before has named.
+#[derive(Clone, Copy)]
+pub(super) enum Named<'a> {
+    Of(&'a Arc<Entry>),
+    Text(&'a Arc<str>, Hash),
+}
+
+impl Named<'_> {
+    fn place(self) -> usize {
         match self {
             Self::Of(entry) => Arc::as_ptr(entry).addr(),
             Self::Text(text, _) => Arc::as_ptr(text).addr(),
         }
+    }
+
+    fn kept(self) -> Body {
+        match self {
+            Self::Of(entry) => Body::Of(entry.clone()),
+            Self::Text(text, hash) => Body::Text(text.clone(), hash),
+        }
+    }
+}
+
+impl Body {
+    fn named(&self) -> Named<'_> {
+        match self {
+            Self::Of(entry) => Named::Of(entry),
+            Self::Text(text, hash) => Named::Text(text, *hash),
+        }
+    }
+
+    fn place(&self) -> usize {
+        self.named().place()
     }
 
     fn len(&self) -> usize {
@@ -94,7 +122,7 @@ pub(super) enum Taken {
 
 impl Queue {
     /// A record, and what it names.
-    pub fn put(&self, line: &[u8], bodies: impl IntoIterator<Item = Body>, at: SystemTime) {
+    pub fn put<'a>(&self, line: &[u8], bodies: impl IntoIterator<Item = Named<'a>>, at: SystemTime) {
         let mut state = self.state.lock();
         let is_closed = state.is_closed;
         let batch = &mut state.batch;
@@ -104,7 +132,7 @@ impl Queue {
             // Mostly it is what the record before named.
             let is_last = batch.bodies.iter().rev().take(3).any(|last| last.place() == place);
             if !is_last && batch.places.insert(place) {
-                batch.bodies.push(body);
+                batch.bodies.push(body.kept());
             }
         }
         let new: usize = batch.bodies[before..].iter().map(Body::len).sum();
@@ -120,6 +148,7 @@ impl Queue {
             return;
         }
         batch.held += new;
+        batch.records += 1;
         batch.lines.extend_from_slice(line);
         batch.times = Some(batch.times.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
         self.wake(&mut state);
@@ -186,11 +215,6 @@ impl Batch {
         self.lines.is_empty() && self.bodies.is_empty() && self.lost.is_none()
     }
 
-    /// How many records.
-    pub fn len(&self) -> u64 {
-        memchr::memchr_iter(b'\n', &self.lines).count() as u64
-    }
-
     fn reset(&mut self) {
         self.lines.clear();
         self.lines.shrink_to(KEPT);
@@ -198,7 +222,7 @@ impl Batch {
         self.bodies.shrink_to(KEPT / 64);
         self.places.clear();
         self.places.shrink_to(KEPT / 64);
-        (self.times, self.lost, self.held) = (None, None, 0);
+        (self.times, self.lost, self.held, self.records) = (None, None, 0, 0);
     }
 }
 
@@ -236,10 +260,10 @@ mod tests {
     fn a_robots_txt_that_many_records_name_is_handed_on_once() {
         let (queue, one, other) = (Queue::default(), Arc::new(Entry::default()), Arc::new(Entry::default()));
         for entry in [&one, &one, &other, &one] {
-            queue.put(b"{}\n", [Body::Of(entry.clone())], AT);
+            queue.put(b"{}\n", [Named::Of(entry)], AT);
         }
         let Taken::Batch(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
-        assert_eq!((batch.bodies.len(), batch.len()), (2, 4));
+        assert_eq!((batch.bodies.len(), batch.records), (2, 4));
     }
 
     #[test]
@@ -247,26 +271,26 @@ mod tests {
         let queue = Queue::default();
         let files: Vec<_> = (0..8).map(|_| Body::Text("x".repeat(ROOM / 16).into(), [0; 32])).collect();
         for file in files.iter().cycle().take(80) {
-            queue.put(b"{}\n", [file.clone()], AT);
+            queue.put(b"{}\n", [file.named()], AT);
         }
         let Taken::Batch(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
-        assert_eq!((queue.lost(), batch.bodies.len(), batch.len()), (0, 8, 80), "however the hosts take turns");
+        assert_eq!((queue.lost(), batch.bodies.len(), batch.records), (0, 8, 80), "however the hosts take turns");
     }
 
     #[test]
     fn files_that_wait_take_no_more_room_than_there_is() {
         let queue = Queue::default();
         let file = |bytes: usize| Body::Text("x".repeat(bytes).into(), [0; 32]);
-        queue.put(b"{}\n", [file(2 * ROOM)], AT);
-        queue.put(b"{}\n", [file(1)], AT);
+        queue.put(b"{}\n", [file(2 * ROOM).named()], AT);
+        queue.put(b"{}\n", [file(1).named()], AT);
         assert_eq!(queue.lost(), 1, "the first has all the room, however large it is");
         let Taken::Batch(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
         for _ in 0..5 {
-            queue.put(b"{}\n", [file(ROOM / 4)], AT);
+            queue.put(b"{}\n", [file(ROOM / 4).named()], AT);
         }
         assert_eq!(queue.lost(), 2);
         let Taken::Batch(batch) = queue.take(batch, Duration::ZERO) else { panic!("there are four") };
-        assert_eq!((batch.bodies.len(), batch.len()), (4, 4));
+        assert_eq!((batch.bodies.len(), batch.records), (4, 4));
     }
 
     #[test]

@@ -271,7 +271,7 @@ fn a_full_segment_is_compressed_and_the_chain_goes_on() {
     let (queue, shared) = (Arc::new(Queue::default()), Arc::new(Shared::new(KEEP)));
     let mut writer = Writer::open(directory.path(), queue.clone(), shared.clone(), "test-1", "{}").unwrap();
     writer.next_segment(SystemTime::now());
-    let entry = entry();
+    let (entry, config) = (entry(), "{}".into());
     for _ in 0..2 {
         let mut draft = Draft::new("decision", SystemTime::now());
         draft.hash("config", &chain::sha256(b"{}"));
@@ -279,7 +279,7 @@ fn a_full_segment_is_compressed_and_the_chain_goes_on() {
         draft.end(|line| {
             queue.put(
                 line,
-                [queue::Body::Of(entry.clone()), queue::Body::Text("{}".into(), chain::sha256(b"{}"))],
+                [queue::Named::Of(&entry), queue::Named::Text(&config, chain::sha256(b"{}"))],
                 SystemTime::now(),
             )
         });

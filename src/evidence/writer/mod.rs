@@ -132,7 +132,7 @@ impl Writer {
         if self.segment.is_over(now, MOST_SEGMENT) && self.next_segment(now) {
             self.look_after(now);
         }
-        let (count, mut written) = (batch.len(), 0);
+        let (count, mut written) = (batch.records, 0);
         let may_write = self.may_write(now);
         let unkept = if may_write.is_ok() {
             Unkept::of(&batch.bodies, &self.bodies, self.segment.began)
