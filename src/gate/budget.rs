@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 pub(super) struct Ledger {
     known: Mutex<Book>,
     fleet: Option<Arc<Fleet>>,
-    /// Nobody tells the same twice.
+    /// One at a time tells the server what it may not know.
     telling: tokio::sync::Mutex<()>,
 }
 
