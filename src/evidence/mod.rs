@@ -25,7 +25,7 @@ pub use verify::{Fault, Verified, verify};
 pub use writer::OpenError;
 
 use crate::policy::Entry;
-use queue::{Named, Queue};
+use queue::{BodyRef, Queue};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -88,7 +88,7 @@ impl Evidence {
     ) {
         draft.hash("config", digest);
         let at = draft.at();
-        let named = entries.into_iter().map(Named::Of).chain([Named::Text(config, *digest)]);
+        let named = entries.into_iter().map(BodyRef::Of).chain([BodyRef::Text(config, *digest)]);
         draft.end(|line| self.queue.put(line, named, at));
     }
 

@@ -57,12 +57,12 @@ pub(super) enum Body {
 
 /// The same, where it need not be kept: most records name what the one before has named.
 #[derive(Clone, Copy)]
-pub(super) enum Named<'a> {
+pub(super) enum BodyRef<'a> {
     Of(&'a Arc<Entry>),
     Text(&'a Arc<str>, Hash),
 }
 
-impl Named<'_> {
+impl BodyRef<'_> {
     fn place(self) -> usize {
         match self {
             Self::Of(entry) => Arc::as_ptr(entry).addr(),
@@ -79,10 +79,10 @@ impl Named<'_> {
 }
 
 impl Body {
-    fn named(&self) -> Named<'_> {
+    fn named(&self) -> BodyRef<'_> {
         match self {
-            Self::Of(entry) => Named::Of(entry),
-            Self::Text(text, hash) => Named::Text(text, *hash),
+            Self::Of(entry) => BodyRef::Of(entry),
+            Self::Text(text, hash) => BodyRef::Text(text, *hash),
         }
     }
 
@@ -122,7 +122,7 @@ pub(super) enum Taken {
 
 impl Queue {
     /// A record, and what it names.
-    pub fn put<'a>(&self, line: &[u8], bodies: impl IntoIterator<Item = Named<'a>>, at: SystemTime) {
+    pub fn put<'a>(&self, line: &[u8], bodies: impl IntoIterator<Item = BodyRef<'a>>, at: SystemTime) {
         let mut state = self.state.lock();
         let is_closed = state.is_closed;
         let batch = &mut state.batch;
@@ -260,7 +260,7 @@ mod tests {
     fn a_robots_txt_that_many_records_name_is_handed_on_once() {
         let (queue, one, other) = (Queue::default(), Arc::new(Entry::default()), Arc::new(Entry::default()));
         for entry in [&one, &one, &other, &one] {
-            queue.put(b"{}\n", [Named::Of(entry)], AT);
+            queue.put(b"{}\n", [BodyRef::Of(entry)], AT);
         }
         let Taken::Batch(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
         assert_eq!((batch.bodies.len(), batch.records), (2, 4));

@@ -279,7 +279,7 @@ fn a_full_segment_is_compressed_and_the_chain_goes_on() {
         draft.end(|line| {
             queue.put(
                 line,
-                [queue::Named::Of(&entry), queue::Named::Text(&config, chain::sha256(b"{}"))],
+                [queue::BodyRef::Of(&entry), queue::BodyRef::Text(&config, chain::sha256(b"{}"))],
                 SystemTime::now(),
             )
         });

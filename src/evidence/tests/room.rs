@@ -76,7 +76,7 @@ fn a_file_that_cannot_be_kept_takes_no_record_with_it_but_those_that_name_it() {
     for (text, digest) in [&good, &bad, &good] {
         let mut draft = Draft::new("decision", SystemTime::now());
         draft.hash("config", digest);
-        let body = queue::Named::Text(text, *digest);
+        let body = queue::BodyRef::Text(text, *digest);
         draft.end(|line| queue.put(line, [body], SystemTime::now()));
     }
     let queue::Taken::Batch(batch) = queue.take(queue::Batch::default(), Duration::ZERO) else {
