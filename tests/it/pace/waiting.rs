@@ -174,6 +174,25 @@ async fn one_in_flight_that_hangs_up_frees_the_host() {
     assert_eq!(proxy.get(&origin.url("/page2")).await.status(), 200);
 }
 
+/// The host's only turn is with one who sends nothing of the body that it has said it will send.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_does_not_send_on_holds_up_nobody_who_waits() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(delay("1")),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let proxy = Proxy::start("limits: { read_timeout: 12s }\npace: { max_wait: 10s }").await;
+    let mut stalled = proxy.client().await;
+    let host = origin.authority("a.localhost");
+    stalled.send(format!("POST {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 10\r\n\r\n", origin.url("/form"))).await;
+    eventually("its request", || origin.log.count("/form") == 1).await;
+    // Well before the one that has stalled is given up, and is told so.
+    assert_eq!(proxy.get(&origin.url("/page")).await.status(), 200);
+    stalled.send("0123456789").await;
+    assert_eq!(stalled.response().await.text(), "page", "it goes on whenever it likes");
+}
+
 /// The host's only turn is with one who takes nothing of a long answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_has_stalled_holds_up_nobody_who_waits() {

@@ -36,7 +36,7 @@ pub struct Limits {
     pub least: Least,
     /// Of an answer's head.
     pub head: usize,
-    /// A client that has taken nothing of its answer for so long has stalled.
+    /// A client that has sent nothing of its request, or taken nothing of its answer, for so long has stalled.
     pub stall: Duration,
 }
 
@@ -48,7 +48,7 @@ pub enum Event<'a> {
     Left,
     /// With how long it was waited for.
     Head(&'a AnswerHead<'a>, Duration),
-    /// The client takes nothing of the answer, and has not for a while.
+    /// The client neither sends its request nor takes its answer, and has not for a while.
     Stalled,
 }
 
@@ -169,15 +169,10 @@ impl<C: Client, O: Origin> Carry<'_, C, O> {
             if self.is_sent() && self.client.poll_gone(cx).is_ready() {
                 return Poll::Ready(Err(Broken::Gone));
             }
-            let mut at = self.client.wake_at().filter(|_| self.is_sent());
-            let mut until = |deadline: Instant| at = Some(at.map_or(deadline, |at| at.min(deadline)));
-            if !self.is_sent() {
-                until(self.up.at);
-            }
-            if self.is_sent() || self.answered {
-                until(self.stalls_at().unwrap_or(self.down.at));
-            }
-            let Some(at) = at else { return Poll::Pending };
+            let own = self.client.wake_at().filter(|_| self.is_sent());
+            let up = (!self.is_sent()).then_some(self.up.at);
+            let down = (self.is_sent() || self.answered).then_some(self.down.at);
+            let Some(at) = [own, up, down, self.stalls_at()].into_iter().flatten().min() else { return Poll::Pending };
             if timer.poll(cx, at).is_pending() {
                 return Poll::Pending;
             }
@@ -190,11 +185,14 @@ impl<C: Client, O: Origin> Carry<'_, C, O> {
         }
     }
 
-    /// When the client will have stalled, if it takes nothing until then. `None`: it need not take anything now, or has already.
+    /// When the client will have stalled, if nothing moves until then. `None`: nothing waits for it now, or it has already.
     fn stalls_at(&self) -> Option<Instant> {
         let Limits { least, stall, .. } = self.limits;
-        let may = self.answered && !self.stalled && self.down.is_held_up && stall < least.over;
-        may.then(|| self.down.at - (least.over - stall))
+        let (flow, waits) = match self.answered {
+            true => (&self.down, self.down.is_held_up),
+            false => (&self.up, !self.is_sent() && !self.up.is_held_up),
+        };
+        (waits && self.left && !self.stalled && stall < least.over).then(|| flow.at - (least.over - stall))
     }
 
     fn is_sent(&self) -> bool {
