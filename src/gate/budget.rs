@@ -3,6 +3,7 @@
 
 use super::fleet::{Fleet, ServerLost, Spend};
 use crate::policy::{Budget, PaceKey, Period, Refusal, Request, Spent};
+use futures_util::FutureExt;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
@@ -248,7 +249,10 @@ impl Bill {
             }
         };
         // Without one, the process is ending.
-        if let Ok(runtime) = Handle::try_current() {
+        let Ok(runtime) = Handle::try_current() else { return };
+        let mut settled = Box::pin(settled);
+        // At once, before the client has its answer and asks again, unless others have to be told.
+        if (&mut settled).now_or_never().is_none() {
             runtime.spawn(settled);
         }
     }
