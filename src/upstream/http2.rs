@@ -296,11 +296,6 @@ impl Vitals {
         }
     }
 
-    /// `None`: nobody is, or several are.
-    fn alone(&self) -> Option<u64> {
-        (self.streams.load(Relaxed) == 1).then(|| self.alone.load(Relaxed))
-    }
-
     fn heard(&self) -> Instant {
         self.began + Duration::from_millis(self.heard.load(Relaxed))
     }
@@ -355,7 +350,7 @@ async fn carry(
             }
             () = vitals.turned.notified() => {
                 idle_since = Instant::now();
-                window.fit(&mut carrier, vitals.alone());
+                window.fit(&mut carrier, vitals.streams.load(Relaxed), vitals.alone.load(Relaxed));
             }
             () = sleep_until(next) => match (asked, is_idle) {
                 // Bytes of any kind are a sign as well.

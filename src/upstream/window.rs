@@ -18,23 +18,26 @@ static LARGE_ONES: Semaphore = Semaphore::const_new(16);
 /// That of the streams of one connection.
 #[derive(Default)]
 pub(super) struct Window {
-    large: Option<SemaphorePermit<'static>>,
+    is_large: bool,
+    permit: Option<SemaphorePermit<'static>>,
 }
 
 impl Window {
-    /// `alone`: how much has come for one stream, while there is one; `None` where there are more, or none.
-    pub fn fit<T>(&mut self, carrier: &mut Connection<T, Bytes>, alone: Option<u64>)
+    /// `come`: how much has come for the only stream, if there is one alone.
+    pub fn fit<T>(&mut self, carrier: &mut Connection<T, Bytes>, streams: usize, come: u64)
     where
         T: AsyncRead + AsyncWrite + Unpin,
     {
-        match alone {
-            Some(come) if self.large.is_none() && come >= KEPT_UP => {
-                // It fails while the origin has not confirmed the one before.
-                self.large = LARGE_ONES.try_acquire().ok().filter(|_| carrier.set_initial_window_size(LARGE).is_ok());
-            }
-            Some(_) => {}
-            None if self.large.is_some() && carrier.set_initial_window_size(WINDOW).is_ok() => self.large = None,
-            None => {}
+        // It fails while the origin has not confirmed the one before; then it is tried again with the next stream.
+        let mut set = |size| carrier.set_initial_window_size(size).is_ok();
+        if streams == 1 && come >= KEPT_UP && !self.is_large {
+            self.permit = LARGE_ONES.try_acquire().ok();
+            self.is_large = self.permit.is_some() && set(LARGE);
+        } else if self.is_large && (streams != 1 || self.permit.is_none()) {
+            self.is_large = !set(WINDOW);
+        }
+        if streams == 0 || !self.is_large {
+            self.permit = None;
         }
     }
 }
