@@ -94,16 +94,14 @@ impl Exchange<'_> {
                     (again, failure)
                 }
             };
-            if tries == MAX_TRIES || untried == MAX_UNTRIED {
+            // One more request to the host. Whoever has stalled has no turn for it.
+            let Some(permit) = self.permit.as_mut().filter(|_| tries < MAX_TRIES && untried < MAX_UNTRIED) else {
                 return Outcome::Failed(failure);
-            }
-            // One more request to the host.
-            if let Some(permit) = &mut self.permit {
-                match client.wait(timer, Box::pin(permit.again()).as_mut()).await {
-                    Some(Ok(())) => {}
-                    Some(Err(refusal)) => return Outcome::Refused(refusal),
-                    None => return Outcome::Gone,
-                }
+            };
+            match client.wait(timer, Box::pin(permit.again()).as_mut()).await {
+                Some(Ok(())) => {}
+                Some(Err(refusal)) => return Outcome::Refused(refusal),
+                None => return Outcome::Gone,
             }
         }
     }

@@ -193,6 +193,26 @@ async fn a_client_that_does_not_send_on_holds_up_nobody_who_waits() {
     assert_eq!(stalled.response().await.text(), "page", "it goes on whenever it likes");
 }
 
+/// Its turn is another's by then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_stalled_is_not_tried_again_without_a_turn() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(delay("1")),
+        "/form" => Reply::reset().before_the_body().after(Duration::from_secs(4)),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let proxy = Proxy::start("limits: { read_timeout: 12s }\npace: { max_wait: 10s }").await;
+    let mut stalled = proxy.client().await;
+    let host = origin.authority("a.localhost");
+    stalled.send(format!("PUT {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 10\r\n\r\n", origin.url("/form"))).await;
+    eventually("its request", || origin.log.count("/form") == 1).await;
+    assert_eq!(proxy.get(&origin.url("/page")).await.status(), 200);
+    // On a connection that was kept it would be sent again, as it could not be known whether it was there.
+    assert_eq!(stalled.response().await.status(), 502);
+    assert_eq!(origin.log.count("/form"), 1);
+}
+
 /// The host's only turn is with one who takes nothing of a long answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_has_stalled_holds_up_nobody_who_waits() {

@@ -89,7 +89,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.answer(reply, &site.log.get(index)).await
         } else {
             let outcome = self.answer(reply, &site.log.get(index)).await;
-            self.read_body(framing, site, index).await;
+            if !matches!(outcome, Ok(Next::Reset)) {
+                self.read_body(framing, site, index).await;
+            }
             outcome
         };
         if outcome.is_err() {
