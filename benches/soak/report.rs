@@ -77,7 +77,7 @@ impl Outcome {
         let mut text = format!(
             "# Endurance\n\nWritten by `cargo bench --bench soak -- [SECONDS] --report docs/endurance.md`; no figure is by hand.\n\n\
              Two proxies share a Redis. One lives throughout, and is measured; the other is upgraded and killed. Clients load both at\n\
-             {:.0} % of what the whole setup (proxies, origins, clients and judge on one machine) could do at the start of the run. Hosts,\n\
+             {:.0} % of what the whole setup (proxies, origins, clients and judge on one machine) could do in a first round of faults. Hosts,\n\
              connections and robots.txt files come and go all the while. Another parser (the crate `texting_robots`), in the origins'\n\
              process, judges each verdict: what was refused had to be disallowed, and what was delivered allowed, by a robots.txt that was\n\
              in force. Each gap between two pages of a host with a crawl-delay is measured at the origin, by the kernel's receive time.\n\n",
@@ -117,7 +117,7 @@ impl Outcome {
         );
         row("left out", if self.missing.is_empty() { "nothing".into() } else { self.missing.join(", ") });
         row("length", format!("{} s, {} rounds of faults", self.lasted.as_secs(), self.rounds));
-        row("capacity found at the start", format!("{:.0} requests/s", self.capacity));
+        row("capacity found before", format!("{:.0} requests/s", self.capacity));
         row(
             "steady load",
             format!(
