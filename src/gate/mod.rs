@@ -22,7 +22,7 @@ pub use held::{HeldFigures, HeldFor, HeldRequest};
 pub use pacer::Permit;
 pub use reported::Reported;
 pub use robots::CacheFigures;
-pub use watch::{GateFigures, PaceFigures, Times};
+pub use watch::{GateFigures, Times};
 
 use crate::config::{Hosts, Mode, Settings};
 use crate::policy::explain::{Explanation, explain};

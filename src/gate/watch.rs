@@ -1,5 +1,6 @@
 //! What the gate knows, for those who watch and steer it.
 
+use super::pacer::PaceFigures;
 use super::robots::{CacheFigures, FetchReason, Order};
 use super::terms::key;
 use super::{BudgetFigures, FleetFigures, Gate, HeldFigures, HeldRequest};
@@ -29,23 +30,6 @@ pub struct Times {
     /// The age of the copies that fetches were to replace, by whether they were answered.
     pub answered_age: Distribution,
     pub failed_age: Distribution,
-}
-
-/// One host's pace.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PaceFigures {
-    pub waiting: usize,
-    pub in_flight: u32,
-    /// The part of the gap that is due to the origin's 429 and 503 answers.
-    pub backoff: Duration,
-    /// Nothing starts within this time.
-    pub owed: Duration,
-    /// To the first byte of an answer, smoothed; zero: not known, or not asked for.
-    pub latency: Duration,
-    /// Answers in a row that turned requests away, where a breaker counts them.
-    pub refusals: u32,
-    /// For so long it is left alone for that.
-    pub paused: Duration,
 }
 
 impl Gate {

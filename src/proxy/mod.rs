@@ -61,8 +61,8 @@ pub struct Proxy {
     room: limits::total::Room,
     via: exchange::via::Via,
     pages: exchange::pages::Pages,
-    reserved: exchange::reserved::Reserved,
-    visits: exchange::revisit::Visits,
+    reserved: exchange::remembered::Reserved,
+    visits: exchange::remembered::Visits,
 }
 
 impl Proxy {
@@ -100,8 +100,8 @@ impl Proxy {
             room: limits::total::Room::new(descriptors::room_for_clients()),
             via,
             pages: exchange::pages::Pages::default(),
-            reserved: exchange::reserved::Reserved::default(),
-            visits: exchange::revisit::Visits::default(),
+            reserved: exchange::remembered::Reserved::default(),
+            visits: exchange::remembered::Visits::default(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The dialect switches of reading a robots.txt. Default: RFC 9309 with the customary leniencies.
 
-use super::parse::line::{Grammar, MAX_LINE};
+use super::parse::grammar::{Grammar, MAX_LINE};
 
 /// How a robots.txt is read. `Default` is RFC 9309 plus the extensions that every crawler of note has. Each switch with an
 /// example and with who reads so: `docs/conformance.md` in the repository.

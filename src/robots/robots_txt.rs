@@ -8,10 +8,11 @@ use super::options::ParseOptions;
 use super::parse;
 use super::parse::delay::StatedPace;
 use super::parse::group::Groups;
-use super::parse::source::{FileSource, Span};
+use super::parse::source::FileSource;
+use super::parse::span::{RuleSpan, Span};
 use super::parse::warnings::Warning;
 use super::rule_set_cache::RuleSetCache;
-use super::ruleset::{RuleSet, RuleSpan};
+use super::ruleset::RuleSet;
 use super::verdict::RuleRef;
 
 /// A robots.txt that was read. Immutable; a clone is one reference more.

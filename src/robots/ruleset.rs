@@ -9,7 +9,8 @@ use super::matcher::Matcher;
 use super::matcher::path;
 use super::options::{ParseOptions, PercentEncoding};
 use super::parse::delay::{RequestRate, StatedPace, VisitTime};
-use super::parse::source::{FileSource, Span};
+use super::parse::source::FileSource;
+use super::parse::span::{RuleSpan, Span};
 use super::preferences::UsageRules;
 use super::priority::RuleKind;
 use super::usage::{Purpose, Vocabulary};
@@ -28,22 +29,6 @@ pub(crate) struct Compiled {
     anchor_before_query: bool,
     percent_encoding: PercentEncoding,
     pace: StatedPace,
-}
-
-/// A rule as it stands in the file: where its path is.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RuleSpan {
-    pub(crate) start: u32,
-    pub(crate) len: u16,
-    pub(crate) kind: RuleKind,
-    /// There is neither `*` nor a final `$` in it, and nothing that must be normalised.
-    pub(crate) plain: bool,
-}
-
-impl RuleSpan {
-    pub(crate) fn value(&self) -> Span {
-        Span { start: self.start, len: self.len }
-    }
 }
 
 impl RuleSet {

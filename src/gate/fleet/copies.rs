@@ -1,7 +1,9 @@
 //! Copies of robots.txt and its like that the fleet shares, and the right to fetch one, which one instance has at a time.
 
 use super::link::ServerLink;
-use super::{Fleet, FleetWay, ServerLost};
+use super::parcel::{FoundCopy, Parcel};
+use super::reach::ServerLost;
+use super::{Fleet, FleetWay};
 use crate::gate::store::snapshot;
 use crate::policy::Entry;
 use crate::policy::freshness::LAST_GOOD_USE;
@@ -19,27 +21,11 @@ pub(in crate::gate) enum Claim {
     Fetch(Right, Option<Parcel>),
 }
 
-/// A copy as the fleet has it.
-pub(in crate::gate) struct Parcel {
-    pub bytes: Vec<u8>,
-    /// When it was put there, by our clock.
-    pub sent: SystemTime,
-}
-
 /// The right to fetch one authority's file. Renewed by [`meanwhile`](Self::meanwhile), given back with
 /// [`publish`](Self::publish), or when dropped; a server has others wait for a while then.
 pub(in crate::gate) struct Right {
     fleet: Arc<Fleet>,
     name: String,
-}
-
-/// What a look at the copy comes to.
-pub(super) enum FoundCopy {
-    Copy(Parcel),
-    /// The right to fetch it, and one that is to be renewed.
-    Right(Option<Parcel>),
-    /// Another has that: look again after so long.
-    Busy(Duration),
 }
 
 /// What is wanted of a copy at the server.
@@ -107,14 +93,6 @@ impl ServerLink {
             (1, copy) => FoundCopy::Right(copy),
             _ => FoundCopy::Busy(Duration::from_millis(time) + AFTER),
         })
-    }
-}
-
-impl Parcel {
-    /// None is sent as no bytes. `age`: in milliseconds.
-    fn new(bytes: Vec<u8>, age: u64) -> Option<Self> {
-        let sent = SystemTime::now().checked_sub(Duration::from_millis(age)).unwrap_or(SystemTime::UNIX_EPOCH);
-        (!bytes.is_empty()).then_some(Self { bytes, sent })
     }
 }
 

@@ -1,8 +1,8 @@
 //! The connection to the fleet's server: made again for as long as it takes. A connection that breaks is replaced, and
 //! calls wait for that; a server that does not answer for [`PATIENCE`] is out of reach, and nobody waits for it.
 
-use super::Reach;
 use super::message::Message;
+use super::reach::{Reach, ServerLost};
 use super::server::{ServerConnection, words};
 use crate::config::{Mode, OnFleetLoss, SecretUrl, Settings};
 use crate::policy::Refusal;
@@ -40,10 +40,6 @@ struct Live {
     settled_at: Option<Instant>,
     history: Option<String>,
 }
-
-/// The server cannot be asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::gate) struct ServerLost;
 
 /// The fleet, for those who watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,14 +14,17 @@ mod copies;
 mod link;
 mod machine;
 mod message;
+mod parcel;
+mod reach;
 mod server;
 mod turn;
 
 pub(super) use budget::Spend;
-pub(super) use copies::{Claim, Parcel};
+pub(super) use copies::Claim;
 pub use link::FleetFigures;
-pub(super) use link::ServerLost;
 pub(super) use message::Message;
+pub(super) use parcel::Parcel;
+pub(super) use reach::{Reach, ServerLost};
 pub(super) use turn::{LeaseOp, LeaseRequest, LeaseStatus, TurnPlace};
 
 use crate::config::Settings;
@@ -33,7 +36,7 @@ use machine::Machine;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 use tokio::sync::broadcast;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -50,24 +53,6 @@ pub(super) struct Fleet {
 enum FleetWay {
     Server(ServerLink),
     Machine(Machine),
-}
-
-/// Whether the fleet can be asked.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Reach {
-    /// At this server, counted from 1, one that may have forgotten as another; 0: at none.
-    pub link: u64,
-    /// Leases are asked for from then on.
-    pub settled_at: Option<Instant>,
-    /// Where the fleet does not answer one goes on alone, one of so many instances. `None`: nothing starts.
-    pub alone: Option<u32>,
-}
-
-impl Reach {
-    /// Why nothing goes, if that is so.
-    fn refusal(self) -> Option<Refusal> {
-        (self.link == 0 && self.alone.is_none()).then_some(Refusal::FleetLost { retry_after: COME_BACK })
-    }
 }
 
 impl Fleet {
@@ -182,5 +167,3 @@ impl Fleet {
 
 /// Copies that may come while one who waits looks away, and else has to ask.
 const ARRIVALS: usize = 256;
-/// The server is tried about as often.
-const COME_BACK: Duration = Duration::from_secs(2);

@@ -2,11 +2,13 @@
 //!
 //! What finds the lanes is only read on a request to a known host, so that hosts do not wait for each other.
 
+mod figures;
 mod lease;
 mod pace;
 mod permit;
 mod waiters;
 
+pub use figures::PaceFigures;
 pub(super) use pace::{HostQueue, Stand};
 pub use permit::Permit;
 pub(super) use permit::Waiting;
@@ -14,7 +16,6 @@ pub(super) use waiters::WaitPlace;
 
 use super::fleet::Fleet;
 use super::store::Store;
-use super::watch::PaceFigures;
 use crate::policy::PaceKey;
 use crate::policy::pace::{ClientId, LastStarts, Schedule, Terms};
 use hashbrown::{DefaultHashBuilder, HashTable};

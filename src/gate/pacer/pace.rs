@@ -1,13 +1,13 @@
 //! One key's lane, shared by those who are in it: the waiting around [`Schedule`]'s arithmetic, and around the fleet's. At
 //! most one task a lane, the driver, sleeps until the next turn is due; it alone asks the fleet.
 
+use super::figures::PaceFigures;
 use super::lease::FleetLease;
 use super::permit::{Permit, Waiting, told};
 use super::waiters::Waiters;
 use crate::gate::fleet::{Fleet, LeaseRequest, LeaseStatus, ServerLost};
 use crate::gate::reported::Reported;
 use crate::gate::store::Store;
-use crate::gate::watch::PaceFigures;
 use crate::policy::pace::{
     ClientId, Debt, NextTurn, Observed, PaceOutcome, Refused, Schedule, Slot, Terms, Ticket, Turn,
 };

@@ -121,6 +121,11 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// The request cannot be understood, and why.
+    pub fn bad_request(detail: impl Into<Box<str>>) -> Self {
+        Self::BadRequest { detail: detail.into() }
+    }
+
     /// The tail of the problem type (RFC 9457) and the label in logs and metrics. Stable.
     pub fn slug(&self) -> &'static str {
         match self {

@@ -6,7 +6,7 @@ use super::super::exchange::request::{Head, Request};
 use super::super::exchange::{Exchange, Outcome, intercept_mode};
 use super::super::io::{Buffer, Timer};
 use super::connection::Connection;
-use super::wire::{Ahead, Wire};
+use super::wire::{Ahead, TLS_HANDSHAKE, Wire};
 use super::{Tunnel, Who};
 use crate::config::InterceptMode;
 use crate::http1::Framing;
@@ -274,8 +274,6 @@ fn request<'a>(authority: &Authority, agent: Option<&'a str>) -> Request<'a> {
 
 /// Whoever leaves within it of the handshake, and has asked for nothing, does not like the certificate.
 const LOOKS_AT_LEAF: Duration = Duration::from_secs(1);
-/// The content type of a TLS record that begins a handshake (RFC 8446 §5.1).
-pub(super) const TLS_HANDSHAKE: u8 = 0x16;
 /// The record of a fatal alert (RFC 8446 §6): the name in the handshake is none.
 const UNRECOGNIZED_NAME: &[u8] = &[0x15, 3, 3, 0, 2, 2, 112];
 

@@ -2,9 +2,9 @@
 //! log, and not left to wait for an answer that never comes.
 
 use super::super::Proxy;
-use super::connect::TLS_HANDSHAKE;
 use super::connection::Connection;
 use super::socks;
+use super::wire::TLS_HANDSHAKE;
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;

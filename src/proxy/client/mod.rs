@@ -5,9 +5,11 @@ mod connect;
 mod connection;
 pub mod distrusted;
 mod foreign;
+mod http1;
 mod http2;
 pub mod listener;
-pub mod socks;
+mod socks;
+pub mod socks_reply;
 mod wire;
 
 pub use wire::Wire;

@@ -6,11 +6,11 @@ use super::super::limits::per_client::Place;
 use super::Who;
 use super::connect::{Asked, connect};
 use super::connection::{Connection, identify};
+use super::socks_reply::{BAD_ADDRESS, BAD_COMMAND, FAILURE, IPV4, NOT_ALLOWED, VERSION, reply};
 use super::wire::Ahead;
 use crate::policy::{Authority, Scheme};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use http::StatusCode;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -39,18 +39,6 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
         }
         None => tracing::info!(client = %who.address, "a SOCKS client did not say in time what it wants"),
     }
-}
-
-/// The answer to what was granted.
-pub const GRANTED: [u8; 10] = reply(0);
-
-/// The answer to what would have this status.
-pub fn refused(status: StatusCode) -> [u8; 10] {
-    reply(match status {
-        StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => HOST_UNREACHABLE,
-        _ if status.is_client_error() => NOT_ALLOWED,
-        _ => FAILURE,
-    })
 }
 
 /// Who it is, and where it wants to go. What is wrong has been answered.
@@ -133,26 +121,14 @@ async fn take_some(io: &mut Ahead, length: u8) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// With the address 0.0.0.0:0, as the one that is connected from means nothing to the client.
-const fn reply(code: u8) -> [u8; 10] {
-    [VERSION, code, 0, IPV4, 0, 0, 0, 0, 0, 0]
-}
-
 fn wrong(why: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.into())
 }
 
-const VERSION: u8 = 5;
 const PASSWORD_VERSION: u8 = 1;
 const ANYBODY: u8 = 0;
 const PASSWORD: u8 = 2;
 const NO_METHOD: u8 = 0xff;
 const CONNECT: u8 = 1;
-const IPV4: u8 = 1;
 const NAME: u8 = 3;
 const IPV6: u8 = 4;
-const FAILURE: u8 = 1;
-const NOT_ALLOWED: u8 = 2;
-const HOST_UNREACHABLE: u8 = 4;
-const BAD_COMMAND: u8 = 7;
-const BAD_ADDRESS: u8 = 8;

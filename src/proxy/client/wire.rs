@@ -175,5 +175,7 @@ impl AsyncWrite for Ahead {
     }
 }
 
+/// The content type of a TLS record that begins a handshake (RFC 8446 §5.1).
+pub(super) const TLS_HANDSHAKE: u8 = 0x16;
 const GOODBYE: Duration = Duration::from_secs(2);
 const GOODBYE_BYTES: usize = 64 * 1024;

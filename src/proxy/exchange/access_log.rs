@@ -1,9 +1,9 @@
 //! The access log: one line for each request that was answered, and each that was not for its client had left. What its
 //! fields mean is told in docs/logs.md; they are spelt by `telemetry`.
 
+use super::outcome::{About, Last, Outcome};
+use super::per_user::{asked, rules};
 use super::request::Request;
-use super::reserved::{asked, rules};
-use super::{About, Last, Outcome};
 use crate::gate::Reported;
 use crate::policy::Refusal;
 use crate::proxy::evidence;

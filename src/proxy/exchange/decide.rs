@@ -2,9 +2,10 @@
 
 use super::Exchange;
 use super::pages::{self, Pages};
-use crate::config::{Hosts, InterceptMode, Settings, User};
+use super::per_user::{hosts, is_listed};
+use crate::config::{InterceptMode, User};
 use crate::gate::{Admitted, LastHost, Permit, Reported, RobotsCopy};
-use crate::policy::{self, Authority, Host, Refusal, Scheme};
+use crate::policy::{self, Refusal, Scheme};
 use crate::proxy::Proxy;
 use crate::proxy::limits::per_client::Place;
 use crate::proxy::respond::Answer;
@@ -168,20 +169,4 @@ impl Proxy {
         let may_wait = place.is_some();
         (place, may_wait)
     }
-}
-
-/// What is done with CONNECT to this host.
-pub fn intercept_mode(settings: &Settings, authority: &Authority, user: Option<&User>) -> InterceptMode {
-    hosts(user).unwrap_or(&settings.hosts).get(authority.host()).intercept
-}
-
-/// Whether this may be asked at all: by what all may, and by what the user may.
-pub fn is_listed(settings: &Settings, host: &Host, method: &str, user: Option<&User>) -> Result<(), Refusal> {
-    let mut lists = [&settings.listed].into_iter().chain(user.map(|user| &user.listed));
-    lists.try_for_each(|listed| listed.check(host, method)).map_err(|why| Refusal::EgressDenied { why })
-}
-
-/// The overrides of a user who has some.
-pub fn hosts(user: Option<&User>) -> Option<&Hosts> {
-    user.and_then(|user| user.hosts.as_ref())
 }

@@ -4,10 +4,11 @@ use super::carry::{
     self, Added, AnswerHead, Broken, Carried, Client, Event, Fault, Http1, Http1Origin, Http2, Http2Origin, Limits,
     Next, Origin, Sending,
 };
-use super::decide::hosts;
 use super::pages::Pages;
+use super::per_user::hosts;
 use super::request::Head;
-use super::{Exchange, Outcome, Signature, tunnel, websocket};
+use super::state::Signature;
+use super::{Exchange, Outcome, tunnel, websocket};
 use crate::gate::{PaceOutcome as Learnt, Permit};
 use crate::http1::{FieldKind, Framing, list};
 use crate::policy::{retry_after, turns_away};

@@ -7,142 +7,47 @@ pub mod counters;
 mod decide;
 mod forward;
 pub mod offers;
+pub mod outcome;
 pub mod pages;
+pub mod per_user;
 pub mod published;
 pub mod recent;
 mod record;
+pub mod remembered;
 pub mod request;
-pub mod reserved;
-pub mod revisit;
+mod reserved;
+mod revisit;
+mod state;
 mod target;
 pub mod tunnel;
 pub mod via;
 pub mod websocket;
 
-pub use decide::{LastPlace, hosts, intercept_mode};
+pub use decide::LastPlace;
+pub use outcome::Outcome;
+pub use per_user::intercept_mode;
+pub use state::Exchange;
 
 use super::Proxy;
 use super::client::Who;
 use super::io::{Buffer, Timer};
-use super::respond::{Answer, Asked, Failure, SetupRequest, robots_copy, setup};
+use super::respond::{Answer, SetupRequest, robots_copy, setup};
 use crate::config::Settings;
-use crate::gate::{Account, Permit, Reported};
-use crate::policy::{Noted, Refusal, Visit};
+use crate::policy::Refusal;
 use crate::upstream::Stream;
-use carry::{Client, Http1, Moved, Side};
-use decide::{Decided, is_listed};
+use carry::{Client, Http1, Side};
+use decide::Decided;
 use http::header;
+use outcome::{About, Last};
 use request::{Request, Unread};
+use state::Trip;
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::Poll;
-use std::time::Duration;
 use tokio::time::Instant;
 
-/// What is known of the request under way.
-pub struct Exchange<'a> {
-    pub proxy: &'a Proxy,
-    pub request: &'a Request<'a>,
-    pub who: &'a Who,
-    /// All that is done about it goes by these.
-    pub settings: Arc<Settings>,
-    pub began: Instant,
-    /// Its turn at the host.
-    permit: Option<Permit>,
-    /// If the answer is a page, its parts may follow it.
-    leads: bool,
-    signature: Signature,
-    trip: Trip,
-    is_concluded: bool,
-}
-
-/// What has become of the request's signature (Web Bot Auth).
-#[derive(Default)]
-struct Signature {
-    /// It left with one of ours.
-    is_ours: bool,
-    /// It came with the client's own.
-    is_clients: bool,
-    /// The origin has asked for one, and the request is to be sent again.
-    is_wanted: bool,
-    /// It has been sent again.
-    is_repeated: bool,
-}
-
-/// How a request has fared so far, for the log.
-#[derive(Default)]
-struct Trip {
-    gate: Account,
-    /// In report mode, what would have been.
-    reported: Option<Reported>,
-    /// What the answer says about its use.
-    noted: Option<Box<Noted>>,
-    /// The other end of the connection that it was sent on, and whether that was there before.
-    upstream: Option<(SocketAddr, bool)>,
-    /// From when it was sent to the head of the answer.
-    origin: Option<Duration>,
-    /// That the client was answered with by the origin; 0: none.
-    status: u16,
-    moved: Moved,
-    /// What is remembered of the page once it has been delivered.
-    visit: Option<Box<(u64, Visit)>>,
-    /// It is a CONNECT whose inside is not served here, and it was granted.
-    is_tunnel: bool,
-}
-
-/// How it ended.
-pub enum Outcome {
-    /// The origin's answer was handed on, or the connection is another protocol's from now on.
-    Forwarded,
-    /// Answered from here, with what was asked for.
-    Answered(Answer),
-    /// A CONNECT whose inside is served here was granted.
-    Intercepted,
-    /// A CONNECT was granted, and what came of it is over.
-    Tunnelled,
-    Refused(Refusal),
-    Failed(Failure),
-    /// The origin's answer broke off.
-    Cut(String),
-    /// The client has left.
-    Gone,
-    /// The proxy does not wait for it any longer.
-    Stopped,
-}
-
-impl From<Failure> for Box<Outcome> {
-    fn from(failure: Failure) -> Self {
-        Box::new(Outcome::Failed(failure))
-    }
-}
-
-impl<'a> Exchange<'a> {
-    pub fn new(
-        proxy: &'a Proxy,
-        settings: Arc<Settings>,
-        request: &'a Request<'a>,
-        who: &'a Who,
-        began: Instant,
-    ) -> Self {
-        let trip = Trip { gate: Account::new(proxy.wanted()), ..Trip::default() };
-        Exchange {
-            proxy,
-            request,
-            who,
-            settings,
-            began,
-            permit: None,
-            leads: false,
-            signature: Signature::default(),
-            trip,
-            is_concluded: false,
-        }
-    }
-
+impl Exchange<'_> {
     /// From the decision to the end of the answer. `last`: where the request before on its connection went.
     pub async fn run<C: Client>(mut self, client: &mut C, timer: &mut Timer, last: &mut LastPlace) {
         let outcome = self.outcome(client, timer, last).await;
@@ -265,91 +170,6 @@ impl Drop for Exchange<'_> {
                 (false, false) => Outcome::Gone,
             });
         }
-    }
-}
-
-/// What is known of an exchange at its end. `request`: what there is of one that could not be read.
-struct About<'a> {
-    proxy: &'a Proxy,
-    settings: &'a Settings,
-    who: &'a Who,
-    began: Instant,
-    request: Result<&'a Request<'a>, &'a Unread<'a>>,
-    trip: &'a Trip,
-}
-
-/// What is left to be done for the client.
-enum Last {
-    /// It has its answer.
-    Said,
-    Answer(Answer),
-    /// There is none.
-    Cut,
-}
-
-impl About<'_> {
-    /// Counts, records and logs.
-    fn conclude(&self, outcome: Outcome) -> Last {
-        let proxy = self.proxy;
-        let user = self.who.user.as_deref();
-        let line = proxy.is_logging.load(Ordering::Relaxed).then(|| self.line(&outcome));
-        let record = proxy.evidence.as_ref().map(|evidence| (evidence, self.record(evidence, &outcome)));
-        let last = match outcome {
-            Outcome::Forwarded => {
-                proxy.counters.forwarded(user);
-                Last::Said
-            }
-            Outcome::Answered(answer) => {
-                proxy.counters.forwarded(user);
-                Last::Answer(answer)
-            }
-            // Counted when it was granted.
-            Outcome::Tunnelled | Outcome::Intercepted => Last::Said,
-            Outcome::Refused(refusal) => {
-                let url = self.url();
-                let asked = Asked { url: url.as_deref(), accept: self.accept() };
-                let answer = Answer::refusal(&refusal, &asked, self.settings);
-                proxy.tell_refused(self.who, url, refusal);
-                Last::Answer(answer)
-            }
-            Outcome::Failed(failure) => {
-                self.count_failure(&failure.detail);
-                let url = self.url();
-                Last::Answer(Answer::failure(&failure, &Asked { url: url.as_deref(), accept: self.accept() }))
-            }
-            Outcome::Cut(why) => {
-                self.count_failure(&why);
-                Last::Cut
-            }
-            Outcome::Gone => {
-                proxy.counters.client_gone(user);
-                Last::Cut
-            }
-            Outcome::Stopped => Last::Cut,
-        };
-        if let Some(line) = line {
-            line.write(self, &last);
-        }
-        if let Some((evidence, record)) = record {
-            self.put(evidence, record, &last);
-        }
-        last
-    }
-
-    fn count_failure(&self, why: &str) {
-        let user = self.who.user.as_deref();
-        match self.request {
-            Ok(request) => self.proxy.counters.failed_at(&request.authority, why, user),
-            Err(_) => self.proxy.counters.failed(user),
-        }
-    }
-
-    fn url(&self) -> Option<String> {
-        self.request.map_or_else(|unread| unread.url.clone(), |request| Some(request.url()))
-    }
-
-    fn accept(&self) -> Option<&[u8]> {
-        self.request.map_or_else(|unread| unread.accept, |request| request.accept)
     }
 }
 

@@ -1,8 +1,10 @@
 //! The directory of signing keys, on listeners that serve it: to anybody, before it is asked who may use the proxy.
 
 use super::carry::Client;
+use super::flush;
+use super::outcome::{About, Last, Outcome};
 use super::request::Unread;
-use super::{About, Last, Outcome, Trip, flush};
+use super::state::Trip;
 use crate::policy::Refusal;
 use crate::proxy::Proxy;
 use crate::proxy::client::Who;

@@ -1,9 +1,9 @@
 //! The record of a request in the evidence: what was decided, by what, and what came of it. docs/evidence.md has its members.
 
 use super::access_log::millis;
+use super::outcome::{About, Last, Outcome};
+use super::per_user::{asked, rules};
 use super::request::Request;
-use super::reserved::{asked, rules};
-use super::{About, Last, Outcome};
 use crate::evidence::{Draft, Evidence, digest_of};
 use crate::gate::Reported;
 use crate::policy::{Entry, Refusal};

@@ -90,7 +90,7 @@ impl From<HeadError> for Refusal {
     fn from(error: HeadError) -> Self {
         match error {
             HeadError::TooLarge { limit } => Refusal::HeadTooLarge { limit },
-            HeadError::TooManyFields | HeadError::Malformed(_) => bad(error.to_string()),
+            HeadError::TooManyFields | HeadError::Malformed(_) => Refusal::bad_request(error.to_string()),
         }
     }
 }
@@ -155,7 +155,7 @@ impl<'a> Request<'a> {
             framing: match (ends, length) {
                 (false, None) if is_upgrade || method == "CONNECT" => Framing::None,
                 (true, None | Some(0)) => length.map_or(Framing::None, Framing::Length),
-                (true, Some(_)) => return Err(bad("a Content-Length on a request without a body")),
+                (true, Some(_)) => return Err(Refusal::bad_request("a Content-Length on a request without a body")),
                 (false, Some(length)) => Framing::Length(length),
                 (false, None) => Framing::Chunked,
             },
@@ -185,7 +185,7 @@ impl<'a> Request<'a> {
         match kind {
             // All of them would go out, and an origin may go by another one than we do.
             FieldKind::UserAgent if self.user_agent.replace(value).is_some() => {
-                return Err(bad("more than one User-Agent field"));
+                return Err(Refusal::bad_request("more than one User-Agent field"));
             }
             FieldKind::Accept => self.accept = self.accept.or(Some(value)),
             FieldKind::ProxyAuthorization => self.credentials = self.credentials.or(Some(value)),
@@ -265,17 +265,13 @@ fn length(fields: &HeaderMap) -> Result<Option<u64>, Refusal> {
     let mut lengths = fields.get_all(header::CONTENT_LENGTH).iter();
     match (lengths.next(), lengths.next()) {
         (None, _) => Ok(None),
-        (Some(_), Some(_)) => Err(bad("more than one Content-Length field")),
+        (Some(_), Some(_)) => Err(Refusal::bad_request("more than one Content-Length field")),
         (Some(length), None) => {
             let digits = length.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
             let length = digits.and_then(|digits| digits.parse().ok());
-            length.map(Some).ok_or_else(|| bad("Content-Length is not a number"))
+            length.map(Some).ok_or_else(|| Refusal::bad_request("Content-Length is not a number"))
         }
     }
-}
-
-pub(super) fn bad(detail: impl Into<Box<str>>) -> Refusal {
-    Refusal::BadRequest { detail: detail.into() }
 }
 
 /// `Prefer: wait=N` (RFC 7240 §4.3).

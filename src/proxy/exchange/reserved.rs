@@ -1,35 +1,15 @@
 //! What answers say about their use is noted. Those that say no to the declared purpose (SEMANTICS §7): their bodies are not
 //! delivered, and who asks again for as long as they are fresh hears the same without another request to the site.
 
+use super::Exchange;
 use super::carry::AnswerHead;
+use super::per_user::{asked, rules};
+use super::remembered::Said;
 use super::request::Request;
-use super::{Exchange, hosts};
-use crate::config::Settings;
 use crate::gate::Reported;
 use crate::policy::freshness::{CacheFields, FreshnessLimits};
-use crate::policy::{self, HostRules, Noted, Refusal, Reservation, RobotsOverride, SiteFile, UsageLines, Use};
-use crate::proxy::client::Who;
-use quick_cache::sync::Cache;
-use ring::digest;
+use crate::policy::{HostRules, Noted, Refusal, RobotsOverride, SiteFile, UsageLines, Use};
 use std::time::{Duration, Instant, SystemTime};
-
-/// What has been said, by URL and for whom.
-pub struct Reserved(Cache<Key, Said>);
-
-type Key = [u8; 32];
-
-#[derive(Clone)]
-struct Said {
-    reservation: Box<Reservation>,
-    /// Whatever the clock is set to meanwhile.
-    until: Instant,
-}
-
-impl Default for Reserved {
-    fn default() -> Self {
-        Reserved(Cache::new(MOST))
-    }
-}
 
 /// Whether anything can say no. robots.txt has to be read to know of that.
 pub fn is_looked_for(rules: &HostRules, request: &Request<'_>) -> bool {
@@ -44,7 +24,7 @@ impl Exchange<'_> {
         if !is_looked_for(rules, request) || !matches!(request.method, "GET" | "HEAD") {
             return Ok(());
         }
-        let Some(said) = proxy.reserved.0.get(&key(request, who, rules)) else { return Ok(()) };
+        let Some(said) = proxy.reserved.get(request, who, rules) else { return Ok(()) };
         let holds = rules.usage.of(said.reservation.field) == RobotsOverride::Enforce
             && !rules.options.report_only
             && rules.purposes().iter().any(|purpose| purpose.as_str() == &*said.reservation.purpose);
@@ -87,7 +67,7 @@ impl Exchange<'_> {
         if mode == RobotsOverride::Enforce && !rules.options.report_only {
             if request.method == "GET" {
                 let until = Instant::now() + lifetime(head, now);
-                proxy.reserved.0.insert(key(request, who, rules), Said { reservation: reservation.clone(), until });
+                proxy.reserved.put(request, who, rules, Said { reservation: reservation.clone(), until });
             }
             return Err(Refusal::AnswerReserved(reservation));
         }
@@ -96,28 +76,6 @@ impl Exchange<'_> {
         self.trip.reported.get_or_insert(reported);
         Ok(())
     }
-}
-
-pub fn rules<'a>(settings: &'a Settings, request: &Request<'_>, who: &'a Who) -> &'a HostRules {
-    &hosts(who.user.as_deref()).unwrap_or(&settings.hosts).get(request.authority.host()).rules
-}
-
-pub fn asked<'a>(request: &'a Request<'_>, who: &'a Who) -> policy::Request<'a> {
-    policy::Request {
-        agent_tokens: &request.agent_tokens,
-        product_tokens: who.user.as_ref().map_or(&[], |user| &user.product_tokens),
-        ..policy::Request::new(&request.authority, &request.target)
-    }
-}
-
-fn key(request: &Request<'_>, who: &Who, rules: &HostRules) -> Key {
-    let mut digest = digest::Context::new(&digest::SHA256);
-    digest.update(request.url().as_bytes());
-    for token in &*rules.product_tokens(&asked(request, who)) {
-        digest.update(b"\n");
-        digest.update(token.as_str().as_bytes());
-    }
-    digest.finish().as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
 /// For how long it holds by the answer's own words; where these are none, for a day.
@@ -138,6 +96,3 @@ fn lifetime(head: &AnswerHead<'_>, now: SystemTime) -> Duration {
     };
     fields.lifetime(now, &FreshnessLimits { min_ttl: Duration::ZERO, ..FreshnessLimits::default() })
 }
-
-/// URLs that are remembered.
-const MOST: usize = 100_000;

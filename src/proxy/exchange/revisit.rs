@@ -1,52 +1,14 @@
 //! Pages that are fetched again sooner than they may be (`min_revisit`): answered without the site, 304 where the client has what
 //! was delivered then, else 429.
 
-use super::request::Request;
-use super::reserved::rules;
-use super::{Exchange, carry::AnswerHead};
+use super::Exchange;
+use super::carry::AnswerHead;
+use super::per_user::rules;
 use crate::gate::Reported;
-use crate::policy::{self, Again, Conditions, Refusal, Visit};
+use crate::policy::{Again, Conditions, Refusal, Visit};
 use crate::proxy::respond::{Answer, not_modified};
 use http::header;
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
-use std::sync::{Arc, OnceLock};
 use std::time::Instant;
-
-/// The pages that were delivered last: hashes of their URLs, and when.
-#[derive(Default)]
-pub struct Visits {
-    hasher: RandomState,
-    /// Once any host has a `min_revisit`.
-    visits: OnceLock<Cache<u64, Arc<Visit>, VisitBytes>>,
-}
-
-#[derive(Clone)]
-struct VisitBytes;
-
-impl Weighter<u64, Arc<Visit>> for VisitBytes {
-    fn weight(&self, _: &u64, visit: &Arc<Visit>) -> u64 {
-        (visit.bytes() + ROW) as u64
-    }
-}
-
-impl Visits {
-    /// However its path is escaped: that makes no other page of it (RFC 9110 §4.2.3).
-    fn key(&self, request: &Request<'_>) -> u64 {
-        self.hasher.hash_one((&request.authority, policy::unescaped(&request.target)))
-    }
-
-    fn get(&self, key: u64) -> Option<Arc<Visit>> {
-        self.visits.get()?.get(&key)
-    }
-
-    fn put(&self, key: u64, visit: Visit) {
-        let visits = self.visits.get_or_init(|| Cache::with_weighter(ABOUT, MOST_BYTES, VisitBytes));
-        visits.insert(key, Arc::new(visit));
-    }
-}
 
 impl Exchange<'_> {
     /// The answer to a page that is fetched again too soon. `None`: it may go.
@@ -117,9 +79,3 @@ impl Exchange<'_> {
             && request.head.fields_named(&[header::RANGE]).is_empty()
     }
 }
-
-/// What URLs that are remembered take together, and how many that is about.
-const MOST_BYTES: u64 = 64 * 1024 * 1024;
-const ABOUT: usize = 200_000;
-/// What one takes beside its fields.
-const ROW: usize = 64;

@@ -1,7 +1,6 @@
 //! Which authority a request is for, and what it asks of it (RFC 9112 §3.2, RFC 9113 §8.3.1): CONNECT, the URL and Host have
 //! to agree. Beside a CONNECT, Host counts for nothing.
 
-use super::request::bad;
 use crate::http1::{Framing, RequestHead};
 use crate::policy::{Authority, Refusal, Scheme};
 
@@ -24,10 +23,13 @@ pub fn locate<'a>(
         return connect_http1(target, head, inside).map(|authority| Located { authority, path: b"" });
     }
     if head.host.is_none() && head.minor == 1 {
-        return Err(bad("no Host field in an HTTP/1.1 request"));
+        return Err(Refusal::bad_request("no Host field in an HTTP/1.1 request"));
     }
     let named = |scheme| {
-        head.host.map(|host| Authority::parse(scheme, host)).transpose().map_err(|error| bad(error.to_string()))
+        head.host
+            .map(|host| Authority::parse(scheme, host))
+            .transpose()
+            .map_err(|error| Refusal::bad_request(error.to_string()))
     };
     if target.starts_with(b"/") || target == b"*" {
         asterisk(method, target)?;
@@ -55,18 +57,20 @@ pub fn locate<'a>(
     {
         return Ok(Located { authority: authority.clone(), path });
     }
-    let colon = memchr::memmem::find(target, b"://").ok_or_else(|| bad("the request target is not a URL"))?;
+    let colon =
+        memchr::memmem::find(target, b"://").ok_or_else(|| Refusal::bad_request("the request target is not a URL"))?;
     let rest = &target[colon + 3..];
     let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#' | b'\\')).unwrap_or(rest.len());
     let (url, path) = target.split_at(colon + 3 + end);
     let scheme = String::from_utf8_lossy(&target[..colon]);
-    let scheme = Scheme::parse(&scheme).ok_or_else(|| bad(format!("scheme {scheme:?} is not http or https")))?;
-    let authority = Authority::parse(scheme, &rest[..end]).map_err(|error| bad(error.to_string()))?;
+    let scheme = Scheme::parse(&scheme)
+        .ok_or_else(|| Refusal::bad_request(format!("scheme {scheme:?} is not http or https")))?;
+    let authority = Authority::parse(scheme, &rest[..end]).map_err(|error| Refusal::bad_request(error.to_string()))?;
     if path.starts_with(b"\\") {
-        return Err(bad("a backslash after the authority"));
+        return Err(Refusal::bad_request("a backslash after the authority"));
     }
     if let Some(host) = named(scheme)?.filter(|host| *host != authority) {
-        return Err(bad(format!("the Host field names {host}, the request target {authority}")));
+        return Err(Refusal::bad_request(format!("the Host field names {host}, the request target {authority}")));
     }
     match inside {
         Some(inside) if *inside != authority => return Err(mismatch(inside, &authority)),
@@ -89,22 +93,21 @@ pub fn locate_http2<'a>(
     let path = parts.uri.path_and_query().map_or(&b""[..], |path| path.as_str().as_bytes());
     asterisk(method, path)?;
     if !path.starts_with(b"/") && path != b"*" {
-        return Err(bad(":path does not begin with a slash"));
+        return Err(Refusal::bad_request(":path does not begin with a slash"));
     }
     let mut hosts = parts.headers.get_all(http::header::HOST).iter().map(|host| host.as_bytes());
     let host = hosts.next();
     if hosts.next().is_some() {
-        return Err(bad("more than one Host field"));
+        return Err(Refusal::bad_request("more than one Host field"));
     }
-    let written = named.or(host).ok_or_else(|| bad("no :authority"))?;
+    let written = named.or(host).ok_or_else(|| Refusal::bad_request("no :authority"))?;
     let scheme = match (parts.uri.scheme_str(), inside) {
-        (Some(scheme), _) => {
-            Scheme::parse(scheme).ok_or_else(|| bad(format!("scheme {scheme:?} is not http or https")))?
-        }
+        (Some(scheme), _) => Scheme::parse(scheme)
+            .ok_or_else(|| Refusal::bad_request(format!("scheme {scheme:?} is not http or https")))?,
         (None, Some(inside)) => inside.scheme(),
-        (None, None) => return Err(bad("no :scheme")),
+        (None, None) => return Err(Refusal::bad_request("no :scheme")),
     };
-    let parse = |written| Authority::parse(scheme, written).map_err(|error| bad(error.to_string()));
+    let parse = |written| Authority::parse(scheme, written).map_err(|error| Refusal::bad_request(error.to_string()));
     let authority = parse(written)?;
     if let Some(inside) = inside
         && authority != *inside
@@ -116,32 +119,36 @@ pub fn locate_http2<'a>(
         && host != written
         && parse(host)? != authority
     {
-        return Err(bad("the Host field names another host than :authority"));
+        return Err(Refusal::bad_request("the Host field names another host than :authority"));
     }
     Ok((authority, path))
 }
 
 fn connect(target: &[u8], inside: Option<&Authority>) -> Result<Authority, Refusal> {
     if inside.is_some() {
-        return Err(bad("CONNECT inside a CONNECT tunnel"));
+        return Err(Refusal::bad_request("CONNECT inside a CONNECT tunnel"));
     }
-    Authority::parse_connect(Scheme::Https, target).map_err(|error| bad(format!("CONNECT wants host:port: {error}")))
+    Authority::parse_connect(Scheme::Https, target)
+        .map_err(|error| Refusal::bad_request(format!("CONNECT wants host:port: {error}")))
 }
 
 fn connect_http1(target: &[u8], head: &RequestHead<'_>, inside: Option<&Authority>) -> Result<Authority, Refusal> {
     let authority = connect(target, inside)?;
     if head.framing != Framing::None {
-        return Err(bad("CONNECT with a body"));
+        return Err(Refusal::bad_request("CONNECT with a body"));
     }
     // RFC 9110 §7.2 has Host repeat the target; some clients name the proxy in it, or leave the port out.
-    head.host.map(|host| Authority::parse(Scheme::Https, host)).transpose().map_err(|error| bad(error.to_string()))?;
+    head.host
+        .map(|host| Authority::parse(Scheme::Https, host))
+        .transpose()
+        .map_err(|error| Refusal::bad_request(error.to_string()))?;
     Ok(authority)
 }
 
 /// RFC 9112 §3.2.4: `*` is the whole server, and only OPTIONS can ask about that. No rule of robots.txt names it.
 fn asterisk(method: &str, target: &[u8]) -> Result<(), Refusal> {
     if target.starts_with(b"*") && method != "OPTIONS" {
-        return Err(bad("`*` as the target of another method than OPTIONS"));
+        return Err(Refusal::bad_request("`*` as the target of another method than OPTIONS"));
     }
     Ok(())
 }

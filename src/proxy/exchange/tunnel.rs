@@ -1,7 +1,8 @@
 //! Bytes that pass unread, both ways: an upgraded protocol, or a host whose policy is `tunnel`.
 
 use super::carry::{Flow, Moved, Side};
-use super::{Exchange, Outcome, hosts, is_listed};
+use super::per_user::{hosts, is_listed};
+use super::{Exchange, Outcome};
 use crate::gate::PaceOutcome as Learnt;
 use crate::policy;
 use crate::proxy::io::Timer;

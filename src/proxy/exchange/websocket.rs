@@ -1,6 +1,5 @@
 //! A WebSocket asked for in HTTP/2 (RFC 8441), whose handshake with the origin is that of HTTP/1.1 (RFC 6455 §4).
 
-use super::request::bad;
 use crate::policy::Refusal;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -14,7 +13,9 @@ pub(super) fn is_asked_for(parts: &Parts) -> Result<bool, Refusal> {
     match parts.extensions.get::<Protocol>() {
         None => Ok(false),
         Some(protocol) if protocol.as_str().eq_ignore_ascii_case("websocket") => Ok(true),
-        Some(protocol) => Err(bad(format!("the protocol {:?} is not served, but for websocket", protocol.as_str()))),
+        Some(protocol) => {
+            Err(Refusal::bad_request(format!("the protocol {:?} is not served, but for websocket", protocol.as_str())))
+        }
     }
 }
 

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::delay::StatedPace;
-use super::source::{FileSource, Span};
+use super::source::FileSource;
+use super::span::{RuleSpan, Span};
 use crate::robots::options::{ParseOptions, Precedence, UserAgentMatch};
 use crate::robots::product_token::{is_token_byte, leading_token};
-use crate::robots::ruleset::RuleSpan;
 use crate::robots::steps;
 use crate::robots::usage::Vocabulary;
 use smallvec::SmallVec;

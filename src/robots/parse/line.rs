@@ -2,13 +2,11 @@
 
 use std::ops::Range;
 
+use super::grammar::Grammar;
 use super::key;
-use super::source::Span;
+use super::span::Span;
 use crate::robots::priority::RuleKind;
 use crate::robots::steps;
-
-/// A line that is read is never longer, so that 16 bits hold its normalised length.
-pub(crate) const MAX_LINE: usize = 20_000;
 
 /// The lines of a text. LF, CR and CR LF end them; NUL ends a line too, but is not counted as one.
 pub(crate) struct SourceLines<'a> {
@@ -213,54 +211,6 @@ pub(crate) fn record_at(text: &[u8], offset: usize, grammar: Grammar) -> Option<
         Some(LineContent::Record(record)) if record.value.start == offset => Some(record),
         Some(LineContent::Record(_) | LineContent::Empty | LineContent::Text(_)) | None => None,
     }
-}
-
-/// What a dialect takes to be a line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Grammar {
-    /// Vertical tabs and form feeds are white space at the ends of keys and values, not only `WS = %x20 / %x09`.
-    pub(crate) control_space: bool,
-    /// Bytes that are read at most.
-    pub(crate) max_line: usize,
-}
-
-impl Grammar {
-    #[inline]
-    fn is_space(self, byte: u8) -> bool {
-        match byte {
-            b' ' | b'\t' => true,
-            0x0B | 0x0C => self.control_space,
-            _ => false,
-        }
-    }
-
-    #[inline]
-    fn trim(self, text: &[u8], range: Range<usize>) -> Range<usize> {
-        let start = self.trim_start(text, range.start, range.end);
-        let end = self.trim_end(text, start, range.end);
-        steps::count(range.len() - (end - start));
-        start..end
-    }
-
-    #[inline]
-    fn trim_start(self, text: &[u8], mut start: usize, end: usize) -> usize {
-        while start < end && self.is_space(text[start]) {
-            start += 1;
-        }
-        start
-    }
-
-    #[inline]
-    fn trim_end(self, text: &[u8], start: usize, mut end: usize) -> usize {
-        while start < end && self.is_space(text[end - 1]) {
-            end -= 1;
-        }
-        end
-    }
-}
-
-fn is_blank(byte: &u8) -> bool {
-    matches!(byte, b' ' | b'\t')
 }
 
 #[cfg(test)]

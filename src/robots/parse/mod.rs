@@ -1,10 +1,12 @@
 //! RFC 9309 §2.2: reads a robots.txt, whatever it holds. Pure.
 
 pub(crate) mod delay;
+pub(crate) mod grammar;
 pub(crate) mod group;
 pub(crate) mod key;
 pub(crate) mod line;
 pub(crate) mod source;
+pub(crate) mod span;
 pub(crate) mod warnings;
 
 use std::collections::BTreeMap;
@@ -15,13 +17,13 @@ use crate::robots::options::ParseOptions;
 use crate::robots::priority::RuleKind;
 use crate::robots::product_token::is_token_byte;
 use crate::robots::robots_txt::FileRecords;
-use crate::robots::ruleset::RuleSpan;
 use crate::robots::usage::{self, UsageFault, Vocabulary};
 use delay::{RequestRate, StatedPace, VisitTime};
 use group::Groups;
 use key::RecordKey;
 use line::{LineContent, Record, SourceLine, SourceLines};
-use source::{FileSource, Marks, Span};
+use source::{FileSource, Marks};
+use span::{RuleSpan, Span};
 use warnings::{Warning, WarningCode, Warnings};
 
 /// What was read.

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::line::{self, Grammar};
+use super::grammar::Grammar;
+use super::line;
+use super::span::Span;
 
 /// The decoded bytes of a file, as far as they were read.
 #[derive(Debug)]
@@ -72,22 +74,6 @@ impl Marks {
     pub(crate) fn line(&mut self, number: u32, end: usize) {
         while (self.0.len() + 1) * BLOCK < end {
             self.0.push(number);
-        }
-    }
-}
-
-/// A piece of one line of the text. Lines are cut at 20,000 bytes, so that a `u16` holds every length.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Span {
-    pub(crate) start: u32,
-    pub(crate) len: u16,
-}
-
-impl Span {
-    pub(crate) fn new(range: std::ops::Range<usize>) -> Self {
-        Self {
-            start: u32::try_from(range.start).expect("a file is cut at 1 GiB"),
-            len: u16::try_from(range.len()).expect("a line is cut at 20,000 bytes"),
         }
     }
 }

@@ -4,8 +4,8 @@
 use super::Machine;
 use super::locks::LockFile;
 use super::slots::Id;
-use crate::gate::fleet::copies::FoundCopy;
-use crate::gate::fleet::{Parcel, ServerLost};
+use crate::gate::fleet::parcel::{FoundCopy, Parcel};
+use crate::gate::fleet::reach::ServerLost;
 use crate::gate::store::snapshot::{self, FileDigest, digest, millis, time};
 use crate::policy::Entry;
 use std::io;

@@ -1,0 +1,36 @@
+//! What holds for a user: the overrides that he has, or else what holds for all.
+
+use super::request::Request;
+use crate::config::{Hosts, InterceptMode, Settings, User};
+use crate::policy::{self, Authority, Host, HostRules, Refusal};
+use crate::proxy::client::Who;
+
+/// What is done with CONNECT to this host.
+pub fn intercept_mode(settings: &Settings, authority: &Authority, user: Option<&User>) -> InterceptMode {
+    hosts(user).unwrap_or(&settings.hosts).get(authority.host()).intercept
+}
+
+/// Whether this may be asked at all: by what all may, and by what the user may.
+pub fn is_listed(settings: &Settings, host: &Host, method: &str, user: Option<&User>) -> Result<(), Refusal> {
+    let mut lists = [&settings.listed].into_iter().chain(user.map(|user| &user.listed));
+    lists.try_for_each(|listed| listed.check(host, method)).map_err(|why| Refusal::EgressDenied { why })
+}
+
+/// The overrides of a user who has some.
+pub fn hosts(user: Option<&User>) -> Option<&Hosts> {
+    user.and_then(|user| user.hosts.as_ref())
+}
+
+/// The rules of the operator for the host that is asked.
+pub fn rules<'a>(settings: &'a Settings, request: &Request<'_>, who: &'a Who) -> &'a HostRules {
+    &hosts(who.user.as_deref()).unwrap_or(&settings.hosts).get(request.authority.host()).rules
+}
+
+/// The request as the policy reads it, without what only paces it.
+pub fn asked<'a>(request: &'a Request<'_>, who: &'a Who) -> policy::Request<'a> {
+    policy::Request {
+        agent_tokens: &request.agent_tokens,
+        product_tokens: who.user.as_ref().map_or(&[], |user| &user.product_tokens),
+        ..policy::Request::new(&request.authority, &request.target)
+    }
+}

@@ -1,0 +1,88 @@
+//! What is known of a request while it is under way.
+
+use super::carry::Moved;
+use super::request::Request;
+use crate::config::Settings;
+use crate::gate::{Account, Permit, Reported};
+use crate::policy::{Noted, Visit};
+use crate::proxy::Proxy;
+use crate::proxy::client::Who;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What is known of the request under way.
+pub struct Exchange<'a> {
+    pub proxy: &'a Proxy,
+    pub request: &'a Request<'a>,
+    pub who: &'a Who,
+    /// All that is done about it goes by these.
+    pub settings: Arc<Settings>,
+    pub began: Instant,
+    /// Its turn at the host.
+    pub(super) permit: Option<Permit>,
+    /// If the answer is a page, its parts may follow it.
+    pub(super) leads: bool,
+    pub(super) signature: Signature,
+    pub(super) trip: Trip,
+    pub(super) is_concluded: bool,
+}
+
+/// What has become of the request's signature (Web Bot Auth).
+#[derive(Default)]
+pub(super) struct Signature {
+    /// It left with one of ours.
+    pub(super) is_ours: bool,
+    /// It came with the client's own.
+    pub(super) is_clients: bool,
+    /// The origin has asked for one, and the request is to be sent again.
+    pub(super) is_wanted: bool,
+    /// It has been sent again.
+    pub(super) is_repeated: bool,
+}
+
+/// How a request has fared so far, for the log.
+#[derive(Default)]
+pub(super) struct Trip {
+    pub(super) gate: Account,
+    /// In report mode, what would have been.
+    pub(super) reported: Option<Reported>,
+    /// What the answer says about its use.
+    pub(super) noted: Option<Box<Noted>>,
+    /// The other end of the connection that it was sent on, and whether that was there before.
+    pub(super) upstream: Option<(SocketAddr, bool)>,
+    /// From when it was sent to the head of the answer.
+    pub(super) origin: Option<Duration>,
+    /// That the client was answered with by the origin; 0: none.
+    pub(super) status: u16,
+    pub(super) moved: Moved,
+    /// What is remembered of the page once it has been delivered.
+    pub(super) visit: Option<Box<(u64, Visit)>>,
+    /// It is a CONNECT whose inside is not served here, and it was granted.
+    pub(super) is_tunnel: bool,
+}
+
+impl<'a> Exchange<'a> {
+    pub fn new(
+        proxy: &'a Proxy,
+        settings: Arc<Settings>,
+        request: &'a Request<'a>,
+        who: &'a Who,
+        began: Instant,
+    ) -> Self {
+        let trip = Trip { gate: Account::new(proxy.wanted()), ..Trip::default() };
+        Exchange {
+            proxy,
+            request,
+            who,
+            settings,
+            began,
+            permit: None,
+            leads: false,
+            signature: Signature::default(),
+            trip,
+            is_concluded: false,
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Where values and rules stand in the text of a robots.txt. Pure.
+
+use crate::robots::priority::RuleKind;
+
+/// A piece of one line of the text. Lines are cut at 20,000 bytes, so that a `u16` holds every length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) start: u32,
+    pub(crate) len: u16,
+}
+
+impl Span {
+    pub(crate) fn new(range: std::ops::Range<usize>) -> Self {
+        Self {
+            start: u32::try_from(range.start).expect("a file is cut at 1 GiB"),
+            len: u16::try_from(range.len()).expect("a line is cut at 20,000 bytes"),
+        }
+    }
+}
+
+/// A rule as it stands in the file: where its path is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RuleSpan {
+    pub(crate) start: u32,
+    pub(crate) len: u16,
+    pub(crate) kind: RuleKind,
+    /// There is neither `*` nor a final `$` in it, and nothing that must be normalised.
+    pub(crate) plain: bool,
+}
+
+impl RuleSpan {
+    pub(crate) fn value(&self) -> Span {
+        Span { start: self.start, len: self.len }
+    }
+}
