@@ -19,7 +19,7 @@ pub use admit::LastHost;
 pub use budget::BudgetFigures;
 pub use fleet::FleetFigures;
 pub use held::{HeldFigures, HeldFor, HeldRequest};
-pub use pacer::Permit;
+pub use pacer::{PaceFigures, Permit};
 pub use reported::Reported;
 pub use robots::CacheFigures;
 pub use watch::{GateFigures, Times};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::own_rules::OwnRules;
 use super::served_paths::Paths;
-use super::{Entry, Manners, Request, UsageModes};
+use super::{Entry, Manners, Request, RobotsOverride, UsageModes};
 use crate::robots::{ProductToken, Purpose};
 
 /// What holds for one host, with nothing left open.
@@ -26,17 +26,6 @@ pub struct HostRules {
     /// The operator's own rules, which go before those of robots.txt.
     pub own_rules: Option<OwnRules>,
     pub options: Arc<PolicyOptions>,
-}
-
-/// What becomes of robots.txt at a host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum RobotsOverride {
-    #[default]
-    Enforce,
-    /// It is not even fetched.
-    Ignore,
-    /// What it refuses goes all the same, and is told of.
-    Report,
 }
 
 /// What holds for every host.

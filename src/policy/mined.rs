@@ -1,51 +1,13 @@
 //! Whether a page is reserved from text and data mining by its site's tdmrep.json. What is not known reserves nothing. Pure.
 
-use std::fmt;
 use std::time::SystemTime;
 
 use super::entry::Entry;
 use super::freshness::CopyState;
 use super::served_paths::{Served, first_refused};
 use super::site_file::SiteFile;
-use super::{Authority, HostRules, Refusal, Request};
+use super::{HostRules, MiningEvidence, Refusal, Request};
 use crate::robots::TdmReservation;
-
-/// The entry of a tdmrep.json that reserves a page from a declared purpose.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MiningEvidence {
-    pub authority: Authority,
-    pub purpose: Box<str>,
-    /// Its place in the file, from 1.
-    pub entry: u32,
-    /// Its path pattern as written.
-    pub location: Box<str>,
-    /// Where the terms are on which the page may be mined all the same.
-    pub policy: Option<Box<str>>,
-    /// What it matches, where that is not the path as sent but one that servers take it for.
-    pub matched_path: Option<Box<str>>,
-}
-
-impl MiningEvidence {
-    /// Where the file is.
-    pub fn url(&self) -> String {
-        self.authority.url(SiteFile::TdmRep.path())
-    }
-}
-
-impl fmt::Display for MiningEvidence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { purpose, entry, location, .. } = self;
-        let file = self.url();
-        write!(
-            f,
-            "{file} reserves this URL from the purpose `{purpose}`: entry {entry}, `\"location\": \"{location}\"`"
-        )?;
-        if let Some(path) = &self.matched_path {
-            write!(f, ", which matches `{path}`: servers may take this URL's path for that")?;
-        }
-        self.policy.iter().try_for_each(|policy| write!(f, "; its terms are at {policy}"))
-    }
-}
 
 /// What a tdmrep.json comes to for a request.
 pub(super) enum Mined {

@@ -3,6 +3,7 @@
 
 pub mod authority;
 pub mod budget;
+mod client_id;
 pub mod decide;
 pub mod entity_tag;
 pub mod entry;
@@ -25,8 +26,10 @@ pub mod request;
 pub mod reserved;
 pub mod retry_after;
 pub mod revisit;
+mod robots_override;
 pub mod served_paths;
 pub mod site_file;
+mod usage_field;
 
 pub use authority::{Authority, AuthorityError, Scheme};
 pub use budget::{Budget, Period, Spent};
@@ -34,17 +37,18 @@ pub use decide::{Allowance, Decision, Known, Ruling, decide, judge_file, may_fet
 pub use entry::{Access, AskedAgain, Entry, HttpVersion, SiteAnswer, Trouble, Validators};
 pub use host::Host;
 pub use host_pattern::{HostPattern, HostPatternError};
-pub use host_rules::{HostRules, PolicyOptions, RobotsOverride};
+pub use host_rules::{HostRules, PolicyOptions};
 pub use listed::Listed;
 pub use manners::{Adaptive, Breaker, Manners, turns_away};
-pub use mined::MiningEvidence;
-pub use noted::{Noted, Signal};
+pub use noted::Noted;
 pub use own_rules::{OwnRules, OwnVerdict};
 pub use pace_key::{KeyBy, PaceKey};
-pub use refusal::{EgressReason, ListedBy, PreferenceEvidence, Refusal, RuleEvidence};
+pub use refusal::{EgressReason, ListedBy, MiningEvidence, PreferenceEvidence, Refusal, Reservation, RuleEvidence};
 pub use request::Request;
-pub use reserved::{Reservation, UsageField, UsageLines, UsageModes, Use};
+pub use reserved::{UsageLines, Use};
 pub use retry_after::retry_after;
 pub use revisit::{Again, Conditions, Visit, unescaped};
+pub use robots_override::RobotsOverride;
 pub use served_paths::Paths;
 pub use site_file::SiteFile;
+pub use usage_field::{Signal, UsageField, UsageModes};

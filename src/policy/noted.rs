@@ -1,19 +1,8 @@
 //! What an answer's head says about use, to be reported whatever is declared. Pure.
 
 use super::offers;
-use super::reserved::{UsageField, UsageLines, Use};
-
-/// What a head can say, or say so that nobody understands it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Signal {
-    ContentUsage,
-    XRobotsTag,
-    TdmReservation,
-    /// `Link: <…>; rel="license"`.
-    License,
-    /// Status 402.
-    PaymentRequired,
-}
+use super::reserved::{UsageLines, Use};
+use super::usage_field::{Signal, UsageField};
 
 /// What one answer says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,32 +16,6 @@ pub struct Noted {
     pub price: Option<Box<str>>,
     /// What cannot be understood: nothing is known of it.
     pub malformed: Vec<Signal>,
-}
-
-impl Signal {
-    pub const ALL: [Self; 5] =
-        [Self::ContentUsage, Self::XRobotsTag, Self::TdmReservation, Self::License, Self::PaymentRequired];
-
-    /// The label in metrics. Stable.
-    pub fn slug(self) -> &'static str {
-        match self {
-            Self::ContentUsage => "content-usage",
-            Self::XRobotsTag => "x-robots-tag",
-            Self::TdmReservation => "tdm-reservation",
-            Self::License => "license",
-            Self::PaymentRequired => "payment-required",
-        }
-    }
-}
-
-impl From<UsageField> for Signal {
-    fn from(field: UsageField) -> Self {
-        match field {
-            UsageField::ContentUsage => Self::ContentUsage,
-            UsageField::XRobotsTag => Self::XRobotsTag,
-            UsageField::TdmReservation => Self::TdmReservation,
-        }
-    }
 }
 
 impl Noted {

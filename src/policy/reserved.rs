@@ -3,29 +3,11 @@
 
 use std::time::SystemTime;
 
-use super::RobotsOverride;
 use super::freshness::http_date;
-use super::noted::Signal;
+use super::usage_field::{Signal, UsageField, UsageModes};
+use super::{Reservation, RobotsOverride};
 use crate::robots::{ProductToken, Purpose, UsageLine, read_usage};
 use chrono::DateTime;
-
-/// A field that can say no.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum UsageField {
-    ContentUsage,
-    XRobotsTag,
-    TdmReservation,
-}
-
-/// What becomes of an answer whose field says no, for each of the fields.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct UsageModes {
-    pub content_usage: RobotsOverride,
-    pub x_robots_tag: RobotsOverride,
-    pub tdm_reservation: RobotsOverride,
-    /// The site's tdmrep.json, which is read before anything is asked for.
-    pub tdmrep: RobotsOverride,
-}
 
 /// What is asked of an answer's head.
 #[derive(Debug, Clone, Copy)]
@@ -38,15 +20,6 @@ pub struct Use<'a> {
     pub now: SystemTime,
 }
 
-/// A field that says no to a purpose.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reservation {
-    pub field: UsageField,
-    /// Its line, as it came.
-    pub value: Box<str>,
-    pub purpose: Box<str>,
-}
-
 /// The field lines of an answer that matter here, as they came.
 #[derive(Debug, Default)]
 pub struct UsageLines {
@@ -56,26 +29,6 @@ pub struct UsageLines {
     /// There were too many of these, or they are too long.
     left_out: Vec<Signal>,
     is_image: bool,
-}
-
-impl UsageField {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ContentUsage => "Content-Usage",
-            Self::XRobotsTag => "X-Robots-Tag",
-            Self::TdmReservation => "TDM-Reservation",
-        }
-    }
-}
-
-impl UsageModes {
-    pub fn of(&self, field: UsageField) -> RobotsOverride {
-        match field {
-            UsageField::ContentUsage => self.content_usage,
-            UsageField::XRobotsTag => self.x_robots_tag,
-            UsageField::TdmReservation => self.tdm_reservation,
-        }
-    }
 }
 
 impl UsageLines {

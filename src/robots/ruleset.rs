@@ -12,7 +12,6 @@ use super::parse::delay::{RequestRate, StatedPace, VisitTime};
 use super::parse::source::FileSource;
 use super::parse::span::{RuleSpan, Span};
 use super::preferences::UsageRules;
-use super::priority::RuleKind;
 use super::usage::{Purpose, Vocabulary};
 use super::verdict::{PreferenceRef, Verdict, VerdictGround};
 

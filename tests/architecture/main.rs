@@ -41,10 +41,11 @@ fn imports_go_down_only() {
     assert_none(&faults);
 }
 
-/// An owner and what it gives out may know each other: a pair on the list. The longer ones on it are to be ended.
+/// An owner and what it gives out may know each other: a pair on the list.
 #[test]
 fn no_files_import_each_other_in_a_circle() {
     let imports: BTreeMap<_, _> = CODE.iter().map(|module| (module.file.as_path(), &module.imports)).collect();
+    assert!(CIRCLES.iter().all(|circle| circle.split(' ').count() == 2), "a circle of more than two");
     assert_just(circles(&imports), CIRCLES.iter().map(|circle| circle.split(' ').map(Path::new).collect()));
 }
 
@@ -167,7 +168,7 @@ fn layer(module: &str) -> usize {
     LAYERS.iter().position(|row| row.contains(&module)).unwrap_or_else(|| panic!("{module} is in no layer"))
 }
 
-/// Files of one circle each.
+/// Pairs of files that know each other.
 const CIRCLES: &[&str] = &[
     "src/admin/guard.rs src/admin/state.rs",
     "src/cli/command_error.rs src/cli/output.rs",
@@ -175,21 +176,17 @@ const CIRCLES: &[&str] = &[
     "src/cli/report/html.rs src/cli/report/mod.rs",
     "src/cli/trust/mod.rs src/cli/trust/nss.rs",
     "src/config/settings.rs src/config/shown.rs",
-    "src/evidence/writer/mod.rs src/evidence/writer/upkeep.rs",
     "src/evidence/read.rs src/evidence/segment.rs",
-    "src/gate/fleet/copies.rs src/gate/fleet/link.rs src/gate/fleet/machine/copies.rs src/gate/fleet/machine/mod.rs src/gate/fleet/mod.rs",
-    "src/gate/held.rs src/gate/mod.rs src/gate/pacer/mod.rs src/gate/pacer/pace.rs src/gate/pacer/permit.rs src/gate/robots/fetch.rs src/gate/robots/mod.rs src/gate/robots/places.rs src/gate/robots/redirect.rs src/gate/robots/response.rs src/gate/watch.rs",
+    "src/evidence/writer/mod.rs src/evidence/writer/upkeep.rs",
+    "src/gate/fleet/machine/copies.rs src/gate/fleet/machine/mod.rs",
+    "src/gate/pacer/pace.rs src/gate/pacer/permit.rs",
     "src/http1/body.rs src/http1/chunked.rs",
     "src/http1/fields.rs src/http1/write.rs",
-    "src/policy/host_rules.rs src/policy/mined.rs src/policy/noted.rs src/policy/own_rules.rs src/policy/pace/terms.rs src/policy/refusal/mod.rs src/policy/request.rs src/policy/reserved.rs",
     "src/policy/pace/mod.rs src/policy/pace/wait_queue.rs",
-    "src/proxy/client/connect.rs src/proxy/client/connection.rs src/proxy/client/foreign.rs src/proxy/client/http2.rs src/proxy/client/socks.rs src/proxy/exchange/carry/http1_client.rs",
-    "src/proxy/client/distrusted.rs src/proxy/exchange/decide.rs src/proxy/exchange/mod.rs src/proxy/exchange/reserved.rs src/proxy/exchange/revisit.rs src/proxy/exchange/tunnel.rs src/proxy/mod.rs",
-    "src/proxy/exchange/request.rs src/proxy/exchange/target.rs src/proxy/exchange/websocket.rs",
+    "src/proxy/client/distrusted.rs src/proxy/mod.rs",
     "src/proxy/respond/mod.rs src/proxy/respond/page.rs",
-    "src/robots/matcher/mod.rs src/robots/preferences.rs src/robots/ruleset.rs src/robots/verdict.rs",
-    "src/robots/options.rs src/robots/parse/key.rs src/robots/parse/line.rs src/robots/parse/source.rs src/robots/priority.rs",
     "src/robots/parse/mod.rs src/robots/robots_txt.rs",
+    "src/robots/ruleset.rs src/robots/verdict.rs",
     "src/server/mod.rs src/server/reload.rs",
     "src/tls/ca/directory.rs src/tls/ca/mod.rs",
     "src/upstream/dialler.rs src/upstream/route.rs",
@@ -225,11 +222,7 @@ const LONG: &[&str] = &[
     "src/gate/store/write_behind.rs",
     "src/http1/fields.rs",
     "src/policy/pace/mod.rs",
-    "src/policy/refusal/mod.rs",
-    "src/proxy/client/connection.rs",
     "src/proxy/exchange/forward.rs",
-    "src/proxy/exchange/mod.rs",
-    "src/proxy/exchange/request.rs",
     "src/robots/matcher/mod.rs",
     "src/upstream/get.rs",
     "src/upstream/http2.rs",

@@ -6,12 +6,12 @@ use std::time::{Duration, SystemTime};
 
 use super::entry::{Entry, Trouble};
 use super::freshness::{CopyState, LAST_GOOD_USE};
-use super::host_rules::{HostRules, RobotsOverride};
+use super::host_rules::HostRules;
 use super::mined::{Mined, mined};
 use super::own_rules::OwnVerdict;
 use super::served_paths::{Served, first_refused};
 use super::site_file::SiteFile;
-use super::{Authority, PreferenceEvidence, Refusal, Request, RuleEvidence};
+use super::{Authority, PreferenceEvidence, Refusal, Request, RobotsOverride, RuleEvidence};
 use crate::robots::{PreferenceRef, ProductToken, Reason, RuleSet, Verdict, VisitTime};
 
 /// What to do with a request.

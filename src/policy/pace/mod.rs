@@ -35,11 +35,12 @@ mod wait_queue;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
+pub use super::client_id::ClientId;
 use backoff::Backoff;
 pub use observed::Observed;
 use source::EffectiveGap;
 pub use source::TurnSource;
-pub use terms::{ClientId, Debt, NextTurn, PaceOutcome, Refused, Slot, Terms, Ticket, Turn};
+pub use terms::{Debt, NextTurn, PaceOutcome, Refused, Slot, Terms, Ticket, Turn};
 use terms::{SlotRequest, Start};
 use wait_queue::WaitQueue;
 

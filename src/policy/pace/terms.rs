@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::policy::client_id::ClientId;
 use crate::policy::{Adaptive, Breaker, Refusal};
 
 /// What holds for one request. The default is the configuration's default.
@@ -62,11 +63,6 @@ impl Terms {
         (asked > self.max_crawl_delay).then_some(asked)
     }
 }
-
-/// For whom a request is, as far as fairness goes: a number the caller makes of a user name or an address. Two clients
-/// of one number share their turns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ClientId(pub u64);
 
 /// The answer to a request.
 #[derive(Debug, PartialEq, Eq)]

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::LastStarts;
 use super::source::EffectiveGap;
-use super::terms::{ClientId, Refused, SlotRequest, Ticket};
+use super::terms::{Refused, SlotRequest, Ticket};
+use crate::policy::client_id::ClientId;
 
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]

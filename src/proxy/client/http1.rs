@@ -6,7 +6,7 @@ use super::super::exchange::carry::{Client, Http1, Http1Client, Side, UNWANTED};
 use super::super::exchange::published::{publish, published};
 use super::super::exchange::request::{Request, Unread};
 use super::super::exchange::{Exchange, LastPlace, Outcome, refuse_unread};
-use super::super::io::Buffer;
+use super::super::io::{Buffer, Timer};
 use super::connect::{self, Asked};
 use super::connection::{Connection, identify};
 use super::foreign::{self, Foreign};

@@ -2,7 +2,7 @@
 
 use super::Exchange;
 use super::pages::{self, Pages};
-use super::per_user::{hosts, is_listed};
+use super::per_user::{hosts, intercept_mode, is_listed};
 use crate::config::{InterceptMode, User};
 use crate::gate::{Admitted, LastHost, Permit, Reported, RobotsCopy};
 use crate::policy::{self, Refusal, Scheme};

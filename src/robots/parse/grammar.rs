@@ -50,7 +50,3 @@ impl Grammar {
         end
     }
 }
-
-fn is_blank(byte: &u8) -> bool {
-    matches!(byte, b' ' | b'\t')
-}

@@ -213,6 +213,10 @@ pub(crate) fn record_at(text: &[u8], offset: usize, grammar: Grammar) -> Option<
     }
 }
 
+fn is_blank(byte: &u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

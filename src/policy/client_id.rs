@@ -1,0 +1,38 @@
+//! Among whom requests take turns. Pure.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
+
+/// For whom a request is, as far as fairness goes: a number the caller makes of a user name or an address. Two clients
+/// of one number share their turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ClientId(pub u64);
+
+impl ClientId {
+    /// By user, where there is one; else by address, in IPv6 by network: every host has a /64.
+    pub fn of(user: Option<&str>, address: IpAddr) -> Self {
+        let mut hasher = DefaultHasher::new();
+        match (user, address.to_canonical()) {
+            (Some(user), _) => user.hash(&mut hasher),
+            (None, IpAddr::V4(address)) => return Self(1 << 32 | u64::from(address.to_bits())),
+            (None, IpAddr::V6(address)) => ((address.to_bits() >> 64) as u64).hash(&mut hasher),
+        }
+        Self(hasher.finish())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_a_user_or_an_address_or_a_network_of_64_bits() {
+        let of = |user, address: &str| ClientId::of(user, address.parse().unwrap());
+        assert_eq!(of(None, "2001:db8::1"), of(None, "2001:db8::2"));
+        assert_ne!(of(None, "2001:db8::1"), of(None, "2001:db8:0:1::1"));
+        assert_eq!(of(None, "::ffff:192.0.2.1"), of(None, "192.0.2.1"));
+        assert_ne!(of(None, "192.0.2.2"), of(None, "192.0.2.1"));
+        assert_eq!(of(Some("alice"), "192.0.2.2"), of(Some("alice"), "2001:db8::1"));
+        assert_ne!(of(Some("alice"), "192.0.2.1"), of(Some("bob"), "192.0.2.1"));
+    }
+}

@@ -1,0 +1,150 @@
+//! Each refusal as one sentence, for the person who reads the answer or the log. Pure.
+
+use std::fmt::{self, Write};
+use std::time::Duration;
+
+use super::Refusal;
+use super::evidence::{Reservation, served_as};
+
+impl Refusal {
+    /// Its sentence, written to where it is wanted.
+    pub fn write(&self, f: &mut impl Write) -> fmt::Result {
+        match self {
+            Self::Disallowed { authority, product_tokens, rule: Some(rule) } => {
+                // The one that is told most, without the formatter.
+                authority.write_url(ROBOTS_TXT, f)?;
+                f.write_str(" disallows this URL for ")?;
+                f.write_str(named(product_tokens))?;
+                f.write_str(": ")?;
+                rule.write(f)
+            }
+            Self::Disallowed { authority, product_tokens, rule: None } => {
+                let tokens = named(product_tokens);
+                write!(f, "{authority}/robots.txt is missing or denied, and is configured to disallow everything for {tokens}")
+            }
+            Self::UsageDisallowed { authority, product_tokens, purpose, preference } => {
+                let tokens = named(product_tokens);
+                write!(
+                    f,
+                    "{authority}/robots.txt says no to the purpose `{purpose}` of this URL for {tokens}: {preference}"
+                )
+            }
+            Self::MiningReserved(evidence) => write!(f, "{evidence}"),
+            Self::AnswerReserved(reservation) => {
+                let Reservation { field, value, purpose } = &**reservation;
+                write!(f, "the site's answer says no to the purpose `{purpose}`: `{}: {value}`", field.as_str())
+            }
+            Self::RobotsUnreachable { retry_after, authority, why } => {
+                let wait = Seconds(*retry_after);
+                write!(
+                    f,
+                    "{authority}/robots.txt could not be read ({why}), so nothing is allowed; next attempt in {wait}"
+                )
+            }
+            Self::CrawlDelay { retry_after, max_wait: Some(max_wait) } => {
+                let (slot, max_wait) = (Seconds(*retry_after), Seconds(*max_wait));
+                write!(f, "crawl-delay: next slot in {slot}, over max_wait {max_wait}")
+            }
+            Self::CrawlDelay { retry_after, max_wait: None } => {
+                let wait = Seconds(*retry_after);
+                write!(f, "crawl-delay: waited too long for robots.txt; try again in {wait}")
+            }
+            Self::HostPaused { retry_after, refusals } => {
+                let wait = Seconds(*retry_after);
+                write!(f, "host paused after {refusals} refusals in a row; try again in {wait}")
+            }
+            Self::RevisitTooSoon { retry_after } => {
+                write!(f, "fetched not long ago: again in {} (min_revisit)", Seconds(*retry_after))
+            }
+            Self::BudgetSpent { retry_after, of, budget } => {
+                let wait = Seconds(*retry_after);
+                write!(f, "budget of {of} spent: {budget} (UTC); try again in {wait}")
+            }
+            Self::Closed { retry_after, authority, hours } => {
+                let wait = Seconds(*retry_after);
+                write!(
+                    f,
+                    "{authority}/robots.txt allows crawling only during `Visit-time: {hours}` (UTC); it opens in {wait}"
+                )
+            }
+            Self::QueueFull { retry_after } => {
+                write!(
+                    f,
+                    "too many requests are waiting for this host; try again in {}",
+                    Seconds(*retry_after)
+                )
+            }
+            Self::ConnectionLimit { limit } => {
+                write!(f, "this user already has {limit} connections open, the maximum allowed")
+            }
+            Self::EgressDenied { why } => write!(f, "blocked by {why}"),
+            Self::ClientDenied { credentials: _, why } => write!(f, "this client is not allowed to use the proxy: {why}"),
+            Self::AuthorityMismatch { connection, request } => {
+                write!(
+                    f,
+                    "the connection was opened for {connection}, the request inside it is for {request}"
+                )
+            }
+            Self::BadRequest { detail } => write!(f, "the request is malformed: {detail}"),
+            Self::NotAProxyRequest => f.write_str(
+                "this is a forward proxy: a request names the whole URL (`GET http://host/path`) or begins with CONNECT",
+            ),
+            Self::HeadTooLarge { limit } => write!(f, "the request head is larger than {limit} bytes"),
+            Self::HeadTimeout { limit } => write!(f, "the request head was not complete within {}", Seconds(*limit)),
+            Self::Loop => f.write_str("the request is for the proxy itself, or would come back to it"),
+            Self::Draining { retry_after } => {
+                write!(f, "the proxy is shutting down; try again in {}", Seconds(*retry_after))
+            }
+            Self::FleetLost { retry_after } => {
+                write!(
+                    f,
+                    "the server that this fleet of proxies shares its paces through is out of reach (`on_fleet_loss: \
+                     refuse`); try again in {}",
+                    Seconds(*retry_after)
+                )
+            }
+            Self::OwnLimit { retry_after, why } => {
+                let wait = Seconds(*retry_after);
+                write!(f, "the proxy's own machine cannot open connections now ({why}); try again in {wait}")
+            }
+            Self::OperatorDenied { host, pattern, matched_path } => {
+                write!(
+                    f,
+                    "the operator of this proxy denies this URL: `deny: {pattern}` for the host {host}"
+                )?;
+                served_as(f, matched_path)
+            }
+            Self::AmbiguousPath => f.write_str(
+                "servers may take this URL's path in too many ways for each to be judged: it mixes escapes, backslashes, \
+                 parameters and empty segments at great length",
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f)
+    }
+}
+
+/// Where an authority's rules are.
+const ROBOTS_TXT: &str = "/robots.txt";
+
+/// For whom something holds.
+fn named(product_tokens: &str) -> &str {
+    if product_tokens.is_empty() { "every crawler" } else { product_tokens }
+}
+
+/// Up to the next tenth of a second, so that nobody is told to come too early.
+struct Seconds(Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tenths = self.0.as_nanos().div_ceil(100_000_000);
+        match tenths % 10 {
+            0 => write!(f, "{} s", tenths / 10),
+            tenth => write!(f, "{}.{tenth} s", tenths / 10),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The fields of an answer that speak about the use of its content, and what becomes of what they say. Pure.
+
+use super::RobotsOverride;
+
+/// A field that can say no.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum UsageField {
+    ContentUsage,
+    XRobotsTag,
+    TdmReservation,
+}
+
+/// What becomes of an answer whose field says no, for each of the fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UsageModes {
+    pub content_usage: RobotsOverride,
+    pub x_robots_tag: RobotsOverride,
+    pub tdm_reservation: RobotsOverride,
+    /// The site's tdmrep.json, which is read before anything is asked for.
+    pub tdmrep: RobotsOverride,
+}
+
+/// What a head can say, or say so that nobody understands it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    ContentUsage,
+    XRobotsTag,
+    TdmReservation,
+    /// `Link: <…>; rel="license"`.
+    License,
+    /// Status 402.
+    PaymentRequired,
+}
+
+impl UsageField {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ContentUsage => "Content-Usage",
+            Self::XRobotsTag => "X-Robots-Tag",
+            Self::TdmReservation => "TDM-Reservation",
+        }
+    }
+}
+
+impl UsageModes {
+    pub fn of(&self, field: UsageField) -> RobotsOverride {
+        match field {
+            UsageField::ContentUsage => self.content_usage,
+            UsageField::XRobotsTag => self.x_robots_tag,
+            UsageField::TdmReservation => self.tdm_reservation,
+        }
+    }
+}
+
+impl Signal {
+    pub const ALL: [Self; 5] =
+        [Self::ContentUsage, Self::XRobotsTag, Self::TdmReservation, Self::License, Self::PaymentRequired];
+
+    /// The label in metrics. Stable.
+    pub fn slug(self) -> &'static str {
+        match self {
+            Self::ContentUsage => "content-usage",
+            Self::XRobotsTag => "x-robots-tag",
+            Self::TdmReservation => "tdm-reservation",
+            Self::License => "license",
+            Self::PaymentRequired => "payment-required",
+        }
+    }
+}
+
+impl From<UsageField> for Signal {
+    fn from(field: UsageField) -> Self {
+        match field {
+            UsageField::ContentUsage => Self::ContentUsage,
+            UsageField::XRobotsTag => Self::XRobotsTag,
+            UsageField::TdmReservation => Self::TdmReservation,
+        }
+    }
+}
