@@ -6,6 +6,7 @@ use crate::support::redis::Redis;
 use crate::support::{Binary, Client, Origin, Reply, eventually};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
 
 const KEEP_OUT: &str = "User-agent: *\nDisallow: /private\n";
 
@@ -206,9 +207,18 @@ async fn what_is_published_while_a_fetch_of_ones_own_fails_is_taken() {
     let fleet = instances(&redis, 2, WITH_ADMIN).await;
     let url = origin.url("/private");
     assert!(all(&fleet, &url).await.iter().all(|response| response.status() == 200));
-    let fails = refresh(&fleet[0], &origin);
+    let (lost, is_lost) = oneshot::channel();
+    let fails = async {
+        // Before, it would have the right to fetch from the server, and the other would wait for it.
+        is_lost.await.unwrap();
+        refresh(&fleet[0], &origin).await;
+    };
     let publishes = async {
-        while_it_is_lost(&redis, &fleet, eventually("its fetch", || origin.log.count("/robots.txt") == 2)).await;
+        while_it_is_lost(&redis, &fleet, async {
+            lost.send(()).unwrap();
+            eventually("its fetch", || origin.log.count("/robots.txt") == 2).await;
+        })
+        .await;
         refresh(&fleet[1], &origin).await;
         goes_by_the_later_one(&fleet[0], &url).await;
         assert!(origin.log.of("/robots.txt")[1].at.elapsed() < FAILS_AFTER, "the machine is too slow for this test");
