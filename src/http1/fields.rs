@@ -2,9 +2,8 @@
 //! §7.6.1).
 
 use super::scan::trim;
-use super::{HeadError, MAX_FIELDS, put_field};
+use super::{HeadError, MAX_FIELDS};
 use smallvec::SmallVec;
-use std::ops::Range;
 
 /// One field line. Names as sent; values as sent, without the spaces around them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -227,48 +226,6 @@ pub(super) fn is_named(named: &[&[u8]], field: &Field<'_>) -> bool {
     !named.is_empty() && field.kind.can_be_named() && named.iter().any(|name| name.eq_ignore_ascii_case(field.name))
 }
 
-/// Field lines that are written as they came: those that stand one behind the other in `raw`, the head that they are from, go out
-/// in one piece.
-pub struct FieldLines<'a> {
-    raw: &'a [u8],
-    /// Of `raw`: what is to go out next.
-    held: Range<usize>,
-}
-
-impl<'a> FieldLines<'a> {
-    pub fn of(raw: &'a [u8]) -> Self {
-        FieldLines { raw, held: 0..0 }
-    }
-
-    /// Appends one, now or later.
-    #[inline]
-    pub fn put(&mut self, out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-        let start = (name.as_ptr() as usize).wrapping_sub(self.raw.as_ptr() as usize);
-        let end = start.wrapping_add(name.len() + value.len() + 4);
-        let value_at = name.as_ptr() as usize + name.len() + 2;
-        let is_as_it_was = value.as_ptr() as usize == value_at
-            && self.raw.get(start..end).is_some_and(|line| {
-                line.len() >= 4 && line[name.len()..].starts_with(b": ") && line.ends_with(b"\r\n")
-            });
-        if !is_as_it_was {
-            self.flush(out);
-            return put_field(out, name, value);
-        }
-        if self.held.end != start {
-            self.flush(out);
-            self.held.start = start;
-        }
-        self.held.end = end;
-    }
-
-    /// What is held goes out. To be called before anything else is appended.
-    #[inline]
-    pub fn flush(&mut self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.raw[self.held.clone()]);
-        self.held = 0..0;
-    }
-}
-
 /// Whether a token is this name, which is of lower-case letters and hyphens: no other byte of a token becomes one of these with
 /// the bit of lower case set. Without a branch a byte, so that it is done several bytes at a time.
 #[inline(always)]
@@ -348,24 +305,6 @@ mod tests {
         assert_eq!(find_field(raw, "accept"), Some(&b"text/html"[..]));
         assert_eq!(find_field(raw, "accept-encoding"), Some(&b"x"[..]));
         assert_eq!(find_field(raw, "host"), None);
-    }
-
-    #[test]
-    fn lines_go_out_as_they_came_or_as_they_should_have() {
-        let raw = b"HTTP/1.1 200 OK\r\nA: 1\r\nB: 2\r\nC:3\r\nD: 4 \r\nE: 5\nF:  6\r\nG:\r\nH: 7\r\nContent-Length: 8, 8\r\nI: 9\r\n\r\n";
-        let written = crate::http1::read_response(&mut raw.to_vec(), &mut 0, 1000, "GET", |head| {
-            let mut out = Vec::new();
-            let mut lines = FieldLines::of(head.raw);
-            for field in head.fields.iter().filter(|field| field.name != b"B") {
-                lines.put(&mut out, field.name, field.value);
-            }
-            lines.put(&mut out, b"Z", b"0");
-            lines.flush(&mut out);
-            out
-        });
-        let out = written.unwrap().unwrap();
-        let wanted = "A: 1\r\nC: 3\r\nD: 4\r\nE: 5\r\nF: 6\r\nG: \r\nH: 7\r\nContent-Length: 8\r\nI: 9\r\nZ: 0\r\n";
-        assert_eq!(String::from_utf8(out).unwrap(), wanted);
     }
 
     #[test]

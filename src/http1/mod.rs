@@ -20,6 +20,7 @@
 
 mod body;
 mod chunked;
+mod field_lines;
 mod fields;
 mod request;
 mod response;
@@ -27,7 +28,8 @@ mod scan;
 mod write;
 
 pub use body::{Body, BodyError, BodyPiece, Framing};
-pub use fields::{Field, FieldKind, FieldLines, FieldRoom, find_field, list};
+pub use field_lines::FieldLines;
+pub use fields::{Field, FieldKind, FieldRoom, find_field, list};
 pub use request::{RequestHead, find_request_end, read_request};
 pub use response::{ResponseHead, read_response};
 pub use scan::{below, equal};

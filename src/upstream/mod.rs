@@ -1,19 +1,24 @@
 //! The way to an origin: its addresses, vetted; how it is connected to. robots.txt and everything else go by it, so that
 //! one guard covers both.
 
+mod addresses;
+mod body_stream;
 mod connect;
 mod dial_error;
 mod dialler;
 pub mod egress;
 mod endpoint;
+mod figures;
 mod gathered;
 mod get;
 mod hop;
 mod http2;
+mod origin_settings;
 mod outgoing;
 mod parent;
 mod pool;
 mod race;
+mod reach_error;
 mod resolve;
 mod route;
 mod stream;
@@ -22,43 +27,41 @@ mod turns;
 mod window;
 mod words;
 
+pub use body_stream::{BodyStream, GetError};
 pub use connect::{Http1Link, HttpLink, OriginConnection, Versions, Want};
 pub use dial_error::{DialError, DialFault, is_own_limit};
 pub use dialler::connector_conf;
+pub use egress::Denied;
+pub use figures::UpstreamFigures;
 pub use gathered::Gathered;
-pub use get::{BodyStream, GetError, Got, MAX_INTERIM, Sent, Unanswered};
+pub use get::{Got, MAX_INTERIM, Sent, Unanswered};
 pub use http2::{Http2Link, is_unprocessed, wants_http1};
+pub use origin_settings::SetupError;
 pub use outgoing::{NotForHttp2, Outgoing, OutgoingFields};
+pub use reach_error::ReachError;
 pub use resolve::ResolveError;
 pub use route::Route;
 pub use stream::Stream;
 pub use trust::TrustError;
 pub use turns::{HandedOver, TaskTurns};
 
-use crate::config::{Closed, Hosts, OriginTls, PortRange, Settings, instance_name};
-use crate::histogram::Distribution;
+use crate::config::{Hosts, OriginTls, Settings, instance_name};
+use crate::policy::Authority;
 use crate::policy::pace::ClientId;
-use crate::policy::{Authority, HostPattern};
-use crate::signing::{KeyError, Signer};
+use crate::signing::Signer;
 use arc_swap::ArcSwap;
 use dialler::Dialler;
-pub use egress::Denied;
-use egress::Guard;
-use ipnet::IpNet;
-use parent::Parent;
+use origin_settings::OriginSettings;
 use parking_lot::Mutex;
 use pingora_core::server::configuration::ServerConf;
-use pool::Keep;
 use quick_cache::sync::Cache;
 use resolve::Resolver;
 use route::RouteInner;
 use rustls::RootCertStore;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
-use trust::Trust;
 
 /// Resolves, screens and describes origins.
 pub struct Upstream {
@@ -89,63 +92,8 @@ struct KnownRoute {
     route: Route,
 }
 
-/// What the settings say of it, swapped whole on reload.
-struct OriginSettings {
-    /// Which settings these are.
-    generation: u64,
-    made_of: Arc<Settings>,
-    roots: Arc<RootCertStore>,
-    dialler: Arc<Dialler>,
-    guard: Guard,
-    limit: Duration,
-    parent: Option<Arc<Parent>>,
-    hosts: Hosts,
-    trust: Trust,
-    keep: Keep,
-    head_size: u32,
-    /// Who signs requests, if somebody does.
-    signer: Option<Arc<Signer>>,
-}
-
-/// Why settings cannot be put in force: a file that they name is not what it has to be.
-#[derive(Debug, thiserror::Error)]
-pub enum SetupError {
-    #[error(transparent)]
-    Trust(#[from] TrustError),
-    #[error(transparent)]
-    Key(#[from] KeyError),
-}
-
 /// What is made of changed settings, before they are in force.
 pub struct Prepared(OriginSettings);
-
-/// What there is of connections to origins, and of look-ups of their names.
-#[derive(Debug, Clone, PartialEq)]
-pub struct UpstreamFigures {
-    /// Connections that are kept for the next request.
-    pub idle: usize,
-    /// Connections that were opened, and those that could not be.
-    pub opened: u64,
-    pub failed: u64,
-    /// TLS handshakes that were good, and those that were not.
-    pub shaken: u64,
-    pub unshaken: u64,
-    /// How long the system's resolver took to find addresses, and to find none.
-    pub found: Distribution,
-    pub not_found: Distribution,
-}
-
-/// Why an authority cannot be dialled.
-#[derive(Debug, thiserror::Error)]
-pub enum ReachError {
-    #[error(transparent)]
-    Denied(#[from] Denied),
-    #[error(transparent)]
-    Resolve(#[from] ResolveError),
-    /// Other settings are in force than those that the caller goes by: it has to ask again by these.
-    #[error("the configuration has just been reloaded")]
-    Reloaded,
-}
 
 impl Upstream {
     /// `roots`: whom to believe about origins. `conf`: the same for pingora, made by [`connector_conf`]. `listeners`: where
@@ -197,16 +145,6 @@ impl Upstream {
     /// Closes the oldest of the idle connections, where there are no descriptors left. How many.
     pub fn close_idle(&self) -> usize {
         self.reach.load().dialler.close_idle()
-    }
-
-    /// Prepares for changed settings, and takes them up.
-    ///
-    /// # Errors
-    /// A client certificate or a signing key cannot be read: then all stays as it was.
-    pub fn reload(&self, settings: &Arc<Settings>) -> Result<(), SetupError> {
-        let listeners = self.reach.load().guard.listeners.clone();
-        self.adopt(self.prepare(settings, None, listeners)?);
-        Ok(())
     }
 
     /// As [`new`](Self::new), for changed settings. `roots`: others than so far.
@@ -335,155 +273,6 @@ impl Upstream {
         self.routes.insert(key, known);
         Ok(route)
     }
-
-    /// The addresses of the origin that may be dialled, best first.
-    async fn origin(
-        &self,
-        guard: &Guard,
-        authority: &Authority,
-        client: Option<ClientId>,
-    ) -> Result<(Arc<[IpAddr]>, Arc<[SocketAddr]>), ReachError> {
-        let found = self.resolver.lookup(authority.host(), client).await?;
-        let sockets = found.iter().map(|&address| SocketAddr::new(address, authority.port()));
-        let mut denied = None;
-        let mut vetted = Vec::with_capacity(found.len());
-        for socket in sockets {
-            match screen(guard, socket) {
-                Ok(()) => vetted.push(socket),
-                // Another address of the name may be open, but never one where we listen.
-                Err(own @ Denied::OwnListener(_)) => return Err(own.into()),
-                Err(why) => denied = denied.or(Some(why)),
-            }
-        }
-        match denied {
-            Some(why) if vetted.is_empty() => Err(why.into()),
-            Some(_) | None => Ok((found, vetted.into())),
-        }
-    }
-
-    /// The upstream proxy resolves names by itself, and may know ones that cannot be resolved here. Those that can be
-    /// must have open addresses only, for it may take any of them.
-    async fn screen_what_is_known(
-        &self,
-        guard: &Guard,
-        authority: &Authority,
-        client: Option<ClientId>,
-    ) -> Result<(), ReachError> {
-        let Ok(found) = self.resolver.lookup_within(authority.host(), client, LOOK).await else { return Ok(()) };
-        let mut sockets = found.iter().map(|&address| SocketAddr::new(address, authority.port()));
-        sockets.try_for_each(|socket| screen(guard, socket)).map_err(ReachError::from)
-    }
-
-    /// Where the upstream proxy is. It is the operator's own, and may be on any address but ours.
-    async fn proxy(&self, guard: &Guard, parent: &Parent) -> Result<(Arc<[IpAddr]>, Arc<[SocketAddr]>), ReachError> {
-        let found = self.resolver.lookup(parent.host(), None).await?;
-        let sockets: Arc<[SocketAddr]> = found.iter().map(|&it| SocketAddr::new(it, parent.port())).collect();
-        match sockets.iter().find(|&&socket| is_own(guard, socket)) {
-            Some(&own) => Err(Denied::OwnListener(own).into()),
-            None => Ok((found, sockets)),
-        }
-    }
-}
-
-impl OriginSettings {
-    /// `listeners`: where this proxy itself listens. `before`: what earlier settings were made into.
-    fn new(
-        settings: &Arc<Settings>,
-        roots: Arc<RootCertStore>,
-        dialler: Arc<Dialler>,
-        listeners: Vec<SocketAddr>,
-        before: Option<&Self>,
-    ) -> Result<Self, SetupError> {
-        let egress = &settings.egress;
-        let guard = Guard {
-            allow: egress.allow.iter().map(|network| network.0).collect(),
-            deny: egress.deny.iter().filter_map(network).collect(),
-            deny_hosts: egress.deny.iter().filter_map(host).collect(),
-            listed: settings.listed.clone(),
-            ports: egress.ports.iter().map(|&PortRange { first, last }| first..=last).collect(),
-            listeners,
-            setup_host: Some(settings.intercept.setup_host.clone()),
-        };
-        let parent = egress.upstream_proxy.as_ref().and_then(|url| Parent::new(url).ok()).map(Arc::new);
-        let hosts = settings.hosts.clone();
-        let users = settings.access.users.iter().filter_map(|user| Some((user.name.as_ref(), user.hosts.as_ref()?)));
-        let all = users.clone().map(|(_, hosts)| hosts).chain([&hosts]).flat_map(Hosts::all);
-        let trust = Trust::new(&roots, all.filter_map(|host| host.tls.as_ref()), before.map(|before| &before.trust))?;
-        let signer = Signer::of(&settings.identity.signature, before.and_then(|before| before.signer.as_ref()))?;
-        let everybodys = hosts.unverified();
-        for host in &everybodys {
-            tracing::warn!(host, "any certificate is accepted (`verify: off`)");
-        }
-        for (user, hosts) in users {
-            for host in hosts.unverified().iter().filter(|host| !everybodys.contains(host)) {
-                tracing::warn!(host, user, "any certificate is accepted for this user (`verify: off`)");
-            }
-        }
-        static GENERATIONS: AtomicU64 = AtomicU64::new(0);
-        let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
-        let limits = &settings.limits;
-        let (limit, keep) = (limits.connect_timeout, Keep::new(limits));
-        let head_size = u32::try_from(limits.max_header_size).unwrap_or(u32::MAX);
-        let made_of = settings.clone();
-        Ok(OriginSettings {
-            generation,
-            made_of,
-            roots,
-            dialler,
-            guard,
-            limit,
-            parent,
-            hosts,
-            trust,
-            keep,
-            head_size,
-            signer,
-        })
-    }
-
-    /// What is decided by some settings is not routed by others: what both of them forbid might go otherwise.
-    fn is_made_of(&self, settings: &Arc<Settings>) -> Result<(), ReachError> {
-        if Arc::ptr_eq(&self.made_of, settings) { Ok(()) } else { Err(ReachError::Reloaded) }
-    }
-
-    /// The terms of a user's own for this authority, where they are not everybody's.
-    fn own_terms(&self, own: Option<&Hosts>, authority: &Authority) -> Option<Arc<OriginTls>> {
-        let terms = &own?.get(authority.host()).tls;
-        let differ = hop::is_tls(authority) && *terms != self.hosts.get(authority.host()).tls;
-        differ.then(|| terms.clone().unwrap_or_default())
-    }
-}
-
-fn screen(guard: &Guard, socket: SocketAddr) -> Result<(), Denied> {
-    if is_own(guard, socket) { Err(Denied::OwnListener(socket)) } else { guard.screen_socket(socket) }
-}
-
-fn is_own(guard: &Guard, socket: SocketAddr) -> bool {
-    let reached = |own: &SocketAddr| {
-        // Listening on the unspecified address is listening on every address of this machine.
-        let everywhere = own.ip().is_unspecified() && own.port() == socket.port();
-        egress::is_reached_by(own, socket) || everywhere && is_local(socket.ip())
-    };
-    guard.listeners.iter().any(reached)
-}
-
-fn network(closed: &Closed) -> Option<IpNet> {
-    match closed {
-        Closed::Network(network) => Some(network.0),
-        Closed::Host(_) => None,
-    }
-}
-
-fn host(closed: &Closed) -> Option<HostPattern> {
-    match closed {
-        Closed::Host(pattern) => Some(pattern.clone()),
-        Closed::Network(_) => None,
-    }
-}
-
-/// An address of this machine: only there can a socket be bound.
-fn is_local(address: IpAddr) -> bool {
-    address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }
 
 /// Routes that are found in one look-up, and how long one is taken as it is.
@@ -492,95 +281,5 @@ const KEEP_ROUTE: Duration = Duration::from_secs(30);
 /// How long it is not even asked whether one still holds.
 const TAKE_AGAIN: Duration = Duration::from_secs(1);
 
-/// For a look at what a name means here, where an upstream proxy will look for itself.
-const LOOK: Duration = Duration::from_secs(2);
-
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use crate::policy::Scheme;
-
-    const PUBLIC: &str = "198.41.0.4";
-
-    pub fn upstream(yaml: &str) -> Upstream {
-        let settings = Arc::new(Settings::parse("test.yaml", yaml).unwrap());
-        let root = &webpki_root_certs::TLS_SERVER_ROOT_CERTS[0];
-        let mut roots = RootCertStore::empty();
-        roots.add(root.clone()).unwrap();
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), pem::encode(&pem::Pem::new("CERTIFICATE", root.to_vec()))).unwrap();
-        let conf = connector_conf(file.path(), 1);
-        Upstream::new(&settings, Arc::new(roots), &conf, vec!["127.0.0.1:80".parse().unwrap()]).unwrap()
-    }
-
-    async fn reached(upstream: &Upstream, addresses: &[&str]) -> Result<Vec<String>, String> {
-        let addresses: Vec<IpAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
-        upstream.resolver.remember("rebind.example", &addresses);
-        let authority = Authority::new(Scheme::Https, "rebind.example", None).unwrap();
-        let reached = upstream.reach(&authority).await.map_err(|error| error.to_string())?;
-        Ok(reached.0.addresses.iter().map(ToString::to_string).collect())
-    }
-
-    /// Public at first, loopback the next time: each answer is screened, and what is dialled is what was screened.
-    #[tokio::test]
-    async fn a_name_that_changes_its_address_is_screened_anew() {
-        let upstream = upstream("");
-        assert_eq!(reached(&upstream, &[PUBLIC]).await.unwrap(), ["198.41.0.4:443"]);
-        for private in ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1"] {
-            assert!(reached(&upstream, &[private]).await.is_err(), "{private}");
-        }
-        assert!(reached(&upstream, &[PUBLIC]).await.is_ok());
-    }
-
-    /// Or a request could go that is forbidden before and after a reload.
-    #[tokio::test]
-    async fn routes_are_for_those_who_go_by_the_settings_that_they_were_made_of() {
-        let upstream = upstream("");
-        let authority = Authority::new(Scheme::Https, PUBLIC, None).unwrap();
-        let (mut last, now) = (LastRoute::default(), Instant::now());
-        let before = upstream.reach.load().made_of.clone();
-        let after = Arc::new(Settings::default());
-        for (in_force, other) in [(&before, &after), (&after, &before)] {
-            upstream.reload(in_force).unwrap();
-            assert!(upstream.reach_again(in_force, &authority, ClientId(1), None, now, &mut last).await.is_ok());
-            let late = upstream.reach_again(other, &authority, ClientId(1), None, now, &mut last).await;
-            assert!(matches!(late, Err(ReachError::Reloaded)));
-        }
-    }
-
-    /// Or the connections that one of them opens are of no use to the others.
-    #[tokio::test]
-    async fn those_who_reach_a_place_at_once_share_its_connections() {
-        let upstream = Arc::new(upstream("egress: { ports: ['1-65535'] }"));
-        let together = Arc::new(std::sync::Barrier::new(2));
-        for port in 1..=2000 {
-            let authority = Authority::new(Scheme::Https, PUBLIC, Some(port)).unwrap();
-            let reach = |upstream: Arc<Upstream>, together: Arc<std::sync::Barrier>| {
-                let authority = authority.clone();
-                std::thread::spawn(move || {
-                    together.wait();
-                    futures_util::FutureExt::now_or_never(upstream.reach(&authority)).unwrap().unwrap()
-                })
-            };
-            let both = [reach(upstream.clone(), together.clone()), reach(upstream.clone(), together.clone())];
-            let [one, other] = both.map(|reached| reached.join().unwrap());
-            assert!(Arc::ptr_eq(&one.0.endpoint, &other.0.endpoint), "{authority}");
-        }
-    }
-
-    #[tokio::test]
-    async fn of_several_addresses_only_the_open_ones_are_dialled() {
-        let upstream = upstream("");
-        let mixed = ["10.0.0.1", PUBLIC, "::1", "169.254.169.254"];
-        assert_eq!(reached(&upstream, &mixed).await.unwrap(), ["198.41.0.4:443"]);
-    }
-
-    #[tokio::test]
-    async fn an_address_of_our_own_closes_the_name() {
-        let upstream = upstream("egress: { allow: [127.0.0.0/8], ports: [80] }");
-        upstream.resolver.remember("rebind.example", &[PUBLIC.parse().unwrap(), "127.0.0.1".parse().unwrap()]);
-        let authority = Authority::new(Scheme::Http, "rebind.example", None).unwrap();
-        let denied = upstream.reach(&authority).await.err().unwrap();
-        assert!(matches!(denied, ReachError::Denied(Denied::OwnListener(_))), "{denied}");
-    }
-}
+pub(crate) mod tests;

@@ -181,8 +181,6 @@ const CIRCLES: &[&str] = &[
     "src/gate/fleet/machine/copies.rs src/gate/fleet/machine/mod.rs",
     "src/gate/pacer/pace.rs src/gate/pacer/permit.rs",
     "src/http1/body.rs src/http1/chunked.rs",
-    "src/http1/fields.rs src/http1/write.rs",
-    "src/policy/pace/mod.rs src/policy/pace/wait_queue.rs",
     "src/proxy/client/distrusted.rs src/proxy/mod.rs",
     "src/proxy/respond/mod.rs src/proxy/respond/page.rs",
     "src/robots/parse/mod.rs src/robots/robots_txt.rs",
@@ -190,7 +188,7 @@ const CIRCLES: &[&str] = &[
     "src/server/mod.rs src/server/reload.rs",
     "src/tls/ca/directory.rs src/tls/ca/mod.rs",
     "src/upstream/dialler.rs src/upstream/route.rs",
-    "src/upstream/endpoint.rs src/upstream/http2.rs",
+    "src/upstream/endpoint.rs src/upstream/http2/mod.rs",
 ];
 
 /// Types that have the name of another.
@@ -217,15 +215,7 @@ const LONG: &[&str] = &[
     "src/gate/admit.rs",
     "src/gate/fleet/machine/mod.rs",
     "src/gate/pacer/pace.rs",
-    "src/gate/robots/mod.rs",
-    "src/gate/robots/refresh/mod.rs",
-    "src/gate/store/write_behind.rs",
     "src/http1/fields.rs",
     "src/policy/pace/mod.rs",
     "src/proxy/exchange/forward.rs",
-    "src/robots/matcher/mod.rs",
-    "src/upstream/get.rs",
-    "src/upstream/http2.rs",
-    "src/upstream/mod.rs",
-    "src/upstream/resolve/mod.rs",
 ];

@@ -1,38 +1,38 @@
 //! Each authority's robots.txt, and tdmrep.json where that matters: fetched when first asked for, by one however many ask, renewed behind those who ask later.
 
+mod compare;
 mod fetch;
+mod figures;
 mod host_table;
 mod intern;
 mod places;
 mod redirect;
 mod refresh;
 mod response;
+mod under_way;
 
 pub(super) use fetch::Fetcher;
+pub use figures::CacheFigures;
 pub(super) use host_table::HostEntry;
 pub(super) use response::Fetched;
+pub(super) use under_way::{FetchReason, Fetching, Order};
 
 use super::fleet::Fleet;
 use super::pacer::Pacer;
 use super::store::Store;
 use crate::config::Settings;
 use crate::histogram::{Distribution, Histogram};
-use crate::policy::freshness::CopyState;
-use crate::policy::pace::ClientId;
 use crate::policy::{Access, Authority, Entry, Refusal, SiteAnswer, SiteFile};
-use crate::upstream::Versions;
 use arc_swap::ArcSwap;
+use compare::{is_due, is_unknown};
 use host_table::HostTable;
 use intern::Intern;
-use parking_lot::Mutex;
 use places::FetchPlaces;
 use response::interpret_response;
-use std::collections::HashMap;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
-use tokio::sync::watch;
+use std::time::SystemTime;
+use under_way::{BACKGROUND, Fetch, FetchesUnderWay, Underway};
 
 /// All authorities that are known of.
 #[derive(Clone)]
@@ -47,7 +47,7 @@ struct CacheInner {
     pacer: Arc<Pacer>,
     settings: Arc<ArcSwap<Settings>>,
     fleet: Option<Arc<Fleet>>,
-    fetches: Mutex<HashMap<(SiteFile, Authority), Arc<Fetch>>>,
+    fetches: FetchesUnderWay,
     trimming: AtomicBool,
     /// Of each file.
     fetched: [AtomicU64; 2],
@@ -56,78 +56,6 @@ struct CacheInner {
     malformed: [AtomicU64; 3],
     /// Of the copies that fetches were to replace: of those that were answered, and of those that were not.
     ages: [Histogram; 2],
-}
-
-/// A fetch to be made.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Order {
-    pub reason: FetchReason,
-    /// At whose cost.
-    pub client: ClientId,
-    /// The gap that holds for whoever causes it.
-    pub crawl_delay: Option<Duration>,
-    /// As whoever causes it will go to the site, over the same connection.
-    pub versions: Versions,
-}
-
-/// Why robots.txt is fetched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FetchReason {
-    /// Somebody waits for it, and has nothing to go by until then. Dropped when nobody does any more.
-    FirstUse,
-    /// The copy in use grows old. Waits its turn however long.
-    Renewal,
-    /// It is wanted from the origin, whatever is kept.
-    Anew,
-}
-
-impl FetchReason {
-    /// Whether a copy that can be used will do, from wherever it can be had.
-    fn takes_any_copy(self) -> bool {
-        matches!(self, Self::FirstUse | Self::Renewal)
-    }
-}
-
-/// One fetch under way.
-struct Fetch {
-    /// `None` until it has ended; an error says that nobody was asked, and why not.
-    end: watch::Sender<Option<Result<(), Refusal>>>,
-    /// Whether or not anybody waits for it.
-    goes_on: AtomicBool,
-}
-
-/// Somebody's part in a fetch. It goes on without, but a first one only while others wait for it.
-pub(super) struct Fetching(watch::Receiver<Option<Result<(), Refusal>>>);
-
-/// Figures for people and machines that watch.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CacheFigures {
-    /// Authorities in memory.
-    pub authorities: usize,
-    /// Different files in memory.
-    pub files: usize,
-    pub tdmrep_files: usize,
-    /// Bytes that they take.
-    pub authority_bytes: usize,
-    pub file_bytes: usize,
-    /// Those of hosts' paces, and of what waits to be written.
-    pub pace_bytes: usize,
-    pub unwritten_bytes: usize,
-    /// Fetches of robots.txt that were answered, and those that were not.
-    pub fetched: u64,
-    pub failed: u64,
-    /// The same of tdmrep.json.
-    pub tdmrep_fetched: u64,
-    pub tdmrep_failed: u64,
-    /// Files fetched in which nobody understands: preferences in robots.txt, licences in robots.txt, tdmrep.json.
-    pub malformed: [u64; 3],
-}
-
-impl CacheFigures {
-    /// All that `store.memory` bounds.
-    pub fn bytes(&self) -> usize {
-        self.authority_bytes + self.file_bytes + self.pace_bytes + self.unwritten_bytes
-    }
 }
 
 impl RobotsCache {
@@ -147,7 +75,7 @@ impl RobotsCache {
             pacer,
             settings,
             fleet,
-            fetches: Mutex::default(),
+            fetches: FetchesUnderWay::default(),
             trimming: AtomicBool::new(false),
             fetched: Default::default(),
             failed: Default::default(),
@@ -198,10 +126,7 @@ impl RobotsCache {
             }
             return fetch.join();
         }
-        let fetch = Arc::new(Fetch {
-            end: watch::Sender::new(None),
-            goes_on: AtomicBool::new(order.reason != FetchReason::FirstUse),
-        });
+        let fetch = Arc::new(Fetch::new(order.reason));
         let fetching = fetch.join();
         if order.reason.takes_any_copy() && !is_due(&host.load(), SystemTime::now()) {
             // It was under way when the caller looked, and has just ended.
@@ -211,7 +136,7 @@ impl RobotsCache {
         fetches.insert(key.clone(), fetch.clone());
         let (inner, host) = (self.0.clone(), host.clone());
         tokio::spawn(async move {
-            let underway = Underway { inner: &inner, key, fetch: &fetch };
+            let underway = Underway { fetches: &inner.fetches, key, fetch: &fetch };
             let work = inner.or_failed(&host, inner.refresh(&host, &order, &fetch));
             let end = underway.until_nobody_waits(work).await;
             drop(underway);
@@ -270,77 +195,6 @@ impl RobotsCache {
     }
 }
 
-impl Order {
-    /// At nobody's cost.
-    pub fn background(reason: FetchReason) -> Self {
-        Order { reason, client: BACKGROUND, crawl_delay: None, versions: Versions::default() }
-    }
-}
-
-impl Fetch {
-    fn join(&self) -> Fetching {
-        Fetching(self.end.subscribe())
-    }
-
-    fn goes_on(&self) {
-        self.goes_on.store(true, Ordering::Relaxed);
-    }
-
-    fn is_going_on(&self) -> bool {
-        self.goes_on.load(Ordering::Relaxed)
-    }
-}
-
-impl Fetching {
-    /// Returns when it is over. An error: nobody was asked, for a reason that is not the site's.
-    pub async fn end(mut self) -> Result<(), Refusal> {
-        match self.0.wait_for(Option::is_some).await {
-            Ok(end) => end.clone().unwrap_or(Ok(())),
-            // The runtime is going away.
-            Err(_) => Err(Refusal::Draining { retry_after: DRAINING }),
-        }
-    }
-}
-
-/// Its place among the fetches under way.
-struct Underway<'a> {
-    inner: &'a CacheInner,
-    key: (SiteFile, Authority),
-    fetch: &'a Arc<Fetch>,
-}
-
-impl Underway<'_> {
-    async fn until_nobody_waits<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let mut work = pin!(work);
-        loop {
-            tokio::select! {
-                biased;
-                done = &mut work => return Some(done),
-                () = self.fetch.end.closed() => {}
-            }
-            let mut fetches = self.inner.fetches.lock();
-            if self.fetch.is_going_on() {
-                drop(fetches);
-                return Some(work.await);
-            }
-            // Whoever comes joins under this lock.
-            if self.fetch.end.receiver_count() == 0 {
-                fetches.remove(&self.key);
-                return None;
-            }
-        }
-    }
-}
-
-impl Drop for Underway<'_> {
-    fn drop(&mut self) {
-        let mut fetches = self.inner.fetches.lock();
-        if fetches.get(&self.key).is_some_and(|fetch| Arc::ptr_eq(fetch, self.fetch)) {
-            fetches.remove(&self.key);
-        }
-    }
-}
-
 impl CacheInner {
     fn keep(&self, host: &HostEntry, entry: Arc<Entry>) {
         // First, so that whoever finds the entry given up meanwhile does not go by an older copy.
@@ -395,20 +249,7 @@ impl CacheInner {
     }
 }
 
-fn is_due(entry: &Entry, now: SystemTime) -> bool {
-    let is_fresh = matches!(entry.usable(now), Some((_, CopyState::Fresh)));
-    !is_fresh && entry.may_fetch(now)
-}
-
-fn is_unknown(entry: &Entry) -> bool {
-    entry.answer.is_none() && entry.trouble.is_none()
-}
-
 /// In milliseconds: from a minute to the 30 days that the last good copy may be used.
 const AGES: &[u64] = &[60_000, 300_000, 3_600_000, 21_600_000, 43_200_000, 86_400_000, 604_800_000, 2_592_000_000];
-const DRAINING: Duration = Duration::from_secs(1);
-/// Renewals and the operator's own share their bound as one client does.
-const BACKGROUND: ClientId = ClientId(u64::MAX - 1);
-
 #[cfg(test)]
 mod memory_tests;

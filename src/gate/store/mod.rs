@@ -10,6 +10,7 @@ mod lost;
 pub(super) mod snapshot;
 mod tables;
 mod write_behind;
+mod writer;
 
 pub(super) use snapshot::{FileDigest, digest};
 
@@ -22,7 +23,8 @@ use disk::Location;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use write_behind::{Bounds, WriteBehind};
+use write_behind::WriteBehind;
+use writer::Bounds;
 
 /// The store; in memory only, it forgets at once.
 pub(super) struct Store {

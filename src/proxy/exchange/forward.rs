@@ -1,39 +1,25 @@
 //! A request on its way to its origin, tried again where that is safe.
 
 use super::carry::{
-    self, Added, AnswerHead, Broken, Carried, Client, Event, Fault, Http1, Http1Origin, Http2, Http2Origin, Limits,
-    Next, Origin, Sending,
+    self, Broken, Carried, Client, Event, Http1, Http1Origin, Http2, Http2Origin, Limits, Next, Origin, Sending,
 };
 use super::pages::Pages;
 use super::per_user::hosts;
 use super::request::Head;
-use super::state::Signature;
-use super::{Exchange, Outcome, tunnel, websocket};
-use crate::gate::{PaceOutcome as Learnt, Permit};
-use crate::http1::{FieldKind, Framing, list};
-use crate::policy::{retry_after, turns_away};
+use super::tried::Tried;
+use super::{Exchange, Outcome, tunnel};
+use crate::gate::Permit;
+use crate::http1::Framing;
 use crate::proxy::io::{Buffer, Timer};
 use crate::proxy::limits::body_rate::Least;
-use crate::proxy::respond::{Failure, proxy_status};
-use crate::signing::{ACCEPT_SIGNATURE, RequestSigner};
+use crate::proxy::respond::Failure;
 use crate::upstream::{
     Http1Link, Http2Link, HttpLink, MAX_INTERIM, OriginConnection, Outgoing, OutgoingFields, ReachError, Route,
     Versions, Want,
 };
-use http::header;
 use std::pin::pin;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::Instant;
-
-/// How one try ended.
-enum Tried {
-    Over(Outcome),
-    /// Another connection may do better.
-    Again(Want, Failure),
-    /// The same, and the origin has done nothing about the request: this was no try.
-    Untried(Want, Failure),
-}
 
 impl Exchange<'_> {
     pub(super) async fn forward<C: Client>(
@@ -307,187 +293,11 @@ impl Exchange<'_> {
         };
         carry::carry(client, origin, method, limits, timer, on_event).await
     }
-
-    /// A final answer begins; the pace learns from it.
-    #[inline]
-    fn on_answer<C: Client>(
-        &mut self,
-        head: &AnswerHead<'_>,
-        client: &mut C,
-        route: &Route,
-    ) -> Result<Next, Box<Outcome>> {
-        if let Some(parent) = route.asks().filter(|_| head.status == 407) {
-            return Err(Failure::from_dial(&parent.wants_credentials()).into());
-        }
-        let is_switched = head.status == 101;
-        if is_switched && !self.request.is_upgrade {
-            return Err(Failure::malformed("101 to no upgrade request").into());
-        }
-        let agrees = || head.upgrade.is_some_and(|to| list(to).any(|to| to.eq_ignore_ascii_case(b"websocket")));
-        if is_switched && !agrees() {
-            return Err(Failure::malformed("it switches to another protocol than was asked for").into());
-        }
-        if let (true, Head::Http2(asked)) = (self.request.is_upgrade, self.request.head) {
-            // Any 2xx would stand for the 101.
-            let declined = !is_switched && !(200..300).contains(&head.status);
-            let accept = head.named(header::SEC_WEBSOCKET_ACCEPT.as_str().as_bytes());
-            let accepts = is_switched && websocket::is_accepted(asked, accept.as_deref());
-            if !declined && !accepts {
-                return Err(Failure::malformed("it does not agree to a WebSocket").into());
-            }
-        }
-        if self.request.is_upgrade && head.is_irregular {
-            return Err(Failure::malformed("its head is not written as it has to be").into());
-        }
-        if let Some(signer) = route.signature()
-            && self.is_to_be_repeated(head, signer)
-        {
-            self.signature.is_wanted = true;
-            return Err(Failure::ended("it asks for a signature").into());
-        }
-        self.learn(head);
-        if head.status == PAYMENT_REQUIRED || head.has_signals() {
-            self.heed(head).map_err(|refusal| Box::new(Outcome::Refused(refusal)))?;
-        }
-        if self.leads
-            && (200..300).contains(&head.status)
-            && head.named(b"content-type").is_some_and(|kind| Pages::is_one(&kind))
-        {
-            self.proxy.pages.hand(self.who.client(), self.request, Instant::now());
-        }
-        self.note_visit(head);
-        self.trip.status = head.status;
-        let told = self.told(route);
-        let added = Added { via: self.proxy.via.line(head.version), proxy_status: told.as_deref() };
-        if is_switched {
-            client.switch(head, &added);
-            return Ok(Next::Switched);
-        }
-        let is_last = self.request.is_upgrade || self.proxy.is_leaving();
-        Ok(Next::Body { raw: client.answer(head, &added, is_last) })
-    }
-
-    /// Whether the origin has asked for a signature of another kind than the request had, if any, and it may be sent again.
-    #[cold]
-    fn is_to_be_repeated(&mut self, head: &AnswerHead<'_>, signer: &RequestSigner) -> bool {
-        if self.signature.is_clients {
-            // It is the client that is asked.
-            return false;
-        }
-        let asked = head.joined(ACCEPT_SIGNATURE.as_bytes()).filter(|_| matches!(head.status, 401 | 403));
-        let Some(asked) = asked else {
-            if self.signature.is_repeated {
-                signer.satisfied();
-            }
-            return false;
-        };
-        let Signature { is_ours, is_repeated, .. } = self.signature;
-        let is_worth_it = signer.challenged(&asked, is_ours, is_repeated);
-        let request = self.request;
-        let is_safe = matches!(request.method, "GET" | "HEAD" | "OPTIONS" | "TRACE") && !request.is_upgrade;
-        let is_bodiless = matches!(request.framing, Framing::None | Framing::Length(0));
-        is_worth_it && is_safe && is_bodiless && !is_repeated
-    }
-
-    fn learn(&mut self, head: &AnswerHead<'_>) {
-        let Some(permit) = &mut self.permit else { return };
-        permit.outcome = if matches!(head.status, 429 | 503) {
-            let asked = head.value(FieldKind::RetryAfter);
-            Learnt::Backoff { retry_after: asked.and_then(|value| retry_after(&value, SystemTime::now())) }
-        } else if permit.has_breaker() && turns_away(head.status, |name| head.named(name.as_bytes())) {
-            Learnt::TurnedAway
-        } else {
-            permit.outcome = Learnt::Success;
-            return;
-        };
-        // The host is left alone from now on, not from when the answer has been read.
-        self.permit = None;
-    }
-
-    /// What the client is told of the way, in Proxy-Status.
-    fn told(&self, route: &Route) -> Option<String> {
-        let unverified = route.is_unverified().then(|| {
-            self.proxy.counters.unverified();
-            UNVERIFIED.to_owned()
-        });
-        let offer = self.trip.noted.as_ref().and_then(|noted| noted.offer_text());
-        if unverified.is_none() && self.trip.reported.is_none() && offer.is_none() {
-            return None;
-        }
-        let reported = self.trip.reported.as_ref().map(ToString::to_string);
-        let details: Vec<String> = unverified.into_iter().chain(reported).chain(offer).collect();
-        Some(proxy_status(None, Some(&details.join("; "))))
-    }
-
-    /// What becomes of a try that broke off. `shared`: with requests before or beside it; `over`: the connection is.
-    #[cold]
-    fn after(
-        &mut self,
-        broken: Broken<Box<Outcome>>,
-        shared: bool,
-        over: bool,
-        untouched: bool,
-        want: Want,
-        route: &Route,
-    ) -> Tried {
-        let limits = &self.settings.limits;
-        let limit = limits.read_timeout;
-        let over = match broken {
-            Broken::Gone => Outcome::Gone,
-            Broken::Cut(why) => Outcome::Cut(why),
-            Broken::BadRequest(why) => Outcome::Failed(Failure::bad_request(why)),
-            Broken::SlowRequest => Outcome::Failed(Failure::slow_request()),
-            Broken::NotTaken => Outcome::Failed(Failure::not_taken(limit)),
-            Broken::NoAnswer => Outcome::Failed(Failure::no_answer(limit)),
-            Broken::Head(outcome) => match *outcome {
-                Outcome::Failed(failure) if std::mem::take(&mut self.signature.is_wanted) => {
-                    self.signature.is_repeated = true;
-                    return Tried::Again(want, failure);
-                }
-                outcome => outcome,
-            },
-            Broken::Origin(fault) => {
-                let goes_away = fault.goes_away();
-                let again = match &fault {
-                    _ if !untouched => None,
-                    fault if fault.wants_http1() => Some(Want { versions: Versions::Http1Only, ..want }),
-                    fault if fault.is_unprocessed() => Some(want),
-                    // It was closed while it was kept, or for what somebody else asked.
-                    fault if shared && (over || fault.is_end()) && self.request.is_idempotent() => {
-                        Some(Want { fresh: true, ..want })
-                    }
-                    fault
-                        if fault.is_end() && self.request.is_idempotent() && route.may_be_only_http2(want.versions) =>
-                    {
-                        Some(Want { fresh: true, ..want })
-                    }
-                    _ => None,
-                };
-                let failure = match fault {
-                    Fault::Malformed(why) => Failure::malformed(why),
-                    Fault::TooLarge(limit) => Failure::too_large(limit),
-                    Fault::Ended => Failure::ended("it closed the connection before its answer was complete"),
-                    Fault::Http2(error) if !(error.is_io() || error.is_go_away() || error.is_reset()) => {
-                        Failure::malformed(error)
-                    }
-                    fault @ (Fault::Io(_) | Fault::Http2(_)) => Failure::ended(fault),
-                };
-                if let Some(want) = again {
-                    return if goes_away { Tried::Untried(want, failure) } else { Tried::Again(want, failure) };
-                }
-                Outcome::Failed(failure)
-            }
-        };
-        Tried::Over(over)
-    }
 }
 
-/// It may name a price.
-const PAYMENT_REQUIRED: u16 = 402;
 /// The part of `read_timeout` after which a client that takes nothing of its answer has the host's turn no longer.
 const STALL: u32 = 6;
 /// A connection that was kept may be dead; one that takes no more streams may be followed by another such.
 const MAX_TRIES: u32 = 4;
 /// Origins that end each connection after a few requests: of many at once, the last wait for that many connections.
 const MAX_UNTRIED: u32 = 32;
-const UNVERIFIED: &str = "the origin's certificate was not verified, as configured";

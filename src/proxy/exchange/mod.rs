@@ -2,6 +2,7 @@
 //! `finish`, which alone counts, records, logs and answers.
 
 mod access_log;
+mod answered;
 pub mod carry;
 pub mod counters;
 mod decide;
@@ -19,6 +20,7 @@ mod reserved;
 mod revisit;
 mod state;
 mod target;
+mod tried;
 pub mod tunnel;
 pub mod via;
 pub mod websocket;

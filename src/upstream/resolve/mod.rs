@@ -2,10 +2,15 @@
 //! found is used a while longer while it is looked up again; a look-up of a name that does not answer holds up whoever
 //! asked for it, and nobody else.
 
+mod answer;
+
+pub use answer::ResolveError;
+
 use crate::histogram::{Distribution, Histogram};
 use crate::policy::Host;
 use crate::policy::pace::ClientId;
-use dns_lookup::{AddrInfoHints, LookupError, LookupErrorKind, SockType, getaddrinfo};
+use answer::{KEEP_FAILURE, LookupAnswer, LookupFault, LookupResult, Whose};
+use dns_lookup::{AddrInfoHints, SockType, getaddrinfo};
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use std::collections::HashMap;
@@ -36,21 +41,6 @@ struct ResolverInner {
     ask: Ask,
 }
 
-/// Why a name has no address.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum ResolveError {
-    /// There is no such name, it has no address, or its servers fail; in the resolver's own words.
-    #[error("cannot resolve {name}: {why}")]
-    Failed { name: Arc<str>, why: Arc<str> },
-    /// It did not answer in time.
-    #[error("cannot resolve {name}: no answer in time")]
-    TimedOut { name: Arc<str> },
-    /// This machine cannot ask: it has no descriptor or memory left, or its resolver is out of reach or in trouble itself,
-    /// as far as can be told. Says nothing of the name.
-    #[error("cannot resolve {name}: {why}")]
-    OwnLimit { name: Arc<str>, why: Arc<str> },
-}
-
 struct LookupShare {
     /// Look-ups that have just begun,
     quick: Arc<Semaphore>,
@@ -58,35 +48,11 @@ struct LookupShare {
     slow: Arc<Semaphore>,
 }
 
-#[derive(Clone)]
-struct LookupAnswer {
-    found: LookupResult,
-    /// Of several failures in a row: the first.
-    at: Instant,
-    /// When to look again.
-    until: Instant,
-}
-
-type LookupResult = Result<Arc<[IpAddr]>, ResolveError>;
 type Flight = watch::Receiver<Option<LookupResult>>;
 type Landing = watch::Sender<Option<LookupResult>>;
 /// The addresses of a name.
 type Ask =
     Box<dyn Fn(Arc<str>) -> Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, LookupFault>> + Send>> + Send + Sync>;
-
-/// Why there are none.
-struct LookupFault {
-    whose: Whose,
-    why: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whose {
-    Names,
-    Ours,
-    /// The resolver says the same where it cannot be reached and where the name's own servers fail.
-    Unknown,
-}
 
 impl Resolver {
     pub fn new() -> Self {
@@ -299,44 +265,6 @@ fn ask_system(name: &str) -> Result<Vec<IpAddr>, LookupFault> {
     Ok(found.flatten().map(|found| found.sockaddr.ip()).collect())
 }
 
-impl From<LookupError> for LookupFault {
-    fn from(error: LookupError) -> Self {
-        let whose = match error.kind() {
-            LookupErrorKind::NoName | LookupErrorKind::NoData => Whose::Names,
-            LookupErrorKind::Again | LookupErrorKind::Fail => Whose::Unknown,
-            _ => Whose::Ours,
-        };
-        LookupFault { whose, why: error.to_string() }
-    }
-}
-
-impl LookupAnswer {
-    fn now(found: LookupResult) -> Self {
-        let at = Instant::now();
-        let keep = match found {
-            // Whoever asks again may have to wait as long again.
-            Ok(_) | Err(ResolveError::TimedOut { .. }) => KEEP,
-            Err(ResolveError::Failed { .. }) => KEEP_FAILURE,
-            Err(ResolveError::OwnLimit { .. }) => KEEP_OWN_LIMIT,
-        };
-        LookupAnswer { found, at, until: at + keep }
-    }
-
-    fn is_fresh(&self) -> bool {
-        Instant::now() < self.until
-    }
-
-    /// `None`: it did not fail, or so long ago that it says nothing of now.
-    fn failing_since(&self) -> Option<Instant> {
-        (self.found.is_err() && self.until.elapsed() < MOST_APART).then_some(self.at)
-    }
-
-    /// Whether it will do while it is looked up again.
-    fn is_usable(&self) -> bool {
-        self.found.is_ok() && self.at.elapsed() < STALE
-    }
-}
-
 static LOOPBACK: LazyLock<Arc<[IpAddr]>> =
     LazyLock::new(|| Arc::new([Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]));
 const CACHED_NAMES: usize = 10_000;
@@ -345,13 +273,5 @@ const LOOKUPS: usize = 256;
 const QUICK: usize = 32;
 const SLOW: Duration = Duration::from_secs(1);
 const LOOKUP_TIME: Duration = Duration::from_secs(10);
-const KEEP: Duration = Duration::from_secs(30);
-/// Addresses are used for so long while nothing newer can be found.
-const STALE: Duration = Duration::from_secs(600);
-/// Failures in a row.
-const MOST_APART: Duration = Duration::from_secs(120);
-const KEEP_OWN_LIMIT: Duration = Duration::from_secs(1);
-const KEEP_FAILURE: Duration = Duration::from_secs(5);
-
 #[cfg(test)]
 mod tests;

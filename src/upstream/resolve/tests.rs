@@ -1,6 +1,8 @@
 //! Names looked up once for all who ask, with answers that a test gives.
 
+use super::answer::{KEEP, KEEP_OWN_LIMIT, MOST_APART};
 use super::*;
+use dns_lookup::LookupError;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::task::JoinSet;
 use tokio::time::sleep;

@@ -183,7 +183,7 @@ async fn with_few_descriptors() {
         page(&route(&upstream, &at(number)).await, "/").await;
     }
     // Nothing is idle, and nothing is left.
-    upstream.reload(&super::settings("")).unwrap();
+    super::reload(&upstream, &super::settings(""));
     let held: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
     match get(&route(&upstream, &at(100)).await, "/").await {
         Err(GetError::Dial(error)) => assert_eq!(error.kind, DialFault::OwnLimit, "{error}"),

@@ -42,7 +42,7 @@ async fn one_that_is_dropped_or_unfinished_is_not_kept() {
     let connection = upstream.connect(&route, Want::default()).await.unwrap();
     assert!(!connection.reused && matches!(connection.link, HttpLink::Http1(_)));
     drop(connection);
-    drop(route.get(Want::default(), &super::asking("/unread")).await.unwrap());
+    drop(super::fetch(&route, Want::default(), &super::asking("/unread")).await.unwrap());
     assert!(!page(&route, "/1").await);
     assert_eq!(origin.connections(), 3);
 }
@@ -56,9 +56,9 @@ async fn what_is_left_of_a_small_body_is_read_so_that_the_connection_stays() {
         )
         .await;
     let route = route(&upstream, &origin.url("")).await;
-    let got = route.get(Want::default(), &super::asking("/404")).await.unwrap();
+    let got = super::fetch(&route, Want::default(), &super::asking("/404")).await.unwrap();
     got.body.discard(1024).await;
-    let got = route.get(Want::default(), &super::asking("/large")).await.unwrap();
+    let got = super::fetch(&route, Want::default(), &super::asking("/large")).await.unwrap();
     assert!(got.reused);
     got.body.discard(1024).await;
     assert!(!get(&route, "/404").await.unwrap().2);
@@ -118,7 +118,7 @@ async fn changed_settings_close_what_is_idle() {
     let before = upstream("");
     let origin = Origin::site("").await;
     page(&route(&before, &origin.url("")).await, "/").await;
-    before.reload(&super::settings("")).unwrap();
+    super::reload(&before, &super::settings(""));
     eventually("it is closed", || origin.open_connections() == 0).await;
     assert!(!page(&route(&before, &origin.url("")).await, "/").await);
 }
@@ -131,7 +131,7 @@ async fn hosts_with_terms_of_their_own_keep_theirs_and_may_speak_http2() {
         let pinned = origin.connections();
         let upstream = upstream(&format!("hosts: {{ a.localhost: {{ pin: '{pin}' }} }}"));
         let route = route(&upstream, &origin.url("")).await;
-        let got = route.get(Want::default(), &super::asking("/")).await.unwrap();
+        let got = super::fetch(&route, Want::default(), &super::asking("/")).await.unwrap();
         assert_eq!(format!("{:?}", got.version), link);
         got.body.discard(1024).await;
         assert!(page(&route, "/2").await);
@@ -145,7 +145,7 @@ async fn so_do_those_beyond_an_upstream_proxy_over_tls() {
     let upstream = upstream(&format!("egress: {{ upstream_proxy: 'https://localhost:{}' }}", parent.port()));
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let route = route(&upstream, &origin.url("")).await;
-    let got = route.get(Want::default(), &super::asking("/")).await.unwrap();
+    let got = super::fetch(&route, Want::default(), &super::asking("/")).await.unwrap();
     assert_eq!(got.version, http::Version::HTTP_2);
     got.body.discard(1024).await;
     assert!(page(&route, "/2").await);

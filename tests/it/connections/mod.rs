@@ -11,7 +11,7 @@ use crate::support::test_ca;
 use politely::config::Settings;
 use politely::http1::Framing;
 use politely::policy::Authority;
-use politely::upstream::{GetError, Outgoing, OutgoingFields, Route, Upstream, Want, connector_conf};
+use politely::upstream::{GetError, Got, Outgoing, OutgoingFields, Route, Unanswered, Upstream, Want, connector_conf};
 use std::sync::Arc;
 
 /// The way to origins with the settings of the end-to-end tests and `yaml` laid over them.
@@ -23,6 +23,11 @@ fn upstream(yaml: &str) -> Upstream {
 
 fn settings(yaml: &str) -> Arc<Settings> {
     Arc::new(Settings::parse("test.yaml", &configuration("/nonexistent".as_ref(), yaml)).unwrap())
+}
+
+/// Puts other settings in force.
+fn reload(upstream: &Upstream, settings: &Arc<Settings>) {
+    upstream.adopt(upstream.prepare(settings, None, Vec::new()).unwrap());
 }
 
 async fn route(upstream: &Upstream, url: &str) -> Route {
@@ -41,13 +46,24 @@ fn asking(target: &str) -> Outgoing<'_> {
     }
 }
 
+/// An answer. Where a connection that was kept turns out to be dead, or a shared one to be closing, it is asked for again.
+async fn fetch(route: &Route, mut want: Want, request: &Outgoing<'_>) -> Result<Got, GetError> {
+    loop {
+        match route.ask(want, request, |_| {}).await {
+            Ok(got) => return Ok(got),
+            Err(Unanswered { again: Some(again), .. }) => want = again,
+            Err(Unanswered { error, again: None }) => return Err(error),
+        }
+    }
+}
+
 /// Status, body, and whether the connection was used before.
 async fn get(route: &Route, target: &str) -> Result<(u16, String, bool), GetError> {
     get_with(route, target, Want::default()).await
 }
 
 async fn get_with(route: &Route, target: &str, want: Want) -> Result<(u16, String, bool), GetError> {
-    let mut got = crate::support::within("the answer", route.get(want, &asking(target))).await?;
+    let mut got = crate::support::within("the answer", fetch(route, want, &asking(target))).await?;
     let mut body = Vec::new();
     while let Some(piece) = crate::support::within("a piece of the body", got.body.chunk()).await? {
         body.extend_from_slice(&piece);

@@ -154,7 +154,7 @@ async fn readers_that_stall_hold_up_nobody_else() {
     let route = route(&upstream, &origin.url("")).await;
     let mut stalled = Vec::new();
     for _ in 0..60 {
-        let mut got = route.get(Want::default(), &asking("/large")).await.unwrap();
+        let mut got = super::fetch(&route, Want::default(), &asking("/large")).await.unwrap();
         assert!(got.body.chunk().await.unwrap().is_some());
         stalled.push(got);
     }
@@ -191,7 +191,7 @@ async fn who_reads_on_alone_gets_a_large_window_until_others_come() {
     .await;
     let upstream = upstream("");
     let route = route(&upstream, &url).await;
-    let mut got = route.get(Want::default(), &asking("/endless")).await.unwrap();
+    let mut got = super::fetch(&route, Want::default(), &asking("/endless")).await.unwrap();
     let mut read = 0;
     let ahead = |read: usize| sent.load(Ordering::Relaxed) - read;
     while read < 2 << 20 {
@@ -200,7 +200,7 @@ async fn who_reads_on_alone_gets_a_large_window_until_others_come() {
     }
     // A window is said to be open again when half of it is.
     eventually("a large window", || ahead(read) > 2 << 20).await;
-    let _second = route.get(Want::default(), &asking("/second")).await.unwrap();
+    let _second = super::fetch(&route, Want::default(), &asking("/second")).await.unwrap();
     let end = read + (8 << 20);
     while read < end {
         read += got.body.chunk().await.unwrap().expect("it is endless").len();

@@ -1,8 +1,9 @@
 //! What a fetch leaves behind where it panics, and which of two copies is the newer.
 
+use super::ask::FetchHop;
 use super::*;
 use crate::gate::pacer::Pacer;
-use crate::gate::robots::{Fetcher, RobotsCache};
+use crate::gate::robots::{FetchReason, Fetcher, RobotsCache};
 use crate::gate::store::Store;
 use crate::policy::freshness::Freshness;
 use crate::policy::{Access, SiteAnswer, Validators};
@@ -45,7 +46,7 @@ fn gap_at(configured: &str) -> Duration {
         &authority,
         &Fetched::Answer { status, headers, body: file.to_vec(), is_redirected: false, asked_again },
     );
-    let fetch = Fetch { end: tokio::sync::watch::Sender::new(None), goes_on: true.into() };
+    let fetch = Fetch::new(FetchReason::Renewal);
     let order = Order::background(FetchReason::Renewal);
     let hop = FetchHop { settings: &settings, order: &order, first: &authority, is_first_fetch: false, fetch: &fetch };
     cache.0.terms(&hop, &authority).crawl_delay

@@ -2,6 +2,11 @@
 //! A stream is opened where the origin has room for one; a connection that the origin is about to close takes no more; one
 //! on which nothing comes back is asked for a sign of life, and ended if there is none.
 
+mod refused;
+mod vitals;
+
+pub use refused::{is_unprocessed, wants_http1};
+
 use super::dial_error::{DialError, DialFault};
 use super::endpoint::Endpoint;
 use super::gathered::Gathered;
@@ -10,20 +15,17 @@ use super::turns::{HandedOver, TaskTurns};
 use super::window::{KEPT_UP, WINDOW, Window};
 use bytes::Bytes;
 use h2::client::{Builder, Connection as Carrier, ResponseFuture, SendRequest};
-use h2::{Ping, PingPong, Reason, SendStream};
+use h2::{Ping, PingPong, SendStream};
 use http::Request;
 use parking_lot::Mutex;
 use std::future::poll_fn;
-use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
+use vitals::{Heard, Vitals};
 
 /// One stream's right on a connection that others use as well. The right ends with this.
 pub struct Http2Link {
@@ -76,16 +78,6 @@ impl Drop for Http2Link {
     }
 }
 
-/// Whether the origin says that it has done nothing with the request (RFC 9113 §8.7): then any may be sent again.
-pub fn is_unprocessed(error: &h2::Error) -> bool {
-    error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM))
-}
-
-/// Whether the origin wants the request over HTTP/1.1.
-pub fn wants_http1(error: &h2::Error) -> bool {
-    error.is_remote() && error.reason() == Some(Reason::HTTP_1_1_REQUIRED)
-}
-
 /// The connections of one endpoint.
 pub(super) struct EndpointConnections {
     connections: Mutex<Vec<Arc<Http2Connection>>>,
@@ -114,30 +106,6 @@ pub(super) struct Http2Connection {
     send: SendRequest<Bytes>,
     address: SocketAddr,
     vitals: Arc<Vitals>,
-}
-
-/// What its requests and its carrier tell each other.
-struct Vitals {
-    streams: AtomicUsize,
-    /// It has had more than the stream it was opened for.
-    is_shared: AtomicBool,
-    /// The origin's settings have come.
-    is_known: AtomicBool,
-    is_over: AtomicBool,
-    /// For those who wait for the settings.
-    known: Notify,
-    /// For the carrier: the first stream began, or the last one ended, or another window fits.
-    turned: Notify,
-    /// What has come for one stream while it was alone.
-    alone: AtomicU64,
-    began: Instant,
-    /// When bytes came last, in milliseconds since `began`.
-    heard: AtomicU64,
-    /// When the last stream ended, the same way.
-    idle_since: AtomicU64,
-    /// The idle connections of all endpoints, this one among them while it is.
-    all: Arc<AtomicUsize>,
-    turns: TaskTurns,
 }
 
 impl EndpointConnections {
@@ -192,20 +160,7 @@ impl Http2Connection {
         idle: Duration,
     ) -> Result<Http2Link, DialError> {
         let turns = TaskTurns::default();
-        let vitals = Arc::new(Vitals {
-            streams: AtomicUsize::new(1),
-            is_shared: AtomicBool::new(false),
-            is_known: AtomicBool::new(false),
-            is_over: AtomicBool::new(false),
-            known: Notify::new(),
-            turned: Notify::new(),
-            alone: AtomicU64::new(0),
-            began: Instant::now(),
-            heard: AtomicU64::new(0),
-            idle_since: AtomicU64::new(0),
-            all: endpoint.http2.all.clone(),
-            turns: turns.clone(),
-        });
+        let vitals = Vitals::new(endpoint.http2.all.clone(), turns.clone());
         let heard = Gathered::new(Heard { stream, vitals: vitals.clone() }, turns.clone());
         let mut builder = Builder::new();
         builder
@@ -238,23 +193,22 @@ impl Http2Connection {
 
     /// Whether there is room for one more stream; then it is taken.
     fn begin_stream(&self) -> bool {
-        let most = match self.vitals.is_known.load(Relaxed) {
+        let vitals = &self.vitals;
+        let most = match vitals.is_known.load(Relaxed) {
             true => self.send.current_max_send_streams().min(MAX_STREAMS),
             false => 1,
         };
         let add = |streams: usize| (streams < most).then_some(streams + 1);
-        let before = self.vitals.streams.fetch_update(Relaxed, Relaxed, add);
-        if before == Ok(0) {
-            self.vitals.all.fetch_sub(1, Relaxed);
+        let Ok(before) = vitals.streams.fetch_update(Relaxed, Relaxed, add) else { return false };
+        if before == 0 {
+            vitals.all.fetch_sub(1, Relaxed);
         }
-        if before.is_ok() {
-            self.vitals.is_shared.store(true, Relaxed);
-            let may_be_large = self.vitals.alone.swap(0, Relaxed) >= KEPT_UP;
-            if before == Ok(0) || may_be_large {
-                self.vitals.turned.notify_one();
-            }
+        vitals.is_shared.store(true, Relaxed);
+        let may_be_large = vitals.alone.swap(0, Relaxed) >= KEPT_UP;
+        if may_be_large || before == 0 {
+            vitals.turned.notify_one();
         }
-        before.is_ok()
+        true
     }
 
     fn link(self: &Arc<Self>) -> Http2Link {
@@ -265,52 +219,6 @@ impl Http2Connection {
         let mut cx = Context::from_waker(Waker::noop());
         // After a GOAWAY this is an error, though streams may still be under way.
         !self.vitals.is_over.load(Relaxed) && !matches!(self.send.clone().poll_ready(&mut cx), Poll::Ready(Err(_)))
-    }
-}
-
-impl Vitals {
-    fn end_stream(&self) {
-        self.idle_since.store(self.began.elapsed().as_millis() as u64, Relaxed);
-        // Before it is idle, so that whoever takes it finds it counted.
-        self.all.fetch_add(1, Relaxed);
-        if self.streams.fetch_sub(1, Relaxed) == 1 {
-            self.turned.notify_one();
-        } else {
-            self.all.fetch_sub(1, Relaxed);
-        }
-    }
-
-    /// `None`: it carries something.
-    fn idle_since(&self) -> Option<Instant> {
-        let is_idle = self.streams.load(Relaxed) == 0;
-        is_idle.then(|| self.began + Duration::from_millis(self.idle_since.load(Relaxed)))
-    }
-
-    fn come(&self, bytes: usize) {
-        self.heard.store(self.began.elapsed().as_millis() as u64, Relaxed);
-        if self.streams.load(Relaxed) == 1 {
-            let before = self.alone.fetch_add(bytes as u64, Relaxed);
-            if before / KEPT_UP < (before + bytes as u64) / KEPT_UP {
-                self.turned.notify_one();
-            }
-        }
-    }
-
-    fn heard(&self) -> Instant {
-        self.began + Duration::from_millis(self.heard.load(Relaxed))
-    }
-
-    fn tell(&self, is: &AtomicBool) {
-        is.store(true, Relaxed);
-        self.known.notify_waiters();
-    }
-}
-
-impl Drop for Vitals {
-    fn drop(&mut self) {
-        if *self.streams.get_mut() == 0 {
-            self.all.fetch_sub(1, Relaxed);
-        }
     }
 }
 
@@ -379,36 +287,6 @@ async fn carry(
     vitals.tell(&vitals.is_over);
     if let Some(endpoint) = endpoint.upgrade() {
         endpoint.http2.remove(&vitals);
-    }
-}
-
-/// A stream that notes when something came.
-struct Heard {
-    stream: Stream,
-    vitals: Arc<Vitals>,
-}
-
-impl AsyncRead for Heard {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let before = buf.filled().len();
-        let read = ready!(Pin::new(&mut this.stream).poll_read(cx, buf));
-        this.vitals.come(buf.filled().len() - before);
-        Poll::Ready(read)
-    }
-}
-
-impl AsyncWrite for Heard {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
     }
 }
 

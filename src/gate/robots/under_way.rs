@@ -1,0 +1,135 @@
+//! Fetches under way: each is one for all who ask, and a first one goes on only while somebody waits for it.
+
+use crate::policy::pace::ClientId;
+use crate::policy::{Authority, Refusal, SiteFile};
+use crate::upstream::Versions;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// By what is fetched.
+pub(super) type FetchesUnderWay = Mutex<HashMap<(SiteFile, Authority), Arc<Fetch>>>;
+
+/// A fetch to be made.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::gate) struct Order {
+    pub reason: FetchReason,
+    /// At whose cost.
+    pub client: ClientId,
+    /// The gap that holds for whoever causes it.
+    pub crawl_delay: Option<Duration>,
+    /// As whoever causes it will go to the site, over the same connection.
+    pub versions: Versions,
+}
+
+/// Why robots.txt is fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::gate) enum FetchReason {
+    /// Somebody waits for it, and has nothing to go by until then. Dropped when nobody does any more.
+    FirstUse,
+    /// The copy in use grows old. Waits its turn however long.
+    Renewal,
+    /// It is wanted from the origin, whatever is kept.
+    Anew,
+}
+
+impl FetchReason {
+    /// Whether a copy that can be used will do, from wherever it can be had.
+    pub fn takes_any_copy(self) -> bool {
+        matches!(self, Self::FirstUse | Self::Renewal)
+    }
+}
+
+/// One fetch under way.
+pub(super) struct Fetch {
+    /// `None` until it has ended; an error says that nobody was asked, and why not.
+    pub end: watch::Sender<Option<Result<(), Refusal>>>,
+    /// Whether or not anybody waits for it.
+    goes_on: AtomicBool,
+}
+
+/// Somebody's part in a fetch. It goes on without, but a first one only while others wait for it.
+pub(in crate::gate) struct Fetching(watch::Receiver<Option<Result<(), Refusal>>>);
+
+impl Order {
+    /// At nobody's cost.
+    pub fn background(reason: FetchReason) -> Self {
+        Order { reason, client: BACKGROUND, crawl_delay: None, versions: Versions::default() }
+    }
+}
+
+impl Fetch {
+    pub fn new(reason: FetchReason) -> Self {
+        Fetch { end: watch::Sender::new(None), goes_on: AtomicBool::new(reason != FetchReason::FirstUse) }
+    }
+
+    pub fn join(&self) -> Fetching {
+        Fetching(self.end.subscribe())
+    }
+
+    pub fn goes_on(&self) {
+        self.goes_on.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_going_on(&self) -> bool {
+        self.goes_on.load(Ordering::Relaxed)
+    }
+}
+
+impl Fetching {
+    /// Returns when it is over. An error: nobody was asked, for a reason that is not the site's.
+    pub async fn end(mut self) -> Result<(), Refusal> {
+        match self.0.wait_for(Option::is_some).await {
+            Ok(end) => end.clone().unwrap_or(Ok(())),
+            // The runtime is going away.
+            Err(_) => Err(Refusal::Draining { retry_after: DRAINING }),
+        }
+    }
+}
+
+/// Its place among the fetches under way.
+pub(super) struct Underway<'a> {
+    pub fetches: &'a FetchesUnderWay,
+    pub key: (SiteFile, Authority),
+    pub fetch: &'a Arc<Fetch>,
+}
+
+impl Underway<'_> {
+    pub async fn until_nobody_waits<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return Some(done),
+                () = self.fetch.end.closed() => {}
+            }
+            let mut fetches = self.fetches.lock();
+            if self.fetch.is_going_on() {
+                drop(fetches);
+                return Some(work.await);
+            }
+            // Whoever comes joins under this lock.
+            if self.fetch.end.receiver_count() == 0 {
+                fetches.remove(&self.key);
+                return None;
+            }
+        }
+    }
+}
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        let mut fetches = self.fetches.lock();
+        if fetches.get(&self.key).is_some_and(|fetch| Arc::ptr_eq(fetch, self.fetch)) {
+            fetches.remove(&self.key);
+        }
+    }
+}
+
+const DRAINING: Duration = Duration::from_secs(1);
+/// Renewals and the operator's own share their bound as one client does.
+pub(super) const BACKGROUND: ClientId = ClientId(u64::MAX - 1);

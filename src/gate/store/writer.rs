@@ -1,0 +1,275 @@
+//! The thread that writes to the store's file: what gathers between two commits, and the times in which there is none.
+
+use super::batch::WriteBatch;
+use super::disk::{Disk, DiskError, Location};
+use crate::policy::pace::Debt;
+use parking_lot::{Condvar, Mutex, RwLock};
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime};
+
+/// How much it takes on.
+#[derive(Debug)]
+pub(super) struct Bounds {
+    /// Bytes that wait to be written; may be changed.
+    pub queued: AtomicUsize,
+    /// The longest debt of an earlier process that is believed.
+    pub debt: Duration,
+    /// What another process has in use is had from that one.
+    pub is_shared: bool,
+}
+
+impl Bounds {
+    fn queued(&self) -> usize {
+        self.queued.load(Ordering::Relaxed)
+    }
+}
+
+/// What the thread and those who serve share.
+pub(super) struct WriterShared {
+    pub location: Location,
+    pub bounds: Bounds,
+    /// `None` while it cannot be had.
+    pub disk: RwLock<Option<Disk>>,
+    pub queue: Mutex<WriteQueue>,
+    pub more: Condvar,
+    pub written: Condvar,
+    /// What the last process left, until somebody asks. `None`: nobody has read it yet.
+    pub debts: Mutex<Option<HashMap<Box<str>, Debt>>>,
+    pub has_debts: AtomicBool,
+    #[cfg(test)]
+    pub stalled: Mutex<()>,
+    /// When the store was opened, if the last process had not closed it.
+    pub killed: OnceLock<Instant>,
+}
+
+#[derive(Default)]
+/// What is to be written.
+pub(super) struct WriteQueue {
+    pub next: WriteBatch,
+    /// What the writer has in hand.
+    pub writing: Arc<WriteBatch>,
+    pub closing: bool,
+    pub overflowed: bool,
+    /// Something that is owed was not taken on.
+    pub owes_more: bool,
+    /// The last attempt to write has failed.
+    pub stuck: bool,
+    /// And not because another process has the file, which then has it for this one as well.
+    pub is_lost: bool,
+    /// What a reader has met with.
+    pub complaint: Option<DiskError>,
+}
+
+impl WriterShared {
+    /// False: there is no room for it, or no time.
+    pub fn add(&self, add: impl FnOnce(&mut WriteBatch)) -> bool {
+        self.add_to(&mut self.queue.lock(), add)
+    }
+
+    pub fn add_to(&self, queue: &mut WriteQueue, add: impl FnOnce(&mut WriteBatch)) -> bool {
+        if queue.closing {
+            return false;
+        }
+        let has_room = queue.next.len() < MOST_QUEUED && queue.next.bytes() < self.bounds.queued();
+        if has_room {
+            add(&mut queue.next);
+            self.more.notify_one();
+        } else if !std::mem::replace(&mut queue.overflowed, true) {
+            tracing::warn!("the store's disk does not keep up: some copies will be fetched again after a restart");
+        }
+        has_room
+    }
+
+    pub fn run(&self, mut outage: Option<Outage>) {
+        let (mut forgotten, mut checked) = (Instant::now(), None);
+        loop {
+            let closing = self.wait(outage.as_ref());
+            let began = Instant::now();
+            let done = self.attempt(&mut checked);
+            {
+                let mut queue = self.queue.lock();
+                queue.stuck = done.is_err();
+                queue.is_lost = done.as_ref().is_err_and(|failure| !self.is_elsewhere(failure));
+            }
+            self.written.notify_all();
+            match done {
+                Err(failure) => {
+                    if outage.is_none() {
+                        self.tell(&failure);
+                    }
+                    let next = outage.unwrap_or_default().next();
+                    outage = Some(if self.is_elsewhere(&failure) { Outage::elsewhere() } else { next });
+                    if self.is_elsewhere(&failure) {
+                        // That process has it too.
+                        let mut queue = self.queue.lock();
+                        if queue.next.len() > MOST_QUEUED / 2 || queue.next.bytes() > self.bounds.queued() / 2 {
+                            queue.next = WriteBatch::default();
+                        }
+                    }
+                }
+                Ok(()) => {
+                    if outage.take().is_some() {
+                        tracing::info!("the store {} is written again", self.location.file().display());
+                    }
+                    if forgotten.elapsed() > FORGET_EVERY {
+                        forgotten = Instant::now();
+                        // What fails here fails at the next commit too, and is told then.
+                        let _ = self.disk.read().as_ref().map(|disk| disk.forget_paid(SystemTime::now()));
+                    }
+                }
+            }
+            let mut queue = self.queue.lock();
+            queue.overflowed &= queue.next.len() > MOST_QUEUED / 2 || queue.next.bytes() > self.bounds.queued() / 2;
+            if closing {
+                break;
+            }
+            // Gathers what comes at once after this, and spares the disk.
+            while !queue.closing && !self.more.wait_until(&mut queue, began + LEAST_BETWEEN).timed_out() {}
+        }
+        let disk = self.disk.write().take();
+        let queue = self.queue.lock();
+        // What was owed then is noted nowhere.
+        let owes_since_kill = self.killed.get().is_some_and(|killed| killed.elapsed() < self.bounds.debt);
+        if let Some(disk) = disk.filter(|_| queue.next.is_empty() && !queue.owes_more && !owes_since_kill) {
+            // What cannot be marked counts as killed.
+            let _ = disk.mark_closed(true);
+        }
+    }
+
+    /// Until there is something to do. True: for the last time.
+    fn wait(&self, outage: Option<&Outage>) -> bool {
+        let mut queue = self.queue.lock();
+        match outage {
+            Some(outage) => while !queue.closing && !self.more.wait_until(&mut queue, outage.until).timed_out() {},
+            None => {
+                while queue.next.is_empty() && queue.complaint.is_none() && !queue.closing {
+                    self.more.wait(&mut queue);
+                }
+            }
+        }
+        queue.closing
+    }
+
+    /// Writes what there is, to a file that is opened anew if need be. What could not be written is kept. `checked`:
+    /// when every page was looked at last.
+    fn attempt(&self, checked: &mut Option<Instant>) -> Result<(), DiskError> {
+        let mut reopen = |failure: &DiskError| {
+            let is_due = checked.is_none_or(|checked: Instant| checked.elapsed() > CHECK_EVERY);
+            let suspect = matches!(failure, DiskError::Unreadable(_)) && is_due;
+            if suspect {
+                *checked = Some(Instant::now());
+            }
+            self.open(suspect)
+        };
+        let complaint = self.queue.lock().complaint.take();
+        if let Some(failure) = complaint {
+            tracing::debug!("the store was read in vain: {failure}");
+            reopen(&failure)?;
+        } else if self.disk.read().is_none() {
+            self.open(false)?;
+        }
+        #[cfg(test)]
+        let _goes_on = self.stalled.lock();
+        let batch = {
+            let mut queue = self.queue.lock();
+            queue.writing = Arc::new(std::mem::take(&mut queue.next));
+            queue.writing.clone()
+        };
+        let done = match self.disk.read().as_ref() {
+            Some(disk) if !batch.is_empty() => disk.commit(&batch),
+            Some(_) | None => Ok(()),
+        };
+        let mut queue = self.queue.lock();
+        queue.writing = Arc::default();
+        if let Err(failure) = &done {
+            queue.next.add_older(&batch);
+            drop(queue);
+            // A database that has failed can be read no more either; the next attempt tells if this one fails too.
+            let _ = reopen(failure);
+        }
+        done
+    }
+
+    /// Opens the file, in place of what is open.
+    pub fn open(&self, suspect: bool) -> Result<(), DiskError> {
+        self.disk.write().take();
+        let disk = self.location.open(suspect)?;
+        let mut left = self.debts.lock();
+        if left.is_none() {
+            let debts = disk.debts((SystemTime::now(), Instant::now()), self.bounds.debt)?;
+            tracing::debug!("{} authorities in {}", disk.authorities(), self.location.file().display());
+            self.has_debts.store(!debts.is_empty(), Ordering::Relaxed);
+            if !disk.is_closed()? {
+                _ = self.killed.set(Instant::now());
+            }
+            disk.mark_closed(false)?;
+            *left = Some(debts);
+        }
+        *self.disk.write() = Some(disk);
+        Ok(())
+    }
+
+    /// Another process has it, which is asked for what it has.
+    pub fn is_elsewhere(&self, failure: &DiskError) -> bool {
+        self.bounds.is_shared && matches!(failure, DiskError::InUse)
+    }
+
+    /// A store that cannot be had is no reason not to serve.
+    pub fn tell(&self, failure: &DiskError) {
+        if self.is_elsewhere(failure) {
+            return tracing::debug!("another process has the store {} in use", self.location.file().display());
+        }
+        let hint = match failure {
+            DiskError::InUse => "give each instance its own `store.directory`",
+            DiskError::Io(error) => match error.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                    "make room, or set `store.disk` lower"
+                }
+                _ => "set `store.directory` to a place that can be written",
+            },
+            DiskError::Unreadable(_) => "if this lasts, delete the file",
+        };
+        tracing::warn!(
+            "the store {} cannot be written: {failure}; copies and paces are kept in memory only until it can; {hint}",
+            self.location.file().display()
+        );
+    }
+}
+
+/// A time in which the disk cannot be written.
+pub(super) struct Outage {
+    /// When to try again.
+    until: Instant,
+    pause: Duration,
+}
+
+impl Default for Outage {
+    fn default() -> Self {
+        Self { until: Instant::now() + RETRY_FIRST, pause: RETRY_FIRST }
+    }
+}
+
+impl Outage {
+    /// Whoever has the file may be gone soon.
+    fn elsewhere() -> Self {
+        Self { until: Instant::now() + RETRY_ELSEWHERE, pause: RETRY_FIRST }
+    }
+
+    fn next(self) -> Self {
+        let pause = (self.pause * 2).min(RETRY_MAX);
+        Self { until: Instant::now() + pause, pause }
+    }
+}
+
+/// Authorities and keys that wait to be written at most.
+const MOST_QUEUED: usize = 200_000;
+const LEAST_BETWEEN: Duration = Duration::from_millis(20);
+const FORGET_EVERY: Duration = Duration::from_secs(600);
+/// Looking at every page of a gigabyte takes a while.
+const CHECK_EVERY: Duration = Duration::from_secs(600);
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_ELSEWHERE: Duration = Duration::from_millis(500);
+const RETRY_MAX: Duration = Duration::from_secs(60);

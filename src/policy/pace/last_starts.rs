@@ -1,0 +1,47 @@
+//! The starts that the next one keeps its distance from. Pure.
+
+use std::time::Instant;
+
+use super::source::EffectiveGap;
+use super::terms::{SlotRequest, Start};
+
+/// What a start has to keep its distance from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LastStarts {
+    pub last_start: Option<Instant>,
+    /// The newest start of a first fetch: other first fetches keep their distance from it, requests need not.
+    pub last_fetch: Option<Instant>,
+    /// Nothing starts before: the origin has said so, or an earlier process owed it.
+    pub hold: Option<Instant>,
+}
+
+impl LastStarts {
+    /// The later of each.
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            last_start: self.last_start.max(other.last_start),
+            last_fetch: self.last_fetch.max(other.last_fetch),
+            hold: self.hold.max(other.hold),
+        }
+    }
+
+    /// The earliest start; `None` is any time.
+    pub(super) fn due(&self, request: SlotRequest, gap: EffectiveGap) -> Option<Instant> {
+        let gap = gap.of(request);
+        if gap.is_zero() {
+            return self.hold;
+        }
+        let last = match request.start {
+            Start::Request => self.last_start,
+            Start::FirstFetch => self.last_start.max(self.last_fetch),
+        };
+        last.map(|last| last + gap).max(self.hold)
+    }
+
+    pub(super) fn of(&mut self, start: Start) -> &mut Option<Instant> {
+        match start {
+            Start::Request => &mut self.last_start,
+            Start::FirstFetch => &mut self.last_fetch,
+        }
+    }
+}

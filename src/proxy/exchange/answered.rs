@@ -1,0 +1,135 @@
+//! The head of a final answer: whether it is one to what was asked, what is learned from it, what the client has of it.
+
+use super::Exchange;
+use super::Outcome;
+use super::carry::{Added, AnswerHead, Client, Next};
+use super::pages::Pages;
+use super::request::Head;
+use super::state::Signature;
+use super::websocket;
+use crate::gate::PaceOutcome as Learnt;
+use crate::http1::{FieldKind, Framing, list};
+use crate::policy::{retry_after, turns_away};
+use crate::proxy::respond::{Failure, proxy_status};
+use crate::signing::{ACCEPT_SIGNATURE, RequestSigner};
+use crate::upstream::Route;
+use http::header;
+use std::time::SystemTime;
+use tokio::time::Instant;
+
+impl Exchange<'_> {
+    /// A final answer begins; the pace learns from it.
+    #[inline]
+    pub(super) fn on_answer<C: Client>(
+        &mut self,
+        head: &AnswerHead<'_>,
+        client: &mut C,
+        route: &Route,
+    ) -> Result<Next, Box<Outcome>> {
+        if let Some(parent) = route.asks().filter(|_| head.status == 407) {
+            return Err(Failure::from_dial(&parent.wants_credentials()).into());
+        }
+        let is_switched = head.status == 101;
+        if is_switched && !self.request.is_upgrade {
+            return Err(Failure::malformed("101 to no upgrade request").into());
+        }
+        let agrees = || head.upgrade.is_some_and(|to| list(to).any(|to| to.eq_ignore_ascii_case(b"websocket")));
+        if is_switched && !agrees() {
+            return Err(Failure::malformed("it switches to another protocol than was asked for").into());
+        }
+        if let (true, Head::Http2(asked)) = (self.request.is_upgrade, self.request.head) {
+            // Any 2xx would stand for the 101.
+            let declined = !is_switched && !(200..300).contains(&head.status);
+            let accept = head.named(header::SEC_WEBSOCKET_ACCEPT.as_str().as_bytes());
+            let accepts = is_switched && websocket::is_accepted(asked, accept.as_deref());
+            if !declined && !accepts {
+                return Err(Failure::malformed("it does not agree to a WebSocket").into());
+            }
+        }
+        if self.request.is_upgrade && head.is_irregular {
+            return Err(Failure::malformed("its head is not written as it has to be").into());
+        }
+        if let Some(signer) = route.signature()
+            && self.is_to_be_repeated(head, signer)
+        {
+            self.signature.is_wanted = true;
+            return Err(Failure::ended("it asks for a signature").into());
+        }
+        self.learn(head);
+        if head.status == PAYMENT_REQUIRED || head.has_signals() {
+            self.heed(head).map_err(|refusal| Box::new(Outcome::Refused(refusal)))?;
+        }
+        if self.leads
+            && (200..300).contains(&head.status)
+            && head.named(b"content-type").is_some_and(|kind| Pages::is_one(&kind))
+        {
+            self.proxy.pages.hand(self.who.client(), self.request, Instant::now());
+        }
+        self.note_visit(head);
+        self.trip.status = head.status;
+        let told = self.told(route);
+        let added = Added { via: self.proxy.via.line(head.version), proxy_status: told.as_deref() };
+        if is_switched {
+            client.switch(head, &added);
+            return Ok(Next::Switched);
+        }
+        let is_last = self.request.is_upgrade || self.proxy.is_leaving();
+        Ok(Next::Body { raw: client.answer(head, &added, is_last) })
+    }
+
+    /// Whether the origin has asked for a signature of another kind than the request had, if any, and it may be sent again.
+    #[cold]
+    fn is_to_be_repeated(&mut self, head: &AnswerHead<'_>, signer: &RequestSigner) -> bool {
+        if self.signature.is_clients {
+            // It is the client that is asked.
+            return false;
+        }
+        let asked = head.joined(ACCEPT_SIGNATURE.as_bytes()).filter(|_| matches!(head.status, 401 | 403));
+        let Some(asked) = asked else {
+            if self.signature.is_repeated {
+                signer.satisfied();
+            }
+            return false;
+        };
+        let Signature { is_ours, is_repeated, .. } = self.signature;
+        let is_worth_it = signer.challenged(&asked, is_ours, is_repeated);
+        let request = self.request;
+        let is_safe = matches!(request.method, "GET" | "HEAD" | "OPTIONS" | "TRACE") && !request.is_upgrade;
+        let is_bodiless = matches!(request.framing, Framing::None | Framing::Length(0));
+        is_worth_it && is_safe && is_bodiless && !is_repeated
+    }
+
+    fn learn(&mut self, head: &AnswerHead<'_>) {
+        let Some(permit) = &mut self.permit else { return };
+        permit.outcome = if matches!(head.status, 429 | 503) {
+            let asked = head.value(FieldKind::RetryAfter);
+            Learnt::Backoff { retry_after: asked.and_then(|value| retry_after(&value, SystemTime::now())) }
+        } else if permit.has_breaker() && turns_away(head.status, |name| head.named(name.as_bytes())) {
+            Learnt::TurnedAway
+        } else {
+            permit.outcome = Learnt::Success;
+            return;
+        };
+        // The host is left alone from now on, not from when the answer has been read.
+        self.permit = None;
+    }
+
+    /// What the client is told of the way, in Proxy-Status.
+    fn told(&self, route: &Route) -> Option<String> {
+        let unverified = route.is_unverified().then(|| {
+            self.proxy.counters.unverified();
+            UNVERIFIED.to_owned()
+        });
+        let offer = self.trip.noted.as_ref().and_then(|noted| noted.offer_text());
+        if unverified.is_none() && self.trip.reported.is_none() && offer.is_none() {
+            return None;
+        }
+        let reported = self.trip.reported.as_ref().map(ToString::to_string);
+        let details: Vec<String> = unverified.into_iter().chain(reported).chain(offer).collect();
+        Some(proxy_status(None, Some(&details.join("; "))))
+    }
+}
+
+/// It may name a price.
+const PAYMENT_REQUIRED: u16 = 402;
+const UNVERIFIED: &str = "the origin's certificate was not verified, as configured";

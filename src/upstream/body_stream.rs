@@ -1,0 +1,119 @@
+//! The body of an answer that is got whole, and why there is none.
+
+use super::connect::Http1Link;
+use super::dial_error::DialError;
+use super::http2::Http2Link;
+use crate::http1::{Body, BodyError, HeadError};
+use bytes::{Bytes, BytesMut};
+use std::io;
+use tokio::io::AsyncReadExt;
+
+/// The body of an answer. Dropped early, it costs the connection.
+pub struct BodyStream {
+    pub(super) carried: ReplyBody,
+}
+
+/// Why there is no answer, or no more of it.
+#[derive(Debug, thiserror::Error)]
+pub enum GetError {
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    #[error("connection closed early: {}", crate::tls_words::in_plain(.0))]
+    Ended(#[from] io::Error),
+    #[error("malformed answer: {0}")]
+    Head(#[from] HeadError),
+    #[error("malformed answer: {0}")]
+    Body(#[from] BodyError),
+    #[error("malformed answer: {0}")]
+    Malformed(&'static str),
+    #[error("HTTP/2: {0}")]
+    Http2(#[from] h2::Error),
+}
+
+impl GetError {
+    /// Nothing was asked of anybody.
+    pub fn is_unsent(&self) -> bool {
+        matches!(self, Self::Dial(_))
+    }
+}
+
+/// By the protocol that it comes in.
+pub(super) enum ReplyBody {
+    Http1 { link: Option<Http1Link>, input: BytesMut, body: Body, close: bool },
+    Http2 { stream: h2::RecvStream, _link: Http2Link },
+    Ended,
+}
+
+impl BodyStream {
+    /// The next piece; `None`: it was the last one.
+    ///
+    /// # Errors
+    /// The body was cut short, or is not framed as it says.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, GetError> {
+        loop {
+            match &mut self.carried {
+                ReplyBody::Ended => return Ok(None),
+                ReplyBody::Http2 { stream, .. } => match stream.data().await.transpose()? {
+                    Some(piece) => {
+                        stream.flow_control().release_capacity(piece.len())?;
+                        return Ok(Some(piece));
+                    }
+                    None => self.carried = ReplyBody::Ended,
+                },
+                ReplyBody::Http1 { link: Some(link), input, body, .. } => {
+                    if input.is_empty() {
+                        match link.read_buf(input).await {
+                            Ok(0) => {
+                                body.on_end_of_stream()?;
+                                self.carried = ReplyBody::Ended;
+                                continue;
+                            }
+                            // Over TLS, without close_notify: many servers never send one.
+                            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                                body.on_end_of_stream()?;
+                                self.carried = ReplyBody::Ended;
+                                continue;
+                            }
+                            read => read?,
+                        };
+                    }
+                    let piece = body.decode(input)?;
+                    let mut consumed = input.split_to(piece.consumed);
+                    self.carried.keep_if_done();
+                    if !piece.data.is_empty() {
+                        return Ok(Some(consumed.split_off(piece.data.start).split_to(piece.data.len()).freeze()));
+                    }
+                }
+                ReplyBody::Http1 { link: None, .. } => self.carried = ReplyBody::Ended,
+            }
+        }
+    }
+
+    /// Reads what is left of a body that nobody wants, if it is no more than `limit`, so that the connection can be kept.
+    pub async fn discard(mut self, limit: usize) {
+        let mut left = limit;
+        while let Ok(Some(piece)) = self.chunk().await {
+            if piece.len() > left {
+                return;
+            }
+            left -= piece.len();
+        }
+    }
+}
+
+impl ReplyBody {
+    /// The connection goes back as soon as the answer has been read.
+    pub fn keep_if_done(&mut self) {
+        if let Self::Http1 { link, input, body, close } = self
+            && body.is_done()
+        {
+            if let Some(link) = link.take()
+                && !*close
+                && input.is_empty()
+            {
+                link.keep();
+            }
+            *self = Self::Ended;
+        }
+    }
+}

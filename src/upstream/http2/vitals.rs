@@ -1,0 +1,132 @@
+//! What is known of one connection to an origin in HTTP/2: its streams, and when something came.
+
+use crate::upstream::stream::Stream;
+use crate::upstream::turns::TaskTurns;
+use crate::upstream::window::KEPT_UP;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// What its requests and its carrier tell each other.
+pub(super) struct Vitals {
+    pub streams: AtomicUsize,
+    /// It has had more than the stream it was opened for.
+    pub is_shared: AtomicBool,
+    /// The origin's settings have come.
+    pub is_known: AtomicBool,
+    pub is_over: AtomicBool,
+    /// For those who wait for the settings.
+    pub known: Notify,
+    /// For the carrier: the first stream began, or the last one ended, or another window fits.
+    pub turned: Notify,
+    /// What has come for one stream while it was alone.
+    pub alone: AtomicU64,
+    began: Instant,
+    /// When bytes came last, in milliseconds since `began`.
+    heard: AtomicU64,
+    /// When the last stream ended, the same way.
+    idle_since: AtomicU64,
+    /// The idle connections of all endpoints, this one among them while it is.
+    pub all: Arc<AtomicUsize>,
+    pub turns: TaskTurns,
+}
+
+impl Vitals {
+    /// Of a connection that is opened for one stream.
+    pub fn new(all: Arc<AtomicUsize>, turns: TaskTurns) -> Arc<Self> {
+        Arc::new(Vitals {
+            streams: AtomicUsize::new(1),
+            is_shared: AtomicBool::new(false),
+            is_known: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            known: Notify::new(),
+            turned: Notify::new(),
+            alone: AtomicU64::new(0),
+            began: Instant::now(),
+            heard: AtomicU64::new(0),
+            idle_since: AtomicU64::new(0),
+            all,
+            turns,
+        })
+    }
+
+    pub fn end_stream(&self) {
+        self.idle_since.store(self.began.elapsed().as_millis() as u64, Relaxed);
+        // Before it is idle, so that whoever takes it finds it counted.
+        self.all.fetch_add(1, Relaxed);
+        if self.streams.fetch_sub(1, Relaxed) == 1 {
+            self.turned.notify_one();
+        } else {
+            self.all.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// `None`: it carries something.
+    pub fn idle_since(&self) -> Option<Instant> {
+        let is_idle = self.streams.load(Relaxed) == 0;
+        is_idle.then(|| self.began + Duration::from_millis(self.idle_since.load(Relaxed)))
+    }
+
+    fn come(&self, bytes: usize) {
+        self.heard.store(self.began.elapsed().as_millis() as u64, Relaxed);
+        if self.streams.load(Relaxed) == 1 {
+            let before = self.alone.fetch_add(bytes as u64, Relaxed);
+            if before / KEPT_UP < (before + bytes as u64) / KEPT_UP {
+                self.turned.notify_one();
+            }
+        }
+    }
+
+    pub fn heard(&self) -> Instant {
+        self.began + Duration::from_millis(self.heard.load(Relaxed))
+    }
+
+    pub fn tell(&self, is: &AtomicBool) {
+        is.store(true, Relaxed);
+        self.known.notify_waiters();
+    }
+}
+
+impl Drop for Vitals {
+    fn drop(&mut self) {
+        if *self.streams.get_mut() == 0 {
+            self.all.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+/// A stream that notes when something came.
+pub(super) struct Heard {
+    pub stream: Stream,
+    pub vitals: Arc<Vitals>,
+}
+
+impl AsyncRead for Heard {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buf.filled().len();
+        let read = ready!(Pin::new(&mut this.stream).poll_read(cx, buf));
+        this.vitals.come(buf.filled().len() - before);
+        Poll::Ready(read)
+    }
+}
+
+impl AsyncWrite for Heard {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}

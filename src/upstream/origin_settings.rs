@@ -1,0 +1,128 @@
+//! What the settings say of origins, made ready for use and swapped whole on reload.
+
+use super::dialler::Dialler;
+use super::egress::Guard;
+use super::hop;
+use super::parent::Parent;
+use super::pool::Keep;
+use super::reach_error::ReachError;
+use super::trust::{Trust, TrustError};
+use crate::config::{Closed, Hosts, OriginTls, PortRange, Settings};
+use crate::policy::{Authority, HostPattern};
+use crate::signing::{KeyError, Signer};
+use ipnet::IpNet;
+use rustls::RootCertStore;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What is made of the settings.
+pub(super) struct OriginSettings {
+    /// Which settings these are.
+    pub generation: u64,
+    pub made_of: Arc<Settings>,
+    pub roots: Arc<RootCertStore>,
+    pub dialler: Arc<Dialler>,
+    pub guard: Guard,
+    pub limit: Duration,
+    pub parent: Option<Arc<Parent>>,
+    pub hosts: Hosts,
+    pub trust: Trust,
+    pub keep: Keep,
+    pub head_size: u32,
+    /// Who signs requests, if somebody does.
+    pub signer: Option<Arc<Signer>>,
+}
+
+/// Why settings cannot be put in force: a file that they name is not what it has to be.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    #[error(transparent)]
+    Key(#[from] KeyError),
+}
+
+impl OriginSettings {
+    /// `listeners`: where this proxy itself listens. `before`: what earlier settings were made into.
+    pub fn new(
+        settings: &Arc<Settings>,
+        roots: Arc<RootCertStore>,
+        dialler: Arc<Dialler>,
+        listeners: Vec<SocketAddr>,
+        before: Option<&Self>,
+    ) -> Result<Self, SetupError> {
+        let egress = &settings.egress;
+        let guard = Guard {
+            allow: egress.allow.iter().map(|network| network.0).collect(),
+            deny: egress.deny.iter().filter_map(network).collect(),
+            deny_hosts: egress.deny.iter().filter_map(host).collect(),
+            listed: settings.listed.clone(),
+            ports: egress.ports.iter().map(|&PortRange { first, last }| first..=last).collect(),
+            listeners,
+            setup_host: Some(settings.intercept.setup_host.clone()),
+        };
+        let parent = egress.upstream_proxy.as_ref().and_then(|url| Parent::new(url).ok()).map(Arc::new);
+        let hosts = settings.hosts.clone();
+        let users = settings.access.users.iter().filter_map(|user| Some((user.name.as_ref(), user.hosts.as_ref()?)));
+        let all = users.clone().map(|(_, hosts)| hosts).chain([&hosts]).flat_map(Hosts::all);
+        let trust = Trust::new(&roots, all.filter_map(|host| host.tls.as_ref()), before.map(|before| &before.trust))?;
+        let signer = Signer::of(&settings.identity.signature, before.and_then(|before| before.signer.as_ref()))?;
+        let everybodys = hosts.unverified();
+        for host in &everybodys {
+            tracing::warn!(host, "any certificate is accepted (`verify: off`)");
+        }
+        for (user, hosts) in users {
+            for host in hosts.unverified().iter().filter(|host| !everybodys.contains(host)) {
+                tracing::warn!(host, user, "any certificate is accepted for this user (`verify: off`)");
+            }
+        }
+        static GENERATIONS: AtomicU64 = AtomicU64::new(0);
+        let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
+        let limits = &settings.limits;
+        let (limit, keep) = (limits.connect_timeout, Keep::new(limits));
+        let head_size = u32::try_from(limits.max_header_size).unwrap_or(u32::MAX);
+        let made_of = settings.clone();
+        Ok(OriginSettings {
+            generation,
+            made_of,
+            roots,
+            dialler,
+            guard,
+            limit,
+            parent,
+            hosts,
+            trust,
+            keep,
+            head_size,
+            signer,
+        })
+    }
+
+    /// What is decided by some settings is not routed by others: what both of them forbid might go otherwise.
+    pub fn is_made_of(&self, settings: &Arc<Settings>) -> Result<(), ReachError> {
+        if Arc::ptr_eq(&self.made_of, settings) { Ok(()) } else { Err(ReachError::Reloaded) }
+    }
+
+    /// The terms of a user's own for this authority, where they are not everybody's.
+    pub fn own_terms(&self, own: Option<&Hosts>, authority: &Authority) -> Option<Arc<OriginTls>> {
+        let terms = &own?.get(authority.host()).tls;
+        let differ = hop::is_tls(authority) && *terms != self.hosts.get(authority.host()).tls;
+        differ.then(|| terms.clone().unwrap_or_default())
+    }
+}
+
+fn network(closed: &Closed) -> Option<IpNet> {
+    match closed {
+        Closed::Network(network) => Some(network.0),
+        Closed::Host(_) => None,
+    }
+}
+
+fn host(closed: &Closed) -> Option<HostPattern> {
+    match closed {
+        Closed::Host(pattern) => Some(pattern.clone()),
+        Closed::Network(_) => None,
+    }
+}

@@ -1,0 +1,93 @@
+//! What a look-up comes to, and for how long that holds.
+
+use dns_lookup::{LookupError, LookupErrorKind};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Why a name has no address.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ResolveError {
+    /// There is no such name, it has no address, or its servers fail; in the resolver's own words.
+    #[error("cannot resolve {name}: {why}")]
+    Failed { name: Arc<str>, why: Arc<str> },
+    /// It did not answer in time.
+    #[error("cannot resolve {name}: no answer in time")]
+    TimedOut { name: Arc<str> },
+    /// This machine cannot ask: it has no descriptor or memory left, or its resolver is out of reach or in trouble itself,
+    /// as far as can be told. Says nothing of the name.
+    #[error("cannot resolve {name}: {why}")]
+    OwnLimit { name: Arc<str>, why: Arc<str> },
+}
+
+#[derive(Clone)]
+pub(super) struct LookupAnswer {
+    pub found: LookupResult,
+    /// Of several failures in a row: the first.
+    pub at: Instant,
+    /// When to look again.
+    pub until: Instant,
+}
+
+pub(super) type LookupResult = Result<Arc<[IpAddr]>, ResolveError>;
+
+/// Why there are none.
+pub(super) struct LookupFault {
+    pub whose: Whose,
+    pub why: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whose {
+    Names,
+    Ours,
+    /// The resolver says the same where it cannot be reached and where the name's own servers fail.
+    Unknown,
+}
+
+impl From<LookupError> for LookupFault {
+    fn from(error: LookupError) -> Self {
+        let whose = match error.kind() {
+            LookupErrorKind::NoName | LookupErrorKind::NoData => Whose::Names,
+            LookupErrorKind::Again | LookupErrorKind::Fail => Whose::Unknown,
+            _ => Whose::Ours,
+        };
+        LookupFault { whose, why: error.to_string() }
+    }
+}
+
+impl LookupAnswer {
+    pub fn now(found: LookupResult) -> Self {
+        let at = Instant::now();
+        let keep = match found {
+            // Whoever asks again may have to wait as long again.
+            Ok(_) | Err(ResolveError::TimedOut { .. }) => KEEP,
+            Err(ResolveError::Failed { .. }) => KEEP_FAILURE,
+            Err(ResolveError::OwnLimit { .. }) => KEEP_OWN_LIMIT,
+        };
+        LookupAnswer { found, at, until: at + keep }
+    }
+
+    pub fn is_fresh(&self) -> bool {
+        Instant::now() < self.until
+    }
+
+    /// `None`: it did not fail, or so long ago that it says nothing of now.
+    pub fn failing_since(&self) -> Option<Instant> {
+        (self.found.is_err() && self.until.elapsed() < MOST_APART).then_some(self.at)
+    }
+
+    /// Whether it will do while it is looked up again.
+    pub fn is_usable(&self) -> bool {
+        self.found.is_ok() && self.at.elapsed() < STALE
+    }
+}
+
+pub(super) const KEEP: Duration = Duration::from_secs(30);
+/// Addresses are used for so long while nothing newer can be found.
+const STALE: Duration = Duration::from_secs(600);
+/// Failures in a row.
+pub(super) const MOST_APART: Duration = Duration::from_secs(120);
+pub(super) const KEEP_OWN_LIMIT: Duration = Duration::from_secs(1);
+pub(super) const KEEP_FAILURE: Duration = Duration::from_secs(5);

@@ -1,0 +1,89 @@
+//! The way to origins, by settings and addresses.
+
+use super::*;
+use crate::policy::Scheme;
+
+const PUBLIC: &str = "198.41.0.4";
+
+pub fn upstream(yaml: &str) -> Upstream {
+    let settings = Arc::new(Settings::parse("test.yaml", yaml).unwrap());
+    let root = &webpki_root_certs::TLS_SERVER_ROOT_CERTS[0];
+    let mut roots = RootCertStore::empty();
+    roots.add(root.clone()).unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), pem::encode(&pem::Pem::new("CERTIFICATE", root.to_vec()))).unwrap();
+    let conf = connector_conf(file.path(), 1);
+    Upstream::new(&settings, Arc::new(roots), &conf, vec!["127.0.0.1:80".parse().unwrap()]).unwrap()
+}
+
+async fn reached(upstream: &Upstream, addresses: &[&str]) -> Result<Vec<String>, String> {
+    let addresses: Vec<IpAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
+    upstream.resolver.remember("rebind.example", &addresses);
+    let authority = Authority::new(Scheme::Https, "rebind.example", None).unwrap();
+    let reached = upstream.reach(&authority).await.map_err(|error| error.to_string())?;
+    Ok(reached.0.addresses.iter().map(ToString::to_string).collect())
+}
+
+/// Public at first, loopback the next time: each answer is screened, and what is dialled is what was screened.
+#[tokio::test]
+async fn a_name_that_changes_its_address_is_screened_anew() {
+    let upstream = upstream("");
+    assert_eq!(reached(&upstream, &[PUBLIC]).await.unwrap(), ["198.41.0.4:443"]);
+    for private in ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1"] {
+        assert!(reached(&upstream, &[private]).await.is_err(), "{private}");
+    }
+    assert!(reached(&upstream, &[PUBLIC]).await.is_ok());
+}
+
+/// Or a request could go that is forbidden before and after a reload.
+#[tokio::test]
+async fn routes_are_for_those_who_go_by_the_settings_that_they_were_made_of() {
+    let upstream = upstream("");
+    let authority = Authority::new(Scheme::Https, PUBLIC, None).unwrap();
+    let (mut last, now) = (LastRoute::default(), Instant::now());
+    let before = upstream.reach.load().made_of.clone();
+    let after = Arc::new(Settings::default());
+    for (in_force, other) in [(&before, &after), (&after, &before)] {
+        let listeners = upstream.reach.load().guard.listeners.clone();
+        upstream.adopt(upstream.prepare(in_force, None, listeners).unwrap());
+        assert!(upstream.reach_again(in_force, &authority, ClientId(1), None, now, &mut last).await.is_ok());
+        let late = upstream.reach_again(other, &authority, ClientId(1), None, now, &mut last).await;
+        assert!(matches!(late, Err(ReachError::Reloaded)));
+    }
+}
+
+/// Or the connections that one of them opens are of no use to the others.
+#[tokio::test]
+async fn those_who_reach_a_place_at_once_share_its_connections() {
+    let upstream = Arc::new(upstream("egress: { ports: ['1-65535'] }"));
+    let together = Arc::new(std::sync::Barrier::new(2));
+    for port in 1..=2000 {
+        let authority = Authority::new(Scheme::Https, PUBLIC, Some(port)).unwrap();
+        let reach = |upstream: Arc<Upstream>, together: Arc<std::sync::Barrier>| {
+            let authority = authority.clone();
+            std::thread::spawn(move || {
+                together.wait();
+                futures_util::FutureExt::now_or_never(upstream.reach(&authority)).unwrap().unwrap()
+            })
+        };
+        let both = [reach(upstream.clone(), together.clone()), reach(upstream.clone(), together.clone())];
+        let [one, other] = both.map(|reached| reached.join().unwrap());
+        assert!(Arc::ptr_eq(&one.0.endpoint, &other.0.endpoint), "{authority}");
+    }
+}
+
+#[tokio::test]
+async fn of_several_addresses_only_the_open_ones_are_dialled() {
+    let upstream = upstream("");
+    let mixed = ["10.0.0.1", PUBLIC, "::1", "169.254.169.254"];
+    assert_eq!(reached(&upstream, &mixed).await.unwrap(), ["198.41.0.4:443"]);
+}
+
+#[tokio::test]
+async fn an_address_of_our_own_closes_the_name() {
+    let upstream = upstream("egress: { allow: [127.0.0.0/8], ports: [80] }");
+    upstream.resolver.remember("rebind.example", &[PUBLIC.parse().unwrap(), "127.0.0.1".parse().unwrap()]);
+    let authority = Authority::new(Scheme::Http, "rebind.example", None).unwrap();
+    let denied = upstream.reach(&authority).await.err().unwrap();
+    assert!(matches!(denied, ReachError::Denied(Denied::OwnListener(_))), "{denied}");
+}
