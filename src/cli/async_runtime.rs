@@ -9,8 +9,8 @@ pub(super) fn runtime() -> io::Result<Runtime> {
     Builder::new_multi_thread().enable_all().build()
 }
 
-/// One arena for each core, where glibc has eight: the threads that look up names and read files, dozens of them, would spread
-/// what is kept of hosts over all, and leave each mostly empty. A host takes half as much memory so.
+/// One arena for each core, where glibc has eight: the threads that look up names and read files, dozens of them, would leave a
+/// mostly empty one each.
 fn limit_arenas() {
     #[cfg(target_env = "gnu")]
     {

@@ -235,6 +235,7 @@ async fn carry(
     let mut idle_since = Instant::now();
     let mut is_closing = false;
     let mut window = Window::default();
+    let leave = || endpoint.upgrade().iter().for_each(|endpoint| endpoint.http2.remove(&vitals));
     loop {
         let is_idle = vitals.streams.load(Relaxed) == 0;
         let next = match asked {
@@ -274,9 +275,7 @@ async fn carry(
                     // With the last one who could send, the connection ends by itself.
                     is_closing = true;
                     idle_since = Instant::now();
-                    if let Some(endpoint) = endpoint.upgrade() {
-                        endpoint.http2.remove(&vitals);
-                    }
+                    leave();
                 }
                 (None, true) => break,
                 (None, false) => idle_since = Instant::now(),
@@ -285,9 +284,7 @@ async fn carry(
     }
     // Streams that are still under way learn of it as the carrier goes.
     vitals.tell(&vitals.is_over);
-    if let Some(endpoint) = endpoint.upgrade() {
-        endpoint.http2.remove(&vitals);
-    }
+    leave();
 }
 
 /// On one connection at a time, whatever the origin takes.
