@@ -215,7 +215,6 @@ const LONG: &[&str] = &[
     "src/gate/admit.rs",
     "src/gate/fleet/machine/mod.rs",
     "src/gate/pacer/pace.rs",
-    "src/http1/fields.rs",
     "src/policy/pace/mod.rs",
     "src/proxy/exchange/forward.rs",
 ];
