@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // The panic has told what and where; the exit code says whose fault it was.
+    // The panic has said what and where; the exit code says whose fault it was.
     std::panic::catch_unwind(politely::main).unwrap_or(ExitCode::from(DEFECT))
 }
 

@@ -143,7 +143,7 @@ pub(super) struct Elsewhere {
 }
 
 /// The certificate of a proxy that runs elsewhere: from the proxy itself, which serves it to its clients at `setup_host`, or
-/// from its admin address, which tells where the proxy listens. `token_file`: that proxy's, never this machine's own, which is
+/// from its admin address, which says where the proxy listens. `token_file`: that proxy's, never this machine's own, which is
 /// nothing for others to hear.
 pub(super) fn elsewhere(url: &str, token_file: Option<&Path>, setup_host: &Host) -> Result<Elsewhere, CommandError> {
     let text = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };

@@ -194,7 +194,7 @@ fn authority(settings: &Settings) -> Result<String, CommandError> {
     Ok(told)
 }
 
-/// A directory that may not be looked into counts as there: opening it then tells why.
+/// A directory that may not be looked into counts as there: opening it then says why.
 fn is_there(path: &Path) -> bool {
     path.try_exists().unwrap_or(true)
 }

@@ -1,4 +1,4 @@
-//! `politely serve`: the proxy as a service, until it is told to stop.
+//! `politely serve`: the proxy as a service, until it is stopped.
 
 use super::CommandError;
 use super::running_file::{RunningFile, RunningProxy};
@@ -95,7 +95,7 @@ fn announced(running: &Running, config: Option<&Path>) -> Option<RunningFile> {
         .ok()
 }
 
-/// Without systemd there is nobody to tell.
+/// Without systemd there is nobody to notify.
 fn notify(states: &[sd_notify::NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::warn!(%error, "cannot notify systemd");

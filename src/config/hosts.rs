@@ -78,7 +78,7 @@ impl Hosts {
         built
     }
 
-    /// These with `entries` over them: what an entry says goes before all that stands here, however specific.
+    /// These with `entries` over them: what an entry says overrides all that stands here, however specific.
     pub(super) fn overlaid(&self, entries: HostMap<Override>) -> Self {
         let mut entries = entries.0;
         entries.sort_by_key(|(pattern, _)| pattern.rank());

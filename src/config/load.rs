@@ -67,7 +67,7 @@ impl Settings {
         environment::overlay(&mut root, variables, |path| path != ["include"], &mut files.faults);
         root.each_value(&mut |node| locate_credential(node, credentials.as_deref(), &mut files.faults));
 
-        // What is wrong in a file is wrong even where another or a variable takes its place, and has been told.
+        // What is wrong in a file is wrong even where another or a variable takes its place, and has been reported.
         let mut faults = Vec::new();
         let (file, dropped) = reader::read::<WrittenFile>(&root, &mut faults);
         faults.retain(|fault| !files.faults.contains(fault));

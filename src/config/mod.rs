@@ -1,4 +1,4 @@
-//! The configuration: read strictly from `politely.yaml` and the environment, all faults told at once with their places,
+//! The configuration: read strictly from `politely.yaml` and the environment, all faults reported at once with their places,
 //! and handed on as typed [`Settings`].
 
 mod admin_token;

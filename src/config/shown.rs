@@ -76,7 +76,7 @@ fn json(node: &YamlNode) -> Value {
     }
 }
 
-/// As `reader` takes it: section by section, and `null` as though it were not there.
+/// As `reader` takes it: section by section, and `null` as if it were not there.
 fn lay_over(value: &mut Value, over: Value) {
     match (value, over) {
         (_, Value::Null) => {}

@@ -220,7 +220,7 @@ fn with(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// The longest line: a request's head is at most 1 MiB, and may take up more when it is spelt as JSON.
+/// The longest line: a request's head is at most 1 MiB, and may take more when it is written as JSON.
 pub(super) const MOST_LINE: usize = 4 << 20;
 const PLAIN: &str = ".jsonl";
 const PACKED: &str = ".gz";

@@ -1,4 +1,4 @@
-//! What there is to tell of one request's way through the gate, for the log.
+//! What one request's way through the gate comes to, for the log.
 
 use super::budget::Bill;
 use crate::policy::{Allowance, Entry, Refusal, RuleEvidence};

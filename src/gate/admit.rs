@@ -40,7 +40,7 @@ impl Gate {
         self.admit_next(request, hosts, &mut LastHost::default(), &mut Account::default()).await
     }
 
-    /// The same. `last`: what the request before on its connection was for. `account`: what is to be told of it.
+    /// The same. `last`: what the request before on its connection was for. `account`: what is recorded of it.
     pub async fn admit_next(
         &self,
         request: &Request<'_>,
@@ -302,7 +302,7 @@ impl Gate {
         terms
     }
 
-    /// The rules may have changed while it waited: those of its turn bind it. `None`: it has to ask anew, without the
+    /// The rules may have changed while it waited: those of its turn bind it. `None`: it has to ask again, without the
     /// turn, which a fetch has to take itself.
     fn at_its_turn(
         &self,

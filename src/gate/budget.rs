@@ -1,5 +1,5 @@
 //! What is spent of budgets, by hosts and by users: what all who share them know, as far as they can be asked. Until they can, each
-//! counts for itself, within its own part of what was left, and tells them afterwards.
+//! counts for itself, within its own part of what was left, and reports that afterwards.
 
 use super::fleet::{Fleet, ServerLost, Spend};
 use crate::policy::{Budget, PaceKey, Period, Refusal, Request, Spent};
@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 pub(super) struct Ledger {
     known: Mutex<Book>,
     fleet: Option<Arc<Fleet>>,
-    /// One at a time tells the server what it may not know.
+    /// One at a time reports to the server what it may not know.
     telling: tokio::sync::Mutex<()>,
 }
 
@@ -31,7 +31,7 @@ struct KnownBudget {
     budget: Budget,
     /// As was heard last.
     heard: Spent,
-    /// And what was spent here that nobody has been told of: requests, bytes.
+    /// And what was spent here and not reported yet: requests, bytes.
     untold: (i64, u64),
 }
 
@@ -76,7 +76,7 @@ impl Ledger {
         all
     }
 
-    /// The fleet can be asked again, perhaps: it is told what was known of it, which may be forgotten; and when all have done so,
+    /// The fleet can be asked again, perhaps: it gets what was known of it, which may be forgotten; and when all have done so,
     /// what was spent here meanwhile.
     pub async fn link_changed(&self) {
         let Some(fleet) = self.fleet.as_ref().filter(|fleet| fleet.reach().link != 0) else { return };
@@ -107,7 +107,7 @@ impl Ledger {
         book.known.get(&(of.into(), per)).copied().unwrap_or_default().in_period(per.end(now).0)
     }
 
-    /// What has been spent here in this period, and nobody has been told of.
+    /// What has been spent here in this period and not reported yet.
     async fn tell(&self, fleet: &Fleet, of: &str, per: Period) -> Result<(), ServerLost> {
         let untold = || self.known(of, per, SystemTime::now());
         if untold().untold == (0, 0) {
@@ -158,9 +158,9 @@ impl KnownBudget {
         if self.heard.ends == ends { self } else { Self { heard: self.heard.in_period(ends), untold: (0, 0), ..self } }
     }
 
-    /// What was untold then has been told, and this was heard.
+    /// What was not reported then has been, and this is the answer.
     fn hear(&mut self, told: &Self, heard: Spent) {
-        // Else another period has begun meanwhile, of which nobody has been told.
+        // Else another period has begun meanwhile, of which nothing has been reported.
         if self.heard.ends == told.heard.ends {
             let untold = (self.untold.0 - told.untold.0, self.untold.1.saturating_sub(told.untold.1));
             *self = Self { heard, ..Self { untold, ..*self }.in_period(heard.ends) };
@@ -195,7 +195,7 @@ impl Book {
 }
 
 impl Bill {
-    /// `None`: nobody has a budget. `is_reported`: what is spent is only told of.
+    /// `None`: nobody has a budget. `is_reported`: what is spent is only reported.
     #[inline]
     pub fn of(
         ledger: &Arc<Ledger>,
@@ -251,7 +251,7 @@ impl Bill {
         // Without one, the process is ending.
         let Ok(runtime) = Handle::try_current() else { return };
         let mut settled = Box::pin(settled);
-        // At once, before the client has its answer and asks again, unless others have to be told.
+        // At once, before the client has its answer and asks again, unless it has to be reported to others.
         if (&mut settled).now_or_never().is_none() {
             runtime.spawn(settled);
         }

@@ -129,7 +129,7 @@ impl Gate {
         }
     }
 
-    /// Takes a robots.txt that was had by other means as though it had been fetched just now.
+    /// Takes a robots.txt from elsewhere as if it had just been fetched.
     pub fn insert(&self, authority: &Authority, status: u16, headers: &HeaderMap, body: &[u8]) {
         let (headers, body) = (headers.clone(), body.to_vec());
         let fetched = Fetched::Answer { status, headers, body, is_redirected: false, asked_again: None };
@@ -175,7 +175,7 @@ impl Gate {
     }
 
     /// A tunnelled connection, whose requests cannot be seen: its pace is all that can be kept.
-    /// `hosts`: the client's own, in place of `Settings::hosts`. `account`: what is to be told of it.
+    /// `hosts`: the client's own, in place of `Settings::hosts`. `account`: what is recorded of it.
     pub async fn admit_connection(
         &self,
         request: &Request<'_>,
@@ -281,7 +281,7 @@ async fn listen(mut messages: UnboundedReceiver<Message>, robots: RobotsCache, p
     while let Some(message) = messages.recv().await {
         match message {
             Message::Link => {
-                // Nothing else waits while the fleet is told.
+                // Nothing else waits for the report to the fleet.
                 let (pacer, ledger) = (pacer.clone(), ledger.clone());
                 telling.abort_all();
                 telling.spawn(async move { tokio::join!(pacer.link_changed(), ledger.link_changed()) });

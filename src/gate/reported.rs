@@ -1,4 +1,4 @@
-//! What report mode tells (SEMANTICS §4 and §5).
+//! What report mode reports (SEMANTICS §4 and §5).
 
 use crate::policy::Refusal;
 use std::fmt;

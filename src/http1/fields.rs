@@ -122,7 +122,7 @@ impl FieldKind {
         }
     }
 
-    /// Whether Connection can have it taken away: not framing, nor where the message goes, nor what tells of a loop.
+    /// Whether Connection can have it taken away: not framing, nor where the message goes, nor what reveals a loop.
     #[inline]
     pub(super) fn can_be_named(self) -> bool {
         !matches!(self, Self::ContentLength | Self::TransferEncoding | Self::Host | Self::CacheControl | Self::Via)
@@ -131,7 +131,7 @@ impl FieldKind {
 
 impl Field<'_> {
     /// Whether it may be a trailer (RFC 9110 §6.5.1): not what frames the message, says where it goes, ends with this hop, lets
-    /// somebody in, or tells how to read or to keep what has gone before.
+    /// somebody in, or says how to read or to keep what has gone before.
     pub fn may_trail(&self) -> bool {
         match self.kind {
             FieldKind::Other => !NO_TRAILERS.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(self.name)),

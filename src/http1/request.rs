@@ -55,7 +55,7 @@ impl RequestHead<'_> {
 ///
 /// # Errors
 /// What more than one reader could understand in more than one way: bare LF and CR, folded lines, spaces around names, two Hosts,
-/// any doubt about the length of the body (§6.3); an end of line without CR is told at once, before the head is whole.
+/// any doubt about the length of the body (§6.3); an end of line without CR is refused at once, before the head is whole.
 #[inline]
 pub fn read_request<'r, 'a: 'r>(
     input: &'a [u8],
@@ -71,7 +71,7 @@ pub fn read_request<'r, 'a: 'r>(
 /// Where the head ends that [`read_request`] would read. `None`: it is not whole yet.
 ///
 /// # Errors
-/// What can be told before it is read.
+/// What is known before it is read.
 #[inline]
 pub fn find_request_end(input: &[u8], scanned: &mut usize, limit: usize) -> Result<Option<usize>, HeadError> {
     let end = end_of_head(input, start(input), scanned)?;

@@ -16,7 +16,7 @@ pub struct ResponseHead<'r> {
     pub reason: &'r [u8],
     /// 0 or 1: of HTTP/1.
     pub minor: u8,
-    /// With one framing at most (§6.3): lengths told twice are there once, Content-Length is gone where Transfer-Encoding
+    /// With one framing at most (§6.3): lengths given twice are there once, Content-Length is gone where Transfer-Encoding
     /// overrides it, and both where there is no body that they could be of.
     pub fields: &'r [Field<'r>],
     /// Of this answer to the request's method.
@@ -225,7 +225,7 @@ impl<'a> ResponseFields<'a> {
         Ok(())
     }
 
-    /// RFC 9110 §8.6: one number told several times is that number.
+    /// RFC 9110 §8.6: one number given several times is that number.
     fn lengths(&mut self, value: &[u8]) -> Result<(), HeadError> {
         if self.length.is_none() {
             self.length = number(value);

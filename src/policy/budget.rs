@@ -20,7 +20,7 @@ pub enum Period {
     Hour,
 }
 
-/// What has been spent in one period, which its end tells from others.
+/// What has been spent in one period, which its end identifies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Spent {
     /// Seconds since 1970.

@@ -23,7 +23,7 @@ pub struct HostRules {
     pub usage: UsageModes,
     /// What is kept beyond what the site asks for.
     pub manners: Manners,
-    /// The operator's own rules, which go before those of robots.txt.
+    /// The operator's own rules, which override those of robots.txt.
     pub own_rules: Option<OwnRules>,
     pub options: Arc<PolicyOptions>,
 }
@@ -31,7 +31,7 @@ pub struct HostRules {
 /// What holds for every host.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PolicyOptions {
-    /// `mode: report`: what would be refused goes all the same, and is told of.
+    /// `mode: report`: what would be refused goes all the same, and is reported.
     pub report_only: bool,
     /// For whom robots.txt is read. Empty: for whom the request's `User-Agent` names.
     pub product_tokens: Vec<ProductToken>,

@@ -1,4 +1,4 @@
-//! Fields by which a client tells some servers to take its request for another one. Pure.
+//! Fields by which a client makes some servers take its request for another one. Pure.
 //!
 //! Rules are kept for the URL that is asked for: a field that names another URL does not leave the proxy. What the URL is
 //! asked with is no matter of robots.txt, so fields that name another method (`X-HTTP-Method-Override`) pass.

@@ -242,7 +242,7 @@ fn iso_day(now: SystemTime) -> String {
 /// So many of each field are read, of so many bytes.
 const MOST_LINES: usize = 16;
 const LONGEST_LINE: usize = 4096;
-/// Bytes of a field's value that are told.
+/// Bytes of a field's value that are shown.
 const LONGEST: usize = 200;
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 

@@ -7,6 +7,6 @@ pub enum RobotsOverride {
     Enforce,
     /// It is not even fetched.
     Ignore,
-    /// What it refuses goes all the same, and is told of.
+    /// What it refuses goes all the same, and is reported.
     Report,
 }

@@ -117,7 +117,7 @@ impl Proxy {
         self.gate.reloaded(&before);
     }
 
-    /// To be told before the end, so that clients connect elsewhere for their next requests.
+    /// To be called before the end, so that clients connect elsewhere for their next requests.
     pub fn leave(&self) {
         self.is_leaving.store(true, Relaxed);
     }
@@ -131,7 +131,7 @@ impl Proxy {
         self.room.counts()
     }
 
-    /// Resolves when the proxy is told to stop.
+    /// Resolves when the proxy is asked to stop.
     pub(crate) async fn stopped(&self) {
         // A sender that is gone has stopped too.
         let _ = self.shutdown.clone().wait_for(|down| *down).await;
@@ -170,7 +170,7 @@ impl Proxy {
         if let Some(left_out) = self.refusals_told.tell(at) {
             let (client, url) = (who.address.ip().to_canonical(), url.as_deref());
             let user = user.map(|user| user.name.as_ref());
-            // Those that were refused since the last that is told, if not all are.
+            // Those that were refused since the last that was logged, if not all are.
             let others = Some(left_out).filter(|others| *others > 0);
             tracing::info!(%client, user, url, refusal = slug, others, "{refusal}");
         }

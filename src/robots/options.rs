@@ -2,7 +2,7 @@
 
 use super::parse::grammar::{Grammar, MAX_LINE};
 
-/// How a robots.txt is read. `Default` is RFC 9309 plus the extensions that every crawler of note has. Each switch with an
+/// How a robots.txt is read. `Default` is RFC 9309 plus the extensions that every well-known crawler has. Each switch with an
 /// example and with who reads so: `docs/conformance.md` in the repository.
 ///
 /// ```

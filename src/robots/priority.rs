@@ -2,7 +2,7 @@
 
 use super::options::Precedence;
 
-/// A rule's strength: of the rules that match, the one with the greatest priority decides. It also tells where the rule
+/// A rule's strength: of the rules that match, the one with the greatest priority decides. It also says where the rule
 /// stands and what it does, so that nothing else has to be kept of it. Never zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Priority(u64);

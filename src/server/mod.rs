@@ -217,7 +217,7 @@ impl Running {
         self.parts.proxy.settings.load().limits.drain_timeout
     }
 
-    /// `/readyz` says from now on that it stops, and clients are told to connect again for their next request.
+    /// `/readyz` says from now on that it stops, and clients are asked to connect again for their next request.
     pub fn leave(&self) {
         self.parts.proxy.leave();
     }

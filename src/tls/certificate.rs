@@ -38,7 +38,7 @@ pub(super) fn to_pem(certificate: &CertificateDer<'_>) -> String {
     ::pem::encode_config(&block, ::pem::EncodeConfig::new().set_line_ending(::pem::LineEnding::LF))
 }
 
-/// A few digits that tell it from others: the end of its serial.
+/// A few digits that identify it: the end of its serial.
 pub(super) fn mark(serial: &[u8]) -> String {
     HEXLOWER.encode(&serial[serial.len().saturating_sub(4)..])
 }

@@ -172,7 +172,7 @@ mod tests {
         assert_eq!((endpoint.len(), room()), (0, 0));
     }
 
-    /// The other end closes, and nothing has run since that could have told the runtime of it.
+    /// The other end closes, and nothing has run since that could have shown it to the runtime.
     #[tokio::test]
     async fn a_connection_that_has_just_been_closed_is_not_taken_for_what_can_be_sent_once() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -43,7 +43,7 @@ pub enum Sent {
 }
 
 impl Route {
-    /// Asks for a file, once. `told`: when it leaves.
+    /// Asks for a file, once. `told`: called when it leaves.
     pub async fn ask(
         &self,
         mut want: Want,

@@ -42,7 +42,7 @@ pub(super) struct Through {
 }
 
 impl Hop {
-    /// By the first of the addresses that can be reached, which is told in `reached`; within the limit for all of it.
+    /// By the first of the addresses that can be reached, which is noted in `reached`; within the limit for all of it.
     pub async fn dial(
         &self,
         addresses: &[SocketAddr],

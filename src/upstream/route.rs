@@ -65,7 +65,7 @@ impl Route {
         self.0.signature.as_deref()
     }
 
-    /// The upstream proxy that requests themselves go to, rather than through it: it has to be told the whole URL.
+    /// The upstream proxy that requests themselves go to, rather than through it: it needs the whole URL.
     pub fn asks(&self) -> Option<&Parent> {
         self.0.parent.as_deref().filter(|_| self.0.authority.scheme() == Scheme::Http)
     }

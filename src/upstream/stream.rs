@@ -42,7 +42,7 @@ impl Stream {
 }
 
 impl Stream {
-    /// Nothing has come, and no end, as the system has it at this moment. `false`: something has, or it cannot be told.
+    /// Nothing has come, and no end, as the system has it at this moment. `false`: something has, or that is not known.
     pub(super) fn is_surely_quiet(&self) -> bool {
         match self {
             Self::Tcp(tcp) => {

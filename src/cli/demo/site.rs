@@ -33,7 +33,7 @@ impl DemoVisits {
     }
 }
 
-/// Serves until the runtime ends; tells its port. `tls`: over HTTPS.
+/// Serves until the runtime ends; returns its port. `tls`: over HTTPS.
 pub(super) async fn serve(visits: DemoVisits, tls: Option<Arc<rustls::ServerConfig>>) -> io::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let port = listener.local_addr()?.port();

@@ -82,7 +82,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
     // What failed then may be well by now, or asked in another way.
     settings.store.is_impatient = true;
     settings.pace.max_wait = args.max_wait.unwrap_or_else(|| settings.pace.max_wait.max(PATIENCE));
-    // The terminal is the command's; faults are told all the same.
+    // The terminal is the command's; faults are shown all the same.
     settings.log.access = AccessLog::Off;
     settings.log.level = match (args.quiet, args.verbose) {
         (true, _) => LogLevel::Error,
@@ -122,7 +122,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     let (program, arguments) = args.command.split_first().expect("clap requires one");
     for outcome in &UserMachine::here().before_run(&ca, program)? {
         let _ = match outcome {
-            // It outlives the run, so that it is told whatever `-q` says.
+            // It outlives the run, so that it is shown whatever `-q` says.
             TrustOutcome::Done(what) => {
                 writeln!(
                     io::stderr(),
@@ -313,7 +313,7 @@ fn pass_on(child: &tokio::process::Child, signal: Signal) {
     }
 }
 
-/// As a shell tells it: 128 and the signal's number for a command that a signal ended.
+/// As a shell reports it: 128 and the signal's number for a command that a signal ended.
 fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or(status.signal().map(|signal| BY_SIGNAL + signal)).unwrap_or(1);
     u8::try_from(code).unwrap_or(1)

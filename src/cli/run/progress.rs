@@ -75,7 +75,7 @@ fn line(held: &HeldRequest) -> String {
     super::super::inert(&line)
 }
 
-/// Who is held for less is not told of.
+/// A shorter wait is not shown.
 pub(super) const HELD_LONG: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(500);
 const TELL_AGAIN: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! What came of a run, told at its end: for people, or as one JSON object for scripts.
+//! What came of a run, reported at its end: for people, or as one JSON object for scripts.
 
 use super::super::counted;
 use super::cure::cure;
@@ -47,7 +47,7 @@ pub(super) fn replace(mut file: File, report: &Value) -> io::Result<()> {
     file.write_all(format!("{report:#}\n").as_bytes())
 }
 
-/// All there is to tell.
+/// All there is to report.
 pub(super) struct Summary<'a> {
     pub program: &'a OsStr,
     pub tally: Tally,
@@ -172,7 +172,7 @@ impl Summary<'_> {
 
 /// For `--max-wait`: the least by which the last that was turned away would have had its turn, behind nobody else.
 fn at_least(max_wait: Duration, longest_wait: Duration) -> String {
-    // One that has waited for robots.txt too long is told less.
+    // One that has waited for robots.txt too long gets less.
     match longest_wait.max(max_wait).as_secs() + 1 {
         seconds @ 0..120 => format!("{seconds}s"),
         seconds => format!("{}m", seconds.div_ceil(60)),

@@ -90,7 +90,7 @@ impl UserMachine {
         let set = |name| env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
         let mut path: Vec<PathBuf> =
             env::var_os("PATH").map(|all| env::split_paths(&all).collect()).unwrap_or_default();
-        // Debian leaves these out for users, who are then to be told what root may do, not that a tool is missing.
+        // Debian leaves these out for users, who then have to hear what root may do, not that a tool is missing.
         path.extend(["/usr/sbin", "/sbin"].map(PathBuf::from));
         Self {
             root: PathBuf::from("/"),
@@ -111,7 +111,7 @@ impl UserMachine {
         self.change(TrustChange::Uninstall, ca, only)
     }
 
-    /// Makes a Chromium that this program is, or may start, trust the authority; tells what it did, and what it could not do.
+    /// Makes a Chromium that this program is, or may start, trust the authority; returns what it did, and what it could not do.
     pub fn before_run(&self, ca: &Ca, program: &OsStr) -> io::Result<Vec<TrustOutcome>> {
         let program = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
         let file = written(ca.cert_pem())?;

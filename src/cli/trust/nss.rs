@@ -24,7 +24,7 @@ pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEn
 }
 
 /// Before a command is run that is a Chromium, or may start one: its databases alone, which only certutil can change. Nothing
-/// is told where there is nothing to do.
+/// is reported where there is nothing to do.
 pub(super) fn before_run(machine: &UserMachine, program: &str, entry: &TrustEntry<'_>) -> Vec<TrustOutcome> {
     let name = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     let (is_browser, may_start_one) = (BROWSERS.contains(&name), STARTERS.contains(&name));

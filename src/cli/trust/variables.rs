@@ -1,4 +1,4 @@
-//! The variables by which programs are told of the proxy and whom to trust, with the files that they name: one list, for
+//! The variables by which programs learn of the proxy and whom to trust, with the files that they name: one list, for
 //! `run` and for `ca env`. What is set already is kept and added to, where a variable can hold more than one thing.
 
 use std::ffi::{OsStr, OsString};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::config::{Network, Settings};
 use crate::tls::{CaError, Roots, keep, roots};
 
-/// What programs are told.
+/// What programs are given.
 pub(in crate::cli) struct TrustFiles<'a> {
     /// Where the files go.
     pub directory: &'a Path,
@@ -61,7 +61,7 @@ impl TrustFiles<'_> {
         Ok(all)
     }
 
-    /// Java reads no proxy variable, but options, and goes to this machine without a proxy unless told otherwise.
+    /// Java reads no proxy variable, but options, and goes to this machine without a proxy unless configured otherwise.
     fn java_options(&self, store: &Path, set: Option<OsString>) -> OsString {
         let store = store.display().to_string();
         // The JVM takes quotes away.

@@ -1,4 +1,4 @@
-//! Faults that no single value shows, told under the keys they are about.
+//! Faults that no single value shows, reported under the keys they are about.
 
 use std::collections::HashSet;
 use std::ptr;
@@ -9,7 +9,7 @@ use super::source::{At, Value, YamlNode};
 /// Collects faults under the keys they are about.
 pub(in crate::config) struct Check<'a> {
     root: &'a YamlNode,
-    /// What was at fault where it stands, by identity: it has been read as though it were not there.
+    /// What was at fault where it stands, by identity: it has been read as if it were not there.
     dropped: &'a HashSet<*const YamlNode>,
     faults: &'a mut Vec<(At, Complaint)>,
 }

@@ -88,7 +88,7 @@ pub(in crate::config) fn overlay(
     }
 }
 
-/// Lists, maps and quoted texts are YAML; of the rest only numbers and words of YAML are told apart, so that a plain text
+/// Lists, maps and quoted texts are YAML; of the rest only numbers and words of YAML are recognised, so that a plain text
 /// may hold what means something in YAML.
 fn value(text: &str) -> Result<YamlNode, serde_yaml::Error> {
     let read = YamlNode::read(text);

@@ -150,7 +150,7 @@ fn holds_secret(line: &str) -> bool {
     credentials || line.contains("password")
 }
 
-/// How much of the line's rest is the one key or value that begins it, as far as that can be told by a look.
+/// How much of the line's rest is the one key or value that begins it, as far as a look shows.
 fn written_length(rest: &str) -> usize {
     let end = match rest.chars().next() {
         Some(quote @ ('"' | '\'')) => rest[1..].find(quote).map(|index| index + 2),

@@ -27,7 +27,7 @@ pub(in crate::config) fn read<T: DeserializeOwned + Default>(
             Err(error) => error,
         };
         let node = error.node.unwrap_or(root);
-        // What is missing only because it was wrong has been told already.
+        // What is missing only because it was wrong has been reported already.
         if !error.missing.is_some_and(|key| was_dropped(key, node, &dropped)) {
             faults.push((node.at, error.complaint));
         }

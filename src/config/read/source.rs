@@ -1,6 +1,6 @@
 //! YAML text to a tree in which each value knows its place.
 //!
-//! serde_yaml tells no places of values, but it gives each error the place of the value that was being read. So the text
+//! serde_yaml gives no places of values, but it gives each error the place of the value that was being read. So the text
 //! is read once into numbered nodes, and when a fault is to be shown, once more up to the node of that number, where
 //! reading is broken off on purpose: the exact place without a second parser that might read the text otherwise.
 

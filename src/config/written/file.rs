@@ -85,7 +85,7 @@ pub struct AdminSettings {
 pub enum Mode {
     #[default]
     Enforce,
-    /// Nothing is refused or delayed; what would have been is told.
+    /// Nothing is refused or delayed; what would have been is reported.
     Report,
 }
 
@@ -368,7 +368,7 @@ pub enum OnFleetLoss {
     Refuse,
 }
 
-/// Bounds on every wait and on what a peer may take up.
+/// Bounds on every wait and on what a peer may use.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitSettings {
@@ -400,7 +400,7 @@ pub struct LimitSettings {
     pub max_idle_connections: usize,
     /// Of these, one host's.
     pub max_idle_connections_per_host: usize,
-    /// How long the proxy goes on as before when it is told to stop, while `/readyz` says so already.
+    /// How long the proxy goes on as before when it is asked to stop, while `/readyz` says so already.
     #[serde(deserialize_with = "units::duration")]
     pub shutdown_delay: Duration,
     /// That requests in flight get when the proxy is stopped.

@@ -33,7 +33,7 @@ pub struct Override {
     pub product_tokens: Option<Vec<ProductToken>>,
     pub purpose: Option<Vec<Purpose>>,
     pub usage: Usage,
-    /// The operator's own rules, which go before those of robots.txt.
+    /// The operator's own rules, which override those of robots.txt.
     pub allow: Option<Vec<PathPattern>>,
     pub deny: Option<Vec<PathPattern>>,
     /// The keys of which the origin's certificate must hold one.

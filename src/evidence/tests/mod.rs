@@ -90,7 +90,7 @@ fn alter(directory: &Path, change: impl FnOnce(&mut Vec<String>)) {
     fs::write(first(directory), lines.join("\n") + "\n").unwrap();
 }
 
-/// Begins a segment anew at each process, as the days do.
+/// Begins a new segment at each process, as the days do.
 fn age(directory: &Path) {
     for stored in Stored::all(directory).unwrap() {
         if !stored.is_packed {

@@ -1,4 +1,4 @@
-//! What an instance spends of a budget, as it is told to others: the server (`budget.lua`), or those on one machine.
+//! What an instance spends of a budget, as it is reported to others: the server (`budget.lua`), or those on one machine.
 
 use crate::policy::{Budget, Period, Spent};
 use redis::{Script, ScriptInvocation};
@@ -13,7 +13,7 @@ pub(in crate::gate) struct Spend {
     pub bytes: u64,
     /// Only if there is room for it. `None`: it has been spent already.
     pub within: Option<Budget>,
-    /// No less had been spent before, as was heard then: who is told may have forgotten.
+    /// No less had been spent before, as was heard then: the other side may have forgotten.
     pub heard: Spent,
 }
 

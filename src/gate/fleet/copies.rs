@@ -76,7 +76,7 @@ impl Fleet {
         matches!(self.way, FleetWay::Server(_))
     }
 
-    /// The copy that the server tells of, whatever its age.
+    /// The copy that the server has, whatever its age.
     pub async fn take(&self, name: SiteFileName<'_>) -> Option<Parcel> {
         let FleetWay::Server(link) = &self.way else { return None };
         let (_, age, bytes) = CopyRequest::Take.ask(link, &name.to_string()).await.ok()?;

@@ -212,7 +212,7 @@ impl ServerLink {
         } else {
             tracing::info!(instances = self.instances(), "joined the fleet at {url}");
             live.server += 1;
-            // Who starts anew has lost nothing, and need not wait for others who have.
+            // One that starts has lost nothing, and need not wait for others that have.
             live.settled_at = (live.server > 1).then(|| Instant::now() + SETTLING);
         }
         self.live.send_replace(Live { is_tried: true, connection: Some(connection), history, ..live });
@@ -282,12 +282,12 @@ fn no_answer() -> String {
     format!("no answer within {PATIENCE:?}")
 }
 
-/// For one answer, connecting anew included. A slow server is not a lost one.
+/// For one answer, reconnecting included. A slow server is not a lost one.
 const PATIENCE: Duration = Duration::from_secs(2);
 const CONNECTING: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(50);
 const PAUSE: Duration = Duration::from_secs(1);
-/// All notice within this time that a server has been replaced, and tell it what they hold.
+/// All notice within this time that a server has been replaced, and report what they hold.
 const SETTLING: Duration = Duration::from_secs(1);
 const REGISTER_EVERY: Duration = Duration::from_secs(1);
 const GONE_AFTER: Duration = Duration::from_secs(10);

@@ -63,7 +63,7 @@ impl Fleet {
         Some((Self::new(FleetWay::Server(ServerLink::new(settings.clone(), sender))), messages))
     }
 
-    /// With the other processes of this machine that meet in this directory. `None`: nobody can, which has been told.
+    /// With the other processes of this machine that meet in this directory. `None`: nobody can, which has been logged.
     pub fn on_machine(directory: &Path) -> Option<Self> {
         Machine::open(directory).map(|machine| Self::new(FleetWay::Machine(machine)))
     }
@@ -108,7 +108,7 @@ impl Fleet {
         }
     }
 
-    /// Asks for a key's lease, or renews or returns it, and tells what is new about the key.
+    /// Asks for a key's lease, or renews or returns it; returns what is new about the key.
     pub async fn lease(&self, key: &str, request: &LeaseRequest) -> Result<LeaseStatus, ServerLost> {
         match &self.way {
             FleetWay::Server(link) => {
@@ -130,14 +130,14 @@ impl Fleet {
         }
     }
 
-    /// A request that has the key's lease leaves, or has left. A server is told later, and counts on it until then.
+    /// A request that has the key's lease leaves, or has left. A server hears of it later, and counts on it until then.
     pub fn starts(&self, key: &PaceKey, starts: LastStarts, leaving: bool) {
         if let FleetWay::Machine(machine) = &self.way {
             machine.note(&key.to_string(), starts, leaving);
         }
     }
 
-    /// Whether the origin has asked none of the processes of this machine for time. `None`: a server is to be asked, and tells.
+    /// Whether the origin has asked none of the processes of this machine for time. `None`: a server has to be asked.
     pub fn is_free(&self, key: &PaceKey, now: Instant) -> Option<bool> {
         match &self.way {
             FleetWay::Server(_) => None,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct LeaseRequest {
     pub op: LeaseOp,
-    /// Which taking of the lease it belongs to: what comes late is told from what is meant.
+    /// Which taking of the lease it belongs to: so that a late answer is recognised.
     pub number: u64,
     /// The gap that the instance keeps; zero: none.
     pub gap: Duration,

@@ -122,7 +122,7 @@ impl Pacer {
     }
 
     /// The fleet can be asked, perhaps by way of a server that has forgotten, or cannot be any more; what it has sent may have
-    /// been lost. It is told what is owed by so many hosts at a time; returns when it has been.
+    /// been lost. What is owed is reported by so many hosts at a time; returns when it has been.
     pub async fn link_changed(&self) {
         let places = Arc::new(Semaphore::new(TELLING));
         for shard in &self.shards {
@@ -134,7 +134,7 @@ impl Pacer {
                 }
             }
         }
-        // Those that were driven already are told of by their drivers, at once.
+        // Those with a driver are reported by it, at once.
         tokio::time::sleep(AT_ONCE).await;
         let _ = places.acquire_many(TELLING as u32).await;
     }
@@ -199,7 +199,7 @@ pub(super) fn without_delay(terms: Terms) -> Terms {
 }
 
 const SHARDS: usize = 256;
-/// Hosts of which the fleet is told at a time what they owe.
+/// Hosts whose debts are reported to the fleet at a time.
 const AT_ONCE: Duration = Duration::from_millis(20);
 const TELLING: usize = 256;
 const MIN_SWEEP: usize = 64;

@@ -25,9 +25,9 @@ pub(in crate::gate) struct HostQueue {
     /// Wakes the driver: a slot is free, somebody gave up, or the fleet has something to say.
     changed: Notify,
     key: PaceKey,
-    /// For a lane of subresources: that of the pages, which is told of the origin's refusals.
+    /// For a lane of subresources: that of the pages, which learns of the origin's refusals.
     page: Option<Arc<HostQueue>>,
-    /// The delay last told to be clamped, in milliseconds.
+    /// The delay last logged as clamped, in milliseconds.
     clamp_told: AtomicU64,
     shared: Arc<PacerShared>,
 }
@@ -261,7 +261,7 @@ impl HostQueue {
         }
     }
 
-    /// `has_left`: [`left`](Self::left) has been told so. `answered`: when the answer began, and whether it is one to go by.
+    /// `has_left`: [`left`](Self::left) has been called. `answered`: when the answer began, and whether it is one to go by.
     pub(super) fn give_back(
         self: &Arc<Self>,
         slot: Slot,
@@ -300,7 +300,7 @@ impl HostQueue {
         }
     }
 
-    /// A subresource was told to come later: so are the pages.
+    /// A subresource was asked to come later: so are the pages.
     fn restore(self: &Arc<Self>, now: Instant, debt: Debt) {
         let mut state = self.state.lock();
         state.lane.restore(now, debt);
@@ -310,7 +310,7 @@ impl HostQueue {
         }
     }
 
-    /// The link has changed. True: the fleet has to be told something, though nobody waits.
+    /// The link has changed. True: there is something to report to the fleet, though nobody waits.
     pub(super) fn has_news(&self) -> bool {
         let HostQueueState { lane, lease, .. } = &mut *self.state.lock();
         let Some(fleet) = self.fleet() else { return false };
@@ -320,8 +320,8 @@ impl HostQueue {
         lease.is_at_stake() || lease.owes(lane, now)
     }
 
-    /// The fleet can be asked, or cannot be any more; or has sent something. `place`: among those who tell it what they
-    /// owe, until that is told.
+    /// The fleet can be asked, or cannot be any more; or has sent something. `place`: among those who report what they
+    /// owe, until that is done.
     pub(super) fn look(self: &Arc<Self>, place: Option<OwnedSemaphorePermit>) {
         let mut state = self.state.lock();
         if state.driven {

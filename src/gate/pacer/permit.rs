@@ -198,7 +198,7 @@ impl Drop for Waiting {
     }
 }
 
-/// What the one who is turned away is told: the gap as it was asked for.
+/// What a refusal says: the gap as it was asked for.
 pub(super) fn told(refused: Refused, max_wait: Duration) -> Refusal {
     let refused = match refused {
         Refused::TooLong { retry_after } => Refused::TooLong { retry_after: retry_after.saturating_sub(ARRIVAL) },

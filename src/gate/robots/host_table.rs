@@ -3,8 +3,8 @@
 //! Sharded, so that hosts rarely meet at a lock, and then only to read. One allocation for a place and one for its
 //! entry: a million of them must fit.
 //!
-//! Ours, as no table or cache does all of it: an entry that is swapped in place changes what its place weighs, a place in
-//! somebody's hands is never given up, and those used last can be told in order. `papaya` and `dashmap` count and evict nothing;
+//! Our own, as no table or cache does all of it: an entry that is swapped in place changes what its place weighs, a place in
+//! somebody's hands is never evicted, and those used last can be listed in order. `papaya` and `dashmap` count and evict nothing;
 //! `quick_cache` weighs a place when it is put in, and keeps no order of use that could be read.
 
 use crate::policy::{Authority, Entry, Host, SiteFile, site_file::SiteFileName};
@@ -22,7 +22,7 @@ pub(super) struct HostTable {
     bytes: AtomicUsize,
     /// Of each file.
     counts: [AtomicUsize; 2],
-    /// Counts new places: the time by which uses are told apart.
+    /// Counts new places: the time by which uses are ordered.
     clock: AtomicU32,
 }
 

@@ -108,7 +108,7 @@ impl RobotsCache {
         [self.0.ages[0].read(), self.0.ages[1].read()]
     }
 
-    /// Takes an answer as though it had been fetched just now.
+    /// Takes an answer as if it had just been fetched.
     pub fn insert(&self, authority: &Authority, fetched: &Fetched) {
         let host = self.host(SiteFile::Robots, authority);
         let (old, settings) = (host.load_full(), self.0.settings.load());
@@ -177,7 +177,7 @@ impl RobotsCache {
         self.0.trim();
     }
 
-    /// After a change of how files are read: reads those in memory anew, behind everybody's back.
+    /// After a change of how files are read: reads those in memory again, in the background.
     pub fn reread(&self) {
         let inner = self.0.clone();
         tokio::task::spawn_blocking(move || {
@@ -228,7 +228,7 @@ impl CacheInner {
         }
     }
 
-    /// Gives up what was used least recently, behind everybody's back, when there is too much in memory.
+    /// Gives up what was used least recently, in the background, when there is too much in memory.
     fn trim(self: &Arc<Self>) {
         let most = usize::try_from(self.settings.load().store.memory).unwrap_or(usize::MAX);
         if self.figures().bytes() <= most && !self.files.is_stale() || self.trimming.swap(true, Ordering::Relaxed) {

@@ -113,7 +113,7 @@ impl Store {
         self.behind.as_ref()?.killed()
     }
 
-    /// What the key owes since before the start; told once.
+    /// What the key owes since before the start; returned once.
     pub fn debt(&self, key: &PaceKey, now: Instant) -> Option<Debt> {
         self.behind.as_ref()?.debt(|| key.to_string()).filter(|debt| debt.until > now)
     }

@@ -165,7 +165,7 @@ impl<'a> EntryRecord<'a> {
     }
 }
 
-/// The year 10889 at the latest: every platform's clock can tell it.
+/// The year 10889 at the latest: every platform's clock can represent it.
 pub(in crate::gate) fn time(millis: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(millis.min(1 << 48))
 }

@@ -334,7 +334,7 @@ fn what_waits_for_a_disk_that_cannot_be_had_is_counted_and_bounded() {
         store.save(SiteFile::Robots.of(&authority(number)), &entry(&long));
     }
     let quarter = 16 * MIB as usize;
-    // And a word on the others, lest they come back older.
+    // And what is known of the others, so that they do not come back older.
     let word = 2 * MIB as usize;
     assert!((quarter..quarter + word).contains(&store.queued_bytes()), "{}", store.queued_bytes());
 }

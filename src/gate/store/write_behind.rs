@@ -99,7 +99,7 @@ impl WriteBehind {
         self.shared.killed.get().copied()
     }
 
-    /// What the key owes since before the start; told once.
+    /// What the key owes since before the start; returned once.
     pub fn debt(&self, key: impl FnOnce() -> String) -> Option<Debt> {
         let WriterShared { debts, has_debts, .. } = &*self.shared;
         if !has_debts.load(Ordering::Relaxed) {
@@ -151,7 +151,7 @@ impl WriteBehind {
         self.shared.queue.lock().closing = true;
         self.shared.more.notify_all();
         if let Some(writer) = self.writer.lock().take() {
-            // Its panics are caught where they can happen; there is nobody to tell at the end.
+            // Its panics are caught where they can happen; nobody is left to be told at the end.
             let _ = writer.join();
         }
     }

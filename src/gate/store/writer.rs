@@ -116,7 +116,7 @@ impl WriterShared {
                     }
                     if forgotten.elapsed() > FORGET_EVERY {
                         forgotten = Instant::now();
-                        // What fails here fails at the next commit too, and is told then.
+                        // What fails here fails at the next commit too, and is logged then.
                         let _ = self.disk.read().as_ref().map(|disk| disk.forget_paid(SystemTime::now()));
                     }
                 }
@@ -153,7 +153,7 @@ impl WriterShared {
         queue.closing
     }
 
-    /// Writes what there is, to a file that is opened anew if need be. What could not be written is kept. `checked`:
+    /// Writes what there is, to a file that is opened again if need be. What could not be written is kept. `checked`:
     /// when every page was looked at last.
     fn attempt(&self, checked: &mut Option<Instant>) -> Result<(), DiskError> {
         let mut reopen = |failure: &DiskError| {
@@ -187,7 +187,7 @@ impl WriterShared {
         if let Err(failure) = &done {
             queue.next.add_older(&batch);
             drop(queue);
-            // A database that has failed can be read no more either; the next attempt tells if this one fails too.
+            // A database that has failed can be read no more either; the next attempt logs it if this one fails too.
             let _ = reopen(failure);
         }
         done

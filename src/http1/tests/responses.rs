@@ -134,13 +134,13 @@ fn a_body_is_as_status_and_method_and_fields_say() {
         // Transfer-Encoding overrides, and Content-Length goes (§6.3).
         ("HTTP/1.1 200 OK", "GET", &with_both, Framing::Chunked, "chunked", false),
         ("HTTP/1.1 200 OK", "HEAD", &with_both, Framing::None, "chunked", false),
-        // One number told twice is that number.
+        // One number given twice is that number.
         ("HTTP/1.1 200 OK", "GET", "Content-Length: 5\r\nContent-Length: 5\r\n", Framing::Length(5), "5", kept),
         ("HTTP/1.1 200 OK", "GET", "Content-Length: 5 , 5\r\n", Framing::Length(5), "5", kept),
         ("HTTP/1.1 200 OK", "GET", "Content-Length: ,5\r\n", Framing::Length(5), "5", kept),
         ("HTTP/1.1 200 OK", "GET", "Content-Length: 5,\r\n", Framing::Length(5), "5", kept),
         ("HTTP/1.1 200 OK", "GET", "Content-Length: 05\r\nContent-Length: 5\r\n", Framing::Length(5), "05", kept),
-        // No body, whatever they say; where it would have one, they may tell what it would be.
+        // No body, whatever they say; where it would have one, they may say what it would be.
         ("HTTP/1.1 200 OK", "HEAD", length, Framing::None, "5", kept),
         ("HTTP/1.1 200 OK", "HEAD", chunked, Framing::None, "chunked", kept),
         ("HTTP/1.1 200 OK", "HEAD", "", Framing::None, "", kept),

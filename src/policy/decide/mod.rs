@@ -31,7 +31,7 @@ pub enum Ruling {
     Fetch(SiteFile),
     /// It may, in its turn.
     Allow(Allowance),
-    /// It would not, but is only told of: `report` is configured.
+    /// It would not, but that is only reported: `report` is configured.
     Report(Refusal),
     Refuse(Refusal),
 }

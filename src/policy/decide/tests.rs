@@ -50,7 +50,7 @@ fn ask(entry: &Entry, target: &str, after: Duration) -> Said {
     ask_with(entry, target, after, &PolicyOptions::default())
 }
 
-/// A decision, as far as most of these tests tell it.
+/// A decision, as far as most of these tests state it.
 #[derive(Debug, PartialEq)]
 enum Said {
     Allow { crawl_delay: Option<Duration>, refresh: bool },

@@ -37,7 +37,7 @@ impl FreshnessLimits {
     }
 }
 
-/// The fields of a response that tell its lifetime, as they came.
+/// The fields of a response that give its lifetime, as they came.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CacheFields<'a> {
     /// Each Cache-Control field line.
@@ -134,7 +134,7 @@ impl Freshness {
         [self.validated.0, self.refresh.0, self.expires.0]
     }
 
-    /// What [`to_millis`](Self::to_millis) told.
+    /// What [`to_millis`](Self::to_millis) returned.
     pub fn from_millis([validated, refresh, expires]: [u64; 3]) -> Self {
         let at = |millis: u64| Moment(millis.min(LATEST));
         Self { validated: at(validated), refresh: at(refresh), expires: at(expires) }
@@ -203,7 +203,7 @@ impl From<Moment> for SystemTime {
     }
 }
 
-/// The year 10889: every platform's clock can tell it.
+/// The year 10889: every platform's clock can represent it.
 const LATEST: u64 = 1 << 48;
 
 /// What can be done with a copy.

@@ -65,7 +65,7 @@ pub struct Schedule<W = ()> {
     longest: Option<SlotRequest>,
     longest_until: Option<Instant>,
     max_delay: Duration,
-    /// Counts starts, so that a [`Slot`] can be told from those before and after it.
+    /// Counts starts, so that a [`Slot`] differs from those before and after it.
     starts: u64,
     tickets: u64,
     in_flight: u32,
@@ -211,8 +211,8 @@ impl<W> Schedule<W> {
         is_gone && self.leaving.take_if(|number| *number == slot.number).is_some()
     }
 
-    /// Plays a request of report mode: tells how long it would have waited, and if that is no longer than it may, keeps
-    /// the turn it would have had, so that the next is told as though this one had taken it.
+    /// Plays a request of report mode: returns how long it would have waited, and if that is no longer than it may, keeps
+    /// the turn it would have had, so that the next is counted as if this one had taken it.
     pub fn rehearse(&mut self, now: Instant, client: ClientId, terms: &Terms) -> Duration {
         let at = self.forecast(now, client, terms);
         let wait = at.duration_since(now);
@@ -226,7 +226,7 @@ impl<W> Schedule<W> {
         wait
     }
 
-    /// When a request that came now would start, as far as gaps, backoff and the line tell. It may be later if those
+    /// When a request that came now would start, as far as gaps, backoff and the line show. It may be later if those
     /// in flight take long or other clients come in between, and earlier if some ahead give up.
     pub fn forecast(&self, now: Instant, client: ClientId, terms: &Terms) -> Instant {
         let (mut marks, tempo) = (self.last, self.source.forecast(self.backoff(), self.latency));

@@ -47,7 +47,7 @@ struct World {
     slots: HashMap<usize, Slot>,
     fates: HashMap<usize, Fate>,
     starts: Vec<(Instant, usize)>,
-    /// The start that was told on arrival.
+    /// The start that was forecast on arrival.
     told: HashMap<usize, Instant>,
     /// No start before, by the answers seen.
     hold: Option<Instant>,
@@ -299,7 +299,7 @@ fn arrival(terms: impl Strategy<Value = Terms>) -> impl Strategy<Value = Arrival
     )
 }
 
-/// One host as it mostly is: everyone is told the same delay.
+/// One host as it mostly is: everyone is given the same delay.
 fn one_host() -> impl Strategy<Value = Vec<Arrival>> {
     terms().prop_flat_map(|terms| proptest::collection::vec(arrival(Just(terms)), 1..80))
 }
@@ -326,7 +326,7 @@ proptest! {
         world.turns_are_shared()?;
     }
 
-    // With quick answers and one client, the instant told on arrival is the instant of the start.
+    // With quick answers and one client, the instant forecast on arrival is the instant of the start.
     #[test]
     fn what_is_told_is_kept(arrivals in one_host()) {
         let mut world = World::new(arrivals.into_iter().map(|arrival| Arrival { client: 0, ..quick(arrival) }).collect());
@@ -336,7 +336,7 @@ proptest! {
         }
     }
 
-    // Whoever is refused and comes back when told to starts at once, unless others have come in the meantime.
+    // One that is refused and comes back when asked to starts at once, unless others have come in the meantime.
     #[test]
     fn retry_after_is_never_too_early(arrivals in mixed(), probe in terms(), after in millis(0..10)) {
         let probe = Terms { max_wait: Duration::ZERO, ..probe };

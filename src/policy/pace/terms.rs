@@ -29,7 +29,7 @@ pub struct Terms {
     /// The fetch of a robots.txt not known before: it leaves the turn to the request it is made for.
     pub first_fetch: bool,
     /// A later fetch of robots.txt: it waits however long (`max_wait` and `queue` do not bind it, and it takes no place
-    /// from others), and goes before the requests that wait.
+    /// from others), and comes before the requests that wait.
     pub is_renewal: bool,
 }
 
@@ -69,7 +69,7 @@ impl Terms {
 pub enum Turn {
     /// It starts now.
     Go(Slot),
-    /// It waits; [`NextTurn`] tells the rest.
+    /// It waits; [`NextTurn`] says the rest.
     Wait {
         ticket: Ticket,
         /// Not before this; `None`: until one in flight finishes.

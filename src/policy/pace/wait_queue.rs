@@ -11,7 +11,7 @@ use crate::policy::client_id::ClientId;
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct WaitQueue<W> {
-    /// Renewals of robots.txt, which go before all others.
+    /// Renewals of robots.txt, which come before all others.
     renewals: VecDeque<QueuedWaiter<W>>,
     /// Each client that waits, the next one to be served first; none is empty.
     ring: VecDeque<ClientQueue<W>>,
@@ -21,7 +21,7 @@ pub(super) struct WaitQueue<W> {
     next_deadline: Option<Instant>,
     /// Something may have moved turns behind deadlines.
     pushed_back: bool,
-    /// Those who wait in vain, not yet told.
+    /// Those who wait in vain, not refused yet.
     turned_away: Vec<(W, Refused)>,
 }
 
@@ -65,7 +65,7 @@ impl<W> WaitQueue<W> {
         self.waiting >= queue
     }
 
-    /// Nobody waits, and nobody is left to be told so.
+    /// Nobody waits, and nobody is left to be refused.
     pub fn is_done(&self) -> bool {
         self.ring.is_empty() && self.renewals.is_empty() && self.turned_away.is_empty()
     }

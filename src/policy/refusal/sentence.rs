@@ -11,7 +11,7 @@ impl Refusal {
     pub fn write(&self, f: &mut impl Write) -> fmt::Result {
         match self {
             Self::Disallowed { authority, product_tokens, rule: Some(rule) } => {
-                // The one that is told most, without the formatter.
+                // The most frequent one, without the formatter.
                 authority.write_url(ROBOTS_TXT, f)?;
                 f.write_str(" disallows this URL for ")?;
                 f.write_str(named(product_tokens))?;
@@ -136,7 +136,7 @@ fn named(product_tokens: &str) -> &str {
     if product_tokens.is_empty() { "every crawler" } else { product_tokens }
 }
 
-/// Up to the next tenth of a second, so that nobody is told to come too early.
+/// Up to the next tenth of a second, so that nobody is asked to come too early.
 struct Seconds(Duration);
 
 impl fmt::Display for Seconds {

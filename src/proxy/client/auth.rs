@@ -57,7 +57,7 @@ pub struct Passwords {
     key: hmac::Key,
     known: Cache<[u8; 32], ()>,
     tries: Cache<IpAddr, Tries>,
-    /// A hash takes up a thread and 19 MiB or more while it is computed.
+    /// A hash takes a thread and 19 MiB or more while it is computed.
     hashing: Semaphore,
 }
 

@@ -1,4 +1,4 @@
-//! What begins with no request of HTTP/1: SOCKS5 is served; the others are told at once, in their own words and in one line of the
+//! What begins with no request of HTTP/1: SOCKS5 is served; the others are answered at once, in their own words and in one line of the
 //! log, and not left to wait for an answer that never comes.
 
 use super::super::Proxy;

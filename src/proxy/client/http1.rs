@@ -39,7 +39,7 @@ enum Then {
     Another,
     /// Another protocol, or the inside of a CONNECT.
     Opened(Authority, Option<String>),
-    /// Nothing: the client is told so.
+    /// Nothing: the answer says so.
     Close,
     /// Nothing, and the last answer is not whole.
     Cut,

@@ -193,7 +193,7 @@ async fn decrypt(proxy: &Proxy, tcp: TcpStream, address: SocketAddr, config: Arc
     }
 }
 
-/// The next connection. `None`: there was none after all. `told`: when the log was last told why.
+/// The next connection. `None`: there was none after all. `told`: when that was logged last.
 pub(crate) async fn accept(
     proxy: &Proxy,
     listener: &TcpListener,
@@ -237,8 +237,8 @@ const NOT_TLS: &[u8] =
 const BACKLOG: usize = 1024;
 /// Idle connections that are closed at least where there is no descriptor left.
 const MAKE_ROOM: usize = 16;
-/// The log is told once in this time, and not at each try.
+/// It is logged once in this time, and not at each try.
 const TELL_AGAIN: Duration = Duration::from_secs(1);
-/// Until those that were told to go have gone.
+/// Until those that were asked to go have gone.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(5);
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);

@@ -1,5 +1,5 @@
 //! The access log: one line for each request that was answered, and each that was not for its client had left. What its
-//! fields mean is told in docs/logs.md; they are spelt by `telemetry`.
+//! fields mean is in docs/logs.md; they are written by `telemetry`.
 
 use super::outcome::{About, Last, Outcome};
 use super::per_user::{asked, rules};

@@ -114,7 +114,7 @@ impl Exchange<'_> {
         self.permit = None;
     }
 
-    /// What the client is told of the way, in Proxy-Status.
+    /// What the client learns of the way, in Proxy-Status.
     fn told(&self, route: &Route) -> Option<String> {
         let unverified = route.is_unverified().then(|| {
             self.proxy.counters.unverified();

@@ -42,7 +42,7 @@ struct Outcomes {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostFailures {
     pub count: u64,
-    /// What the last client was told.
+    /// What the last client was answered.
     pub last: String,
 }
 
@@ -258,7 +258,7 @@ fn add(all: &mut OutcomeCounts, more: &OutcomeCounts) {
     }
 }
 
-/// Whose failures are told one by one.
+/// Whose failures are counted one by one.
 const MOST_HOSTS: usize = 1000;
 /// Whose requests are counted one by one.
 const MOST_USERS: usize = 200;

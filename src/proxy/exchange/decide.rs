@@ -108,7 +108,7 @@ impl Exchange<'_> {
             let host = authority.host().to_string().into();
             return Err(Refusal::OperatorDenied { host, pattern: "intercept: deny".into(), matched_path: None });
         }
-        // Before the name is looked up, which tells somebody of it.
+        // Before the name is looked up, which shows it to somebody.
         if *authority.host() != settings.intercept.setup_host {
             is_listed(settings, authority.host(), request.method, user)?;
         }

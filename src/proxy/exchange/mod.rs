@@ -140,7 +140,7 @@ impl Exchange<'_> {
         let is_last = is_after_origin && !client.is_received();
         match self.conclude(outcome) {
             Last::Answer(answer) => {
-                // The connection stays usable unless the rest of the request cannot be told from the next.
+                // The connection stays usable unless the rest of the request cannot be separated from the next.
                 let is_last = is_last || self.proxy.is_leaving() || !client.may_skip_body();
                 client.answer_locally(answer, is_last);
                 flush(&self.settings, client, timer).await;

@@ -36,7 +36,7 @@ impl Pages {
     }
 
     pub fn hand(&self, client: ClientId, request: &Request<'_>, now: Instant) {
-        // Other hosts are told no more than where it came from.
+        // Other hosts learn no more than where it came from.
         for page in [request.url(), request.authority.url("/")] {
             self.handed.insert(self.key(client, page.as_bytes()), now);
         }

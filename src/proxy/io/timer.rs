@@ -37,7 +37,7 @@ impl Timer {
                 }
                 self.sleep.as_mut().reset(at);
             }
-            // A task that has used up its budget would be told to wait, and the timer not be set.
+            // A task that has used up its budget would have to wait, and the timer not be set.
             self.set = pin!(unconstrained(self.sleep.as_mut())).poll(cx).is_pending();
             if self.set {
                 return Poll::Pending;

@@ -1,4 +1,4 @@
-//! How often the log is told of what clients can bring about as often as they like. Pure.
+//! How often the log has a line about what clients can cause as often as they like. Pure.
 
 use parking_lot::Mutex;
 use std::time::{Duration, SystemTime};
@@ -19,7 +19,7 @@ impl Default for LogRate {
 }
 
 impl LogRate {
-    /// Whether this one is told; then, how many before it were not.
+    /// Whether this one is logged; then, how many before it were not.
     pub fn tell(&self, now: SystemTime) -> Option<u64> {
         let mut state = self.0.lock();
         // A clock that was set back begins again as well.

@@ -52,7 +52,7 @@ impl Room {
         Room { open: Arc::new(Open { count, members, next, began: Instant::now() }), most }
     }
 
-    /// Resolves when fewer than `limit` are open; until then, idle ones are told to go. Cancel-safe.
+    /// Resolves when fewer than `limit` are open; until then, idle ones are closed. Cancel-safe.
     pub async fn seat(&self, limit: usize) -> Seat {
         let mut open = self.open.count.subscribe();
         loop {

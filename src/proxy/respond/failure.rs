@@ -6,7 +6,7 @@ use http::StatusCode;
 use std::fmt::Display;
 use std::time::Duration;
 
-/// The origin's failure, as the client is told it.
+/// The origin's failure, as the client is answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub status: StatusCode,

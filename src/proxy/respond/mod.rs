@@ -40,7 +40,7 @@ pub struct Asked<'a> {
     pub accept: Option<&'a [u8]>,
 }
 
-/// What is wrong, as RFC 9457 and RFC 9209 have it told.
+/// What is wrong, in the form of RFC 9457 and RFC 9209.
 struct Problem<'a> {
     status: StatusCode,
     slug: &'a str,
@@ -273,7 +273,7 @@ fn title(slug: &str) -> &'static str {
     }
 }
 
-/// Whole seconds, rounded up: nobody is told to come too early.
+/// Whole seconds, rounded up: nobody is asked to come too early.
 fn seconds(duration: Duration) -> u64 {
     duration.as_nanos().div_ceil(1_000_000_000) as u64
 }

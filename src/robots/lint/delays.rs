@@ -38,5 +38,5 @@ pub(super) fn find(outline: &Outline<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-/// What this proxy keeps at most unless told otherwise.
+/// What this proxy keeps at most unless configured otherwise.
 const LONGEST: Duration = Duration::from_secs(300);

@@ -40,7 +40,7 @@ fn name(value: &[u8]) -> Vec<u8> {
     if token.is_empty() { value } else { token }.to_ascii_lowercase()
 }
 
-/// Something between two user agents that looks as though it ended the first one's group.
+/// Something between two user agents that looks as if it ended the first one's group.
 fn interrupted(group: &[OutlineEntry], findings: &mut Findings<'_>) {
     let mut above: Option<&OutlineEntry> = None;
     for pair in group.windows(2) {

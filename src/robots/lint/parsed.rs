@@ -1,4 +1,4 @@
-//! The parser's warnings as findings, with what the line itself tells. Pure.
+//! The parser's warnings as findings, with what the line itself shows. Pure.
 
 use super::finding::{Finding, Findings, Severity};
 use super::outline::Outline;

@@ -1,4 +1,4 @@
-//! Rules that never decide: wherever they match, another of their group does that goes before them (RFC 9309 §2.2.2). What
+//! Rules that never decide: wherever they match, another of their group does that overrides them (RFC 9309 §2.2.2). What
 //! is claimed here holds for every crawler and every path; that nothing is claimed proves nothing. Pure.
 
 use std::cmp::Reverse;
@@ -34,8 +34,8 @@ pub(super) fn find(outline: &Outline<'_>, options: &ParseOptions, findings: &mut
     }
 }
 
-/// Patterns of a group are compared with one another for so many bytes in all and so many for each byte of the file, lest
-/// a file of 500 KiB take minutes.
+/// Patterns of a group are compared with one another for so many bytes in all and so many for each byte of the file, so that no
+/// file of 500 KiB takes minutes.
 const MOST_COMPARED: (usize, usize) = (4 << 20, 24);
 
 struct LintRule<'a> {

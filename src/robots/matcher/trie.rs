@@ -32,7 +32,7 @@ pub(crate) const EXTRA: u8 = 16;
 pub(crate) const FAR: u8 = 32;
 /// Distances to children have four bytes.
 pub(crate) const FARTHER: u8 = 64;
-/// The label is longer than a word. If its length is 255, two bytes more tell it.
+/// The label is longer than a word. If its length is 255, two bytes more give it.
 pub(crate) const LONG_LABEL: u8 = 128;
 
 /// Patterns with stars that hang on one literal are tried one by one up to here; more get an index.

@@ -197,7 +197,7 @@ impl Ca {
         &self.path
     }
 
-    /// A few digits that tell this authority from others: the end of the serial of [`Self::cert_der`].
+    /// A few digits that identify this authority: the end of the serial of [`Self::cert_der`].
     pub fn mark(&self) -> String {
         parse(&self.anchor).map(|x509| mark(x509.raw_serial())).unwrap_or_default()
     }
@@ -265,7 +265,7 @@ fn is_in_use(certificate: &Path) -> bool {
 /// A look takes two calls of the system.
 const LOOKS: usize = 1000;
 
-/// How long before its end one is told.
+/// How long before its end there is a warning.
 const WARNED: Duration = Duration::days(30);
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ impl Default for Guard {
 
 impl Guard {
     /// What can be said before the name is resolved. A port on which we listen ourselves is left for the address to
-    /// decide, for it takes that to tell a loop.
+    /// decide, for a loop is recognised by it.
     pub fn screen_host(&self, host: &Host, port: u16) -> Result<(), Denied> {
         if self.setup_host.as_ref() == Some(host) {
             return Err(Denied::SetupHost(host.clone()));

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// What its requests and its carrier tell each other.
+/// What its requests and its carrier share.
 pub(super) struct Vitals {
     pub streams: AtomicUsize,
     /// It has had more than the stream it was opened for.

@@ -16,7 +16,7 @@ pub enum ResolveError {
     #[error("cannot resolve {name}: no answer in time")]
     TimedOut { name: Arc<str> },
     /// This machine cannot ask: it has no descriptor or memory left, or its resolver is out of reach or in trouble itself,
-    /// as far as can be told. Says nothing of the name.
+    /// as far as is known. Says nothing about the name.
     #[error("cannot resolve {name}: {why}")]
     OwnLimit { name: Arc<str>, why: Arc<str> },
 }

@@ -28,7 +28,7 @@ pub(super) struct Resolver(Arc<ResolverInner>);
 
 struct ResolverInner {
     answers: Cache<Arc<str>, LookupAnswer>,
-    /// What is being looked up, and where it is told.
+    /// What is being looked up, and where the answer goes.
     flights: Mutex<HashMap<Arc<str>, Landing>>,
     /// Each look-up holds a thread, and one of a dead name holds it for many seconds.
     lookups: Arc<Semaphore>,
@@ -257,7 +257,7 @@ fn is_local(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// Blocks. By `getaddrinfo` itself: what the standard library makes of its answers does not tell a name that is not there
+/// Blocks. By `getaddrinfo` itself: what the standard library makes of its answers does not distinguish a name that is not there
 /// from a resolver that is not.
 fn ask_system(name: &str) -> Result<Vec<IpAddr>, LookupFault> {
     let hints = AddrInfoHints { socktype: SockType::Stream.into(), ..AddrInfoHints::default() };

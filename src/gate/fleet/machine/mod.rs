@@ -32,14 +32,14 @@ pub(super) struct Machine {
     slots: Arc<Slots>,
     parts: Mutex<LockedParts>,
     copies: Arc<Copies>,
-    /// Once there is one. `None`: it cannot be had, which has been told.
+    /// Once there is one. `None`: it cannot be had, which has been logged.
     budgets: OnceLock<Option<Budgets>>,
     directory: PathBuf,
-    /// Its process id, and what tells it from others that have had that.
+    /// Its process id, and what distinguishes it from others that have had that.
     me: u64,
     /// Nothing can be shared any more.
     is_broken: AtomicBool,
-    /// The stopped process that has been told of.
+    /// The stopped process that has been logged.
     told_of: AtomicU32,
     /// Processes that wanted the key asked for last.
     rivals: AtomicU32,
@@ -56,7 +56,7 @@ enum LockedPart {
 }
 
 impl Machine {
-    /// `None`: there is no place to meet, which has been told.
+    /// `None`: there is no place to meet, which has been logged.
     pub fn open(directory: &Path) -> Option<Self> {
         let open = || {
             let slots = Arc::new(Slots::open(directory)?);
@@ -329,7 +329,7 @@ impl KeySlot {
     }
 }
 
-/// Whether it tells of more than is known.
+/// Whether it says more than is known.
 fn raises(request: &LeaseRequest, known: &KeySlot) -> bool {
     span(request.observed.latency) > known.latency || u64::from(request.observed.refusals) > known.refusals
 }

@@ -121,12 +121,12 @@ impl Slots {
         self.0.file.write_all_at(&slot.bytes(), place)
     }
 
-    /// What may be told by anybody: hold, backoff, for how long that matters, and what answers have come to. For whoever has locked the bucket.
+    /// What anybody may write: hold, backoff, for how long that matters, and what answers have come to. For whoever has locked the bucket.
     pub fn write_refusal(&self, (place, slot): FoundSlot) -> io::Result<()> {
         self.0.file.write_all_at(&slot.bytes()[REFUSAL..], place + REFUSAL as u64)
     }
 
-    /// For whoever has the lease; whatever others tell meanwhile.
+    /// For the holder of the lease, whatever others write meanwhile.
     pub fn write_starts(&self, (place, slot): FoundSlot) -> io::Result<()> {
         self.0.file.write_all_at(&slot.bytes()[STARTS..STARTS + 16], place + STARTS as u64)
     }

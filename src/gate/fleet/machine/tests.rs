@@ -1,4 +1,4 @@
-//! Processes of one machine, as far as they are told apart by their open files.
+//! Processes of one machine, as far as they differ by their open files.
 
 use super::*;
 use crate::gate::fleet::{Claim, Fleet};
@@ -148,7 +148,7 @@ fn what_the_starts_of_others_were_is_known_to_who_comes_back() {
     other.starts(now);
     other.at(now, NOW, LeaseOp::Give, 3000);
     for _ in 0..2 {
-        // It gives up, and has forgotten what it was told.
+        // It gives up, and has forgotten what it knew.
         assert_eq!(one.at(now, ms(5), LeaseOp::Take, 3000).starts.last_start, Some(now));
         one.at(now, ms(5), LeaseOp::Give, 3000);
     }
@@ -180,7 +180,7 @@ fn without_a_delay_nobody_needs_it_until_the_origin_asks_for_time() {
         (told.place, told.starts.hold, told.backoff),
         (TurnPlace::Leased(LEASE), Some(now + ms(5000)), ms(1000))
     );
-    // Who has not the lease tells of more, and of no less.
+    // Without the lease one can only raise what is known, not lower it.
     let more = LeaseRequest { backoff: ms(2000), ..refused };
     for told in [more, refused] {
         one.ask(Id::of("a"), "a", &told, now).expect("the file is there").expect("nobody is at it");
@@ -204,7 +204,7 @@ fn of_those_who_wait_all_are_counted() {
     assert_eq!(all[0].at(now, NOW, LeaseOp::Keep, 1000).rivals, 5);
 }
 
-/// As a machine is that was started anew: its clock begins anew too.
+/// As a machine is after a restart: its clock begins again too.
 #[test]
 fn after_a_boot_no_time_has_passed() {
     let (directory, now) = (place(), Instant::now());
@@ -228,7 +228,7 @@ fn after_a_boot_no_time_has_passed() {
     assert!(hold >= opened + ms(59_999), "and what was left is left");
 }
 
-/// There is no start or lease by which the file's last moment could be told.
+/// There is no start or lease by which the file's last moment could be known.
 #[test]
 fn after_a_boot_what_an_origin_has_asked_for_ends() {
     let (directory, now) = (place(), Instant::now());
@@ -250,7 +250,7 @@ fn after_a_boot_what_an_origin_has_asked_for_ends() {
     assert_eq!(held(ms(60_000)), None);
 }
 
-/// The kernel tells of any lock, not of the first.
+/// The kernel reports any lock, not the first.
 #[test]
 fn who_waits_is_counted_whatever_else_they_have() {
     let ((directory, one, other), now) = (both(), Instant::now());

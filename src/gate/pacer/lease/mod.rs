@@ -45,17 +45,17 @@ enum LeaseState {
 struct HeldLease {
     /// Of the request it came with.
     number: u64,
-    /// Nothing starts under it later: others may have it then, or the server may have forgotten, and it is taken anew.
+    /// Nothing starts under it later: others may have it then, or the server may have forgotten, and it is taken again.
     ends: Instant,
     first_start: Option<Instant>,
 }
 
 impl FleetLease {
-    /// Takes note of whether the fleet can be asked, and tells the lane.
+    /// Notes whether the fleet can be asked, and notifies the lane.
     pub fn follow<W>(&mut self, lane: &mut Schedule<W>, reach: Reach, now: Instant) {
         let Reach { link, settled_at, alone } = reach;
         if self.link != link {
-            // Another server may know nothing of what this one has been told. Who may have the lease still is asked before all
+            // Another server may know nothing of what this one knew. Who may have the lease still is asked before all
             // others.
             let is_first = self.busy > 0 || self.held().is_some_and(|held| held.ends > now);
             let state = match self.state {
@@ -69,7 +69,7 @@ impl FleetLease {
         let leased = self.held().is_some_and(|held| held.ends > now) && !self.yields(lane, now);
         let parted = alone.filter(|_| link == 0 || self.fails && !leased);
         if parted.is_some_and(|instances| instances > 1) && lane.is_behind_another() {
-            // Whose last start nobody will tell any more.
+            // Whose last start nobody will report any more.
             lane.adopt(LastStarts { last_start: Some(now), ..LastStarts::default() }, lane.backoff());
         }
         lane.follow(match parted {
@@ -175,7 +175,7 @@ impl FleetLease {
         }
     }
 
-    /// Whether to look how the key stands where nobody tells, now and then. Where a gap or a backoff is in force the lease is
+    /// Whether to look at the key now and then, where nobody reports a change. Where a gap or a backoff is in force the lease is
     /// asked for anyway.
     pub fn looks<W>(&mut self, lane: &Schedule<W>, now: Instant) -> bool {
         let is_due = lane.backoff().is_zero() && self.look_at.is_none_or(|at| at <= now);
@@ -185,7 +185,7 @@ impl FleetLease {
         is_due
     }
 
-    /// So it stands, or the lease tells more.
+    /// So it stands, or the lease says more.
     pub fn seen(&mut self, is_free: bool) {
         match (self.known, is_free) {
             (false, true) => self.known = true,

@@ -158,7 +158,7 @@ impl CacheInner {
         }
     }
 
-    /// A fetch that a fault of ours has ended is a failure like another, so that it is not begun anew at once.
+    /// A fetch that a fault of ours has ended is a failure like another, so that it is not begun again at once.
     pub(super) async fn or_failed<T>(&self, host: &HostEntry, work: impl Future<Output = T>) -> Option<T> {
         let panic = AssertUnwindSafe(work).catch_unwind().await;
         panic

@@ -48,7 +48,7 @@ pub trait Client {
     /// The connection switches to another protocol.
     fn switch(&mut self, head: &AnswerHead<'_>, added: &Added<'_>);
 
-    /// The answer cannot be completed: the client must be able to tell.
+    /// The answer cannot be completed: the client must be able to see that.
     fn cut(&mut self);
 
     /// Ready when it has gone.

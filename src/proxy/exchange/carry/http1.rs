@@ -19,7 +19,7 @@ pub struct Http1<'a, T> {
     receiving: Receiving,
     sending: Sending,
     unflushed: bool,
-    /// Nothing more is written: to be told.
+    /// Nothing more is written: to be passed on.
     is_shut: bool,
     /// What has been taken of the body, framing included, as long as all of it may have to be taken once more.
     kept: Option<Vec<u8>>,
@@ -109,7 +109,7 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
     /// Ready when nothing of what was put out is still held back by TLS.
     #[inline]
     pub fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        // That it fails is told by what comes next.
+        // That it fails shows in what comes next.
         if self.unflushed { Pin::new(&mut *self.io).poll_flush(cx).map(drop) } else { Poll::Ready(()) }
     }
 
@@ -124,7 +124,7 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
         self.input.consume(n);
     }
 
-    /// Reads once. An end without TLS's goodbye is an end: framing tells whether it came too early.
+    /// Reads once. An end without TLS's goodbye is an end: framing shows whether it came too early.
     pub fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match self.input.poll_fill(cx, self.io) {
             Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(0)),

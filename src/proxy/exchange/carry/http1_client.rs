@@ -73,7 +73,7 @@ impl<'a> Http1Client<'a> {
         self.is_last = is_last || !self.persists;
         match (self.is_last, self.is_old) {
             (true, _) => Some("close"),
-            // RFC 9112 §C.2.2: HTTP/1.0 has to be told.
+            // RFC 9112 §C.2.2: HTTP/1.0 has to hear it.
             (false, true) => Some("keep-alive"),
             (false, false) => None,
         }
@@ -88,12 +88,12 @@ impl<'a> Http1Client<'a> {
         match body.advance(self.side.input.bytes()) {
             Ok(_) if body.is_done() => Some(0),
             Ok(_) => None,
-            // It is told when its turn comes.
+            // It is passed on when its turn comes.
             Err(_) => Some(PROBES.len()),
         }
     }
 
-    /// Whether it says no more behind what it has sent ahead, which only the connection itself can tell.
+    /// Whether it says no more behind what it has sent ahead, which only the connection itself can show.
     fn look_past_unread(&mut self) {
         let now = Instant::now();
         match self.leaving {
@@ -195,7 +195,7 @@ impl<'a> Client for Http1Client<'a> {
     }
 
     fn may_skip_body(&self) -> bool {
-        // A client that waits for 100 may send its body all the same, or the next request: nobody could tell them apart.
+        // A client that waits for 100 may send its body all the same, or the next request: nothing distinguishes the two.
         !self.expects_continue || self.is_received() || !self.side.input.is_empty()
     }
 
@@ -222,7 +222,7 @@ impl<'a> Client for Http1Client<'a> {
         // What it sends ahead is kept for later, as far as there is room.
         while matches!(self.leaving, Leaving::Not | Leaving::Unread { .. }) && self.side.input.has_room() {
             match self.side.poll_fill(cx) {
-                // An interim answer, by which it could be told from one that only says no more, is of HTTP.
+                // An interim answer, by which it would differ from one that only says no more, is of HTTP.
                 Poll::Ready(Ok(0)) if self.is_socks => return Poll::Ready(()),
                 Poll::Ready(Ok(0)) => {
                     let Some(probes) = self.first_probe() else { return Poll::Ready(()) };
@@ -234,7 +234,7 @@ impl<'a> Client for Http1Client<'a> {
             }
         }
         match self.leaving {
-            // Whoever reads is told.
+            // The reader gets the error.
             Leaving::Unread { .. } if self.side.input.has_room() => self.leaving = Leaving::Not,
             Leaving::Not | Leaving::Unread { .. } if !self.side.input.has_room() => self.look_past_unread(),
             Leaving::Not | Leaving::Unread { .. } | Leaving::Silent { .. } => {}

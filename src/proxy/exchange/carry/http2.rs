@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 pub struct Http2 {
     pub receiving: Option<RecvStream>,
     pub sending: Option<SendStream<Bytes>>,
-    /// Content still to come, where its length was told.
+    /// Content still to come, where its length was given.
     pub left: Option<u64>,
     /// At hand.
     current: Bytes,
@@ -89,7 +89,7 @@ impl Http2 {
 
     fn release(&mut self, n: usize) {
         if let Some(receiving) = &mut self.receiving {
-            // It fails where the stream has ended, which is told elsewhere.
+            // It fails where the stream has ended, which is reported elsewhere.
             let _ = receiving.flow_control().release_capacity(n);
         }
     }
@@ -136,7 +136,7 @@ impl Side for Http2 {
                     self.current = next;
                     return Poll::Ready(Ok(true));
                 }
-                // All has come that was told of, and is with the other side: what the stream ends with is of no account.
+                // All has come that was announced, and is with the other side: how the stream ends does not matter.
                 Some(Err(_)) if self.left == Some(0) => return Poll::Ready(Ok(false)),
                 Some(Err(error)) => return Poll::Ready(Err(error.into())),
                 None => {

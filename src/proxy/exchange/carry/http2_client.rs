@@ -122,7 +122,7 @@ impl Client for Http2Client {
     }
 
     fn interim(&mut self, head: &AnswerHead<'_>) {
-        // It fails where the stream has ended, which is told elsewhere.
+        // It fails where the stream has ended, which is reported elsewhere.
         let _ = self.respond.send_informational(head.to_http2(&Added::default()));
     }
 
