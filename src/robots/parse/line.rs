@@ -17,8 +17,8 @@ pub(crate) struct SourceLines<'a> {
     first: usize,
     /// The last line ended where a NUL was, so that the next one has the same number.
     after_nul: bool,
-    /// There is a NUL, so that each line has to be searched for one: only up to its end, so that the search for a line's end
-    /// go on to that of the file for each NUL.
+    /// There is a NUL, so that each line has to be searched for one: only up to its end, or the search for a line's end
+    /// would go on to that of the file for each NUL.
     has_nul: bool,
 }
 
