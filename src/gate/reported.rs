@@ -1,4 +1,4 @@
-//! What report mode reports (SEMANTICS §4 and §5).
+//! What report mode reports.
 
 use crate::policy::Refusal;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The operator's own `allow` and `deny` path patterns for a host (SEMANTICS §4). They override robots.txt and read as
+//! The operator's own `allow` and `deny` path patterns for a host. They override robots.txt and read as
 //! its rules do. Pure. Compiled once from the configuration.
 
 use super::Refusal;

@@ -1,4 +1,4 @@
-//! What shares one pace (SEMANTICS §5). Pure.
+//! What shares one pace (`pace.key`). Pure.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! What a path is to the servers that get it (SEMANTICS §1). RFC 9309 compares the path as it is sent; but servers merge
+//! What a path is to the servers that get it (`robots.paths`). RFC 9309 compares the path as it is sent; but servers merge
 //! slashes, decode `%2F`, then remove dot segments, and serve the file that a rule forbids for a path that no rule matches.
 //! Whoever may fetch `/public/` could fetch `/public/..%2Fprivate/` so. Hence each form that a common server makes of a path is
 //! judged too, and one that is disallowed refuses: that only ever adds refusals. Pure.

@@ -1,4 +1,4 @@
--- One authority's robots.txt for all instances, and who fetches it (SEMANTICS §3).
+-- One authority's robots.txt for all instances, and who fetches it (docs/fleet.md).
 -- KEYS[1]  politely:{AUTHORITY}:robots, a hash    KEYS[2] politely:{AUTHORITY}:fetching, who does
 -- ARGV     1 the instance    2 what is wanted:
 --          look  the copy if it is fresh or younger than ARGV[4] milliseconds, else the right to fetch it for ARGV[3]

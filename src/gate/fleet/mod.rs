@@ -1,5 +1,5 @@
 //! The fleet: all instances that share one Redis or Valkey server, and through it paces, backoffs and copies of
-//! robots.txt (SEMANTICS §3 and §5). docs/fleet.md is its manual. Without a server, those on one machine that use one
+//! robots.txt. docs/fleet.md is its manual. Without a server, those on one machine that use one
 //! store are one (`machine`).
 //!
 //! - Where a gap is in force, an instance starts nothing without the key's lease, which one instance has at a time

@@ -1,4 +1,4 @@
--- One key's turns (SEMANTICS §5, fleet): which instance has the lease, without which nothing starts under a delay, and
+-- One key's turns (docs/fleet.md): which instance has the lease, without which nothing starts under a delay, and
 -- what starts have to keep their distance from. Gaps are kept by the instances; this only remembers and lends.
 --
 -- KEYS[1]  politely:{KEY}:lease, JSON. Times are milliseconds by the server's clock, and never trusted beyond sense.

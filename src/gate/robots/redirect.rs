@@ -1,4 +1,4 @@
-//! Where a redirect of robots.txt leads (RFC 9309 §2.3.1.2). Pure.
+//! Where a redirect of robots.txt leads (RFC 9309 §2.3.1.2). Pure; the loop that follows it is in `refresh/ask.rs`.
 
 use super::fetch::Reply;
 use crate::robots::access::{AccessKind, from_status};

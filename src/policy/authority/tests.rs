@@ -1,4 +1,4 @@
-//! SEMANTICS of the authority key, by example.
+//! The authority key, by example.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! May this request go, by what is configured and what is known of its authority's robots.txt? (SEMANTICS §3 and §4.) The
+//! May this request go, by what is configured and what is known of its authority's robots.txt? The
 //! only place that decides; a decision carries its evidence, which `explain`, the refusal and the logs render. Pure.
 
 use std::sync::Arc;

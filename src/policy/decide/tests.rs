@@ -1,4 +1,4 @@
-//! SEMANTICS §3 and §4, row by row.
+//! The decision, case by case: what is configured, what is known of robots.txt, what follows.
 
 use super::*;
 use crate::policy::entry::{Access, SiteAnswer, Validators};

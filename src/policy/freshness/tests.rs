@@ -1,4 +1,4 @@
-//! SEMANTICS §3, freshness and retries.
+//! Freshness and retries (docs/robots-txt-life.md).
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The pace of one host (SEMANTICS §5): when a request may start, who is next, who waits in vain. A state machine
+//! The pace of one host (docs/pace.md): when a request may start, who is next, who waits in vain. A state machine
 //! without clock, sleep or lock. There is one [`Schedule`] for each [`PaceKey`](super::PaceKey), behind a mutex, and one timer
 //! for each lane in which somebody waits:
 //!

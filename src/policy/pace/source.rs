@@ -1,4 +1,4 @@
-//! Where a schedule's turns come from: itself, or the fleet of instances that share the key (SEMANTICS §5, fleet).
+//! Where a schedule's turns come from: itself, or the fleet of instances that share the key (docs/fleet.md).
 
 use std::time::Duration;
 

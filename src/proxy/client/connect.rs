@@ -83,7 +83,7 @@ pub async fn grant<C: Client>(
     let is_looped = via.is_some_and(|via| proxy.via.is_in(via.as_bytes()));
     let opened = match intercept_mode(&exchange.settings, authority, exchange.who.user.as_deref()) {
         _ if is_looped => Err(Outcome::Refused(Refusal::Loop)),
-        // A denied host is denied inside, where the client sees the status.
+        // What may not be reached (`egress`, `deny`) is refused inside, where the client sees the status: `exchange/decide.rs`.
         InterceptMode::Intercept | InterceptMode::Deny => Ok(None),
         InterceptMode::Tunnel => match client.wait(timer, Box::pin(exchange.connect(via)).as_mut()).await {
             Some(opened) => opened.map(Some),

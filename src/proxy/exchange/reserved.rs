@@ -1,4 +1,4 @@
-//! What answers say about their use is noted. Those that say no to the declared purpose (SEMANTICS §7): their bodies are not
+//! What answers say about their use is noted. Those that say no to the declared purpose (docs/usage.md): their bodies are not
 //! delivered, and who asks again for as long as they are fresh hears the same without another request to the site.
 
 use super::Exchange;

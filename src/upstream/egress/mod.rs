@@ -1,6 +1,6 @@
-//! Where the proxy may connect to (SEMANTICS §6). Pure: a table of address ranges and the operator's exceptions. Called
-//! for each request, robots.txt fetch, redirect hop, CONNECT and tunnel: [`Guard::screen_host`] before the name is
-//! resolved, [`Guard::screen_socket`] with the address that is then dialled.
+//! Where the proxy may connect to. Pure: a table of address ranges and the operator's exceptions. Called by `upstream`
+//! (`reach_for`, `addresses`) for each request, those inside a CONNECT too, each tunnel, robots.txt fetch and redirect hop:
+//! [`Guard::screen_host`] before the name is resolved, [`Guard::screen_socket`] with the address that is then dialled.
 
 mod embedded;
 mod ranges;

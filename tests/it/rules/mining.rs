@@ -1,4 +1,4 @@
-//! `/.well-known/tdmrep.json` (W3C TDMRep): for whom it is fetched, what it reserves, how it is kept (SEMANTICS §7).
+//! `/.well-known/tdmrep.json` (W3C TDMRep): for whom it is fetched, what it reserves, how it is kept (docs/usage.md).
 
 use super::noted::{asked, counted};
 use crate::support::binary::{open, politely_with};

@@ -1,4 +1,4 @@
-//! What sites say about use is reported, whatever is declared: licences, prices, signals (SEMANTICS §7).
+//! What sites say about use is reported, whatever is declared: licences, prices, signals (docs/usage.md).
 
 use crate::support::binary::open;
 use crate::support::binary::politely_with;

@@ -1,4 +1,4 @@
-//! What the pages are for: `identity.purpose` against Content-Signal and Content-Usage (SEMANTICS §2 and §4).
+//! What the pages are for: `identity.purpose` against Content-Signal and Content-Usage (docs/usage.md).
 
 use crate::support::binary::{Ended, politely, politely_with};
 use crate::support::{Alpn, H2Client, Origin, Proxy, Reply, Seen, assert_refused};
@@ -71,7 +71,7 @@ async fn groups_of_other_crawlers_have_other_wishes() {
     }
 }
 
-/// SEMANTICS §7. What fields say no, and to which purpose: `policy::reserved`.
+/// What fields say no, and to which purpose: `policy::reserved`.
 fn answers(seen: &Seen) -> Reply {
     let page = |name: &str, value: &str| Reply::text("the page").field(name, value);
     match seen.path().as_str() {

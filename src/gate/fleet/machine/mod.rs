@@ -1,5 +1,5 @@
 //! The fleet that the processes of one machine are: all that use one store keep one pace for each host and fetch each
-//! robots.txt once (SEMANTICS §5, docs/fleet.md).
+//! robots.txt once (docs/fleet.md).
 //!
 //! There is no process among them that the others ask. A key's lease is a lock on bytes of a file (`slots`), which the
 //! kernel takes away from whoever is gone; a start is noted there before it leaves, so that whoever has the lease next

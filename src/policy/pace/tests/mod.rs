@@ -1,4 +1,4 @@
-//! SEMANTICS §5, case by case. Times are milliseconds from the start of the test.
+//! The pace, case by case (docs/pace.md). Times are milliseconds from the start of the test.
 
 use super::*;
 use crate::policy::Refusal;
