@@ -1,4 +1,4 @@
-//! What is asked for in a target, read as axum reads it, and its faults reported as all faults are.
+//! Parameters of a request's target, read as axum reads them, with errors reported like all others.
 
 use super::json::problem;
 use axum::extract::{FromRequestParts, Path, Query};

@@ -1,5 +1,5 @@
-//! Who may ask: no page of another site through a browser, no name that was made to point here (DNS rebinding), nobody
-//! without the token who asks about other clients. Called for each request by `router`.
+//! Who may ask: no page of another site through a browser, no name that was made to point here (DNS rebinding), and no
+//! data of other clients without the token. Called for each request by `router`.
 
 use super::Admin;
 use super::json::problem;

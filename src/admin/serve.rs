@@ -1,4 +1,4 @@
-//! The admin address's connections: so many at most, each with a bound on what it may take its time over.
+//! The admin address's connections: a limited number, each with time limits.
 
 use super::{Admin, router};
 use crate::proxy::listener::accept;

@@ -1,4 +1,4 @@
-//! What the subcommands run on that talk to others.
+//! The tokio runtime of subcommands that use the network.
 
 use std::io;
 use std::thread::available_parallelism;

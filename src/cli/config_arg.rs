@@ -1,4 +1,4 @@
-//! What more than one subcommand takes.
+//! Arguments that several subcommands have.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What commands print, and who reads it.
+//! What commands print, for a terminal or for a program.
 
 use super::command_error::CommandError;
 use std::io::{self, IsTerminal, Write};

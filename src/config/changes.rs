@@ -1,4 +1,4 @@
-//! What a reload makes of changed settings: what takes a restart stays as it is, and each key that differs is named.
+//! What a reload does with changed settings: those that need a restart stay as they are, and each key that differs is named.
 
 use serde::Serialize;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What is otherwise for some hosts: `hosts` and `intercept.hosts`, by name or pattern. Looked up once per request by
+//! Overrides for some hosts: `hosts` and `intercept.hosts`, by name or pattern. Looked up once per request by
 //! `gate` and `proxy`; built by `settings`.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! What no single value shows: keys that must fit each other.
+//! Checks that involve several keys.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What records rest on, by its SHA-256: each robots.txt, and what was configured. A file's time is when a record last named it,
+//! The files that records refer to, by SHA-256: each robots.txt, and what was configured. A file's time is when a record last named it,
 //! so that what only removed segments name is found without reading the others.
 
 use super::chain::{Hash, from_hex, hex, sha256};

@@ -1,4 +1,4 @@
-//! One line as it is written: an object of JSON, in a buffer that the thread's next line is written to again.
+//! One line as it is written: an object of JSON, in a buffer that the thread's next line reuses.
 
 use super::chain::Hash;
 use crate::rfc3339;

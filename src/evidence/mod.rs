@@ -1,5 +1,5 @@
 //! Evidence of what was decided: one record for each request, in a chain of lines that shows what was changed in it, beside
-//! the robots.txt that each decision rests on. Written by a thread of its own; read by `politely evidence`, `report` and
+//! the robots.txt that each decision is based on. Written by a thread of its own; read by `politely evidence`, `report` and
 //! `explain --at`. docs/evidence.md has the format.
 
 mod bodies;

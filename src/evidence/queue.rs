@@ -1,5 +1,5 @@
-//! Records on their way to the thread that writes them. Whoever brings one never waits: where there is no room it is counted as
-//! lost, and the writer says so in the chain.
+//! Records on their way to the thread that writes them. Requests never wait: a record for which there is no room is counted as
+//! lost, and the writer reports it in the chain.
 
 use super::chain::Hash;
 use super::segment::MOST_LINE;

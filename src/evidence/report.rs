@@ -1,4 +1,4 @@
-//! What records add up to: by host, by user or by rule.
+//! Totals over records: by host, by user or by rule.
 
 use super::read::{Decision, Kind, Lines, ReadError, parse};
 use super::segment::Stored;

@@ -1,4 +1,4 @@
-//! Instants as people name them.
+//! Parses times as people write them.
 
 use crate::config::units::parse_duration;
 use crate::rfc3339;

@@ -1,5 +1,5 @@
 //! Whether a chain is whole: each line follows from the one before it, no segment is missing but those that were kept long
-//! enough, and what records rest on is there as it was.
+//! enough, and the files that records refer to are there unchanged.
 
 use super::bodies::Bodies;
 use super::chain::{Hash, NOTHING, hex};

@@ -1,4 +1,4 @@
-//! What one request's way through the gate comes to, for the log.
+//! The result of one request's way through the gate, for the log.
 
 use super::budget::Bill;
 use crate::policy::{Allowance, Entry, Refusal, RuleEvidence};

@@ -1,4 +1,4 @@
-//! One request's way through the gate: what is said of it, then its host's turn.
+//! One request's way through the gate: the decision on it, then its host's turn.
 
 use super::fleet::Fleet;
 use super::pacer::{HostQueue, Permit, Stand, Waiting, without_delay};

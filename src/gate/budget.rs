@@ -1,5 +1,5 @@
-//! What is spent of budgets, by hosts and by users: what all who share them know, as far as they can be asked. Until they can, each
-//! counts for itself, within its own part of what was left, and reports that afterwards.
+//! What is spent of budgets, by hosts and by users: the shared count, as long as the others can be reached. While they cannot, each
+//! process counts for itself, within its own part of what was left, and reports that afterwards.
 
 use super::fleet::{Fleet, ServerLost, Spend};
 use crate::policy::{Budget, PaceKey, Period, Refusal, Request, Spent};

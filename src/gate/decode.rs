@@ -1,6 +1,6 @@
 //! Content codings of a robots.txt (RFC 9110 §8.4), undone with the limit counted on what comes out, and with windows that are
-//! bounded. By hand over the decoders: `async-compression` has no bound for brotli's window, and takes what follows a gzip
-//! member for damage.
+//! bounded. By hand over the decoders: `async-compression` has no bound for brotli's window, and treats what follows a gzip
+//! member as damage.
 
 use std::io::Read;
 use std::panic::resume_unwind;

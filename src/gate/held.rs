@@ -1,4 +1,4 @@
-//! Requests that are held now, and how long those before them were: for people who watch.
+//! Requests that are held now, and how long earlier ones were: for the status and metrics.
 
 use super::pacer::HostQueue;
 use crate::histogram::{Distribution, Histogram};

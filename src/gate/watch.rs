@@ -1,4 +1,4 @@
-//! What the gate knows, for those who watch and steer it.
+//! What the gate knows, for the status and metrics, and `refresh`.
 
 use super::pacer::PaceFigures;
 use super::robots::{CacheFigures, FetchReason, Order};

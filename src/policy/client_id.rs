@@ -1,4 +1,4 @@
-//! Among whom requests take turns. Pure.
+//! The clients among which requests take turns. Pure.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Why a URL may or may not be fetched, with all that led to it. Renders a decision's evidence; judges nothing itself. Pure.
+//! Why a URL may or may not be fetched, with all that led to it. Renders a decision's evidence; decides nothing itself. Pure.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};

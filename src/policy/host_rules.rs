@@ -1,4 +1,4 @@
-//! What the operator has settled, as far as requests to a host are decided by it. Pure; spelt by `config`.
+//! The operator's settings by which requests to a host are decided. Pure; read by `config`.
 
 use std::borrow::Cow;
 use std::sync::Arc;

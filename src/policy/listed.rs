@@ -1,4 +1,4 @@
-//! What may be asked at all, where the operator lists it: for agents and tools of others. Pure.
+//! The hosts and methods that may be requested at all, where the operator lists them. Pure.
 
 use super::{EgressReason, Host, HostPattern, ListedBy};
 

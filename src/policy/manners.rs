@@ -1,4 +1,4 @@
-//! Manners beyond what a site asks for: how its answers widen the gap between requests, and when it is left alone. Spelt by
+//! Manners beyond what a site asks for: how its answers widen the gap between requests, and when it is left alone. Read by
 //! `config`. Pure.
 
 use std::fmt;

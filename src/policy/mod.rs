@@ -1,4 +1,4 @@
-//! What is asked of the proxy and what it answers, without I/O: the key of a request, the reasons for refusing it,
+//! The decision on a request, without I/O: the key of a request, the reasons for refusing it,
 //! the pace of a host. Pure: time and chance are arguments.
 
 pub mod authority;

@@ -1,4 +1,4 @@
-//! What an answer's head says about use, to be reported whatever is declared. Pure.
+//! What an answer's head says about use, to be reported whatever purpose is declared. Pure.
 
 use super::offers;
 use super::reserved::{UsageLines, Use};

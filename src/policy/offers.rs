@@ -1,5 +1,5 @@
 //! What a site asks for in return: a licence (`Link: <…>; rel="license"`, RSL 1.0 and RFC 8288) and a price (`crawler-price`,
-//! Cloudflare's pay per crawl). Read to be reported. Pure.
+//! Cloudflare's pay per crawl). Only reported. Pure.
 
 /// What cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What is asked for, as far as anything is decided by it: made once from the client's head, read by everybody. Pure.
+//! The parts of a request that a decision depends on: made once from the client's head. Pure.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What becomes of a page that is fetched again sooner than it may be (`min_revisit`). Pure; time is an argument.
+//! What is done with a page that is fetched again sooner than it may be (`min_revisit`). Pure; time is an argument.
 
 use super::entity_tag;
 use std::borrow::Cow;

@@ -1,4 +1,4 @@
-//! What becomes of a site's wish at a host, as the operator has it. Pure.
+//! Whether robots.txt is enforced, ignored or reported for a host, as the operator configured. Pure.
 
 /// What becomes of robots.txt, or of another word of the site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,7 +1,7 @@
-//! What a path is to the servers that get it (`robots.paths`). RFC 9309 compares the path as it is sent; but servers merge
+//! Which files a path can mean to the servers that get it (`robots.paths`). RFC 9309 compares the path as it is sent; but servers merge
 //! slashes, decode `%2F`, then remove dot segments, and serve the file that a rule forbids for a path that no rule matches.
-//! Whoever may fetch `/public/` could fetch `/public/..%2Fprivate/` so. Hence each form that a common server makes of a path is
-//! judged too, and one that is disallowed refuses: that only ever adds refusals. Pure.
+//! A crawler that may fetch `/public/` could thus fetch `/public/..%2Fprivate/`. Hence each form that a common server makes of a path
+//! is checked too, and refused if one is disallowed: that only ever adds refusals. Pure.
 
 use crate::robots::path;
 

@@ -1,4 +1,4 @@
-//! The files by which a site speaks for all of its pages. All are fetched, kept and shared in the same way, by their authority.
+//! The files that apply to all pages of a site. All are fetched, kept and shared in the same way, by their authority.
 //! Pure.
 
 use super::Authority;

@@ -1,4 +1,4 @@
-//! The fields of an answer that speak about the use of its content, and what becomes of what they say. Pure.
+//! The fields of an answer about the use of its content, and how each is handled. Pure.
 
 use super::RobotsOverride;
 

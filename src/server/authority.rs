@@ -1,4 +1,4 @@
-//! Says each day what is wrong with the certificate authority: it expires soon, or another lies in its place.
+//! Logs each day what is wrong with the certificate authority: it expires soon, or another one is in its place.
 
 use std::pin::pin;
 use std::time::Duration;

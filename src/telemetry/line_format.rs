@@ -1,4 +1,4 @@
-//! How lines of the logs are spelt: as logfmt or as JSON, with a field for each fact. What a service writes to the
+//! How lines of the logs are formatted: as logfmt or as JSON, with a field for each fact. What a service writes to the
 //! journal has its severity before it, and the journal's own time.
 
 use crate::config::LogFormat;

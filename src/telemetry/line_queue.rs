@@ -1,5 +1,5 @@
-//! Lines on their way to a log. A thread writes them, so that a reader that stalls, or a disk that is full, stops nobody who
-//! logs: what there is no room for is dropped, and counted.
+//! Lines on their way to a log. A thread writes them, so that a reader that stalls, or a disk that is full, blocks no code
+//! that logs: lines that do not fit are dropped, and counted.
 
 use parking_lot::{Condvar, Mutex};
 use std::io::{self, ErrorKind, Write};

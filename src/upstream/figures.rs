@@ -1,4 +1,4 @@
-//! What is known of connections and look-ups, for those who watch.
+//! Figures on connections and look-ups, for the status and metrics.
 
 use crate::histogram::Distribution;
 

@@ -1,5 +1,5 @@
-//! One file, got over the connections that pages are got over: for whoever needs one, robots.txt first of all. What bounds it
-//! in time is the caller's; in size, how far the caller reads.
+//! Fetches one file, such as robots.txt, over the same connections as pages. The caller limits the time, and the size by how
+//! far it reads.
 
 use super::body_stream::{BodyStream, GetError, ReplyBody};
 use super::connect::{Http1Link, HttpLink, OriginConnection, Versions, Want};

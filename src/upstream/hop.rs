@@ -1,4 +1,4 @@
-//! One connection as far as it is not pingora's to make: to an upstream proxy, through it, and TLS on terms of the
+//! Connections that pingora does not make: to an upstream proxy, through it, and TLS with settings of the
 //! host's own.
 
 use super::dial_error::{DialError, DialFault};

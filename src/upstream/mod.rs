@@ -1,4 +1,4 @@
-//! The way to an origin: its addresses, vetted; how it is connected to. robots.txt and everything else go by it, so that
+//! The way to an origin: its addresses, screened; how it is connected to. robots.txt and everything else use it, so that
 //! one guard covers both.
 
 mod addresses;

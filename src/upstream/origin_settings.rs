@@ -1,4 +1,4 @@
-//! What the settings say of origins, made ready for use and swapped whole on reload.
+//! The settings about origins, prepared for use and swapped as a whole on reload.
 
 use super::dialler::Dialler;
 use super::egress::Guard;

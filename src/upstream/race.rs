@@ -1,5 +1,5 @@
 //! Which of an authority's addresses is connected to (RFC 8305 §4, §5): the families take turns, each next address is tried
-//! a moment later or as soon as one fails, and one that failed lately comes last.
+//! a moment later or as soon as one fails, and one that failed recently comes last.
 
 use super::dial_error::{DialError, DialFault};
 use quick_cache::sync::Cache;

@@ -1,4 +1,4 @@
-//! A vetted way to one authority.
+//! A screened way to one authority.
 
 use super::dial_error::DialError;
 use super::dialler::Dialler;

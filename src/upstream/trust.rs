@@ -1,5 +1,5 @@
-//! On which terms TLS is spoken where it is not pingora that speaks it: with an upstream proxy, for upgraded protocols,
-//! and with hosts that have terms of their own (`pin`, `client_certificate`, `verify`). Built by `Reach`.
+//! TLS settings for connections that pingora does not make: to an upstream proxy, for upgraded protocols,
+//! and to hosts that have settings of their own (`pin`, `client_certificate`, `verify`). Built by `Reach`.
 
 use crate::config::{CertificatePair, OriginTls};
 use crate::tls_words;

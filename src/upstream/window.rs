@@ -1,4 +1,4 @@
-//! How far an HTTP/2 origin may be ahead of who reads its answers (RFC 9113 §5.2). What a window allows is all that comes in
+//! How far an HTTP/2 origin may be ahead of the client that reads its answers (RFC 9113 §5.2). What a window allows is all that comes in
 //! one round trip, and what this process has to hold where the reader stops.
 
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! Why a program that was run may have gone round the proxy, and what helps.
+//! Why a program that was run may have bypassed the proxy, and what helps.
 
 /// What makes a program that reads no proxy variables use a proxy.
 pub(super) fn cure(name: &str) -> &'static str {

@@ -1,4 +1,4 @@
-//! What came of a run, reported at its end: for people, or as one JSON object for scripts.
+//! The result of a run, reported at its end: for people, or as one JSON object for scripts.
 
 use super::super::counted;
 use super::cure::cure;

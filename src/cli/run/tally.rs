@@ -1,4 +1,4 @@
-//! What was refused, by the rule and for waiting, as it is heard of.
+//! Counts refusals, by rule and for waiting, as they are reported.
 
 use crate::gate::Reported;
 use crate::policy::Refusal;

@@ -1,4 +1,4 @@
-//! Faults that no single value shows, reported under the keys they are about.
+//! Faults that involve several keys, reported under the keys they are about.
 
 use std::collections::HashSet;
 use std::ptr;

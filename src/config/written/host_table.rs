@@ -1,4 +1,4 @@
-//! `hosts`: what is otherwise for some hosts, as it is written, by name or pattern.
+//! `hosts`: overrides for some hosts, as written, by name or pattern.
 
 use std::cell::RefCell;
 use std::collections::HashSet;

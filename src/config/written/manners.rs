@@ -1,4 +1,4 @@
-//! What is kept beyond what a site asks for, as it is written: in `pace` for all hosts, in `hosts` for some.
+//! Limits beyond what a site asks for, as written: in `pace` for all hosts, in `hosts` for some.
 
 use std::fmt;
 use std::num::NonZeroU32;

@@ -1,4 +1,4 @@
-//! Where a chain goes on: behind its last whole line, whatever has become of the process that wrote it.
+//! Where a chain continues: after its last whole line, however the process that wrote it ended.
 
 use super::super::chain::{Chain, Hash, NOTHING};
 use super::super::draft::Draft;

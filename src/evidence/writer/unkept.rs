@@ -1,4 +1,4 @@
-//! What records name and could not be kept: those records are lost, and no others.
+//! Files that records name and that could not be stored: those records are lost, and no others.
 
 use super::super::bodies::Bodies;
 use super::super::chain::{Hash, digest_of, from_hex};

@@ -1,4 +1,4 @@
-//! What the chain does not say yet, because there was no room for it: said before the next record.
+//! What the chain does not record yet, because there was no room for it: recorded before the next decision.
 
 use super::super::chain::Hash;
 use super::super::draft::Draft;

@@ -1,5 +1,5 @@
-//! The connection to the fleet's server: made again for as long as it takes. A connection that breaks is replaced, and
-//! calls wait for that; a server that does not answer for [`PATIENCE`] is out of reach, and nobody waits for it.
+//! The connection to the fleet's server: reconnects until it succeeds. A connection that breaks is replaced, and
+//! calls wait for that; a server that does not answer for [`PATIENCE`] is out of reach, and no call waits for it.
 
 use super::message::Message;
 use super::reach::{Reach, ServerLost};

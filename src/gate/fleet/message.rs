@@ -1,4 +1,4 @@
-//! What the server sends unasked, and what becomes of the connection to it. Pure.
+//! What the server sends unasked, and the state of the connection to it. Pure.
 
 use redis::{FromRedisValue, PushInfo, PushKind};
 

@@ -3,11 +3,11 @@
 //! store are one (`machine`).
 //!
 //! - Where a gap is in force, an instance starts nothing without the key's lease, which one instance has at a time
-//!   (`turn.lua`); while it has it, its own schedule keeps the pace. Where none is, nobody asks: a refusal by the origin
+//!   (`turn.lua`); while it has it, its own schedule keeps the pace. Where none is, no lease is needed: a refusal by the origin
 //!   is published to all.
-//! - A robots.txt is fetched by whoever gets the right to (`copy.lua`), and published.
+//! - A robots.txt is fetched by the instance that gets the right to (`copy.lua`), and published.
 //! - What is spent of budgets is counted by the server (`budget.lua`).
-//! - A server that does not answer in time is asked no more until it does (`link`); until then `on_fleet_loss` holds.
+//! - A server that does not answer in time is not asked again until it does (`link`); until then `on_fleet_loss` applies.
 
 mod budget;
 mod copies;

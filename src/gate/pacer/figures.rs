@@ -1,4 +1,4 @@
-//! What is known of a host's pace, for those who watch.
+//! Figures on a host's pace, for the status and metrics.
 
 use std::time::Duration;
 

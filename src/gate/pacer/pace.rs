@@ -1,4 +1,4 @@
-//! One key's lane, shared by those who are in it: the waiting around [`Schedule`]'s arithmetic, and around the fleet's. At
+//! One key's lane, shared by the requests in it: the waiting around [`Schedule`]'s arithmetic, and around the fleet's. At
 //! most one task a lane, the driver, sleeps until the next turn is due; it alone asks the fleet.
 
 use super::figures::PaceFigures;

@@ -1,5 +1,5 @@
-//! Everybody who waits, over all hosts: bounded by `pace.max_waiting`, and shared fairly. When there is room for no more,
-//! whoever came last of the client that has most gives way.
+//! All waiting requests, over all hosts: bounded by `pace.max_waiting`, and shared fairly. When there is no room for more,
+//! the last request of the client that has most is dropped.
 
 use crate::policy::Refusal;
 use crate::policy::pace::ClientId;

@@ -1,4 +1,4 @@
-//! What is known of a file at two times, or by two instances: which of them holds.
+//! What is known of a file at two times, or by two instances: which of the two is used.
 
 use crate::policy::Entry;
 use crate::policy::freshness::CopyState;

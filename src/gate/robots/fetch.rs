@@ -1,5 +1,5 @@
 //! Asks for a robots.txt, or another file of its kind, over the network (RFC 9309 §2.3), through the same guard as any request: one request, one answer.
-//! The only place here that knows of connections; where redirects lead, and when it is a host's turn, is `refresh`'s.
+//! The only place here that knows of connections; `refresh` follows redirects and waits for a host's turn.
 
 use crate::config::Settings;
 use crate::gate::decode::decode_apart;

@@ -1,4 +1,4 @@
-//! What is known of all files, for people and machines that watch.
+//! Figures on all files, for the status and metrics.
 
 /// Figures over all authorities.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

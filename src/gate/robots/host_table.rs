@@ -1,11 +1,11 @@
-//! The authorities in memory: found fast, counted exactly, given up when there are too many.
+//! The authorities in memory: found fast, counted exactly, evicted when there are too many.
 //!
-//! Sharded, so that hosts rarely meet at a lock, and then only to read. One allocation for a place and one for its
+//! Sharded, so that hosts rarely contend for a lock, and then only to read. One allocation for a place and one for its
 //! entry: a million of them must fit.
 //!
-//! Our own, as no table or cache does all of it: an entry that is swapped in place changes what its place weighs, a place in
-//! somebody's hands is never evicted, and those used last can be listed in order. `papaya` and `dashmap` count and evict nothing;
-//! `quick_cache` weighs a place when it is put in, and keeps no order of use that could be read.
+//! Our own, as no table or cache does all of it: replacing an entry changes its slot's weight, a slot that a
+//! request uses is never evicted, and those used last can be listed in order. `papaya` and `dashmap` count and evict nothing;
+//! `quick_cache` weighs a slot when it is inserted, and keeps no order of use that could be read.
 
 use crate::policy::{Authority, Entry, Host, SiteFile, site_file::SiteFileName};
 use arc_swap::{ArcSwap, Guard};

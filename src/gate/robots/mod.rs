@@ -1,4 +1,4 @@
-//! Each authority's robots.txt, and tdmrep.json where that matters: fetched when first asked for, by one however many ask, renewed behind those who ask later.
+//! Each authority's robots.txt, and tdmrep.json where that matters: fetched when first asked for, once however many ask, renewed in the background.
 
 mod compare;
 mod fetch;

@@ -1,5 +1,5 @@
-//! How many fetches of robots.txt may be under way at a time: in all, and for each client, so that one who asks for
-//! hosts by the thousand, dead or slow, keeps no other's first request waiting.
+//! How many fetches of robots.txt may be under way at a time: in all, and for each client, so that one that asks for
+//! thousands of hosts, dead or slow, does not delay another's first request.
 
 use crate::gate::pacer::{HostQueue, Permit, Stand};
 use crate::policy::Refusal;

@@ -1,4 +1,4 @@
-//! Fetches under way: each is one for all who ask, and a first one goes on only while somebody waits for it.
+//! Fetches under way: each is shared by all requests that need it, and a first one continues only while a request waits for it.
 
 use crate::policy::pace::ClientId;
 use crate::policy::{Authority, Refusal, SiteFile};

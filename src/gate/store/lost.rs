@@ -1,5 +1,5 @@
-//! Which authorities' rows on disk are older than what is known, when there was no room to say by name: a set that takes
-//! the same memory however many they are. It may hold one that was never put in, which is fetched again then.
+//! Which authorities' rows on disk are older than what is known, when there was no room to list them by name: a set that takes
+//! the same memory however many they are. It may contain one that was never put in, which is then fetched again.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;

@@ -1,8 +1,8 @@
-//! What outlives the process: copies of robots.txt with all that is known of them, and the pace that is owed
+//! What outlives the process: copies of robots.txt with all that is known of them, and delays in progress
 //! (docs/robots-txt-life.md, docs/pace.md).
 //!
 //! Nothing waits for the disk but the first use of an authority: writes go through [`write_behind`], in batches. What has
-//! not been written yet is read from there, so that nobody sees an entry older than one already used.
+//! not been written yet is read from there, so that no request sees an entry older than one already used.
 
 mod batch;
 mod disk;

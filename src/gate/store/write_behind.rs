@@ -1,4 +1,4 @@
-//! Writes behind those who serve: a thread that commits whatever has gathered since its last commit. While the disk
+//! Writes in the background: a thread that commits whatever has gathered since its last commit. While the disk
 //! cannot be had or written, what has gathered stays in memory, within bounds, and is written as soon as it can be.
 
 use super::batch::Owed;

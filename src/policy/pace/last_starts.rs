@@ -1,4 +1,4 @@
-//! The starts that the next one keeps its distance from. Pure.
+//! The last starts, from which the next one keeps its distance. Pure.
 
 use std::time::Instant;
 

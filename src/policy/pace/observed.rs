@@ -1,4 +1,4 @@
-//! What a host's answers have come to, for what `manners` make of it.
+//! What a host's answers have shown (latency, refusals in a row), as input to `manners`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Why a target is not to be reached through this proxy. Pure.
+//! Why a target may not be reached through this proxy. Pure.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! What a refusal rests on, as written there: a rule or a preference of robots.txt, an entry of tdmrep.json, a field of an answer.
+//! What a refusal is based on, as written in its source: a rule or a preference of robots.txt, an entry of tdmrep.json, a field of an answer.
 //! Pure.
 
 use std::fmt::{self, Write};

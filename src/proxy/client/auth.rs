@@ -1,4 +1,4 @@
-//! Who may use the proxy, by address and by password (RFC 7617). A tunnel is its opener's, for as long as that user is one.
+//! Who may use the proxy, by address and by password (RFC 7617). A tunnel belongs to the user who opened it, for as long as that user exists.
 
 use super::super::limits::per_client;
 use super::Who;

@@ -1,4 +1,4 @@
-//! One connection of a client's, whatever is spoken on it, and whose it is.
+//! One client connection, whatever protocol it speaks, and its user.
 
 use super::super::Proxy;
 use super::super::exchange::LastPlace;

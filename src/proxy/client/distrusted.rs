@@ -1,4 +1,4 @@
-//! The clients that turned our certificates down, for people: most are not set up yet, and say nothing of it themselves.
+//! The clients that rejected our certificates, for the log and the status: most are not set up yet, and report nothing themselves.
 
 use super::super::Proxy;
 use crate::tls::Distrust;

@@ -1,5 +1,5 @@
-//! What begins with no request of HTTP/1: SOCKS5 is served; the others are answered at once, in their own words and in one line of the
-//! log, and not left to wait for an answer that never comes.
+//! Connections that do not begin with an HTTP/1 request: SOCKS5 is served; other protocols are answered at once, in their own form, and
+//! logged in one line, instead of waiting for an answer that never comes.
 
 use super::super::Proxy;
 use super::connection::Connection;

@@ -1,5 +1,5 @@
 //! A client's connection in HTTP/2 (RFC 9113), to the proxy or inside a CONNECT: each stream is an exchange of its own, in a
-//! task of its own, and may be a CONNECT itself. What one stream is sent and does not read takes no other's room.
+//! task of its own, and may be a CONNECT itself. A stream that does not read what it is sent takes no other's window.
 
 use super::super::Proxy;
 use super::super::exchange::carry::Http2Client;

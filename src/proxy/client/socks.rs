@@ -1,4 +1,4 @@
-//! SOCKS5 (RFC 1928, with the passwords of RFC 1929): a CONNECT in other words, for the tools that speak nothing else.
+//! SOCKS5 (RFC 1928, with the passwords of RFC 1929): handled as a CONNECT, for tools that speak nothing else.
 
 use super::super::Proxy;
 use super::super::exchange::refuse_unanswered;

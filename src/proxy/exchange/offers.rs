@@ -1,4 +1,4 @@
-//! What sites ask for in return for their pages, as of their latest answers: by authority, for people who watch.
+//! What sites ask for in return for their pages, as of their latest answers: by authority, for the API and `explain`.
 
 use crate::policy::{Authority, Noted};
 use parking_lot::Mutex;

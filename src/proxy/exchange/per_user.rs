@@ -1,4 +1,4 @@
-//! What holds for a user: the overrides that he has, or else what holds for all.
+//! The settings for a user: that user's overrides, or else the general ones.
 
 use super::request::Request;
 use crate::config::{Hosts, InterceptMode, Settings, User};

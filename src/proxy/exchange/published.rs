@@ -1,4 +1,4 @@
-//! The directory of signing keys, on listeners that serve it: to anybody, before it is asked who may use the proxy.
+//! The directory of signing keys, on listeners that serve it: to anybody, before access is checked.
 
 use super::carry::Client;
 use super::flush;

@@ -1,4 +1,4 @@
-//! The recent refusals, and those that report mode let through, for people who watch.
+//! The recent refusals, and those that report mode let through, for the status and the dashboard.
 
 use crate::config::User;
 use crate::gate::Reported;

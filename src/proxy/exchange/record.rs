@@ -1,4 +1,4 @@
-//! The record of a request in the evidence: what was decided, by what, and what came of it. docs/evidence.md has its members.
+//! The record of a request in the evidence: what was decided, by what, and the result. docs/evidence.md has its members.
 
 use super::access_log::millis;
 use super::outcome::{About, Last, Outcome};

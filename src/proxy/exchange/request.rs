@@ -1,4 +1,4 @@
-//! What a client asks: read once from its head, whatever the version, and read by everybody after that.
+//! What a client asks: read once from its head, whatever the version, and used by everything after that.
 
 use super::target::{self, Located};
 use super::via::Via;

@@ -1,4 +1,4 @@
-//! What becomes of a try that broke off: another, where that is safe, or its failure.
+//! What follows an attempt that broke off: another, where that is safe, or its failure.
 
 use super::Exchange;
 use super::Outcome;

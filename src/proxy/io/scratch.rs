@@ -1,4 +1,4 @@
-//! Memory for what is written here and soon passed on: it goes round within a thread.
+//! Memory for what is written here and soon passed on: reused within a thread.
 
 use std::cell::RefCell;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! When a wait is over. One timer serves all the waits of a connection: it is moved only where it went off too early or
+//! Deadlines. One timer serves all the waits of a connection: it is moved only if it went off too early or
 //! would go off too late.
 
 use std::future::poll_fn;

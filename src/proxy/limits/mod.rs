@@ -1,4 +1,4 @@
-//! Bounds that no client can stretch: connections, certificates, how slowly a body may come.
+//! Limits on clients: connections, certificates, how slowly a body may come.
 
 pub mod body_rate;
 pub mod leaf_rate;

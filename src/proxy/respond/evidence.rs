@@ -1,4 +1,4 @@
-//! What a refusal goes by, as members of the answer and of what people who watch are shown.
+//! What a refusal is based on, as members of the answer and of the API.
 
 use crate::policy::{Authority, Refusal};
 use serde_json::{Map, Value};

@@ -1,4 +1,4 @@
-//! What went wrong between us and the origin, in the words of RFC 9209 §2.3.
+//! What went wrong between us and the origin, by the names of RFC 9209 §2.3.
 
 use crate::tls_words;
 use crate::upstream::{DialError, DialFault, ResolveError};

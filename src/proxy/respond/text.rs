@@ -1,4 +1,4 @@
-//! Text as what it stands in wants it, written straight to where it goes. Pure.
+//! Text escaped for its context, written directly to its destination. Pure.
 
 use crate::http1::{below, equal, put_number};
 use crate::policy::Authority;

@@ -1,6 +1,6 @@
-//! The ranges that are not the public Internet's: IANA's special-purpose address registries, complete, be a range
-//! globally reachable or not, for none holds anybody's web site; multicast; what IPv6 has not given out; and the
-//! addresses where clouds hand out credentials.
+//! The ranges that are not the public Internet's: IANA's special-purpose address registries, complete, whether a range is
+//! globally reachable or not, as none has public web sites; multicast; what IPv6 has not allocated; and the
+//! addresses where clouds serve credentials.
 //! <https://www.iana.org/assignments/iana-ipv4-special-registry>,
 //! <https://www.iana.org/assignments/iana-ipv6-special-registry>.
 

@@ -1,5 +1,5 @@
 //! A request as the next one on the way is to see it. The one place where outgoing requests are written, for either version
-//! of HTTP, whoever asks: what ends with the client's hop, what is ours to add, where the message goes (RFC 9110 §7.6).
+//! of HTTP, for clients and for the proxy's own: what ends with the client's hop, what we add, where the message goes (RFC 9110 §7.6).
 
 use super::hop::is_tls;
 use super::route::Route;

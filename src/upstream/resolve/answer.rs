@@ -1,4 +1,4 @@
-//! What a look-up comes to, and for how long that holds.
+//! The result of a look-up, and for how long it is valid.
 
 use dns_lookup::{LookupError, LookupErrorKind};
 use std::net::IpAddr;

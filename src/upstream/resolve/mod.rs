@@ -1,6 +1,6 @@
 //! Names to addresses, through the system's resolver. A name is looked up once for all who ask at the same time; what was
-//! found is used a while longer while it is looked up again; a look-up of a name that does not answer holds up whoever
-//! asked for it, and nobody else.
+//! found is used a while longer while it is looked up again; a look-up of a name that does not answer delays only
+//! the requests for that name.
 
 mod answer;
 

@@ -1,6 +1,6 @@
 //! The file in which the processes of a machine keep what has been spent of budgets, also for those that come after them.
 //!
-//! A budget's row is one of the few in its bucket, and whoever changes it locks that for the moment. A row whose period has
+//! A budget's row is one of the few in its bucket, which is locked while a row in it is changed. A row whose period has
 //! ended is free.
 
 use super::locks::LockFile;

@@ -1,5 +1,5 @@
-//! Copies of robots.txt that the processes of a machine leave each other in one file: each in one of so many places, of which a
-//! later one takes that of an earlier one. The right to fetch is a lock in the file of [`slots`](super::slots).
+//! Copies of robots.txt that the processes of a machine share in one file: each in one of a fixed number of slots, in which a
+//! later copy replaces an earlier one. The right to fetch is a lock in the file of [`slots`](super::slots).
 
 use super::Machine;
 use super::locks::LockFile;

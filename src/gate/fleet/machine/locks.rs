@@ -1,5 +1,5 @@
-//! A file in which the processes of a machine meet, and the locks on its bytes, which the kernel takes away from whoever is gone.
-//! They are the open file's: those of one process do not keep each other out.
+//! A file that the processes of a machine share, and the locks on its bytes, which the kernel releases when a process ends.
+//! They belong to the open file: those of one process do not exclude each other.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;

@@ -1,9 +1,9 @@
 //! The fleet that the processes of one machine are: all that use one store keep one pace for each host and fetch each
 //! robots.txt once (docs/fleet.md).
 //!
-//! There is no process among them that the others ask. A key's lease is a lock on bytes of a file (`slots`), which the
-//! kernel takes away from whoever is gone; a start is noted there before it leaves, so that whoever has the lease next
-//! knows of it. Who waits looks again, and not before the next start could be due. Copies of robots.txt are files (`copies`).
+//! No process serves the others. A key's lease is a lock on bytes of a file (`slots`), which the
+//! kernel releases when a process ends; a start is recorded there before it is sent, so that the next holder of the lease
+//! knows of it. A process that waits looks again when the next start could be due. Copies of robots.txt are in a file (`copies`).
 
 mod budgets;
 mod copies;

@@ -1,10 +1,10 @@
-//! The file in which the processes of a machine leave each other what a host's starts have to keep their distance from,
-//! and the locks on it, which the kernel takes away from whoever is gone.
+//! The file in which the processes of a machine share the last starts at each host, from which the next one keeps its distance,
+//! and the locks on it, which the kernel releases when a process ends.
 //!
-//! A key's slot is one of the few in its bucket; whoever changes what a bucket has locks it for that moment. Beyond the
-//! buckets there are only locks: sixteen bytes a key, the first its lease, the others of those who wait for it, and one byte
-//! for each authority, the right to fetch its robots.txt. Instants are nanoseconds of the clock that `Instant` reads; a
-//! file of before the machine was started is taken to be of now.
+//! A key's slot is one of the few in its bucket, which is locked while a slot in it is changed. Beyond the
+//! buckets there are only locks: sixteen bytes a key, the first its lease, the others for the processes that wait for it, and one
+//! byte for each authority, the right to fetch its robots.txt. Instants are nanoseconds of the clock that `Instant` reads; a
+//! file from before the machine was started is treated as of now.
 
 use super::locks::LockFile;
 use crate::gate::store::digest;

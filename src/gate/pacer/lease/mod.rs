@@ -1,5 +1,5 @@
-//! An instance's part in one key's turns in its fleet: whether it has the lease, when to ask for it, renew it, give it
-//! up, and what there is to report. Pure. While it has the lease, the schedule keeps the pace on its own.
+//! An instance's part in one key's turns in its fleet: whether it has the lease, when to ask for it, renew it, release
+//! it, and what there is to report. Pure. While it has the lease, the schedule keeps the pace on its own.
 
 use crate::gate::fleet::{LeaseOp, LeaseRequest, LeaseStatus, Reach, TurnPlace};
 use crate::policy::pace::{LastStarts, Observed, Schedule, Slot, TurnSource};

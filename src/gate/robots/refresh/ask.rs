@@ -1,4 +1,4 @@
-//! One file asked of its site: in the host's turn, along redirects, once more in the plainest form where our own message was at
+//! One file asked of its site: in the host's turn, along redirects, once more in the plainest form if our own message was at
 //! fault.
 
 use super::super::fetch::{FetchError, FileRequest, Reply, no_resolver, target};

@@ -1,4 +1,4 @@
-//! Trailers on their way: whoever merges them with the head must not find there what no trailer may say (RFC 9110 §6.5).
+//! Trailers that are passed on: fields that no trailer may have are removed, as a recipient may merge them with the head (RFC 9110 §6.5).
 
 use super::answer::others;
 use crate::http1::{Field, FieldKind};
