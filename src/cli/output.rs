@@ -1,4 +1,4 @@
-//! What commands print, for a terminal or for a program.
+//! How commands print: plurals, colour on terminals, control characters made harmless.
 
 use super::command_error::CommandError;
 use std::io::{self, IsTerminal, Write};

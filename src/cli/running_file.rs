@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Whom to ask. The token itself and no path to it: root does not read, for whoever wrote this, what it names.
+/// Where a running proxy can be asked. The token itself and no path to it: root must not read a path that another user wrote here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RunningProxy {
     pub admin: SocketAddr,

@@ -84,7 +84,7 @@ fn load(path: Option<&Path>, listen: Option<&str>) -> Result<Settings, CommandEr
     Ok(Settings::load(path, std::env::vars_os().chain(listen))?)
 }
 
-/// Leaves word of whom to ask about this proxy, where there is somebody.
+/// Writes the file by which other commands find this proxy, if it has an admin address.
 fn announced(running: &Running, config: Option<&Path>) -> Option<RunningFile> {
     let token = running.admin_token().map(str::to_owned);
     let announced = RunningProxy { admin: running.admin_address()?, token }.announce(config);

@@ -25,7 +25,7 @@ enum Step {
 #[derive(Default)]
 pub struct LastHost(Option<(Arc<HostEntry>, Arc<HostQueue>)>);
 
-/// Where a request goes to, and what it goes by.
+/// Where a request goes to, and what decides on it.
 struct AdmitHost<'a> {
     entry: Arc<HostEntry>,
     pace: Arc<HostQueue>,
@@ -168,7 +168,7 @@ impl Gate {
         last: &mut LastHost,
     ) -> AdmitHost<'a> {
         let key = key(settings, request.authority, request.address);
-        // In somebody's hands neither is given up, so that there are no others of the same name.
+        // Neither is evicted while it is in use, so that there are no others of the same name.
         if let Some((entry, pace)) = &last.0
             && entry.authority == *request.authority
             && *pace.key() == key

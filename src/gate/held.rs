@@ -242,7 +242,7 @@ impl Drop for Hold<'_> {
 
 /// In milliseconds: up to the ten minutes that `run` waits.
 const TIMES: &[u64] = &[10, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000];
-/// Whoever shares a pace asks another process for its turn, which takes less.
+/// A process that shares a pace asks another one for its turn, which takes less.
 const LEAST: Duration = Duration::from_millis(10);
 
 #[cfg(test)]

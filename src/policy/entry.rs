@@ -210,7 +210,7 @@ impl Entry {
         let failing = self.trouble.is_some();
         let state = match answer.access {
             Access::Rules(_) | Access::Reservations(_) => answer.freshness.state(failing, now),
-            // That there was no file once is no copy to go by while nobody can say whether there is one now.
+            // That there was no file once is no copy to use while it is unknown whether there is one now.
             Access::Missing if failing && now >= answer.freshness.expires_at() => CopyState::Unusable,
             Access::Missing => answer.freshness.state(false, now),
         };

@@ -9,7 +9,7 @@ use super::served_paths::Paths;
 use super::{Entry, Manners, Request, RobotsOverride, UsageModes};
 use crate::robots::{ProductToken, Purpose};
 
-/// What holds for one host, with nothing left open.
+/// The settings that apply to one host, with all overrides resolved.
 #[derive(Debug, Clone)]
 pub struct HostRules {
     pub robots: RobotsOverride,
@@ -19,16 +19,16 @@ pub struct HostRules {
     pub product_tokens: Option<Arc<[ProductToken]>>,
     /// In place of `Options::purposes`.
     pub purposes: Option<Arc<[Purpose]>>,
-    /// What becomes of answers that say no to a purpose.
+    /// How answers that say no to a purpose are handled.
     pub usage: UsageModes,
-    /// What is kept beyond what the site asks for.
+    /// Limits beyond what the site asks for.
     pub manners: Manners,
     /// The operator's own rules, which override those of robots.txt.
     pub own_rules: Option<OwnRules>,
     pub options: Arc<PolicyOptions>,
 }
 
-/// What holds for every host.
+/// The settings that apply to every host.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PolicyOptions {
     /// `mode: report`: what would be refused goes all the same, and is reported.

@@ -64,7 +64,7 @@ impl UsageLines {
         }
     }
 
-    /// What each line says to whoever is asked for: whether it says no to some use; `None`: that cannot be read.
+    /// What each line says to the crawler in question: whether it says no to some use; `None`: that cannot be read.
     pub(super) fn read(&self, to: &Use<'_>) -> impl Iterator<Item = (UsageField, Box<str>, Option<bool>)> {
         self.lines.iter().map(|(field, value)| {
             let reads = match field {

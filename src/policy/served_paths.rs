@@ -22,7 +22,7 @@ pub enum Served<R> {
     Silent,
     /// Of the first for which there is something to say, with that form.
     Refused(R, Box<str>),
-    /// There are so many, of such a length, that judging them would cost whoever sends them nothing, and us a lot.
+    /// There are so many, of such a length, that checking them would cost the sender nothing, and us a lot.
     TooMany,
 }
 

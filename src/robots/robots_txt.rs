@@ -57,7 +57,7 @@ impl RobotsTxt {
         Self(Arc::new(RobotsTxtInner { options: options.clone(), source, groups, file, warnings, memo, digest }))
     }
 
-    /// The rules for a crawler, by the names that it goes by: those of all groups that name it, else those for `*`.
+    /// The rules for a crawler, by its names: those of all groups that name it, else those for `*`.
     /// Compiled at the first call for these groups, then only looked up, without a lock.
     pub fn rules_for<T: AsRef<str>>(&self, tokens: &[T]) -> RuleSet {
         self.rules_kept_for(tokens).into_owned()

@@ -128,7 +128,7 @@ impl RuleSet {
         self.0.len
     }
 
-    /// Whether everything is allowed for want of rules.
+    /// Whether everything is allowed because there are no rules.
     pub fn is_empty(&self) -> bool {
         self.0.len == 0
     }

@@ -93,7 +93,7 @@ impl LineQueue {
         }
         let was_empty = state.lines.is_empty();
         state.lines.extend_from_slice(line);
-        // Whoever is writing looks again by itself.
+        // The thread that is writing looks again by itself.
         let is_asleep = was_empty && !state.is_writing;
         drop(state);
         if is_asleep {

@@ -224,7 +224,7 @@ impl Write for StandardError {
     }
 }
 
-/// Only whoever has locked standard error changes it.
+/// Changed only while standard error is locked.
 static IS_SHOWN: AtomicBool = AtomicBool::new(false);
 /// To the start of the line, and nothing on it.
 const CLEAR: &str = "\r\x1b[K";

@@ -65,7 +65,7 @@ impl Endpoint {
     }
 
     pub fn put(&self, idle: Idle) {
-        // Before it is there, so that whoever takes it away finds it counted.
+        // Before it is there, so that it is counted when it is taken away.
         self.count.fetch_add(1, Relaxed);
         self.all.fetch_add(1, Relaxed);
         let mut shard = self.idle[shard() % self.idle.len()].lock();
@@ -124,7 +124,7 @@ impl Drop for Endpoint {
     }
 }
 
-/// Whether there is neither an end nor a byte to read. Whoever goes on to read takes over the wake-up that this leaves.
+/// Whether there is neither an end nor a byte to read. A later read takes over the wake-up that this leaves.
 async fn is_quiet(stream: &mut Stream) -> bool {
     let mut byte = [0; 1];
     let read =

@@ -129,7 +129,7 @@ impl Upstream {
         &self.name
     }
 
-    /// Who signs requests, if somebody does.
+    /// Signs requests, if configured.
     pub fn signer(&self) -> Option<Arc<Signer>> {
         self.reach.load().signer.clone()
     }
@@ -215,8 +215,8 @@ impl Upstream {
         Ok(route)
     }
 
-    /// The same for a client: names of one that do not answer hold up nobody else. `own`: the hosts of its user, who may have
-    /// TLS spoken on other terms. `by`: the settings that the caller goes by, where that matters.
+    /// The same for a client: names that do not answer delay no other client. `own`: the hosts of its user, which may have
+    /// other TLS settings. `by`: the settings that the caller uses, where that matters.
     pub async fn reach_for(
         &self,
         authority: &Authority,

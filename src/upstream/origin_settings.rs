@@ -31,7 +31,7 @@ pub(super) struct OriginSettings {
     pub trust: Trust,
     pub keep: Keep,
     pub head_size: u32,
-    /// Who signs requests, if somebody does.
+    /// Signs requests, if configured.
     pub signer: Option<Arc<Signer>>,
 }
 

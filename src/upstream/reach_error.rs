@@ -10,7 +10,7 @@ pub enum ReachError {
     Denied(#[from] Denied),
     #[error(transparent)]
     Resolve(#[from] ResolveError),
-    /// Other settings are in force than those that the caller goes by: it has to ask again by these.
+    /// Other settings are in force than those that the caller uses: it has to ask again with these.
     #[error("the configuration has just been reloaded")]
     Reloaded,
 }

@@ -134,7 +134,7 @@ fn chain(page: &Page<'_>, out: &mut String) {
         out,
         "<h2>What this rests on</h2>\n<p>Each request left a record with what was decided, by which line of which robots.txt, and that \
          file is kept. Each record holds the SHA-256 of the one before it, so that one that was changed, added or removed later is \
-         found. It does not show that nobody wrote the whole chain anew: for that its head has to be known from elsewhere and from \
+         found. It does not show that nobody wrote the whole chain again: for that its head has to be known from elsewhere and from \
          before.</p>\n"
     );
     match faults.as_slice() {
@@ -159,7 +159,7 @@ fn chain(page: &Page<'_>, out: &mut String) {
     for (count, from, to) in lost {
         let _ = writeln!(
             out,
-            "<p>{count} records between {} and {} were lost for want of room.</p>",
+            "<p>{count} records between {} and {} were lost, as the disk was full or too slow.</p>",
             time(*from),
             time(*to)
         );

@@ -286,7 +286,7 @@ async fn heard<T: Clone>(live: &mut broadcast::Receiver<T>) -> Option<T> {
     }
 }
 
-/// As whoever started us has left it; asked for before a handler is set.
+/// As the parent process has left it; read before a handler is set.
 fn hang_up_is_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
@@ -324,7 +324,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// Says where this command's is to be kept.
 const EVIDENCE: &str = "POLITELY_EVIDENCE__DIRECTORY";
 const BY_SIGNAL: i32 = 128;
-/// By which somebody ends a command.
+/// Signals that end a command.
 const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
 #[cfg(test)]

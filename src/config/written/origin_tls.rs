@@ -16,7 +16,7 @@ pub struct OriginTls {
     /// The keys of which the certificate must hold one. Empty: any that the roots vouch for.
     pub pins: Vec<Pin>,
     pub client_certificate: Option<CertificatePair>,
-    /// `false`: whoever answers is believed to be the origin.
+    /// `false`: any server that answers is believed to be the origin.
     pub verify: bool,
 }
 

@@ -138,7 +138,7 @@ pub(super) fn lock(directory: &Path) -> Result<File, OpenError> {
     Ok(file)
 }
 
-/// Whoever may write there can remove and replace what is kept.
+/// Any user who may write there can remove and replace what is kept.
 pub(super) fn warn_of_others(directory: &Path) {
     let mode = fs::metadata(directory).map_or(0, |found| found.permissions().mode() & 0o777);
     if mode & 0o022 != 0 {
@@ -147,13 +147,13 @@ pub(super) fn warn_of_others(directory: &Path) {
     }
 }
 
-/// Whether somebody writes there now.
+/// Whether a process writes there now.
 pub fn is_locked(directory: &Path) -> bool {
     let file = File::open(directory.join(LOCK));
     file.is_ok_and(|file| !locks(&file, FlockOperation::NonBlockingLockShared))
 }
 
-/// Whoever verifies has the lock for a moment, and so has a program that a process with the lock is starting.
+/// `verify` has the lock for a moment, and so has a program that a process with the lock is starting.
 fn locks(file: &File, how: FlockOperation) -> bool {
     let mut tries = 0..TRIES;
     while flock(file, how).is_err() {

@@ -50,7 +50,7 @@ impl Fleet {
     /// A copy that is fresh, or the right to fetch it; waits while another instance has that. `anew`: no copy will do
     /// that is from before now.
     pub async fn claim(self: &Arc<Self>, name: SiteFileName<'_>, anew: bool) -> Result<Claim, ServerLost> {
-        // Dropped, it is given back, whoever has it.
+        // When dropped, the right is given back, whichever instance has it.
         let right = Right { fleet: self.clone(), name: name.to_string() };
         let (mut arrivals, began) = (self.arrivals.subscribe(), Instant::now());
         loop {
@@ -125,7 +125,7 @@ impl Right {
             let FleetWay::Server(link) = &self.fleet.way else { return std::future::pending().await };
             loop {
                 sleep(HELD / 3).await;
-                // Whoever is cut off fetches on its own.
+                // An instance that is cut off fetches on its own.
                 let _ = CopyRequest::Keep.ask(link, &self.name).await;
             }
         };
@@ -154,7 +154,7 @@ impl Right {
                 tokio::join!(sleep(AGAIN), link.is_there());
             }
         };
-        // Nobody waits any more: whoever wants it then fetches it.
+        // No request waits any more: the next one that needs it fetches it.
         let _ = timeout(HELD, put).await;
     }
 }

@@ -187,7 +187,7 @@ impl ServerLink {
                 if push.kind == PushKind::Disconnection {
                     closed.notify_one();
                 }
-                // Whoever receives them is gone with the gate.
+                // Their receiver is gone with the gate.
                 Message::parse(&push, &me).map_or(Ok(()), |message| messages.send(message))
             }
         };
@@ -228,7 +228,7 @@ impl ServerLink {
                 return ("the configuration names another server".into(), since);
             }
             let registered = self.register(&mut connection).await;
-            // Whoever asked in vain may have given it up just before it answered.
+            // A call without an answer may have given the server up just before it answered.
             if registered.is_err() || self.is_lost() {
                 return (registered.err().unwrap_or_else(no_answer), since);
             }
@@ -269,7 +269,7 @@ impl ServerLink {
     }
 
     fn tell(&self) {
-        // Whoever receives it is gone with the gate.
+        // Its receiver is gone with the gate.
         let _ = self.messages.send(Message::Link);
     }
 

@@ -97,7 +97,7 @@ impl Pacer {
         let new = || {
             let (mut lane, now) = (Schedule::default(), Instant::now());
             if let Some(last_start) = self.shared.store.last_unnoted() {
-                // Whoever has a delay owes it once, whatever was noted.
+                // A host with a delay owes it once, whatever was noted.
                 lane.adopt(LastStarts { last_start: Some(last_start), ..LastStarts::default() }, Duration::ZERO);
             }
             if let Some(debt) = self.shared.store.debt(key, now) {

@@ -22,7 +22,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 /// A lane.
 pub(in crate::gate) struct HostQueue {
     state: Mutex<HostQueueState>,
-    /// Wakes the driver: a slot is free, somebody gave up, or the fleet has something to say.
+    /// Wakes the driver: a slot is free, a request gave up, or the fleet has a message.
     changed: Notify,
     key: PaceKey,
     /// For a lane of subresources: that of the pages, which learns of the origin's refusals.
@@ -261,7 +261,7 @@ impl HostQueue {
         }
     }
 
-    /// `has_left`: [`left`](Self::left) has been called. `answered`: when the answer began, and whether it is one to go by.
+    /// `has_left`: [`left`](Self::left) has been called. `answered`: when the answer began, and whether it may shorten the latency.
     pub(super) fn give_back(
         self: &Arc<Self>,
         slot: Slot,

@@ -172,7 +172,7 @@ impl Fetcher {
         let body = match from_status(status) {
             AccessKind::Rules => rules(body, &headers, settings.robots.max_size as usize).await?,
             _ => {
-                // So that the connection can be kept; whoever lets us wait for it loses it.
+                // So that the connection can be kept, unless this takes too long.
                 let _ = timeout(DISCARD_TIME, body.discard(DISCARD)).await;
                 Vec::new()
             }

@@ -133,7 +133,7 @@ impl HostTable {
         self.bytes.fetch_sub(old, Ordering::Relaxed);
     }
 
-    /// The same, unless somebody has been faster than the one who loaded `old`. Tells what is in force then.
+    /// The same, unless the entry is no longer `old`. Returns the entry in force then.
     pub fn put_over(&self, host: &HostEntry, old: &Arc<Entry>, entry: Arc<Entry>) -> Arc<Entry> {
         let new = entry_cost(&entry);
         let found = host.entry.compare_and_swap(old, entry.clone());
@@ -227,7 +227,7 @@ impl HostTable {
     }
 }
 
-/// Whoever has a place in hand would otherwise decide beside a second one for the same authority.
+/// Not in use: a request that uses an entry would otherwise decide beside a second one for the same authority.
 fn is_free(host: &Arc<HostEntry>) -> bool {
     Arc::strong_count(host) == 1
 }

@@ -117,7 +117,7 @@ impl RobotsCache {
         self.0.trim();
     }
 
-    /// Learns about an authority as ordered; joins whoever is at it already.
+    /// Learns about an authority as ordered; joins a fetch under way.
     pub fn refresh(&self, host: &Arc<HostEntry>, order: Order) -> Fetching {
         let (mut fetches, key) = (self.0.fetches.lock(), (host.file, host.authority.clone()));
         if let Some(fetch) = fetches.get(&key) {
@@ -146,8 +146,8 @@ impl RobotsCache {
         fetching
     }
 
-    /// Another instance has fetched this: whoever waits for it here goes on, and a copy that is in use is replaced. Nothing:
-    /// what has been published may have been missed, and whoever waits looks again.
+    /// Another instance has fetched this: requests that wait for it here continue, and a copy that is in use is replaced. Empty:
+    /// what has been published may have been missed, and those that wait look again.
     pub fn published(&self, name: &str) {
         let Some(fleet) = self.0.fleet.clone() else { return };
         fleet.arrived(name);
@@ -187,7 +187,7 @@ impl RobotsCache {
                 let Some(SiteAnswer { access: Access::Rules(robots), .. }) = &old.answer else { continue };
                 let access = inner.files.intern(SiteFile::Robots, robots.source(), &options);
                 let answer = old.answer.clone().map(|answer| SiteAnswer { access, ..answer });
-                // Whoever fetches it meanwhile reads it as is right now.
+                // A fetch meanwhile reads it by the new settings.
                 inner.hosts.put_over(&host, &old, Arc::new(Entry { answer, trouble: old.trouble.clone() }));
             }
             inner.files.sweep();
@@ -197,7 +197,7 @@ impl RobotsCache {
 
 impl CacheInner {
     fn keep(&self, host: &HostEntry, entry: Arc<Entry>) {
-        // First, so that whoever finds the entry given up meanwhile does not go by an older copy.
+        // First, so that a request that finds the entry evicted meanwhile does not use an older copy.
         self.store.save(host.name(), &entry);
         self.hosts.put(host, entry);
         match host.file {

@@ -77,7 +77,7 @@ impl<'a> ClientPlace<'a> {
     async fn of(places: &'a FetchPlaces, client: ClientId) -> Self {
         let new = || Arc::new(Semaphore::new(MOST_OF_ONE));
         let semaphore = places.shares.lock().entry(client).or_insert_with(new).clone();
-        // Made first, so that whoever leaves while waiting leaves nothing behind.
+        // Made first, so that a request that is dropped while it waits leaves nothing behind.
         let mut share = ClientPlace { places, client, semaphore, permit: None };
         share.permit = Some(share.semaphore.clone().acquire_owned().await.expect(OPEN));
         share

@@ -50,7 +50,7 @@ pub(super) fn interpret_response(
         Fetched::Unreachable(why) => return old.failed(now, why, None, fastrand::f64()),
     };
     let freshness = freshness(headers, settings, now);
-    // Whoever redirects could make nothing of what comes with a file of another's.
+    // A site that redirects cannot validate the file of another one.
     let validators = if is_redirected { Validators::default() } else { validators(headers) };
     if status == 304
         && !is_redirected

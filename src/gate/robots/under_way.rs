@@ -20,16 +20,16 @@ pub(in crate::gate) struct Order {
     pub reason: FetchReason,
     /// At whose cost.
     pub client: ClientId,
-    /// The gap that holds for whoever causes it.
+    /// The gap for the request that causes it.
     pub crawl_delay: Option<Duration>,
-    /// As whoever causes it will go to the site, over the same connection.
+    /// The versions of HTTP of the request that causes it, which uses the same connection.
     pub versions: Versions,
 }
 
 /// Why robots.txt is fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) enum FetchReason {
-    /// Somebody waits for it, and has nothing to go by until then. Dropped when nobody does any more.
+    /// A request waits for it, as there is no copy yet. Dropped when none waits any more.
     FirstUse,
     /// The copy in use grows old. Waits its turn however long.
     Renewal,
@@ -112,7 +112,7 @@ impl Underway<'_> {
                 drop(fetches);
                 return Some(work.await);
             }
-            // Whoever comes joins under this lock.
+            // Later requests join under this lock.
             if self.fetch.end.receiver_count() == 0 {
                 fetches.remove(&self.key);
                 return None;

@@ -100,7 +100,7 @@ impl Location {
 }
 
 impl Disk {
-    /// `None`: it is new. What is somebody else's is an error.
+    /// `None`: it is new. A file of another program is an error.
     fn format(&self) -> Result<Option<u64>, Error> {
         let transaction = self.database.begin_read()?;
         let tables = transaction.list_tables()?.count() + transaction.list_multimap_tables()?.count();

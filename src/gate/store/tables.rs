@@ -40,7 +40,7 @@ impl<'t> Tables<'t> {
     pub fn write(&mut self, authority: &str, entry: &Entry) -> Result<(), Error> {
         let file = entry.source();
         let body = file.map(digest);
-        // Held before the old one is let go: often they are the same.
+        // Held before the old one is released: often they are the same.
         if let (Some(name), Some(file)) = (body, file) {
             self.hold(&name, file)?;
         }
@@ -154,7 +154,7 @@ pub(super) const FORMAT_KEY: &str = "format";
 /// Raised with each change of the tables.
 pub(super) const FORMAT: u64 = 2;
 const BYTES_KEY: &str = "bytes";
-/// Whether whoever wrote last has written all it had to, and closed the file. Absent: it is new, or from before there was this.
+/// Whether the last process to write has written all it had to, and closed the file. Absent: it is new, or from before there was this.
 pub(super) const CLOSED_KEY: &str = "closed";
 pub(super) const AUTHORITIES: TableDefinition<&str, (u64, Option<FileDigest>, &[u8])> =
     TableDefinition::new("authorities");

@@ -151,7 +151,7 @@ impl WriteBehind {
         self.shared.queue.lock().closing = true;
         self.shared.more.notify_all();
         if let Some(writer) = self.writer.lock().take() {
-            // Its panics are caught where they can happen; nobody is left to be told at the end.
+            // Its panics are caught where they can happen; at the end there is nothing to report them to.
             let _ = writer.join();
         }
     }

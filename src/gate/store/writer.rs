@@ -36,7 +36,7 @@ pub(super) struct WriterShared {
     pub queue: Mutex<WriteQueue>,
     pub more: Condvar,
     pub written: Condvar,
-    /// What the last process left, until somebody asks. `None`: nobody has read it yet.
+    /// What the last process left, until it is asked for. `None`: not read yet.
     pub debts: Mutex<Option<HashMap<Box<str>, Debt>>>,
     pub has_debts: AtomicBool,
     #[cfg(test)]
@@ -49,7 +49,7 @@ pub(super) struct WriterShared {
 /// What is to be written.
 pub(super) struct WriteQueue {
     pub next: WriteBatch,
-    /// What the writer has in hand.
+    /// What the writer is writing.
     pub writing: Arc<WriteBatch>,
     pub closing: bool,
     pub overflowed: bool,
@@ -166,7 +166,7 @@ impl WriterShared {
         };
         let complaint = self.queue.lock().complaint.take();
         if let Some(failure) = complaint {
-            tracing::debug!("the store was read in vain: {failure}");
+            tracing::debug!("the store could not be read: {failure}");
             reopen(&failure)?;
         } else if self.disk.read().is_none() {
             self.open(false)?;
@@ -253,7 +253,7 @@ impl Default for Outage {
 }
 
 impl Outage {
-    /// Whoever has the file may be gone soon.
+    /// The process that has the file may end soon.
     fn elsewhere() -> Self {
         Self { until: Instant::now() + RETRY_ELSEWHERE, pause: RETRY_FIRST }
     }

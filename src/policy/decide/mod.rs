@@ -147,7 +147,7 @@ fn by_robots(entry: &Entry, rules: &HostRules, request: &Request<'_>, now: Syste
     Decision { ruling, crawl_delay, refresh: refresh.then_some(SiteFile::Robots) }
 }
 
-/// What all steps of a decision go by.
+/// What all steps of a decision depend on.
 #[derive(Clone, Copy)]
 struct Case<'a> {
     rules: &'a HostRules,

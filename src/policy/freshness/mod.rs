@@ -114,7 +114,7 @@ impl Freshness {
         self.validated.into()
     }
 
-    /// Whether it is as good as new for whoever asks for the file itself (RFC 9111 §4.2).
+    /// Whether it is fresh for a client that requests the file itself (RFC 9111 §4.2).
     pub fn is_fresh(&self, now: SystemTime) -> bool {
         (self.validated_at()..self.expires_at()).contains(&now)
     }

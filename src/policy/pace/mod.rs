@@ -1,4 +1,4 @@
-//! The pace of one host (docs/pace.md): when a request may start, who is next, who waits in vain. A state machine
+//! The pace of one host (docs/pace.md): when a request may start, which is next, which would wait too long. A state machine
 //! without clock, sleep or lock. There is one [`Schedule`] for each [`PaceKey`](super::PaceKey), behind a mutex, and one timer
 //! for each lane in which somebody waits:
 //!
@@ -136,7 +136,7 @@ impl<W> Schedule<W> {
         Turn::Wait { ticket, until: (at > now).then_some(at) }
     }
 
-    /// Whose turn it is, who waits in vain, or when to ask again. To be called until it says `WaitUntil` or `Idle`.
+    /// Which request has its turn, which would wait too long, or when to ask again. To be called until it returns `WaitUntil` or `Idle`.
     pub fn poll(&mut self, now: Instant) -> NextTurn<W> {
         let Some(line) = &mut self.line else { return NextTurn::Idle };
         if let Some((waiter, why)) = line.turned_away() {
@@ -443,7 +443,7 @@ impl<W> Schedule<W> {
         self.last.last_start.map(|start| start + gap).max(self.last.hold)
     }
 
-    /// Those who wait may wait in vain now.
+    /// Waiting requests may have to wait too long now.
     fn pushed_back(&mut self) {
         if let Some(line) = &mut self.line {
             line.pushed_back();

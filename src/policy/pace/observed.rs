@@ -12,8 +12,8 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// An answer began after this time. Half of what is known by now makes way for it, unless that would shorten the latency
-    /// and the answer is not one to go by (`may_shorten`): errors are quick.
+    /// An answer began after this time. It counts for half of the new latency, unless that would shorten it
+    /// and the answer may not (`may_shorten`): errors are quick.
     pub fn answered(&mut self, after: Duration, may_shorten: bool) {
         let smoothed = if self.latency.is_zero() { after } else { self.latency / 2 + after / 2 };
         if may_shorten || smoothed > self.latency {

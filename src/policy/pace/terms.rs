@@ -84,7 +84,7 @@ pub enum Turn {
 pub enum NextTurn<W> {
     /// This one starts now.
     Start(W, Slot),
-    /// This one waits in vain: its turn will not come in time any more.
+    /// This one's turn will not come in time any more.
     Refuse(W, Refused),
     /// Nothing before this instant, unless a request finishes or gives up.
     WaitUntil(Instant),

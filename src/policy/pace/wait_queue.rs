@@ -21,7 +21,7 @@ pub(super) struct WaitQueue<W> {
     next_deadline: Option<Instant>,
     /// Something may have moved turns behind deadlines.
     pushed_back: bool,
-    /// Those who wait in vain, not refused yet.
+    /// Requests whose turn would come too late, not refused yet.
     turned_away: Vec<(W, Refused)>,
 }
 
@@ -156,7 +156,7 @@ impl<W> WaitQueue<W> {
         true
     }
 
-    /// Lets the line go by in thought up to the turn a newcomer of `client` would get, or to its end; `marks` are those
+    /// Simulates the line up to the turn that a new request of `client` would get, or to its end; `marks` are those
     /// it would find. Returns the instant of the last start before it.
     pub fn clear_before(
         &self,
@@ -193,7 +193,7 @@ impl<W> WaitQueue<W> {
     }
 
     /// Turns away everyone whose turn comes too late, if that may have changed. To be called only when the head cannot
-    /// start. True if somebody is turned away.
+    /// start. True if a request is turned away.
     pub fn sweep(&mut self, now: Instant, mut marks: LastStarts, tempo: EffectiveGap) -> bool {
         if !self.pushed_back && self.next_deadline.is_none_or(|deadline| deadline > now) {
             return false;

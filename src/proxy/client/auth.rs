@@ -33,8 +33,8 @@ pub fn admit(access: &AccessSettings, who: &Who) -> Result<(), Refusal> {
     Err(Refusal::ClientDenied { credentials: false, why: why.into() })
 }
 
-/// Whether whoever opened a tunnel still may, and as which user: a reload may have taken them out, or changed what holds for
-/// them.
+/// Whether the user who opened a tunnel may still use it: a reload may have removed that user, or changed the
+/// settings.
 pub fn readmit(access: &AccessSettings, opener: &mut Option<Arc<User>>) -> Result<(), Refusal> {
     let users = &access.users;
     if opener.as_ref().is_some_and(|opener| users.iter().any(|user| Arc::ptr_eq(user, opener))) {

@@ -272,7 +272,7 @@ fn request<'a>(authority: &Authority, agent: Option<&'a str>) -> Request<'a> {
     }
 }
 
-/// Whoever leaves within it of the handshake, and has asked for nothing, does not like the certificate.
+/// A client that leaves within this time of the handshake, and has asked for nothing, rejects the certificate.
 const LOOKS_AT_LEAF: Duration = Duration::from_secs(1);
 /// The record of a fatal alert (RFC 8446 §6): the name in the handshake is none.
 const UNRECOGNIZED_NAME: &[u8] = &[0x15, 3, 3, 0, 2, 2, 112];

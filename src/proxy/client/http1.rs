@@ -147,7 +147,7 @@ impl Connection {
                 Err(came @ (Came::Nothing | Came::TakenAway | Came::Http2 | Came::Foreign(_))) => return Ok(came),
                 Ok(Ok(0) | Err(_)) => return Ok(Came::Nothing),
                 Ok(Ok(_)) => {}
-                // Whoever asks for nothing more keeps no host in memory.
+                // A client that asks for nothing more keeps no host in memory.
                 Err(Came::Head) if deadline.is_none() && !is_forgotten => {
                     (is_forgotten, *last_place) = (true, LastPlace::default());
                 }

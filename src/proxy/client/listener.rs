@@ -89,7 +89,7 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, door: Arc<Door
             () = proxy.stopped() => break,
         }
     }
-    // Those who had come by then are served: whoever closes a socket turns them away.
+    // Connections that had arrived by then are served: closing the socket would reset them.
     tokio::task::yield_now().await;
     let mut left: Vec<_> = arrived.into_iter().collect();
     while let Some(tcp) = accept(&proxy, &listener, &mut told).now_or_never().filter(|_| left.len() < BACKLOG) {

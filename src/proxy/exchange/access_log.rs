@@ -22,7 +22,7 @@ pub struct Line {
     decision: Option<&'static str>,
     /// `false`: in report mode.
     is_enforced: bool,
-    /// What the decision goes by.
+    /// What the decision is based on.
     evidence: Map<String, Value>,
     error: Option<&'static str>,
     detail: Option<String>,

@@ -57,7 +57,7 @@ pub struct Counts {
     pub client_gone: u64,
     /// Of those that were forwarded: connections whose inside is not served here.
     pub tunnels: u64,
-    /// Answered by whoever took the place of an origin whose certificate is not verified.
+    /// Answered by an origin whose certificate is not verified.
     pub unverified: u64,
     /// Refused, by the refusal's slug.
     pub refused: BTreeMap<&'static str, u64>,

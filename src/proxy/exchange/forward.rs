@@ -81,7 +81,7 @@ impl Exchange<'_> {
                     (again, failure)
                 }
             };
-            // One more request to the host. Whoever has stalled has no turn for it.
+            // One more request to the host. A client that has stalled has no turn for it.
             let Some(permit) = self.permit.as_mut().filter(|_| tries < MAX_TRIES && untried < MAX_UNTRIED) else {
                 return Outcome::Failed(failure);
             };
@@ -252,7 +252,7 @@ impl Exchange<'_> {
         let limits = Limits {
             least: Least { rate: limits.min_rate, over: limits.read_timeout },
             head: usize::try_from(limits.max_header_size).unwrap_or(usize::MAX),
-            // Whoever waits for the host has waited for its gap anyway.
+            // A request that waits for the host has waited for its gap anyway.
             stall: gap.max(limits.read_timeout / STALL),
         };
         let method = self.request.method;

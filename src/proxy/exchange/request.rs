@@ -183,7 +183,7 @@ impl<'a> Request<'a> {
     #[inline]
     fn note(&mut self, kind: FieldKind, value: &'a [u8], via: &Via) -> Result<(), Refusal> {
         match kind {
-            // All of them would go out, and an origin may go by another one than we do.
+            // All of them would go out, and an origin may use another one than we do.
             FieldKind::UserAgent if self.user_agent.replace(value).is_some() => {
                 return Err(Refusal::bad_request("more than one User-Agent field"));
             }

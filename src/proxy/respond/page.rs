@@ -27,7 +27,7 @@ fn weight(accept: &[u8], wanted: [&str; 2]) -> f32 {
     ranges.fold(0.0, f32::max)
 }
 
-/// The answer, for a person: what is wrong, what that goes by, what can be done. `refusal`: `None` where the origin failed.
+/// The answer, for a person: what is wrong, what it is based on, what can be done. `refusal`: `None` where the origin failed.
 pub(super) fn page(out: &mut Vec<u8>, problem: &Problem<'_>, url: Option<&str>, refusal: Option<&Refusal>) {
     let (status, title) = (problem.status.as_u16(), title(problem.slug));
     let head = format_args!(
@@ -103,7 +103,7 @@ fn label(name: &'static str) -> &'static str {
     }
 }
 
-/// What whoever reads the page can do about it. HTML.
+/// What the reader of the page can do about it. HTML.
 fn remedy(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::Disallowed { .. } => {

@@ -125,7 +125,7 @@ fn is_pair(certificate: &CertificateDer<'_>, key: &KeyPair) -> bool {
     parse(certificate).is_some_and(|x509| x509.public_key().subject_public_key.data == key.der_bytes())
 }
 
-/// Ends what somebody has begun.
+/// Finishes what another process has begun.
 fn settle(directory: &Path) -> Result<(), CaError> {
     if is_halfway(directory)? {
         let [_, key] = next(directory);

@@ -97,7 +97,7 @@ impl Ca {
     fn open_at(certificate: &Path, key: &Path, now: OffsetDateTime) -> Result<Self, CaError> {
         let unusable = |why: &str| CaError::CertificateUnusable { path: certificate.to_owned(), why: why.to_owned() };
         let mut file = File::open(certificate).map_err(fault(certificate, "read"))?;
-        // Where there are no locks nobody asks for them either. Whoever looks whether it is in use has it for a moment.
+        // Where there are no locks nobody asks for them either. A check whether it is in use has it for a moment.
         for _ in 0..LOOKS {
             match file.try_lock_shared() {
                 Err(TryLockError::WouldBlock) => std::thread::yield_now(),

@@ -83,7 +83,7 @@ pub(super) struct EndpointConnections {
     connections: Mutex<Vec<Arc<Http2Connection>>>,
     /// The idle connections of all endpoints.
     all: Arc<AtomicUsize>,
-    /// Held by whoever opens one while others may want to share it. In it, how the last try failed.
+    /// Held while a connection is opened that others may want to share. In it, how the last try failed.
     pub opening: tokio::sync::Mutex<Option<(Instant, DialError)>>,
     /// When last asked, the endpoint chose HTTP/1: there is nothing to share.
     pub is_http1: AtomicBool,

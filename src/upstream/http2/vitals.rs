@@ -58,7 +58,7 @@ impl Vitals {
 
     pub fn end_stream(&self) {
         self.idle_since.store(self.began.elapsed().as_millis() as u64, Relaxed);
-        // Before it is idle, so that whoever takes it finds it counted.
+        // Before it is idle, so that it is counted when it is taken.
         self.all.fetch_add(1, Relaxed);
         if self.streams.fetch_sub(1, Relaxed) == 1 {
             self.turned.notify_one();

@@ -61,7 +61,7 @@ impl LookupAnswer {
     pub fn now(found: LookupResult) -> Self {
         let at = Instant::now();
         let keep = match found {
-            // Whoever asks again may have to wait as long again.
+            // Another look-up may have to wait as long again.
             Ok(_) | Err(ResolveError::TimedOut { .. }) => KEEP,
             Err(ResolveError::Failed { .. }) => KEEP_FAILURE,
             Err(ResolveError::OwnLimit { .. }) => KEEP_OWN_LIMIT,

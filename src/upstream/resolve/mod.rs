@@ -99,7 +99,7 @@ impl Resolver {
         }
     }
 
-    /// As [`lookup`](Self::lookup), for whoever can do without. What takes longer than `limit` is not waited for again soon.
+    /// As [`lookup`](Self::lookup), for callers that can do without. What takes longer than `limit` is not waited for again soon.
     pub async fn lookup_within(&self, host: &Host, client: Option<ClientId>, limit: Duration) -> LookupResult {
         match (timeout(limit, self.lookup(host, client)).await, host) {
             (Ok(answer), _) => answer,
@@ -186,7 +186,7 @@ impl Resolver {
                 if let Ok(slow) = share.slow.clone().try_acquire_owned() {
                     turn = Ok(slow);
                 }
-                // The thread is held until the resolver has given up, whoever still waits.
+                // The thread is held until the resolver has given up, whether or not a request still waits.
                 lookup.await
             }
         };
@@ -236,7 +236,7 @@ impl Resolver {
                 done = &mut work => return Some(done),
                 () = tell.closed() => {}
             }
-            // Whoever comes joins under this lock.
+            // Later requests join under this lock.
             let mut flights = self.0.flights.lock();
             if tell.receiver_count() == 0 {
                 flights.remove(name);

@@ -20,8 +20,8 @@ use tokio::task::spawn_blocking;
 pub(super) struct Copies(LockFile);
 
 impl Machine {
-    /// A copy that is fresh, or no older than `age`, or the right to fetch one: nobody else has that, or does not come back
-    /// with it: it may be stopped. `anew`: how fresh it is does not count.
+    /// A copy that is fresh, or no older than `age`, or the right to fetch one: no other process has that, or its holder does
+    /// not return, as it may be stopped. `anew`: how fresh it is does not count.
     pub async fn look(&self, authority: &str, anew: bool, age: Duration) -> Result<FoundCopy, ServerLost> {
         let id = Id::of(authority);
         // First, so that nobody leaves a copy in between.

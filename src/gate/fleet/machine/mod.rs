@@ -109,7 +109,7 @@ impl Machine {
         }
     }
 
-    /// What this process has started leaves, or has left. For whoever has the lease.
+    /// What this process has started is being sent, or has been. The caller has the lease.
     pub fn note(&self, key: &str, starts: LastStarts, leaving: bool) {
         let id = Id::of(key);
         let note = || {
@@ -146,7 +146,7 @@ impl Machine {
             (LeaseOp::Take, _) if gap.is_zero() && !slot.holds_back(now) => TurnPlace::Free,
             (LeaseOp::Take, _) => self.take(&mut parts, id, gap, &slot, waiting, now)?,
         };
-        // What whoever had the lease has sent before it was killed may have been sent since.
+        // What the last holder of the lease was sending when it was killed may have been sent since.
         let now = now.max(nanos(Instant::now()));
         if matches!(place, TurnPlace::Line(_)) && now > slot.due(gap).saturating_add(span(LATE)) {
             self.tell_stopped(slot.by, key);
@@ -197,7 +197,7 @@ impl Machine {
     ) -> io::Result<TurnPlace> {
         let (due, gap) = (known.due(gap), gap.max(known.backoff()));
         let look_every = (gap / LOOKS).clamp(LOOK_LEAST, LOOK_MOST);
-        // Whoever gives it up while others wait stands behind them.
+        // A process that releases it while others wait is behind them in the line.
         let comes_back = due.max(known.given).saturating_add(2 * span(look_every));
         let stands_back = known.by == self.me && known.given != 0 && waiting > 0 && now < comes_back;
         if !stands_back && self.slots.lock(id.lease(), 1)? {
@@ -237,7 +237,7 @@ impl Machine {
             || known.until < now + span(lasts.min(request.most))
     }
 
-    /// What is known with that, for whoever has locked the bucket. `None`: there is no room in it.
+    /// What is known with that. The caller has locked the bucket. `None`: there is no room in it.
     fn tell_all(
         &self,
         id: Id,
@@ -268,7 +268,7 @@ impl Machine {
             matters = matters.max(request.gap.max(slot.backoff()) + NOTED);
             if request.op == LeaseOp::Take {
                 if slot.leaving {
-                    // Whoever had the lease has been killed, and nobody knows when it left.
+                    // The last holder of the lease was killed, and it is unknown when the request left.
                     (slot.last_start, slot.last_fetch) = (now, now);
                 }
                 // Later ones are noted as they leave.
@@ -341,7 +341,7 @@ fn tell(place: &str, why: &io::Error) {
     );
 }
 
-/// Looks within a gap, of who waits for whoever is at it for longer than that.
+/// How often a process that waits looks within a gap, if the holder takes longer than that.
 const LOOKS: u32 = 16;
 const LOOK_LEAST: Duration = Duration::from_millis(10);
 const LOOK_MOST: Duration = Duration::from_millis(100);

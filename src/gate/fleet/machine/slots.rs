@@ -101,7 +101,7 @@ impl Slots {
         Ok(self.bucket(id)?.into_iter().find(|(_, slot)| slot.tag == id.tag))
     }
 
-    /// The same, or a slot that has become free. `None`: they are all in use. For whoever has locked the bucket.
+    /// The same, or a slot that has become free. `None`: they are all in use. The caller has locked the bucket.
     pub fn find_room(&self, id: Id, now: u64) -> io::Result<Option<FoundSlot>> {
         let bucket = self.bucket(id)?;
         let known = bucket.iter().find(|(_, slot)| slot.tag == id.tag);
@@ -116,12 +116,12 @@ impl Slots {
         Ok((place..).step_by(SLOT as usize).zip(bytes.chunks_exact(SLOT as usize).map(KeySlot::read)).collect())
     }
 
-    /// For whoever has the lease, and has locked the bucket.
+    /// The caller has the lease, and has locked the bucket.
     pub fn write(&self, (place, slot): FoundSlot) -> io::Result<()> {
         self.0.file.write_all_at(&slot.bytes(), place)
     }
 
-    /// What anybody may write: hold, backoff, for how long that matters, and what answers have come to. For whoever has locked the bucket.
+    /// What any process may write: hold, backoff, for how long that matters, and what answers have shown. The caller has locked the bucket.
     pub fn write_refusal(&self, (place, slot): FoundSlot) -> io::Result<()> {
         self.0.file.write_all_at(&slot.bytes()[REFUSAL..], place + REFUSAL as u64)
     }

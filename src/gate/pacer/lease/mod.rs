@@ -39,8 +39,8 @@ enum LeaseState {
     Held(HeldLease),
 }
 
-/// The server may take it for ours. So it stays until the server has said otherwise: whoever was cut off gives it back,
-/// and has no second share.
+/// The server may count it as ours. So it stays until the server has said otherwise: an instance that was cut off gives it
+/// back, and has no second share.
 #[derive(Debug, Clone, Copy)]
 struct HeldLease {
     /// Of the request it came with.

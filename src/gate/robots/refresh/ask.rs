@@ -161,7 +161,7 @@ impl CacheInner {
         let crawl_delay = known.max(asked);
         // The page that it is fetched for goes right after it; there is none at another host.
         let is_first_fetch = is_first_fetch && at.host() == first.host();
-        // Once the site has answered, the rest is not given up for want of a turn.
+        // Once the site has answered, the rest is not given up because no turn is granted.
         let is_renewal = order.reason != FetchReason::FirstUse || fetch.is_going_on();
         Terms { is_renewal, ..terms::terms(settings, &rules.manners, crawl_delay, is_first_fetch) }
     }

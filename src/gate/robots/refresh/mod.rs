@@ -68,7 +68,7 @@ impl CacheInner {
             let is_enough = order.reason.takes_any_copy() && was_unknown && old.usable(SystemTime::now()).is_some();
             self.keep(host, Arc::new(old));
             if is_enough {
-                // Whoever uses it has it renewed, in the background.
+                // The request that uses it has it renewed, in the background.
                 return Ok(());
             }
         }

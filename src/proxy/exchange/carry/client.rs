@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::time::Instant;
 
-/// Whoever sent the request under way.
+/// The client that sent the request.
 pub trait Client {
     type Side: Side;
 

@@ -181,7 +181,7 @@ impl Side for Http2 {
     }
 }
 
-/// No content, behind other content: let go of once it has been written.
+/// No content, behind other content: released once it has been written.
 struct Mark {
     _gone: oneshot::Sender<()>,
 }

@@ -54,7 +54,7 @@ impl Http2Client {
 
     /// The end of the stream, behind the exchange.
     pub async fn finish(&mut self) {
-        // Whoever is refused another protocol sends nothing of it.
+        // A client that is refused another protocol sends nothing of it.
         let patience = if self.held_back.is_some() { SENT_TIME } else { UNWANTED };
         self.side.receiving = self.held_back.take().or(self.side.receiving.take());
         match (self.answered, self.is_cut) {

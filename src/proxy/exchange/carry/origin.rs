@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Whoever answers the request under way.
+/// The origin that answers the request.
 pub trait Origin {
     type Side: Side;
 
