@@ -70,7 +70,7 @@ impl Admin {
     }
 }
 
-/// At a time; who comes next waits until one has ended.
+/// At a time; the next one waits until one has ended.
 const CONNECTIONS: usize = 256;
-/// What is under way at the end gets so long: nobody who watches holds it up.
+/// What is under way at the end gets this long, so that no client of the admin address delays it.
 const LAST_WORDS: Duration = Duration::from_millis(500);

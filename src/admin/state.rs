@@ -83,7 +83,7 @@ impl Admin {
         self.token.text()
     }
 
-    /// Ends what serves; who is being answered is given a moment.
+    /// Stops serving; requests that are being answered have a moment to finish.
     pub fn end(&self) {
         self.ended.send_replace(true);
     }

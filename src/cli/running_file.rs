@@ -26,7 +26,7 @@ pub(super) struct RunningFile {
 }
 
 impl RunningProxy {
-    /// Leaves this for those who ask about the proxy of this configuration file (`None`: it has none).
+    /// Writes this for commands that ask about the proxy of this configuration file (`None`: it has none).
     ///
     /// # Errors
     /// It cannot be written.

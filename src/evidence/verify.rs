@@ -219,7 +219,7 @@ impl Walk {
         }
     }
 
-    /// What came before the first segment that is there was removed by the writer, who has said so.
+    /// What came before the first segment that is there was removed by the writer, which recorded that.
     fn beginning(&mut self, first: u64, after: Option<Hash>) {
         let Some(before) = first.checked_sub(1).filter(|before| *before > 0) else { return };
         match (self.removed.get(&before), after) {

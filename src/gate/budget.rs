@@ -35,7 +35,7 @@ struct KnownBudget {
     untold: (i64, u64),
 }
 
-/// A budget, for people who watch.
+/// A budget, for the status and the API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BudgetFigures {
     /// A pace key, or `user=NAME`.

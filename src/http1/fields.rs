@@ -13,7 +13,7 @@ pub struct Field<'a> {
     pub kind: FieldKind,
 }
 
-/// Fields with a meaning for the one who carries the message; found by the length of the name, then by its bytes: those
+/// Fields with a meaning for the proxy that carries the message; found by the length of the name, then by its bytes: those
 /// of a token, whatever its case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldKind {
@@ -86,7 +86,7 @@ impl FieldKind {
         }
     }
 
-    /// Meant for one connection, whatever the message's Connection says. Framing is not among them: what becomes of it
+    /// Meant for one connection, whatever the message's Connection says. Framing is not among them: how it is handled
     /// depends on where the message goes.
     #[inline]
     pub fn is_hop_by_hop(self) -> bool {

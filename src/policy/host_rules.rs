@@ -39,7 +39,7 @@ pub struct PolicyOptions {
     pub user_agent: Option<String>,
     /// What for: a preference that says no to one of them disallows. None: preferences disallow nothing.
     pub purposes: Vec<Purpose>,
-    /// What becomes of answers that say no to one of them.
+    /// How answers that say no to one of them are handled.
     pub usage: UsageModes,
     /// What is kept beyond what sites ask for.
     pub manners: Manners,

@@ -19,7 +19,7 @@ pub struct Conditions<'a> {
     pub modified_since: Option<&'a [u8]>,
 }
 
-/// What becomes of it.
+/// How it is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Again {
     /// It may be fetched.

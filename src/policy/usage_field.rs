@@ -10,7 +10,7 @@ pub enum UsageField {
     TdmReservation,
 }
 
-/// What becomes of an answer whose field says no, for each of the fields.
+/// How an answer whose field says no is handled, for each of the fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UsageModes {
     pub content_usage: RobotsOverride,

@@ -147,7 +147,7 @@ impl Proxy {
         self.under_way.closed().await;
     }
 
-    /// The same, but not before those who have just connected, or been answered, could send what they have to send.
+    /// The same, but not before clients that have just connected, or been answered, could send what they have to send.
     async fn stopped_for_a_while(&self) {
         self.stopped().await;
         sleep(LAST_REQUEST.min(self.settings.load().limits.drain_timeout)).await;
@@ -163,7 +163,7 @@ impl Proxy {
         self.shutdown.has_changed().unwrap_or(true)
     }
 
-    /// For those who watch: a request is refused.
+    /// For the log and the dashboard: a request is refused.
     fn tell_refused(&self, who: &Who, url: Option<String>, refusal: Refusal) {
         let (at, slug, user) = (SystemTime::now(), refusal.slug(), who.user.as_deref());
         self.counters.refused(slug, user);

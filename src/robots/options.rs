@@ -3,7 +3,7 @@
 use super::parse::grammar::{Grammar, MAX_LINE};
 
 /// How a robots.txt is read. `Default` is RFC 9309 plus the extensions that every well-known crawler has. Each switch with an
-/// example and with who reads so: `docs/conformance.md` in the repository.
+/// example and the parsers that read it so: `docs/conformance.md` in the repository.
 ///
 /// ```
 /// use politely::robots::{ParseOptions, RobotsTxt};

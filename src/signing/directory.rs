@@ -100,7 +100,7 @@ const MEDIA_TYPE: &str = "application/http-message-signatures-directory+json";
 const CACHE_CONTROL: &str = "public, max-age=3600";
 const TAG: &str = "http-message-signatures-directory";
 const LABEL: &str = "binding";
-/// Of its own signatures: a week, for those who hand the directory on (appendix C.8).
+/// Of its own signatures: a week, for servers that redistribute the directory (appendix C.8).
 const VALIDITY: u64 = 7 * 86_400;
 
 #[cfg(test)]

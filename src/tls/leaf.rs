@@ -114,7 +114,7 @@ impl LeafCache {
 
     fn config_at(&self, host: &Host, now: OffsetDateTime) -> Arc<ServerConfig> {
         let ca = self.ca();
-        // One may have been put there by who still had the authority before.
+        // One may have been put there by a request that still had the authority before.
         if let Some(leaf) = self.leaves.get(host).filter(|leaf| leaf.by.as_ptr() == Arc::as_ptr(&ca)) {
             // A clock that was set back counts as well: the leaf would not be valid yet.
             if (leaf.made - BACKDATED..leaf.made + RENEWED_AFTER).contains(&now) {

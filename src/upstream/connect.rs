@@ -33,7 +33,7 @@ pub enum Versions {
     /// What the origin chooses.
     #[default]
     Http2First,
-    /// HTTP/2, where there is no TLS to choose in: who asks knows the origin. Over TLS it chooses.
+    /// HTTP/2, where there is no TLS to negotiate it in: the caller knows the origin. Over TLS the origin chooses.
     Http2Known,
     /// HTTP/2 only with an origin that speaks nothing else: what need not be translated is not.
     Http1First,

@@ -144,7 +144,7 @@ mod tests {
         Parent::new(settings.egress.upstream_proxy.as_ref().unwrap()).unwrap()
     }
 
-    /// What is asked of a parent that answers with `answer`, and what becomes of it.
+    /// What is asked of a parent that answers with `answer`, and the result.
     async fn asked(url: &str, answer: &[u8]) -> (String, Result<(), DialError>, Vec<u8>) {
         let (mut ours, mut its) = tokio::io::duplex(64 * 1024);
         its.write_all(answer).await.unwrap();

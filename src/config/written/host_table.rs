@@ -52,7 +52,7 @@ impl Override {
     }
 }
 
-/// What becomes of what says no to a declared purpose: an answer's field, or the site's tdmrep.json. `None`: as for all.
+/// How a no to a declared purpose is handled: an answer's field, or the site's tdmrep.json. `None`: as for all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Usage {

@@ -13,7 +13,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 use tokio::time::{Instant, sleep, timeout};
 
-/// What becomes of the wish for a copy.
+/// The result of a claim for a copy.
 pub(in crate::gate) enum Claim {
     /// Here it is.
     Copy(Parcel),

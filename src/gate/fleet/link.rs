@@ -41,7 +41,7 @@ struct Live {
     history: Option<String>,
 }
 
-/// The fleet, for those who watch.
+/// Figures on the fleet, for the status and metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FleetFigures {
     pub is_up: bool,

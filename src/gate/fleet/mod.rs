@@ -165,5 +165,5 @@ impl Fleet {
     }
 }
 
-/// Copies that may come while one who waits looks away, and else has to ask.
+/// Copies that may arrive while a request that waits is not polled; beyond that it has to ask.
 const ARRIVALS: usize = 256;

@@ -57,7 +57,7 @@ impl Pacer {
         self.shared.waiters.count()
     }
 
-    /// A place among those who wait, for one that waits for something else than its turn.
+    /// A place among the waiting requests, for one that waits for something else than its turn.
     pub fn wait_place(&self, client: ClientId, max_waiting: usize) -> WaitPlace {
         self.shared.waiters.enter(client, max_waiting)
     }
@@ -67,7 +67,7 @@ impl Pacer {
         Some(self.find(key)?.figures())
     }
 
-    /// Bytes that the lanes take, but for those who wait in them.
+    /// Bytes that the lanes take, without the requests that wait in them.
     pub fn bytes(&self) -> usize {
         self.count.load(Ordering::Relaxed) * LANE
     }

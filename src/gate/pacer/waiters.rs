@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Those who wait, by client, in the order in which they came.
+/// The waiting requests, by client, in the order in which they came.
 #[derive(Default)]
 pub(super) struct Waiters {
     by_client: Mutex<HashMap<ClientId, Vec<Waiter>>>,

@@ -30,7 +30,7 @@ impl FetchPlaces {
         Self { all: Semaphore::new(MOST), shares: Mutex::default() }
     }
 
-    /// First come first served among a client's own, and among those who are within their share.
+    /// First come first served among a client's own, and among the clients that are within their share.
     pub async fn take(&self, client: ClientId) -> FetchPlace<'_> {
         let share = ClientPlace::of(self, client).await;
         let one_of_all = self.all.acquire().await.expect(OPEN);

@@ -27,7 +27,7 @@ impl Bounds {
     }
 }
 
-/// What the thread and those who serve share.
+/// What the thread and the requests share.
 pub(super) struct WriterShared {
     pub location: Location,
     pub bounds: Bounds,

@@ -152,7 +152,7 @@ impl Authority {
         url
     }
 
-    /// The same, written to where it is wanted: without the formatter, for the sake of those who are refused by the thousand.
+    /// The same, written to where it is wanted: without the formatter, as clients may be refused thousands of times.
     pub fn write_url(&self, target: &str, out: &mut impl Write) -> fmt::Result {
         out.write_str(match self.scheme {
             Scheme::Http => "http://",

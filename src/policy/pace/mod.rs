@@ -316,7 +316,7 @@ impl<W> Schedule<W> {
         (!self.may_turn(head)).then(|| head.gap(self.latency).min(self.max_delay))
     }
 
-    /// When the next of those who wait is due.
+    /// When the next waiting request is due.
     pub fn head_due(&self) -> Option<Instant> {
         self.due(self.line.as_ref()?.head()?)
     }
@@ -326,7 +326,7 @@ impl<W> Schedule<W> {
         self.last
     }
 
-    /// The longest gap that is in force: of the last starts, of who waits, of the backoff.
+    /// The longest gap that is in force: of the last starts, of waiting requests, of the backoff.
     pub fn longest_gap(&self) -> Duration {
         let head = self.line.as_ref().and_then(|line| line.head());
         let head = head.map_or(Duration::ZERO, |head| head.gap(self.latency));
@@ -401,7 +401,7 @@ impl<W> Schedule<W> {
         }
     }
 
-    /// Why who would have to wait for so long does not.
+    /// Why a request that would have to wait for so long is refused.
     fn in_vain(&self, now: Instant, retry_after: Duration) -> Refused {
         match self.paused_until(now) {
             Some(_) => Refused::Paused { retry_after, refusals: self.backoff.refusals() },

@@ -79,7 +79,7 @@ pub enum Turn {
     Refuse(Refused),
 }
 
-/// What there is to do for those who wait.
+/// What there is to do for waiting requests.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NextTurn<W> {
     /// This one starts now.

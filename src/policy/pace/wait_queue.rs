@@ -55,7 +55,7 @@ impl<W> Default for WaitQueue<W> {
 }
 
 impl<W> WaitQueue<W> {
-    /// Everybody who waits.
+    /// All waiting requests.
     pub fn len(&self) -> usize {
         self.waiting + self.renewals.len()
     }
@@ -96,7 +96,7 @@ impl<W> WaitQueue<W> {
             Some(queue) => queue.waiters.push_back(waiter),
             None => self.ring.push_back(ClientQueue { client, waiters: [waiter].into() }),
         }
-        // Its turn may come before those of others who have come earlier.
+        // Its turn may come before that of earlier requests.
         self.pushed_back |= self.ring.len() > 1;
     }
 
@@ -229,7 +229,7 @@ impl<W> WaitQueue<W> {
         self.ring.retain(|queue| !queue.waiters.is_empty());
         self.waiting -= in_vain.len();
         let any = !in_vain.is_empty();
-        // Told times one after the other behind all who stay, so that they do not come back all at once.
+        // They are given different times, after all that stay, so that they do not come back all at once.
         for waiter in in_vain {
             at = started(&mut marks, waiter.demand, at, tempo);
             let retry_after = told(at.duration_since(now));

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// Whether a client at this address may ask anything. No rules: this machine alone, and who has shown a certificate. Then
+/// Whether a client at this address may ask anything. No rules: this machine alone, and clients that have shown a certificate. Then
 /// nothing else listens beyond loopback; but a connection may be from before a reload took the rules away.
 pub fn admit(access: &AccessSettings, who: &Who) -> Result<(), Refusal> {
     let client = who.address.ip().to_canonical();
@@ -160,7 +160,7 @@ fn denied(why: &str) -> Refusal {
 
 /// Of right passwords.
 const KNOWN: usize = 10_000;
-/// Of those who sent wrong ones.
+/// Of clients that sent wrong ones.
 const CLIENTS: usize = 10_000;
 const AT_A_TIME: usize = 2;
 const TRIES: u32 = 10;

@@ -59,7 +59,7 @@ impl Connection {
     }
 }
 
-/// Finds out whose request it is. What comes through a tunnel is from who opened it.
+/// Finds the user of a request. What comes through a tunnel belongs to the user who opened it.
 pub(super) async fn identify(
     proxy: &Proxy,
     settings: &Settings,

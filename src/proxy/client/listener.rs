@@ -220,7 +220,7 @@ pub(crate) async fn accept(
     }
 }
 
-/// Closes idle connections, to origins and of clients: who comes needs one of each kind. How many those are.
+/// Closes idle connections, to origins and of clients, as a new client needs one of each kind. Returns how many.
 fn make_room(proxy: &Proxy) -> usize {
     proxy.upstream.close_idle() + proxy.room.close_idle(MAKE_ROOM)
 }

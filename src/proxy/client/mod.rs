@@ -29,7 +29,7 @@ pub struct Who {
     /// Its listener serves the directory of signing keys, to anybody.
     pub gets_directory: bool,
     pub tunnel: Option<Tunnel>,
-    /// Who asked for the tunnel, by the credentials of its CONNECT; else, who asked last.
+    /// The user who asked for the tunnel, by the credentials of its CONNECT; else the user who asked last.
     pub user: Option<Arc<User>>,
 }
 

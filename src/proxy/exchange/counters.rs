@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Counts of answers, by where they came from, and how long some things took.
 pub struct Counters {
-    /// Of those who are none of `users`.
+    /// Of clients that are none of `users`.
     others: Outcomes,
     users: RwLock<BTreeMap<Box<str>, Arc<Outcomes>>>,
     tunnels: AtomicU64,

@@ -192,7 +192,7 @@ pub async fn refuse_unread<C: Client>(
     }
 }
 
-/// One who asks in another protocol is refused in its words.
+/// A client of another protocol is refused in that protocol.
 pub fn refuse_unanswered(proxy: &Proxy, refusal: Refusal, who: &Who, began: Instant) {
     let unread = Unread { refusal, accept: None, url: None };
     let settings = proxy.settings.load_full();

@@ -16,7 +16,7 @@ pub(super) enum Tried {
 }
 
 impl Exchange<'_> {
-    /// What becomes of a try that broke off. `shared`: with requests before or beside it; `over`: the connection is.
+    /// What follows an attempt that broke off. `shared`: with requests before or beside it; `over`: the connection is.
     #[cold]
     pub(super) fn after(
         &mut self,

@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
-/// Those who have some now.
+/// The clients that have some now.
 pub struct Clients<K: Hash + Eq>(Arc<Mutex<HashMap<K, usize>>>);
 
 /// One of a client's. Given back when it is dropped.

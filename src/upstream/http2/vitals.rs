@@ -21,7 +21,7 @@ pub(super) struct Vitals {
     /// The origin's settings have come.
     pub is_known: AtomicBool,
     pub is_over: AtomicBool,
-    /// For those who wait for the settings.
+    /// Wakes the requests that wait for the settings.
     pub known: Notify,
     /// For the carrier: the first stream began, or the last one ended, or another window fits.
     pub turned: Notify,

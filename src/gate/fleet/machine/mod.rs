@@ -51,7 +51,7 @@ type LockedParts = HashMap<Id, LockedPart>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LockedPart {
     Lease,
-    /// One of the bytes of those who wait.
+    /// One of the bytes of the processes that wait.
     Wish(u64),
 }
 
@@ -87,7 +87,7 @@ impl Machine {
         }
     }
 
-    /// Spends of a budget that all share, and those who come after them.
+    /// Spends of a budget that all processes share, later ones included.
     pub async fn spend(&self, of: &str, spend: &Spend) -> Result<(bool, Spent), ServerLost> {
         let open = || {
             let warn = |error: &io::Error| {
@@ -185,7 +185,7 @@ impl Machine {
         Ok(Some(LeaseStatus { place, starts, backoff: slot.backoff(), observed: slot.observed(), rivals }))
     }
 
-    /// The lease, or a place among those who wait.
+    /// The lease, or a place among the processes that wait.
     fn take(
         &self,
         parts: &mut LockedParts,

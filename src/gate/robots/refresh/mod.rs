@@ -102,7 +102,7 @@ impl CacheInner {
         tokio::task::spawn_blocking(unpack).await.map_err(rethrown).ok().flatten()
     }
 
-    /// Where nothing is known: what the store has. True: it will do for those who wait.
+    /// Where nothing is known: what the store has. True: it is enough for the requests that wait.
     async fn take_kept(self: &Arc<Self>, host: &HostEntry) -> bool {
         let old = host.load_full();
         if !is_unknown(&old) {
