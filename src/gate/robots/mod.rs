@@ -137,7 +137,7 @@ impl RobotsCache {
         let (inner, host) = (self.0.clone(), host.clone());
         tokio::spawn(async move {
             let underway = Underway { fetches: &inner.fetches, key, fetch: &fetch };
-            let work = inner.or_failed(&host, inner.refresh(&host, &order, &fetch));
+            let work = Box::pin(inner.or_failed(&host, inner.refresh(&host, &order, &fetch)));
             let end = underway.until_nobody_waits(work).await;
             drop(underway);
             fetch.end.send_replace(end.map(|end| end.unwrap_or(Ok(()))));

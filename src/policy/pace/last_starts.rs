@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::source::EffectiveGap;
+use super::gap::EffectiveGap;
 use super::terms::{SlotRequest, Start};
 
 /// What a start has to keep its distance from.

@@ -27,6 +27,7 @@
 //! go first ([`Terms::is_renewal`]).
 
 mod backoff;
+mod gap;
 mod last_starts;
 mod observed;
 mod source;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::gap::EffectiveGap;
 use super::terms::SlotRequest;
 
 /// Where turns come from. Whatever it is, the schedule's own last starts hold beside.
@@ -52,21 +53,6 @@ impl TurnSource {
             Self::Fleet { rivals: times, .. } | Self::Parted { instances: times } => *times,
         };
         EffectiveGap { backoff, latency, times }
-    }
-}
-
-/// What the gaps of a schedule come to.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct EffectiveGap {
-    backoff: Duration,
-    latency: Duration,
-    times: u32,
-}
-
-impl EffectiveGap {
-    pub fn of(&self, request: SlotRequest) -> Duration {
-        let gap = request.gap(self.latency).max(self.backoff);
-        if self.times > 1 { gap.saturating_mul(self.times) } else { gap }
     }
 }
 

@@ -51,19 +51,6 @@ impl Default for Terms {
     }
 }
 
-impl Terms {
-    /// The time between two starts, but for what the host's answers ask for: its latency, its refusals.
-    pub fn gap(&self) -> Duration {
-        self.crawl_delay.max(self.min_delay).min(self.max_crawl_delay)
-    }
-
-    /// The delay that is cut down to `max_crawl_delay`, if it is: to be logged once for each robots.txt.
-    pub fn clamped(&self) -> Option<Duration> {
-        let asked = self.crawl_delay.max(self.min_delay);
-        (asked > self.max_crawl_delay).then_some(asked)
-    }
-}
-
 /// The answer to a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Turn {
@@ -211,20 +198,6 @@ impl From<&Terms> for SlotRequest {
             },
             start: if terms.first_fetch { Start::FirstFetch } else { Start::Request },
         }
-    }
-}
-
-impl SlotRequest {
-    /// The time between two starts without any backoff.
-    #[inline]
-    pub fn gap(&self, latency: Duration) -> Duration {
-        self.adaptive.map_or(self.delay, |adaptive| adaptive.gap(latency).min(FAR).max(self.delay))
-    }
-
-    /// Whether there is such a gap.
-    #[inline]
-    pub fn has_gap(&self) -> bool {
-        !self.delay.is_zero() || self.adaptive.is_some()
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::LastStarts;
-use super::source::EffectiveGap;
+use super::gap::EffectiveGap;
 use super::terms::{Refused, SlotRequest, Ticket};
 use crate::policy::client_id::ClientId;
 

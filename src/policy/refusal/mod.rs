@@ -1,5 +1,5 @@
 //! Why a request is not forwarded (one variant per outcome of the decision), with the evidence. Pure; knows no HTTP
-//! status: `proxy::respond` alone chooses one.
+//! status: `proxy::respond::status` alone chooses one.
 
 mod egress_reason;
 mod evidence;

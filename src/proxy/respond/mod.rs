@@ -6,6 +6,7 @@ mod failure;
 mod page;
 mod robots_copy;
 mod setup;
+mod status;
 mod text;
 
 pub use directory::directory;
@@ -16,9 +17,10 @@ pub use setup::{SetupRequest, setup};
 
 use crate::config::Settings;
 use crate::http1::{put_field, put_number, put_status_line};
-use crate::policy::{EgressReason, Refusal};
+use crate::policy::Refusal;
 use crate::proxy::io::Scratch;
 use http::{HeaderName, HeaderValue, StatusCode, header};
+use status::status;
 use std::time::Duration;
 use text::{Object, put_field_text};
 
@@ -192,51 +194,6 @@ fn put_proxy_status(out: &mut Vec<u8>, error: Option<&str>, details: Option<&str
     let is_plain = put_field_text(out, details, MAX_DETAILS);
     out.push(b'"');
     is_plain
-}
-
-fn status(refusal: &Refusal, settings: &Settings) -> (StatusCode, &'static str) {
-    let configured = |status: u16| StatusCode::from_u16(status).unwrap_or(StatusCode::FORBIDDEN);
-    match refusal {
-        Refusal::Disallowed { .. }
-        | Refusal::UsageDisallowed { .. }
-        | Refusal::MiningReserved(_)
-        | Refusal::AnswerReserved(_)
-        | Refusal::OperatorDenied { .. }
-        | Refusal::AmbiguousPath => (configured(settings.robots.deny_status), "http_request_denied"),
-        Refusal::RobotsUnreachable { .. } => {
-            (configured(settings.robots.unreachable_status), "destination_unavailable")
-        }
-        Refusal::CrawlDelay { .. }
-        | Refusal::RevisitTooSoon { .. }
-        | Refusal::BudgetSpent { .. }
-        | Refusal::Closed { .. } => (StatusCode::TOO_MANY_REQUESTS, "http_request_denied"),
-        Refusal::HostPaused { .. } => (StatusCode::SERVICE_UNAVAILABLE, "destination_unavailable"),
-        Refusal::QueueFull { .. } | Refusal::ConnectionLimit { .. } => {
-            (StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached")
-        }
-        Refusal::EgressDenied { why: EgressReason::Address { .. } } => {
-            (StatusCode::FORBIDDEN, "destination_ip_prohibited")
-        }
-        Refusal::EgressDenied {
-            why:
-                EgressReason::Port(_)
-                | EgressReason::Host { .. }
-                | EgressReason::UnlistedHost { .. }
-                | EgressReason::UnlistedMethod { .. },
-        } => (StatusCode::FORBIDDEN, "http_request_denied"),
-        Refusal::ClientDenied { credentials: true, .. } => {
-            (StatusCode::PROXY_AUTHENTICATION_REQUIRED, "http_request_denied")
-        }
-        Refusal::ClientDenied { credentials: false, .. } => (StatusCode::FORBIDDEN, "http_request_denied"),
-        Refusal::AuthorityMismatch { .. } => (StatusCode::MISDIRECTED_REQUEST, "http_request_error"),
-        Refusal::BadRequest { .. } | Refusal::NotAProxyRequest => (StatusCode::BAD_REQUEST, "http_request_error"),
-        Refusal::HeadTooLarge { .. } => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "http_request_error"),
-        Refusal::HeadTimeout { .. } => (StatusCode::REQUEST_TIMEOUT, "http_request_error"),
-        Refusal::Loop => (StatusCode::LOOP_DETECTED, "proxy_loop_detected"),
-        Refusal::Draining { .. } => (StatusCode::SERVICE_UNAVAILABLE, "destination_unavailable"),
-        Refusal::FleetLost { .. } => (StatusCode::SERVICE_UNAVAILABLE, "proxy_internal_error"),
-        Refusal::OwnLimit { .. } => (StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached"),
-    }
 }
 
 /// What is wrong in a few words, for the body and for the status line.

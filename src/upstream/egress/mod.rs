@@ -70,7 +70,7 @@ impl Guard {
             return Err(Denied::OwnListener(socket));
         }
         self.screen_port(socket.port())?;
-        self.screen(socket.ip())
+        self.screen_address(socket.ip())
     }
 
     /// Whether the port is open.
@@ -80,13 +80,13 @@ impl Guard {
 
     /// Whether the address is open. An IPv6 address that carries an IPv4 one has to be open in itself, and the one it
     /// carries too.
-    pub fn screen(&self, address: IpAddr) -> Result<(), Denied> {
+    pub fn screen_address(&self, address: IpAddr) -> Result<(), Denied> {
         if let Some(network) = self.deny.iter().find(|network| network.contains(&address)) {
             return Err(Denied::Listed { address, network: *network });
         }
         if let IpAddr::V6(outer) = address {
             for inner in embedded::ipv4(outer) {
-                self.screen(inner.into()).map_err(|denied| denied.carried_by(address, inner))?;
+                self.screen_address(inner.into()).map_err(|denied| denied.carried_by(address, inner))?;
             }
         }
         if self.allow.iter().any(|network| network.contains(&address)) {

@@ -13,7 +13,7 @@ fn nets<const N: usize>(texts: [&str; N]) -> Vec<IpNet> {
 /// The range that denies an address.
 #[track_caller]
 fn range_of(guard: &Guard, address: &str) -> Option<&'static str> {
-    match guard.screen(ip(address)) {
+    match guard.screen_address(ip(address)) {
         Ok(()) => None,
         Err(Denied::Special { range, .. }) => Some(range),
         Err(other) => panic!("{address}: {other}"),
@@ -138,7 +138,7 @@ fn every_range_of_the_tables_is_tested() {
 #[test]
 fn public_addresses_are_open() {
     for address in ["1.1.1.1", "8.8.8.8", "93.184.215.14", "223.255.255.255", "2606:4700::1111", "2a00:1450::1"] {
-        assert_eq!(Guard::default().screen(ip(address)), Ok(()), "{address}");
+        assert_eq!(Guard::default().screen_address(ip(address)), Ok(()), "{address}");
     }
 }
 
@@ -165,7 +165,7 @@ fn an_address_within_an_address_is_judged() {
         ("2606:4700::200:5efe:10.0.0.1", "10.0.0.1", "Private-Use"),
         ("fe80::5efe:10.0.0.1", "10.0.0.1", "Private-Use"),
     ] {
-        let denied = Guard::default().screen(ip(outer));
+        let denied = Guard::default().screen_address(ip(outer));
         let Err(Denied::Special { address, range: found, carried, .. }) = denied else { panic!("{outer}: {denied:?}") };
         assert_eq!((address, found, carried), (ip(outer), range, inner.parse().ok()), "{outer}");
     }
@@ -180,7 +180,7 @@ fn a_translated_public_address_is_open() {
         "64:ff9b:1:8:8:808::",
         "2606:4700::5efe:8.8.8.8",
     ] {
-        assert_eq!(Guard::default().screen(ip(address)), Ok(()), "{address}");
+        assert_eq!(Guard::default().screen_address(ip(address)), Ok(()), "{address}");
     }
 }
 
@@ -188,27 +188,27 @@ fn a_translated_public_address_is_open() {
 fn the_operator_opens_ranges() {
     let guard = Guard { allow: nets(["127.0.0.0/8", "10.1.0.0/16", "fd00::/8"]), ..Guard::default() };
     for open in ["127.0.0.1", "10.1.2.3", "fd00::1", "64:ff9b::10.1.2.3"] {
-        assert_eq!(guard.screen(ip(open)), Ok(()), "{open}");
+        assert_eq!(guard.screen_address(ip(open)), Ok(()), "{open}");
     }
     assert_eq!(range_of(&guard, "10.2.0.0"), Some("Private-Use"));
     assert_eq!(range_of(&guard, "::1"), Some("Loopback Address"));
     assert_eq!(range_of(&guard, "::ffff:127.0.0.1"), Some("IPv4-mapped Address"), "open in one layer of two");
     let both = Guard { allow: nets(["127.0.0.0/8", "::ffff:0:0/96"]), ..Guard::default() };
-    assert_eq!(both.screen(ip("::ffff:127.0.0.1")), Ok(()));
+    assert_eq!(both.screen_address(ip("::ffff:127.0.0.1")), Ok(()));
     assert_eq!(range_of(&both, "::ffff:10.0.0.1"), Some("Private-Use"));
     let loopback = Guard { allow: nets(["::1/128"]), ..Guard::default() };
-    assert_eq!(loopback.screen(ip("::1")), Ok(()));
+    assert_eq!(loopback.screen_address(ip("::1")), Ok(()));
 }
 
 #[test]
 fn the_operator_closes_ranges_whatever_is_open() {
     let guard = Guard { allow: nets(["10.0.0.0/8"]), deny: nets(["10.0.0.0/16", "8.8.8.0/24"]), ..Guard::default() };
     for closed in ["10.0.0.1", "8.8.8.8", "64:ff9b::8.8.8.8"] {
-        assert!(matches!(guard.screen(ip(closed)), Err(Denied::Listed { .. })), "{closed}");
+        assert!(matches!(guard.screen_address(ip(closed)), Err(Denied::Listed { .. })), "{closed}");
     }
-    assert_eq!(guard.screen(ip("10.1.0.0")), Ok(()));
+    assert_eq!(guard.screen_address(ip("10.1.0.0")), Ok(()));
     assert_eq!(
-        guard.screen(ip("8.8.8.8")).unwrap_err().to_string(),
+        guard.screen_address(ip("8.8.8.8")).unwrap_err().to_string(),
         "blocked by egress: 8.8.8.8 is 8.8.8.0/24 (egress.deny)"
     );
 }
@@ -286,7 +286,7 @@ fn a_name_on_our_port_is_for_its_address_to_decide() {
 
 #[test]
 fn a_denial_names_range_and_document() {
-    let sentence = |address: &str| Guard::default().screen(ip(address)).unwrap_err().to_string();
+    let sentence = |address: &str| Guard::default().screen_address(ip(address)).unwrap_err().to_string();
     assert_eq!(sentence("10.0.0.1"), "blocked by egress: 10.0.0.1 is Private-Use (RFC 1918)");
     assert_eq!(
         sentence("64:ff9b::10.0.0.1"),

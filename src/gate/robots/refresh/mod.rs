@@ -57,12 +57,13 @@ impl CacheInner {
                 Err(ServerLost) => break None,
             }
         };
-        let alone = async {
+        // On its own: what it is moved into would be as large again, for as long as the site takes.
+        let alone = Box::pin(async {
             match will_do {
                 true => Ok(()),
                 false => self.refresh_alone(host, order, fetch).await,
             }
-        };
+        });
         let Some((right, old)) = claimed else { return alone.await };
         if let Some(old) = self.unpack(host.file, old).await.filter(|old| is_newer(old, &host.load())) {
             let is_enough = order.reason.takes_any_copy() && was_unknown && old.usable(SystemTime::now()).is_some();

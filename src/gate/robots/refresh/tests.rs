@@ -105,3 +105,14 @@ fn what_a_clock_dated_that_was_ahead_holds_nothing_up_that_comes_now() {
 }
 
 const DAY: i64 = 24 * 3600;
+
+/// Hundreds of sites may take their time at once.
+#[tokio::test]
+async fn a_fetch_under_way_takes_little_memory() {
+    let cache = cache();
+    let host = cache.host(SiteFile::Robots, &Authority::from_url("https://a.example").unwrap());
+    let (fetch, order) = (Fetch::new(FetchReason::Renewal), Order::background(FetchReason::Renewal));
+    let all = size_of_val(&cache.0.refresh(&host, &order, &fetch));
+    let alone = size_of_val(&cache.0.refresh_alone(&host, &order, &fetch));
+    assert!(all + alone < 5 * 1024, "{all} and {alone} bytes");
+}

@@ -1,0 +1,47 @@
+//! The gap between two starts: what robots.txt or the operator asks for, the host's latency, a backoff. Pure.
+
+use std::time::Duration;
+
+use super::terms::{FAR, SlotRequest, Terms};
+
+impl Terms {
+    /// The time between two starts, but for what the host's answers ask for: its latency, its refusals.
+    pub fn gap(&self) -> Duration {
+        self.crawl_delay.max(self.min_delay).min(self.max_crawl_delay)
+    }
+
+    /// The delay that is cut down to `max_crawl_delay`, if it is: to be logged once for each robots.txt.
+    pub fn clamped(&self) -> Option<Duration> {
+        let asked = self.crawl_delay.max(self.min_delay);
+        (asked > self.max_crawl_delay).then_some(asked)
+    }
+}
+
+impl SlotRequest {
+    /// The time between two starts without any backoff.
+    #[inline]
+    pub fn gap(&self, latency: Duration) -> Duration {
+        self.adaptive.map_or(self.delay, |adaptive| adaptive.gap(latency).min(FAR).max(self.delay))
+    }
+
+    /// Whether there is such a gap.
+    #[inline]
+    pub fn has_gap(&self) -> bool {
+        !self.delay.is_zero() || self.adaptive.is_some()
+    }
+}
+
+/// What the gaps of a schedule come to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EffectiveGap {
+    pub backoff: Duration,
+    pub latency: Duration,
+    pub times: u32,
+}
+
+impl EffectiveGap {
+    pub fn of(&self, request: SlotRequest) -> Duration {
+        let gap = request.gap(self.latency).max(self.backoff);
+        if self.times > 1 { gap.saturating_mul(self.times) } else { gap }
+    }
+}
