@@ -216,5 +216,4 @@ const LONG: &[&str] = &[
     "src/gate/fleet/machine/mod.rs",
     "src/gate/pacer/pace.rs",
     "src/policy/pace/mod.rs",
-    "src/proxy/exchange/forward.rs",
 ];

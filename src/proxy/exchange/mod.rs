@@ -3,6 +3,7 @@
 
 mod access_log;
 mod answered;
+mod attempt;
 pub mod carry;
 pub mod counters;
 mod decide;
@@ -20,7 +21,6 @@ mod reserved;
 mod revisit;
 mod state;
 mod target;
-mod tried;
 pub mod tunnel;
 pub mod via;
 pub mod websocket;
