@@ -26,6 +26,8 @@ pub(in crate::gate) enum Claim {
 pub(in crate::gate) struct Right {
     fleet: Arc<Fleet>,
     name: String,
+    /// The server's time in milliseconds, and when that was: a copy may lie in its socket for long, and is no newer for that.
+    granted: (u64, Instant),
 }
 
 /// What is wanted of a copy at the server.
@@ -39,20 +41,20 @@ enum CopyRequest {
     /// The right for longer.
     Keep,
     /// Here it is, and nobody fetches it any more.
-    Put { copy: Vec<u8>, fresh_for: Duration },
+    Put { copy: Vec<u8>, at: u64, fresh_for: Duration },
 }
 
-/// 0 here it is, 1 fetch it, 2 another does, 3 done; its age, or for how long the other may be waited for, in milliseconds;
-/// the copy.
-type CopyAnswer = (u8, u64, Vec<u8>);
+/// 0 here it is, 1 fetch it, 2 another does, 3 done; its age, or for how long the other may be waited for, and the server's time,
+/// in milliseconds; the copy.
+type CopyAnswer = (u8, u64, u64, Vec<u8>);
 
 impl Fleet {
     /// A copy that is fresh, or the right to fetch it; waits while another instance has that. `anew`: no copy will do
     /// that is from before now.
     pub async fn claim(self: &Arc<Self>, name: SiteFileName<'_>, anew: bool) -> Result<Claim, ServerLost> {
-        // When dropped, the right is given back, whichever instance has it.
-        let right = Right { fleet: self.clone(), name: name.to_string() };
         let (mut arrivals, began) = (self.arrivals.subscribe(), Instant::now());
+        // When dropped, the right is given back, whichever instance has it.
+        let mut right = Right { fleet: self.clone(), name: name.to_string(), granted: (0, began) };
         loop {
             let found = match &self.way {
                 FleetWay::Server(link) => link.look(&right.name, anew, began.elapsed()).await?,
@@ -60,7 +62,10 @@ impl Fleet {
             };
             match found {
                 FoundCopy::Copy(copy) => return Ok(Claim::Copy(copy)),
-                FoundCopy::Right(old) => return Ok(Claim::Fetch(right, old)),
+                FoundCopy::Right(old, at) => {
+                    right.granted = (at, Instant::now());
+                    return Ok(Claim::Fetch(right, old));
+                }
                 FoundCopy::Busy(time) => {
                     // What does not come, or is overlooked, only means to look again.
                     let is_other = |arrived: &Arc<str>| !arrived.is_empty() && **arrived != *right.name;
@@ -79,7 +84,7 @@ impl Fleet {
     /// The copy that the server has, whatever its age.
     pub async fn take(&self, name: SiteFileName<'_>) -> Option<Parcel> {
         let FleetWay::Server(link) = &self.way else { return None };
-        let (_, age, bytes) = CopyRequest::Take.ask(link, &name.to_string()).await.ok()?;
+        let (_, age, _, bytes) = CopyRequest::Take.ask(link, &name.to_string()).await.ok()?;
         Parcel::new(bytes, age)
     }
 }
@@ -87,10 +92,10 @@ impl Fleet {
 impl ServerLink {
     async fn look(&self, name: &str, anew: bool, age: Duration) -> Result<FoundCopy, ServerLost> {
         let wanted = if anew { CopyRequest::Anew(age) } else { CopyRequest::Look(age) };
-        let (state, time, bytes) = wanted.ask(self, name).await?;
+        let (state, time, now, bytes) = wanted.ask(self, name).await?;
         Ok(match (state, Parcel::new(bytes, time)) {
             (0, Some(copy)) => FoundCopy::Copy(copy),
-            (1, copy) => FoundCopy::Right(copy),
+            (1, copy) => FoundCopy::Right(copy, now),
             _ => FoundCopy::Busy(Duration::from_millis(time) + AFTER),
         })
     }
@@ -110,8 +115,8 @@ impl CopyRequest {
             Self::Anew(age) => call.arg("anew").arg(millis(HELD)).arg(millis(*age)),
             Self::Take => call.arg("take"),
             Self::Keep => call.arg("keep").arg(millis(HELD)),
-            Self::Put { copy, fresh_for } => {
-                call.arg("put").arg(millis(*fresh_for)).arg(&copy[..]).arg(millis(LAST_GOOD_USE))
+            Self::Put { copy, at, fresh_for } => {
+                call.arg("put").arg(millis(*fresh_for)).arg(&copy[..]).arg(millis(LAST_GOOD_USE)).arg(*at)
             }
         };
         call
@@ -148,7 +153,8 @@ impl Right {
                 let now = SystemTime::now();
                 let Some(copy) = snapshot::pack(&entry, now) else { return };
                 let fresh_for = fresh_until(&entry).duration_since(now).unwrap_or_default();
-                if (CopyRequest::Put { copy, fresh_for }).ask(link, &self.name).await.is_ok() {
+                let at = self.granted.0 + millis(self.granted.1.elapsed());
+                if (CopyRequest::Put { copy, at, fresh_for }).ask(link, &self.name).await.is_ok() {
                     return;
                 }
                 tokio::join!(sleep(AGAIN), link.is_there());

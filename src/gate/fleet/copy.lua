@@ -5,9 +5,10 @@
 --          anew  the copy if it is younger than ARGV[4] milliseconds, else that right
 --          take  the copy, whatever it is
 --          keep  that right for ARGV[3] milliseconds more
---          put   ARGV[4] is the copy, fresh for ARGV[3] milliseconds and forgotten after ARGV[5]
+--          put   ARGV[4] is the copy, as of the server's time ARGV[6], fresh for ARGV[3] milliseconds and forgotten after
+--                ARGV[5]: it may be read long after it was sent
 -- Answers  0 here it is, 1 fetch it, 2 another does, 3 done · milliseconds: its age, or for how long the other may be
---          waited for · the copy, or ""
+--          waited for · the server's time, in milliseconds · the copy, or ""
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local me, wanted = ARGV[1], ARGV[2]
@@ -17,17 +18,21 @@ if wanted == 'keep' then
     if mine then
         redis.call('PEXPIRE', KEYS[2], ARGV[3])
     end
-    return { 3, 0, '' }
+    return { 3, 0, now, '' }
 end
 if wanted == 'put' then
     local text = function(value) return string.format('%.0f', value) end
-    redis.call('HSET', KEYS[1], 'at', text(now), 'fresh_until', text(now + ARGV[3]), 'copy', ARGV[4])
-    redis.call('PEXPIRE', KEYS[1], ARGV[5])
+    local at = math.min(now, ARGV[6])
+    local kept = tonumber(redis.call('HGET', KEYS[1], 'at')) or 0
+    if kept <= at or kept > now then
+        redis.call('HSET', KEYS[1], 'at', text(at), 'fresh_until', text(at + ARGV[3]), 'copy', ARGV[4])
+        redis.call('PEXPIRE', KEYS[1], ARGV[5])
+    end
     if mine then
         redis.call('DEL', KEYS[2])
     end
     redis.call('PUBLISH', 'politely:all', 'robots ' .. me .. ' ' .. string.match(KEYS[1], '{(.*)}'))
-    return { 3, 0, '' }
+    return { 3, 0, now, '' }
 end
 
 local kept = redis.call('HMGET', KEYS[1], 'at', 'fresh_until', 'copy')
@@ -39,15 +44,15 @@ end
 at = math.min(at, now)
 local will_do = wanted == 'take' or at > now - ARGV[4] or wanted == 'look' and fresh_until > now
 if copy ~= '' and will_do then
-    return { 0, now - at, copy }
+    return { 0, now - at, now, copy }
 end
 if wanted == 'take' then
-    return { 3, 0, '' }
+    return { 3, 0, now, '' }
 end
 if mine or redis.call('SET', KEYS[2], me, 'NX', 'PX', ARGV[3]) then
-    return { 1, now - at, copy }
+    return { 1, now - at, now, copy }
 end
 local left = math.min(redis.call('PTTL', KEYS[2]), tonumber(ARGV[3]))
 -- Who does it lasts no longer because the clock was set back.
 redis.call('PEXPIRE', KEYS[2], left)
-return { 2, left, '' }
+return { 2, left, now, '' }

@@ -12,8 +12,8 @@ pub(in crate::gate) struct Parcel {
 /// What a look at the copy comes to.
 pub(super) enum FoundCopy {
     Copy(Parcel),
-    /// The right to fetch it, and one that is to be renewed.
-    Right(Option<Parcel>),
+    /// The right to fetch it, and one that is to be renewed; the server's time, if there is one.
+    Right(Option<Parcel>, u64),
     /// Another has that: look again after so long.
     Busy(Duration),
 }

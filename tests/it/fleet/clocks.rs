@@ -54,9 +54,21 @@ async fn a_day_ahead_nobody_waits_for_it_either() {
 async fn copy(me: &str, wanted: &str, age: i64, redis: &mut MultiplexedConnection) -> (i64, i64, Vec<u8>) {
     let script = Script::new(include_str!("../../../src/gate/fleet/copy.lua"));
     let mut call = script.key(COPY);
-    call.key(FETCHING).arg(me).arg(wanted).arg(HELD).arg(age).invoke_async(redis).await.expect("it runs")
+    let call = call.key(FETCHING).arg(me).arg(wanted).arg(HELD).arg(age);
+    let (state, time, _, copy): (i64, i64, i64, Vec<u8>) = call.invoke_async(redis).await.expect("it runs");
+    (state, time, copy)
 }
 
+/// One as of the server's time `at`, fresh for a day.
+async fn put(text: &str, at: i64, redis: &mut MultiplexedConnection) {
+    let script = Script::new(include_str!("../../../src/gate/fleet/copy.lua"));
+    let mut put = script.key(COPY);
+    let put = put.key(FETCHING).arg("a").arg("put").arg(DAY).arg(text).arg(30 * DAY).arg(at);
+    let _: (i64, i64, i64, Vec<u8>) = put.invoke_async(redis).await.expect("it runs");
+}
+
+/// No server's time: as of now.
+const FAR: i64 = 1 << 52;
 const HERE: i64 = 0;
 const FETCH: i64 = 1;
 const ANOTHER: i64 = 2;
@@ -65,10 +77,7 @@ const ANOTHER: i64 = 2;
 async fn a_copy_from_the_future_is_fetched_anew() {
     let Some(redis) = Redis::start().await else { return };
     let redis = &mut redis.connection().await;
-    let script = Script::new(include_str!("../../../src/gate/fleet/copy.lua"));
-    let mut put = script.key(COPY);
-    let put = put.key(FETCHING).arg("a").arg("put").arg(DAY).arg("copy").arg(30 * DAY);
-    let _: (i64, i64, Vec<u8>) = put.invoke_async(redis).await.expect("it runs");
+    put("copy", FAR, redis).await;
     assert!(matches!(copy("b", "look", 0, redis).await, (HERE, 0..1000, copy) if copy == b"copy"));
     for field in ["at", "fresh_until"] {
         let at: i64 = redis.hget(COPY, field).await.expect("a number");
@@ -76,6 +85,19 @@ async fn a_copy_from_the_future_is_fetched_anew() {
     }
     assert_eq!(copy("b", "look", 0, redis).await.0, FETCH, "nobody knows how old it is");
     assert_eq!(copy("c", "anew", DAY, redis).await.0, ANOTHER, "nor is it what was waited for");
+}
+
+#[tokio::test]
+async fn a_copy_that_comes_late_takes_no_newer_one_s_place_unless_the_clock_was_set_back() {
+    let Some(redis) = Redis::start().await else { return };
+    let redis = &mut redis.connection().await;
+    put("newer", FAR, redis).await;
+    let at: i64 = redis.hget(COPY, "at").await.expect("a number");
+    put("older", at - 1, redis).await;
+    assert!(matches!(copy("b", "take", 0, redis).await, (HERE, _, copy) if copy == b"newer"));
+    let () = redis.hset(COPY, "at", at + DAY).await.expect("a hash");
+    put("as of now", FAR, redis).await;
+    assert!(matches!(copy("b", "take", 0, redis).await, (HERE, _, copy) if copy == b"as of now"));
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use super::faults::behind_relays;
 use super::{all, get, instances, says};
 use crate::support::redis::Redis;
 use crate::support::{Binary, Client, Origin, Reply, eventually};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -156,6 +157,34 @@ async fn after_a_kill_a_newer_copy_of_ones_own_holds_against_an_older_one_of_the
     assert_eq!(get(&instance, &url).await.status(), 403);
     // It is written behind.
     tokio::time::sleep(Duration::from_secs(2)).await;
+    let directory = instance.kill().await;
+    redis.signal(libc::SIGCONT);
+    let instance = Binary::serve_in(directory, &yaml).await;
+    assert_eq!(get(&instance, &url).await.status(), 403);
+    assert_eq!(origin.log.count("/robots.txt"), 2);
+}
+
+/// The server hangs between the claim and the copy, which lies in its socket until it goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_the_server_reads_late_is_no_newer_for_that() {
+    let Some(redis) = Redis::start().await.map(Arc::new) else { return };
+    let hangs = redis.clone();
+    let origin = origin(move |before, _| match before {
+        0 => {
+            hangs.signal(libc::SIGSTOP);
+            Reply::text("")
+        }
+        _ => Reply::text(KEEP_OUT),
+    })
+    .await;
+    let yaml = format!("fleet: '{}'\n{WITH_ADMIN}", redis.url());
+    let instance = Binary::serve(&yaml).await;
+    let url = origin.url("/private");
+    assert_eq!(get(&instance, &url).await.status(), 200);
+    refresh(&instance, &origin).await;
+    assert_eq!(get(&instance, &url).await.status(), 403);
+    // It is written behind.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     let directory = instance.kill().await;
     redis.signal(libc::SIGCONT);
     let instance = Binary::serve_in(directory, &yaml).await;

@@ -35,7 +35,7 @@ impl Machine {
                 FoundCopy::Copy(copy)
             }
             // Twice is better than never.
-            kept if has_right || age >= FETCH_LASTS => FoundCopy::Right(kept.map(|(copy, _)| copy)),
+            kept if has_right || age >= FETCH_LASTS => FoundCopy::Right(kept.map(|(copy, _)| copy), 0),
             _ => FoundCopy::Busy(LOOK_EVERY),
         })
     }
