@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told_unless_we_cut_it_ourselves() {
+    fn damage_is_reported_unless_we_cut_it_ourselves() {
         let body = gzip_of(TEXT);
         let half = body[..body.len() - 9].to_vec();
         assert_eq!(decode(half.clone(), "gzip", 1000, false), Err(DecodeError::Damaged("gzip")));

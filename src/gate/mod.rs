@@ -11,6 +11,7 @@ mod reported;
 mod robots;
 mod store;
 mod terms;
+mod wait;
 mod watch;
 
 pub use crate::policy::pace::PaceOutcome;

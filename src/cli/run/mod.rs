@@ -2,6 +2,7 @@
 
 mod cure;
 mod progress;
+mod signals;
 mod summary;
 mod tally;
 
@@ -14,21 +15,18 @@ use crate::telemetry::{self, StandardError};
 use crate::tls::{Ca, roots};
 use futures_util::FutureExt;
 use progress::{HELD_LONG, Progress};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
+use signals::{EndSignals, INTERRUPTED, end_if_interrupted, exit_code, is_by_signal, is_interrupted, pass_on};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{ExitCode, ExitStatus};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use summary::{ReportTo, Summary};
 use tally::Tally;
 use tokio::process::Command;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::task::unconstrained;
 
@@ -153,22 +151,14 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         unsafe { command.pre_exec(end_if_interrupted) };
         Ok::<_, CommandError>(())
     };
-    // A Ctrl-C goes to the command too, as it is in our process group; it decides, and we report its end.
-    let (mut interrupts, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    // One that came before there was a command did not reach it.
-    // SAFETY: a store to an atomic may be done in any signal handler.
-    unsafe { signal_hook_registry::register(libc::SIGINT, || IS_INTERRUPTED.store(true, Ordering::Relaxed)) }?;
-    // As the terminal sends it by Ctrl-\, to the command too.
-    let mut quit = signal(SignalKind::quit())?;
-    // Under nohup it stays ignored, here and by the command.
-    let mut hang_up = (!hang_up_is_ignored()).then(|| signal(SignalKind::hangup())).transpose()?;
+    let mut signals = EndSignals::catch()?;
     let (running, mut child) = if args.isolate {
         let handed = isolate::wait_in(directory.path())?;
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("isolated").arg(directory.path()).arg("--").args(&args.command);
         equip(&mut command, isolate::INSIDE)?;
         let mut child = match command.spawn() {
-            Err(_) if IS_INTERRUPTED.load(Ordering::Relaxed) => return Ok(ExitCode::from(INTERRUPTED)),
+            Err(_) if is_interrupted() => return Ok(ExitCode::from(INTERRUPTED)),
             child => child?,
         };
         let listener = tokio::select! {
@@ -188,11 +178,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
             Ok(child) => (running, child),
             Err(failed) => {
                 running.shutdown().await;
-                return if IS_INTERRUPTED.load(Ordering::Relaxed) {
-                    Ok(ExitCode::from(INTERRUPTED))
-                } else {
-                    Err(failed)
-                };
+                return if is_interrupted() { Ok(ExitCode::from(INTERRUPTED)) } else { Err(failed) };
             }
         }
     };
@@ -205,20 +191,14 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         }
     };
     before.iter().for_each(|decision| hear(decision));
-    let mut is_told_to_end = false;
+    let mut is_signalled = false;
     let status = loop {
         tokio::select! {
             // A signal that ends the command is the command's, and not the one that cuts off what it leaves.
             biased;
-            _ = interrupts.recv() => is_told_to_end = true,
-            _ = quit.recv() => is_told_to_end = true,
-            _ = terminate.recv() => {
-                is_told_to_end = true;
-                pass_on(&child, Signal::TERM);
-            }
-            Some(()) = hung_up(&mut hang_up) => {
-                is_told_to_end = true;
-                pass_on(&child, Signal::HUP);
+            passed_on = signals.next() => {
+                is_signalled = true;
+                passed_on.into_iter().for_each(|signal| pass_on(&child, signal));
             }
             status = child.wait() => break status?,
             () = progress.tick() => progress.show(running.longest_held(HELD_LONG).as_ref()),
@@ -226,36 +206,18 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         }
     };
     // What is asked last counts when it is over, which the command may see a moment earlier.
-    let cut = async {
-        tokio::select! {
-            _ = interrupts.recv() => {}
-            _ = terminate.recv() => {}
-            _ = quit.recv() => {}
-        }
-    };
-    let totals = running.shutdown_before(cut).await;
+    let totals = running.shutdown_before(signals.cut()).await;
     while let Some(Some(decision)) = unconstrained(heard(&mut refused)).now_or_never() {
         hear(&decision);
     }
     let code = exit_code(status);
     // The signal may have reached the command alone, or first.
-    let is_cut_off = is_told_to_end || ENDING.contains(&i32::from(code).saturating_sub(BY_SIGNAL));
+    let is_cut_off = is_signalled || is_by_signal(code);
     let summary =
         Summary { program, tally, took: began.elapsed(), totals, max_wait, is_cut_off, is_isolated: args.isolate };
     tell_end(&summary, args, report, code);
     Ok(ExitCode::from(code))
 }
-
-/// In what becomes the command, which has our handlers until it is that.
-fn end_if_interrupted() -> io::Result<()> {
-    match IS_INTERRUPTED.load(Ordering::Relaxed) {
-        true => Err(io::Error::from_raw_os_error(libc::EINTR)),
-        false => Ok(()),
-    }
-}
-
-static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
-const INTERRUPTED: u8 = 128 + libc::SIGINT as u8;
 
 /// The command may have closed the terminal.
 fn tell_end(summary: &Summary<'_>, args: &RunArgs, file: Option<File>, code: u8) {
@@ -286,46 +248,16 @@ async fn heard<T: Clone>(live: &mut broadcast::Receiver<T>) -> Option<T> {
     }
 }
 
-/// As the parent process has left it; read before a handler is set.
-fn hang_up_is_ignored() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
-    ignored.is_some_and(|signals| signals & (1 << (Signal::HUP.as_raw() - 1)) != 0)
-}
-
-async fn hung_up(hang_up: &mut Option<tokio::signal::unix::Signal>) -> Option<()> {
-    match hang_up {
-        Some(hang_up) => hang_up.recv().await,
-        None => std::future::pending().await,
-    }
-}
-
 fn tell(decision: &RecentDecision) {
     let url = decision.url.as_deref().unwrap_or("a request that could not be read");
     let said = super::inert(&format!("politely: {url}: {}", decision.what));
     let _ = writeln!(StandardError, "{said}");
 }
 
-fn pass_on(child: &tokio::process::Child, signal: Signal) {
-    // Our own child, not waited for yet, so the number is still its; it may have ended.
-    if let Some(pid) = child.id().and_then(|pid| Pid::from_raw(pid.cast_signed())) {
-        let _ = kill_process(pid, signal);
-    }
-}
-
-/// As a shell reports it: 128 and the signal's number for a command that a signal ended.
-fn exit_code(status: ExitStatus) -> u8 {
-    let code = status.code().or(status.signal().map(|signal| BY_SIGNAL + signal)).unwrap_or(1);
-    u8::try_from(code).unwrap_or(1)
-}
-
 /// No page is lost for a crawl-delay, and few crawlers wait for longer.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Says where this command's is to be kept.
 const EVIDENCE: &str = "POLITELY_EVIDENCE__DIRECTORY";
-const BY_SIGNAL: i32 = 128;
-/// Signals that end a command.
-const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
 #[cfg(test)]
 mod tests {

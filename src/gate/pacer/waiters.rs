@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_fills_it_makes_room_for_others() {
+    fn the_client_that_fills_it_makes_room_for_others() {
         let waiters = Arc::new(Waiters::default());
         let mut greedy: Vec<_> = (0..3).map(|_| waiters.enter(GREEDY, 3)).collect();
         let mut modest = waiters.enter(MODEST, 3);

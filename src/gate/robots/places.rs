@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_has_its_share_keeps_nobody_else_waiting() {
+    async fn a_client_that_has_its_share_keeps_nobody_else_waiting() {
         let places = FetchPlaces::new();
         let mut greedy = Vec::new();
         for _ in 0..MOST_OF_ONE {

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn loops_and_dead_ends_are_told() {
+    fn loops_and_dead_ends_are_reported() {
         assert_eq!(trail().follow(Some("/robots.txt")), Err(DeadEnd::Loop));
         assert_eq!(trail().follow(Some("#x")), Err(DeadEnd::Loop));
         assert_eq!(trail().follow(None), Err(DeadEnd::Nowhere));

@@ -102,7 +102,7 @@ fn the_newest_entry_wins_and_lets_go_of_the_old_file() {
 }
 
 #[test]
-fn whoever_was_not_closed_may_have_started_more_than_is_noted() {
+fn an_instance_that_was_not_closed_may_have_started_more_than_is_noted() {
     let directory = tempfile::tempdir().unwrap();
     let settings = settings(directory.path(), 64 * MIB);
     assert_eq!(open(&settings).last_unnoted(), None, "nobody was there before");

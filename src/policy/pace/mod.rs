@@ -30,6 +30,9 @@ mod backoff;
 mod gap;
 mod last_starts;
 mod observed;
+mod outcome;
+mod owed;
+mod shared;
 mod source;
 mod terms;
 mod wait_queue;
@@ -174,44 +177,6 @@ impl<W> Schedule<W> {
         waiter
     }
 
-    /// Takes the slot of a request that is over. `now` is asked for only if it matters.
-    pub fn finished(&mut self, now: impl Fn() -> Instant, slot: Slot, outcome: PaceOutcome) {
-        self.in_flight -= 1;
-        self.leaving.take_if(|number| *number == slot.number);
-        match outcome {
-            PaceOutcome::Success => self.backoff.succeeded(slot.number),
-            PaceOutcome::TurnedAway if self.breaker.is_none() => self.backoff.succeeded(slot.number),
-            PaceOutcome::TurnedAway => self.turned_away(&now, &slot),
-            PaceOutcome::Backoff { retry_after } => {
-                self.turned_away(&now, &slot);
-                let hold = self.backoff.refused(slot.number, self.starts, retry_after, self.delay(), self.max_delay);
-                self.last.hold = self.last.hold.max(hold.map(|hold| now() + hold));
-                self.pushed_back();
-            }
-            PaceOutcome::Failure => {}
-            // A start nobody made binds nobody, unless one has come after it.
-            PaceOutcome::Unused if slot.number == self.starts => *self.last.of(slot.start) = slot.before,
-            PaceOutcome::Unused => {}
-        }
-    }
-
-    /// The answer to a request that keeps the host's [`adaptive`](Terms::adaptive) gap began after this time. `may_shorten`:
-    /// it is one to go by; errors are quick.
-    pub fn answered(&mut self, after: Duration, may_shorten: bool) {
-        let mut observed = self.observed();
-        observed.answered(after, may_shorten);
-        self.latency = observed.latency;
-        self.pushed_back();
-    }
-
-    /// Corrects the time of a start to when it leaves. `is_gone`: it has left. True: the next has waited for that.
-    pub fn left(&mut self, slot: &Slot, at: Instant, is_gone: bool) -> bool {
-        let mark = self.last.of(slot.start);
-        *mark = (*mark).max(Some(at));
-        self.pushed_back();
-        is_gone && self.leaving.take_if(|number| *number == slot.number).is_some()
-    }
-
     /// Plays a request of report mode: returns how long it would have waited, and if that is no longer than it may, keeps
     /// the turn it would have had, so that the next is counted as if this one had taken it.
     pub fn rehearse(&mut self, now: Instant, client: ClientId, terms: &Terms) -> Duration {
@@ -240,29 +205,6 @@ impl<W> Schedule<W> {
         marks.due(SlotRequest::from(terms), tempo).map_or(ahead, |due| due.max(ahead))
     }
 
-    /// What the key still owes, to be kept over a restart.
-    pub fn debt(&self, now: Instant) -> Option<Debt> {
-        let until = self.owed_until()?;
-        (until > now).then(|| Debt { until, backoff: self.backoff(), refusals: self.backoff.refusals() })
-    }
-
-    /// Takes up what an earlier process owed. More than an hour, or `max_crawl_delay` if that is longer, is a clock gone
-    /// wrong, and is cut to that by the next request.
-    pub fn restore(&mut self, now: Instant, debt: Debt) {
-        self.last.hold = self.last.hold.max(Some(debt.until.min(now + terms::FAR)));
-        self.backoff.restore(debt.backoff, debt.refusals);
-        self.pushed_back();
-    }
-
-    /// Whether nothing is lost with the lane. A backoff, and what led to it, is remembered for an hour after the last start.
-    pub fn is_idle(&self, now: Instant) -> bool {
-        let is_calm = self.backoff().is_zero() && self.backoff.refusals() == 0;
-        let memory = if is_calm { Duration::ZERO } else { backoff::MAX };
-        let fetched = self.last.last_fetch.map(|at| at + self.delay());
-        let owed = self.owed_until().max(fetched);
-        self.in_flight == 0 && self.line.is_none() && owed.is_none_or(|until| until + memory <= now)
-    }
-
     /// How many wait.
     pub fn waiting(&self) -> usize {
         self.line.as_ref().map_or(0, |line| line.len())
@@ -283,72 +225,10 @@ impl<W> Schedule<W> {
         Observed { latency: self.latency, refusals: self.backoff.refusals() }
     }
 
-    /// Takes up what they have come to in the fleet.
-    pub fn adopt_observed(&mut self, observed: Observed) {
-        if self.observed() != observed {
-            self.latency = observed.latency;
-            self.backoff.adopt_refusals(observed.refusals);
-            self.pushed_back();
-        }
-    }
-
     /// Until when the host is left alone, as it has turned away too many in a row.
     pub fn paused_until(&self, now: Instant) -> Option<Instant> {
         let is_open = self.pauses_after.is_some_and(|after| self.backoff.refusals() >= after.get());
         self.last.hold.filter(|hold| is_open && *hold > now)
-    }
-
-    /// Tells where its turns come from.
-    pub fn follow(&mut self, source: TurnSource) {
-        if self.source != source {
-            self.source = source;
-            self.pushed_back();
-        }
-    }
-
-    /// Somebody waits while another instance may start.
-    pub fn is_behind_another(&self) -> bool {
-        self.line.is_some() && matches!(self.source, TurnSource::Fleet { leased: false, .. })
-    }
-
-    /// Somebody waits for the fleet's lease: the gap that is to be kept.
-    pub fn wants_lease(&self) -> Option<Duration> {
-        let head = self.line.as_ref()?.head()?;
-        (!self.may_turn(head)).then(|| head.gap(self.latency).min(self.max_delay))
-    }
-
-    /// When the next waiting request is due.
-    pub fn head_due(&self) -> Option<Instant> {
-        self.due(self.line.as_ref()?.head()?)
-    }
-
-    /// What starts have to keep their distance from.
-    pub fn last_starts(&self) -> LastStarts {
-        self.last
-    }
-
-    /// The longest gap that is in force: of the last starts, of waiting requests, of the backoff.
-    pub fn longest_gap(&self) -> Duration {
-        let head = self.line.as_ref().and_then(|line| line.head());
-        let head = head.map_or(Duration::ZERO, |head| head.gap(self.latency));
-        self.delay().max(head).max(self.backoff())
-    }
-
-    /// Nobody owes more; what does is a clock gone wrong.
-    pub fn longest_debt(&self) -> Duration {
-        backoff::MAX.max(self.max_delay).min(terms::FAR)
-    }
-
-    /// Takes up what the fleet knows: starts that others have made, and the backoff in place of its own.
-    pub fn adopt(&mut self, others: LastStarts, backoff: Duration) {
-        let last = self.last.max(others);
-        if self.last != last || self.backoff.delay() != backoff {
-            // They have come after what has started here.
-            self.starts += u64::from(self.last != last);
-            self.last = last;
-            self.backoff.adopt(backoff, self.starts);
-            self.pushed_back();
-        }
     }
 
     #[inline]
@@ -359,12 +239,6 @@ impl<W> Schedule<W> {
     #[inline]
     fn has_room(&self, demand: SlotRequest) -> bool {
         self.in_flight < self.limit(demand) && self.leaving.is_none()
-    }
-
-    /// Unless it is the fleet's to give and not given.
-    #[inline]
-    fn may_turn(&self, demand: SlotRequest) -> bool {
-        self.source.is_leased() || !self.source.is_shared(demand, self.backoff())
     }
 
     #[inline]
@@ -393,15 +267,6 @@ impl<W> Schedule<W> {
         Slot { number: self.starts, start: demand.start, before, shared, exclusive, gap }
     }
 
-    /// The host is left alone if that were too many in a row.
-    fn turned_away(&mut self, now: &impl Fn() -> Instant, slot: &Slot) {
-        let Some(breaker) = self.breaker else { return };
-        if let Some(pause) = self.backoff.turned_away(slot.number, self.starts, breaker, self.delay()) {
-            self.last.hold = self.last.hold.max(Some(now() + pause));
-            self.pushed_back();
-        }
-    }
-
     /// Why a request that would have to wait for so long is refused.
     fn in_vain(&self, now: Instant, retry_after: Duration) -> Refused {
         match self.paused_until(now) {
@@ -415,33 +280,6 @@ impl<W> Schedule<W> {
             Refused::TooLong { retry_after } => self.in_vain(now, retry_after),
             Refused::Full { .. } | Refused::Paused { .. } => refused,
         }
-    }
-
-    /// A shorter gap does not make a longer one forgotten.
-    fn owe_gap(&mut self, start: Instant, demand: SlotRequest) {
-        let gap = demand.gap(self.latency);
-        if gap >= self.delay() || self.longest_until.is_none_or(|until| until <= start) {
-            (self.longest, self.longest_until) = (Some(demand), Some(start + gap));
-        }
-    }
-
-    /// The longest gap that is still owed, by what the host's latency is now.
-    #[inline]
-    fn delay(&self) -> Duration {
-        self.longest.map_or(Duration::ZERO, |demand| demand.gap(self.latency))
-    }
-
-    /// Stored instants are not trusted beyond their sense: a longer hold is a clock gone wrong.
-    fn clamp_hold(&mut self, now: Instant) {
-        let most = self.longest_debt();
-        if let Some(hold) = &mut self.last.hold {
-            *hold = (*hold).min(now + most);
-        }
-    }
-
-    fn owed_until(&self) -> Option<Instant> {
-        let gap = self.delay().max(self.backoff());
-        self.last.last_start.map(|start| start + gap).max(self.last.hold)
     }
 
     /// Waiting requests may have to wait too long now.

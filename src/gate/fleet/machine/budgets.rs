@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_spends_another_finds_spent_and_so_does_who_comes_after() {
+    fn what_one_spends_another_finds_spent_and_so_do_later_ones() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let (one_file, other) = (Budgets::open(directory.path()).unwrap(), Budgets::open(directory.path()).unwrap());
         assert_eq!(spent(&one_file, "a", one(Some(2)), 10), (true, 1, 10));

@@ -6,15 +6,15 @@
 //! byte for each authority, the right to fetch its robots.txt. Instants are nanoseconds of the clock that `Instant` reads; a
 //! file from before the machine was started is treated as of now.
 
+use super::clock::nanos;
+use super::key_slot::{KeySlot, SLOT};
 use super::locks::LockFile;
 use crate::gate::store::digest;
-use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::io;
 use std::ops::Deref;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,26 +27,6 @@ pub(super) struct Slots(LockFile);
 pub(super) struct Id {
     pub tag: u64,
     pub place: u64,
-}
-
-/// What is known of a key; 0 is never, and nobody.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct KeySlot {
-    tag: u64,
-    /// Who has the lease, or has had it last.
-    pub by: u64,
-    pub last_start: u64,
-    pub last_fetch: u64,
-    /// The last of them had yet to be seen to leave. A bit of `last_start` in the file.
-    pub leaving: bool,
-    /// When that one gave it up.
-    pub given: u64,
-    pub hold: u64,
-    pub backoff: u64,
-    /// Then nothing of this matters any more.
-    pub until: u64,
-    pub latency: u64,
-    pub refusals: u64,
 }
 
 /// Where a slot is, and what it has.
@@ -163,75 +143,11 @@ impl Id {
     }
 }
 
-impl KeySlot {
-    fn read(bytes: &[u8]) -> Self {
-        let mut words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight")));
-        let [tag, by, last_start, last_fetch, given, hold, backoff, until, latency, refusals] =
-            std::array::from_fn(|_| words.next().unwrap_or(0));
-        let (leaving, last_start) = (last_start & LEAVING != 0, last_start & !LEAVING);
-        Self { tag, by, last_start, last_fetch, leaving, given, hold, backoff, until, latency, refusals }
-    }
-
-    fn bytes(&self) -> [u8; SLOT as usize] {
-        let Self { tag, by, last_start, last_fetch, leaving, given, hold, backoff, until, latency, refusals } = *self;
-        let last_start = if leaving { last_start | LEAVING } else { last_start };
-        let mut bytes = [0; SLOT as usize];
-        let words = [tag, by, last_start, last_fetch, given, hold, backoff, until, latency, refusals];
-        let words = words.map(u64::to_le_bytes);
-        bytes.copy_from_slice(words.as_flattened());
-        bytes
-    }
-
-    /// As though no time had passed between these two.
-    fn moved(self, from: u64, to: u64) -> Self {
-        let moved = |at: u64| if at == 0 { 0 } else { at.saturating_add(to).saturating_sub(from).max(1) };
-        let [last_start, last_fetch, given, hold, until] =
-            [self.last_start, self.last_fetch, self.given, self.hold, self.until].map(moved);
-        Self { last_start, last_fetch, given, hold, until, ..self }
-    }
-}
-
-/// By the file's clock.
-pub(super) fn nanos(at: Instant) -> u64 {
-    let (instant, nanos) = *ZERO;
-    match at.checked_duration_since(instant) {
-        Some(ahead) => nanos.saturating_add(span(ahead)),
-        None => nanos.saturating_sub(span(instant - at)).max(1),
-    }
-}
-
-pub(super) fn span(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// `None`: never.
-pub(super) fn instant(at: u64) -> Option<Instant> {
-    let (instant, nanos) = *ZERO;
-    match at.checked_sub(nanos) {
-        Some(ahead) => instant.checked_add(Duration::from_nanos(ahead)),
-        None => instant.checked_sub(Duration::from_nanos(nanos - at)).filter(|_| at != 0),
-    }
-}
-
-/// One instant by both clocks: of some looks, the one that took least.
-static ZERO: LazyLock<(Instant, u64)> = LazyLock::new(|| {
-    let looks = (0..8).map(|_| {
-        let (before, time) = (Instant::now(), clock_gettime(ClockId::Monotonic));
-        let nanos = time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned();
-        (before.elapsed(), before, nanos)
-    });
-    let (_, instant, nanos) = looks.min_by_key(|(took, ..)| *took).expect("eight");
-    (instant, nanos)
-});
-
 /// To begin, for two seconds.
 const TRIES: u32 = 200;
 const TRY_AGAIN: Duration = Duration::from_millis(10);
 /// With the version of what is in it.
 const FILE: &str = "politely.pace2";
-const SLOT: u64 = 10 * 8;
-/// In 292 years.
-const LEAVING: u64 = 1 << 63;
 const REFUSAL: usize = 5 * 8;
 const STARTS: usize = 2 * 8;
 pub(super) const BUCKET: u64 = 8 * SLOT;

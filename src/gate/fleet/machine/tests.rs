@@ -1,7 +1,10 @@
 //! Processes of one machine, as far as they differ by their open files.
 
+use super::lease::{HOUR, LEASE, LOOK_AGAIN, NOTED};
+use super::slots::BUCKET;
 use super::*;
 use crate::gate::fleet::{Claim, Fleet};
+use crate::policy::pace::Observed;
 use crate::policy::{Authority, SiteFile};
 use std::fs::{File, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
@@ -99,7 +102,7 @@ fn what_is_kept_on_is_noted_now_and_then() {
 }
 
 #[test]
-fn without_others_who_gave_it_up_has_it_again() {
+fn without_others_a_process_that_gave_it_up_has_it_again() {
     let ((_directory, one, _other), now) = (both(), Instant::now());
     for _ in 0..3 {
         assert_eq!(one.at(now, NOW, LeaseOp::Take, 3000).place, TurnPlace::Leased(LEASE));
@@ -142,7 +145,7 @@ fn what_was_given_up_before_it_left_is_not_taken_for_that() {
 }
 
 #[test]
-fn what_the_starts_of_others_were_is_known_to_who_comes_back() {
+fn what_others_have_started_is_known_to_a_process_that_comes_back() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     other.at(now, NOW, LeaseOp::Take, 3000);
     other.starts(now);
@@ -192,7 +195,7 @@ fn without_a_delay_nobody_needs_it_until_the_origin_asks_for_time() {
 }
 
 #[test]
-fn of_those_who_wait_all_are_counted() {
+fn all_waiting_requests_are_counted() {
     let (directory, now) = (place(), Instant::now());
     let all: Vec<_> = (0..6).map(|_| open(&directory)).collect();
     for (before, each) in all.iter().enumerate() {

@@ -118,7 +118,7 @@ fn who_waits_when_the_server_is_lost_keeps_the_gap_from_then_once_for_each_insta
 }
 
 #[test]
-fn whoever_was_cut_off_gives_the_lease_back_and_has_no_second_share() {
+fn an_instance_that_was_cut_off_gives_the_lease_back_and_has_no_second_share() {
     let mut instance = Instance::leased();
     instance.starts_in(ms(4100), 1);
     instance.link(2);
@@ -187,7 +187,7 @@ fn a_connection_that_is_made_again_to_a_server_that_remembers_costs_neither_the_
 }
 
 #[test]
-fn and_whoever_waits_in_line_asks_at_once_over_it_and_not_after_a_second() {
+fn and_a_waiting_process_asks_at_once_over_it_and_not_after_a_second() {
     let mut instance = Instance::waiting();
     let take = instance.call().expect("it asks");
     instance.answer(&take, TurnPlace::Line(ms(3000)));
@@ -201,7 +201,7 @@ fn and_whoever_waits_in_line_asks_at_once_over_it_and_not_after_a_second() {
 }
 
 #[test]
-fn whoever_waits_in_line_finds_its_turn_in_time_though_nothing_wakes_it() {
+fn a_waiting_process_finds_its_turn_in_time_though_nothing_wakes_it() {
     let mut instance = Instance::waiting();
     let take = instance.call().expect("it asks");
     instance.answer(&take, TurnPlace::Line(LEASE));

@@ -53,7 +53,7 @@ fn gap_at(configured: &str) -> Duration {
 }
 
 #[tokio::test]
-async fn a_fetch_keeps_the_gap_that_is_asked_of_whoever_is_named_to_the_site() {
+async fn a_fetch_keeps_the_gap_of_the_crawler_that_is_named_to_the_site() {
     for (configured, gap) in [
         ("", 3),
         ("identity: { product_tokens: [ours] }", 7),

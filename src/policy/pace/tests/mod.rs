@@ -133,7 +133,7 @@ fn the_gap_is_the_largest_of_crawl_delay_and_min_delay() {
 }
 
 #[test]
-fn the_gap_is_clamped_and_the_clamp_is_told() {
+fn the_gap_is_clamped_and_the_clamp_is_logged() {
     let terms = delay(86_400_000);
     assert_eq!((terms.gap(), terms.clamped()), (ms(300_000), Some(ms(86_400_000))));
     assert_eq!(delay(300_000).clamped(), None);
@@ -197,7 +197,7 @@ fn a_limit_of_none_means_one() {
 }
 
 #[test]
-fn report_mode_is_told_the_turns_that_would_have_been() {
+fn report_mode_reports_the_turns_that_would_have_been() {
     let mut host = Host::new();
     let told = [0, 10, 20, 30].map(|at| host.lane.rehearse(host.at(at), A, &delay(30_000)));
     // The last would have been refused, and takes no turn.
@@ -484,7 +484,7 @@ fn backoff_lets_one_request_fly() {
 }
 
 #[test]
-fn backoff_refuses_at_once_those_who_cannot_wait_for_its_end() {
+fn backoff_refuses_at_once_requests_that_cannot_wait_for_its_end() {
     let patient = Terms { max_wait: ms(60_000), ..delay(1000) };
     let hurried = Terms { max_wait: ms(5000), ..delay(1000) };
     let mut host = Host::new();
@@ -541,7 +541,7 @@ fn a_renewal_waits_its_turn_however_long() {
 }
 
 #[test]
-fn a_renewal_goes_before_the_requests_that_wait_and_tells_them() {
+fn a_renewal_starts_ahead_of_waiting_requests_and_they_learn_of_it() {
     let patient = Terms { max_wait: ms(3000), ..delay(1000) };
     let mut host = Host::new();
     host.visit(0, &patient, OK);

@@ -1,0 +1,38 @@
+//! Instants in the file that processes share: nanoseconds of the clock that `Instant` reads.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+/// By the file's clock.
+pub(super) fn nanos(at: Instant) -> u64 {
+    let (instant, nanos) = *ZERO;
+    match at.checked_duration_since(instant) {
+        Some(ahead) => nanos.saturating_add(span(ahead)),
+        None => nanos.saturating_sub(span(instant - at)).max(1),
+    }
+}
+
+pub(super) fn span(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// `None`: never.
+pub(super) fn instant(at: u64) -> Option<Instant> {
+    let (instant, nanos) = *ZERO;
+    match at.checked_sub(nanos) {
+        Some(ahead) => instant.checked_add(Duration::from_nanos(ahead)),
+        None => instant.checked_sub(Duration::from_nanos(nanos - at)).filter(|_| at != 0),
+    }
+}
+
+/// One instant by both clocks: of some looks, the one that took least.
+static ZERO: LazyLock<(Instant, u64)> = LazyLock::new(|| {
+    let looks = (0..8).map(|_| {
+        let (before, time) = (Instant::now(), clock_gettime(ClockId::Monotonic));
+        let nanos = time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned();
+        (before.elapsed(), before, nanos)
+    });
+    let (_, instant, nanos) = looks.min_by_key(|(took, ..)| *took).expect("eight");
+    (instant, nanos)
+});

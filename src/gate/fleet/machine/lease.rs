@@ -1,0 +1,203 @@
+//! A key's lease among the processes of one machine.
+
+use super::clock::{instant, nanos, span};
+use super::key_slot::KeySlot;
+use super::locked_part::{LockedPart, LockedParts};
+use super::slots::{BUCKET, Id, LOCKS};
+use super::{LeaseOp, LeaseRequest, LeaseStatus, Machine, TurnPlace};
+use crate::policy::pace::LastStarts;
+use std::collections::hash_map::Entry;
+use std::fs;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+impl Machine {
+    /// `None`: another changes what its bucket has, which takes microseconds.
+    pub(super) fn ask(
+        &self,
+        id: Id,
+        key: &str,
+        request: &LeaseRequest,
+        at: Instant,
+    ) -> io::Result<Option<LeaseStatus>> {
+        let Self { slots, .. } = self;
+        let LeaseRequest { op, gap, .. } = *request;
+        let (mut parts, now) = (self.parts.lock(), nanos(at));
+        let mut slot = slots.find(id)?.map_or_else(KeySlot::default, |(_, slot)| slot);
+        let waiting = slots.count_locked(id.lease() + 1, id.lease() + LOCKS)?;
+        let mut place = match (op, parts.get(&id)) {
+            (LeaseOp::Take | LeaseOp::Keep, Some(LockedPart::Lease)) => TurnPlace::Leased(LEASE),
+            (LeaseOp::Give | LeaseOp::Keep, _) => TurnPlace::None,
+            (LeaseOp::Take, _) if gap.is_zero() && !slot.holds_back(now) => TurnPlace::Free,
+            (LeaseOp::Take, _) => self.take(&mut parts, id, gap, &slot, waiting, now)?,
+        };
+        // What the last holder of the lease was sending when it was killed may have been sent since.
+        let now = now.max(nanos(Instant::now()));
+        if matches!(place, TurnPlace::Line(_)) && now > slot.due(gap).saturating_add(span(LATE)) {
+            self.tell_stopped(slot.by, key);
+        }
+        let is_mine = parts.get(&id) == Some(&LockedPart::Lease);
+        let hold = request.starts.hold.map_or(0, |hold| nanos(hold.min(at + request.most)));
+        let tells = match is_mine {
+            true => op != LeaseOp::Keep || self.is_news(&slot, request, hold, now),
+            false => span(request.backoff) > slot.backoff || hold > slot.hold.max(now) || raises(request, &slot),
+        };
+        if tells {
+            if !slots.lock(id.bucket(), BUCKET)? {
+                return Ok(None);
+            }
+            match self.tell_all(id, request, is_mine, hold, now)? {
+                Some(told) => slot = told,
+                // Until one of the hosts there owes nothing any more.
+                None if is_mine => place = TurnPlace::Line(LOOK_AGAIN),
+                None => {}
+            }
+            slots.unlock(id.bucket(), BUCKET)?;
+        }
+        if op == LeaseOp::Give || place == TurnPlace::Free || is_mine && place != TurnPlace::Leased(LEASE) {
+            self.let_go(&mut parts, id)?;
+        }
+        let rivals = waiting + 1 + u32::from(matches!(place, TurnPlace::Line(_)));
+        if place != TurnPlace::Free {
+            self.rivals.store(rivals, Ordering::Relaxed);
+        }
+        let start = |start: u64| instant(if start > now + span(AHEAD) { now } else { start });
+        let starts = LastStarts {
+            last_start: start(slot.last_start),
+            last_fetch: start(slot.last_fetch),
+            hold: instant(slot.hold).map(|hold| hold.min(at + request.most)).filter(|hold| *hold > at),
+        };
+        Ok(Some(LeaseStatus { place, starts, backoff: slot.backoff(), observed: slot.observed(), rivals }))
+    }
+
+    /// The lease, or a place among the processes that wait.
+    fn take(
+        &self,
+        parts: &mut LockedParts,
+        id: Id,
+        gap: Duration,
+        known: &KeySlot,
+        waiting: u32,
+        now: u64,
+    ) -> io::Result<TurnPlace> {
+        let (due, gap) = (known.due(gap), gap.max(known.backoff()));
+        let look_every = (gap / LOOKS).clamp(LOOK_LEAST, LOOK_MOST);
+        // A process that releases it while others wait is behind them in the line.
+        let comes_back = due.max(known.given).saturating_add(2 * span(look_every));
+        let stands_back = known.by == self.me && known.given != 0 && waiting > 0 && now < comes_back;
+        if !stands_back && self.slots.lock(id.lease(), 1)? {
+            if let Some(LockedPart::Wish(byte)) = parts.insert(id, LockedPart::Lease) {
+                self.slots.unlock(byte, 1)?;
+            }
+            return Ok(TurnPlace::Leased(LEASE));
+        }
+        let mut wishes = id.lease() + 1..id.lease() + LOCKS;
+        if let Entry::Vacant(part) = parts.entry(id)
+            && let Some(byte) = wishes.find(|byte| self.slots.lock(*byte, 1).unwrap_or(false))
+        {
+            part.insert(LockedPart::Wish(byte));
+        }
+        let left = Duration::from_nanos((if stands_back { comes_back } else { due }).saturating_sub(now));
+        Ok(TurnPlace::Line(left.clamp(look_every, LOOK_AGAIN)))
+    }
+
+    fn let_go(&self, parts: &mut LockedParts, id: Id) -> io::Result<()> {
+        match parts.remove(&id) {
+            Some(LockedPart::Lease) => self.slots.unlock(id.lease(), 1),
+            Some(LockedPart::Wish(byte)) => self.slots.unlock(byte, 1),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether what is kept on has to be noted again: with thousands of hosts to wait for, it is not each time.
+    fn is_news(&self, known: &KeySlot, request: &LeaseRequest, hold: u64, now: u64) -> bool {
+        let backoff = span(request.backoff.min(request.most));
+        let raised = if request.is_exact { backoff != known.backoff } else { backoff > known.backoff };
+        let lasts = request.matters.max(request.gap.max(known.backoff()) + NOTED / 2);
+        let observed = if request.is_exact { request.observed != known.observed() } else { raises(request, known) };
+        known.by != self.me
+            || raised
+            || observed
+            || hold > known.hold
+            || known.until < now + span(lasts.min(request.most))
+    }
+
+    /// What is known with that. The caller has locked the bucket. `None`: there is no room in it.
+    fn tell_all(
+        &self,
+        id: Id,
+        request: &LeaseRequest,
+        is_mine: bool,
+        hold: u64,
+        now: u64,
+    ) -> io::Result<Option<KeySlot>> {
+        let Some((place, mut slot)) = self.slots.find_room(id, now)? else { return Ok(None) };
+        // Then nobody notes starts there.
+        let is_new = slot.until == 0;
+        let backoff = span(request.backoff.min(request.most));
+        slot.backoff = if is_mine && request.is_exact { backoff } else { slot.backoff.max(backoff) };
+        let (latency, refusals) = (span(request.observed.latency), u64::from(request.observed.refusals));
+        (slot.latency, slot.refusals) = match is_mine && request.is_exact {
+            true => (latency, refusals),
+            false => (slot.latency.max(latency), slot.refusals.max(refusals)),
+        };
+        // What is further ahead than anything can be is nonsense, or of before the machine was started.
+        slot.hold = slot.hold.min(now + span(request.most)).max(hold);
+        for start in [&mut slot.last_start, &mut slot.last_fetch] {
+            *start = (*start).min(now + span(AHEAD));
+        }
+        let mut matters = request.matters;
+        if is_mine {
+            slot.by = self.me;
+            slot.given = if request.op == LeaseOp::Give { now } else { 0 };
+            matters = matters.max(request.gap.max(slot.backoff()) + NOTED);
+            if request.op == LeaseOp::Take {
+                if slot.leaving {
+                    // The last holder of the lease was killed, and it is unknown when the request left.
+                    (slot.last_start, slot.last_fetch) = (now, now);
+                }
+                // Later ones are noted as they leave.
+                slot.learn(request.starts);
+            }
+            slot.leaving &= request.op == LeaseOp::Keep;
+        }
+        let most = request.most + HOUR;
+        slot.until = slot.until.min(now + span(most)).max(now + span(matters.min(most)));
+        if is_mine || is_new { self.slots.write((place, slot)) } else { self.slots.write_refusal((place, slot)) }?;
+        Ok(Some(slot))
+    }
+
+    fn tell_stopped(&self, by: u64, key: &str) {
+        let pid = (by >> 32) as u32;
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let is_stopped = stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['T', 't']));
+        if is_stopped && self.told_of.swap(pid, Ordering::Relaxed) != pid {
+            tracing::warn!(
+                hint = "continue it (`fg`, or `kill -CONT`), or stop it",
+                "another politely (process {pid}) is stopped in its turn for {key}: requests to it wait until it continues or ends"
+            );
+        }
+    }
+}
+
+/// Whether it says more than is known.
+fn raises(request: &LeaseRequest, known: &KeySlot) -> bool {
+    span(request.observed.latency) > known.latency || u64::from(request.observed.refusals) > known.refusals
+}
+
+/// How often a process that waits looks within a gap, if the holder takes longer than that.
+const LOOKS: u32 = 16;
+const LOOK_LEAST: Duration = Duration::from_millis(10);
+const LOOK_MOST: Duration = Duration::from_millis(100);
+/// What is owed may come to less.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Nobody takes as long for a request as a rule.
+const LATE: Duration = Duration::from_secs(2);
+/// The pacer renews it more often.
+pub(super) const LEASE: Duration = Duration::from_secs(3);
+/// For so long what is known of a key stays there at least.
+pub(super) const NOTED: Duration = Duration::from_secs(30);
+/// A start is noted before it has arrived.
+const AHEAD: Duration = Duration::from_millis(10);
+pub(super) const HOUR: Duration = Duration::from_secs(3600);

@@ -1,0 +1,133 @@
+//! The driver of a lane: sleeps until the next turn is due, gives it, and asks the fleet for the lease.
+
+use super::{HostQueue, HostQueueState};
+use crate::gate::fleet::{LeaseRequest, LeaseStatus, ServerLost};
+use crate::gate::pacer::permit::Permit;
+use crate::policy::pace::{NextTurn, Terms};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::OwnedSemaphorePermit;
+
+/// A question to the fleet.
+struct Call {
+    request: LeaseRequest,
+    asked: Instant,
+    answer: Pin<Box<dyn Future<Output = Result<LeaseStatus, ServerLost>> + Send>>,
+}
+
+impl HostQueue {
+    /// Hands out turns as they come due, and looks after the fleet's lease, until nobody waits and nothing is at stake.
+    async fn drive(self: Arc<Self>, mut place: Option<OwnedSemaphorePermit>) {
+        let mut call: Option<Call> = None;
+        loop {
+            let until = {
+                let mut state = self.state.lock();
+                let now = Instant::now();
+                self.follow(&mut state, now);
+                let until = match state.lane.poll(now) {
+                    NextTurn::Start(waiter, slot) => {
+                        state.lease.started(&slot, now);
+                        self.note_debt(&state, now);
+                        let permit = Permit::new(&self, Some(slot), Terms::default());
+                        // If it has just left, the permit comes back here and is given back when the lock is free.
+                        let returned = waiter.send(Ok(permit));
+                        drop(state);
+                        drop(returned);
+                        continue;
+                    }
+                    NextTurn::Refuse(waiter, refused) => {
+                        let returned = waiter.send(Err(refused));
+                        drop(state);
+                        drop(returned);
+                        continue;
+                    }
+                    NextTurn::WaitUntil(until) => Some(until),
+                    NextTurn::Idle => None,
+                };
+                let HostQueueState { lane, lease, .. } = &mut *state;
+                if let (None, Some(fleet)) = (&call, self.fleet()) {
+                    call = lease.call(lane, now, || fleet.next_number()).map(|request| self.call(request, now));
+                }
+                if call.is_none() {
+                    drop(place.take());
+                    if until.is_none() && !lease.is_at_stake() {
+                        state.driven = false;
+                        return;
+                    }
+                }
+                [until, lease.next(lane)].into_iter().flatten().min()
+            };
+            let timer = async {
+                match until {
+                    Some(until) => tokio::time::sleep_until(until.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let answer = async {
+                match &mut call {
+                    Some(call) => call.answer.as_mut().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                answer = answer => {
+                    let Call { request, asked, .. } = call.take().expect("it has answered");
+                    let (now, HostQueueState { lane, lease, .. }) = (Instant::now(), &mut *self.state.lock());
+                    tracing::trace!(key = %self.key, ?request, ?answer, took = ?(now - asked), "the fleet was asked for a lease");
+                    lease.answered(lane, &request, answer.ok(), asked, now);
+                    drop(place.take());
+                }
+                () = timer => {}
+                () = self.changed.notified() => {}
+            }
+        }
+    }
+
+    /// The turns go on meanwhile.
+    fn call(self: &Arc<Self>, request: LeaseRequest, asked: Instant) -> Call {
+        let pace = self.clone();
+        let answer = async move {
+            let fleet = pace.fleet().ok_or(ServerLost)?;
+            fleet.lease(&pace.key.to_string(), &request).await
+        };
+        Call { request, asked, answer: Box::pin(answer) }
+    }
+
+    /// The link has changed. True: there is something to report to the fleet, though nobody waits.
+    pub(in crate::gate::pacer) fn has_news(&self) -> bool {
+        let HostQueueState { lane, lease, .. } = &mut *self.state.lock();
+        let Some(fleet) = self.fleet() else { return false };
+        let now = Instant::now();
+        lease.changed();
+        lease.follow(lane, fleet.reach(), now);
+        lease.is_at_stake() || lease.owes(lane, now)
+    }
+
+    /// The fleet can be asked, or cannot be any more; or has sent something. `place`: among those who report what they
+    /// owe, until that is done.
+    pub(in crate::gate::pacer) fn look(self: &Arc<Self>, place: Option<OwnedSemaphorePermit>) {
+        let mut state = self.state.lock();
+        if state.driven {
+            self.changed.notify_one();
+        } else if place.is_some() {
+            state.driven = true;
+            tokio::spawn(self.clone().drive(place));
+        }
+    }
+
+    /// How the key stands in the fleet has changed.
+    pub(in crate::gate::pacer) fn changed(self: &Arc<Self>) {
+        self.state.lock().lease.changed();
+        self.look(None);
+    }
+
+    /// Makes the driver look, and makes it if there is none.
+    pub(super) fn wake(self: &Arc<Self>, state: &mut HostQueueState) {
+        if std::mem::replace(&mut state.driven, true) {
+            self.changed.notify_one();
+        } else {
+            tokio::spawn(self.clone().drive(None));
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! A key that a fleet shares: where its turns come from, and what the others know of it.
+
+use super::terms::SlotRequest;
+use super::{LastStarts, Observed, Schedule, TurnSource};
+use std::time::{Duration, Instant};
+
+impl<W> Schedule<W> {
+    /// Tells where its turns come from.
+    pub fn follow(&mut self, source: TurnSource) {
+        if self.source != source {
+            self.source = source;
+            self.pushed_back();
+        }
+    }
+
+    /// Somebody waits while another instance may start.
+    pub fn is_behind_another(&self) -> bool {
+        self.line.is_some() && matches!(self.source, TurnSource::Fleet { leased: false, .. })
+    }
+
+    /// Somebody waits for the fleet's lease: the gap that is to be kept.
+    pub fn wants_lease(&self) -> Option<Duration> {
+        let head = self.line.as_ref()?.head()?;
+        (!self.may_turn(head)).then(|| head.gap(self.latency).min(self.max_delay))
+    }
+
+    /// When the next waiting request is due.
+    pub fn head_due(&self) -> Option<Instant> {
+        self.due(self.line.as_ref()?.head()?)
+    }
+
+    /// What starts have to keep their distance from.
+    pub fn last_starts(&self) -> LastStarts {
+        self.last
+    }
+
+    /// Takes up what the fleet knows: starts that others have made, and the backoff in place of its own.
+    pub fn adopt(&mut self, others: LastStarts, backoff: Duration) {
+        let last = self.last.max(others);
+        if self.last != last || self.backoff.delay() != backoff {
+            // They have come after what has started here.
+            self.starts += u64::from(self.last != last);
+            self.last = last;
+            self.backoff.adopt(backoff, self.starts);
+            self.pushed_back();
+        }
+    }
+
+    /// Takes up what they have come to in the fleet.
+    pub fn adopt_observed(&mut self, observed: Observed) {
+        if self.observed() != observed {
+            self.latency = observed.latency;
+            self.backoff.adopt_refusals(observed.refusals);
+            self.pushed_back();
+        }
+    }
+
+    /// Unless it is the fleet's to give and not given.
+    #[inline]
+    pub(super) fn may_turn(&self, demand: SlotRequest) -> bool {
+        self.source.is_leased() || !self.source.is_shared(demand, self.backoff())
+    }
+}
