@@ -180,7 +180,7 @@ mod tests {
 
     /// NUL ends a line, and is not counted as one: a thousand findings may be in the first.
     #[test]
-    fn a_place_that_is_far_into_an_endless_line_is_told_without_the_line() {
+    fn a_place_far_into_an_endless_line_is_shown_without_the_line() {
         let far = [&b"x".repeat(30_000)[..], b"\0here\n"].concat();
         assert!(shown(&far).contains("--> robots.txt:1:30002\nhint: "), "{}", shown(&far));
     }

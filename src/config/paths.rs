@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn systemd_goes_before_the_user_and_root_has_the_machines() {
+    fn systemd_overrides_the_user_and_root_has_the_machines() {
         let user = [("HOME", "/home/a"), ("XDG_DATA_HOME", "/home/a/data")];
         assert_eq!(
             chosen(&[("STATE_DIRECTORY", "/var/lib/x:/var/lib/y"), user[0]], false),

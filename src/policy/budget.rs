@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_begins_a_period_anew() {
+    fn a_clock_that_was_set_back_begins_a_new_period() {
         let spent = Spent { ends: 7200, requests: 9, bytes: 9 };
         assert_eq!(spent.in_period(3600), Spent { ends: 3600, requests: 0, bytes: 0 });
         assert_eq!(spent.in_period(7200), spent);

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_reserves_nothing_and_is_told() {
+    fn what_cannot_be_read_reserves_nothing_and_is_reported() {
         let neither = "its `tdm-reservation` is neither 0 nor 1";
         let no_location = "it has no `location` that begins with `/`";
         for (file, expected) in [

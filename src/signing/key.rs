@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_told_and_not_repeated() {
+    fn what_is_no_key_is_reported_and_not_repeated() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("bot.pem");
         for text in ["s3cret", "-----BEGIN PUBLIC KEY-----\nczNjcmV0\n-----END PUBLIC KEY-----\n"] {

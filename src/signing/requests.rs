@@ -284,7 +284,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn on_challenge_only_those_who_ask_get_one() {
+    fn on_challenge_only_clients_that_ask_get_one() {
         let requests = to_example(&signer("when: on-challenge"));
         assert!(!requests.is_wanted() && requests.sign(at(0)).is_none());
         assert!(!requests.challenged(br#"a=("@method")"#, false, false), "what we cannot give is not tried");

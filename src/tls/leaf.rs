@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_leaf_is_kept_for_two_days_and_made_anew_long_before_it_expires() {
+    fn a_leaf_is_kept_for_two_days_and_replaced_long_before_it_expires() {
         let home = tempfile::tempdir().unwrap();
         let cache = LeafCache::new(Ca::open_or_create(&home.path().join("ca")).unwrap(), 4).unwrap();
         let host = Host::Name("example.com".into());

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failure_starts_the_next_at_once_and_the_preferred_ones_is_told() {
+    async fn a_failure_starts_the_next_at_once_and_the_preferred_ones_is_reported() {
         let failed = FailedAddresses::new();
         let addresses = sockets(&V4);
         let began = Instant::now();

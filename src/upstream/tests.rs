@@ -26,7 +26,7 @@ async fn reached(upstream: &Upstream, addresses: &[&str]) -> Result<Vec<String>,
 
 /// Public at first, loopback the next time: each answer is screened, and what is dialled is what was screened.
 #[tokio::test]
-async fn a_name_that_changes_its_address_is_screened_anew() {
+async fn a_name_that_changes_its_address_is_screened_again() {
     let upstream = upstream("");
     assert_eq!(reached(&upstream, &[PUBLIC]).await.unwrap(), ["198.41.0.4:443"]);
     for private in ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1"] {
@@ -37,7 +37,7 @@ async fn a_name_that_changes_its_address_is_screened_anew() {
 
 /// Or a request could go that is forbidden before and after a reload.
 #[tokio::test]
-async fn routes_are_for_those_who_go_by_the_settings_that_they_were_made_of() {
+async fn routes_are_for_requests_under_the_settings_that_they_were_made_of() {
     let upstream = upstream("");
     let authority = Authority::new(Scheme::Https, PUBLIC, None).unwrap();
     let (mut last, now) = (LastRoute::default(), Instant::now());
@@ -54,7 +54,7 @@ async fn routes_are_for_those_who_go_by_the_settings_that_they_were_made_of() {
 
 /// Or the connections that one of them opens are of no use to the others.
 #[tokio::test]
-async fn those_who_reach_a_place_at_once_share_its_connections() {
+async fn requests_that_reach_a_place_at_once_share_its_connections() {
     let upstream = Arc::new(upstream("egress: { ports: ['1-65535'] }"));
     let together = Arc::new(std::sync::Barrier::new(2));
     for port in 1..=2000 {

@@ -113,7 +113,7 @@ fn fedora_gets_a_file_and_its_tool_is_run() {
 }
 
 #[test]
-fn a_system_without_its_tool_or_without_a_store_is_told_what_to_install() {
+fn a_system_without_its_tool_or_without_a_store_names_what_to_install() {
     let fake = Fake::new();
     assert_eq!(
         fake.install(StoreKind::System),

@@ -95,7 +95,7 @@ fn only_answers_may_fill_up_a_size_with_spaces() {
 }
 
 #[test]
-fn a_request_cannot_be_framed_or_routed_anew_by_a_trailer() {
+fn a_request_cannot_be_framed_or_routed_otherwise_by_a_trailer() {
     for name in ["Content-Length", "transfer-encoding", "HOST", "Connection"] {
         let bytes = format!("0\r\nX: y\r\n{name}: 5\r\n\r\n");
         assert!(passed(true, bytes.as_bytes()).is_err(), "{name}");
@@ -158,7 +158,7 @@ fn content_is_taken_out_of_its_framing_whatever_the_pieces() {
 }
 
 #[test]
-fn what_ends_early_is_told() {
+fn what_ends_early_is_reported() {
     for (framing, there, whole) in [
         (Framing::None, "", true),
         (Framing::Length(0), "", true),

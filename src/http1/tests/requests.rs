@@ -238,7 +238,7 @@ fn a_head_may_come_in_any_pieces() {
 }
 
 #[test]
-fn a_line_that_ends_without_cr_is_told_before_the_head_is_whole() {
+fn a_line_that_ends_without_cr_is_refused_before_the_head_is_complete() {
     assert_refused(b"GET / HTTP/1.1\nA: b");
 }
 

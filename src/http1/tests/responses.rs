@@ -172,7 +172,7 @@ fn an_interim_answer_is_a_head_of_its_own() {
 }
 
 #[test]
-fn sloppy_lines_are_read_and_told() {
+fn sloppy_lines_are_read_and_reported() {
     for (raw, value) in [
         ("HTTP/1.1 200 OK\nX: y\n\n", "y"),
         ("HTTP/1.1 200 OK\nX: y\r\n\r\n", "y"),
@@ -223,7 +223,7 @@ fn a_head_may_come_in_any_pieces() {
 }
 
 #[test]
-fn what_is_no_answer_is_told_at_once() {
+fn what_is_no_answer_is_reported_at_once() {
     assert_refused(b"SS", "GET");
     assert_refused(b"\r", "GET");
     assert_eq!(read(b"HTTP/", "GET", |_| ()), Ok(None));

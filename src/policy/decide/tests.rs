@@ -412,7 +412,7 @@ fn an_ignored_robots_txt_is_not_fetched_and_delays_nothing() {
 
 /// What `robots: report` lifts is robots.txt; `mode: report` lifts the operator's own word too.
 #[test]
-fn what_is_only_told_of_goes_and_keeps_its_reason() {
+fn what_is_only_reported_goes_and_keeps_its_reason() {
     let here = HostRules { robots: RobotsOverride::Report, ..rules(PolicyOptions::default()) };
     let everywhere = rules(PolicyOptions { report_only: true, ..PolicyOptions::default() });
     for rules in [&here, &everywhere] {

@@ -103,7 +103,7 @@ mod tests {
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     #[test]
-    fn each_client_and_host_is_told_of_once() {
+    fn each_client_and_host_is_logged_once() {
         let clients = DistrustedClients::default();
         let add = |client, host| clients.add(client, host, Some("curl/8"), Distrust::UnknownCa);
         assert_eq!([add(HERE, "a"), add(HERE, "a"), add(HERE, "b"), add(HERE, "a")], [true, false, true, false]);

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ten_in_ten_seconds_are_told_and_the_others_counted() {
+    fn ten_in_ten_seconds_are_logged_and_the_others_counted() {
         let (rate, now) = (LogRate::default(), SystemTime::now());
         assert!((0..10).all(|_| rate.tell(now) == Some(0)));
         assert!((0..7).all(|_| rate.tell(now + Duration::from_secs(9)).is_none()));

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_has_left_takes_up_no_memory() {
+    fn a_client_that_has_left_takes_no_memory() {
         let clients = Clients::default();
         drop(clients.enter("alice", 1));
         assert!(clients.enter("bob", 0).is_none());

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_it_for_a_site_is_told_how_to_use_it() {
+    fn a_client_that_takes_it_for_a_site_learns_how_to_use_it() {
         assert!(shown(&Refusal::NotAProxyRequest, "").contains("HTTP_PROXY"));
     }
 

@@ -61,7 +61,7 @@ fn the_parsers_warnings_are_findings() {
 }
 
 #[test]
-fn what_is_no_text_is_told_for_what_it_is() {
+fn what_is_no_text_is_reported_for_what_it_is() {
     let rules = "User-agent: *\nDisallow: /";
     let utf16 = |bytes: fn(u16) -> [u8; 2], mark: &str| -> Vec<u8> {
         format!("{mark}{rules}").encode_utf16().flat_map(bytes).collect()
@@ -199,7 +199,7 @@ fn columns_are_characters_whatever_the_bytes() {
 }
 
 #[test]
-fn what_is_too_long_is_told_once() {
+fn what_is_too_long_is_reported_once() {
     let mut file = String::from("User-agent: *\n");
     while file.len() <= ParseOptions::MIN_SIZE {
         file += &format!("Disallow: /{}\n", file.len());

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotation_that_was_cut_off_is_ended_by_whoever_comes_next() {
+    fn a_rotation_that_was_cut_off_is_completed_by_the_next_process() {
         let (_home, directory) = dated(RIGHT - YEARS, RIGHT + YEARS);
         assert!(Ca::prepare(&directory).unwrap() && !Ca::prepare(&directory).unwrap());
         let [certificate, key] = next(&directory);

@@ -99,7 +99,7 @@ async fn forwards_are_counted_down_for_those_that_ask_the_way() {
 }
 
 #[tokio::test]
-async fn an_upgrade_is_asked_for_anew_and_a_chunked_body_announced() {
+async fn an_upgrade_is_asked_for_hop_by_hop_and_a_chunked_body_announced() {
     let request = "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\
         Sec-WebSocket-Key: x\r\n\r\n";
     let out = written("", "http://a.example", request).await;
@@ -164,7 +164,7 @@ async fn from_http2_cookies_are_joined_and_to_http2_nothing_of_http1_goes() {
 }
 
 #[tokio::test]
-async fn what_http2_cannot_carry_is_told_before_anything_is_sent() {
+async fn what_http2_cannot_carry_is_refused_before_anything_is_sent() {
     let route = route("", "https://a.example").await;
     for target in ["/a`b", "/<x>", "/?a=\"b\"<"] {
         assert!(!own("GET", target, &[]).fits_http2(), "{target}");

@@ -35,7 +35,7 @@ fn host(name: &str) -> Host {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_look_up_serves_all_who_ask_at_once() {
+async fn one_look_up_serves_all_requests_at_once() {
     let (resolver, asked) = resolver();
     let mut all = JoinSet::new();
     for client in [A, B, None].repeat(10) {

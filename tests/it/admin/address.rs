@@ -60,7 +60,7 @@ pub fn escaped(authority: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_tells_how_things_stand() {
+async fn it_says_how_things_stand() {
     let origin = origin(|_| Reply::text(format!("{KEEP_OUT}Crawl-delay: 0.5\nSitemap: http://a/s\n"))).await;
     let proxy = Proxy::start(ON).await;
     let admin = proxy.admin_address();
@@ -128,7 +128,7 @@ async fn it_counts_for_prometheus_and_hands_out_what_clients_need() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refresh_fetches_anew_at_once() {
+async fn a_refresh_fetches_again_at_once() {
     let (changed, fetches) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let (now, count) = (changed.clone(), fetches.clone());
     let origin = origin(move |_| {
@@ -172,7 +172,7 @@ async fn other_sites_and_other_names_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_is_told_of_other_clients_without_the_token() {
+async fn nobody_sees_other_clients_without_the_token() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), "s3cret\n").expect("it is writable");
     let yaml = format!("admin: {{ address: '127.0.0.1:0', token_file: '{}' }}", file.path().display());
@@ -193,7 +193,7 @@ async fn nobody_is_told_of_other_clients_without_the_token() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_other_interfaces_only_health_is_told_without_the_token() {
+async fn on_other_interfaces_only_health_is_shown_without_the_token() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), "s3cret\n").expect("it is writable");
     let yaml = format!("admin: {{ address: '0.0.0.0:0', token_file: '{}' }}", file.path().display());
@@ -271,7 +271,7 @@ async fn the_commands_status_and_refresh_ask_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reload_takes_up_the_file_and_tells_its_faults() {
+async fn a_reload_applies_the_file_or_shows_its_faults() {
     let proxy = Binary::serve(ON).await;
     crate::support::eventually("its address", || proxy.output().contains("admin address")).await;
     let admin = admin_of(&proxy);
@@ -288,7 +288,7 @@ async fn a_reload_takes_up_the_file_and_tells_its_faults() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_taken_port_is_told_with_what_to_do() {
+async fn a_taken_port_is_reported_with_what_to_do() {
     let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = taken.local_addr().expect("bound");
     let file = tempfile::NamedTempFile::new().expect("a temporary file");

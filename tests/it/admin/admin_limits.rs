@@ -42,7 +42,7 @@ async fn an_idle_connection_is_closed() {
 
 /// More of them than it serves at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn those_who_hold_connections_hold_off_nobody_for_long() {
+async fn clients_that_hold_connections_hold_off_nobody_for_long() {
     let proxy = Proxy::start(IMPATIENT).await;
     let mut held = Vec::new();
     for _ in 0..300 {

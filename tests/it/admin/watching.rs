@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn refusals_are_told_with_their_reasons() {
+async fn refusals_are_shown_with_their_reasons() {
     let origin = origin(|_| Reply::text(KEEP_OUT)).await;
     let proxy = Proxy::start(ON).await;
     let admin = proxy.admin_address();
@@ -34,7 +34,7 @@ async fn refusals_are_told_with_their_reasons() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_report_mode_lets_through_is_told_as_such() {
+async fn what_report_mode_lets_through_is_recorded_as_such() {
     let origin = origin(|_| Reply::text(KEEP_OUT)).await;
     let proxy = Proxy::start(&format!("{ON}\nmode: report")).await;
     let admin = proxy.admin_address();
@@ -82,7 +82,7 @@ async fn event(stream: &mut BufReader<TcpStream>) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_configuration_in_force_is_told_without_secrets() {
+async fn the_configuration_in_force_is_shown_without_secrets() {
     let proxy = Proxy::start(&format!(
         "{ON}\npace: {{ max_wait: 7s }}\naccess: {{ users: [{{ name: ann, password: \
          '$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$s3crets3crets3crets3crets3crets3crets3crets' }}] }}"
@@ -250,7 +250,7 @@ async fn a_reload_that_changes_how_files_are_read_holds_for_those_at_hand() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn held_requests_are_told_with_who_asks_and_what_is_left() {
+async fn held_requests_are_listed_with_their_client_and_what_is_left() {
     let origin = origin(|_| Reply::text("User-agent: *\nCrawl-delay: 200\n")).await;
     let proxy = Proxy::start(&format!("{ON}\npace: {{ max_wait: 10m }}")).await;
     let admin = proxy.admin_address();

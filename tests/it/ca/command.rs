@@ -168,7 +168,7 @@ fn env_makes_a_shell_trust_the_systems_roots_and_ours() {
 }
 
 #[test]
-fn an_authority_that_cannot_be_used_is_told_with_a_hint_and_exit_code_2() {
+fn an_authority_that_cannot_be_used_is_reported_with_a_hint_and_exit_code_2() {
     let home = TempDir::new().unwrap();
     run(home.path(), &["init"]);
     set_mode(&home.path().join("state/ca/ca.key"), 0o640);

@@ -172,7 +172,7 @@ async fn run_isolates_a_command_so_that_nothing_goes_round() {
 
 /// Longer than a service holds anybody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn run_waits_for_minutes_unless_told_otherwise() {
+async fn run_waits_for_minutes_unless_max_wait_says_otherwise() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 3\n").await;
     let script =
         format!("for page in 1 2; do curl -q -sS -o /dev/null -w '%{{http_code}} ' {}/$page; done", origin.url(""));

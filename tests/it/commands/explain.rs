@@ -129,7 +129,7 @@ async fn explain_in_json_has_the_documented_shape() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explain_tells_how_the_file_was_had() {
+async fn explain_says_how_the_file_was_fetched() {
     for (status, code, access, reason) in [
         (200, 0, "rules", "no-matching-rule"),
         (404, 0, "allow-all", "no-robots-txt"),
@@ -156,7 +156,7 @@ async fn explain_tells_how_the_file_was_had() {
 
 /// An answer that blames the request is retried over HTTP/1.1: what came of it is told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explain_and_lint_tell_that_it_was_asked_again() {
+async fn explain_and_lint_say_that_it_was_asked_again() {
     for (second, code) in [(200, 1), (400, 0)] {
         let origin = Origin::https(Alpn::Both, move |seen| match (seen.protocol, second) {
             (Protocol::Http2, _) => Reply::status(400),

@@ -110,7 +110,7 @@ async fn carets_stand_under_what_they_mean_whatever_the_bytes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn binaries_and_endless_lines_are_told_in_few_words() {
+async fn binaries_and_endless_lines_are_reported_in_few_words() {
     let binary: Vec<u8> = (0..2_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let ended = lint(&binary).await;
     assert_eq!(ended.code, 1);

@@ -20,7 +20,7 @@ async fn run(flags: &[&str], script: &str) -> Ended {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_summary_tells_rules_waits_and_failures() {
+async fn the_summary_lists_rules_waits_and_failures() {
     let origin = Origin::site(SLOW).await;
     // Nobody listens on the discard port here.
     let nobody = "http://a.localhost:9";
@@ -113,7 +113,7 @@ async fn a_run_that_somebody_ends_is_not_taken_for_one_that_went_round() {
 
 /// Where the environment names a proxy, whoever set it is to know.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_proxy_that_is_not_used_is_told_of() {
+async fn a_proxy_that_is_not_used_is_warned_of() {
     let variable = ("HTTPS_PROXY", "http://proxy.example:3128");
     for (flags, variables, is_told) in [
         (&[][..], &[variable][..], true),
@@ -129,7 +129,7 @@ async fn a_proxy_that_is_not_used_is_told_of() {
 
 /// No wait that may be asked for opens it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_site_that_is_closed_is_told_with_its_hours() {
+async fn a_site_that_is_closed_is_shown_with_its_hours() {
     let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
     let opens = (since_epoch.as_secs() / 3600 + 8) % 24;
     let hours = format!("{opens:02}00-{opens:02}30");
@@ -265,7 +265,7 @@ async fn what_ca_env_copies_is_the_users_alone() {
 
 /// It stays there when the run is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_added_to_chromiums_database_is_told_whatever_is_asked() {
+async fn what_is_added_to_chromiums_database_is_always_shown() {
     let tools = tempfile::tempdir().expect("a temporary directory");
     let path = format!("{}:{}", tools.path().display(), std::env::var("PATH").expect("it is set"));
     // Written by another process: while a child of ours had them open, they could not be run.
@@ -279,7 +279,7 @@ async fn what_is_added_to_chromiums_database_is_told_whatever_is_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_of_tunnels_alone_went_through_and_is_told_so() {
+async fn a_run_of_tunnels_alone_is_summed_up_as_that() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let variables = [&open()[..], &[("POLITELY_INTERCEPT__HOSTS", "{\"a.localhost\": tunnel}")]].concat();
     let url = origin.url("/x");

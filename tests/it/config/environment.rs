@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_environment_goes_before_the_file() {
+fn the_environment_overrides_the_file() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("politely.yaml");
     fs::write(&file, "pace: { max_wait: 5s, queue: 7 }\nhosts: { a.example: { robots: ignore } }\n").unwrap();
@@ -103,7 +103,7 @@ fn a_credential_of_the_service_is_named_in_place_of_a_path() {
 }
 
 #[test]
-fn a_fault_of_the_file_is_told_even_where_a_variable_takes_its_place() {
+fn a_fault_of_the_file_is_shown_even_where_a_variable_overrides_it() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("politely.yaml");
     fs::write(&file, "mode: wrong\npace: { queue: -1 }\n").unwrap();

@@ -17,7 +17,7 @@ hint: did you mean `crawl_delay`?"
 }
 
 #[test]
-fn every_fault_of_a_file_is_told_in_its_order() {
+fn every_fault_of_a_file_is_shown_in_its_order() {
     let yaml = "\
 pace: { max_wait: 10, queue: -1, queue: 3, max_concurrent: 0 }
 mode: enforced
@@ -57,7 +57,7 @@ listen:
 }
 
 #[test]
-fn what_keys_mean_together_is_told_beside_a_misspelt_word() {
+fn what_keys_mean_together_is_shown_beside_a_misspelt_word() {
     let yaml = "\
 mode: enforced
 listen: [{ address: 0.0.0.0:3128 }]
@@ -80,7 +80,7 @@ access: { users: [{ nmae: x, password: y }, { name: bob, password: hunter2 }] }
 }
 
 #[test]
-fn a_value_of_the_wrong_kind_is_told_what_should_stand_there() {
+fn a_value_of_the_wrong_kind_is_shown_with_what_should_stand_there() {
     for (yaml, fault) in [
         ("pace: 3", "1:7 expected a map of keys, found `3` | write the keys of this section below it, indented"),
         ("pace: [a]", "1:7 expected a map of keys, found a list | write the keys of this section below it, indented"),
@@ -120,7 +120,7 @@ fn a_value_of_the_wrong_kind_is_told_what_should_stand_there() {
 }
 
 #[test]
-fn what_is_not_yaml_is_told_with_a_way_out() {
+fn what_is_not_yaml_is_reported_with_a_way_out() {
     for (yaml, fault) in [
         (
             "pace:\n\tqueue: 3",

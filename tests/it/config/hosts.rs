@@ -45,7 +45,7 @@ hosts:
 }
 
 #[test]
-fn hosts_that_are_none_or_twice_there_are_told() {
+fn hosts_that_are_none_or_twice_there_are_reported() {
     assert_eq!(
         short(
             "hosts:\n  https://a.example: {}\n  a.example: {}\n  A.EXAMPLE: {}\n  '*.1.2.3.4': {}\n  'a.*.example': {}\n"
@@ -90,7 +90,7 @@ fn how_tls_is_spoken_is_said_for_each_host() {
 }
 
 #[test]
-fn what_a_user_has_for_a_host_goes_before_what_all_have() {
+fn what_a_user_has_for_a_host_overrides_what_all_have() {
     let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$RdescudvJCsgt3ub+b27rA";
     let settings = good(&format!(
         r#"

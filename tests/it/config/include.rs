@@ -67,7 +67,7 @@ fn a_directory_of_files_and_one_of_users_go_over_the_first() {
 }
 
 #[test]
-fn faults_of_all_files_are_told_with_their_places() {
+fn faults_of_all_files_are_shown_with_their_places() {
     let (home, main) = files(&[
         ("politely.yaml", "include: [conf.d, none]\nmode: strict\n"),
         ("conf.d/a.yaml", "pace:\n  max_wiat: 1s\n  queue: 3\nlisten: [{ address: 0.0.0.0:3128 }]\n"),
@@ -97,7 +97,7 @@ fn faults_of_all_files_are_told_with_their_places() {
 }
 
 #[test]
-fn a_fault_of_an_included_file_is_told_though_a_variable_takes_its_place() {
+fn a_fault_of_an_included_file_is_shown_though_a_variable_overrides_it() {
     let (_home, main) = files(&[("politely.yaml", "include: conf.d"), ("conf.d/a.yaml", "pace: { queue: -1 }")]);
     let told = with_environment(Some(&main), &[("POLITELY_PACE__QUEUE", "5")]).unwrap_err();
     assert_eq!(told.matches("conf.d/a.yaml:1:16").count(), 1, "{told}");
@@ -106,7 +106,7 @@ fn a_fault_of_an_included_file_is_told_though_a_variable_takes_its_place() {
 }
 
 #[test]
-fn a_fault_without_a_line_is_told_with_the_file_that_it_is_in() {
+fn a_fault_without_a_line_is_shown_with_the_file_that_it_is_in() {
     let (home, main) =
         files(&[("politely.yaml", "include: conf.d"), ("conf.d/a.yaml", "mode: report\n---\nmode: enforce\n")]);
     let told = Settings::load(Some(&main), []).unwrap_err().to_string();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn keys_that_do_not_fit_each_other_are_told_where_they_are_written() {
+fn keys_that_do_not_fit_each_other_are_shown_where_they_are_written() {
     for (yaml, fault) in [
         (
             "listen: [{ address: 0.0.0.0:3128 }]",

@@ -102,7 +102,7 @@ async fn guessing_ends_after_ten_tries() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_secret_is_told_to_anybody() {
+async fn no_secret_is_shown_to_anybody() {
     let origin = Origin::site("").await;
     let proxy = Binary::serve(&format!("{}\nlog: {{ level: debug, access: stdout }}", users())).await;
     let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));

@@ -74,7 +74,7 @@ const FETCH: i64 = 1;
 const ANOTHER: i64 = 2;
 
 #[tokio::test]
-async fn a_copy_from_the_future_is_fetched_anew() {
+async fn a_copy_from_the_future_is_fetched_again() {
     let Some(redis) = Redis::start().await else { return };
     let redis = &mut redis.connection().await;
     put("copy", FAR, redis).await;

@@ -22,7 +22,7 @@ async fn origin(robots: impl Fn(usize, bool) -> Reply + Send + Sync + 'static) -
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_fetch_for_all_who_ask_at_once_and_all_who_ask_later() {
+async fn one_fetch_for_all_requests_at_once_and_all_that_come_later() {
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|_, _| Reply::text(KEEP_OUT).after(Duration::from_millis(700))).await;
     let fleet = instances(&redis, 3, "").await;

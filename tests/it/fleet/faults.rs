@@ -128,7 +128,7 @@ async fn a_server_a_quarter_of_a_second_away_is_not_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cut_connection_is_made_anew_and_loses_nobody() {
+async fn a_cut_connection_is_made_again_and_loses_no_request() {
     let Some(redis) = Redis::start().await else { return };
     let origin = slow_site(Duration::ZERO).await;
     let fleet = behind_relays(&redis, 1, "on_fleet_loss: refuse").await;

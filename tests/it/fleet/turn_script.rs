@@ -195,7 +195,7 @@ async fn after_a_clock_that_was_a_day_ahead_nothing_is_owed_for_a_day() {
 }
 
 #[tokio::test]
-async fn after_a_clock_that_was_a_day_ahead_the_start_of_another_is_told_to_whoever_was_last_before() {
+async fn after_a_clock_that_was_a_day_ahead_the_last_holder_learns_of_the_start_of_another() {
     let Some(redis) = Redis::start().await else { return };
     let redis = &mut redis.connection().await;
     assert_eq!(take("a", 1, redis).await, LEASED);

@@ -30,7 +30,7 @@ async fn ask(client: &mut Client, origin: &Origin, path: &str, body: &[u8]) -> (
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_asks_is_told() {
+async fn the_client_gets_an_answer_or_learns_that_it_was_cut() {
     // HTTP/2 has but one of these.
     let cases = [(None, &CONDUCTS[..]), (Some(Alpn::H1), &CONDUCTS[..]), (Some(Alpn::H2), &CONDUCTS[3..])];
     at_once(cases.map(|(alpn, conducts)| async move {
@@ -60,7 +60,7 @@ async fn whoever_asks_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_is_whoever_sends_all_of_a_long_body_before_it_reads() {
+async fn so_is_a_client_that_sends_all_of_a_long_body_before_it_reads() {
     let proxy = Proxy::start("").await;
     for alpn in [None, Some(Alpn::H1)] {
         let conduct = |seen: &crate::support::Seen| match seen.path().as_str() {

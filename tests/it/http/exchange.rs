@@ -168,7 +168,7 @@ async fn a_copy_that_has_not_changed_has_no_length() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn http_1_0_is_told_whether_its_connection_is_kept() {
+async fn http_1_0_clients_learn_whether_the_connection_is_kept() {
     let [origin, ..] = origins().await;
     let proxy = Proxy::start("").await;
     let old = |path: &str, fields: &str| {
@@ -203,7 +203,7 @@ async fn a_body_to_the_end_of_the_connection_keeps_the_client_s() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn interim_answers_pass_without_what_is_the_hop_s_and_a_failure_behind_them_is_told() {
+async fn interim_answers_pass_without_hop_by_hop_fields_and_a_failure_behind_them_is_reported() {
     let [origin, ..] = origins().await;
     let proxy = Proxy::start("").await;
     let host = origin.authority("a.localhost");
@@ -219,7 +219,7 @@ async fn interim_answers_pass_without_what_is_the_hop_s_and_a_failure_behind_the
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_malformed_body_is_told_while_that_is_possible() {
+async fn a_malformed_body_is_answered_400_while_that_is_possible() {
     let [origin, ..] = origins().await;
     let proxy = Proxy::start("").await;
     let (host, url) = (origin.authority("a.localhost"), origin.url("/x"));

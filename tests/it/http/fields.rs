@@ -114,7 +114,7 @@ async fn proxy_authorization_never_leaves_whichever_way_it_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn via_is_added_both_ways_and_nothing_tells_who_the_client_is() {
+async fn via_is_added_both_ways_and_nothing_identifies_the_client() {
     let plain = Origin::http(|_| Reply::text("x").field("Via", "1.1 cdn")).await;
     let tls = Origin::https(Alpn::Both, |_| Reply::text("x").field("via", "1.1 cdn")).await;
     let proxy = Proxy::start("").await;

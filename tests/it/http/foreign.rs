@@ -61,7 +61,7 @@ async fn socks5_says_why_there_is_no_connection() {
 
 /// In time: none of them waits for the 30 seconds that a head may take.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_speaks_something_else_is_told_at_once() {
+async fn a_client_that_speaks_something_else_is_answered_at_once() {
     let proxy = Binary::serve("").await;
     let address = proxy.address();
     let ends = async |said: &[u8]| {
@@ -79,7 +79,7 @@ async fn who_speaks_something_else_is_told_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn http_on_a_tls_listener_is_told_so() {
+async fn http_on_a_tls_listener_is_answered_with_the_reason() {
     let directory = tempfile::tempdir().unwrap();
     let files = ["certificate.pem", "key.pem"].map(|name| directory.path().join(name));
     let (certificate, key) = test_ca().pem_pair("proxy.localhost");

@@ -351,7 +351,7 @@ async fn what_follows_a_whole_answer_costs_the_client_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_retry_that_would_wait_too_long_is_told_when_its_turn_is() {
+async fn a_retry_that_would_wait_too_long_learns_when_its_turn_is() {
     let origin = Odd::start(Way::Refuse).await;
     let proxy = Proxy::start("hosts: { '*': { robots: ignore, crawl_delay: 30s } }\npace: { max_wait: 1s }").await;
     let host = origin.authority();

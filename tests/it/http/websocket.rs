@@ -161,7 +161,7 @@ async fn what_the_origin_says_at_once_is_not_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_would_wait_too_long_or_is_reported_is_told_like_any_request() {
+async fn one_that_would_wait_too_long_or_is_reported_is_recorded_like_any_request() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("User-agent: *\nDisallow: /ws\n"),
         _ => Reply::websocket(),

@@ -132,7 +132,7 @@ async fn a_renewal_waits_longer_than_any_request_may() {
 
 /// While others wait, the renewal is the next.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renewal_goes_before_those_who_wait() {
+async fn a_renewal_starts_ahead_of_waiting_requests() {
     let robots = "User-agent: *\nCrawl-delay: 1\nDisallow: /private\n";
     let origin = one_by_one(vec![Reply::text(robots)]).await;
     let proxy = Arc::new(Proxy::start(&format!("robots: {{ {SHORT} }}")).await);
@@ -275,7 +275,7 @@ async fn a_changed_setting_for_missing_files_holds_at_once() {
 
 /// What came with a file is told to whom it came from, and to nobody who redirects there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn validators_are_not_told_to_whom_they_did_not_come_from() {
+async fn validators_go_only_to_the_server_that_they_came_from() {
     let there = origin(|_| Reply::text(KEEP_OUT).field("ETag", "\"there\"")).await;
     let target = there.url_at("b.localhost", "/robots.txt");
     let here = origin(move |_| Reply::redirect(target.clone())).await;
@@ -290,7 +290,7 @@ async fn validators_are_not_told_to_whom_they_did_not_come_from() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_circle_is_an_ordinary_absence_for_whoever_asks_for_robots_txt() {
+async fn a_redirect_loop_is_an_ordinary_absence_for_a_client_that_asks_for_robots_txt() {
     let circle = origin(|_| Reply::redirect("/robots.txt")).await;
     let nowhere = origin(|_| Reply::status(302)).await;
     let proxy = Proxy::start("").await;
@@ -349,7 +349,7 @@ async fn a_turn_not_had_is_no_failure_of_the_site() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_for_robots_txt_counts_among_those_who_wait() {
+async fn a_request_that_waits_for_robots_txt_counts_as_waiting() {
     let origin = origin(|_| Reply::silence()).await;
     let proxy = Proxy::start("pace: { max_waiting: 1 }\nrobots: { timeout: 15s }").await;
     let mut waiting = proxy.client().await;

@@ -73,7 +73,7 @@ async fn each_authority_has_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_fetch_says_who_asks_and_carries_nothing_of_the_client() {
+async fn the_fetch_says_for_which_crawler_and_carries_nothing_of_the_client() {
     let origin = origin(|_| Reply::text("")).await;
     let proxy = Proxy::start("identity: { product_tokens: [ExampleBot], contact: 'https://example.com/bot' }").await;
     let got = proxy

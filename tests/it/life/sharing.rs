@@ -201,7 +201,7 @@ async fn one_that_is_stopped_holds_nobody_up() {
 
 /// It may have sent its request, or be about to: nobody can tell until it goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_is_stopped_in_its_turn_keeps_it_and_is_told_of() {
+async fn one_that_is_stopped_in_its_turn_keeps_it_and_is_warned_of() {
     let origin = slow().await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (one, other) = (serve(directory.path()).await, serve(directory.path()).await);

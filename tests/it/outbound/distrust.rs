@@ -37,7 +37,7 @@ async fn openssl(arguments: &[&str]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_rejects_our_certificate_is_told_of_once_with_its_cure() {
+async fn a_client_that_rejects_our_certificate_is_logged_once_with_what_helps() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Binary::serve(ON).await;
     let (url, address) = (proxy.url(), proxy.address());

@@ -90,7 +90,7 @@ async fn a_client_certificate_is_shown_to_its_host_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn verify_off_is_for_the_host_it_is_written_for_and_told_with_each_answer() {
+async fn verify_off_is_for_the_host_it_is_written_for_and_shown_with_each_answer() {
     let other = TestCa::new("an authority that nobody trusts");
     let handler = |seen: &crate::support::Seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(ROBOTS),

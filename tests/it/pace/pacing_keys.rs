@@ -116,7 +116,7 @@ async fn a_part_that_is_told_to_come_later_holds_back_the_pages() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn report_mode_delays_nothing_and_tells_how_long_it_would_have_been() {
+async fn report_mode_delays_nothing_and_says_how_long_it_would_have_been() {
     let origin = Origin::site(&delay("10")).await;
     let proxy = Proxy::start("mode: report\npace: { max_wait: 15s }").await;
     let start = Instant::now();

@@ -95,7 +95,7 @@ async fn who_fills_all_places_takes_none_from_another_client_elsewhere() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn those_who_wait_for_robots_txt_take_places_too() {
+async fn requests_that_wait_for_robots_txt_take_places_too() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("").after(Duration::from_secs(2)),
         _ => Reply::text("page"),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_would_wait_too_long_is_told_at_once_how_long() {
+async fn a_request_that_would_wait_too_long_learns_at_once_how_long() {
     let origin = Origin::site(&delay("10")).await;
     let proxy = Proxy::start("pace: { max_wait: 5s }").await;
     assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
@@ -27,7 +27,7 @@ async fn who_would_wait_too_long_is_told_at_once_how_long() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn retry_after_counts_those_who_wait_before() {
+async fn retry_after_counts_the_requests_ahead() {
     let origin = Origin::site(&delay("2")).await;
     let proxy = Proxy::start("pace: { max_wait: 3s }").await;
     assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);

@@ -113,7 +113,7 @@ async fn what_robots_txt_only_reports_it_reserves_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reported_it_is_fetched_and_told() {
+async fn reported_it_is_fetched_and_recorded() {
     for yaml in ["mode: report", "usage: { tdmrep: report }", "hosts: { a.localhost: { usage: { tdmrep: report } } }"] {
         let origin = site(|_| Reply::text(ENTRIES)).await;
         let proxy = Proxy::start(&format!("{TDM}\n{yaml}")).await;

@@ -70,7 +70,7 @@ async fn without_a_purpose_signals_are_delivered_logged_and_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_licence_and_a_price_are_told_with_the_answer() {
+async fn a_licence_and_a_price_are_shown_with_the_answer() {
     let origin = Origin::http(answers).await;
     let proxy = Proxy::start(ADMIN).await;
     for (target, status, told) in [

@@ -51,7 +51,7 @@ async fn the_refusal_names_the_purpose_and_the_line() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_report_mode_it_is_only_told() {
+async fn in_report_mode_it_is_only_reported() {
     for yaml in ["mode: report", "hosts: { a.localhost: { robots: report } }"] {
         let origin = Origin::site(WISHES).await;
         let proxy = Proxy::start(&format!("{yaml}\nidentity: {{ purpose: [ai-input] }}")).await;
@@ -178,7 +178,7 @@ async fn where_answers_are_only_reported_they_are_delivered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explain_tells_by_purpose() {
+async fn explain_answers_by_purpose() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("robots.txt");
     std::fs::write(&file, WISHES).unwrap();

@@ -40,7 +40,7 @@ async fn get(proxy: &Binary, url: &str, fields: &str) -> u16 {
 const RULES: &str = "User-agent: *\nDisallow: /private\nAllow: /private/open\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_went_is_told_with_its_rule_and_its_way() {
+async fn a_request_that_went_is_recorded_with_its_rule_and_its_way() {
     let origin = Origin::site(RULES).await;
     let proxy = logging("").await;
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -72,7 +72,7 @@ async fn a_request_that_went_is_told_with_its_rule_and_its_way() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_refusal_is_told_with_its_reason() {
+async fn each_refusal_is_shown_with_its_reason() {
     let origin = Origin::site(RULES).await;
     let proxy = logging("").await;
     let gone = "http://127.0.0.1:1";
@@ -102,7 +102,7 @@ async fn each_refusal_is_told_with_its_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connect_is_told_with_what_went_through_it() {
+async fn a_connect_is_recorded_with_what_went_through_it() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = logging("intercept: { hosts: { b.localhost: tunnel } }").await;
     let curl = |host: &str| {
@@ -126,7 +126,7 @@ async fn a_connect_is_told_with_what_went_through_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_asked_is_told_by_name_and_who_may_not_as_well() {
+async fn the_user_is_recorded_by_name_and_a_refused_one_as_well() {
     let origin = Origin::site("").await;
     let cheap = Params::new(8, 1, 1, None).expect("the least there is");
     let hash = Argon2::from(cheap).hash_password(b"correct horse").expect("it is hashed").to_string();
@@ -159,7 +159,7 @@ async fn a_held_request_and_one_of_report_mode_say_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_that_is_lost_with_its_connection_is_told_of() {
+async fn a_stream_that_is_lost_with_its_connection_is_reported() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         _ => Reply::silence(),
@@ -180,7 +180,7 @@ async fn a_stream_that_is_lost_with_its_connection_is_told_of() {
 
 /// Any program on this machine may read the metrics.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_metrics_name_users_to_those_who_show_the_token() {
+async fn the_metrics_name_users_only_with_the_token() {
     let origin = Origin::site(RULES).await;
     let cheap = Params::new(8, 1, 1, None).expect("the least there is");
     let hash = Argon2::from(cheap).hash_password(b"alice").expect("it is hashed").to_string();

@@ -10,7 +10,7 @@ async fn get(proxy: &Binary, url: &str) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn refusals_are_told_a_few_at_a_time() {
+async fn refusals_are_logged_a_few_at_a_time() {
     let origin = Origin::site("User-agent: *\nDisallow: /private\n").await;
     let proxy = Binary::serve("").await;
     for number in 0..30 {

@@ -147,7 +147,7 @@ async fn ctrl_c_ends_it_as_well() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn systemd_is_told_when_it_is_ready_and_when_it_stops() {
+async fn systemd_is_notified_when_it_is_ready_and_when_it_stops() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();

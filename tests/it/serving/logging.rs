@@ -32,7 +32,7 @@ async fn a_reader_that_stalls_stops_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_access_log_that_was_moved_away_is_opened_anew_on_sighup() {
+async fn an_access_log_that_was_moved_away_is_reopened_on_sighup() {
     let origin = Origin::site("").await;
     let directory = tempfile::tempdir().unwrap();
     let (log, moved) = (directory.path().join("access.log"), directory.path().join("access.log.1"));

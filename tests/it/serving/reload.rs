@@ -55,7 +55,7 @@ async fn the_command_says_what_changed_and_exits_0_when_all_is_in_force() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_takes_a_restart_is_named_and_never_told_as_reloaded() {
+async fn what_takes_a_restart_is_named_and_never_shown_as_reloaded() {
     let binary = Binary::serve(ADMIN).await;
     let at_start = gauge(&binary, "politely_config_last_reload_success_timestamp_seconds").await;
     assert!(at_start > 1.7e9, "{at_start}");
@@ -234,7 +234,7 @@ async fn access_cannot_be_taken_away_while_a_socket_is_open_to_all() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renewed_certificate_and_other_terms_of_tls_are_taken_up() {
+async fn a_renewed_certificate_and_other_terms_of_tls_come_into_force() {
     let origin = Origin::site("").await;
     let files = tempfile::tempdir().unwrap();
     let (certificate, key) = (files.path().join("proxy.pem"), files.path().join("proxy.key"));
