@@ -21,11 +21,11 @@ impl Admin {
         let service = TowerToHyperService::new(router(self.clone()));
         let room = Arc::new(Semaphore::new(CONNECTIONS));
         let mut connections = JoinSet::new();
-        let mut told = None;
+        let mut logged = None;
         loop {
             let arrived = async {
                 let seat = room.clone().acquire_owned().await.expect("it is never closed");
-                accept(&self.proxy, &socket, &mut told).await.map(|(stream, _)| (stream, seat))
+                accept(&self.proxy, &socket, &mut logged).await.map(|(stream, _)| (stream, seat))
             };
             tokio::select! {
                 arrived = arrived => if let Some((stream, seat)) = arrived {

@@ -106,7 +106,7 @@ fn init(config: &super::ConfigArg) -> Result<ExitCode, CommandError> {
         (CaSource::Directory(_), true) => "there already:",
         (CaSource::Files { .. }, _) => "your own:",
     };
-    tell(what, &ca)
+    print_steps(what, &ca)
 }
 
 fn rotate(args: &Rotate) -> Result<ExitCode, CommandError> {
@@ -129,7 +129,7 @@ fn rotate(args: &Rotate) -> Result<ExitCode, CommandError> {
         }
         Ok(_) | Err(_) => {
             let what = if args.finish { "signs from now on:" } else { "made" };
-            tell(what, &Ca::rotate(&directory)?)?;
+            print_steps(what, &Ca::rotate(&directory)?)?;
             return super::print("a running proxy signs with it after `politely reload`\n");
         }
     };
@@ -144,7 +144,7 @@ fn rotate(args: &Rotate) -> Result<ExitCode, CommandError> {
 }
 
 /// Where it is, and what to do with it.
-fn tell(what: &str, ca: &Ca) -> Result<ExitCode, CommandError> {
+fn print_steps(what: &str, ca: &Ca) -> Result<ExitCode, CommandError> {
     super::print(&format!(
         "{what} {}\n  \
          trust it on this machine:  politely ca install\n  \

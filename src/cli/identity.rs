@@ -49,7 +49,7 @@ pub(super) fn run(args: &IdentityArgs) -> Result<ExitCode, CommandError> {
             let directory = signer(&load(config)?)?.directory().publish(SystemTime::now());
             super::print(&format!("{}\n", directory.body))
         }
-        IdentityAction::Show(show) => tell(show),
+        IdentityAction::Show(show) => print_identity(show),
     }
 }
 
@@ -68,7 +68,7 @@ fn make(keygen: &Keygen) -> Result<ExitCode, CommandError> {
     super::print(&told)
 }
 
-fn tell(show: &Show) -> Result<ExitCode, CommandError> {
+fn print_identity(show: &Show) -> Result<ExitCode, CommandError> {
     let settings = load(&show.config)?;
     let signer = signer(&settings)?;
     let (agent, ids) = (signer.directory().agent(), signer.directory().ids().collect::<Vec<_>>());

@@ -73,10 +73,10 @@ fn configuration(file: &str) -> String {
         match text.strip_prefix('#') {
             Some(said) => comment.push(said.strip_prefix(' ').unwrap_or(said)),
             // The head of the file.
-            None if text.is_empty() => tell(&mut roff, &mut comment),
+            None if text.is_empty() => write_comment(&mut roff, &mut comment),
             None if line.len() == text.len() => {
                 roff.control("SH", [text.split(':').next().unwrap_or(text)]);
-                tell(&mut roff, &mut comment);
+                write_comment(&mut roff, &mut comment);
                 if !text.ends_with(':') {
                     roff.control("PP", []).text([bold(text)]);
                 }
@@ -84,17 +84,17 @@ fn configuration(file: &str) -> String {
             None => {
                 let depth = (line.len() - text.len()) / 2;
                 roff.control("TP", []).text([bold(format!("{}{text}", "  ".repeat(depth - 1)))]);
-                tell(&mut roff, &mut comment);
+                write_comment(&mut roff, &mut comment);
             }
         }
     }
-    tell(&mut roff, &mut comment);
+    write_comment(&mut roff, &mut comment);
     roff.control("SH", ["SEE ALSO"]).text([bold("politely"), roman("(1), "), bold("politely-check"), roman("(1)")]);
     roff.render()
 }
 
 /// A comment's paragraphs. What is indented in it stays as it is.
-fn tell(roff: &mut Roff, comment: &mut Vec<&str>) {
+fn write_comment(roff: &mut Roff, comment: &mut Vec<&str>) {
     let mut literal = false;
     for line in comment.drain(..) {
         if line.starts_with(' ') != literal {

@@ -189,7 +189,7 @@ impl Gate {
         };
         let mut terms = self.terms(request, host.hosts, settings, crawl_delay, waited);
         if let Some(asked) = terms.clamped() {
-            pace.tell_clamp(request.authority, asked, terms.gap());
+            pace.log_clamp(request.authority, asked, terms.gap());
         }
         let in_burst =
             request.is_subresource && settings.pace.subresources == Subresources::Burst && !pace.is_held_back();

@@ -16,7 +16,7 @@ pub(super) struct Ledger {
     known: Mutex<Book>,
     fleet: Option<Arc<Fleet>>,
     /// One at a time reports to the server what it may not know.
-    telling: tokio::sync::Mutex<()>,
+    reporting: tokio::sync::Mutex<()>,
 }
 
 /// Those of earlier periods are forgotten when there are twice as many as were left the last time.
@@ -32,7 +32,7 @@ struct KnownBudget {
     /// As was heard last.
     heard: Spent,
     /// And what was spent here and not reported yet: requests, bytes.
-    untold: (i64, u64),
+    unreported: (i64, u64),
 }
 
 /// A budget, for the status and the API.
@@ -61,7 +61,7 @@ impl fmt::Debug for Bill {
 
 impl Ledger {
     pub fn new(fleet: Option<Arc<Fleet>>) -> Arc<Self> {
-        Arc::new(Self { known: Mutex::default(), fleet, telling: tokio::sync::Mutex::default() })
+        Arc::new(Self { known: Mutex::default(), fleet, reporting: tokio::sync::Mutex::default() })
     }
 
     /// Those of the period of now, in the order of their names.
@@ -88,8 +88,8 @@ impl Ledger {
         if let Some(at) = fleet.reach().settled_at {
             tokio::time::sleep_until(at.into()).await;
         }
-        for (of, per, _) in self.of_now(|known| known.untold != (0, 0)) {
-            if self.tell(fleet, &of, per).await.is_err() {
+        for (of, per, _) in self.of_now(|known| known.unreported != (0, 0)) {
+            if self.report(fleet, &of, per).await.is_err() {
                 return;
             }
         }
@@ -108,32 +108,32 @@ impl Ledger {
     }
 
     /// What has been spent here in this period and not reported yet.
-    async fn tell(&self, fleet: &Fleet, of: &str, per: Period) -> Result<(), ServerLost> {
-        let untold = || self.known(of, per, SystemTime::now());
-        if untold().untold == (0, 0) {
+    async fn report(&self, fleet: &Fleet, of: &str, per: Period) -> Result<(), ServerLost> {
+        let unreported = || self.known(of, per, SystemTime::now());
+        if unreported().unreported == (0, 0) {
             return Ok(());
         }
-        let _telling = self.telling.lock().await;
-        let told = untold();
-        let (requests, bytes) = told.untold;
+        let _reporting = self.reporting.lock().await;
+        let reported = unreported();
+        let (requests, bytes) = reported.unreported;
         let (_, heard) = fleet.spend(of, &Spend { requests, bytes, ..unsent(per) }).await?;
         if let Some(known) = self.known.lock().known.get_mut(&(of.into(), per)) {
-            known.hear(&told, heard);
+            known.hear(&reported, heard);
         }
         Ok(())
     }
 
     /// False: there was no room for it.
     async fn spend(&self, of: &str, budget: Budget, spend: Spend) -> bool {
-        let (told, instances) = match &self.fleet {
+        let (answer, instances) = match &self.fleet {
             Some(fleet) => {
                 let reach = fleet.reach();
                 let is_settled = reach.settled_at.is_none_or(|at| at <= Instant::now());
-                let told = async {
-                    self.tell(fleet, of, spend.per).await?;
+                let asked = async {
+                    self.report(fleet, of, spend.per).await?;
                     fleet.spend(of, &spend).await
                 };
-                (if is_settled { told.await.ok() } else { None }, reach.alone.unwrap_or(1).max(1))
+                (if is_settled { asked.await.ok() } else { None }, reach.alone.unwrap_or(1).max(1))
             }
             None => (None, 1),
         };
@@ -141,13 +141,13 @@ impl Ledger {
         let (ends, _) = spend.per.end(now);
         book.make_room(now);
         let known = book.known.entry((of.into(), spend.per)).or_default();
-        *known = KnownBudget { budget, ..known.in_period(told.map_or(ends, |(_, heard)| heard.ends)) };
-        match told {
+        *known = KnownBudget { budget, ..known.in_period(answer.map_or(ends, |(_, heard)| heard.ends)) };
+        match answer {
             Some((goes, heard)) => {
                 known.heard = heard;
                 goes
             }
-            None => known.spend_untold(&spend, instances),
+            None => known.spend_unreported(&spend, instances),
         }
     }
 }
@@ -155,30 +155,35 @@ impl Ledger {
 impl KnownBudget {
     /// As it stands in the period that ends then.
     fn in_period(self, ends: u64) -> Self {
-        if self.heard.ends == ends { self } else { Self { heard: self.heard.in_period(ends), untold: (0, 0), ..self } }
+        if self.heard.ends == ends {
+            self
+        } else {
+            Self { heard: self.heard.in_period(ends), unreported: (0, 0), ..self }
+        }
     }
 
     /// What was not reported then has been, and this is the answer.
-    fn hear(&mut self, told: &Self, heard: Spent) {
+    fn hear(&mut self, reported: &Self, heard: Spent) {
         // Else another period has begun meanwhile, of which nothing has been reported.
-        if self.heard.ends == told.heard.ends {
-            let untold = (self.untold.0 - told.untold.0, self.untold.1.saturating_sub(told.untold.1));
-            *self = Self { heard, ..Self { untold, ..*self }.in_period(heard.ends) };
+        if self.heard.ends == reported.heard.ends {
+            let unreported =
+                (self.unreported.0 - reported.unreported.0, self.unreported.1.saturating_sub(reported.unreported.1));
+            *self = Self { heard, ..Self { unreported, ..*self }.in_period(heard.ends) };
         }
     }
 
     /// In all, if so many instances have spent what this one has since it was heard.
     fn spent(&self, instances: u32) -> Spent {
-        let (requests, bytes) = self.untold;
+        let (requests, bytes) = self.unreported;
         self.heard.plus(requests.saturating_mul(instances.into()), bytes.saturating_mul(instances.into()))
     }
 
     /// Nobody else can be asked. False: there may be no room for it, if all others do the same.
-    fn spend_untold(&mut self, spend: &Spend, instances: u32) -> bool {
+    fn spend_unreported(&mut self, spend: &Spend, instances: u32) -> bool {
         let goes = spend.within.is_none_or(|budget| budget.has_room(&self.spent(instances)));
         if goes {
-            let (requests, bytes) = self.untold;
-            self.untold = (requests + spend.requests, bytes.saturating_add(spend.bytes));
+            let (requests, bytes) = self.unreported;
+            self.unreported = (requests + spend.requests, bytes.saturating_add(spend.bytes));
         }
         goes
     }
@@ -276,9 +281,9 @@ mod tests {
     /// How many of so many requests go where nobody can be asked, with so much heard before.
     fn alone(budget: Budget, heard: u64, instances: u32) -> usize {
         let heard = Spent { ends: 3600, requests: heard, bytes: heard * 100 };
-        let mut known = KnownBudget { budget, heard, untold: (0, 0) };
+        let mut known = KnownBudget { budget, heard, unreported: (0, 0) };
         let spend = Spend { requests: 1, bytes: 100, within: Some(budget), ..unsent(Period::Hour) };
-        (0..20).filter(|_| known.spend_untold(&spend, instances)).count()
+        (0..20).filter(|_| known.spend_unreported(&spend, instances)).count()
     }
 
     #[test]
@@ -295,20 +300,20 @@ mod tests {
     fn what_nobody_was_told_of_ends_with_its_period() {
         let budget = Budget { requests: Some(10), bytes: None, per: Period::Hour };
         let heard = Spent { ends: 3600, requests: 4, bytes: 40 };
-        let known = KnownBudget { budget, heard, untold: (2, 20) };
+        let known = KnownBudget { budget, heard, unreported: (2, 20) };
         assert_eq!(known.in_period(7200).spent(3), Spent { ends: 7200, requests: 0, bytes: 0 });
         assert_eq!(known.in_period(3600).spent(2), Spent { ends: 3600, requests: 8, bytes: 80 });
     }
 
     #[test]
     fn what_was_told_is_no_longer_untold_unless_another_period_has_begun() {
-        let known = |ends, requests, untold| {
+        let known = |ends, requests, unreported| {
             let heard = Spent { ends, requests, bytes: 10 * requests };
-            KnownBudget { heard, untold, ..KnownBudget::default() }
+            KnownBudget { heard, unreported, ..KnownBudget::default() }
         };
         let after = |mut now: KnownBudget, heard: KnownBudget| {
             now.hear(&known(3600, 4, (2, 20)), heard.heard);
-            (now.heard.ends, now.heard.requests, now.untold)
+            (now.heard.ends, now.heard.requests, now.unreported)
         };
         assert_eq!(after(known(3600, 4, (2, 20)), known(3600, 6, (0, 0))), (3600, 6, (0, 0)));
         assert_eq!(after(known(3600, 4, (3, 30)), known(3600, 6, (0, 0))), (3600, 6, (1, 10)), "one more meanwhile");
@@ -323,7 +328,8 @@ mod tests {
         let mut book = Book::default();
         let put = |book: &mut Book, number: usize, ends: u64| {
             let heard = Spent { ends, requests: 1, bytes: 0 };
-            book.known.insert((number.to_string().into(), Period::Hour), KnownBudget { budget, heard, untold: (0, 0) });
+            book.known
+                .insert((number.to_string().into(), Period::Hour), KnownBudget { budget, heard, unreported: (0, 0) });
         };
         (0..MOST_KNOWN).for_each(|number| put(&mut book, number, if number % 2 == 0 { 36_000 } else { 39_600 }));
         book.make_room(now);

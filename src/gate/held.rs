@@ -130,7 +130,7 @@ impl One {
 
 impl One {
     /// `before`: so many that wait for the same host have come before it.
-    fn told(self, before: u32) -> HeldRequest {
+    fn listed(self, before: u32) -> HeldRequest {
         let One { authority, url, user, from, since, turn } = self;
         let since = since.elapsed();
         let Some((pace, gap)) = turn else {
@@ -203,21 +203,21 @@ impl HeldRequests {
         let state = self.state.lock();
         let one = state.now.first_key_value().map(|(_, one)| one.clone())?;
         drop(state);
-        Some(one.told(0)).filter(|held| held.since >= at_least)
+        Some(one.listed(0)).filter(|held| held.since >= at_least)
     }
 
     /// Those first that came first.
     pub fn all(&self, most: usize) -> Vec<HeldRequest> {
         let held: Vec<One> = self.state.lock().now.values().take(most).cloned().collect();
         let mut ahead = HashMap::<*const HostQueue, u32>::new();
-        let told = held.into_iter().map(|one| {
+        let listed = held.into_iter().map(|one| {
             let before = one.turn.as_ref().map_or(0, |(pace, _)| {
                 let count = ahead.entry(Arc::as_ptr(pace)).or_default();
                 std::mem::replace(count, *count + 1)
             });
-            one.told(before)
+            one.listed(before)
         });
-        told.collect()
+        listed.collect()
     }
 }
 
@@ -266,12 +266,12 @@ mod tests {
         let [of_a, of_b] = [&a, &b].map(|authority| Request::new(authority, b"/x"));
         let first = held.for_robots(&of_a);
         let second = held.for_turn(&of_b, &pace, &apart(5));
-        let told = held.longest(Duration::ZERO).expect("it is held");
-        assert_eq!((told.authority, told.reason, told.left), (a.clone(), HeldFor::Robots, None));
+        let listed = held.longest(Duration::ZERO).expect("it is held");
+        assert_eq!((listed.authority, listed.reason, listed.left), (a.clone(), HeldFor::Robots, None));
         assert_eq!(held.longest(Duration::from_secs(60)), None);
         drop(first);
-        let told = held.longest(Duration::ZERO).expect("it is held");
-        assert_eq!((&told.authority, told.reason.to_string()), (&b, "crawl-delay 5 s".into()));
+        let listed = held.longest(Duration::ZERO).expect("it is held");
+        assert_eq!((&listed.authority, listed.reason.to_string()), (&b, "crawl-delay 5 s".into()));
         let behind = held.for_turn(&of_b, &pace, &apart(5));
         let left: Vec<_> = held.all(10).iter().map(|one| (one.url.to_string(), one.left)).collect();
         let url = || b.url("/x");

@@ -50,7 +50,7 @@ pub struct Proxy {
     pub evidence: Option<Evidence>,
     /// Somebody reads the access log.
     is_logging: AtomicBool,
-    refusals_told: limits::log_rate::LogRate,
+    refusals_logged: limits::log_rate::LogRate,
     /// Connections, by address and by user.
     clients: limits::per_client::Clients<IpAddr>,
     users: limits::per_client::Clients<String>,
@@ -91,7 +91,7 @@ impl Proxy {
             distrusted: DistrustedClients::default(),
             evidence,
             is_logging,
-            refusals_told: limits::log_rate::LogRate::default(),
+            refusals_logged: limits::log_rate::LogRate::default(),
             clients: limits::per_client::Clients::default(),
             users: limits::per_client::Clients::default(),
             waiting: limits::per_client::Clients::default(),
@@ -164,10 +164,10 @@ impl Proxy {
     }
 
     /// For the log and the dashboard: a request is refused.
-    fn tell_refused(&self, who: &Who, url: Option<String>, refusal: Refusal) {
+    fn log_refused(&self, who: &Who, url: Option<String>, refusal: Refusal) {
         let (at, slug, user) = (SystemTime::now(), refusal.slug(), who.user.as_deref());
         self.counters.refused(slug, user);
-        if let Some(left_out) = self.refusals_told.tell(at) {
+        if let Some(left_out) = self.refusals_logged.allow(at) {
             let (client, url) = (who.address.ip().to_canonical(), url.as_deref());
             let user = user.map(|user| user.name.as_ref());
             // Those that were refused since the last that was logged, if not all are.
@@ -178,7 +178,7 @@ impl Proxy {
     }
 
     /// The same for one that report mode lets through.
-    fn tell_reported(&self, who: &Who, url: &str, reported: &Reported) {
+    fn log_reported(&self, who: &Who, url: &str, reported: &Reported) {
         self.counters.reported(reported.slug());
         self.decisions.reported(who.address.ip(), who.user.as_deref(), url.into(), reported.clone());
     }

@@ -57,8 +57,8 @@ impl Reloadable {
         let load = self.load.get()?;
         let mut known = self.known.lock();
         let done = load().and_then(|settings| {
-            let told = |error: StartError| format!("error: {error}\nhint: {}", error.hint());
-            self.take_up(settings, &mut known).map_err(told)
+            let complaint = |error: StartError| format!("error: {error}\nhint: {}", error.hint());
+            self.apply(settings, &mut known).map_err(complaint)
         });
         match &done {
             Ok(Changes { changed, needs_restart }) if needs_restart.is_empty() => {
@@ -80,10 +80,10 @@ impl Reloadable {
 
     /// Applies these settings, or none of them.
     pub fn reload(&self, settings: Settings) -> Result<Changes, StartError> {
-        self.take_up(settings, &mut self.known.lock())
+        self.apply(settings, &mut self.known.lock())
     }
 
-    fn take_up(&self, settings: Settings, known: &mut LoadedFiles) -> Result<Changes, StartError> {
+    fn apply(&self, settings: Settings, known: &mut LoadedFiles) -> Result<Changes, StartError> {
         let Self { proxy, listeners, admin, .. } = self;
         let before = proxy.settings.load_full();
         let (settings, mut changes) = settings.in_place_of(&before, proxy.gate.may_join_fleet());

@@ -104,7 +104,7 @@ impl LineQueue {
     fn run(&self, lane: &LineWriter, mut target: impl Write) {
         let mut batch = Vec::new();
         let mut is_cut = false;
-        let mut told = self.dropped();
+        let mut reported = self.dropped();
         loop {
             {
                 let mut state = lane.state.lock();
@@ -124,13 +124,13 @@ impl LineQueue {
             batch.clear();
             batch.shrink_to(KEPT);
             let dropped = self.dropped();
-            if lost == 0 && dropped > told {
+            if lost == 0 && dropped > reported {
                 tracing::warn!(
                     log = self.name,
-                    lines = dropped - told,
+                    lines = dropped - reported,
                     "log lines were dropped: its reader is too slow"
                 );
-                told = dropped;
+                reported = dropped;
             }
         }
     }

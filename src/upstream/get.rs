@@ -43,12 +43,12 @@ pub enum Sent {
 }
 
 impl Route {
-    /// Asks for a file, once. `told`: called when it leaves.
+    /// Asks for a file, once. `on_sent`: called when it leaves.
     pub async fn ask(
         &self,
         mut want: Want,
         request: &Outgoing<'_>,
-        mut told: impl FnMut(Sent),
+        mut on_sent: impl FnMut(Sent),
     ) -> Result<Got, Unanswered> {
         if !request.fits_http2() {
             want.versions = Versions::Http1Only;
@@ -61,8 +61,8 @@ impl Route {
             Unanswered { error: error.into(), again }
         })?;
         let answered = match link {
-            HttpLink::Http1(link) => self.get_http1(link, request, &mut told).await,
-            HttpLink::Http2(link) => self.get_http2(link, request, &mut told).await,
+            HttpLink::Http1(link) => self.get_http1(link, request, &mut on_sent).await,
+            HttpLink::Http2(link) => self.get_http2(link, request, &mut on_sent).await,
         };
         let error = match answered {
             Ok((status, headers, carried, version)) => {
@@ -91,14 +91,14 @@ impl Route {
         &self,
         mut link: Http1Link,
         request: &Outgoing<'_>,
-        told: &mut impl FnMut(Sent),
+        on_sent: &mut impl FnMut(Sent),
     ) -> Result<ReplyParts, GetError> {
         let mut input = Vec::with_capacity(HEAD);
         request.write_http1(self, &mut input);
-        told(Sent::Begins);
+        on_sent(Sent::Begins);
         link.write_all(&input).await?;
         link.flush().await?;
-        told(Sent::Whole);
+        on_sent(Sent::Whole);
         input.clear();
         let (mut scanned, mut interim) = (0, 0);
         loop {
@@ -132,20 +132,20 @@ impl Route {
         &self,
         mut link: Http2Link,
         request: &Outgoing<'_>,
-        told: &mut impl FnMut(Sent),
+        on_sent: &mut impl FnMut(Sent),
     ) -> Result<ReplyParts, GetError> {
         let request = request.to_http2(self).map_err(|_| GetError::Malformed("the request"))?;
-        told(Sent::Begins);
+        on_sent(Sent::Begins);
         let (mut response, _) = link.send_request(request, true)?;
         // A connection that always has more to write never says that this has been written: the answer does.
-        let (head, mut is_told, mut interim) = (link.sent_head(), false, 0);
+        let (head, mut is_reported, mut interim) = (link.sent_head(), false, 0);
         let response = poll_fn(|cx| {
-            if !is_told && head.poll_written(cx).is_ready() {
-                is_told = true;
-                told(Sent::Whole);
+            if !is_reported && head.poll_written(cx).is_ready() {
+                is_reported = true;
+                on_sent(Sent::Whole);
             }
-            while let Poll::Ready(Some(told)) = response.poll_informational(cx) {
-                told?;
+            while let Poll::Ready(Some(informational)) = response.poll_informational(cx) {
+                informational?;
                 interim += 1;
                 if interim > MAX_INTERIM {
                     return Poll::Ready(Err(GetError::Malformed("interim answers without end")));
@@ -154,8 +154,8 @@ impl Route {
             Pin::new(&mut response).poll(cx).map_err(GetError::from)
         });
         let response = response.await;
-        if !is_told {
-            told(Sent::Whole);
+        if !is_reported {
+            on_sent(Sent::Whole);
         }
         let (head, stream) = response?.into_parts();
         Ok((head.status.as_u16(), head.headers, ReplyBody::Http2 { stream, _link: link }, Version::HTTP_2))

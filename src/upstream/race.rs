@@ -58,7 +58,7 @@ where
     let mut left = addresses.iter();
     let mut running: Vec<Attempt<F>> = Vec::new();
     let mut failure = DialError::new(DialFault::Unroutable, "there is no address");
-    let mut told = usize::MAX;
+    let mut reported = usize::MAX;
     loop {
         match left.next() {
             Some(&address) => running.push(Attempt { address, dialling: Box::pin(dial(address)) }),
@@ -82,8 +82,8 @@ where
             Ok((address, Err(error))) => {
                 failed.note(address);
                 let place = addresses.iter().position(|&it| it == address).unwrap_or(usize::MAX);
-                if place < told || told == usize::MAX {
-                    (told, failure) = (place, error);
+                if place < reported || reported == usize::MAX {
+                    (reported, failure) = (place, error);
                 }
             }
             // Time for the next one.

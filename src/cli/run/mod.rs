@@ -137,7 +137,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     // The system's roots and our CA, and the variables that make clients trust them and take the way through here.
     let equip = |command: &mut Command, proxy: SocketAddr| {
         let proxy = Some((proxy.ip().to_string(), proxy.port()));
-        let told = TrustFiles {
+        let files = TrustFiles {
             directory: directory.path(),
             roots: &roots,
             ca_pem: &ca.trusted_pem(),
@@ -145,7 +145,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
             credentials: "",
             direct,
         };
-        let variables = told.variables(|name| std::env::var_os(name))?;
+        let variables = files.variables(|name| std::env::var_os(name))?;
         command.envs(variables).kill_on_drop(true);
         // SAFETY: it reads an atomic, and makes an error of a number.
         unsafe { command.pre_exec(end_if_interrupted) };
@@ -187,7 +187,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     let mut hear = |decision: &RecentDecision| {
         tally.add(decision);
         if args.verbose {
-            tell(decision);
+            print_refusal(decision);
         }
     };
     before.iter().for_each(|decision| hear(decision));
@@ -215,12 +215,12 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     let is_cut_off = is_signalled || is_by_signal(code);
     let summary =
         Summary { program, tally, took: began.elapsed(), totals, max_wait, is_cut_off, is_isolated: args.isolate };
-    tell_end(&summary, args, report, code);
+    print_end(&summary, args, report, code);
     Ok(ExitCode::from(code))
 }
 
 /// The command may have closed the terminal.
-fn tell_end(summary: &Summary<'_>, args: &RunArgs, file: Option<File>, code: u8) {
+fn print_end(summary: &Summary<'_>, args: &RunArgs, file: Option<File>, code: u8) {
     telemetry::flush();
     match (&args.report, file) {
         (Some(_), None) => _ = writeln!(StandardError, "{}", summary.json(code)),
@@ -248,7 +248,7 @@ async fn heard<T: Clone>(live: &mut broadcast::Receiver<T>) -> Option<T> {
     }
 }
 
-fn tell(decision: &RecentDecision) {
+fn print_refusal(decision: &RecentDecision) {
     let url = decision.url.as_deref().unwrap_or("a request that could not be read");
     let said = super::inert(&format!("politely: {url}: {}", decision.what));
     let _ = writeln!(StandardError, "{said}");

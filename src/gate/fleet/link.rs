@@ -200,11 +200,11 @@ impl ServerLink {
         let (subscribed, registered, history) =
             tokio::join!(connection.subscribe(&channels), self.register(&mut second), third.history());
         subscribed.map_err(|error| words(&error)).and(registered)?;
-        self.take_up(&url, connection.clone(), history);
+        self.adopt(&url, connection.clone(), history);
         Ok((url, connection, closed))
     }
 
-    fn take_up(&self, url: &SecretUrl, connection: ServerConnection, history: Option<String>) {
+    fn adopt(&self, url: &SecretUrl, connection: ServerConnection, history: Option<String>) {
         let mut live = self.live.borrow().clone();
         let remembers = live.connection.is_some() && history.is_some() && live.history == history;
         if remembers {
@@ -216,7 +216,7 @@ impl ServerLink {
             live.settled_at = (live.server > 1).then(|| Instant::now() + SETTLING);
         }
         self.live.send_replace(Live { is_tried: true, connection: Some(connection), history, ..live });
-        self.tell();
+        self.announce();
     }
 
     /// Tells now and then that this instance is there, until that is not answered: why, and since when.
@@ -264,11 +264,11 @@ impl ServerLink {
             self.lost.fetch_add(u64::from(was_tried), Ordering::Relaxed);
             let url = self.url().map(|url| url.to_string()).unwrap_or_default();
             tracing::warn!("the fleet's server {url} is unreachable: {why}; `on_fleet_loss` applies until it is back");
-            self.tell();
+            self.announce();
         }
     }
 
-    fn tell(&self) {
+    fn announce(&self) {
         // Its receiver is gone with the gate.
         let _ = self.messages.send(Message::Link);
     }

@@ -86,8 +86,8 @@ impl ServerConnection {
     pub async fn history(&mut self) -> Option<String> {
         let Self::One(connection) = self else { return None };
         let info: String = redis::cmd("INFO").query_async(connection).await.ok()?;
-        let is_told = |line: &&str| ["run_id:", "master_replid:"].iter().any(|name| line.starts_with(name));
-        Some(info.lines().filter(is_told).collect()).filter(|told: &String| !told.is_empty())
+        let is_history = |line: &&str| ["run_id:", "master_replid:"].iter().any(|name| line.starts_with(name));
+        Some(info.lines().filter(is_history).collect()).filter(|history: &String| !history.is_empty())
     }
 }
 

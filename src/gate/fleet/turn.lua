@@ -29,7 +29,7 @@ for field, at in pairs(latest) do
     key[field] = math.min(key[field] or 0, at)
 end
 
-local function tell(whom)
+local function announce(whom)
     redis.call('PUBLISH', 'politely:' .. whom, 'pace ' .. me .. ' ' .. name)
 end
 local function leave_line(who)
@@ -41,7 +41,7 @@ local function pass_on()
     key.owner, key.number, key.ends = string.match(key.line, '%x+'), 0, now + math.floor(lease * 2 / 3)
     if key.owner then
         leave_line(key.owner)
-        tell('to:' .. key.owner)
+        announce('to:' .. key.owner)
     end
 end
 if key.owner and key.ends <= now then
@@ -107,7 +107,7 @@ if answer == 3 then
     key.from = math.max(now, key.hold, key.last + math.max(gap, key.backoff))
 end
 if news then
-    tell('all')
+    announce('all')
 end
 
 if answer ~= 1 or kept or ARGV[11] ~= '0' then

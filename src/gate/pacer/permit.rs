@@ -186,7 +186,7 @@ impl Waiting {
                 permit.waited = self.since.elapsed();
                 Ok(permit)
             }
-            Ok(Err(refused)) => Err(told(refused, self.terms.max_wait)),
+            Ok(Err(refused)) => Err(refusal(refused, self.terms.max_wait)),
             Err(_) => Err(Refusal::Draining { retry_after: DRAINING }),
         }
     }
@@ -199,7 +199,7 @@ impl Drop for Waiting {
 }
 
 /// What a refusal says: the gap as it was asked for.
-pub(super) fn told(refused: Refused, max_wait: Duration) -> Refusal {
+pub(super) fn refusal(refused: Refused, max_wait: Duration) -> Refusal {
     let refused = match refused {
         Refused::TooLong { retry_after } => Refused::TooLong { retry_after: retry_after.saturating_sub(ARRIVAL) },
         Refused::Paused { retry_after, refusals } => {

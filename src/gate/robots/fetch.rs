@@ -142,11 +142,11 @@ impl Fetcher {
             upgrade: None,
         };
         let is_signed = route.signature().is_some_and(|signer| outgoing.is_signed_by(signer));
-        let told = |sent| match sent {
+        let on_sent = |sent| match sent {
             Sent::Begins => permit.leaves(),
             Sent::Whole => permit.has_left(),
         };
-        let answered = route.ask(request.want, &outgoing, told).await;
+        let answered = route.ask(request.want, &outgoing, on_sent).await;
         let Got { status, headers, body, version, .. } =
             answered.map_err(|Unanswered { error, again }| match again {
                 Some(want) => FetchError::Again(want, error.to_string()),

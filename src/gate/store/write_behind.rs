@@ -40,7 +40,7 @@ impl WriteBehind {
             let mut queue = shared.queue.lock();
             (queue.stuck, queue.is_lost) = (true, !shared.is_elsewhere(&failure));
             drop(queue);
-            shared.tell(&failure);
+            shared.warn(&failure);
             Outage::default()
         });
         let writes = shared.clone();

@@ -98,7 +98,7 @@ impl WriterShared {
             match done {
                 Err(failure) => {
                     if outage.is_none() {
-                        self.tell(&failure);
+                        self.warn(&failure);
                     }
                     let next = outage.unwrap_or_default().next();
                     outage = Some(if self.is_elsewhere(&failure) { Outage::elsewhere() } else { next });
@@ -218,7 +218,7 @@ impl WriterShared {
     }
 
     /// A store that cannot be had is no reason not to serve.
-    pub fn tell(&self, failure: &DiskError) {
+    pub fn warn(&self, failure: &DiskError) {
         if self.is_elsewhere(failure) {
             return tracing::debug!("another process has the store {} in use", self.location.file().display());
         }

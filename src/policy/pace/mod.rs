@@ -117,7 +117,7 @@ impl<W> Schedule<W> {
         }
         let at = self.forecast(now, client, terms);
         let wait = at.duration_since(now);
-        let retry_after = wait_queue::told(wait);
+        let retry_after = wait_queue::retry_after(wait);
         // Who only asks the fleet, with nobody before it, does not wait yet.
         let asks = !self.may_turn(demand);
         if !terms.is_renewal && (wait > terms.max_wait || terms.max_wait.is_zero() && !asks) {

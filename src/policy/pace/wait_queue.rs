@@ -232,7 +232,7 @@ impl<W> WaitQueue<W> {
         // They are given different times, after all that stay, so that they do not come back all at once.
         for waiter in in_vain {
             at = started(&mut marks, waiter.demand, at, tempo);
-            let retry_after = told(at.duration_since(now));
+            let retry_after = retry_after(at.duration_since(now));
             self.turned_away.push((waiter.payload, Refused::TooLong { retry_after }));
         }
         any
@@ -248,6 +248,6 @@ fn started(marks: &mut LastStarts, demand: SlotRequest, at: Instant, tempo: Effe
 
 /// The Retry-After for a computed wait. Zero is computed when all slots are taken and no delay is in force: then nobody
 /// knows, and a second is as good as any.
-pub(super) fn told(wait: Duration) -> Duration {
+pub(super) fn retry_after(wait: Duration) -> Duration {
     if wait.is_zero() { Duration::from_secs(1) } else { wait }
 }

@@ -124,14 +124,14 @@ async fn intercept(
     match first_byte(proxy, &mut connection, at).await.transpose()?.flatten() {
         Some(TLS_HANDSHAKE) => {
             let (address, host) = (connection.who.address, authority.to_string());
-            let tell = |how| proxy.tell_distrust(address, &host, agent.as_deref(), how);
+            let log = |how| proxy.log_distrust(address, &host, agent.as_deref(), how);
             let decrypted = decrypt(proxy, connection, authority).await;
             proxy.counters.shaken(decrypted.is_ok());
             let mut inside = match decrypted {
                 Ok(inside) => inside,
                 Err(Undecrypted { error, saw_leaf, io }) => {
                     if let Some(how) = Distrust::of(&error).filter(|_| saw_leaf) {
-                        tell(how);
+                        log(how);
                     }
                     if let Some(io) = io {
                         io.say_goodbye().await;
@@ -151,7 +151,7 @@ async fn intercept(
                 Some(Ok(_)) | None => None,
             };
             match left {
-                Some(how) => tell(how),
+                Some(how) => log(how),
                 None => Box::pin(inside.serve(proxy)).await,
             }
         }

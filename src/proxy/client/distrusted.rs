@@ -78,7 +78,7 @@ impl DistrustedClients {
 
 impl Proxy {
     /// Counts it, and logs it the first time.
-    pub(super) fn tell_distrust(&self, client: SocketAddr, host: &str, agent: Option<&str>, how: Distrust) {
+    pub(super) fn log_distrust(&self, client: SocketAddr, host: &str, agent: Option<&str>, how: Distrust) {
         let client = client.ip().to_canonical();
         if how == Distrust::Closed && self.distrusted.content.get(&(client, host.into())).is_some() {
             return;

@@ -84,7 +84,7 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, door: Arc<Door
                 let arrived = arrived.take().expect("looked at one line above");
                 connections.spawn(served(proxy.clone(), arrived, door.clone(), seat));
             }
-            Some(ended) = connections.join_next() => tell_failed(ended),
+            Some(ended) = connections.join_next() => log_failed(ended),
             Ok(()) = changes.changed() => if *changes.borrow_and_update() { break },
             () = proxy.stopped() => break,
         }
@@ -107,7 +107,7 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, door: Arc<Door
     if !proxy.is_stopping() {
         proxy.room.retire(door.number);
         tokio::select! {
-            () = async { while let Some(ended) = connections.join_next().await { tell_failed(ended) } } => return,
+            () = async { while let Some(ended) = connections.join_next().await { log_failed(ended) } } => return,
             () = proxy.stopped() => {}
         }
     }
@@ -118,7 +118,7 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, door: Arc<Door
     }
 }
 
-fn tell_failed(ended: Result<(), JoinError>) {
+fn log_failed(ended: Result<(), JoinError>) {
     if let Err(error) = ended {
         tracing::error!(%error, "a connection's task failed");
     }
@@ -185,7 +185,7 @@ async fn decrypt(proxy: &Proxy, tcp: TcpStream, address: SocketAddr, config: Arc
         Err((error, io)) => {
             // Who knocks and leaves has seen none.
             if let Some(how) = Distrust::of(&error).filter(|how| *how != Distrust::Closed) {
-                proxy.tell_distrust(address, &here?.to_string(), None, how);
+                proxy.log_distrust(address, &here?.to_string(), None, how);
             }
             io.say_goodbye().await;
             Err(error)

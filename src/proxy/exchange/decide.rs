@@ -89,7 +89,7 @@ impl Exchange<'_> {
             match admitted {
                 Some((permit, reported)) if is_current => {
                     if let Some(reported) = &reported {
-                        proxy.tell_reported(who, &request.url(), reported);
+                        proxy.log_reported(who, &request.url(), reported);
                     }
                     return Ok(Decided::Go(Go { permit, reported, route }));
                 }

@@ -77,7 +77,7 @@ impl About<'_> {
                 let url = self.url();
                 let asked = Asked { url: url.as_deref(), accept: self.accept() };
                 let answer = Answer::refusal(&refusal, &asked, self.settings);
-                proxy.tell_refused(self.who, url, refusal);
+                proxy.log_refused(self.who, url, refusal);
                 Last::Answer(answer)
             }
             Outcome::Failed(failure) => {

@@ -72,7 +72,7 @@ impl Exchange<'_> {
             return Err(Refusal::AnswerReserved(reservation));
         }
         let reported = Reported::from(Refusal::AnswerReserved(reservation));
-        proxy.tell_reported(who, &request.url(), &reported);
+        proxy.log_reported(who, &request.url(), &reported);
         self.trip.reported.get_or_insert(reported);
         Ok(())
     }

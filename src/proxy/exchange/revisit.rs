@@ -42,7 +42,7 @@ impl Exchange<'_> {
             return Err(refusal);
         }
         let reported = Reported::from(refusal);
-        proxy.tell_reported(who, &request.url(), &reported);
+        proxy.log_reported(who, &request.url(), &reported);
         self.trip.reported = Some(reported);
         Ok(None)
     }

@@ -39,7 +39,7 @@ impl Exchange<'_> {
         let admitted = proxy.gate.admit_connection(&request, hosts, &mut self.trip.gate).await;
         let (mut permit, reported) = admitted.map_err(Outcome::Refused)?;
         if let Some(reported) = &reported {
-            proxy.tell_reported(who, &authority.to_string(), reported);
+            proxy.log_reported(who, &authority.to_string(), reported);
         }
         self.trip.reported = reported;
         let opened = route.tunnel(via).await;

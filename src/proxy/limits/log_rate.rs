@@ -20,7 +20,7 @@ impl Default for LogRate {
 
 impl LogRate {
     /// Whether this one is logged; then, how many before it were not.
-    pub fn tell(&self, now: SystemTime) -> Option<u64> {
+    pub fn allow(&self, now: SystemTime) -> Option<u64> {
         let mut state = self.0.lock();
         // A clock that was set back begins again as well.
         if now.duration_since(state.since).map_or(true, |passed| passed >= WHILE) {
@@ -45,9 +45,9 @@ mod tests {
     #[test]
     fn ten_in_ten_seconds_are_logged_and_the_others_counted() {
         let (rate, now) = (LogRate::default(), SystemTime::now());
-        assert!((0..10).all(|_| rate.tell(now) == Some(0)));
-        assert!((0..7).all(|_| rate.tell(now + Duration::from_secs(9)).is_none()));
-        assert_eq!(rate.tell(now + WHILE), Some(7));
-        assert_eq!(rate.tell(now), Some(0), "the clock was set back");
+        assert!((0..10).all(|_| rate.allow(now) == Some(0)));
+        assert!((0..7).all(|_| rate.allow(now + Duration::from_secs(9)).is_none()));
+        assert_eq!(rate.allow(now + WHILE), Some(7));
+        assert_eq!(rate.allow(now), Some(0), "the clock was set back");
     }
 }

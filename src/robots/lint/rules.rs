@@ -29,7 +29,7 @@ pub(super) fn find(outline: &Outline<'_>, options: &ParseOptions, findings: &mut
             alive[*rule] = false;
         }
         for Dead { rule, because, why } in same.into_iter().chain(covered(&rules, &alive, &mut budget)) {
-            tell(&rules[rule], &rules[because], why, outline, findings);
+            report(&rules[rule], &rules[because], why, outline, findings);
         }
     }
 }
@@ -127,7 +127,7 @@ fn covered(rules: &[LintRule<'_>], alive: &[bool], budget: &mut usize) -> Vec<De
     dead
 }
 
-fn tell(rule: &LintRule<'_>, because: &LintRule<'_>, why: Why, outline: &Outline<'_>, findings: &mut Findings<'_>) {
+fn report(rule: &LintRule<'_>, because: &LintRule<'_>, why: Why, outline: &Outline<'_>, findings: &mut Findings<'_>) {
     let (dead, alive) = (rule.entry, because.entry);
     let literally = outline.value(dead) == outline.value(alive);
     let (code, message, hint, note) = match why {

@@ -254,7 +254,7 @@ async fn carry(
             pong = poll_fn(|cx| ping.poll_pong(cx)), if asked.is_some() => {
                 asked = None;
                 if pong.is_ok() {
-                    vitals.tell(&vitals.is_known);
+                    vitals.set(&vitals.is_known);
                 }
             }
             () = vitals.turned.notified() => {
@@ -283,7 +283,7 @@ async fn carry(
         }
     }
     // Streams that are still under way learn of it as the carrier goes.
-    vitals.tell(&vitals.is_over);
+    vitals.set(&vitals.is_over);
     leave();
 }
 

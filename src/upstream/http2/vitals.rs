@@ -87,7 +87,7 @@ impl Vitals {
         self.began + Duration::from_millis(self.heard.load(Relaxed))
     }
 
-    pub fn tell(&self, is: &AtomicBool) {
+    pub fn set(&self, is: &AtomicBool) {
         is.store(true, Relaxed);
         self.known.notify_waiters();
     }

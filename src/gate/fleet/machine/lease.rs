@@ -35,20 +35,20 @@ impl Machine {
         // What the last holder of the lease was sending when it was killed may have been sent since.
         let now = now.max(nanos(Instant::now()));
         if matches!(place, TurnPlace::Line(_)) && now > slot.due(gap).saturating_add(span(LATE)) {
-            self.tell_stopped(slot.by, key);
+            self.warn_of_stopped(slot.by, key);
         }
         let is_mine = parts.get(&id) == Some(&LockedPart::Lease);
         let hold = request.starts.hold.map_or(0, |hold| nanos(hold.min(at + request.most)));
-        let tells = match is_mine {
+        let has_news = match is_mine {
             true => op != LeaseOp::Keep || self.is_news(&slot, request, hold, now),
             false => span(request.backoff) > slot.backoff || hold > slot.hold.max(now) || raises(request, &slot),
         };
-        if tells {
+        if has_news {
             if !slots.lock(id.bucket(), BUCKET)? {
                 return Ok(None);
             }
-            match self.tell_all(id, request, is_mine, hold, now)? {
-                Some(told) => slot = told,
+            match self.write_known(id, request, is_mine, hold, now)? {
+                Some(known) => slot = known,
                 // Until one of the hosts there owes nothing any more.
                 None if is_mine => place = TurnPlace::Line(LOOK_AGAIN),
                 None => {}
@@ -124,7 +124,7 @@ impl Machine {
     }
 
     /// What is known with that. The caller has locked the bucket. `None`: there is no room in it.
-    fn tell_all(
+    fn write_known(
         &self,
         id: Id,
         request: &LeaseRequest,
@@ -168,11 +168,11 @@ impl Machine {
         Ok(Some(slot))
     }
 
-    fn tell_stopped(&self, by: u64, key: &str) {
+    fn warn_of_stopped(&self, by: u64, key: &str) {
         let pid = (by >> 32) as u32;
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let is_stopped = stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['T', 't']));
-        if is_stopped && self.told_of.swap(pid, Ordering::Relaxed) != pid {
+        if is_stopped && self.warned_of.swap(pid, Ordering::Relaxed) != pid {
             tracing::warn!(
                 hint = "continue it (`fg`, or `kill -CONT`), or stop it",
                 "another politely (process {pid}) is stopped in its turn for {key}: requests to it wait until it continues or ends"

@@ -43,7 +43,7 @@ pub(super) struct Machine {
     /// Nothing can be shared any more.
     is_broken: AtomicBool,
     /// The stopped process that has been logged.
-    told_of: AtomicU32,
+    warned_of: AtomicU32,
     /// Processes that wanted the key asked for last.
     rivals: AtomicU32,
 }
@@ -55,11 +55,11 @@ impl Machine {
             let slots = Arc::new(Slots::open(directory)?);
             let copies = Arc::new(Copies::open(directory)?);
             let me = u64::from(std::process::id()) << 32 | u64::from(fastrand::u32(..));
-            let (is_broken, told_of, rivals) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU32::new(1));
+            let (is_broken, warned_of, rivals) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU32::new(1));
             let (budgets, directory) = (OnceLock::new(), directory.to_owned());
-            Ok(Self { slots, parts: Mutex::default(), copies, budgets, directory, me, is_broken, told_of, rivals })
+            Ok(Self { slots, parts: Mutex::default(), copies, budgets, directory, me, is_broken, warned_of, rivals })
         };
-        open().inspect_err(|error: &io::Error| tell(&directory.display().to_string(), error)).ok()
+        open().inspect_err(|error: &io::Error| warn(&directory.display().to_string(), error)).ok()
     }
 
     /// All can be asked at any time, or this process goes on alone.
@@ -128,7 +128,7 @@ impl Machine {
 
     fn give_up(&self, error: &io::Error) -> ServerLost {
         if !self.is_broken.swap(true, Ordering::Relaxed) {
-            tell("from now on", error);
+            warn("from now on", error);
             // Nobody is to wait for this process.
             let _ = self.slots.unlock(0, 0);
         }
@@ -136,7 +136,7 @@ impl Machine {
     }
 }
 
-fn tell(place: &str, why: &io::Error) {
+fn warn(place: &str, why: &io::Error) {
     tracing::warn!(
         hint = "set `store.directory` to a place on a local disk that this user can write, and start politely again",
         "nothing is shared with other politely processes on this machine, and each paces requests alone: {place}: {why}"

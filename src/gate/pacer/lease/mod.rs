@@ -17,8 +17,8 @@ pub(super) struct FleetLease {
     /// Requests in flight that must be alone, and others that have yet to leave: no other instance may start.
     busy: u32,
     /// What the fleet knows of.
-    told: LastStarts,
-    told_backoff: Duration,
+    reported: LastStarts,
+    reported_backoff: Duration,
     /// Nothing is asked before, but for what cannot wait; a lease is renewed then.
     ask_at: Option<Instant>,
     /// The call on its way: of which server it is asked, and the backoff and the rest when it left.
@@ -87,7 +87,7 @@ impl FleetLease {
         let may_ask = self.ask_at.is_none_or(|at| at <= now);
         let backoff = lane.backoff();
         let debt = lane.debt(now);
-        let raised = backoff > self.told_backoff || lane.last_starts().hold > self.told.hold && debt.is_some();
+        let raised = backoff > self.reported_backoff || lane.last_starts().hold > self.reported.hold && debt.is_some();
         let op = match self.state {
             LeaseState::Held(_) if self.fails && !may_ask => return None,
             LeaseState::Held(_) if self.busy == 0 && (lane.waiting() == 0 || self.yields(lane, now)) => LeaseOp::Give,
@@ -116,8 +116,8 @@ impl FleetLease {
             op,
             number,
             gap: wants.filter(|_| !is_exact).unwrap_or_else(|| lane.longest_gap()),
-            starts: newer(lane.last_starts(), self.told),
-            backoff: if is_exact || backoff > self.told_backoff { backoff } else { Duration::ZERO },
+            starts: newer(lane.last_starts(), self.reported),
+            backoff: if is_exact || backoff > self.reported_backoff { backoff } else { Duration::ZERO },
             observed,
             is_exact,
             matters: owed + remembered,
@@ -144,14 +144,14 @@ impl FleetLease {
             return;
         };
         (self.fails, self.known, self.rivals) = (false, !self.nudged, status.rivals);
-        self.told = self.told.max(request.starts).max(status.starts);
+        self.reported = self.reported.max(request.starts).max(status.starts);
         let raised = lane.backoff() != backoff;
         let adopted = if raised { lane.backoff().max(status.backoff) } else { status.backoff };
         lane.adopt(status.starts, adopted);
         if lane.observed() == observed {
             lane.adopt_observed(status.observed);
         }
-        self.told_backoff = if raised { backoff.max(status.backoff) } else { status.backoff };
+        self.reported_backoff = if raised { backoff.max(status.backoff) } else { status.backoff };
         let ask_at;
         (self.state, ask_at) = match (request.op, status.place) {
             (LeaseOp::Take | LeaseOp::Keep, TurnPlace::Leased(left)) => {
@@ -233,7 +233,7 @@ impl FleetLease {
 
     /// Whether the fleet has to hear of something that another server may not know.
     pub fn owes<W>(&self, lane: &Schedule<W>, now: Instant) -> bool {
-        self.link != 0 && lane.debt(now).is_some() && newer(lane.last_starts(), self.told) != LastStarts::default()
+        self.link != 0 && lane.debt(now).is_some() && newer(lane.last_starts(), self.reported) != LastStarts::default()
     }
 
     fn held(&self) -> Option<&HeldLease> {
@@ -255,12 +255,12 @@ impl FleetLease {
 }
 
 /// What the fleet does not know.
-fn newer(starts: LastStarts, told: LastStarts) -> LastStarts {
-    let newer = |start: Option<Instant>, told| start.filter(|_| start > told);
+fn newer(starts: LastStarts, reported: LastStarts) -> LastStarts {
+    let newer = |start: Option<Instant>, reported| start.filter(|_| start > reported);
     LastStarts {
-        last_start: newer(starts.last_start, told.last_start),
-        last_fetch: newer(starts.last_fetch, told.last_fetch),
-        hold: newer(starts.hold, told.hold),
+        last_start: newer(starts.last_start, reported.last_start),
+        last_fetch: newer(starts.last_fetch, reported.last_fetch),
+        hold: newer(starts.hold, reported.hold),
     }
 }
 

@@ -191,7 +191,7 @@ fn and_a_waiting_process_asks_at_once_over_it_and_not_after_a_second() {
     let mut instance = Instance::waiting();
     let take = instance.call().expect("it asks");
     instance.answer(&take, TurnPlace::Line(ms(3000)));
-    assert!(instance.call().is_none(), "it is told when its turn has come");
+    assert!(instance.call().is_none(), "the fleet says when its turn has come");
     instance.reconnect();
     let again = instance.call().expect("it may have been");
     assert_eq!(again.op, LeaseOp::Take);

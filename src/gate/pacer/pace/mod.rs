@@ -5,7 +5,7 @@ mod driver;
 
 use super::figures::PaceFigures;
 use super::lease::FleetLease;
-use super::permit::{Permit, Waiting, told};
+use super::permit::{Permit, Waiting, refusal};
 use super::waiters::Waiters;
 use crate::gate::fleet::Fleet;
 use crate::gate::reported::Reported;
@@ -27,7 +27,7 @@ pub(in crate::gate) struct HostQueue {
     /// For a lane of subresources: that of the pages, which learns of the origin's refusals.
     page: Option<Arc<HostQueue>>,
     /// The delay last logged as clamped, in milliseconds.
-    clamp_told: AtomicU64,
+    clamp_logged: AtomicU64,
     shared: Arc<PacerShared>,
 }
 
@@ -59,7 +59,7 @@ impl HostQueue {
             changed: Notify::new(),
             key,
             page,
-            clamp_told: AtomicU64::new(0),
+            clamp_logged: AtomicU64::new(0),
             shared,
         }
     }
@@ -101,7 +101,7 @@ impl HostQueue {
                 self.note_debt(&state, now);
                 Ok(Stand::Go(Permit::new(self, Some(slot), terms)))
             }
-            Turn::Refuse(refused) => Err(told(refused, terms.max_wait)),
+            Turn::Refuse(refused) => Err(refusal(refused, terms.max_wait)),
             Turn::Wait { ticket, until } => {
                 self.wake(&mut state);
                 let answer = answer.expect("a waiter was made for the line");
@@ -133,9 +133,9 @@ impl HostQueue {
     }
 
     /// Logs that a delay is not kept in full, once for each delay that the host asks for.
-    pub fn tell_clamp(&self, authority: &Authority, asked: Duration, kept: Duration) {
+    pub fn log_clamp(&self, authority: &Authority, asked: Duration, kept: Duration) {
         let millis = u64::try_from(asked.as_millis()).unwrap_or(u64::MAX);
-        if self.clamp_told.swap(millis, Ordering::Relaxed) != millis {
+        if self.clamp_logged.swap(millis, Ordering::Relaxed) != millis {
             tracing::warn!(%authority, ?asked, ?kept, "the crawl-delay is limited to `pace.max_crawl_delay`");
         }
     }

@@ -137,7 +137,7 @@ impl CacheInner {
             let malformed = self.malformed.iter().zip(entry.malformed());
             malformed.filter(|(_, is)| *is).for_each(|(count, _)| _ = count.fetch_add(1, Ordering::Relaxed));
         }
-        tell(host, &old, &entry);
+        log(host, &old, &entry);
         self.keep(host, entry);
         Ok(())
     }
@@ -199,7 +199,7 @@ fn words(panic: &(dyn Any + Send)) -> &str {
     literal.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words for it")
 }
 
-fn tell(host: &HostEntry, old: &Entry, new: &Entry) {
+fn log(host: &HostEntry, old: &Entry, new: &Entry) {
     let (authority, file) = (&host.authority, host.file.name());
     match (&old.trouble, &new.trouble) {
         (_, Some(trouble)) => tracing::warn!(%authority, failures = trouble.failures, "{file}: {}", trouble.why),
