@@ -1,5 +1,5 @@
 //! Overrides for some hosts: `hosts` and `intercept.hosts`, by name or pattern. Looked up once per request by
-//! `gate` and `proxy`; built by `settings`.
+//! `gate` and `proxy`; built by `load`.
 
 use std::collections::HashMap;
 use std::path::Path;

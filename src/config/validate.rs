@@ -1,7 +1,6 @@
-//! Checks that involve several keys.
+//! What a type cannot say: bounds of single values, and what several keys mean together.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::Duration;
 
 use crate::robots::{ParseOptions, Purpose};
@@ -22,23 +21,7 @@ pub(super) fn check(settings: &Settings, check: &mut Check<'_>) {
     robots_and_pace(settings, check);
     egress(settings, check);
     signature(settings, check);
-    paths(settings, check);
     limits(settings, check);
-}
-
-/// Below the file's directory, an empty path would be that directory.
-fn paths(settings: &Settings, check: &mut Check<'_>) {
-    let Settings { admin, identity, egress, store, evidence, .. } = settings;
-    let paths: [(&[&str], _); 5] = [
-        (&["admin", "token_file"], &admin.token_file),
-        (&["identity", "signature", "key"], &identity.signature.key),
-        (&["egress", "ca_file"], &egress.ca_file),
-        (&["store", "directory"], &store.directory),
-        (&["evidence", "directory"], &evidence.directory),
-    ];
-    for (key, _) in paths.iter().filter(|(_, path)| path.as_deref() == Some(Path::new(""))) {
-        check.fault(key, "an empty path names nothing", "write a path, or leave the key out");
-    }
 }
 
 fn listeners(settings: &Settings, check: &mut Check<'_>) {

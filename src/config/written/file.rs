@@ -1,5 +1,5 @@
 //! What is written: the keys of `politely.yaml` with their forms and defaults. Each may be left out; `null` is the same.
-//! Sections that mean what they say are handed on by `settings` as they are; of the others it makes what they mean.
+//! Sections that mean what they say are handed on by `load` as they are; of the others it makes what they mean.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
@@ -12,6 +12,7 @@ use crate::robots::{ParseOptions, Precedence, ProductToken, Purpose, UserAgentMa
 
 use super::host_table::{HostMap, InterceptMode, Override, Usage};
 use super::manners::{self, WrittenAdaptive, WrittenBreaker, WrittenBudget};
+use super::path;
 use super::secrets::{self, Secret, SecretUrl};
 use super::signature::SignatureSettings;
 use super::units;
@@ -23,7 +24,7 @@ use super::words;
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct WrittenFile {
     /// Files and directories of them, which go over this one.
-    #[serde(deserialize_with = "values::paths")]
+    #[serde(deserialize_with = "path::many")]
     pub include: Vec<PathBuf>,
     pub listen: Vec<Listener>,
     pub admin: AdminSettings,
@@ -62,10 +63,12 @@ pub struct Listener {
 #[serde(deny_unknown_fields)]
 pub struct ListenerTls {
     /// The certificate and its chain, PEM.
+    #[serde(deserialize_with = "path::one")]
     pub certificate: PathBuf,
+    #[serde(deserialize_with = "path::one")]
     pub key: PathBuf,
     /// Set: clients must show a certificate of one of these authorities.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "path::some")]
     pub client_ca: Option<PathBuf>,
 }
 
@@ -77,6 +80,7 @@ pub struct AdminSettings {
     #[serde(deserialize_with = "values::address_or_off")]
     pub address: Option<ListenAddress>,
     /// Holds the token that its callers must show.
+    #[serde(deserialize_with = "path::some")]
     pub token_file: Option<PathBuf>,
 }
 
@@ -257,8 +261,11 @@ pub(in crate::config) struct WrittenIntercept {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct CaFiles {
+    #[serde(deserialize_with = "path::some")]
     pub directory: Option<PathBuf>,
+    #[serde(deserialize_with = "path::some")]
     pub certificate: Option<PathBuf>,
+    #[serde(deserialize_with = "path::some")]
     pub key: Option<PathBuf>,
 }
 
@@ -277,6 +284,7 @@ pub struct EgressSettings {
     #[serde(deserialize_with = "secrets::some_proxy_url")]
     pub upstream_proxy: Option<SecretUrl>,
     /// Roots to trust beside the system's, PEM.
+    #[serde(deserialize_with = "path::some")]
     pub ca_file: Option<PathBuf>,
 }
 
@@ -336,6 +344,7 @@ pub(in crate::config) struct WrittenUser {
 #[serde(default, deny_unknown_fields)]
 pub struct StoreSettings {
     /// `None`: below the state directory.
+    #[serde(deserialize_with = "path::some")]
     pub directory: Option<PathBuf>,
     #[serde(deserialize_with = "units::size")]
     pub memory: u64,
@@ -355,6 +364,7 @@ pub struct StoreSettings {
 #[serde(default, deny_unknown_fields)]
 pub struct EvidenceSettings {
     /// `None`: none is kept.
+    #[serde(deserialize_with = "path::some")]
     pub directory: Option<PathBuf>,
     #[serde(deserialize_with = "units::duration")]
     pub keep: Duration,

@@ -5,6 +5,7 @@ pub(super) mod file;
 pub(super) mod host_table;
 pub(super) mod manners;
 pub(super) mod origin_tls;
+mod path;
 pub(super) mod secrets;
 pub(super) mod signature;
 pub mod units;

@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 
+use super::path;
 use super::values::from_text;
 use crate::config::read::error::Complaint;
 
@@ -30,7 +31,9 @@ impl Default for OriginTls {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CertificatePair {
+    #[serde(deserialize_with = "path::one")]
     pub certificate: PathBuf,
+    #[serde(deserialize_with = "path::one")]
     pub key: PathBuf,
 }
 

@@ -7,8 +7,9 @@ use std::time::Duration;
 use serde::de::{Deserialize, Deserializer};
 use url::Url;
 
+use super::path;
 use super::units;
-use super::values::{self, from_text};
+use super::values::from_text;
 use crate::config::read::error::Complaint;
 
 /// Web Bot Auth. Nothing is signed without a key.
@@ -16,9 +17,10 @@ use crate::config::read::error::Complaint;
 #[serde(default, deny_unknown_fields)]
 pub struct SignatureSettings {
     /// An Ed25519 key, PEM.
+    #[serde(deserialize_with = "path::some")]
     pub key: Option<PathBuf>,
     /// Keys that the directory lists as well: the one before, or the next.
-    #[serde(deserialize_with = "values::paths")]
+    #[serde(deserialize_with = "path::many")]
     pub other_keys: Vec<PathBuf>,
     pub agent: Option<Agent>,
     pub form: AgentForm,

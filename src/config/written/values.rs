@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use ipnet::IpNet;
-use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
 use crate::robots::{ProductToken, Purpose};
 
@@ -283,33 +283,6 @@ pub(in crate::config) fn address_or_off<'de, D: Deserializer<'de>>(
         "off" => Ok(None),
         address => ListenAddress::parse(address).map(Some),
     })
-}
-
-/// For `#[serde(deserialize_with)]`: a path, or a list of them.
-pub(in crate::config) fn paths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf>, D::Error> {
-    struct Paths;
-
-    impl<'de> Visitor<'de> for Paths {
-        type Value = Vec<PathBuf>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "{}", Complaint::new("a path", "write `conf.d` or `[users.yaml, conf.d]`"))
-        }
-
-        fn visit_str<E: Error>(self, text: &str) -> Result<Vec<PathBuf>, E> {
-            Ok(vec![text.into()])
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<PathBuf>, A::Error> {
-            let mut paths = Vec::new();
-            while let Some(path) = list.next_element()? {
-                paths.push(path);
-            }
-            Ok(paths)
-        }
-    }
-
-    deserializer.deserialize_any(Paths)
 }
 
 /// Hands the text, or the number as text, to `parse`. Of anything else, `expected` and `forms` say what should stand there.

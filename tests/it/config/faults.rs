@@ -111,10 +111,37 @@ fn a_value_of_the_wrong_kind_is_shown_with_what_should_stand_there() {
             "1:21 `1.5` is not a size | a size is a whole number and its unit: `512KiB`, `1MiB`, `2GiB`, or a plain number of bytes",
         ),
         ("pace: { queue: many }", "1:16 expected a whole number, found `many` | write digits alone, such as `10`"),
-        ("evidence: { directory: \"\" }", "1:24 an empty path names nothing | write a path, or leave the key out"),
         ("- mode", "1:1 expected a map of keys, found a list | write the keys of this section below it, indented"),
         ("mode", "1:1 expected a map of keys, found `mode` | write the keys of this section below it, indented"),
     ] {
+        assert_eq!(short(yaml), [fault], "{yaml}");
+    }
+}
+
+/// Joined to the file's directory, it would be that directory.
+#[test]
+fn an_empty_path_is_refused_wherever_a_path_is_written() {
+    for yaml in [
+        "include: ''",
+        "include: ['']",
+        "listen: [{ address: '127.0.0.1:1', tls: { certificate: '', key: k } }]",
+        "listen: [{ address: '127.0.0.1:1', tls: { certificate: c, key: '' } }]",
+        "listen: [{ address: '127.0.0.1:1', tls: { certificate: c, key: k, client_ca: '' } }]",
+        "admin: { token_file: '' }",
+        "identity: { signature: { key: '' } }",
+        "identity: { signature: { key: k, other_keys: '' } }",
+        "identity: { signature: { key: k, other_keys: [''] } }",
+        "intercept: { ca: { directory: '' } }",
+        "intercept: { ca: { certificate: '', key: k } }",
+        "intercept: { ca: { certificate: c, key: '' } }",
+        "egress: { ca_file: '' }",
+        "hosts: { a.example: { client_certificate: { certificate: '', key: k } } }",
+        "hosts: { a.example: { client_certificate: { certificate: c, key: '' } } }",
+        "store: { directory: '' }",
+        "evidence: { directory: '' }",
+    ] {
+        let column = yaml.find("''").unwrap() + 1;
+        let fault = format!("1:{column} an empty path names nothing | write a path, or leave the key out");
         assert_eq!(short(yaml), [fault], "{yaml}");
     }
 }
