@@ -108,7 +108,7 @@ impl HostRules {
         purposes.iter().find(|purpose| purpose.is_mining())
     }
 
-    /// The gap that holds between two requests like this one, as far as it is known.
+    /// The crawl-delay for requests like this one, of robots.txt or the operator, as far as it is known.
     pub fn crawl_delay(&self, entry: &Entry, request: &Request<'_>) -> Option<Duration> {
         let by_file = || entry.robots_txt()?.rules_kept_for(&self.product_tokens(request)).crawl_delay();
         self.crawl_delay.or_else(by_file)

@@ -31,16 +31,17 @@ impl SlotRequest {
     }
 }
 
-/// What the gaps of a schedule come to.
+/// What the gap comes to besides what the request asks for: the host's latency, its backoff, and by how many instances it is shared.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct EffectiveGap {
+pub(super) struct GapInputs {
     pub backoff: Duration,
     pub latency: Duration,
     pub times: u32,
 }
 
-impl EffectiveGap {
-    pub fn of(&self, request: SlotRequest) -> Duration {
+impl GapInputs {
+    /// The time between two starts, all counted.
+    pub fn between_starts(&self, request: SlotRequest) -> Duration {
         let gap = request.gap(self.latency).max(self.backoff);
         if self.times > 1 { gap.saturating_mul(self.times) } else { gap }
     }

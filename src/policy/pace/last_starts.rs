@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::gap::EffectiveGap;
+use super::gap::GapInputs;
 use super::terms::{SlotRequest, Start};
 
 /// What a start has to keep its distance from.
@@ -26,8 +26,8 @@ impl LastStarts {
     }
 
     /// The earliest start; `None` is any time.
-    pub(super) fn due(&self, request: SlotRequest, gap: EffectiveGap) -> Option<Instant> {
-        let gap = gap.of(request);
+    pub(super) fn due(&self, request: SlotRequest, inputs: GapInputs) -> Option<Instant> {
+        let gap = inputs.between_starts(request);
         if gap.is_zero() {
             return self.hold;
         }

@@ -156,9 +156,9 @@ impl<W> Schedule<W> {
             self.drop_empty_line();
             return NextTurn::Start(waiter, self.start(now, head));
         }
-        let (due, tempo) = (self.due(head), self.source.forecast(self.backoff(), self.latency));
+        let (due, inputs) = (self.due(head), self.source.forecast(self.backoff(), self.latency));
         let line = self.line.as_mut().expect("only `pop` above gives it up");
-        if line.sweep(now, self.last, tempo)
+        if line.sweep(now, self.last, inputs)
             && let Some((waiter, why)) = line.turned_away()
         {
             self.drop_empty_line();
@@ -195,14 +195,14 @@ impl<W> Schedule<W> {
     /// When a request that came now would start, as far as gaps, backoff and the line show. It may be later if those
     /// in flight take long or other clients come in between, and earlier if some ahead give up.
     pub fn forecast(&self, now: Instant, client: ClientId, terms: &Terms) -> Instant {
-        let (mut marks, tempo) = (self.last, self.source.forecast(self.backoff(), self.latency));
+        let (mut marks, inputs) = (self.last, self.source.forecast(self.backoff(), self.latency));
         // Who never waits has no turn to come: it starts when nobody waits.
         let client = (!terms.max_wait.is_zero()).then_some(client);
         let ahead = self.line.as_deref().map_or(now, |line| match terms.is_renewal {
-            true => line.clear_renewals(now, &mut marks, tempo),
-            false => line.clear_before(now, client, &mut marks, tempo),
+            true => line.clear_renewals(now, &mut marks, inputs),
+            false => line.clear_before(now, client, &mut marks, inputs),
         });
-        marks.due(SlotRequest::from(terms), tempo).map_or(ahead, |due| due.max(ahead))
+        marks.due(SlotRequest::from(terms), inputs).map_or(ahead, |due| due.max(ahead))
     }
 
     /// How many wait.
@@ -243,7 +243,7 @@ impl<W> Schedule<W> {
 
     #[inline]
     fn due(&self, demand: SlotRequest) -> Option<Instant> {
-        self.last.due(demand, self.source.gap(self.backoff(), self.latency))
+        self.last.due(demand, self.source.gap_inputs(self.backoff(), self.latency))
     }
 
     /// A host that asks for time gets one request at a time.

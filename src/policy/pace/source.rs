@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::gap::EffectiveGap;
+use super::gap::GapInputs;
 use super::terms::SlotRequest;
 
 /// Where turns come from. Whatever it is, the schedule's own last starts hold beside.
@@ -38,21 +38,21 @@ impl TurnSource {
     }
 
     /// What starts have to keep.
-    pub(super) fn gap(&self, backoff: Duration, latency: Duration) -> EffectiveGap {
+    pub(super) fn gap_inputs(&self, backoff: Duration, latency: Duration) -> GapInputs {
         let times = match self {
             Self::Own | Self::Fleet { .. } => 1,
             Self::Parted { instances } => *instances,
         };
-        EffectiveGap { backoff, latency, times }
+        GapInputs { backoff, latency, times }
     }
 
     /// What they are expected to find.
-    pub(super) fn forecast(&self, backoff: Duration, latency: Duration) -> EffectiveGap {
+    pub(super) fn forecast(&self, backoff: Duration, latency: Duration) -> GapInputs {
         let times = match self {
             Self::Own => 1,
             Self::Fleet { rivals: times, .. } | Self::Parted { instances: times } => *times,
         };
-        EffectiveGap { backoff, latency, times }
+        GapInputs { backoff, latency, times }
     }
 }
 

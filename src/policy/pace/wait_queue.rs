@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::LastStarts;
-use super::gap::EffectiveGap;
+use super::gap::GapInputs;
 use super::terms::{Refused, SlotRequest, Ticket};
 use crate::policy::client_id::ClientId;
 
@@ -163,9 +163,9 @@ impl<W> WaitQueue<W> {
         now: Instant,
         client: Option<ClientId>,
         marks: &mut LastStarts,
-        tempo: EffectiveGap,
+        inputs: GapInputs,
     ) -> Instant {
-        let mut at = self.clear_renewals(now, marks, tempo);
+        let mut at = self.clear_renewals(now, marks, inputs);
         let own = match client {
             Some(client) => self.waiting_for(client),
             None => self.ring.iter().map(|queue| queue.waiters.len()).max().unwrap_or(0),
@@ -176,7 +176,7 @@ impl<W> WaitQueue<W> {
                     return at;
                 }
                 if let Some(waiter) = queue.waiters.get(round) {
-                    at = started(marks, waiter.demand, at, tempo);
+                    at = started(marks, waiter.demand, at, inputs);
                 }
             }
         }
@@ -184,8 +184,8 @@ impl<W> WaitQueue<W> {
     }
 
     /// The same for a renewal.
-    pub fn clear_renewals(&self, now: Instant, marks: &mut LastStarts, tempo: EffectiveGap) -> Instant {
-        self.renewals.iter().fold(now, |at, waiter| started(marks, waiter.demand, at, tempo))
+    pub fn clear_renewals(&self, now: Instant, marks: &mut LastStarts, inputs: GapInputs) -> Instant {
+        self.renewals.iter().fold(now, |at, waiter| started(marks, waiter.demand, at, inputs))
     }
 
     fn waiting_for(&self, client: ClientId) -> usize {
@@ -194,7 +194,7 @@ impl<W> WaitQueue<W> {
 
     /// Turns away everyone whose turn comes too late, if that may have changed. To be called only when the head cannot
     /// start. True if a request is turned away.
-    pub fn sweep(&mut self, now: Instant, mut marks: LastStarts, tempo: EffectiveGap) -> bool {
+    pub fn sweep(&mut self, now: Instant, mut marks: LastStarts, inputs: GapInputs) -> bool {
         if !self.pushed_back && self.next_deadline.is_none_or(|deadline| deadline > now) {
             return false;
         }
@@ -203,7 +203,7 @@ impl<W> WaitQueue<W> {
         for renewal in &self.renewals {
             self.next_deadline = Some(self.next_deadline.map_or(renewal.deadline, |next| next.min(renewal.deadline)));
         }
-        let mut at = self.clear_renewals(now, &mut marks, tempo);
+        let mut at = self.clear_renewals(now, &mut marks, inputs);
         let mut in_vain = Vec::new();
         let mut places = vec![0; self.ring.len()];
         let mut left = true;
@@ -212,7 +212,7 @@ impl<W> WaitQueue<W> {
             for (queue, place) in self.ring.iter_mut().zip(&mut places) {
                 while let Some(waiter) = queue.waiters.get(*place) {
                     let mut after = marks;
-                    let start = started(&mut after, waiter.demand, at, tempo);
+                    let start = started(&mut after, waiter.demand, at, inputs);
                     if start > waiter.deadline || waiter.deadline <= now {
                         in_vain.extend(queue.waiters.remove(*place));
                         continue;
@@ -231,7 +231,7 @@ impl<W> WaitQueue<W> {
         let any = !in_vain.is_empty();
         // They are given different times, after all that stay, so that they do not come back all at once.
         for waiter in in_vain {
-            at = started(&mut marks, waiter.demand, at, tempo);
+            at = started(&mut marks, waiter.demand, at, inputs);
             let retry_after = retry_after(at.duration_since(now));
             self.turned_away.push((waiter.payload, Refused::TooLong { retry_after }));
         }
@@ -240,8 +240,8 @@ impl<W> WaitQueue<W> {
 }
 
 /// When a start not before `at` is due; `marks` become those after it.
-fn started(marks: &mut LastStarts, demand: SlotRequest, at: Instant, tempo: EffectiveGap) -> Instant {
-    let start = marks.due(demand, tempo).map_or(at, |due| due.max(at));
+fn started(marks: &mut LastStarts, demand: SlotRequest, at: Instant, inputs: GapInputs) -> Instant {
+    let start = marks.due(demand, inputs).map_or(at, |due| due.max(at));
     *marks.of(demand.start) = Some(start);
     start
 }

@@ -1,4 +1,5 @@
-//! CONNECT (RFC 9110 §9.3.6): intercepted, tunnelled or denied by the host's policy.
+//! CONNECT (RFC 9110 §9.3.6): a tunnel is granted or refused. One to a host that is intercepted or denied is granted: what is
+//! asked inside is refused, with a reason that its client can read (exchange/decide.rs).
 
 use super::super::Proxy;
 use super::super::exchange::carry::{Client, Http1, Http1Client};
@@ -85,7 +86,7 @@ pub async fn grant<C: Client>(
         _ if is_looped => Err(Outcome::Refused(Refusal::Loop)),
         // What may not be reached (`egress`, `deny`) is refused inside, where the client sees the status: `exchange/decide.rs`.
         InterceptMode::Intercept | InterceptMode::Deny => Ok(None),
-        InterceptMode::Tunnel => match client.wait(timer, Box::pin(exchange.connect(via)).as_mut()).await {
+        InterceptMode::Tunnel => match client.wait(timer, Box::pin(exchange.open_tunnel(via)).as_mut()).await {
             Some(opened) => opened.map(Some),
             None => Err(Outcome::Gone),
         },

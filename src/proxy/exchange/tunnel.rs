@@ -17,7 +17,7 @@ use tokio::time::Instant;
 impl Exchange<'_> {
     /// Connects before the CONNECT is granted, so that a failure is an answer and not an end. Only starts are paced: the turn
     /// ends here. `via`: what the CONNECT says of the way so far.
-    pub async fn connect(&mut self, via: Option<&str>) -> Result<Stream, Outcome> {
+    pub async fn open_tunnel(&mut self, via: Option<&str>) -> Result<Stream, Outcome> {
         let (proxy, who, authority) = (self.proxy, self.who, &self.request.authority);
         let route = loop {
             is_listed(&self.settings, authority.host(), "CONNECT", who.user.as_deref()).map_err(Outcome::Refused)?;

@@ -1,4 +1,5 @@
-//! What went wrong between us and the origin, by the names of RFC 9209 §2.3.
+//! What is no refusal: faults of the way, of the origin or of the client's message, by the names of RFC 9209 §2.3, each with its
+//! status.
 
 use crate::tls_words;
 use crate::upstream::{DialError, DialFault, ResolveError};

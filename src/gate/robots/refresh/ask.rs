@@ -18,29 +18,6 @@ use tokio::time::timeout;
 use url::Url;
 
 impl CacheInner {
-    /// Whether where a redirect leads may be fetched, by the robots.txt there: as this crawler is configured, or by its own name.
-    async fn may_follow(self: &Arc<Self>, hop: &FetchHop<'_>, to: &Url) -> Result<bool, FetchError> {
-        let at = Authority::from_url(to.as_str()).map_err(|error| format!("redirected to {to}: {error}"))?;
-        let (target, tokens) = (target(to), [ProductToken::parse(OWN_NAME).expect("it is a token")]);
-        let request = policy::Request { agent_tokens: &tokens, ..policy::Request::new(&at, target.as_bytes()) };
-        let rules = &hop.settings.hosts.get(at.host()).rules;
-        let host = self.hosts.host(&at, SiteFile::Robots);
-        let judge = || policy::judge_file(&host.load(), rules, &request, SystemTime::now());
-        let mut ruling = judge();
-        if let Ruling::Fetch(_) = ruling {
-            let order = Order { reason: FetchReason::FirstUse, crawl_delay: None, ..*hop.order };
-            RobotsCache(self.clone()).refresh(&host, order).end().await.map_err(FetchError::NotAsked)?;
-            ruling = judge();
-        }
-        match ruling {
-            Ruling::Allow(_) | Ruling::Report(_) => Ok(true),
-            Ruling::Refuse(why @ Refusal::RobotsUnreachable { .. }) => {
-                Err(FetchError::Unreachable(format!("redirected to {to}: {why}")))
-            }
-            Ruling::Refuse(_) | Ruling::Fetch(_) => Ok(false),
-        }
-    }
-
     /// Follows redirects to the file, within `robots.timeout` in all, waiting for turns not counted.
     pub(super) async fn ask(
         self: &Arc<Self>,
@@ -96,10 +73,33 @@ impl CacheInner {
                     let is_redirected = trail.is_redirected();
                     return Ok(Fetched::Answer { status, headers, body, is_redirected, asked_again });
                 }
-                Some(Ok(())) if file == SiteFile::Robots || self.may_follow(&hop, trail.current()).await? => {}
+                Some(Ok(())) if file == SiteFile::Robots || self.may_fetch_there(&hop, trail.current()).await? => {}
                 Some(Ok(())) => return Ok(Fetched::DeadEnd { status: reply.status, why: DeadEnd::Disallowed }),
                 Some(Err(why)) => return Ok(Fetched::DeadEnd { status: reply.status, why }),
             }
+        }
+    }
+
+    /// For a file other than robots.txt: whether where a redirect leads may be fetched, by the robots.txt there: as this crawler is configured, or by its own name.
+    async fn may_fetch_there(self: &Arc<Self>, hop: &FetchHop<'_>, to: &Url) -> Result<bool, FetchError> {
+        let at = Authority::from_url(to.as_str()).map_err(|error| format!("redirected to {to}: {error}"))?;
+        let (target, tokens) = (target(to), [ProductToken::parse(OWN_NAME).expect("it is a token")]);
+        let request = policy::Request { agent_tokens: &tokens, ..policy::Request::new(&at, target.as_bytes()) };
+        let rules = &hop.settings.hosts.get(at.host()).rules;
+        let host = self.hosts.host(&at, SiteFile::Robots);
+        let judge = || policy::judge_file(&host.load(), rules, &request, SystemTime::now());
+        let mut ruling = judge();
+        if let Ruling::Fetch(_) = ruling {
+            let order = Order { reason: FetchReason::FirstUse, crawl_delay: None, ..*hop.order };
+            RobotsCache(self.clone()).refresh(&host, order).end().await.map_err(FetchError::NotAsked)?;
+            ruling = judge();
+        }
+        match ruling {
+            Ruling::Allow(_) | Ruling::Report(_) => Ok(true),
+            Ruling::Refuse(why @ Refusal::RobotsUnreachable { .. }) => {
+                Err(FetchError::Unreachable(format!("redirected to {to}: {why}")))
+            }
+            Ruling::Refuse(_) | Ruling::Fetch(_) => Ok(false),
         }
     }
 
