@@ -148,7 +148,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         for (name, value) in &reply.fields {
             head += &format!("{name}: {value}\r\n");
         }
-        if !matches!(reply.status, 100..200 | 204 | 304) {
+        let may_have_body = !matches!(reply.status, 100..200 | 204 | 304);
+        if may_have_body {
             match reply.framing {
                 Delimit::Length => head += &format!("Content-Length: {length}\r\n"),
                 Delimit::Short(missing) => head += &format!("Content-Length: {}\r\n", length + missing),
@@ -158,7 +159,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         head += "\r\n";
         self.writer.write_all(head.as_bytes()).await?;
-        if seen.method != "HEAD" {
+        if may_have_body && seen.method != "HEAD" {
             let chunked = reply.framing == Delimit::Chunked;
             self.body(reply, seen, chunked).await?;
             if chunked {
