@@ -12,7 +12,7 @@ impl<W> Schedule<W> {
         is_gone && self.leaving.take_if(|number| *number == slot.number).is_some()
     }
 
-    /// The answer to a request that keeps the host's [`adaptive`](Terms::adaptive) gap began after this time. `may_shorten`:
+    /// The answer to a request that keeps the host's [`adaptive`](super::Terms::adaptive) gap began after this time. `may_shorten`:
     /// it is one to go by; errors are quick.
     pub fn answered(&mut self, after: Duration, may_shorten: bool) {
         let mut observed = self.observed();
