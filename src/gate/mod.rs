@@ -132,8 +132,8 @@ impl Gate {
 
     /// Takes a robots.txt from elsewhere as if it had just been fetched.
     pub fn insert(&self, authority: &Authority, status: u16, headers: &HeaderMap, body: &[u8]) {
-        let (headers, body) = (headers.clone(), body.to_vec());
-        let fetched = Fetched::Answer { status, headers, body, is_redirected: false, asked_again: None };
+        let (headers, body, asked, is_redirected) = (headers.clone(), body.to_vec(), SystemTime::now(), false);
+        let fetched = Fetched::Answer { asked, status, headers, body, is_redirected, asked_again: None };
         self.robots.insert(authority, &fetched);
     }
 

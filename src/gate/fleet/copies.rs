@@ -26,8 +26,8 @@ pub(in crate::gate) enum Claim {
 pub(in crate::gate) struct Right {
     fleet: Arc<Fleet>,
     name: String,
-    /// The server's time in milliseconds, and when that was: a copy may lie in its socket for long, and is no newer for that.
-    granted: (u64, Instant),
+    /// The server's time in milliseconds, and ours: a copy may lie in its socket for long, and is no newer for that.
+    granted: (u64, SystemTime),
 }
 
 /// What is wanted of a copy at the server.
@@ -41,7 +41,7 @@ enum CopyRequest {
     /// The right for longer.
     Keep,
     /// Here it is, and nobody fetches it any more.
-    Put { copy: Vec<u8>, at: u64, fresh_for: Duration },
+    Put { copy: Vec<u8>, at: u64, granted: u64, fresh_for: Duration },
 }
 
 /// 0 here it is, 1 fetch it, 2 another does, 3 done; its age, or for how long the other may be waited for, and the server's time,
@@ -54,7 +54,7 @@ impl Fleet {
     pub async fn claim(self: &Arc<Self>, name: SiteFileName<'_>, anew: bool) -> Result<Claim, ServerLost> {
         let (mut arrivals, began) = (self.arrivals.subscribe(), Instant::now());
         // When dropped, the right is given back, whichever instance has it.
-        let mut right = Right { fleet: self.clone(), name: name.to_string(), granted: (0, began) };
+        let mut right = Right { fleet: self.clone(), name: name.to_string(), granted: (0, SystemTime::now()) };
         loop {
             let found = match &self.way {
                 FleetWay::Server(link) => link.look(&right.name, anew, began.elapsed()).await?,
@@ -63,7 +63,7 @@ impl Fleet {
             match found {
                 FoundCopy::Copy(copy) => return Ok(Claim::Copy(copy)),
                 FoundCopy::Right(old, at) => {
-                    right.granted = (at, Instant::now());
+                    right.granted = (at, SystemTime::now());
                     return Ok(Claim::Fetch(right, old));
                 }
                 FoundCopy::Busy(time) => {
@@ -115,8 +115,9 @@ impl CopyRequest {
             Self::Anew(age) => call.arg("anew").arg(millis(HELD)).arg(millis(*age)),
             Self::Take => call.arg("take"),
             Self::Keep => call.arg("keep").arg(millis(HELD)),
-            Self::Put { copy, at, fresh_for } => {
-                call.arg("put").arg(millis(*fresh_for)).arg(&copy[..]).arg(millis(LAST_GOOD_USE)).arg(*at)
+            Self::Put { copy, at, granted, fresh_for } => {
+                let lasts = millis(LAST_GOOD_USE);
+                call.arg("put").arg(millis(*fresh_for)).arg(&copy[..]).arg(lasts).arg(*at).arg(*granted)
             }
         };
         call
@@ -153,8 +154,9 @@ impl Right {
                 let now = SystemTime::now();
                 let Some(copy) = snapshot::pack(&entry, now) else { return };
                 let fresh_for = fresh_until(&entry).duration_since(now).unwrap_or_default();
-                let at = self.granted.0 + millis(self.granted.1.elapsed());
-                if (CopyRequest::Put { copy, at, fresh_for }).ask(link, &self.name).await.is_ok() {
+                let (granted, since) = self.granted;
+                let at = granted + millis(now.duration_since(since).unwrap_or_default());
+                if (CopyRequest::Put { copy, at, granted, fresh_for }).ask(link, &self.name).await.is_ok() {
                     return;
                 }
                 tokio::join!(sleep(AGAIN), link.is_there());

@@ -6,7 +6,8 @@
 --          take  the copy, whatever it is
 --          keep  that right for ARGV[3] milliseconds more
 --          put   ARGV[4] is the copy, as of the server's time ARGV[6], fresh for ARGV[3] milliseconds and forgotten after
---                ARGV[5]: it may be read long after it was sent
+--                ARGV[5]: it may be read long after it was sent. ARGV[7] is when that right was given: what has come since, where
+--                the right is another's by now, was asked for later
 -- Answers  0 here it is, 1 fetch it, 2 another does, 3 done · milliseconds: its age, or for how long the other may be
 --          waited for · the server's time, in milliseconds · the copy, or ""
 local time = redis.call('TIME')
@@ -22,16 +23,19 @@ if wanted == 'keep' then
 end
 if wanted == 'put' then
     local text = function(value) return string.format('%.0f', value) end
-    local at = math.min(now, ARGV[6])
+    local at = math.min(now, tonumber(ARGV[6]))
     local kept = tonumber(redis.call('HGET', KEYS[1], 'at')) or 0
-    if kept <= at or kept > now then
+    local is_latest = mine or kept <= tonumber(ARGV[7]) or kept > now
+    if is_latest then
         redis.call('HSET', KEYS[1], 'at', text(at), 'fresh_until', text(at + ARGV[3]), 'copy', ARGV[4])
         redis.call('PEXPIRE', KEYS[1], ARGV[5])
     end
     if mine then
         redis.call('DEL', KEYS[2])
     end
-    redis.call('PUBLISH', 'politely:all', 'robots ' .. me .. ' ' .. string.match(KEYS[1], '{(.*)}'))
+    -- An instance hears of what others put: of the newer copy, if its own was not the latest.
+    local from = is_latest and me or '-'
+    redis.call('PUBLISH', 'politely:all', 'robots ' .. from .. ' ' .. string.match(KEYS[1], '{(.*)}'))
     return { 3, 0, now, '' }
 end
 

@@ -16,7 +16,7 @@ use crate::upstream::{
 use http::{HeaderMap, Version, header};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
 use url::Url;
 
@@ -39,6 +39,8 @@ pub(super) struct FileRequest<'a> {
 
 /// A final answer.
 pub(super) struct Reply {
+    /// When it was asked for. It says what holds then, however late it is read.
+    pub asked: SystemTime,
     pub status: u16,
     pub headers: HeaderMap,
     /// Decoded; empty unless the status says that these are rules.
@@ -146,6 +148,7 @@ impl Fetcher {
             Sent::Begins => permit.leaves(),
             Sent::Whole => permit.has_left(),
         };
+        let asked = SystemTime::now();
         let answered = route.ask(request.want, &outgoing, on_sent).await;
         let Got { status, headers, body, version, .. } =
             answered.map_err(|Unanswered { error, again }| match again {
@@ -178,7 +181,7 @@ impl Fetcher {
             }
         };
         let version = if version == Version::HTTP_2 { HttpVersion::Http2 } else { HttpVersion::Http1 };
-        Ok(Reply { status, headers, body, version, asks_for_signature })
+        Ok(Reply { asked, status, headers, body, version, asks_for_signature })
     }
 }
 

@@ -57,7 +57,14 @@ async fn rules_and_paces_are_counted_as_they_are_taken() {
             match kind {
                 "files" => {
                     let (status, headers, body) = (200, http::HeaderMap::new(), body(number));
-                    let answer = Fetched::Answer { status, headers, body, is_redirected: false, asked_again: None };
+                    let answer = Fetched::Answer {
+                        asked: SystemTime::now(),
+                        status,
+                        headers,
+                        body,
+                        is_redirected: false,
+                        asked_again: None,
+                    };
                     cache.insert(&authority, &answer);
                 }
                 "rules" => _ = hosts.host(&authority, SiteFile::Robots).load().robots_txt().unwrap().rules_for(&tokens),

@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 pub(in crate::gate) enum Fetched {
     /// Any final answer; 3xx only if it is 304.
     Answer {
+        asked: SystemTime,
         status: u16,
         headers: HeaderMap,
         body: Vec<u8>,
@@ -22,7 +23,7 @@ pub(in crate::gate) enum Fetched {
         asked_again: Option<AskedAgain>,
     },
     /// The redirects lead nowhere: unavailable (§2.3.1.2).
-    DeadEnd { status: u16, why: DeadEnd },
+    DeadEnd { asked: SystemTime, status: u16, why: DeadEnd },
     /// No answer: DNS, TCP, TLS, time, a body cut short.
     Unreachable(String),
 }
@@ -36,20 +37,20 @@ pub(super) fn interpret_response(
     settings: &Settings,
     now: SystemTime,
 ) -> Entry {
-    let (status, headers, body, is_redirected, asked_again) = match fetched {
-        Fetched::Answer { status, headers, body, is_redirected, asked_again } => {
-            (*status, headers, body, *is_redirected, *asked_again)
+    let (asked, status, headers, body, is_redirected, asked_again) = match fetched {
+        Fetched::Answer { asked, status, headers, body, is_redirected, asked_again } => {
+            (*asked, *status, headers, body, *is_redirected, *asked_again)
         }
-        Fetched::DeadEnd { status, why } => {
+        Fetched::DeadEnd { asked, status, why } => {
             tracing::debug!(?why, "the redirects of {} cannot be followed", file.name());
-            let freshness = freshness(&HeaderMap::new(), settings, now);
+            let freshness = freshness(&HeaderMap::new(), settings, *asked);
             let (access, validators) = (Access::Missing, Validators::default());
             let (status, asked_again) = (*status, None);
             return Entry::answered(SiteAnswer { access, status, asked_again, freshness, validators });
         }
         Fetched::Unreachable(why) => return old.failed(now, why, None, fastrand::f64()),
     };
-    let freshness = freshness(headers, settings, now);
+    let freshness = freshness(headers, settings, asked);
     // A site that redirects cannot validate the file of another one.
     let validators = if is_redirected { Validators::default() } else { validators(headers) };
     if status == 304
@@ -73,7 +74,8 @@ pub(super) fn interpret_response(
     Entry::answered(SiteAnswer { access, status, asked_again, freshness, validators })
 }
 
-fn freshness(headers: &HeaderMap, settings: &Settings, now: SystemTime) -> Freshness {
+/// Age counts from when it was asked for (RFC 9111 §4.2.3).
+fn freshness(headers: &HeaderMap, settings: &Settings, asked: SystemTime) -> Freshness {
     let field = |name: HeaderName| headers.get(name).map(|value| value.as_bytes());
     let control: Vec<_> = headers.get_all(header::CACHE_CONTROL).iter().map(|value| value.as_bytes()).collect();
     let fields = CacheFields {
@@ -83,7 +85,7 @@ fn freshness(headers: &HeaderMap, settings: &Settings, now: SystemTime) -> Fresh
         age: field(header::AGE),
     };
     let limits = FreshnessLimits { min_ttl: settings.robots.min_ttl, max_ttl: settings.robots.max_ttl };
-    Freshness::new(now, fields.lifetime(now, &limits), fastrand::f64())
+    Freshness::new(asked, fields.lifetime(asked, &limits), fastrand::f64())
 }
 
 fn validators(headers: &HeaderMap) -> Validators {

@@ -59,11 +59,11 @@ async fn copy(me: &str, wanted: &str, age: i64, redis: &mut MultiplexedConnectio
     (state, time, copy)
 }
 
-/// One as of the server's time `at`, fresh for a day.
-async fn put(text: &str, at: i64, redis: &mut MultiplexedConnection) {
+/// One as of the server's time `at`, fresh for a day, with a right that was given at `granted`.
+async fn put(text: &str, at: i64, granted: i64, redis: &mut MultiplexedConnection) {
     let script = Script::new(include_str!("../../../src/gate/fleet/copy.lua"));
     let mut put = script.key(COPY);
-    let put = put.key(FETCHING).arg("a").arg("put").arg(DAY).arg(text).arg(30 * DAY).arg(at);
+    let put = put.key(FETCHING).arg("a").arg("put").arg(DAY).arg(text).arg(30 * DAY).arg(at).arg(granted);
     let _: (i64, i64, i64, Vec<u8>) = put.invoke_async(redis).await.expect("it runs");
 }
 
@@ -77,7 +77,7 @@ const ANOTHER: i64 = 2;
 async fn a_copy_from_the_future_is_fetched_again() {
     let Some(redis) = Redis::start().await else { return };
     let redis = &mut redis.connection().await;
-    put("copy", FAR, redis).await;
+    put("copy", FAR, 0, redis).await;
     assert!(matches!(copy("b", "look", 0, redis).await, (HERE, 0..1000, copy) if copy == b"copy"));
     for field in ["at", "fresh_until"] {
         let at: i64 = redis.hget(COPY, field).await.expect("a number");
@@ -88,15 +88,17 @@ async fn a_copy_from_the_future_is_fetched_again() {
 }
 
 #[tokio::test]
-async fn a_copy_that_comes_late_takes_no_newer_one_s_place_unless_the_clock_was_set_back() {
+async fn a_copy_of_one_that_has_lost_the_right_takes_no_newer_one_s_place_unless_the_clock_was_set_back() {
     let Some(redis) = Redis::start().await else { return };
     let redis = &mut redis.connection().await;
-    put("newer", FAR, redis).await;
+    put("newer", FAR, 0, redis).await;
     let at: i64 = redis.hget(COPY, "at").await.expect("a number");
-    put("older", at - 1, redis).await;
+    put("of a right from before", FAR, at - 1, redis).await;
     assert!(matches!(copy("b", "take", 0, redis).await, (HERE, _, copy) if copy == b"newer"));
+    put("of a later right", FAR, at, redis).await;
+    assert!(matches!(copy("b", "take", 0, redis).await, (HERE, _, copy) if copy == b"of a later right"));
     let () = redis.hset(COPY, "at", at + DAY).await.expect("a hash");
-    put("as of now", FAR, redis).await;
+    put("as of now", FAR, 0, redis).await;
     assert!(matches!(copy("b", "take", 0, redis).await, (HERE, _, copy) if copy == b"as of now"));
 }
 

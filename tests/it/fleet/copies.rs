@@ -192,6 +192,39 @@ async fn a_copy_that_the_server_reads_late_is_no_newer_for_that() {
     assert_eq!(origin.log.count("/robots.txt"), 2);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_its_instance_reads_late_is_no_newer_for_that() {
+    let Some(redis) = Redis::start().await else { return };
+    let (asked, is_asked) = std::sync::mpsc::channel();
+    let origin = origin(move |before, _| match before {
+        0 => {
+            asked.send(()).expect("it is waited for");
+            Reply::text("").after(Duration::from_millis(500))
+        }
+        _ => Reply::text(KEEP_OUT),
+    })
+    .await;
+    let fleet = instances(&redis, 2, "").await;
+    let url = origin.url("/private");
+    let (late, first) = (&fleet[0], &url);
+    let reads_late = get(late, first);
+    let stops_meanwhile = async {
+        eventually("its fetch", || is_asked.try_recv().is_ok()).await;
+        late.signal(libc::SIGSTOP);
+        // Once the right to fetch has run out.
+        assert_eq!(get(&fleet[1], first).await.status(), 403);
+        late.signal(libc::SIGCONT);
+    };
+    let _ = tokio::join!(reads_late, stops_meanwhile);
+    goes_by_the_later_one(late, &url).await;
+    for instance in &fleet {
+        assert_eq!(get(instance, &url).await.status(), 403);
+    }
+    let third = instances(&redis, 1, "").await;
+    assert_eq!(get(&third[0], &url).await.status(), 403);
+    assert_eq!(origin.log.count("/robots.txt"), 2);
+}
+
 const WITH_ADMIN: &str = "admin: { address: '127.0.0.1:0' }";
 
 /// The server answers nobody, until each has noticed, and for as long as this takes.

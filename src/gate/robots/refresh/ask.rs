@@ -69,13 +69,13 @@ impl CacheInner {
             }
             match trail.after(&reply) {
                 None => {
-                    let Reply { status, headers, body, .. } = reply;
+                    let Reply { asked, status, headers, body, .. } = reply;
                     let is_redirected = trail.is_redirected();
-                    return Ok(Fetched::Answer { status, headers, body, is_redirected, asked_again });
+                    return Ok(Fetched::Answer { asked, status, headers, body, is_redirected, asked_again });
                 }
                 Some(Ok(())) if file == SiteFile::Robots || self.may_fetch_there(&hop, trail.current()).await? => {}
-                Some(Ok(())) => return Ok(Fetched::DeadEnd { status: reply.status, why: DeadEnd::Disallowed }),
-                Some(Err(why)) => return Ok(Fetched::DeadEnd { status: reply.status, why }),
+                Some(Ok(())) => return Ok(reply.dead_end(DeadEnd::Disallowed)),
+                Some(Err(why)) => return Ok(reply.dead_end(why)),
             }
         }
     }
@@ -164,6 +164,12 @@ impl CacheInner {
         // Once the site has answered, the rest is not given up because no turn is granted.
         let is_renewal = order.reason != FetchReason::FirstUse || fetch.is_going_on();
         Terms { is_renewal, ..terms::terms(settings, &rules.manners, crawl_delay, is_first_fetch) }
+    }
+}
+
+impl Reply {
+    fn dead_end(&self, why: DeadEnd) -> Fetched {
+        Fetched::DeadEnd { asked: self.asked, status: self.status, why }
     }
 }
 

@@ -126,6 +126,10 @@ impl CacheInner {
         // As they are by now: a reload may have come meanwhile.
         let (settings, old) = (self.settings.load_full(), host.load_full());
         let Some(entry) = self.read(host.file, old.clone(), fetched, settings).await else { return Ok(()) };
+        if is_older(&entry, &host.load()) {
+            // Another instance has asked later, and its copy has come meanwhile.
+            return Ok(());
+        }
         let entry = Arc::new(entry);
         let is_failed = entry.trouble.is_some();
         let count = if is_failed { &self.failed } else { &self.fetched };

@@ -44,7 +44,14 @@ fn gap_at(configured: &str) -> Duration {
     let (status, headers, asked_again) = (200, http::HeaderMap::new(), None);
     cache.insert(
         &authority,
-        &Fetched::Answer { status, headers, body: file.to_vec(), is_redirected: false, asked_again },
+        &Fetched::Answer {
+            asked: SystemTime::now(),
+            status,
+            headers,
+            body: file.to_vec(),
+            is_redirected: false,
+            asked_again,
+        },
     );
     let fetch = Fetch::new(FetchReason::Renewal);
     let order = Order::background(FetchReason::Renewal);
