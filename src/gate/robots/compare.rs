@@ -25,10 +25,14 @@ pub(super) fn is_enough(entry: &Entry) -> bool {
     !entry.may_fetch(now) || matches!(entry.usable(now), Some((_, CopyState::Fresh)))
 }
 
-/// By more time than clocks and ways make of one and the same. What a clock that was ahead has dated came just now at the latest.
+/// By more time than clocks and ways make of one and the same. What a clock that was ahead has dated counts as older than anything:
+/// nobody knows how old it is.
 pub(super) fn is_older(one: &Entry, other: &Entry) -> bool {
-    let now = SystemTime::now();
-    let validated = |entry: &Entry| entry.answer.as_ref().map(|answer| answer.freshness.validated_at().min(now));
+    let latest = SystemTime::now() + SAME;
+    let validated = |entry: &Entry| {
+        let at = entry.answer.as_ref().map(|answer| answer.freshness.validated_at());
+        at.filter(|at| *at <= latest)
+    };
     validated(other).is_some_and(|other| validated(one).is_none_or(|one| other > one + SAME))
 }
 

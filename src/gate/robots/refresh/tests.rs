@@ -108,6 +108,7 @@ fn what_is_one_and_the_same_is_neither_older_nor_newer() {
 fn what_a_clock_dated_that_was_ahead_holds_nothing_up_that_comes_now() {
     for ahead in [-60, -10 * DAY] {
         assert!(!is_older(&copy(0), &copy(ahead)), "{ahead} s");
+        assert!(!is_older(&copy(8), &copy(ahead)), "{ahead} s, of a site that took eight to answer");
     }
 }
 
