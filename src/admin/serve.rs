@@ -51,7 +51,7 @@ impl Admin {
         _seat: OwnedSemaphorePermit,
     ) {
         let limit = self.proxy.settings.load().limits.header_timeout;
-        // Who does not read its answer: the kernel gives up what cannot be sent.
+        // For a client that does not read its answer: the kernel gives up what cannot be sent.
         let _ = set_tcp_user_timeout(&stream, u32::try_from(limit.as_millis()).unwrap_or(u32::MAX));
         let mut builder = Builder::new();
         // From the end of the answer before: it is the bound on idle connections as well.

@@ -50,7 +50,7 @@ impl AdminArgs {
         let AdminCall { address, token, without } = self.asked()?;
         let (status, body) = exchange(address, method, target, token.as_deref()).map_err(|error| {
             CommandError::usage(
-                format!("no answer from {address}: {error}"),
+                format!("the request to {address} failed: {error}"),
                 "check that a proxy is running and that this is its admin address",
             )
         })?;
@@ -61,7 +61,7 @@ impl AdminArgs {
             )),
             (401, None) => Err(CommandError::usage(
                 "the proxy does not accept this token",
-                "`--token-file` or `admin.token_file` names the file that holds it",
+                "pass the token of that proxy with `--token-file FILE`, or correct `admin.token_file`",
             )),
             _ => Ok(AdminAnswer { status, body, address, token }),
         }
@@ -99,17 +99,17 @@ impl AdminArgs {
             (None, Some(ListenAddress::Socket(address))) => (reachable(*address), false),
             (None, Some(ListenAddress::Inherited(_)) | None) => {
                 return Err(CommandError::usage(
-                    "the configuration names no admin address to ask",
-                    "give it with `--admin`",
+                    "the configuration has no admin address to connect to",
+                    "pass the address with `--admin ADDR`, or set `admin.address`",
                 ));
             }
         };
         let file = AdminToken::of(&settings);
-        let is_ours = hears_ours(address, is_given, file.is_configured);
+        let is_ours = may_send_own_token(address, is_given, file.is_configured);
         let shown = file.path.display();
         let (token, without) = match (&self.token_file, is_ours) {
             (Some(_), _) => (None, None),
-            (None, false) => (None, Some(format!("{shown} is not shown to an address of another machine"))),
+            (None, false) => (None, Some(format!("the token in {shown} is not sent to an address on another machine"))),
             (None, true) => match file.read() {
                 Ok(token) => (Some(token), None),
                 Err(error) => (None, Some(format!("{shown} cannot be read: {error}"))),
@@ -126,7 +126,7 @@ pub(super) fn ask_running(config: &ConfigArg, target: &str) -> Option<Value> {
     Some(body).filter(|_| status == 200)
 }
 
-/// An authority as a segment of a path: without all that stands in the one and not in the other.
+/// An authority as one path segment: characters that a segment may not contain are percent-encoded.
 pub(super) fn segment(authority: &Authority) -> String {
     authority.to_string().replace(':', "%3A").replace('/', "%2F").replace('[', "%5B").replace(']', "%5D")
 }
@@ -183,8 +183,9 @@ pub(super) fn elsewhere(url: &str, token_file: Option<&Path>, setup_host: &Host)
 }
 
 fn admin_elsewhere(name: &str, token_file: Option<&Path>) -> Result<Elsewhere, CommandError> {
-    let wrong =
-        |error: &dyn std::fmt::Display| CommandError::usage(format!("no answer from {name}: {error}"), FROM_HINT);
+    let wrong = |error: &dyn std::fmt::Display| {
+        CommandError::usage(format!("cannot get the certificate from {name}: {error}"), FROM_HINT)
+    };
     let addresses: Vec<_> = name.to_socket_addrs().map_err(|error| wrong(&error))?.collect();
     let token = token(token_file)?;
     let ask = |target| {
@@ -193,7 +194,10 @@ fn admin_elsewhere(name: &str, token_file: Option<&Path>) -> Result<Elsewhere, C
     };
     let get = |target| match ask(target).map_err(|error| wrong(&error))? {
         (200, body) => String::from_utf8(body).map_err(|error| wrong(&error)),
-        (401, _) => Err(CommandError::usage("the proxy requires a token", "`--token-file` names a file that holds it")),
+        (401, _) => Err(CommandError::usage(
+            "the proxy requires a token",
+            "pass `--token-file FILE`; the file contains the token of that proxy's admin address",
+        )),
         (status, _) => Err(wrong(&format!("status {status} for {target}"))),
     };
     let (ca_pem, pac) = (get("/ca.pem")?, get("/proxy.pac")?);
@@ -203,12 +207,14 @@ fn admin_elsewhere(name: &str, token_file: Option<&Path>) -> Result<Elsewhere, C
         let proxy = (host.to_owned(), port.parse().ok()?);
         Some((how == "PROXY").then_some(proxy))
     });
-    let proxy = proxy.filter(|_| ca_pem.starts_with(PEM)).ok_or_else(|| wrong(&"that is no proxy"))?;
+    let proxy = proxy
+        .filter(|_| ca_pem.starts_with(PEM))
+        .ok_or_else(|| wrong(&"this is neither a politely proxy nor its admin address"))?;
     Ok(Elsewhere { proxy, ca_pem, name: name.to_owned(), credentials: String::new() })
 }
 
-/// Our token is nothing for other machines to hear, but where the configuration says that it is shown there.
-fn hears_ours(address: SocketAddr, is_given: bool, is_configured: bool) -> bool {
+/// Whether our token may be sent there: always to loopback; elsewhere only if both the address and the token are configured.
+fn may_send_own_token(address: SocketAddr, is_given: bool, is_configured: bool) -> bool {
     address.ip().to_canonical().is_loopback() || is_configured && !is_given
 }
 
@@ -217,7 +223,7 @@ fn token(file: Option<&Path>) -> Result<Option<String>, CommandError> {
     let token = std::fs::read_to_string(path).map_err(|error| {
         CommandError::usage(
             format!("cannot read {}: {error}", path.display()),
-            "it is to hold the admin address's token",
+            "name a readable file that contains the token for the admin address",
         )
     })?;
     Ok(Some(token.trim().to_owned()))
@@ -235,7 +241,10 @@ pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
 
 fn exchange(address: SocketAddr, method: &str, target: &str, token: Option<&str>) -> io::Result<(u16, Value)> {
     let (status, body) = answer(address, method, target, token)?;
-    Ok((status, serde_json::from_slice(&body).map_err(|_| fault("that is no admin address"))?))
+    Ok((
+        status,
+        serde_json::from_slice(&body).map_err(|_| fault("the answer is not JSON, so this is not an admin address"))?,
+    ))
 }
 
 fn fault(what: &str) -> io::Error {
@@ -268,9 +277,9 @@ fn send(address: SocketAddr, request: &str, patience: Duration) -> io::Result<(u
     Ok((head.code.unwrap_or_default(), bytes.split_off(length)))
 }
 
-const NOBODY_RUNS: &str =
-    "hint: no proxy is known to run with this file, and it does not say whom to ask; `--admin` does";
-const FROM_HINT: &str = "it is a proxy, such as http://proxy:3128, or its admin address, http://proxy:3129";
+const NOBODY_RUNS: &str = "hint: no running proxy was found for this file, and without a valid file its admin address is unknown; pass `--admin ADDR`";
+const FROM_HINT: &str =
+    "give the URL of a proxy, such as http://proxy:3128, or of its admin address, such as http://proxy:3129";
 const PEM: &str = "-----BEGIN CERTIFICATE-----";
 const CONNECT: Duration = Duration::from_secs(5);
 const READ: Duration = Duration::from_secs(10);
@@ -291,7 +300,11 @@ mod tests {
             ("192.0.2.1:3129", true, false, false),
             ("192.0.2.1:3129", false, false, false),
         ] {
-            assert_eq!(hears_ours(address.parse().unwrap(), is_given, is_configured), hears, "{address} {is_given}");
+            assert_eq!(
+                may_send_own_token(address.parse().unwrap(), is_given, is_configured),
+                hears,
+                "{address} {is_given}"
+            );
         }
     }
 }

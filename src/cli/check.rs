@@ -65,7 +65,10 @@ fn describe(settings: &Settings, told: &mut String) {
     }
     let purposes: Vec<&str> = settings.identity.purpose.iter().map(AsRef::as_ref).collect();
     if !purposes.is_empty() {
-        say(format!("fetches for {}: what sites reserve from that is refused (identity.purpose)", purposes.join(", ")));
+        say(format!(
+            "fetches for {}: pages that sites reserve from these purposes are refused (identity.purpose)",
+            purposes.join(", ")
+        ));
     }
     let Manners { adaptive, breaker, budget, min_revisit } = settings.hosts.any().rules.manners;
     let kept = [
@@ -126,7 +129,7 @@ fn describe(settings: &Settings, told: &mut String) {
 fn identity(settings: &Settings) -> Result<String, CommandError> {
     let mut told = String::new();
     if settings.identity.contact.is_empty() && settings.identity.user_agent.is_none() {
-        told += "  warning: robots.txt is asked for without saying whom a webmaster can turn to (identity.contact)\n    \
+        told += "  warning: requests for robots.txt do not say how a webmaster can contact you (identity.contact)\n    \
                  hint: write a URL that explains your crawler, or a mail address\n";
     }
     if let Some(signer) = Signer::of(&settings.identity.signature, None)? {
@@ -152,7 +155,7 @@ fn evidence(settings: &Settings) -> Result<String, CommandError> {
     let there = directory.ancestors().find(|path| path.symlink_metadata().is_ok());
     match there.map(|there| (there, there.is_dir())) {
         Some((there, false)) => Err(CommandError::usage(
-            format!("there can be no evidence in {shown}: {} is no directory", there.display()),
+            format!("evidence cannot be stored in {shown}: {} is not a directory", there.display()),
             "correct `evidence.directory`",
         )),
         Some((_, true)) | None => {

@@ -116,7 +116,11 @@ fn text(directory: &Path, verified: &Verified) -> String {
         let _ = writeln!(out, "  open:     a proxy writes to it now");
     }
     for noted in removed_heads {
-        let _ = writeln!(out, "  noted:    {} is known as the end of a removed segment alone", digits(noted));
+        let _ = writeln!(
+            out,
+            "  noted:    {} is known only as the head of a removed segment, so what was in that segment cannot be verified",
+            digits(noted)
+        );
     }
     for other in others.iter().take(MOST_SHOWN) {
         let _ = writeln!(out, "  other:    {} is no part of the evidence", other.display());

@@ -88,8 +88,8 @@ fn hand_over(to: &Path, listener: &TcpListener) -> io::Result<()> {
     Ok(())
 }
 
-/// Into a new network, in which only loopback is. Who is not root becomes so for that, in a namespace of users where all
-/// else stays theirs.
+/// Enters a new network namespace that has only loopback. Without root this takes a user namespace as well, in which all
+/// ids stay the same.
 fn leave_network() -> io::Result<()> {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     if unshare(libc::CLONE_NEWNET).is_err() {

@@ -76,7 +76,13 @@ fn text(status: &Value) -> String {
         };
         let parts: Vec<_> =
             [part("requests", "max_requests"), part("bytes", "max_bytes")].into_iter().flatten().collect();
-        let _ = writeln!(out, "budget of {}: {} this {}", word(&budget["of"]), parts.join(", "), word(&budget["per"]));
+        let _ = writeln!(
+            out,
+            "budget of {}: {} in the current {}",
+            word(&budget["of"]),
+            parts.join(", "),
+            word(&budget["per"])
+        );
     }
     let hosts = status["authorities"].as_array().map(Vec::as_slice).unwrap_or_default();
     if !hosts.is_empty() {
@@ -126,7 +132,7 @@ mod tests {
             "10 forwarded, 1 failed, 3 robots-disallowed",
             "waiting: 2",
             "1 authority, 1 different file, 2 KiB",
-            "budget of user=alice: 7 of 10 requests this day\n",
+            "budget of user=alice: 7 of 10 requests in the current day\n",
             "next in  authority",
             "192.0.2.1 (curl/8) rejects the certificate for https://a.example (3 times): use it",
             "https://a.example: status 503",

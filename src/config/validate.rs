@@ -100,7 +100,9 @@ pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
         Complaint::new(what, hint)
     };
     let purposes = unknown_purposes(settings).into_iter().map(|purpose| {
-        let what = format!("`{purpose}` is not a purpose that politely knows: only lines that name it say no to it");
+        let what = format!(
+            "`{purpose}` is not a purpose that politely knows: only lines with exactly this name can disallow it"
+        );
         let known = || format!("known are {}", Purpose::KNOWN.map(|name| format!("`{name}`")).join(", "));
         Complaint::new(what, did_you_mean(purpose, &Purpose::KNOWN).unwrap_or_else(known))
     });

@@ -106,7 +106,7 @@ impl Gate {
             return Err(why);
         }
         let terms = self.terms(request, host.hosts, &settings, None, Duration::ZERO);
-        let (permit, _) = host.pace.rehearse(request.client, terms, true);
+        let (permit, _) = host.pace.dry_run(request.client, terms, true);
         Ok(Admitted::Go { permit, reported: Some(why.into()) })
     }
 
@@ -202,7 +202,7 @@ impl Gate {
             pace
         };
         if settings.mode == Mode::Report {
-            let (permit, held) = pace.rehearse(request.client, terms, reported.is_some());
+            let (permit, held) = pace.dry_run(request.client, terms, reported.is_some());
             entry.page_went(true);
             return Ok(Step::Go(Admitted::Go { permit, reported: reported.or(held) }));
         }

@@ -35,7 +35,7 @@ pub(super) async fn decode_apart(
     work.await.map_err(rethrown).unwrap_or(Err(DecodeError::Stopped))
 }
 
-/// Whoever waits for work that panicked panics too. What is left: the runtime is going away.
+/// A panic in the awaited work is raised again here. Otherwise the runtime is shutting down.
 pub(super) fn rethrown(error: JoinError) -> JoinError {
     match error.try_into_panic() {
         Ok(panic) => resume_unwind(panic),

@@ -192,7 +192,7 @@ impl Gate {
         let spent = account.bill.as_ref().and_then(|bill| bill.refusal());
         if is_reported {
             account.pay().await?;
-            let (permit, held) = pace.rehearse(request.client, terms, spent.is_some());
+            let (permit, held) = pace.dry_run(request.client, terms, spent.is_some());
             return Ok((permit, spent.map(Reported::from).or(held)));
         }
         if let Some(spent) = spent {

@@ -111,7 +111,7 @@ fn read<'r, 'a: 'r>(input: &'a [u8], start: usize, room: &'r mut FieldRoom<'a>) 
     let target_end = target_end(input, method_end + 1);
     let target = &input[method_end + 1..target_end];
     if target.is_empty() || input[target_end] != b' ' {
-        return Err(HeadError::Malformed("the request target is missing, or holds what no URL can"));
+        return Err(HeadError::Malformed("the request target is missing, or has characters that no URL may have"));
     }
     let minor = match input.get(target_end + 1..target_end + 11) {
         Some(b"HTTP/1.1\r\n") => 1,
@@ -128,7 +128,7 @@ fn read<'r, 'a: 'r>(input: &'a [u8], start: usize, room: &'r mut FieldRoom<'a>) 
             return Err(HeadError::Malformed(match input[at] {
                 b' ' | b'\t' => "a folded header line",
                 b':' => "a header field without a name",
-                _ => "a header field's name holds what no name can, or has no colon",
+                _ => "a header field has no colon, or its name has invalid characters",
             }));
         }
         let value_end = text_end(input, name_end + 1);

@@ -145,7 +145,7 @@ fn read<'r, 'a: 'r>(input: &'a [u8], method: &str, room: &'r mut FieldRoom<'a>) 
             is_irregular = true;
         }
         if name.is_empty() || input.get(colon) != Some(&b':') {
-            return Err(HeadError::Malformed("a header field's name holds what no name can, or has no colon"));
+            return Err(HeadError::Malformed("a header field has no colon, or its name has invalid characters"));
         }
         let (value, next) = line(input, colon + 1, &mut is_irregular)?;
         let field = Field { name, value, kind: FieldKind::of(name) };

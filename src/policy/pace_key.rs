@@ -21,13 +21,13 @@ pub enum KeyBy {
 /// A key. `http` and `https` on their own default ports are one; any other port is a pace of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PaceKey {
-    place: KeyOrigin,
+    place: KeyScope,
     /// `None`: the scheme's default port.
     port: Option<u16>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum KeyOrigin {
+enum KeyScope {
     Host(Host),
     Site(Arc<str>),
     Address(IpAddr),
@@ -41,11 +41,11 @@ impl PaceKey {
         let place = match by {
             KeyBy::Host => None,
             // A host that is an address, or is itself a public suffix, has no registrable domain.
-            KeyBy::Site => host.name().and_then(psl::domain_str).map(|site| KeyOrigin::Site(site.into())),
+            KeyBy::Site => host.name().and_then(psl::domain_str).map(|site| KeyScope::Site(site.into())),
             // The same machine, whether dialled as IPv4 or as IPv4-mapped IPv6.
-            KeyBy::Address => dialled.or(host.ip()).map(|address| KeyOrigin::Address(address.to_canonical())),
+            KeyBy::Address => dialled.or(host.ip()).map(|address| KeyScope::Address(address.to_canonical())),
         };
-        let place = place.unwrap_or_else(|| KeyOrigin::Host(host.clone()));
+        let place = place.unwrap_or_else(|| KeyScope::Host(host.clone()));
         Self { place, port: (!authority.is_default_port()).then_some(authority.port()) }
     }
 
@@ -56,11 +56,11 @@ impl PaceKey {
             None => (text, None),
         };
         let place = if let Some(site) = place.strip_prefix("site=") {
-            KeyOrigin::Site(site.into())
+            KeyScope::Site(site.into())
         } else if let Some(address) = place.strip_prefix("address=") {
-            KeyOrigin::Address(Host::parse(address).ok()?.ip()?)
+            KeyScope::Address(Host::parse(address).ok()?.ip()?)
         } else {
-            KeyOrigin::Host(Host::parse(place).ok()?)
+            KeyScope::Host(Host::parse(place).ok()?)
         };
         Some(Self { place, port })
     }
@@ -70,9 +70,9 @@ impl fmt::Display for PaceKey {
     /// `example.com`, `example.com:8080`, `site=example.com`, `address=192.0.2.1`. One key, one text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            KeyOrigin::Host(host) => write!(f, "{host}")?,
-            KeyOrigin::Site(site) => write!(f, "site={site}")?,
-            KeyOrigin::Address(address) => write!(f, "address={}", Host::Ip(*address))?,
+            KeyScope::Host(host) => write!(f, "{host}")?,
+            KeyScope::Site(site) => write!(f, "site={site}")?,
+            KeyScope::Address(address) => write!(f, "address={}", Host::Ip(*address))?,
         }
         self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
     }

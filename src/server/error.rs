@@ -51,8 +51,12 @@ impl StartError {
                 io::ErrorKind::AddrInUse => "another program listens there; stop it, or choose another address with \
                     `--listen` or `listen:`"
                     .into(),
-                io::ErrorKind::PermissionDenied => "ports below 1024 are root's; choose a higher one".into(),
-                io::ErrorKind::AddrNotAvailable => "this machine has no such address".into(),
+                io::ErrorKind::PermissionDenied => {
+                    "ports below 1024 need root or CAP_NET_BIND_SERVICE: choose a higher port".into()
+                }
+                io::ErrorKind::AddrNotAvailable => {
+                    "choose an address that this machine has, with `--listen` or `listen:`".into()
+                }
                 _ => "choose another address with `--listen` or `listen:`".into(),
             },
             Self::NotInherited(name) => {
@@ -67,7 +71,7 @@ impl StartError {
                 }
                 _ => "choose another `admin.address`, or write `off`".into(),
             },
-            Self::Token { .. } => "`admin.token_file` names a file that holds the token and nothing else".into(),
+            Self::Token { .. } => "`admin.token_file` must name a readable file that contains only the token".into(),
             Self::Ca(error) => error.hint(),
             Self::Roots(error) => error.hint().into(),
             Self::ListenerTls(_) => {

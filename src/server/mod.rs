@@ -265,8 +265,8 @@ impl Running {
     }
 }
 
-/// Who writes beyond a limit on the size of files (`ulimit -f`) is to get an error, as on a full disk, in place of the
-/// signal's end. A handler, which children do not inherit, stays for as long as the process runs.
+/// A write beyond the limit on file sizes (`ulimit -f`) returns an error, as on a full disk, instead of its signal
+/// ending the process. The handler, which children do not inherit, stays for as long as the process runs.
 fn survive_full_files() -> io::Result<()> {
     signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).map(drop)
 }

@@ -60,7 +60,7 @@ impl KeyError {
             }
             Self::Unwritable { .. } => "name a file in a directory that you may write to".into(),
             Self::Named { error, .. } => error.hint(),
-            Self::NoRandomness => "see why /dev/urandom cannot be read".into(),
+            Self::NoRandomness => "check that /dev/urandom exists and can be read".into(),
         }
     }
 }

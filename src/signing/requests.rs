@@ -64,7 +64,7 @@ struct State {
     /// Until when it may be taken again.
     last: Option<(u64, Arc<Signed>)>,
     /// A request that was repeated with a signature was challenged all the same.
-    is_in_vain: bool,
+    repeat_was_rejected: bool,
 }
 
 /// The fields of a signed request, as they are sent.
@@ -206,15 +206,15 @@ impl RequestSigner {
             state.last = None;
         }
         state.wish = Some(wish);
-        state.is_in_vain |= repeated;
+        state.repeat_was_rejected |= repeated;
         let is_met = is_new || !was_signed;
         count(if is_met && !repeated { Challenge::Met } else { Challenge::Rejected });
-        !state.is_in_vain && is_met
+        !state.repeat_was_rejected && is_met
     }
 
     /// A request that was repeated with a signature has got another answer than that.
     pub fn satisfied(&self) {
-        self.state.lock().is_in_vain = false;
+        self.state.lock().repeat_was_rejected = false;
     }
 }
 

@@ -128,7 +128,7 @@ impl LineQueue {
                 tracing::warn!(
                     log = self.name,
                     lines = dropped - reported,
-                    "log lines were dropped: its reader is too slow"
+                    "log lines were dropped: the log's reader or disk is too slow"
                 );
                 reported = dropped;
             }
@@ -155,7 +155,7 @@ fn write_all<'a>(target: &mut impl Write, mut bytes: &'a [u8]) -> &'a [u8] {
             Ok(0) => break,
             Ok(n) => bytes = &bytes[n..],
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // Whoever shares the pipe has made it so.
+            // Another process that shares the pipe has made it non-blocking.
             Err(error) if error.kind() == ErrorKind::WouldBlock => thread::park_timeout(LOOK_AGAIN),
             Err(_) => break,
         }

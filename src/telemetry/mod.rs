@@ -119,7 +119,7 @@ fn events(log: &LogSettings) -> Targets {
         LogLevel::Debug => Level::DEBUG,
         LogLevel::Trace => Level::TRACE,
     };
-    // What pingora and its kin say at `info` is about their insides.
+    // What pingora and similar crates log at `info` is internal.
     let others = level.min(if level > Level::INFO { level } else { Level::ERROR });
     Targets::new()
         .with_target("politely", level)

@@ -16,7 +16,7 @@ pub(super) fn parse<'a>(der: &'a CertificateDer<'_>) -> Option<X509Certificate<'
 
 pub(super) fn may_sign(x509: &X509Certificate<'_>) -> Result<(), &'static str> {
     if !x509.is_ca() {
-        return Err("it is no certificate of an authority");
+        return Err("it is not a CA certificate");
     }
     let usage = x509.key_usage().map_err(|_| "its key usage is broken")?;
     if usage.is_some_and(|usage| !usage.value.key_cert_sign()) {

@@ -61,7 +61,7 @@ impl CaError {
                 format!("restore the matching pair, or delete {} and {}", certificate.display(), key.display())
             }
             Self::CertificateUnusable { .. } => {
-                String::from("a PEM file with a certificate that may sign others, which its intermediates may follow")
+                String::from("name a PEM file that begins with a CA certificate; its intermediates may follow")
             }
             Self::Expired { now, .. } => format!(
                 "the clock says {}; if that is right, make another with `politely ca rotate` (or replace your own), and \

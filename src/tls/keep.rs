@@ -18,7 +18,7 @@ use crate::config::{give_to_owner, private_directory};
 pub(crate) fn directory(path: &Path) -> Result<(), CaError> {
     private_directory(path).map_err(fault(path, "made"))?;
     let mode = fs::metadata(path).map_err(fault(path, "read"))?.mode() & 0o7777;
-    // Who can write here can put a key of his own in our key's place.
+    // Anyone who can write here can replace our key with their own.
     if mode & 0o022 != 0 { Err(CaError::DirectoryOpen { path: path.to_owned(), mode }) } else { Ok(()) }
 }
 

@@ -111,7 +111,9 @@ impl Route {
                     input.drain(..head.len);
                     scanned = 0;
                 }
-                Some(ReplyHead { status: 101, .. }) => return Err(GetError::Malformed("101 to no upgrade request")),
+                Some(ReplyHead { status: 101, .. }) => {
+                    return Err(GetError::Malformed("status 101 although no upgrade was requested"));
+                }
                 Some(ReplyHead { len, status, headers, framing, close, .. }) => {
                     let input = BytesMut::from(&input[len..]);
                     let mut body =

@@ -120,7 +120,7 @@ async fn encrypt(stream: Stream, tls: &Arc<ClientConfig>, host: &Host) -> io::Re
     Ok(Stream::Tls(Box::new(TlsConnector::from(tls.clone()).connect(name, stream).await?)))
 }
 
-/// So that a peer that is gone is known by and by.
+/// Detects a peer that has gone.
 const KEEPALIVE: TcpKeepalive = TcpKeepalive {
     idle: Duration::from_secs(60),
     interval: Duration::from_secs(10),

@@ -1,5 +1,5 @@
 //! TLS settings for connections that pingora does not make: to an upstream proxy, for upgraded protocols,
-//! and to hosts that have settings of their own (`pin`, `client_certificate`, `verify`). Built by `Reach`.
+//! and to hosts that have settings of their own (`pin`, `client_certificate`, `verify`). Built by `OriginSettings`.
 
 use crate::config::{CertificatePair, OriginTls};
 use crate::tls_words;

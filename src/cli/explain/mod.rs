@@ -35,7 +35,7 @@ pub(super) struct ExplainArgs {
     /// Use this file instead of fetching one; `-` is standard input
     #[arg(long, value_name = "FILE")]
     robots: Option<PathBuf>,
-    /// As it was then, by the evidence kept: `2d` ago, a date, or a time such as 2026-11-22T18:30:00Z
+    /// Explain as of this time, from the stored evidence: `2d` ago, a date, or a time such as 2026-11-22T18:30:00Z
     #[arg(long, value_name = "TIME", conflicts_with = "robots")]
     at: Option<String>,
     /// The directory of the evidence [default: evidence.directory of the configuration]

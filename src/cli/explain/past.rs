@@ -26,7 +26,7 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
         )
     })?;
     let Some(past) = past else {
-        let what = format!("nothing was decided about {authority} up to {}", rfc3339::millis(at));
+        let what = format!("the evidence has no decision about {authority} before {}", rfc3339::millis(at));
         return Err(CommandError::usage(what, "`politely report --by host` says what the evidence is about"));
     };
     let (settings, unread) = settings(args, &past)?;
@@ -37,8 +37,8 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
     let known = Known { robots: &robots, tdmrep: tdmrep.as_ref() };
     let mut explanation = explain(known, &rules, &request, at);
     if explanation.reason == UNKNOWN {
-        let what = format!("nothing can be said of {}: by the evidence, {}", rfc3339::millis(at), explanation.detail);
-        return Err(CommandError::usage(what, "a later --at may be on record"));
+        let what = format!("no verdict for {}: according to the evidence, {}", rfc3339::millis(at), explanation.detail);
+        return Err(CommandError::usage(what, "try a later `--at`"));
     }
     explanation.robots.fetched_at = past.robots.as_ref().and_then(|robots| robots.copy.fetched);
     explanation.robots.expires_at = None;
@@ -86,7 +86,7 @@ fn offer(past: &Past) -> Value {
 /// Where it is known from.
 fn origin(past: &Past, at: SystemTime, unread: Option<&str>) -> String {
     let Past { same, .. } = past;
-    let mut out = format!("\nat {}, by the evidence of then:\n", rfc3339::millis(at));
+    let mut out = format!("\nat {}, according to the evidence from that time:\n", rfc3339::millis(at));
     let robots = past.robots.as_ref();
     let known = robots.map_or(&past.known, |robots| &robots.found);
     if let Some((robots, sha256)) = robots.and_then(|robots| Some((robots, robots.copy.sha256.as_ref()?))) {
@@ -113,10 +113,13 @@ fn origin(past: &Past, at: SystemTime, unread: Option<&str>) -> String {
         );
     }
     if at > SystemTime::now() {
-        let _ = writeln!(out, "  note: that time is yet to come: this is by what was known last");
+        let _ = writeln!(out, "  note: that time is in the future: this is based on the latest records");
     }
     if let Some(why) = unread {
-        let _ = writeln!(out, "  note: the configuration is that of now; of the one of then: {why}");
+        let _ = writeln!(
+            out,
+            "  note: decided by the current configuration, because the one in force at that time is not available: {why}"
+        );
     }
     out
 }

@@ -74,12 +74,16 @@ fn figures(page: &Page<'_>, out: &mut String) {
     if total.reported > 0 {
         let _ = writeln!(
             out,
-            "<p class=\"bad\">{} of them went although a rule says no or they came too soon: the operator has this only reported.</p>",
+            "<p class=\"bad\">{} of them were sent although a rule disallows them or they came too soon: the operator has configured this to be reported only.</p>",
             total.reported
         );
     }
     if page.report.lost > 0 {
-        let _ = writeln!(out, "<p class=\"bad\">{} more are not on record: there was no room.</p>", page.report.lost);
+        let _ = writeln!(
+            out,
+            "<p class=\"bad\">{} more requests are not recorded: the disk was full or too slow.</p>",
+            page.report.lost
+        );
     }
 }
 

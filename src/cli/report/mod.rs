@@ -19,7 +19,7 @@ pub(super) struct ReportArgs {
     evidence: Option<PathBuf>,
     #[command(flatten)]
     config: ConfigArg,
-    /// From then on: `7d` ago, a date, or a time such as 2026-11-22T18:30:00Z
+    /// Only requests since this time: `7d` ago, a date, or a time such as 2026-11-22T18:30:00Z
     #[arg(long, value_name = "WHEN", value_parser = parse_when)]
     since: Option<SystemTime>,
     #[arg(long, value_enum, default_value_t)]
@@ -33,9 +33,9 @@ pub(super) struct ReportArgs {
 enum What {
     #[default]
     Host,
-    /// Or the client's address, where it is no user
+    /// By user, or by the client's address where there is no user
     User,
-    /// Of a robots.txt, or the reason where it was none
+    /// By the rule of a robots.txt, or by the reason where no rule decided
     Rule,
 }
 
@@ -117,7 +117,7 @@ fn text(page: &Page<'_>) -> String {
         None => _ = writeln!(out, "no requests; {whole}"),
     }
     if report.lost > 0 {
-        let _ = writeln!(out, "{} more are not on record: there was no room", report.lost);
+        let _ = writeln!(out, "{} more requests are not recorded: the disk was full or too slow", report.lost);
     }
     let _ = writeln!(
         out,
@@ -199,7 +199,9 @@ fn meaning(reason: &str) -> &'static str {
         "robots-txt" => "robots.txt itself may always be fetched",
         "allowed-by-operator" => "the operator's own rules allow it, whatever robots.txt says",
         "robots-ignored" => "the operator has robots.txt ignored for this host",
-        "long-unreachable" => "robots.txt could not be read for 30 days, which the operator has allow everything",
+        "long-unreachable" => {
+            "robots.txt could not be read for 30 days, and the operator has configured that this allows everything"
+        }
         "robots-disallowed" => "a rule of the site's robots.txt disallows it",
         "usage-disallowed" => "the site says no to the declared use",
         "robots-unreachable" => "the site's robots.txt could not be read, so nothing was asked of it",
@@ -215,7 +217,7 @@ fn meaning(reason: &str) -> &'static str {
         "revisit-too-soon" => {
             "the page had been fetched not long before, and the operator has it left alone for longer"
         }
-        "budget-spent" => "what the operator lets be asked of the site in a day was used up",
+        "budget-spent" => "the budget that the operator has set for the site or the user was used up",
         "connection-limit" => "the user had as many connections as are allowed",
         "authority-mismatch" => "it named another site than the connection was opened for",
         "ambiguous-path" => "its path could be read in too many ways to judge it",
@@ -223,7 +225,7 @@ fn meaning(reason: &str) -> &'static str {
         "loop" => "it was for this proxy itself, or had come through it before",
         "draining" => "the proxy was stopping",
         "fleet-lost" => "the server that several proxies share was out of reach",
-        "out-of-resources" => "the proxy's machine had no means left to send it",
+        "out-of-resources" => "the proxy's machine had no file descriptors, memory or ports left to send it",
         _ => UNKNOWN,
     }
 }

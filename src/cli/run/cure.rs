@@ -5,11 +5,11 @@ pub(super) fn cure(name: &str) -> &'static str {
     match name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.') {
         "node" | "npm" | "npx" | "nodejs" => {
             "Node.js takes the proxy from the environment for http, https and fetch; a client that opens its own sockets needs a \
-            proxy agent, and `--isolate` lets nothing go round"
+            proxy agent; with `--isolate` nothing can bypass the proxy"
         }
         "java" | "gradle" | "mvn" | "jbang" => {
-            "a client made with a proxy of its own, or with NO_PROXY, takes no notice of \
-            -Dhttps.proxyHost; take that out"
+            "an HTTP client that is built with its own proxy, or with Proxy.NO_PROXY, ignores \
+            -Dhttps.proxyHost; remove that setting"
         }
         "php" => {
             "PHP's streams read no variable: set `proxy` and `request_fulluri` in stream_context_set_default, or use curl"

@@ -106,8 +106,12 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandError> {
     let (began, max_wait) = (Instant::now(), settings.pace.max_wait);
     let report = args.report.as_ref().map(ReportTo::open).transpose();
-    let report =
-        report.map_err(|error| CommandError::usage(format!("cannot write the report: {error}"), "see `--report`"))?;
+    let report = report.map_err(|error| {
+        CommandError::usage(
+            format!("cannot write the report: {error}"),
+            "name a file that you may write to: `--report json=FILE`",
+        )
+    })?;
     let report = report.flatten();
     let ca = Ca::configured(&settings.intercept.ca)?;
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;

@@ -11,7 +11,7 @@ pub(super) struct Progress {
     way: ProgressStyle,
     /// When to look again.
     next: Instant,
-    told: Option<Instant>,
+    printed_at: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Progress {
             (false, false) if verbose => ProgressStyle::Lines,
             (false, false) => ProgressStyle::Off,
         };
-        Progress { way, next: Instant::now() + TICK, told: None }
+        Progress { way, next: Instant::now() + TICK, printed_at: None }
     }
 
     /// It is time to look. Never, if nobody is to be shown anything.
@@ -54,8 +54,8 @@ impl Progress {
                 StandardError::show(Some(&line));
             }
             (ProgressStyle::Lines, Some(held)) => {
-                if self.told.is_none_or(|told| told.elapsed() >= TELL_AGAIN) {
-                    self.told = Some(Instant::now());
+                if self.printed_at.is_none_or(|printed_at| printed_at.elapsed() >= PRINT_INTERVAL) {
+                    self.printed_at = Some(Instant::now());
                     let _ = writeln!(StandardError, "{}", line(held));
                 }
             }
@@ -78,7 +78,7 @@ fn line(held: &HeldRequest) -> String {
 /// A shorter wait is not shown.
 pub(super) const HELD_LONG: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(500);
-const TELL_AGAIN: Duration = Duration::from_secs(10);
+const PRINT_INTERVAL: Duration = Duration::from_secs(10);
 const USUAL_WIDTH: usize = 80;
 
 #[cfg(test)]
@@ -104,7 +104,7 @@ mod tests {
         };
         assert_eq!(line(&one), "politely: waiting for https://a.example: crawl-delay 30 s, 27 s left, 4 waiting");
         let robots = HeldRequest { reason: HeldFor::Robots, left: None, waiting: 1, ..one };
-        let told = "politely: waiting for https://a.example: its robots.txt is being fetched, 3 s so far";
-        assert_eq!(line(&robots), told);
+        let printed_at = "politely: waiting for https://a.example: its robots.txt is being fetched, 3 s so far";
+        assert_eq!(line(&robots), printed_at);
     }
 }

@@ -100,5 +100,5 @@ pub(super) fn is_by_signal(code: u8) -> bool {
 static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
 pub(super) const INTERRUPTED: u8 = 128 + libc::SIGINT as u8;
 const BY_SIGNAL: i32 = 128;
-/// EndSignals that end a command.
+/// Signals that end a command.
 const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];

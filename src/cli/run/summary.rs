@@ -129,7 +129,7 @@ impl Summary<'_> {
             let cure = cure(&self.program_name());
             text += &format!("\npolitely: warning: nothing came through the proxy; {instead}\nhint: {cure}");
         } else if total == counts.tunnels && distrusted.is_empty() {
-            text += "\npolitely: warning: only tunnels came through the proxy: robots.txt was applied to nothing that the \
+            text += "\npolitely: warning: only tunnels came through the proxy: robots.txt was not applied to anything that the \
                      command fetched\nhint: `intercept` in the configuration says which hosts are tunnelled";
         }
         text

@@ -39,7 +39,7 @@ pub(super) fn integer_hint(expected: &str, found: Unexpected<'_>) -> String {
                 less
             }
         }
-        Unexpected::Map => String::from("nothing may be indented below this key"),
+        Unexpected::Map => String::from("this key takes a single value: remove what is indented below it"),
         _ => String::from("write digits alone, such as `10`"),
     }
 }

@@ -213,7 +213,7 @@ impl Error for ValueError<'_> {
             }
             ("a boolean", _) => String::from("write `true` or `false`"),
             (number, _) if is_integer(number) => integer_hint(number, found),
-            (_, Unexpected::Map) => String::from("nothing may be indented below this key"),
+            (_, Unexpected::Map) => String::from("this key takes a single value: remove what is indented below it"),
             _ => String::new(),
         };
         Self::new(Complaint::new(what, hint))

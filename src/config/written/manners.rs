@@ -133,7 +133,7 @@ impl WrittenManners {
             check.fault(
                 &key(["breaker", "pause"]),
                 what,
-                "write `10m`; what turns requests away still is left alone again",
+                "write `10m`; a host that still turns requests away is paused again",
             );
         }
     }

@@ -92,7 +92,7 @@ fn split(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
-/// Ten years. Longer ones mean a slip of the pen, and would overflow when added to a clock's reading.
+/// Ten years. A longer duration is a typing error, and would overflow when added to a clock's reading.
 pub const MAX_DURATION: Duration = Duration::from_secs(3650 * 86_400);
 
 const DURATION_FORMS: &str = "a duration is a whole number and its unit: `500ms`, `10s`, `5m`, `24h`, `30d`, or `0`";

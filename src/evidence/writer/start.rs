@@ -30,7 +30,7 @@ impl OpenError {
             Self::Io { .. } => "let the user that the proxy runs as write there, or correct `evidence.directory`",
             Self::InUse { .. } => "give each its own `evidence.directory`, or stop the other",
             Self::Broken { .. } => {
-                "`politely evidence verify` says what is wrong; keep it as it is, and go on in another `evidence.directory`"
+                "run `politely evidence verify` to see what is wrong; keep the directory unchanged and set another `evidence.directory`"
             }
         }
     }

@@ -45,7 +45,7 @@ pub(super) type BudgetReply = (u8, u64, u64, u64);
 /// The same. The server's clock need not agree with ours: the period is the one that ends about then, as we count.
 pub(super) fn answered(answer: BudgetReply, per: Period, now: SystemTime) -> (bool, Spent) {
     let (goes, requests, bytes, left) = answer;
-    // In the middle of it we agree with whoever is off by less than half of it.
+    // Computed for the middle of the period, so that clocks that differ by less than half a period agree.
     let left = Duration::from_millis(left).min(Duration::from_secs(per.length()));
     let middle = (now + left).checked_sub(Duration::from_secs(per.length() / 2)).unwrap_or(now);
     (goes == 1, Spent { ends: per.end(middle).0, requests, bytes })

@@ -124,7 +124,7 @@ impl Pacer {
     /// The fleet can be asked, perhaps by way of a server that has forgotten, or cannot be any more; what it has sent may have
     /// been lost. What is owed is reported by so many hosts at a time; returns when it has been.
     pub async fn link_changed(&self) {
-        let places = Arc::new(Semaphore::new(TELLING));
+        let places = Arc::new(Semaphore::new(MAX_REPORTING));
         for shard in &self.shards {
             let lanes: Vec<_> = shard.read().lanes.iter().cloned().collect();
             for lane in lanes {
@@ -136,7 +136,7 @@ impl Pacer {
         }
         // Those with a driver are reported by it, at once.
         tokio::time::sleep(AT_ONCE).await;
-        let _ = places.acquire_many(TELLING as u32).await;
+        let _ = places.acquire_many(MAX_REPORTING as u32).await;
     }
 
     /// How the key stands in the fleet has changed.
@@ -199,9 +199,10 @@ pub(super) fn without_delay(terms: Terms) -> Terms {
 }
 
 const SHARDS: usize = 256;
-/// Hosts whose debts are reported to the fleet at a time.
+/// For lanes with a driver to report by themselves.
 const AT_ONCE: Duration = Duration::from_millis(20);
-const TELLING: usize = 256;
+/// Hosts whose debts are reported to the fleet at a time.
+const MAX_REPORTING: usize = 256;
 const MIN_SWEEP: usize = 64;
 /// What a lane takes, with its row in the table; its key is the authority's, as a rule.
 const LANE: usize = size_of::<HostQueue>() + 4 * size_of::<usize>() + 2 * size_of::<Arc<HostQueue>>();

@@ -42,7 +42,7 @@ impl Store {
         max_delay.max(LONGEST_BACKOFF)
     }
 
-    /// The store as configured. `max_delay`: the longest gap that a host may be given. `is_shared`: who has it in use is
+    /// The store as configured. `max_delay`: the longest gap that a host may be given. `is_shared`: the process that uses it is
     /// asked for what it has.
     pub fn open(settings: &config::StoreSettings, max_delay: Duration, is_shared: bool) -> Self {
         if settings.disk == 0 {

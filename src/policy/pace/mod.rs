@@ -103,7 +103,7 @@ impl<W> Default for Schedule<W> {
 impl<W> Schedule<W> {
     /// Asks for a turn. `waiter` is called only if the answer is [`Turn::Wait`].
     ///
-    /// Who would have to wait longer than `max_wait` learns so now, with the time at which its turn would have come;
+    /// A request that would have to wait longer than `max_wait` is refused now, with the time at which its turn would have come;
     /// coming back then, it waits for one turn of each other client in the line at most.
     /// A full line takes one more from a client that has fewer in it than the greediest, at that client's cost.
     pub fn request(&mut self, now: Instant, client: ClientId, terms: &Terms, waiter: impl FnOnce() -> W) -> Turn {
@@ -118,7 +118,7 @@ impl<W> Schedule<W> {
         let at = self.forecast(now, client, terms);
         let wait = at.duration_since(now);
         let retry_after = wait_queue::retry_after(wait);
-        // Who only asks the fleet, with nobody before it, does not wait yet.
+        // Asking the fleet for the lease, with nobody ahead, is not waiting: `max_wait` 0 does not refuse it.
         let asks = !self.may_turn(demand);
         if !terms.is_renewal && (wait > terms.max_wait || terms.max_wait.is_zero() && !asks) {
             return Turn::Refuse(self.in_vain(now, retry_after));
@@ -165,7 +165,7 @@ impl<W> Schedule<W> {
             return NextTurn::Refuse(waiter, self.why(now, why));
         }
         let deadline = line.next_deadline();
-        // With all slots taken it is for `finished` to wake the line, and without a turn for whoever gives it.
+        // With all slots taken, `finished` wakes the queue; without the fleet's lease, whatever grants the lease does.
         let due = due.filter(|_| self.has_room(head) && self.may_turn(head));
         NextTurn::WaitUntil(due.map_or(deadline, |due| due.min(deadline)))
     }
@@ -177,12 +177,12 @@ impl<W> Schedule<W> {
         waiter
     }
 
-    /// Plays a request of report mode: returns how long it would have waited, and if that is no longer than it may, keeps
+    /// Simulates a request of report mode: returns how long it would have waited, and if that is within its limit, reserves
     /// the turn it would have had, so that the next is counted as if this one had taken it.
-    pub fn rehearse(&mut self, now: Instant, client: ClientId, terms: &Terms) -> Duration {
+    pub fn dry_run(&mut self, now: Instant, client: ClientId, terms: &Terms) -> Duration {
         let at = self.forecast(now, client, terms);
         let wait = at.duration_since(now);
-        // Whoever stands in the line is in earnest (a renewal of robots.txt): no play puts it off.
+        // Only real requests wait in the queue (renewals of robots.txt): a dry run must not delay them.
         if wait <= terms.max_wait && self.line.is_none() {
             self.owe_gap(at, SlotRequest::from(terms));
             self.starts += 1;
@@ -196,7 +196,7 @@ impl<W> Schedule<W> {
     /// in flight take long or other clients come in between, and earlier if some ahead give up.
     pub fn forecast(&self, now: Instant, client: ClientId, terms: &Terms) -> Instant {
         let (mut marks, inputs) = (self.last, self.source.forecast(self.backoff(), self.latency));
-        // Who never waits has no turn to come: it starts when nobody waits.
+        // A request that may not wait gets no turn in the queue: it could start once the queue is empty.
         let client = (!terms.max_wait.is_zero()).then_some(client);
         let ahead = self.line.as_deref().map_or(now, |line| match terms.is_renewal {
             true => line.clear_renewals(now, &mut marks, inputs),

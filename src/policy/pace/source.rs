@@ -21,14 +21,14 @@ pub enum TurnSource {
         rivals: u32,
     },
     /// This schedule, as the fleet cannot be asked: it keeps each gap once for each instance.
-    Parted { instances: u32 },
+    Partitioned { instances: u32 },
 }
 
 impl TurnSource {
     /// Whether a start needs the fleet's lease.
     pub(super) fn is_shared(&self, request: SlotRequest, backoff: Duration) -> bool {
         match self {
-            Self::Own | Self::Parted { .. } => false,
+            Self::Own | Self::Partitioned { .. } => false,
             Self::Fleet { known, .. } => !known || request.has_gap() || !backoff.is_zero(),
         }
     }
@@ -41,7 +41,7 @@ impl TurnSource {
     pub(super) fn gap_inputs(&self, backoff: Duration, latency: Duration) -> GapInputs {
         let times = match self {
             Self::Own | Self::Fleet { .. } => 1,
-            Self::Parted { instances } => *instances,
+            Self::Partitioned { instances } => *instances,
         };
         GapInputs { backoff, latency, times }
     }
@@ -50,7 +50,7 @@ impl TurnSource {
     pub(super) fn forecast(&self, backoff: Duration, latency: Duration) -> GapInputs {
         let times = match self {
             Self::Own => 1,
-            Self::Fleet { rivals: times, .. } | Self::Parted { instances: times } => *times,
+            Self::Fleet { rivals: times, .. } | Self::Partitioned { instances: times } => *times,
         };
         GapInputs { backoff, latency, times }
     }
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn parted_each_keeps_every_gap_once_for_each_instance() {
-        let (mut lane, now) = lane(TurnSource::Parted { instances: 3 });
+        let (mut lane, now) = lane(TurnSource::Partitioned { instances: 3 });
         let Turn::Go(slot) = lane.request(now, A, &delay(1000), || "") else { panic!("at once") };
         lane.finished(|| now, slot, PaceOutcome::Success);
         assert_eq!(lane.forecast(now, A, &delay(1000)), now + ms(3000));

@@ -54,7 +54,7 @@ impl Refusal {
                 write!(f, "host paused after {refusals} refusals in a row; try again in {wait}")
             }
             Self::RevisitTooSoon { retry_after } => {
-                write!(f, "fetched not long ago: again in {} (min_revisit)", Seconds(*retry_after))
+                write!(f, "fetched recently; may be fetched again in {} (min_revisit)", Seconds(*retry_after))
             }
             Self::BudgetSpent { retry_after, of, budget } => {
                 let wait = Seconds(*retry_after);

@@ -66,7 +66,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
         (
             Refusal::RevisitTooSoon { retry_after: second },
             "revisit-too-soon",
-            "fetched not long ago: again in 1.1 s (min_revisit)",
+            "fetched recently; may be fetched again in 1.1 s (min_revisit)",
         ),
         (
             Refusal::BudgetSpent {

@@ -29,7 +29,7 @@ impl Foreign {
     }
 
     /// What to do about it, and what a client of this kind understands.
-    fn told(self) -> (&'static str, &'static [u8]) {
+    fn rejection(self) -> (&'static str, &'static [u8]) {
         match self {
             Self::Socks5 => ("SOCKS inside a CONNECT is not served", SOCKS5_NO),
             Self::Socks4 => ("SOCKS4 is not served: have the client use SOCKS5 (socks5h://) or HTTP", SOCKS4_NO),
@@ -46,7 +46,7 @@ pub async fn serve(proxy: &Arc<Proxy>, mut connection: Connection, foreign: Fore
     if foreign == Foreign::Socks5 && connection.who.tunnel.is_none() {
         return socks::serve(proxy, connection).await;
     }
-    let (what, answer) = foreign.told();
+    let (what, answer) = foreign.rejection();
     tracing::info!(client = %connection.who.address, "{what}");
     let at = Instant::now() + proxy.settings.load().limits.header_timeout;
     let Connection { wire, timer, .. } = &mut connection;

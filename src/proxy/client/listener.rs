@@ -73,11 +73,11 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, door: Arc<Door
     let mut changes = door.closed.subscribe();
     // A connection that is accepted, but for which there is no room yet.
     let mut arrived = None;
-    let mut told = None;
+    let mut last_logged = None;
     loop {
         let limit = proxy.settings.load().limits.max_connections.get();
         tokio::select! {
-            tcp = accept(&proxy, &listener, &mut told), if arrived.is_none() => {
+            tcp = accept(&proxy, &listener, &mut last_logged), if arrived.is_none() => {
                 arrived = tcp.and_then(|(tcp, address)| admit(&proxy, tcp, address));
             }
             seat = proxy.room.seat(limit), if arrived.is_some() => {
@@ -92,7 +92,7 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, door: Arc<Door
     // Connections that had arrived by then are served: closing the socket would reset them.
     tokio::task::yield_now().await;
     let mut left: Vec<_> = arrived.into_iter().collect();
-    while let Some(tcp) = accept(&proxy, &listener, &mut told).now_or_never().filter(|_| left.len() < BACKLOG) {
+    while let Some(tcp) = accept(&proxy, &listener, &mut last_logged).now_or_never().filter(|_| left.len() < BACKLOG) {
         left.extend(tcp.and_then(|(tcp, address)| admit(&proxy, tcp, address)));
     }
     drop(listener);
@@ -183,7 +183,7 @@ async fn decrypt(proxy: &Proxy, tcp: TcpStream, address: SocketAddr, config: Arc
     match shaken? {
         Ok(tls) => Ok(Wire::Tls(Box::new(tls))),
         Err((error, io)) => {
-            // Who knocks and leaves has seen none.
+            // A client that connects and leaves without a word has seen no certificate.
             if let Some(how) = Distrust::of(&error).filter(|how| *how != Distrust::Closed) {
                 proxy.log_distrust(address, &here?.to_string(), None, how);
             }
@@ -193,11 +193,11 @@ async fn decrypt(proxy: &Proxy, tcp: TcpStream, address: SocketAddr, config: Arc
     }
 }
 
-/// The next connection. `None`: there was none after all. `told`: when that was logged last.
+/// The next connection. `None`: there was none after all. `last_logged`: when that was logged last.
 pub(crate) async fn accept(
     proxy: &Proxy,
     listener: &TcpListener,
-    told: &mut Option<Instant>,
+    last_logged: &mut Option<Instant>,
 ) -> Option<(TcpStream, SocketAddr)> {
     match listener.accept().await {
         Ok((tcp, address)) => {
@@ -210,8 +210,8 @@ pub(crate) async fn accept(
                 return None;
             }
             let closed = if is_own_limit(&error) { make_room(proxy) } else { 0 };
-            if told.is_none_or(|told| told.elapsed() >= TELL_AGAIN) {
-                *told = Some(Instant::now());
+            if last_logged.is_none_or(|last_logged| last_logged.elapsed() >= LOG_INTERVAL) {
+                *last_logged = Some(Instant::now());
                 tracing::error!(%error, closed, "cannot accept connections; closed idle ones, retrying");
             }
             sleep(if closed > 0 { ACCEPT_AGAIN } else { ACCEPT_RETRY }).await;
@@ -238,7 +238,7 @@ const BACKLOG: usize = 1024;
 /// Idle connections that are closed at least where there is no descriptor left.
 const MAKE_ROOM: usize = 16;
 /// It is logged once in this time, and not at each try.
-const TELL_AGAIN: Duration = Duration::from_secs(1);
+const LOG_INTERVAL: Duration = Duration::from_secs(1);
 /// Until those that were asked to go have gone.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(5);
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);

@@ -31,7 +31,7 @@ impl Exchange<'_> {
         }
         let is_switched = head.status == 101;
         if is_switched && !self.request.is_upgrade {
-            return Err(Failure::malformed("101 to no upgrade request").into());
+            return Err(Failure::malformed("status 101 although no upgrade was requested").into());
         }
         let agrees = || head.upgrade.is_some_and(|to| list(to).any(|to| to.eq_ignore_ascii_case(b"websocket")));
         if is_switched && !agrees() {
@@ -57,7 +57,7 @@ impl Exchange<'_> {
         }
         self.learn(head);
         if head.status == PAYMENT_REQUIRED || head.has_signals() {
-            self.heed(head).map_err(|refusal| Box::new(Outcome::Refused(refusal)))?;
+            self.check_usage(head).map_err(|refusal| Box::new(Outcome::Refused(refusal)))?;
         }
         if self.leads
             && (200..300).contains(&head.status)
@@ -67,8 +67,8 @@ impl Exchange<'_> {
         }
         self.note_visit(head);
         self.trip.status = head.status;
-        let told = self.told(route);
-        let added = Added { via: self.proxy.via.line(head.version), proxy_status: told.as_deref() };
+        let proxy_status_value = self.proxy_status_value(route);
+        let added = Added { via: self.proxy.via.line(head.version), proxy_status: proxy_status_value.as_deref() };
         if is_switched {
             client.switch(head, &added);
             return Ok(Next::Switched);
@@ -115,7 +115,7 @@ impl Exchange<'_> {
     }
 
     /// What the client learns of the way, in Proxy-Status.
-    fn told(&self, route: &Route) -> Option<String> {
+    fn proxy_status_value(&self, route: &Route) -> Option<String> {
         let unverified = route.is_unverified().then(|| {
             self.proxy.counters.unverified();
             UNVERIFIED.to_owned()

@@ -1,5 +1,5 @@
 //! What answers say about their use is noted. Those that say no to the declared purpose (docs/usage.md): their bodies are not
-//! delivered, and who asks again for as long as they are fresh hears the same without another request to the site.
+//! delivered, and repeated requests are refused without asking the site for as long as the answer is fresh.
 
 use super::Exchange;
 use super::carry::AnswerHead;
@@ -36,7 +36,7 @@ impl Exchange<'_> {
 
     /// What the answer's head says about its use is noted; whether it may be handed on.
     #[cold]
-    pub(super) fn heed(&mut self, head: &AnswerHead<'_>) -> Result<(), Refusal> {
+    pub(super) fn check_usage(&mut self, head: &AnswerHead<'_>) -> Result<(), Refusal> {
         let Exchange { proxy, request, who, ref settings, .. } = *self;
         // It has to be read to know what it says.
         if request.reads_robots() || *request.target == *SiteFile::TdmRep.path().as_bytes() {

@@ -13,9 +13,10 @@ pub(super) fn is_asked_for(parts: &Parts) -> Result<bool, Refusal> {
     match parts.extensions.get::<Protocol>() {
         None => Ok(false),
         Some(protocol) if protocol.as_str().eq_ignore_ascii_case("websocket") => Ok(true),
-        Some(protocol) => {
-            Err(Refusal::bad_request(format!("the protocol {:?} is not served, but for websocket", protocol.as_str())))
-        }
+        Some(protocol) => Err(Refusal::bad_request(format!(
+            "the protocol {:?} is not supported; only websocket is",
+            protocol.as_str()
+        ))),
     }
 }
 

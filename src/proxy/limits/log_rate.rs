@@ -8,13 +8,13 @@ pub struct LogRate(Mutex<State>);
 
 struct State {
     since: SystemTime,
-    told: u32,
+    logged: u32,
     left_out: u64,
 }
 
 impl Default for LogRate {
     fn default() -> Self {
-        LogRate(Mutex::new(State { since: SystemTime::UNIX_EPOCH, told: 0, left_out: 0 }))
+        LogRate(Mutex::new(State { since: SystemTime::UNIX_EPOCH, logged: 0, left_out: 0 }))
     }
 }
 
@@ -24,13 +24,13 @@ impl LogRate {
         let mut state = self.0.lock();
         // A clock that was set back begins again as well.
         if now.duration_since(state.since).map_or(true, |passed| passed >= WHILE) {
-            (state.since, state.told) = (now, 0);
+            (state.since, state.logged) = (now, 0);
         }
-        if state.told == MOST {
+        if state.logged == MOST {
             state.left_out += 1;
             return None;
         }
-        state.told += 1;
+        state.logged += 1;
         Some(std::mem::take(&mut state.left_out))
     }
 }

@@ -203,7 +203,7 @@ fn title(slug: &str) -> &'static str {
         "usage-disallowed" => "Disallowed by a usage preference of the site",
         "robots-unreachable" => "robots.txt is unreachable",
         "crawl-delay" => "Crawl-delay",
-        "revisit-too-soon" => "Fetched not long ago",
+        "revisit-too-soon" => "Fetched recently",
         "budget-spent" => "The budget is spent",
         "host-paused" => "The host is left alone for a while",
         "queue-full" => "Too many requests are waiting",

@@ -124,16 +124,16 @@ fn remedy(refusal: &Refusal) -> &'static str {
              <code>politely run --max-wait</code>."
         }
         Refusal::RevisitTooSoon { .. } => {
-            "Use what was fetched then, or come back after that time. Whoever runs this proxy has set how often a page may be \
+            "Use what was fetched then, or come back after that time. The proxy's operator has set how often a page may be \
              fetched: <code>min_revisit</code>."
         }
         Refusal::BudgetSpent { .. } => {
-            "Come back after that time. Whoever runs this proxy has set how much may be asked in each period: \
+            "Come back after that time. The proxy's operator has set how much may be requested in each period: \
              <code>budget</code>, of the host or of the user."
         }
         Refusal::HostPaused { .. } => {
             "The site answers with refusals or challenges: ask its owner how it wants to be crawled, or crawl it more slowly. \
-             Whoever runs this proxy has it leave such hosts alone for a while: <code>pace.breaker</code>."
+             The proxy's operator has configured it to pause such hosts: <code>pace.breaker</code>."
         }
         Refusal::Closed { .. } => {
             "Try again after that time. This proxy is set to observe such hours: <code>robots.visit_time</code>."

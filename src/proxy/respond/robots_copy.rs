@@ -37,7 +37,7 @@ pub fn not_modified(visit: &Visit) -> Answer {
     fields.for_each(|(name, value)| put_field(&mut text, name, value));
     text.extend_from_slice(b"age: ");
     put_number(&mut text, age);
-    text.extend_from_slice(b"\r\nproxy-status: politely; details=\"fetched not long ago (min_revisit)\"\r\n");
+    text.extend_from_slice(b"\r\nproxy-status: politely; details=\"fetched recently (min_revisit)\"\r\n");
     let body_at = text.len();
     Answer::new(StatusCode::NOT_MODIFIED, text, body_at)
 }

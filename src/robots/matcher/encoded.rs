@@ -1,4 +1,4 @@
-//! Bytes in which compiled rules are kept: appended by `trie` and `stars`, read by `matcher`. Pure.
+//! The byte encoding of compiled rules: written by `trie` and `wildcard`, read by `matcher`. Pure.
 
 /// Reads bytes one after the other. What reads them knows how they were written; past the end there are zeros.
 #[derive(Debug, Clone, Copy)]

@@ -8,7 +8,7 @@
 //! the byte that leads to each child, how far back each child is
 //! if RULE:  low half of the priority, bytes that the priority counts beyond the literal's if EXTRA
 //! if EXACT: low half of the priority of a rule that matches only where the path ends here
-//! if LIST:  number of patterns with stars that hang here, the patterns (see `stars`)
+//! if LIST:  number of patterns with stars that hang here, the patterns (see `wildcard`)
 //! if INDEX: the same for many of them: how far back is the root of a trie of one literal of each pattern, the number of
 //!           lists in it, and a filter of two bytes
 //! ```

@@ -247,7 +247,7 @@ impl Parser<'_> {
     }
 }
 
-/// Offsets fit 31 bits beside one for the kind of a rule, and patterns thrice as long 32 bits.
+/// An offset fits into 31 bits, next to one bit for the kind of rule; a pattern three times as long fits into 32 bits.
 const MAX_SIZE: usize = 1 << 30;
 
 /// The bytes up to the end of the last line that fits into `limit`.

@@ -189,7 +189,7 @@ fn a_certificate_that_may_not_sign_is_refused() {
         what.split_once("cannot be used: ").unwrap().1.to_owned()
     };
     let plain = CertificateParams::default();
-    assert_eq!(refused(plain.clone()), "it is no certificate of an authority");
+    assert_eq!(refused(plain.clone()), "it is not a CA certificate");
     let mut signer = plain;
     signer.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     signer.key_usages = vec![KeyUsagePurpose::DigitalSignature];

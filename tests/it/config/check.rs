@@ -44,7 +44,7 @@ HOME/politely.yaml is valid
   accepts any certificate from b.example (verify: off)
   may connect to 10.1.0.0/16, although private (egress.allow)
   logs requests to /var/log/a.log (log.access)
-  warning: robots.txt is asked for without saying whom a webmaster can turn to (identity.contact)
+  warning: requests for robots.txt do not say how a webmaster can contact you (identity.contact)
     hint: write a URL that explains your crawler, or a mail address
   creates its certificate authority in HOME/state/ca on first use
 "
@@ -143,14 +143,14 @@ fn check_names_the_purposes_and_warns_of_those_that_nobody_knows() {
     let (code, told, _) = check(&file, &[]);
     assert_eq!(code, Some(0));
     for line in [
-        "  fetches for ai-train, ai_train: what sites reserve from that is refused (identity.purpose)",
+        "  fetches for ai-train, ai_train: pages that sites reserve from these purposes are refused (identity.purpose)",
         "  keeps at each host: 7 requests per day (pace.budget)",
         "  keeps at each host: a page again after 3600 s (pace.min_revisit)",
         "  refuses all hosts but *.example (egress.hosts)",
         "  refuses all methods but GET (egress.methods)",
-        "  warning: `ai_train` is not a purpose that politely knows: only lines that name it say no to it",
+        "  warning: `ai_train` is not a purpose that politely knows: only lines with exactly this name can disallow it",
         "    hint: did you mean `ai-train`?",
-        "  warning: `bots` is not a purpose that politely knows: only lines that name it say no to it",
+        "  warning: `bots` is not a purpose that politely knows: only lines with exactly this name can disallow it",
         "    hint: known are `search`, `ai-input`, `ai-train`, `tdm`",
     ] {
         assert!(told.contains(&format!("{line}\n")), "{line}: {told}");
@@ -168,8 +168,8 @@ fn check_says_where_evidence_is_kept_and_that_it_cannot_be() {
     for directory in ["politely.yaml", "politely.yaml/below", "/dev/null"] {
         fs::write(&file, format!("evidence: {{ directory: {directory} }}")).unwrap();
         let (code, _, faults) = check(&file, &[]);
-        assert!(code == Some(2) && faults.contains("there can be no evidence in "), "{faults}");
-        assert!(faults.ends_with(" is no directory\nhint: correct `evidence.directory`\n"), "{faults}");
+        assert!(code == Some(2) && faults.contains("evidence cannot be stored in "), "{faults}");
+        assert!(faults.ends_with(" is not a directory\nhint: correct `evidence.directory`\n"), "{faults}");
     }
 }
 

@@ -64,9 +64,9 @@ hosts:
         [
             "3:23 `-1` is not a factor | a factor is a number from 0.01 to 1000, such as `5` or `2.5`, or 0 for none",
             "3:32 `min` (10s) is longer than `max` (5s) | lower the one or raise the other",
-            "4:31 a host is left alone for up to 1h, not for 2h | write `10m`; what turns requests away still is left alone again",
+            "4:31 a host is left alone for up to 1h, not for 2h | write `10m`; a host that still turns requests away is paused again",
             "6:33 `max` (2m) is longer than `pace.max_crawl_delay` (1m) | lower the one or raise the other",
-            "6:57 a host is left alone for up to 1h, not for 0 | write `10m`; what turns requests away still is left alone again",
+            "6:57 a host is left alone for up to 1h, not for 0 | write `10m`; a host that still turns requests away is paused again",
             "7:36 expected a number, found `fast` | a factor is a number from 0.01 to 1000, such as `5` or `2.5`, or 0 for none",
             "7:55 unknown key `count` | the keys here are `after` and `pause`",
             "8:34 expected a whole number from 0 to 4294967295, found `-1` | write 0 or more",

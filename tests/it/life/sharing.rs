@@ -211,7 +211,7 @@ async fn one_that_is_stopped_in_its_turn_keeps_it_and_is_warned_of() {
     eventually("the copy of robots.txt", || has_copy(directory.path())).await;
     one.signal(libc::SIGSTOP);
     let next = crawl(&other, &origin, "/page/next");
-    let told = format!("(process {}) is stopped in its turn for a.localhost", one.pid());
+    let told = format!("(process {}) is suspended while it holds the lease for a.localhost", one.pid());
     eventually("a word of it", || other.output().contains(&told)).await;
     assert_eq!(origin.log.count("/page/next/0"), 0, "nobody else starts");
     one.signal(libc::SIGCONT);

@@ -263,7 +263,7 @@ async fn explain_goes_by_the_robots_txt_of_then() {
     );
     assert_eq!(later["evidence"]["same_url"]["verdict"], "refused");
     let ended = politely(&["explain", &url, "--at", "2001-01-01", "--evidence", path(&kept)]).await;
-    assert!(ended.code == 2 && ended.stderr.contains("nothing was decided about"), "{}", ended.stderr);
+    assert!(ended.code == 2 && ended.stderr.contains("the evidence has no decision about"), "{}", ended.stderr);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

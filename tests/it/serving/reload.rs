@@ -136,7 +136,7 @@ async fn a_running_proxy_is_found_as_it_runs() {
             .await;
     assert_eq!(gone.code, 2, "{gone:?}");
     assert!(
-        gone.stderr.contains("soon") && gone.stderr.contains("no proxy is known to run with this file"),
+        gone.stderr.contains("soon") && gone.stderr.contains("no running proxy was found for this file"),
         "{gone:?}"
     );
     let binary = Binary::serve_in(directory, ADMIN).await;

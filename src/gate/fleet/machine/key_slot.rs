@@ -43,7 +43,7 @@ impl KeySlot {
         bytes
     }
 
-    /// As though no time had passed between these two.
+    /// The same slot with its instants moved by `to - from`, as if no time had passed between the two.
     pub fn moved(self, from: u64, to: u64) -> Self {
         let moved = |at: u64| if at == 0 { 0 } else { at.saturating_add(to).saturating_sub(from).max(1) };
         let [last_start, last_fetch, given, hold, until] =

@@ -174,8 +174,8 @@ impl Machine {
         let is_stopped = stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['T', 't']));
         if is_stopped && self.warned_of.swap(pid, Ordering::Relaxed) != pid {
             tracing::warn!(
-                hint = "continue it (`fg`, or `kill -CONT`), or stop it",
-                "another politely (process {pid}) is stopped in its turn for {key}: requests to it wait until it continues or ends"
+                hint = "continue it (`fg`, or `kill -CONT`), or end it",
+                "another politely (process {pid}) is suspended while it holds the lease for {key}: requests to that host wait until it continues or ends"
             );
         }
     }

@@ -23,7 +23,7 @@ pub(super) struct FleetLease {
     ask_at: Option<Instant>,
     /// The call on its way: of which server it is asked, and the backoff and the rest when it left.
     calling: Option<(u64, Duration, Observed)>,
-    /// How the key stands has changed while it was asked: who knows which of both was first.
+    /// The key's state changed while a call was under way: it is unknown which came first.
     nudged: bool,
     look_at: Option<Instant>,
     /// This key's server does not answer.
@@ -55,7 +55,7 @@ impl FleetLease {
     pub fn follow<W>(&mut self, lane: &mut Schedule<W>, reach: Reach, now: Instant) {
         let Reach { link, settled_at, alone } = reach;
         if self.link != link {
-            // Another server may know nothing of what this one knew. Who may have the lease still is asked before all
+            // Another server may know nothing of what this one knew. An instance that may still have the lease asks before all
             // others.
             let is_first = self.busy > 0 || self.held().is_some_and(|held| held.ends > now);
             let state = match self.state {
@@ -73,7 +73,7 @@ impl FleetLease {
             lane.adopt(LastStarts { last_start: Some(now), ..LastStarts::default() }, lane.backoff());
         }
         lane.follow(match parted {
-            Some(instances) => TurnSource::Parted { instances },
+            Some(instances) => TurnSource::Partitioned { instances },
             None => TurnSource::Fleet { known: self.known, leased, rivals: self.rivals },
         });
     }
@@ -266,7 +266,7 @@ fn newer(starts: LastStarts, reported: LastStarts) -> LastStarts {
 
 /// Nothing starts in the last of a lease that has not been renewed: what has started has it to end in.
 const IN_FLIGHT: Duration = Duration::from_secs(1);
-/// Often enough that a late answer does no harm; and that who waits finds its turn while that waits for it, though nothing
+/// Often enough that a late answer does no harm, and that a waiting instance notices its turn in time even if nothing
 /// has woken it.
 const RENEW: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_millis(100);

@@ -114,10 +114,10 @@ impl HostQueue {
     }
 
     /// A request of report mode: it goes at once. Tells what would have been, unless the request is `refused` anyway.
-    pub fn rehearse(self: &Arc<Self>, client: ClientId, terms: Terms, refused: bool) -> (Permit, Option<Reported>) {
+    pub fn dry_run(self: &Arc<Self>, client: ClientId, terms: Terms, refused: bool) -> (Permit, Option<Reported>) {
         let wait = match refused {
             true => Duration::ZERO,
-            false => self.state.lock().lane.rehearse(Instant::now(), client, &terms),
+            false => self.state.lock().lane.dry_run(Instant::now(), client, &terms),
         };
         let held = if wait > terms.max_wait {
             Some(Reported::from(Refusal::CrawlDelay { retry_after: wait, max_wait: Some(terms.max_wait) }))

@@ -39,7 +39,7 @@ impl CacheInner {
                 Some(fleet) => fleet.claim(name, anew).await,
                 None => Err(ServerLost),
             };
-            // The fleet may have missed what this instance had before it was killed; and who had the store in use may have
+            // The fleet may have missed what this instance had before it was killed; and the process that used the store may have
             // ended meanwhile.
             will_do |= self.take_kept(host).await && order.reason.takes_any_copy();
             match claim {

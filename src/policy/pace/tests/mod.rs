@@ -199,10 +199,10 @@ fn a_limit_of_none_means_one() {
 #[test]
 fn report_mode_reports_the_turns_that_would_have_been() {
     let mut host = Host::new();
-    let told = [0, 10, 20, 30].map(|at| host.lane.rehearse(host.at(at), A, &delay(30_000)));
+    let told = [0, 10, 20, 30].map(|at| host.lane.dry_run(host.at(at), A, &delay(30_000)));
     // The last would have been refused, and takes no turn.
     assert_eq!(told, [0, 29_990, 59_980, 89_970].map(ms));
-    assert_eq!(host.lane.rehearse(host.at(40), A, &delay(30_000)), ms(89_960));
+    assert_eq!(host.lane.dry_run(host.at(40), A, &delay(30_000)), ms(89_960));
     assert_eq!(host.lane.in_flight(), 0);
 }
 
@@ -693,10 +693,10 @@ fn rehearsals_do_not_put_off_a_renewal() {
     let mut host = Host::new();
     let delay = Terms { crawl_delay: Duration::from_secs(10), ..Terms::default() };
     let renewal = Terms { is_renewal: true, ..delay.clone() };
-    assert_eq!(host.lane.rehearse(host.at(0), A, &delay), ms(0));
+    assert_eq!(host.lane.dry_run(host.at(0), A, &delay), ms(0));
     host.wait(1000, B, &renewal, "renewal", Some(10_000));
     for at in (2000..10_000).step_by(100) {
-        assert!(!host.lane.rehearse(host.at(at), A, &delay).is_zero());
+        assert!(!host.lane.dry_run(host.at(at), A, &delay).is_zero());
     }
     assert!(matches!(host.lane.poll(host.at(10_000)), NextTurn::Start("renewal", _)));
 }
