@@ -79,7 +79,7 @@ async fn go(gate: &Gate, ask: &Request<'_>) {
         Ok(Admitted::Go { mut permit, .. }) => {
             // One that never leaves gives its turn back.
             permit.leaves();
-            permit.has_left();
+            permit.note_left();
             permit.outcome = PaceOutcome::Success;
         }
         Ok(Admitted::Robots(_)) => panic!("nobody asked for it"),

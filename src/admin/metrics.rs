@@ -61,7 +61,7 @@ fn registry(admin: &Admin, names: bool) -> Registry {
     let mut all = Metrics(Registry::with_prefix("politely"));
     let (proxy, mut details) = (&admin.proxy, admin.proxy.counters.details());
     let noted = std::mem::take(&mut details.noted);
-    connections(&mut all, proxy, details.shaken);
+    connections(&mut all, proxy, details.handshakes);
     requests(&mut all, &proxy.counters.read(), details, names);
     signals(&mut all, noted, proxy.gate.figures().robots.malformed);
     gate(&mut all, &proxy.gate);
@@ -170,7 +170,7 @@ fn gate(all: &mut Metrics, gate: &Gate) {
     }
 }
 
-fn connections(all: &mut Metrics, proxy: &Proxy, [shaken, unshaken]: [u64; 2]) {
+fn connections(all: &mut Metrics, proxy: &Proxy, [handshakes, failed_handshakes]: [u64; 2]) {
     let ((open, accepted), upstream) = (proxy.connections(), proxy.upstream.figures());
     all.gauge("client_connections", "Open client connections", open);
     all.counter("client_connections_accepted", "Client connections accepted", accepted);
@@ -180,13 +180,13 @@ fn connections(all: &mut Metrics, proxy: &Proxy, [shaken, unshaken]: [u64; 2]) {
     let opened = [(labels([ok]), upstream.opened), (labels([failed]), upstream.failed)];
     all.counters("origin_connects", "Attempts to connect to origins, by result", opened);
     let [client, origin] = [("peer", "client"), ("peer", "origin")];
-    let shaken = [
-        (labels([client, ok]), shaken),
-        (labels([client, failed]), unshaken),
-        (labels([origin, ok]), upstream.shaken),
-        (labels([origin, failed]), upstream.unshaken),
+    let handshakes = [
+        (labels([client, ok]), handshakes),
+        (labels([client, failed]), failed_handshakes),
+        (labels([origin, ok]), upstream.handshakes),
+        (labels([origin, failed]), upstream.failed_handshakes),
     ];
-    all.counters("tls_handshakes", "TLS handshakes with clients and origins, by result", shaken);
+    all.counters("tls_handshakes", "TLS handshakes with clients and origins, by result", handshakes);
     let lookups = [([ok], upstream.found), ([failed], upstream.not_found)];
     all.histogram("dns_lookup_seconds", "Time of lookups by the system's resolver, by result", lookups);
     all.gauge("leaves", "Cached host certificates", proxy.leaves.len());

@@ -32,5 +32,5 @@ pub use written::secrets::{Secret, SecretUrl};
 pub use written::signature::{Agent, AgentForm, SignWhen, SignatureSettings};
 pub use written::units;
 pub use written::values::{
-    AccessLog, Closed, HeaderText, InstanceName, ListenAddress, Network, PathPattern, PortRange,
+    AccessLog, DenyEntry, HeaderText, InstanceName, ListenAddress, Network, PathPattern, PortRange,
 };

@@ -141,10 +141,10 @@ fn write(path: &Path, body: &[u8], named: SystemTime) -> io::Result<()> {
     let new = path.with_extension("tmp");
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
     give_to_owner(&file, path.parent().expect("it is in a directory"))?;
-    let mut packed = GzEncoder::new(file, Compression::default());
-    let written = packed
+    let mut encoder = GzEncoder::new(file, Compression::default());
+    let written = encoder
         .write_all(body)
-        .and_then(|()| packed.finish())
+        .and_then(|()| encoder.finish())
         .and_then(|file| file.set_modified(named))
         .and_then(|()| fs::rename(&new, path));
     if written.is_err() {

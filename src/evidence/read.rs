@@ -131,11 +131,11 @@ pub(super) struct Lines {
 impl Lines {
     pub fn of(stored: &Stored) -> io::Result<Self> {
         let input: Box<dyn Read> = match File::open(&stored.path) {
-            Ok(file) if stored.is_packed => Box::new(MultiGzDecoder::new(file)),
+            Ok(file) if stored.is_compressed => Box::new(MultiGzDecoder::new(file)),
             Ok(file) => Box::new(file),
             // It was compressed meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Box::new(MultiGzDecoder::new(File::open(stored.packed()).map_err(|_| error)?))
+                Box::new(MultiGzDecoder::new(File::open(stored.compressed_path()).map_err(|_| error)?))
             }
             Err(error) => return Err(error),
         };

@@ -17,14 +17,14 @@ use std::time::SystemTime;
 pub(super) struct Stored {
     pub number: u64,
     pub path: PathBuf,
-    pub is_packed: bool,
+    pub is_compressed: bool,
 }
 
 impl Stored {
     /// All of a directory, in their order. Of one that was just being compressed, the whole one.
     pub fn all(directory: &Path) -> io::Result<Vec<Self>> {
         let mut all: Vec<_> = entries(directory)?.into_iter().filter_map(Self::of).collect();
-        all.sort_by_key(|stored| (stored.number, !stored.is_packed));
+        all.sort_by_key(|stored| (stored.number, !stored.is_compressed));
         all.dedup_by_key(|stored| stored.number);
         Ok(all)
     }
@@ -32,10 +32,10 @@ impl Stored {
     /// By its name. `None`: it is none.
     fn of(path: PathBuf) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
-        let (stem, is_packed) = name.strip_suffix(PACKED).map_or((name, false), |stem| (stem, true));
+        let (stem, is_compressed) = name.strip_suffix(COMPRESSED).map_or((name, false), |stem| (stem, true));
         let digits = stem.strip_suffix(PLAIN)?;
         let number = digits.parse().ok().filter(|number| *number > 0 && format!("{number:08}") == digits)?;
-        Some(Stored { number, path, is_packed })
+        Some(Stored { number, path, is_compressed })
     }
 
     /// When it began, by its first line, and what that line says of the one before.
@@ -45,20 +45,20 @@ impl Stored {
     }
 
     /// Where it is when it has been compressed.
-    pub fn packed(&self) -> PathBuf {
-        with(&self.path, PACKED)
+    pub fn compressed_path(&self) -> PathBuf {
+        with(&self.path, COMPRESSED)
     }
 
     /// Leaves it in a form that takes a tenth of the room.
-    pub fn pack(&self) -> io::Result<()> {
-        let (packed, new) = (self.packed(), with(&self.path, ".tmp"));
+    pub fn compress(&self) -> io::Result<()> {
+        let (compressed, new) = (self.compressed_path(), with(&self.path, ".tmp"));
         let out = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         give_to_owner(&out, self.path.parent().unwrap_or(Path::new(".")))?;
         let mut encoder = GzEncoder::new(out, LEVEL);
         let done = io::copy(&mut File::open(&self.path)?, &mut encoder)
             .and_then(|_| encoder.finish())
             .and_then(|file| file.sync_all())
-            .and_then(|()| fs::rename(&new, &packed));
+            .and_then(|()| fs::rename(&new, &compressed));
         if let Err(error) = done {
             let _ = fs::remove_file(&new);
             return Err(error);
@@ -184,8 +184,9 @@ impl Tail {
 pub(super) fn tidy(directory: &Path) -> io::Result<()> {
     let kept = Stored::all(directory)?;
     for path in entries(directory)? {
-        let is_packed_too = kept.iter().any(|stored| stored.is_packed && stored.path == with(&path, PACKED));
-        if is_packed_too || is_half_packed(&path) {
+        let is_compressed_too =
+            kept.iter().any(|stored| stored.is_compressed && stored.path == with(&path, COMPRESSED));
+        if is_compressed_too || is_half_compressed(&path) {
             fs::remove_file(path)?;
         }
     }
@@ -196,11 +197,11 @@ pub(super) fn tidy(directory: &Path) -> io::Result<()> {
 /// which is not read any more.
 pub(super) fn others(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let all = Stored::all(directory)?;
-    let is_other = |path: &PathBuf| !all.iter().any(|stored| stored.path == *path) && !is_half_packed(path);
+    let is_other = |path: &PathBuf| !all.iter().any(|stored| stored.path == *path) && !is_half_compressed(path);
     Ok(entries(directory)?.into_iter().filter(is_other).collect())
 }
 
-fn is_half_packed(path: &Path) -> bool {
+fn is_half_compressed(path: &Path) -> bool {
     path.extension().is_some_and(|last| last == "tmp") && Stored::of(path.with_extension("")).is_some()
 }
 
@@ -223,6 +224,6 @@ fn with(path: &Path, suffix: &str) -> PathBuf {
 /// The longest line: a request's head is at most 1 MiB, and may take more when it is written as JSON.
 pub(super) const MOST_LINE: usize = 4 << 20;
 const PLAIN: &str = ".jsonl";
-const PACKED: &str = ".gz";
+const COMPRESSED: &str = ".gz";
 /// Records come out at a twelfth of their size, in less than half the time that the usual level takes for a fourteenth.
 const LEVEL: Compression = Compression::new(2);

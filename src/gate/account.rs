@@ -68,11 +68,11 @@ impl Account {
         }
     }
 
-    pub(super) fn waits(&mut self) {
+    pub(super) fn begin_wait(&mut self) {
         self.since = Some(Instant::now());
     }
 
-    pub(super) fn goes_on(&mut self) {
+    pub(super) fn end_wait(&mut self) {
         self.held = self.held();
         self.since = None;
     }

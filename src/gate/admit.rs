@@ -27,7 +27,7 @@ pub struct LastHost(Option<(Arc<HostEntry>, Arc<HostQueue>)>);
 /// Where a request goes to, and what decides on it.
 struct AdmitHost<'a> {
     entry: Arc<HostEntry>,
-    pace: Arc<HostQueue>,
+    queue: Arc<HostQueue>,
     /// The client's own, in place of `Settings::hosts`.
     hosts: Option<&'a Hosts>,
 }
@@ -69,18 +69,18 @@ impl Gate {
                 Step::Fetch(fetching) => {
                     let _held = self.held.for_robots(request);
                     // What most requests do not wait for takes no room in them, here and below.
-                    account.waits();
+                    account.begin_wait();
                     let fetched = Box::pin(self.wait_for_robots(request, hosts, fetching, waited)).await;
-                    account.goes_on();
+                    account.end_wait();
                     if let Err(why) = fetched {
                         return self.instead_of_robots(&host, request, why);
                     }
                 }
                 Step::Wait(waiting) => {
-                    let held = self.held.for_turn(request, &host.pace, waiting.terms());
-                    account.waits();
+                    let held = self.held.for_turn(request, &host.queue, waiting.terms());
+                    account.begin_wait();
                     let turn = Box::pin(self.turn(waiting)).await;
-                    account.goes_on();
+                    account.end_wait();
                     let permit = turn?;
                     drop(held);
                     waited += permit.waited;
@@ -106,7 +106,7 @@ impl Gate {
             return Err(why);
         }
         let terms = self.terms(request, host.hosts, &settings, None, Duration::ZERO);
-        let (permit, _) = host.pace.dry_run(request.client, terms, true);
+        let (permit, _) = host.queue.dry_run(request.client, terms, true);
         Ok(Admitted::Go { permit, reported: Some(why.into()) })
     }
 
@@ -123,16 +123,16 @@ impl Gate {
     ) -> AdmitHost<'a> {
         let key = key(settings, request.authority, request.address);
         // Neither is evicted while it is in use, so that there are no others of the same name.
-        if let Some((entry, pace)) = &last.0
+        if let Some((entry, queue)) = &last.0
             && entry.authority == *request.authority
-            && *pace.key() == key
+            && *queue.key() == key
         {
             self.robots.touch(entry);
-            return AdmitHost { entry: entry.clone(), pace: pace.clone(), hosts };
+            return AdmitHost { entry: entry.clone(), queue: queue.clone(), hosts };
         }
-        let (entry, pace) = (self.robots.host(SiteFile::Robots, request.authority), self.pacer.pace(&key));
-        last.0 = Some((entry.clone(), pace.clone()));
-        AdmitHost { entry, pace, hosts }
+        let (entry, queue) = (self.robots.host(SiteFile::Robots, request.authority), self.pacer.queue(&key));
+        last.0 = Some((entry.clone(), queue.clone()));
+        AdmitHost { entry, queue, hosts }
     }
 
     /// By what is known now.
@@ -161,7 +161,7 @@ impl Gate {
         waited: Duration,
         account: &mut Account,
     ) -> Result<Step, Refusal> {
-        let AdmitHost { entry, pace, .. } = host;
+        let AdmitHost { entry, queue, .. } = host;
         let Decision { ruling, crawl_delay, refresh } = self.decide(host, request, settings, account);
         let may_go = matches!(ruling, Ruling::Allow(_) | Ruling::Report(_));
         if let Some(file) = refresh
@@ -181,7 +181,7 @@ impl Gate {
         };
         let manners = &rules(request, host.hosts, settings).manners;
         let is_reported = settings.mode == Mode::Report;
-        account.bill = Bill::of(&self.ledger, manners.budget, pace.key(), request, is_reported);
+        account.bill = Bill::of(&self.ledger, manners.budget, queue.key(), request, is_reported);
         let reported = match account.bill.as_ref().and_then(|bill| bill.refusal()) {
             Some(spent) if !is_reported => return Err(spent),
             Some(spent) => reported.or(Some(spent.into())),
@@ -189,26 +189,26 @@ impl Gate {
         };
         let mut terms = self.terms(request, host.hosts, settings, crawl_delay, waited);
         if let Some(asked) = terms.clamped() {
-            pace.log_clamp(request.authority, asked, terms.gap());
+            queue.log_clamp(request.authority, asked, terms.gap());
         }
         let in_burst =
-            request.is_subresource && settings.pace.subresources == Subresources::Burst && !pace.is_held_back();
+            request.is_subresource && settings.pace.subresources == Subresources::Burst && !queue.is_held_back();
         let beside;
-        let pace = if in_burst {
+        let queue = if in_burst {
             terms = without_delay(terms);
-            beside = self.pacer.beside(&key(settings, request.authority, request.address), pace);
+            beside = self.pacer.beside(&key(settings, request.authority, request.address), queue);
             &beside
         } else {
-            pace
+            queue
         };
         if settings.mode == Mode::Report {
-            let (permit, held) = pace.dry_run(request.client, terms, reported.is_some());
-            entry.page_went(true);
+            let (permit, held) = queue.dry_run(request.client, terms, reported.is_some());
+            entry.set_page_went(true);
             return Ok(Step::Go(Admitted::Go { permit, reported: reported.or(held) }));
         }
-        Ok(match pace.stand(request.client, terms)? {
+        Ok(match queue.stand(request.client, terms)? {
             Stand::Go(permit) => {
-                entry.page_went(true);
+                entry.set_page_went(true);
                 Step::Go(Admitted::Go { permit, reported })
             }
             Stand::Wait(waiting) => Step::Wait(waiting),
@@ -272,7 +272,7 @@ impl Gate {
             Ruling::Report(why) => Some(Reported::from(why)),
             Ruling::Allow(_) => None,
         };
-        host.entry.page_went(true);
+        host.entry.set_page_went(true);
         Ok(Some(Admitted::Go { permit, reported }))
     }
 }

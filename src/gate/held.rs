@@ -133,11 +133,11 @@ impl One {
     fn listed(self, before: u32) -> HeldRequest {
         let One { authority, url, user, from, since, turn } = self;
         let since = since.elapsed();
-        let Some((pace, gap)) = turn else {
+        let Some((queue, gap)) = turn else {
             let (reason, left, waiting) = (HeldFor::Robots, None, 1);
             return HeldRequest { authority, url, user, from, reason, since, left, waiting };
         };
-        let figures = pace.figures();
+        let figures = queue.figures();
         let latency = figures.latency;
         let adaptive = gap.adaptive.map_or(Duration::ZERO, |adaptive| adaptive.gap(latency));
         let (is_adaptive, gap) = (adaptive > gap.fixed, adaptive.max(gap.fixed));
@@ -167,9 +167,9 @@ impl HeldRequests {
     }
 
     /// It waits for its turn on these terms.
-    pub fn for_turn(&self, request: &Request<'_>, pace: &Arc<HostQueue>, terms: &Terms) -> Hold<'_> {
+    pub fn for_turn(&self, request: &Request<'_>, queue: &Arc<HostQueue>, terms: &Terms) -> Hold<'_> {
         let gap = Gap { fixed: terms.gap(), adaptive: terms.adaptive };
-        self.enter(request, Some((pace.clone(), gap)))
+        self.enter(request, Some((queue.clone(), gap)))
     }
 
     /// It waits for robots.txt.
@@ -211,8 +211,8 @@ impl HeldRequests {
         let held: Vec<One> = self.state.lock().now.values().take(most).cloned().collect();
         let mut ahead = HashMap::<*const HostQueue, u32>::new();
         let listed = held.into_iter().map(|one| {
-            let before = one.turn.as_ref().map_or(0, |(pace, _)| {
-                let count = ahead.entry(Arc::as_ptr(pace)).or_default();
+            let before = one.turn.as_ref().map_or(0, |(queue, _)| {
+                let count = ahead.entry(Arc::as_ptr(queue)).or_default();
                 std::mem::replace(count, *count + 1)
             });
             one.listed(before)
@@ -260,25 +260,25 @@ mod tests {
     fn the_first_to_come_is_held_longest() {
         let held = HeldRequests::default();
         let key = PaceKey::from_text("a.example").expect("a key");
-        let pace = Pacer::new(Arc::new(Store::memory()), None).pace(&key);
+        let queue = Pacer::new(Arc::new(Store::memory()), None).queue(&key);
         let [a, b] = ["https://a.example", "https://b.example"].map(|url| Authority::from_url(url).expect("a URL"));
         assert_eq!(held.longest(Duration::ZERO), None);
         let [of_a, of_b] = [&a, &b].map(|authority| Request::new(authority, b"/x"));
         let first = held.for_robots(&of_a);
-        let second = held.for_turn(&of_b, &pace, &apart(5));
+        let second = held.for_turn(&of_b, &queue, &apart(5));
         let listed = held.longest(Duration::ZERO).expect("it is held");
         assert_eq!((listed.authority, listed.reason, listed.left), (a.clone(), HeldFor::Robots, None));
         assert_eq!(held.longest(Duration::from_secs(60)), None);
         drop(first);
         let listed = held.longest(Duration::ZERO).expect("it is held");
         assert_eq!((&listed.authority, listed.reason.to_string()), (&b, "crawl-delay 5 s".into()));
-        let behind = held.for_turn(&of_b, &pace, &apart(5));
+        let behind = held.for_turn(&of_b, &queue, &apart(5));
         let left: Vec<_> = held.all(10).iter().map(|one| (one.url.to_string(), one.left)).collect();
         let url = || b.url("/x");
         assert_eq!(left, [(url(), None), (url(), Some(Duration::from_secs(5)))], "one turn each");
         assert_eq!(held.all(1).len(), 1);
         drop(behind);
-        drop(held.for_turn(&of_a, &pace, &apart(0)));
+        drop(held.for_turn(&of_a, &queue, &apart(0)));
         assert_eq!(held.figures(), HeldFigures::default(), "it had to ask, no more");
         held.state.lock().now.values_mut().for_each(|one| one.since -= Duration::from_secs(3));
         assert_eq!(held.figures().requests, 1, "it is held still");

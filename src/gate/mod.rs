@@ -186,7 +186,7 @@ impl Gate {
         let settings = self.settings.load_full();
         let rules = rules(request, hosts, &settings);
         let terms = terms(&settings, &rules.manners, rules.crawl_delay, false);
-        let pace = self.pacer.pace(&key(&settings, request.authority, request.address));
+        let pace = self.pacer.queue(&key(&settings, request.authority, request.address));
         let is_reported = settings.mode == Mode::Report;
         account.bill = Bill::of(&self.ledger, rules.manners.budget, pace.key(), request, is_reported);
         let spent = account.bill.as_ref().and_then(|bill| bill.refusal());
@@ -202,9 +202,9 @@ impl Gate {
             Stand::Go(permit) => permit,
             Stand::Wait(waiting) => {
                 let _held = self.held.for_turn(request, &pace, waiting.terms());
-                account.waits();
+                account.begin_wait();
                 let turn = self.turn(waiting).await;
-                account.goes_on();
+                account.end_wait();
                 turn?
             }
         };
@@ -231,9 +231,9 @@ impl Gate {
             if is_fresh {
                 return Ok(as_served(&host, now));
             }
-            account.waits();
+            account.begin_wait();
             let fetched = self.wait_for_robots(request, hosts, fetching, Duration::ZERO).await;
-            account.goes_on();
+            account.end_wait();
             if let Err(why) = fetched
                 && usable.is_none()
             {

@@ -23,7 +23,7 @@ use crate::policy::Refusal;
 use crate::tls::LeafCache;
 use crate::upstream::{Prepared, Upstream};
 use arc_swap::ArcSwap;
-use client::Who;
+use client::Peer;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -164,23 +164,23 @@ impl Proxy {
     }
 
     /// For the log and the dashboard: a request is refused.
-    fn log_refused(&self, who: &Who, url: Option<String>, refusal: Refusal) {
-        let (at, slug, user) = (SystemTime::now(), refusal.slug(), who.user.as_deref());
+    fn log_refused(&self, peer: &Peer, url: Option<String>, refusal: Refusal) {
+        let (at, slug, user) = (SystemTime::now(), refusal.slug(), peer.user.as_deref());
         self.counters.refused(slug, user);
         if let Some(left_out) = self.refusals_logged.allow(at) {
-            let (client, url) = (who.address.ip().to_canonical(), url.as_deref());
+            let (client, url) = (peer.address.ip().to_canonical(), url.as_deref());
             let user = user.map(|user| user.name.as_ref());
             // Those that were refused since the last that was logged, if not all are.
             let others = Some(left_out).filter(|others| *others > 0);
             tracing::info!(%client, user, url, refusal = slug, others, "{refusal}");
         }
-        self.decisions.refused(who.address.ip(), who.user.as_deref(), url.map(Box::from), refusal, at);
+        self.decisions.refused(peer.address.ip(), peer.user.as_deref(), url.map(Box::from), refusal, at);
     }
 
     /// The same for one that report mode lets through.
-    fn log_reported(&self, who: &Who, url: &str, reported: &Reported) {
+    fn log_reported(&self, peer: &Peer, url: &str, reported: &Reported) {
         self.counters.reported(reported.slug());
-        self.decisions.reported(who.address.ip(), who.user.as_deref(), url.into(), reported.clone());
+        self.decisions.reported(peer.address.ip(), peer.user.as_deref(), url.into(), reported.clone());
     }
 }
 

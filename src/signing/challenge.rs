@@ -6,31 +6,31 @@ use sfv::{Dictionary, Item, Key, KeyRef, ListEntry, Parser};
 
 /// How a signature is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wish {
+pub(super) struct SignatureRequest {
     /// The name that it is to have (§5.2).
     pub label: Key,
     /// What it is to repeat.
     pub nonce: Option<String>,
 }
 
-impl Default for Wish {
+impl Default for SignatureRequest {
     fn default() -> Self {
         Self { label: KeyRef::from_str(LABEL).expect("it is a key").to_owned(), nonce: None }
     }
 }
 
-impl Wish {
+impl SignatureRequest {
     /// The first that we can fulfil, `id` being the name of our key. `None`: there is none, or the field is malformed.
     pub fn parse(value: &[u8], id: &str, form: AgentForm) -> Option<Self> {
         if value.len() > MOST {
             return None;
         }
-        let wishes: Dictionary = Parser::new(value).parse().ok()?;
-        wishes.iter().find_map(|(label, wish)| Self::of(label, wish, id, form))
+        let all: Dictionary = Parser::new(value).parse().ok()?;
+        all.iter().find_map(|(label, wanted)| Self::of(label, wanted, id, form))
     }
 
-    fn of(label: &Key, wish: &ListEntry, id: &str, form: AgentForm) -> Option<Self> {
-        let ListEntry::InnerList(wish) = wish else { return None };
+    fn of(label: &Key, wanted: &ListEntry, id: &str, form: AgentForm) -> Option<Self> {
+        let ListEntry::InnerList(wanted) = wanted else { return None };
         // Of a component with parameters of another kind we would give another value.
         let is_ours = |item: &Item| {
             let mut parameters = item.params.iter();
@@ -43,9 +43,9 @@ impl Wish {
                 _ => false,
             }
         };
-        let are_ours = wish.items.iter().all(is_ours);
+        let are_ours = wanted.items.iter().all(is_ours);
         // Nothing is said of a parameter that only has to be there.
-        let text = |name: &str| wish.params.get(name).and_then(|value| value.as_string()).map(|text| text.as_str());
+        let text = |name: &str| wanted.params.get(name).and_then(|value| value.as_string()).map(|text| text.as_str());
         let fits = |name: &str, ours: &str| text(name).is_none_or(|asked| asked == ours);
         let is_ours = are_ours && fits("tag", TAG) && fits("alg", "ed25519") && fits("keyid", id);
         is_ours.then(|| Self { label: label.clone(), nonce: text("nonce").map(str::to_owned) })
@@ -63,7 +63,8 @@ mod tests {
     use super::*;
 
     fn label(value: &str) -> Option<String> {
-        Wish::parse(value.as_bytes(), "me", AgentForm::Dictionary).map(|wish| wish.label.as_str().to_owned())
+        SignatureRequest::parse(value.as_bytes(), "me", AgentForm::Dictionary)
+            .map(|wanted| wanted.label.as_str().to_owned())
     }
 
     #[test]
@@ -89,13 +90,15 @@ mod tests {
             assert_eq!(label(asked).as_deref(), given, "{asked}");
         }
         let as_member = br#"a=("signature-agent";key="a")"#;
-        assert_eq!(Wish::parse(as_member, "me", AgentForm::String), None, "a string has no members");
+        assert_eq!(SignatureRequest::parse(as_member, "me", AgentForm::String), None, "a string has no members");
         assert_eq!(label(&format!("a=(){}", " ".repeat(MOST))), None, "too long");
     }
 
     #[test]
     fn a_nonce_is_repeated() {
-        let wish = Wish::parse(br#"a=("@authority");nonce="xyz";tag="web-bot-auth""#, "me", AgentForm::String).unwrap();
-        assert_eq!(wish.nonce.as_deref(), Some("xyz"));
+        let wanted =
+            SignatureRequest::parse(br#"a=("@authority");nonce="xyz";tag="web-bot-auth""#, "me", AgentForm::String)
+                .unwrap();
+        assert_eq!(wanted.nonce.as_deref(), Some("xyz"));
     }
 }

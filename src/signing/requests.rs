@@ -1,7 +1,7 @@
 //! Signatures of requests. One covers the authority alone, so it is good for any request to it until it expires: it is made once
 //! and kept for half of that time, unless each is to have a nonce.
 
-use super::challenge::{TAG, Wish};
+use super::challenge::{SignatureRequest, TAG};
 use super::key::SigningKey;
 use super::message::{Component, Fields, Part, number, sign};
 use super::{Directory, KeyError};
@@ -60,7 +60,7 @@ pub struct RequestSigner {
 #[derive(Default)]
 struct State {
     /// `None`: it has asked for none.
-    wish: Option<Wish>,
+    wanted: Option<SignatureRequest>,
     /// Until when it may be taken again.
     last: Option<(u64, Arc<Signed>)>,
     /// A request that was repeated with a signature was challenged all the same.
@@ -121,18 +121,18 @@ impl Signer {
 }
 
 impl OwnKeys {
-    fn signed(&self, authority: &str, wish: &Wish, created: u64, expires: u64) -> Signed {
+    fn signed(&self, authority: &str, wanted: &SignatureRequest, created: u64, expires: u64) -> Signed {
         let url = string(self.agent.as_str());
         let value = ItemSerializer::new().bare_item(url).finish();
         let (part, agent) = match self.settings.form {
             AgentForm::String => (Part::Whole, value.clone()),
             AgentForm::Dictionary => {
                 let mut agent = DictSerializer::new();
-                let _ = agent.bare_item(&wish.label, url).finish();
-                (Part::Member(&wish.label), agent.finish().unwrap_or_default())
+                let _ = agent.bare_item(&wanted.label, url).finish();
+                (Part::Member(&wanted.label), agent.finish().unwrap_or_default())
             }
         };
-        let nonce = wish.nonce.clone().or_else(|| self.settings.nonce.then(nonce));
+        let nonce = wanted.nonce.clone().or_else(|| self.settings.nonce.then(nonce));
         let key = self.directory.first();
         let parameters = [
             Some(("created", number(created))),
@@ -147,7 +147,7 @@ impl OwnKeys {
             Component { name: "@authority", part: Part::Whole, value: authority },
             Component { name: "signature-agent", part, value: &value },
         ];
-        let Fields { input, signature } = sign(key, &wish.label, &components, &parameters);
+        let Fields { input, signature } = sign(key, &wanted.label, &components, &parameters);
         Signed { agent, input, signature }
     }
 }
@@ -166,13 +166,13 @@ impl Challenge {
 impl RequestSigner {
     /// Whether requests are signed at the moment.
     pub fn is_wanted(&self) -> bool {
-        self.own.settings.when == SignWhen::Always || self.state.lock().wish.is_some()
+        self.own.settings.when == SignWhen::Always || self.state.lock().wanted.is_some()
     }
 
     /// What a request that leaves now is sent with. `None`: nobody has asked for it.
     pub fn sign(&self, now: SystemTime) -> Option<Arc<Signed>> {
         let mut state = self.state.lock();
-        if self.own.settings.when == SignWhen::OnChallenge && state.wish.is_none() {
+        if self.own.settings.when == SignWhen::OnChallenge && state.wanted.is_none() {
             return None;
         }
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -184,8 +184,8 @@ impl RequestSigner {
             self.own.counts.signed.fetch_add(1, Relaxed);
             return Some(signed.clone());
         }
-        let wish = state.wish.clone().unwrap_or_default();
-        let signed = Arc::new(self.own.signed(&self.authority, &wish, now, now + validity));
+        let wanted = state.wanted.clone().unwrap_or_default();
+        let signed = Arc::new(self.own.signed(&self.authority, &wanted, now, now + validity));
         state.last = (!self.own.settings.nonce).then(|| (now, signed.clone()));
         self.own.counts.signed.fetch_add(1, Relaxed);
         Some(signed)
@@ -196,16 +196,17 @@ impl RequestSigner {
     pub fn challenged(&self, value: &[u8], was_signed: bool, repeated: bool) -> bool {
         let OwnKeys { settings, directory, counts, .. } = &*self.own;
         let count = |challenge: Challenge| counts.challenges[challenge as usize].fetch_add(1, Relaxed);
-        let Some(wish) = Wish::parse(value, directory.first().id(), settings.form) else {
+        let Some(wanted) = SignatureRequest::parse(value, directory.first().id(), settings.form) else {
             count(Challenge::Unmet);
             return false;
         };
         let mut state = self.state.lock();
-        let is_new = state.wish.as_ref().map_or_else(|| wish != Wish::default(), |before| wish != *before);
+        let is_new =
+            state.wanted.as_ref().map_or_else(|| wanted != SignatureRequest::default(), |before| wanted != *before);
         if is_new {
             state.last = None;
         }
-        state.wish = Some(wish);
+        state.wanted = Some(wanted);
         state.repeat_was_rejected |= repeated;
         let is_met = is_new || !was_signed;
         count(if is_met && !repeated { Challenge::Met } else { Challenge::Rejected });
@@ -350,8 +351,8 @@ pub(super) mod tests {
     fn the_drafts_request_with_a_bare_string_comes_out_byte_for_byte() {
         let vector = super::super::vectors::STRING;
         let label = sfv::KeyRef::from_str(vector.label).unwrap().to_owned();
-        let wish = Wish { label, nonce: Some(vector.nonce.to_owned()) };
-        let signed = signer("form: string").own.signed("example.com", &wish, vector.created, vector.expires);
+        let wanted = SignatureRequest { label, nonce: Some(vector.nonce.to_owned()) };
+        let signed = signer("form: string").own.signed("example.com", &wanted, vector.created, vector.expires);
         assert_eq!((&*signed.agent, &*signed.input), (vector.agent, vector.input));
         assert_eq!(signed.signature, vector.signature);
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// A log. What it is written to may be changed while it is in use.
 pub struct LineQueue {
     name: &'static str,
-    lane: Mutex<Option<Arc<LineWriter>>>,
+    writer: Mutex<Option<Arc<LineWriter>>>,
     dropped: AtomicU64,
 }
 
@@ -34,7 +34,7 @@ struct LineWriterState {
 impl LineQueue {
     /// One that is written nowhere yet: its lines are lost.
     pub const fn new(name: &'static str) -> Self {
-        Self { name, lane: Mutex::new(None), dropped: AtomicU64::new(0) }
+        Self { name, writer: Mutex::new(None), dropped: AtomicU64::new(0) }
     }
 
     /// Writes to `target` from now on. What came before goes to where it went so far.
@@ -42,10 +42,10 @@ impl LineQueue {
     /// # Errors
     /// No thread can be started; nothing has changed then.
     pub fn write_to(&'static self, target: impl Write + Send + 'static) -> io::Result<()> {
-        let lane = Arc::new(LineWriter::default());
-        let writing = lane.clone();
+        let writer = Arc::new(LineWriter::default());
+        let writing = writer.clone();
         thread::Builder::new().name(format!("politely-{}", self.name)).spawn(move || self.run(&writing, target))?;
-        self.replace(Some(lane));
+        self.replace(Some(writer));
         Ok(())
     }
 
@@ -66,27 +66,27 @@ impl LineQueue {
 
     /// Returns when all that came so far is written, or the time is up.
     pub fn flush(&self, limit: Duration) {
-        let Some(lane) = self.lane.lock().clone() else { return };
+        let Some(writer) = self.writer.lock().clone() else { return };
         let until = Instant::now() + limit;
-        let mut state = lane.state.lock();
+        let mut state = writer.state.lock();
         while !state.lines.is_empty() || state.is_writing {
-            if lane.written.wait_until(&mut state, until).timed_out() {
+            if writer.written.wait_until(&mut state, until).timed_out() {
                 return;
             }
         }
     }
 
-    fn replace(&self, lane: Option<Arc<LineWriter>>) {
-        if let Some(before) = std::mem::replace(&mut *self.lane.lock(), lane) {
+    fn replace(&self, writer: Option<Arc<LineWriter>>) {
+        if let Some(before) = std::mem::replace(&mut *self.writer.lock(), writer) {
             before.state.lock().is_closed = true;
             before.more.notify_one();
         }
     }
 
     fn put(&self, line: &[u8]) {
-        let lane = self.lane.lock();
-        let Some(lane) = &*lane else { return };
-        let mut state = lane.state.lock();
+        let writer = self.writer.lock();
+        let Some(writer) = &*writer else { return };
+        let mut state = writer.state.lock();
         if state.lines.len() + line.len() > ROOM {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
@@ -97,24 +97,24 @@ impl LineQueue {
         let is_asleep = was_empty && !state.is_writing;
         drop(state);
         if is_asleep {
-            lane.more.notify_one();
+            writer.more.notify_one();
         }
     }
 
-    fn run(&self, lane: &LineWriter, mut target: impl Write) {
+    fn run(&self, writer: &LineWriter, mut target: impl Write) {
         let mut batch = Vec::new();
         let mut is_cut = false;
         let mut reported = self.dropped();
         loop {
             {
-                let mut state = lane.state.lock();
+                let mut state = writer.state.lock();
                 state.is_writing = false;
-                lane.written.notify_all();
+                writer.written.notify_all();
                 while state.lines.is_empty() {
                     if state.is_closed {
                         return;
                     }
-                    lane.more.wait(&mut state);
+                    writer.more.wait(&mut state);
                 }
                 std::mem::swap(&mut state.lines, &mut batch);
                 state.is_writing = true;

@@ -2,8 +2,8 @@
 
 use super::Upstream;
 use super::egress::{self, Denied, Guard};
-use super::parent::Parent;
 use super::reach_error::ReachError;
+use super::upstream_proxy::UpstreamProxy;
 use crate::policy::Authority;
 use crate::policy::pace::ClientId;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -53,10 +53,10 @@ impl Upstream {
     pub(super) async fn proxy(
         &self,
         guard: &Guard,
-        parent: &Parent,
+        upstream_proxy: &UpstreamProxy,
     ) -> Result<(Arc<[IpAddr]>, Arc<[SocketAddr]>), ReachError> {
-        let found = self.resolver.lookup(parent.host(), None).await?;
-        let sockets: Arc<[SocketAddr]> = found.iter().map(|&it| SocketAddr::new(it, parent.port())).collect();
+        let found = self.resolver.lookup(upstream_proxy.host(), None).await?;
+        let sockets: Arc<[SocketAddr]> = found.iter().map(|&it| SocketAddr::new(it, upstream_proxy.port())).collect();
         match sockets.iter().find(|&&socket| is_own(guard, socket)) {
             Some(&own) => Err(Denied::OwnListener(own).into()),
             None => Ok((found, sockets)),

@@ -36,7 +36,7 @@ struct DialCounts {
     /// Connections that were opened, and those that could not be.
     opened: [AtomicU64; 2],
     /// TLS handshakes: good ones, and others.
-    shaken: [AtomicU64; 2],
+    handshakes: [AtomicU64; 2],
 }
 
 impl Dialler {
@@ -75,14 +75,14 @@ impl Dialler {
 
     /// Connections that were opened and those that could not be; TLS handshakes, good ones and others.
     pub fn counts(&self) -> [[u64; 2]; 2] {
-        [&self.counts.opened, &self.counts.shaken].map(|counts| counts.each_ref().map(|count| count.load(Relaxed)))
+        [&self.counts.opened, &self.counts.handshakes].map(|counts| counts.each_ref().map(|count| count.load(Relaxed)))
     }
 
     fn count(&self, is_tls: bool, error: Option<&DialError>) {
         self.counts.opened[usize::from(error.is_some())].fetch_add(1, Relaxed);
         let of_tls = [DialFault::Certificate, DialFault::Alert, DialFault::Alpn, DialFault::Tls];
         if is_tls && error.is_none_or(|error| of_tls.contains(&error.kind)) {
-            self.counts.shaken[usize::from(error.is_some())].fetch_add(1, Relaxed);
+            self.counts.handshakes[usize::from(error.is_some())].fetch_add(1, Relaxed);
         }
     }
 

@@ -11,8 +11,8 @@ pub struct UpstreamFigures {
     pub opened: u64,
     pub failed: u64,
     /// TLS handshakes that were good, and those that were not.
-    pub shaken: u64,
-    pub unshaken: u64,
+    pub handshakes: u64,
+    pub failed_handshakes: u64,
     /// How long the system's resolver took to find addresses, and to find none.
     pub found: Distribution,
     pub not_found: Distribution,

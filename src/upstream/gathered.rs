@@ -65,7 +65,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Gathered<T> {
             self.since = self.turns.begun();
             cx.waker().wake_by_ref();
         }
-        self.turns.has_rest(true);
+        self.turns.set_has_rest(true);
         let before = self.waiting.len();
         for part in parts {
             let n = part.len().min(ROOM - self.waiting.len());
@@ -85,7 +85,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Gathered<T> {
         }
         ready!(self.poll_drain(cx))?;
         ready!(Pin::new(&mut self.io).poll_flush(cx))?;
-        self.turns.has_rest(false);
+        self.turns.set_has_rest(false);
         Poll::Ready(Ok(()))
     }
 

@@ -2,9 +2,9 @@
 //! host's own.
 
 use super::dial_error::{DialError, DialFault};
-use super::parent::Parent;
 use super::race::{FailedAddresses, race};
 use super::stream::Stream;
+use super::upstream_proxy::UpstreamProxy;
 use crate::policy::{Authority, Host, Scheme};
 use pingora_core::protocols::TcpKeepalive;
 use pingora_core::protocols::l4::ext::set_tcp_keepalive;
@@ -23,7 +23,7 @@ use tokio_rustls::TlsConnector;
 #[derive(Clone)]
 pub(super) struct Hop {
     pub authority: Authority,
-    pub parent: Option<Through>,
+    pub upstream_proxy: Option<Through>,
     /// TLS with the origin is ours to make.
     pub tls: Option<Arc<ClientConfig>>,
     /// For everything that is done here.
@@ -33,7 +33,7 @@ pub(super) struct Hop {
 /// By way of an upstream proxy.
 #[derive(Clone)]
 pub(super) struct Through {
-    pub parent: Arc<Parent>,
+    pub upstream_proxy: Arc<UpstreamProxy>,
     /// How TLS is spoken with the proxy itself, if it is.
     pub tls: Arc<ClientConfig>,
     /// Ask for a way through with CONNECT; else requests go to the proxy as they are.
@@ -54,8 +54,8 @@ impl Hop {
     }
 
     pub fn too_slow(&self) -> DialError {
-        let where_to = match &self.parent {
-            Some(through) => through.parent.to_string(),
+        let where_to = match &self.upstream_proxy {
+            Some(through) => through.upstream_proxy.to_string(),
             None => self.authority.to_string(),
         };
         let detail = format!("no connection by way of {where_to} within {:?}", self.limit);
@@ -68,8 +68,8 @@ impl Hop {
         failed: &FailedAddresses,
         reached: &OnceLock<SocketAddr>,
     ) -> Result<Stream, DialError> {
-        let doing = match &self.parent {
-            Some(through) => format!("connecting to {}", through.parent),
+        let doing = match &self.upstream_proxy {
+            Some(through) => format!("connecting to {}", through.upstream_proxy),
             None => format!("connecting to {}", self.authority),
         };
         let during = |error: io::Error| DialError::from_io(&error, &doing);
@@ -77,12 +77,12 @@ impl Hop {
             race(addresses, failed, |address| async move { tcp(address).await.map_err(during) }).await?;
         let _ = reached.set(address);
         let mut stream = Stream::Tcp(tcp);
-        if let Some(Through { parent, tls, connect, via }) = &self.parent {
-            if parent.is_tls() {
-                stream = encrypt(stream, tls, parent.host()).await.map_err(during)?;
+        if let Some(Through { upstream_proxy, tls, connect, via }) = &self.upstream_proxy {
+            if upstream_proxy.is_tls() {
+                stream = encrypt(stream, tls, upstream_proxy.host()).await.map_err(during)?;
             }
             if *connect {
-                parent.connect(&mut stream, &self.authority, via).await?;
+                upstream_proxy.connect(&mut stream, &self.authority, via).await?;
             }
         }
         if let Some(tls) = &self.tls {
@@ -102,8 +102,11 @@ async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
 
 impl fmt::Debug for Hop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parent = self.parent.as_ref().map(|through| &through.parent);
-        f.debug_struct("Hop").field("authority", &self.authority).field("parent", &parent).finish_non_exhaustive()
+        let upstream_proxy = self.upstream_proxy.as_ref().map(|through| &through.upstream_proxy);
+        f.debug_struct("Hop")
+            .field("authority", &self.authority)
+            .field("parent", &upstream_proxy)
+            .finish_non_exhaustive()
     }
 }
 

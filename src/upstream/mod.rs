@@ -15,7 +15,6 @@ mod hop;
 mod http2;
 mod origin_settings;
 mod outgoing;
-mod parent;
 mod pool;
 mod race;
 mod reach_error;
@@ -24,6 +23,7 @@ mod route;
 mod stream;
 mod trust;
 mod turns;
+mod upstream_proxy;
 mod window;
 mod words;
 
@@ -137,9 +137,9 @@ impl Upstream {
     /// What there is of connections and look-ups.
     pub fn figures(&self) -> UpstreamFigures {
         let dialler = self.reach.load().dialler.clone();
-        let [[opened, failed], [shaken, unshaken]] = dialler.counts();
+        let [[opened, failed], [handshakes, failed_handshakes]] = dialler.counts();
         let [found, not_found] = self.resolver.times();
-        UpstreamFigures { idle: dialler.pool.idle(), opened, failed, shaken, unshaken, found, not_found }
+        UpstreamFigures { idle: dialler.pool.idle(), opened, failed, handshakes, failed_handshakes, found, not_found }
     }
 
     /// Closes the oldest of the idle connections, where there are no descriptors left. How many.
@@ -235,11 +235,11 @@ impl Upstream {
             return Ok(known.route.clone());
         }
         reach.guard.screen_host(authority.host(), authority.port())?;
-        let (found, addresses) = match &reach.parent {
+        let (found, addresses) = match &reach.upstream_proxy {
             None => self.origin(&reach.guard, authority, client).await?,
-            Some(parent) => {
+            Some(upstream_proxy) => {
                 self.screen_what_is_known(&reach.guard, authority, client).await?;
-                self.proxy(&reach.guard, parent).await?
+                self.proxy(&reach.guard, upstream_proxy).await?
             }
         };
         let everybodys = reach.hosts.get(authority.host()).tls.as_ref();
@@ -251,7 +251,7 @@ impl Upstream {
         let way = RouteInner {
             authority: authority.clone(),
             addresses,
-            parent: reach.parent.clone(),
+            upstream_proxy: reach.upstream_proxy.clone(),
             own_tls: terms.map(|terms| reach.trust.of(terms).clone()),
             unverified: terms.is_some_and(|terms| !terms.verify),
             user_terms: key.1.clone(),

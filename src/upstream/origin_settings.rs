@@ -3,11 +3,11 @@
 use super::dialler::Dialler;
 use super::egress::Guard;
 use super::hop;
-use super::parent::Parent;
 use super::pool::Keep;
 use super::reach_error::ReachError;
 use super::trust::{Trust, TrustError};
-use crate::config::{Closed, Hosts, OriginTls, PortRange, Settings};
+use super::upstream_proxy::UpstreamProxy;
+use crate::config::{DenyEntry, Hosts, OriginTls, PortRange, Settings};
 use crate::policy::{Authority, HostPattern};
 use crate::signing::{KeyError, Signer};
 use ipnet::IpNet;
@@ -26,7 +26,7 @@ pub(super) struct OriginSettings {
     pub dialler: Arc<Dialler>,
     pub guard: Guard,
     pub limit: Duration,
-    pub parent: Option<Arc<Parent>>,
+    pub upstream_proxy: Option<Arc<UpstreamProxy>>,
     pub hosts: Hosts,
     pub trust: Trust,
     pub keep: Keep,
@@ -63,7 +63,7 @@ impl OriginSettings {
             listeners,
             setup_host: Some(settings.intercept.setup_host.clone()),
         };
-        let parent = egress.upstream_proxy.as_ref().and_then(|url| Parent::new(url).ok()).map(Arc::new);
+        let upstream_proxy = egress.upstream_proxy.as_ref().and_then(|url| UpstreamProxy::new(url).ok()).map(Arc::new);
         let hosts = settings.hosts.clone();
         let users = settings.access.users.iter().filter_map(|user| Some((user.name.as_ref(), user.hosts.as_ref()?)));
         let all = users.clone().map(|(_, hosts)| hosts).chain([&hosts]).flat_map(Hosts::all);
@@ -91,7 +91,7 @@ impl OriginSettings {
             dialler,
             guard,
             limit,
-            parent,
+            upstream_proxy,
             hosts,
             trust,
             keep,
@@ -113,16 +113,16 @@ impl OriginSettings {
     }
 }
 
-fn network(closed: &Closed) -> Option<IpNet> {
+fn network(closed: &DenyEntry) -> Option<IpNet> {
     match closed {
-        Closed::Network(network) => Some(network.0),
-        Closed::Host(_) => None,
+        DenyEntry::Network(network) => Some(network.0),
+        DenyEntry::Host(_) => None,
     }
 }
 
-fn host(closed: &Closed) -> Option<HostPattern> {
+fn host(closed: &DenyEntry) -> Option<HostPattern> {
     match closed {
-        Closed::Host(pattern) => Some(pattern.clone()),
-        Closed::Network(_) => None,
+        DenyEntry::Host(pattern) => Some(pattern.clone()),
+        DenyEntry::Network(_) => None,
     }
 }

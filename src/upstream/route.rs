@@ -4,10 +4,10 @@ use super::dial_error::DialError;
 use super::dialler::Dialler;
 use super::endpoint::Endpoint;
 use super::hop::{Hop, Through, is_tls};
-use super::parent::Parent;
 use super::pool::Keep;
 use super::stream::Stream;
 use super::trust::TlsTerms;
+use super::upstream_proxy::UpstreamProxy;
 use crate::config::OriginTls;
 use crate::policy::{Authority, Host, Scheme};
 use crate::signing::RequestSigner;
@@ -24,7 +24,7 @@ pub(super) struct RouteInner {
     pub authority: Authority,
     /// What may be dialled, best first: the origin's addresses, or the upstream proxy's. Never empty.
     pub addresses: Arc<[SocketAddr]>,
-    pub parent: Option<Arc<Parent>>,
+    pub upstream_proxy: Option<Arc<UpstreamProxy>>,
     /// TLS on terms of the host's own.
     pub own_tls: Option<TlsTerms>,
     /// That these are a user's alone.
@@ -52,7 +52,7 @@ pub(super) struct RouteInner {
 impl Route {
     /// The origin's address that is tried first. `None`: the upstream proxy alone knows it.
     pub fn origin(&self) -> Option<IpAddr> {
-        self.0.addresses.first().filter(|_| self.0.parent.is_none()).map(|address| address.ip())
+        self.0.addresses.first().filter(|_| self.0.upstream_proxy.is_none()).map(|address| address.ip())
     }
 
     /// Whether the origin's certificate is accepted unseen.
@@ -66,8 +66,8 @@ impl Route {
     }
 
     /// The upstream proxy that requests themselves go to, rather than through it: it needs the whole URL.
-    pub fn asks(&self) -> Option<&Parent> {
-        self.0.parent.as_deref().filter(|_| self.0.authority.scheme() == Scheme::Http)
+    pub fn asks(&self) -> Option<&UpstreamProxy> {
+        self.0.upstream_proxy.as_deref().filter(|_| self.0.authority.scheme() == Scheme::Http)
     }
 
     /// A connection of its own on which HTTP/1.1 is spoken with the origin itself, TLS included: for what may become another
@@ -82,7 +82,7 @@ impl Route {
     /// the client's CONNECT.
     pub async fn tunnel(&self, via: Option<&str>) -> Result<(Stream, SocketAddr), DialError> {
         let mut hop = self.0.hop_to(true, None);
-        if let (Some(through), Some(before)) = (&mut hop.parent, via) {
+        if let (Some(through), Some(before)) = (&mut hop.upstream_proxy, via) {
             through.via = format!("{before}, {}", through.via).into();
         }
         self.0.dialler.open_raw(&hop, &self.0.addresses).await
@@ -99,17 +99,17 @@ impl RouteInner {
 
     /// The host whose name was resolved.
     pub fn resolved(&self) -> &Host {
-        self.parent.as_ref().map_or(self.authority.host(), |parent| parent.host())
+        self.upstream_proxy.as_ref().map_or(self.authority.host(), |upstream_proxy| upstream_proxy.host())
     }
 
     fn hop_to(&self, connect: bool, tls: Option<Arc<ClientConfig>>) -> Hop {
-        let through = |parent: &Arc<Parent>| Through {
-            parent: parent.clone(),
+        let through = |upstream_proxy: &Arc<UpstreamProxy>| Through {
+            upstream_proxy: upstream_proxy.clone(),
             tls: self.plain_tls.http1.clone(),
             connect,
             via: self.via.clone(),
         };
-        let parent = self.parent.as_ref().map(through);
-        Hop { authority: self.authority.clone(), parent, tls, limit: self.limit }
+        let upstream_proxy = self.upstream_proxy.as_ref().map(through);
+        Hop { authority: self.authority.clone(), upstream_proxy, tls, limit: self.limit }
     }
 }

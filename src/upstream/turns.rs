@@ -60,7 +60,7 @@ impl TaskTurns {
         self.0.begun.load(SeqCst)
     }
 
-    pub(super) fn has_rest(&self, rest: bool) {
+    pub(super) fn set_has_rest(&self, rest: bool) {
         self.0.has_rest.store(rest, SeqCst);
     }
 

@@ -83,8 +83,6 @@ fn settings(home: &std::path::Path, site_ca: &std::path::Path, ports: [u16; 2]) 
     json!({
         "listen": [{ "address": "127.0.0.1:0" }],
         "admin": { "address": "off" },
-        "admin": { "address": "off" },
-        "store": { "directory": home.join("store") },
         "egress": { "allow": ["127.0.0.0/8", "::1"], "ports": ports, "ca_file": site_ca },
         "store": { "directory": home.join("store") },
         "intercept": { "ca": { "directory": home.join("ca") } },

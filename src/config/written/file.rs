@@ -16,7 +16,9 @@ use super::path;
 use super::secrets::{self, Secret, SecretUrl};
 use super::signature::SignatureSettings;
 use super::units;
-use super::values::{self, AccessLog, Closed, HeaderText, InstanceName, ListenAddress, MethodName, Network, PortRange};
+use super::values::{
+    self, AccessLog, DenyEntry, HeaderText, InstanceName, ListenAddress, MethodName, Network, PortRange,
+};
 use super::words;
 
 /// The whole file.
@@ -276,7 +278,7 @@ pub struct EgressSettings {
     /// Opened although private or special.
     pub allow: Vec<Network>,
     /// Closed although public; wins over `allow`.
-    pub deny: Vec<Closed>,
+    pub deny: Vec<DenyEntry>,
     pub ports: Vec<PortRange>,
     /// Empty: any.
     pub hosts: Vec<HostPattern>,

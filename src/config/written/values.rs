@@ -106,12 +106,12 @@ impl Network {
 
 /// What `egress.deny` closes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Closed {
+pub enum DenyEntry {
     Network(Network),
     Host(HostPattern),
 }
 
-impl Closed {
+impl DenyEntry {
     /// # Errors
     /// Neither a network nor a host or a pattern of hosts.
     pub fn parse(text: &str) -> Result<Self, Complaint> {
@@ -339,7 +339,7 @@ read_from_text! {
     ListenAddress, "an address to listen on", LISTEN_FORMS, ListenAddress::parse;
     PortRange, "a port", PORT_FORMS, PortRange::parse;
     Network, "a network", NETWORK_FORMS, Network::parse;
-    Closed, "a network or a host", NETWORK_FORMS, Closed::parse;
+    DenyEntry, "a network or a host", NETWORK_FORMS, DenyEntry::parse;
     AccessLog, "a destination for the access log", ACCESS_LOG_FORMS, AccessLog::parse;
     PathPattern, "a path pattern", PATH_FORMS, PathPattern::parse;
     ProductToken, "a product token", "put it in quotes", parse_product_token;

@@ -93,8 +93,8 @@ fn alter(directory: &Path, change: impl FnOnce(&mut Vec<String>)) {
 /// Begins a new segment at each process, as the days do.
 fn age(directory: &Path) {
     for stored in Stored::all(directory).unwrap() {
-        if !stored.is_packed {
-            stored.pack().unwrap();
+        if !stored.is_compressed {
+            stored.compress().unwrap();
         }
     }
 }
@@ -296,7 +296,7 @@ fn a_full_segment_is_compressed_and_the_chain_goes_on() {
     assert_eq!((verified.segments, verified.records, verified.bodies), (4, 2, 2));
     drop(open(directory.path()));
     let all = Stored::all(directory.path()).unwrap();
-    assert_eq!(all.iter().map(|stored| stored.is_packed).collect::<Vec<_>>(), [true, true, true, false]);
+    assert_eq!(all.iter().map(|stored| stored.is_compressed).collect::<Vec<_>>(), [true, true, true, false]);
     assert_eq!(good(directory.path()).records, 2);
 }
 

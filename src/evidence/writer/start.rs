@@ -63,7 +63,7 @@ pub(super) fn resume(directory: &Path, now: SystemTime) -> Result<(Segment, Chai
         return Ok((segment, chain, End { is_first: true, is_clean: true, torn }));
     };
     let unreadable = |stored: &Stored, why: String| Unusable::Broken(format!("{}: {why}", stored.path.display()));
-    if !last.is_packed {
+    if !last.is_compressed {
         let tail = Tail::read(&last.path)?;
         if let Some(head) = tail.head() {
             // Nothing of ours leaves such a line, so nothing is written behind it.

@@ -110,7 +110,7 @@ fn help(directory: &Path, bodies: &Bodies, removed: bool) {
     let done = (|| {
         let all = Stored::all(directory)?;
         if let Some((_, full)) = all.split_last() {
-            full.iter().filter(|stored| !stored.is_packed).try_for_each(Stored::pack)?;
+            full.iter().filter(|stored| !stored.is_compressed).try_for_each(Stored::compress)?;
         }
         if removed {
             // A clock that went back has dated some before those that came earlier.

@@ -53,7 +53,7 @@ pub(in crate::gate) enum TurnPlace {
     /// No lease is needed: nothing is in force.
     Free,
     /// Another has it, for so long if it does not go on.
-    Line(Duration),
+    Queued(Duration),
     /// This instance has it, for so long.
     Leased(Duration),
 }
@@ -96,7 +96,7 @@ impl LeaseStatus {
         let left = Duration::from_millis(u64::try_from(left).unwrap_or(0)).min(LEASE);
         let place = match place {
             1 => TurnPlace::Free,
-            2 => TurnPlace::Line(left),
+            2 => TurnPlace::Queued(left),
             3 => TurnPlace::Leased(left),
             _ => TurnPlace::None,
         };

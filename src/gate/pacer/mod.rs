@@ -1,15 +1,15 @@
-//! Keeps every host's pace: finds the lanes, here and for the fleet's messages.
+//! Keeps every host's pace: finds the queues, here and for the fleet's messages.
 //!
-//! What finds the lanes is only read on a request to a known host, so that hosts do not wait for each other.
+//! What finds the queues is only read on a request to a known host, so that hosts do not wait for each other.
 
 mod figures;
+mod host_queue;
 mod lease;
-mod pace;
 mod permit;
 mod waiters;
 
 pub use figures::PaceFigures;
-pub(super) use pace::{HostQueue, Stand};
+pub(super) use host_queue::{HostQueue, Stand};
 pub use permit::Permit;
 pub(super) use permit::Waiting;
 pub(super) use waiters::WaitPlace;
@@ -19,7 +19,7 @@ use super::store::Store;
 use crate::policy::PaceKey;
 use crate::policy::pace::{ClientId, LastStarts, Schedule, Terms};
 use hashbrown::{DefaultHashBuilder, HashTable};
-use pace::{PacerShared, Turns};
+use host_queue::{HostSchedule, PacerShared};
 use parking_lot::RwLock;
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -27,18 +27,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
-/// All lanes.
+/// All queues.
 pub(super) struct Pacer {
     shards: Box<[RwLock<Shard>]>,
     hasher: DefaultHashBuilder,
     shared: Arc<PacerShared>,
-    /// Of lanes.
+    /// Of queues.
     count: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Shard {
-    lanes: HashTable<Arc<HostQueue>>,
+    queues: HashTable<Arc<HostQueue>>,
     /// Those of subresources that follow their page.
     beside: HashTable<Arc<HostQueue>>,
     /// At this many, those that owe nothing are dropped.
@@ -62,17 +62,17 @@ impl Pacer {
         self.shared.waiters.enter(client, max_waiting)
     }
 
-    /// How the key stands; `None`: it has no lane, as nobody has asked for it lately.
+    /// How the key stands; `None`: it has no queue, as nobody has asked for it lately.
     pub fn figures(&self, key: &PaceKey) -> Option<PaceFigures> {
         Some(self.find(key)?.figures())
     }
 
-    /// Bytes that the lanes take, without the requests that wait in them.
+    /// Bytes that the queues take, without the requests that wait in them.
     pub fn bytes(&self) -> usize {
-        self.count.load(Ordering::Relaxed) * LANE
+        self.count.load(Ordering::Relaxed) * QUEUE_BYTES
     }
 
-    /// Drops the lanes that owe nothing.
+    /// Drops the queues that owe nothing.
     pub fn sweep(&self) {
         for shard in &self.shards {
             self.count.fetch_sub(shard.write().sweep(), Ordering::Relaxed);
@@ -86,38 +86,38 @@ impl Pacer {
         }
     }
 
-    /// The lane of this key.
-    pub fn pace(&self, key: &PaceKey) -> Arc<HostQueue> {
+    /// The queue of this key.
+    pub fn queue(&self, key: &PaceKey) -> Arc<HostQueue> {
         let hash = self.hasher.hash_one(key);
-        if let Some(pace) = self.shard(hash).read().lanes.find(hash, |pace| pace.key() == key) {
-            return pace.clone();
+        if let Some(queue) = self.shard(hash).read().queues.find(hash, |queue| queue.key() == key) {
+            return queue.clone();
         }
         let mut shard = self.shard(hash).write();
         self.make_room(&mut shard);
         let new = || {
-            let (mut lane, now) = (Schedule::default(), Instant::now());
+            let (mut schedule, now) = (Schedule::default(), Instant::now());
             if let Some(last_start) = self.shared.store.last_unnoted() {
                 // A host with a delay owes it once, whatever was noted.
-                lane.adopt(LastStarts { last_start: Some(last_start), ..LastStarts::default() }, Duration::ZERO);
+                schedule.adopt(LastStarts { last_start: Some(last_start), ..LastStarts::default() }, Duration::ZERO);
             }
             if let Some(debt) = self.shared.store.debt(key, now) {
-                lane.restore(now, debt);
+                schedule.restore(now, debt);
             }
-            self.new_pace(lane, key, None)
+            self.new_queue(schedule, key, None)
         };
-        self.in_table(&mut shard.lanes, hash, key, new)
+        self.in_table(&mut shard.queues, hash, key, new)
     }
 
-    /// The lane of the subresources that follow the pages of this one.
+    /// The queue of the subresources that follow the pages of this one.
     pub fn beside(&self, key: &PaceKey, page: &Arc<HostQueue>) -> Arc<HostQueue> {
         let hash = self.hasher.hash_one(key);
         let shard = self.shard(hash);
-        if let Some(pace) = shard.read().beside.find(hash, |pace| pace.key() == key) {
-            return pace.clone();
+        if let Some(queue) = shard.read().beside.find(hash, |queue| queue.key() == key) {
+            return queue.clone();
         }
         let mut shard = shard.write();
         self.make_room(&mut shard);
-        let new = || self.new_pace(Schedule::default(), key, Some(page.clone()));
+        let new = || self.new_queue(Schedule::default(), key, Some(page.clone()));
         self.in_table(&mut shard.beside, hash, key, new)
     }
 
@@ -126,11 +126,11 @@ impl Pacer {
     pub async fn link_changed(&self) {
         let places = Arc::new(Semaphore::new(MAX_REPORTING));
         for shard in &self.shards {
-            let lanes: Vec<_> = shard.read().lanes.iter().cloned().collect();
-            for lane in lanes {
-                match lane.has_news() {
-                    true => lane.look(places.clone().acquire_owned().await.ok()),
-                    false => lane.look(None),
+            let queues: Vec<_> = shard.read().queues.iter().cloned().collect();
+            for queue in queues {
+                match queue.has_news() {
+                    true => queue.look(places.clone().acquire_owned().await.ok()),
+                    false => queue.look(None),
                 }
             }
         }
@@ -141,15 +141,15 @@ impl Pacer {
 
     /// How the key stands in the fleet has changed.
     pub fn changed(&self, key: &str) {
-        // Without a lane nobody waits here any more; others have its turn soon.
-        if let Some(pace) = PaceKey::from_text(key).and_then(|key| self.find(&key)) {
-            pace.changed();
+        // Without a host queue nobody waits here any more; others have its turn soon.
+        if let Some(queue) = PaceKey::from_text(key).and_then(|key| self.find(&key)) {
+            queue.changed();
         }
     }
 
     fn find(&self, key: &PaceKey) -> Option<Arc<HostQueue>> {
         let hash = self.hasher.hash_one(key);
-        self.shard(hash).read().lanes.find(hash, |pace| pace.key() == key).cloned()
+        self.shard(hash).read().queues.find(hash, |queue| queue.key() == key).cloned()
     }
 
     /// The table takes its bits from both ends of the hash.
@@ -157,7 +157,7 @@ impl Pacer {
         &self.shards[(hash >> 32) as usize % SHARDS]
     }
 
-    /// The lane of this key, made if there is none.
+    /// The queue of this key, made if there is none.
     fn in_table(
         &self,
         table: &mut HashTable<Arc<HostQueue>>,
@@ -165,28 +165,28 @@ impl Pacer {
         key: &PaceKey,
         new: impl FnOnce() -> Arc<HostQueue>,
     ) -> Arc<HostQueue> {
-        let rehash = |pace: &Arc<HostQueue>| self.hasher.hash_one(pace.key());
-        table.entry(hash, |pace| pace.key() == key, rehash).or_insert_with(new).get().clone()
+        let rehash = |queue: &Arc<HostQueue>| self.hasher.hash_one(queue.key());
+        table.entry(hash, |queue| queue.key() == key, rehash).or_insert_with(new).get().clone()
     }
 
-    fn new_pace(&self, lane: Turns, key: &PaceKey, page: Option<Arc<HostQueue>>) -> Arc<HostQueue> {
+    fn new_queue(&self, schedule: HostSchedule, key: &PaceKey, page: Option<Arc<HostQueue>>) -> Arc<HostQueue> {
         self.count.fetch_add(1, Ordering::Relaxed);
-        Arc::new(HostQueue::new(lane, key.clone(), page, self.shared.clone()))
+        Arc::new(HostQueue::new(schedule, key.clone(), page, self.shared.clone()))
     }
 }
 
 impl Shard {
     fn len(&self) -> usize {
-        self.lanes.len() + self.beside.len()
+        self.queues.len() + self.beside.len()
     }
 
     /// Tells how many went.
     fn sweep(&mut self) -> usize {
         let (before, now) = (self.len(), Instant::now());
-        let is_used = |pace: &Arc<HostQueue>| Arc::strong_count(pace) > 1 || !pace.is_idle(now);
-        // These hold on to their pages' lanes.
-        self.beside.retain(|pace| is_used(pace));
-        self.lanes.retain(|pace| is_used(pace));
+        let is_used = |queue: &Arc<HostQueue>| Arc::strong_count(queue) > 1 || !queue.is_idle(now);
+        // These hold on to their pages' queues.
+        self.beside.retain(|queue| is_used(queue));
+        self.queues.retain(|queue| is_used(queue));
         self.sweep_at = MIN_SWEEP.max(self.len() * 2);
         before - self.len()
     }
@@ -199,10 +199,10 @@ pub(super) fn without_delay(terms: Terms) -> Terms {
 }
 
 const SHARDS: usize = 256;
-/// For lanes with a driver to report by themselves.
+/// For queues with a driver to report by themselves.
 const AT_ONCE: Duration = Duration::from_millis(20);
 /// Hosts whose debts are reported to the fleet at a time.
 const MAX_REPORTING: usize = 256;
 const MIN_SWEEP: usize = 64;
-/// What a lane takes, with its row in the table; its key is the authority's, as a rule.
-const LANE: usize = size_of::<HostQueue>() + 4 * size_of::<usize>() + 2 * size_of::<Arc<HostQueue>>();
+/// What a host queue takes, with its row in the table; its key is the authority's, as a rule.
+const QUEUE_BYTES: usize = size_of::<HostQueue>() + 4 * size_of::<usize>() + 2 * size_of::<Arc<HostQueue>>();

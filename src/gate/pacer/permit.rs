@@ -1,6 +1,6 @@
 //! The right to one request in flight, and a place in the line for it.
 
-use super::pace::HostQueue;
+use super::host_queue::HostQueue;
 use super::waiters::WaitPlace;
 use crate::policy::Refusal;
 use crate::policy::pace::{ClientId, PaceOutcome, Refused, Slot, Terms, Ticket};
@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 /// Gives its slot back when dropped, with the outcome set until then.
 pub struct Permit {
-    pace: Arc<HostQueue>,
+    queue: Arc<HostQueue>,
     slot: Option<Slot>,
     terms: Terms,
     /// It has begun to leave.
@@ -29,10 +29,10 @@ pub struct Permit {
 impl Permit {
     /// `slot`: none in report mode, which is held back by nothing.
     #[inline]
-    pub(super) fn new(pace: &Arc<HostQueue>, slot: Option<Slot>, terms: Terms) -> Self {
-        let (pace, waited) = (pace.clone(), Duration::ZERO);
+    pub(super) fn new(queue: &Arc<HostQueue>, slot: Option<Slot>, terms: Terms) -> Self {
+        let (queue, waited) = (queue.clone(), Duration::ZERO);
         let (outcome, answered) = (PaceOutcome::Unused, None);
-        Self { pace, slot, terms, begun: false, leaving: false, has_left: false, waited, outcome, answered }
+        Self { queue, slot, terms, begun: false, leaving: false, has_left: false, waited, outcome, answered }
     }
 
     /// Between this start and the next.
@@ -63,16 +63,16 @@ impl Permit {
     /// One more request to the host under the same permit, in its turn: a retry. If the first has never left, it has not
     /// been a request, and the turn is still there.
     pub async fn again(&mut self) -> Result<(), Refusal> {
-        self.has_left();
+        self.note_left();
         if !std::mem::take(&mut self.begun) {
             self.outcome = PaceOutcome::Unused;
             return Ok(());
         }
         // In report mode there is none.
         let Some(slot) = self.slot.take() else { return Ok(()) };
-        self.pace.give_back(slot, std::mem::take(&mut self.has_left), PaceOutcome::Failure, None);
+        self.queue.give_back(slot, std::mem::take(&mut self.has_left), PaceOutcome::Failure, None);
         // It has waited for its turn already and stands at the end of the line now.
-        let mut next = self.pace.turn(RETRIES, self.terms.clone()).await?;
+        let mut next = self.queue.turn(RETRIES, self.terms.clone()).await?;
         self.slot = next.slot.take();
         Ok(())
     }
@@ -91,7 +91,7 @@ impl Permit {
     }
 
     /// Its head has left. What the origin sees is this: writing may have taken a while.
-    pub fn has_left(&mut self) {
+    pub fn note_left(&mut self) {
         if std::mem::take(&mut self.leaving) {
             self.note_start(true);
         }
@@ -103,7 +103,7 @@ impl Permit {
         let frees = is_gone && !self.has_left;
         self.has_left |= is_gone;
         if is_paced(slot) {
-            self.pace.left(slot, Instant::now() + self.margin(), is_gone, frees);
+            self.queue.left(slot, Instant::now() + self.margin(), is_gone, frees);
         }
     }
 
@@ -117,11 +117,11 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         // Nobody has seen how far it got: it may have left by now.
-        self.has_left();
+        self.note_left();
         if let Some(slot) = self.slot.take() {
             // An attempt to connect that failed is no request.
             let outcome = if self.begun { self.outcome } else { PaceOutcome::Unused };
-            self.pace.give_back(slot, self.has_left, outcome, self.answered);
+            self.queue.give_back(slot, self.has_left, outcome, self.answered);
         }
     }
 }
@@ -132,7 +132,7 @@ fn is_paced(slot: &Slot) -> bool {
 
 /// A place in the line, given back when its holder goes.
 pub(in crate::gate) struct Waiting {
-    pace: Arc<HostQueue>,
+    queue: Arc<HostQueue>,
     ticket: Ticket,
     answer: oneshot::Receiver<Result<Permit, Refused>>,
     terms: Terms,
@@ -144,7 +144,7 @@ pub(in crate::gate) struct Waiting {
 
 impl Waiting {
     pub(super) fn new(
-        pace: &Arc<HostQueue>,
+        queue: &Arc<HostQueue>,
         ticket: Ticket,
         answer: oneshot::Receiver<Result<Permit, Refused>>,
         terms: Terms,
@@ -152,7 +152,7 @@ impl Waiting {
         due: Option<Instant>,
         place: Option<WaitPlace>,
     ) -> Self {
-        Waiting { pace: pace.clone(), ticket, answer, terms, since, due, place }
+        Waiting { queue: queue.clone(), ticket, answer, terms, since, due, place }
     }
 
     /// When its turn is likely to come. `None`: nobody knows.
@@ -177,7 +177,7 @@ impl Waiting {
         let answer = tokio::select! {
             biased;
             answer = &mut self.answer => answer,
-            refusal = self.pace.refused_meanwhile() => return Err(refusal),
+            refusal = self.queue.refused_meanwhile() => return Err(refusal),
             refusal = crowded_out => return Err(refusal),
         };
         match answer {
@@ -194,7 +194,7 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.pace.cancel(self.ticket);
+        self.queue.cancel(self.ticket);
     }
 }
 
@@ -226,7 +226,7 @@ mod tests {
 
     fn host() -> Arc<HostQueue> {
         let key = PaceKey::from_text("a.example").expect("a key");
-        Pacer::new(Arc::new(Store::memory()), None).pace(&key)
+        Pacer::new(Arc::new(Store::memory()), None).queue(&key)
     }
 
     fn stand(host: &Arc<HostQueue>) -> Stand {
@@ -250,7 +250,7 @@ mod tests {
             assert!(permit.again().now_or_never().is_some_and(|turn| turn.is_ok()), "another address, at once");
         }
         permit.leaves();
-        permit.has_left();
+        permit.note_left();
         assert!(permit.again().now_or_never().is_none(), "a request that has left is one, and the next waits the gap");
     }
 
@@ -260,7 +260,7 @@ mod tests {
         let mut permit = go(&host);
         for _ in 0..2 {
             permit.leaves();
-            permit.has_left();
+            permit.note_left();
             permit.take_back();
             assert!(permit.again().now_or_never().is_some_and(|turn| turn.is_ok()), "another connection, at once");
         }

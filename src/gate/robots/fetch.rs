@@ -146,7 +146,7 @@ impl Fetcher {
         let is_signed = route.signature().is_some_and(|signer| outgoing.is_signed_by(signer));
         let on_sent = |sent| match sent {
             Sent::Begins => permit.leaves(),
-            Sent::Whole => permit.has_left(),
+            Sent::Whole => permit.note_left(),
         };
         let asked = SystemTime::now();
         let answered = route.ask(request.want, &outgoing, on_sent).await;
@@ -155,13 +155,13 @@ impl Fetcher {
                 Some(want) => FetchError::Again(want, error.to_string()),
                 None => error.into(),
             })?;
-        if let Some(parent) = route.asks()
+        if let Some(upstream_proxy) = route.asks()
             && (status == 407 || says_a_proxy(&headers))
         {
             // It is no word of the site's, so it neither allows nor forbids anything.
             return Err(FetchError::Unreachable(match status {
-                407 => parent.wants_credentials().to_string(),
-                status => format!("{parent} answers with status {status} of its own"),
+                407 => upstream_proxy.wants_credentials().to_string(),
+                status => format!("{upstream_proxy} answers with status {status} of its own"),
             }));
         }
         let asks_for_signature = route.signature().is_some_and(|signer| {

@@ -48,7 +48,7 @@ impl HostEntry {
         !self.page_went.load(Ordering::Relaxed)
     }
 
-    pub fn page_went(&self, went: bool) {
+    pub fn set_page_went(&self, went: bool) {
         if self.owes_page() == went {
             self.page_went.store(went, Ordering::Relaxed);
         }

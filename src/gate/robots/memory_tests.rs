@@ -68,7 +68,7 @@ async fn rules_and_paces_are_counted_as_they_are_taken() {
                     cache.insert(&authority, &answer);
                 }
                 "rules" => _ = hosts.host(&authority, SiteFile::Robots).load().robots_txt().unwrap().rules_for(&tokens),
-                _ => _ = pacer.pace(&PaceKey::new(KeyBy::Host, &authority, None)),
+                _ => _ = pacer.queue(&PaceKey::new(KeyBy::Host, &authority, None)),
             }
         }
         files.sweep();

@@ -122,7 +122,7 @@ impl RobotsCache {
         let (mut fetches, key) = (self.0.fetches.lock(), (host.file, host.authority.clone()));
         if let Some(fetch) = fetches.get(&key) {
             if order.reason != FetchReason::FirstUse {
-                fetch.goes_on();
+                fetch.keep_running();
             }
             return fetch.join();
         }
@@ -201,10 +201,13 @@ impl CacheInner {
         self.store.save(host.name(), &entry);
         self.hosts.put(host, entry);
         match host.file {
-            SiteFile::Robots => host.page_went(false),
+            SiteFile::Robots => host.set_page_went(false),
             // Whichever file came last, the next turn is a page's.
             SiteFile::TdmRep => {
-                self.hosts.find(&host.authority, SiteFile::Robots).iter().for_each(|robots| robots.page_went(false));
+                self.hosts
+                    .find(&host.authority, SiteFile::Robots)
+                    .iter()
+                    .for_each(|robots| robots.set_page_went(false));
             }
         }
     }

@@ -42,18 +42,18 @@ impl FetchPlaces {
     pub async fn take_in_turn(
         &self,
         client: ClientId,
-        pace: &Arc<HostQueue>,
+        queue: &Arc<HostQueue>,
         terms: &Terms,
         a_while: Duration,
     ) -> Result<(FetchPlace<'_>, Permit), Refusal> {
         loop {
-            let permit = pace.turn(FETCHES, terms.clone()).await?;
+            let permit = queue.turn(FETCHES, terms.clone()).await?;
             if let Some(place) = self.take(client).now_or_never() {
                 return Ok((place, permit));
             }
             drop(permit);
             let place = self.take(client).await;
-            match pace.stand(FETCHES, terms.clone())? {
+            match queue.stand(FETCHES, terms.clone())? {
                 Stand::Go(permit) => return Ok((place, permit)),
                 Stand::Wait(waiting) => {
                     if let Ok(permit) = timeout(a_while, waiting.turn()).await {
@@ -119,13 +119,13 @@ mod tests {
         for _ in 0..MOST_OF_ONE {
             taken.push(places.take(ClientId(1)).await);
         }
-        let pace = Pacer::new(Arc::new(Store::memory()), None).pace(&PaceKey::from_text("a.example").unwrap());
+        let queue = Pacer::new(Arc::new(Store::memory()), None).queue(&PaceKey::from_text("a.example").unwrap());
         let terms = Terms { max_concurrent: 1, ..Terms::default() };
-        let mut fetch = pin!(places.take_in_turn(ClientId(1), &pace, &terms, SOON));
+        let mut fetch = pin!(places.take_in_turn(ClientId(1), &queue, &terms, SOON));
         assert!((&mut fetch).now_or_never().is_none());
-        let page = pace.turn(ClientId(2), terms.clone()).now_or_never();
+        let page = queue.turn(ClientId(2), terms.clone()).now_or_never();
         assert!(page.is_some_and(|turn| turn.is_ok()), "whoever can use it has it");
-        let page = pace.turn(ClientId(2), terms.clone()).await.unwrap();
+        let page = queue.turn(ClientId(2), terms.clone()).await.unwrap();
         taken.pop();
         assert!(timeout(SOON * 10, &mut fetch).await.is_err(), "it has to wait for its turn now");
         assert!(places.take(ClientId(1)).now_or_never().is_some(), "and keeps no place meanwhile");

@@ -49,7 +49,7 @@ pub(super) struct Fetch {
     /// `None` until it has ended; an error says that nobody was asked, and why not.
     pub end: watch::Sender<Option<Result<(), Refusal>>>,
     /// Whether or not anybody waits for it.
-    goes_on: AtomicBool,
+    keeps_running: AtomicBool,
 }
 
 /// Somebody's part in a fetch. It goes on without, but a first one only while others wait for it.
@@ -64,19 +64,19 @@ impl Order {
 
 impl Fetch {
     pub fn new(reason: FetchReason) -> Self {
-        Fetch { end: watch::Sender::new(None), goes_on: AtomicBool::new(reason != FetchReason::FirstUse) }
+        Fetch { end: watch::Sender::new(None), keeps_running: AtomicBool::new(reason != FetchReason::FirstUse) }
     }
 
     pub fn join(&self) -> Fetching {
         Fetching(self.end.subscribe())
     }
 
-    pub fn goes_on(&self) {
-        self.goes_on.store(true, Ordering::Relaxed);
+    pub fn keep_running(&self) {
+        self.keeps_running.store(true, Ordering::Relaxed);
     }
 
-    pub fn is_going_on(&self) -> bool {
-        self.goes_on.load(Ordering::Relaxed)
+    pub fn keeps_running(&self) -> bool {
+        self.keeps_running.load(Ordering::Relaxed)
     }
 }
 
@@ -108,7 +108,7 @@ impl Underway<'_> {
                 () = self.fetch.end.closed() => {}
             }
             let mut fetches = self.fetches.lock();
-            if self.fetch.is_going_on() {
+            if self.fetch.keeps_running() {
                 drop(fetches);
                 return Some(work.await);
             }

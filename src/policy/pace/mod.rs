@@ -1,19 +1,19 @@
 //! The pace of one host (docs/pace.md): when a request may start, which is next, which would wait too long. A state machine
 //! without clock, sleep or lock. There is one [`Schedule`] for each [`PaceKey`](super::PaceKey), behind a mutex, and one timer
-//! for each lane in which somebody waits:
+//! for each schedule in which somebody waits:
 //!
 //! ```
 //! # use politely::policy::pace::{ClientId, NextTurn, PaceOutcome, Schedule, Terms, Turn};
-//! # let (mut lane, now, terms) = (Schedule::<u32>::default(), std::time::Instant::now(), Terms::default());
-//! match lane.request(now, ClientId(1), &terms, || 7 /* in earnest: the sending half of a oneshot */) {
-//!     Turn::Go(slot) => lane.finished(|| now, slot, PaceOutcome::Success),
-//!     Turn::Wait { ticket, .. } => _ = lane.cancel(ticket), // should the client hang up
+//! # let (mut schedule, now, terms) = (Schedule::<u32>::default(), std::time::Instant::now(), Terms::default());
+//! match schedule.request(now, ClientId(1), &terms, || 7 /* in earnest: the sending half of a oneshot */) {
+//!     Turn::Go(slot) => schedule.finished(|| now, slot, PaceOutcome::Success),
+//!     Turn::Wait { ticket, .. } => _ = schedule.cancel(ticket), // should the client hang up
 //!     Turn::Refuse(_why) => {}
 //! }
 //! // After every call that is not answered by `Go` or `Refuse`, and when the timer fires:
 //! loop {
-//!     match lane.poll(now) {
-//!         NextTurn::Start(_waiter, slot) => lane.finished(|| now, slot, PaceOutcome::Unused), // its receiver may be gone
+//!     match schedule.poll(now) {
+//!         NextTurn::Start(_waiter, slot) => schedule.finished(|| now, slot, PaceOutcome::Unused), // its receiver may be gone
 //!         NextTurn::Refuse(_waiter, _why) => {}
 //!         NextTurn::WaitUntil(_set_the_timer) => break,
 //!         NextTurn::Idle => break,
@@ -76,7 +76,7 @@ pub struct Schedule<W = ()> {
     /// The start under a gap that has not left yet: when the next may is not known until then.
     leaving: Option<u64>,
     source: TurnSource,
-    line: Option<Box<WaitQueue<W>>>,
+    wait_queue: Option<Box<WaitQueue<W>>>,
 }
 
 impl<W> Default for Schedule<W> {
@@ -95,7 +95,7 @@ impl<W> Default for Schedule<W> {
             in_flight: 0,
             leaving: None,
             source: TurnSource::default(),
-            line: None,
+            wait_queue: None,
         }
     }
 }
@@ -112,7 +112,7 @@ impl<W> Schedule<W> {
         self.breaker = terms.breaker;
         self.pauses_after = terms.breaker.map(|breaker| breaker.after).or(self.pauses_after);
         self.clamp_hold(now);
-        if self.line.is_none() && self.is_open(now, demand) {
+        if self.wait_queue.is_none() && self.is_open(now, demand) {
             return Turn::Go(self.start(now, demand));
         }
         let at = self.forecast(now, client, terms);
@@ -121,50 +121,50 @@ impl<W> Schedule<W> {
         // Asking the fleet for the lease, with nobody ahead, is not waiting: `max_wait` 0 does not refuse it.
         let asks = !self.may_turn(demand);
         if !terms.is_renewal && (wait > terms.max_wait || terms.max_wait.is_zero() && !asks) {
-            return Turn::Refuse(self.in_vain(now, retry_after));
+            return Turn::Refuse(self.wait_refusal(now, retry_after));
         }
         let patience = terms.max_wait.min(terms::FAR).max(if asks { source::ASKING } else { Duration::ZERO });
-        let line = self.line.get_or_insert_default();
+        let wait_queue = self.wait_queue.get_or_insert_default();
         let queue = terms.queue.max(usize::from(asks));
-        if !terms.is_renewal && line.is_full(queue) && !line.make_room(client, retry_after) {
-            self.drop_empty_line();
+        if !terms.is_renewal && wait_queue.is_full(queue) && !wait_queue.make_room(client, retry_after) {
+            self.drop_empty_queue();
             return Turn::Refuse(Refused::Full { retry_after });
         }
         self.tickets += 1;
         let ticket = Ticket { client, number: self.tickets };
         if terms.is_renewal {
-            line.join_as_renewal(ticket, demand, now + terms::FAR, waiter());
+            wait_queue.join_as_renewal(ticket, demand, now + terms::FAR, waiter());
         } else {
-            line.join(ticket, demand, now + patience, waiter());
+            wait_queue.join(ticket, demand, now + patience, waiter());
         }
         Turn::Wait { ticket, until: (at > now).then_some(at) }
     }
 
     /// Which request has its turn, which would wait too long, or when to ask again. To be called until it returns `WaitUntil` or `Idle`.
     pub fn poll(&mut self, now: Instant) -> NextTurn<W> {
-        let Some(line) = &mut self.line else { return NextTurn::Idle };
-        if let Some((waiter, why)) = line.turned_away() {
-            self.drop_empty_line();
+        let Some(wait_queue) = &mut self.wait_queue else { return NextTurn::Idle };
+        if let Some((waiter, why)) = wait_queue.turned_away() {
+            self.drop_empty_queue();
             return NextTurn::Refuse(waiter, self.why(now, why));
         }
-        let Some(head) = line.head() else {
-            self.line = None;
+        let Some(head) = wait_queue.head() else {
+            self.wait_queue = None;
             return NextTurn::Idle;
         };
         if self.is_open(now, head) {
-            let waiter = self.line.as_mut().and_then(|line| line.pop()).expect("it had a head above");
-            self.drop_empty_line();
+            let waiter = self.wait_queue.as_mut().and_then(|wait_queue| wait_queue.pop()).expect("it had a head above");
+            self.drop_empty_queue();
             return NextTurn::Start(waiter, self.start(now, head));
         }
         let (due, inputs) = (self.due(head), self.source.forecast(self.backoff(), self.latency));
-        let line = self.line.as_mut().expect("only `pop` above gives it up");
-        if line.sweep(now, self.last, inputs)
-            && let Some((waiter, why)) = line.turned_away()
+        let wait_queue = self.wait_queue.as_mut().expect("only `pop` above gives it up");
+        if wait_queue.sweep(now, self.last, inputs)
+            && let Some((waiter, why)) = wait_queue.turned_away()
         {
-            self.drop_empty_line();
+            self.drop_empty_queue();
             return NextTurn::Refuse(waiter, self.why(now, why));
         }
-        let deadline = line.next_deadline();
+        let deadline = wait_queue.next_deadline();
         // With all slots taken, `finished` wakes the queue; without the fleet's lease, whatever grants the lease does.
         let due = due.filter(|_| self.has_room(head) && self.may_turn(head));
         NextTurn::WaitUntil(due.map_or(deadline, |due| due.min(deadline)))
@@ -172,8 +172,8 @@ impl<W> Schedule<W> {
 
     /// Gives a waiter's place back; those behind it move up. `None`: it has had its answer already.
     pub fn cancel(&mut self, ticket: Ticket) -> Option<W> {
-        let waiter = self.line.as_mut()?.leave(ticket);
-        self.drop_empty_line();
+        let waiter = self.wait_queue.as_mut()?.leave(ticket);
+        self.drop_empty_queue();
         waiter
     }
 
@@ -183,7 +183,7 @@ impl<W> Schedule<W> {
         let at = self.forecast(now, client, terms);
         let wait = at.duration_since(now);
         // Only real requests wait in the queue (renewals of robots.txt): a dry run must not delay them.
-        if wait <= terms.max_wait && self.line.is_none() {
+        if wait <= terms.max_wait && self.wait_queue.is_none() {
             self.owe_gap(at, SlotRequest::from(terms));
             self.starts += 1;
             self.last.last_start = self.last.last_start.max(Some(at));
@@ -198,16 +198,16 @@ impl<W> Schedule<W> {
         let (mut marks, inputs) = (self.last, self.source.forecast(self.backoff(), self.latency));
         // A request that may not wait gets no turn in the queue: it could start once the queue is empty.
         let client = (!terms.max_wait.is_zero()).then_some(client);
-        let ahead = self.line.as_deref().map_or(now, |line| match terms.is_renewal {
-            true => line.clear_renewals(now, &mut marks, inputs),
-            false => line.clear_before(now, client, &mut marks, inputs),
+        let ahead = self.wait_queue.as_deref().map_or(now, |wait_queue| match terms.is_renewal {
+            true => wait_queue.clear_renewals(now, &mut marks, inputs),
+            false => wait_queue.clear_before(now, client, &mut marks, inputs),
         });
         marks.due(SlotRequest::from(terms), inputs).map_or(ahead, |due| due.max(ahead))
     }
 
     /// How many wait.
     pub fn waiting(&self) -> usize {
-        self.line.as_ref().map_or(0, |line| line.len())
+        self.wait_queue.as_ref().map_or(0, |wait_queue| wait_queue.len())
     }
 
     /// How many have started and not finished.
@@ -258,7 +258,7 @@ impl<W> Schedule<W> {
         self.owe_gap(now, demand);
         let mark = self.last.of(demand.start);
         let before = *mark;
-        // Callers read the clock before they get hold of the lane: it may be a little behind.
+        // Callers read the clock before they get hold of the schedule: it may be a little behind.
         *mark = before.max(Some(now));
         let shared = self.source.is_shared(demand, self.backoff());
         let exclusive = self.limit(demand) == 1;
@@ -268,7 +268,7 @@ impl<W> Schedule<W> {
     }
 
     /// Why a request that would have to wait for so long is refused.
-    fn in_vain(&self, now: Instant, retry_after: Duration) -> Refused {
+    fn wait_refusal(&self, now: Instant, retry_after: Duration) -> Refused {
         match self.paused_until(now) {
             Some(_) => Refused::Paused { retry_after, refusals: self.backoff.refusals() },
             None => Refused::TooLong { retry_after },
@@ -277,20 +277,20 @@ impl<W> Schedule<W> {
 
     fn why(&self, now: Instant, refused: Refused) -> Refused {
         match refused {
-            Refused::TooLong { retry_after } => self.in_vain(now, retry_after),
+            Refused::TooLong { retry_after } => self.wait_refusal(now, retry_after),
             Refused::Full { .. } | Refused::Paused { .. } => refused,
         }
     }
 
     /// Waiting requests may have to wait too long now.
     fn pushed_back(&mut self) {
-        if let Some(line) = &mut self.line {
-            line.pushed_back();
+        if let Some(wait_queue) = &mut self.wait_queue {
+            wait_queue.pushed_back();
         }
     }
 
-    fn drop_empty_line(&mut self) {
-        self.line.take_if(|line| line.is_done());
+    fn drop_empty_queue(&mut self) {
+        self.wait_queue.take_if(|wait_queue| wait_queue.is_done());
     }
 }
 

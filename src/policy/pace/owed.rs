@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 impl<W> Schedule<W> {
     /// The longest gap that is in force: of the last starts, of waiting requests, of the backoff.
     pub fn longest_gap(&self) -> Duration {
-        let head = self.line.as_ref().and_then(|line| line.head());
+        let head = self.wait_queue.as_ref().and_then(|wait_queue| wait_queue.head());
         let head = head.map_or(Duration::ZERO, |head| head.gap(self.latency));
         self.delay().max(head).max(self.backoff())
     }
@@ -31,13 +31,13 @@ impl<W> Schedule<W> {
         self.pushed_back();
     }
 
-    /// Whether nothing is lost with the lane. A backoff, and what led to it, is remembered for an hour after the last start.
+    /// Whether nothing is lost with the schedule. A backoff, and what led to it, is remembered for an hour after the last start.
     pub fn is_idle(&self, now: Instant) -> bool {
         let is_calm = self.backoff().is_zero() && self.backoff.refusals() == 0;
         let memory = if is_calm { Duration::ZERO } else { backoff::MAX };
         let fetched = self.last.last_fetch.map(|at| at + self.delay());
         let owed = self.owed_until().max(fetched);
-        self.in_flight == 0 && self.line.is_none() && owed.is_none_or(|until| until + memory <= now)
+        self.in_flight == 0 && self.wait_queue.is_none() && owed.is_none_or(|until| until + memory <= now)
     }
 
     /// A shorter gap does not make a longer one forgotten.

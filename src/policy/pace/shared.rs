@@ -15,18 +15,18 @@ impl<W> Schedule<W> {
 
     /// Somebody waits while another instance may start.
     pub fn is_behind_another(&self) -> bool {
-        self.line.is_some() && matches!(self.source, TurnSource::Fleet { leased: false, .. })
+        self.wait_queue.is_some() && matches!(self.source, TurnSource::Fleet { leased: false, .. })
     }
 
     /// Somebody waits for the fleet's lease: the gap that is to be kept.
     pub fn wants_lease(&self) -> Option<Duration> {
-        let head = self.line.as_ref()?.head()?;
+        let head = self.wait_queue.as_ref()?.head()?;
         (!self.may_turn(head)).then(|| head.gap(self.latency).min(self.max_delay))
     }
 
     /// When the next waiting request is due.
     pub fn head_due(&self) -> Option<Instant> {
-        self.due(self.line.as_ref()?.head()?)
+        self.due(self.wait_queue.as_ref()?.head()?)
     }
 
     /// What starts have to keep their distance from.

@@ -1,4 +1,4 @@
-//! A lane driven as `gate::pacer` drives it, over random arrivals, answers and hang-ups in simulated time, and held to
+//! A schedule driven as `gate::pacer` drives it, over random arrivals, answers and hang-ups in simulated time, and held to
 //! what §5 promises.
 
 use std::collections::HashMap;
@@ -38,7 +38,7 @@ enum Fate {
 
 struct World {
     arrivals: Vec<Arrival>,
-    lane: Schedule<usize>,
+    schedule: Schedule<usize>,
     now: Instant,
     agenda: Vec<(Instant, Event)>,
     timer: Option<Instant>,
@@ -64,7 +64,7 @@ impl World {
         }
         Self {
             arrivals,
-            lane: Schedule::default(),
+            schedule: Schedule::default(),
             now: zero,
             agenda,
             timer: None,
@@ -91,7 +91,7 @@ impl World {
                 Event::Arrives(i) => self.arrive(i)?,
                 Event::HangsUp(i) => {
                     if let Some(ticket) = self.waiting.remove(&i) {
-                        prop_assert_eq!(self.lane.cancel(ticket), Some(i));
+                        prop_assert_eq!(self.schedule.cancel(ticket), Some(i));
                         self.fates.insert(i, Fate::HungUp);
                     }
                 }
@@ -100,7 +100,7 @@ impl World {
                     if let PaceOutcome::Backoff { retry_after: Some(wait) } = self.arrivals[i].outcome {
                         self.hold = self.hold.max(Some(self.now + wait));
                     }
-                    self.lane.finished(|| self.now, slot, self.arrivals[i].outcome);
+                    self.schedule.finished(|| self.now, slot, self.arrivals[i].outcome);
                 }
                 Event::Timer => {}
             }
@@ -125,7 +125,7 @@ impl World {
     fn arrive(&mut self, i: usize) -> Result<(), TestCaseError> {
         let Arrival { client, terms, patience, .. } = self.arrivals[i].clone();
         self.came.insert(i, self.now);
-        match self.lane.request(self.now, ClientId(client), &terms, || i) {
+        match self.schedule.request(self.now, ClientId(client), &terms, || i) {
             Turn::Go(slot) => {
                 prop_assert!(self.waiting.is_empty(), "nobody is overtaken");
                 self.start(i, slot)?;
@@ -145,7 +145,7 @@ impl World {
 
     fn poll(&mut self) -> Result<(), TestCaseError> {
         self.timer = loop {
-            match self.lane.poll(self.now) {
+            match self.schedule.poll(self.now) {
                 NextTurn::Start(i, slot) => {
                     prop_assert!(self.waiting.remove(&i).is_some(), "one answer each");
                     self.start(i, slot)?;
@@ -164,7 +164,7 @@ impl World {
                 }
             }
         };
-        prop_assert_eq!(self.lane.waiting(), self.waiting.len());
+        prop_assert_eq!(self.schedule.waiting(), self.waiting.len());
         self.nothing_idles()
     }
 
@@ -174,7 +174,7 @@ impl World {
             prop_assert!(self.now >= *last + terms.gap(), "never closer than the gap");
         }
         prop_assert!(self.hold.is_none_or(|hold| self.now >= hold), "never before Retry-After");
-        self.lane.left(&slot, self.now, true);
+        self.schedule.left(&slot, self.now, true);
         self.slots.insert(i, slot);
         prop_assert!(self.slots.len() as u32 <= self.limit(i), "never more in flight than allowed");
         self.starts.push((self.now, i));
@@ -194,7 +194,7 @@ impl World {
 
     fn limit(&self, i: usize) -> u32 {
         let terms = &self.arrivals[i].terms;
-        let delayed = !terms.crawl_delay.is_zero() || !self.lane.backoff().is_zero();
+        let delayed = !terms.crawl_delay.is_zero() || !self.schedule.backoff().is_zero();
         if delayed { 1 } else { terms.max_concurrent }
     }
 
@@ -207,11 +207,11 @@ impl World {
         let asks_for = |terms: &Terms| (terms.gap(), terms.max_concurrent);
         let asked = asks_for(&self.arrivals[i].terms);
         let uniform = self.arrivals.iter().all(|arrival| asks_for(&arrival.terms) == asked);
-        if !uniform || self.lane.in_flight() >= self.limit(i) {
+        if !uniform || self.schedule.in_flight() >= self.limit(i) {
             return Ok(());
         }
-        let gap = self.arrivals[i].terms.gap().max(self.lane.backoff());
-        let due = self.starts.last().map(|(last, _)| *last + gap).max(self.lane.last.hold);
+        let gap = self.arrivals[i].terms.gap().max(self.schedule.backoff());
+        let due = self.starts.last().map(|(last, _)| *last + gap).max(self.schedule.last.hold);
         prop_assert!(due > Some(self.now), "a free slot with a waiter");
         prop_assert!(self.timer <= due, "woken in time");
         Ok(())
@@ -220,7 +220,7 @@ impl World {
     /// Everybody has one fate, nobody's turn came after `max_wait`, and each client's requests started in their order.
     fn all_served_in_order(&self) -> Result<(), TestCaseError> {
         prop_assert_eq!(self.fates.len(), self.arrivals.len());
-        prop_assert_eq!(self.lane.in_flight(), 0);
+        prop_assert_eq!(self.schedule.in_flight(), 0);
         let mut last = HashMap::new();
         for (at, i) in &self.starts {
             let arrival = &self.arrivals[*i];
@@ -343,10 +343,10 @@ proptest! {
         let mut world = World::new(arrivals.into_iter().map(quick).collect());
         let last = world.agenda.iter().map(|(at, _)| *at).max().expect("one arrival at least");
         world.run_until(Some(last + after))?;
-        let turn = world.lane.request(world.now, ClientId(9), &probe, || usize::MAX);
+        let turn = world.schedule.request(world.now, ClientId(9), &probe, || usize::MAX);
         if let Turn::Refuse(Refused::TooLong { retry_after }) = turn {
             world.run_until(Some(world.now + retry_after))?;
-            let turn = world.lane.request(world.now, ClientId(9), &probe, || usize::MAX);
+            let turn = world.schedule.request(world.now, ClientId(9), &probe, || usize::MAX);
             prop_assert!(matches!(turn, Turn::Go(_)), "{:?}", turn);
         } else {
             prop_assert!(matches!(turn, Turn::Go(_)), "{:?}", turn);

@@ -79,84 +79,88 @@ mod tests {
         TurnSource::Fleet { known, leased, rivals: 1 }
     }
 
-    fn lane(source: TurnSource) -> (Schedule<&'static str>, Instant) {
-        let mut lane = Schedule::default();
-        lane.follow(source);
-        (lane, Instant::now())
+    fn schedule(source: TurnSource) -> (Schedule<&'static str>, Instant) {
+        let mut schedule = Schedule::default();
+        schedule.follow(source);
+        (schedule, Instant::now())
     }
 
     #[test]
     fn where_a_gap_is_in_force_nothing_starts_without_the_lease() {
-        let (mut lane, now) = lane(fleet(true, false));
-        assert!(matches!(lane.request(now, A, &delay(1000), || "it"), Turn::Wait { .. }));
-        assert_eq!(lane.wants_lease(), Some(ms(1000)));
-        assert_eq!(lane.poll(now), NextTurn::WaitUntil(now + Terms::default().max_wait), "the lease wakes the line");
-        lane.follow(fleet(true, true));
-        assert_eq!(lane.wants_lease(), None);
-        let NextTurn::Start("it", slot) = lane.poll(now) else { panic!("it has its turn") };
+        let (mut schedule, now) = schedule(fleet(true, false));
+        assert!(matches!(schedule.request(now, A, &delay(1000), || "it"), Turn::Wait { .. }));
+        assert_eq!(schedule.wants_lease(), Some(ms(1000)));
+        assert_eq!(
+            schedule.poll(now),
+            NextTurn::WaitUntil(now + Terms::default().max_wait),
+            "the lease wakes the line"
+        );
+        schedule.follow(fleet(true, true));
+        assert_eq!(schedule.wants_lease(), None);
+        let NextTurn::Start("it", slot) = schedule.poll(now) else { panic!("it has its turn") };
         assert!(slot.is_shared() && slot.is_exclusive());
-        lane.finished(|| now, slot, PaceOutcome::Success);
+        schedule.finished(|| now, slot, PaceOutcome::Success);
         // The lease is good for more than one start, at the schedule's own pace.
-        assert!(matches!(lane.request(now, A, &delay(1000), || "next"), Turn::Wait { .. }));
-        assert_eq!((lane.wants_lease(), lane.poll(now)), (None, NextTurn::WaitUntil(now + ms(1000))));
-        assert!(matches!(lane.poll(now + ms(1000)), NextTurn::Start("next", _)));
+        assert!(matches!(schedule.request(now, A, &delay(1000), || "next"), Turn::Wait { .. }));
+        assert_eq!((schedule.wants_lease(), schedule.poll(now)), (None, NextTurn::WaitUntil(now + ms(1000))));
+        assert!(matches!(schedule.poll(now + ms(1000)), NextTurn::Start("next", _)));
     }
 
     #[test]
     fn the_starts_of_others_count() {
-        let (mut lane, now) = lane(fleet(true, true));
-        lane.adopt(LastStarts { last_start: Some(now), ..LastStarts::default() }, ms(0));
-        assert!(matches!(lane.request(now + ms(400), A, &delay(1000), || "it"), Turn::Wait { .. }));
-        assert_eq!(lane.poll(now + ms(400)), NextTurn::WaitUntil(now + ms(1000)));
+        let (mut schedule, now) = schedule(fleet(true, true));
+        schedule.adopt(LastStarts { last_start: Some(now), ..LastStarts::default() }, ms(0));
+        assert!(matches!(schedule.request(now + ms(400), A, &delay(1000), || "it"), Turn::Wait { .. }));
+        assert_eq!(schedule.poll(now + ms(400)), NextTurn::WaitUntil(now + ms(1000)));
     }
 
     #[test]
     fn and_still_do_when_a_start_of_its_own_was_never_made() {
-        let (mut lane, now) = lane(fleet(true, true));
-        let Turn::Go(slot) = lane.request(now, A, &delay(1000), || "") else { panic!("at once") };
-        lane.adopt(LastStarts { last_start: Some(now + ms(400)), ..LastStarts::default() }, ms(0));
-        lane.finished(|| now + ms(500), slot, PaceOutcome::Unused);
-        assert_eq!(lane.forecast(now + ms(500), A, &delay(1000)), now + ms(1400));
+        let (mut schedule, now) = schedule(fleet(true, true));
+        let Turn::Go(slot) = schedule.request(now, A, &delay(1000), || "") else { panic!("at once") };
+        schedule.adopt(LastStarts { last_start: Some(now + ms(400)), ..LastStarts::default() }, ms(0));
+        schedule.finished(|| now + ms(500), slot, PaceOutcome::Unused);
+        assert_eq!(schedule.forecast(now + ms(500), A, &delay(1000)), now + ms(1400));
     }
 
     #[test]
     fn without_a_gap_nobody_is_asked_once_the_key_is_known() {
-        let (mut lane, now) = lane(fleet(false, false));
-        assert!(matches!(lane.request(now, A, &delay(0), || "it"), Turn::Wait { .. }));
-        assert_eq!(lane.wants_lease(), Some(ms(0)));
-        lane.follow(fleet(true, false));
-        assert_eq!(lane.wants_lease(), None);
-        assert!(matches!(lane.poll(now), NextTurn::Start("it", _)));
-        let Turn::Go(slot) = lane.request(now, A, &delay(0), || "") else { panic!("at once") };
+        let (mut schedule, now) = schedule(fleet(false, false));
+        assert!(matches!(schedule.request(now, A, &delay(0), || "it"), Turn::Wait { .. }));
+        assert_eq!(schedule.wants_lease(), Some(ms(0)));
+        schedule.follow(fleet(true, false));
+        assert_eq!(schedule.wants_lease(), None);
+        assert!(matches!(schedule.poll(now), NextTurn::Start("it", _)));
+        let Turn::Go(slot) = schedule.request(now, A, &delay(0), || "") else { panic!("at once") };
         assert!(!slot.is_shared());
         // A backoff makes the turns the fleet's.
         let held = LastStarts { hold: Some(now + ms(2000)), ..LastStarts::default() };
-        lane.adopt(held, ms(2000));
-        assert!(matches!(lane.request(now, A, &delay(0), || "it"), Turn::Wait { until: Some(_), .. }));
-        assert!(lane.wants_lease().is_some());
-        lane.adopt(LastStarts::default(), Duration::ZERO);
-        assert_eq!(lane.wants_lease(), None, "and its end makes them its own");
+        schedule.adopt(held, ms(2000));
+        assert!(matches!(schedule.request(now, A, &delay(0), || "it"), Turn::Wait { until: Some(_), .. }));
+        assert!(schedule.wants_lease().is_some());
+        schedule.adopt(LastStarts::default(), Duration::ZERO);
+        assert_eq!(schedule.wants_lease(), None, "and its end makes them its own");
     }
 
     #[test]
     fn a_refusal_from_before_a_backoff_was_adopted_does_not_double_it() {
-        let (mut lane, now) = lane(fleet(true, false));
-        let Turn::Go(slot) = lane.request(now, A, &delay(0), || "") else { panic!("at once") };
-        lane.adopt(LastStarts::default(), ms(1000));
-        lane.finished(|| now, slot, PaceOutcome::Backoff { retry_after: None });
-        assert_eq!(lane.backoff(), ms(1000));
+        let (mut schedule, now) = schedule(fleet(true, false));
+        let Turn::Go(slot) = schedule.request(now, A, &delay(0), || "") else { panic!("at once") };
+        schedule.adopt(LastStarts::default(), ms(1000));
+        schedule.finished(|| now, slot, PaceOutcome::Backoff { retry_after: None });
+        assert_eq!(schedule.backoff(), ms(1000));
     }
 
     #[test]
     fn who_may_not_wait_may_ask() {
         let terms = Terms { max_wait: Duration::ZERO, queue: 0, ..delay(9000) };
-        let (mut lane, now) = lane(fleet(true, false));
-        assert!(matches!(lane.request(now, A, &terms, || "it"), Turn::Wait { .. }));
+        let (mut schedule, now) = schedule(fleet(true, false));
+        assert!(matches!(schedule.request(now, A, &terms, || "it"), Turn::Wait { .. }));
         let told = now + ms(1);
-        lane.adopt(LastStarts { last_start: Some(told - ms(4000)), ..LastStarts::default() }, ms(0));
-        assert_eq!(lane.poll(told), NextTurn::Refuse("it", Refused::TooLong { retry_after: ms(5000) }));
+        schedule.adopt(LastStarts { last_start: Some(told - ms(4000)), ..LastStarts::default() }, ms(0));
+        assert_eq!(schedule.poll(told), NextTurn::Refuse("it", Refused::TooLong { retry_after: ms(5000) }));
         assert_eq!(
-            lane.request(told, A, &terms, || "it"),
+            schedule.request(told, A, &terms, || "it"),
             Turn::Refuse(Refused::TooLong { retry_after: ms(5000) }),
             "and no more once it is known to be in vain"
         );
@@ -164,21 +168,21 @@ mod tests {
 
     #[test]
     fn a_line_moves_on_once_for_each_rival() {
-        let (mut lane, now) = lane(TurnSource::Fleet { known: true, leased: false, rivals: 3 });
+        let (mut schedule, now) = schedule(TurnSource::Fleet { known: true, leased: false, rivals: 3 });
         for _ in 0..3 {
-            assert!(matches!(lane.request(now, A, &delay(1000), || ""), Turn::Wait { .. }));
+            assert!(matches!(schedule.request(now, A, &delay(1000), || ""), Turn::Wait { .. }));
         }
-        assert_eq!(lane.forecast(now, A, &delay(1000)), now + ms(9000));
+        assert_eq!(schedule.forecast(now, A, &delay(1000)), now + ms(9000));
     }
 
     #[test]
     fn parted_each_keeps_every_gap_once_for_each_instance() {
-        let (mut lane, now) = lane(TurnSource::Partitioned { instances: 3 });
-        let Turn::Go(slot) = lane.request(now, A, &delay(1000), || "") else { panic!("at once") };
-        lane.finished(|| now, slot, PaceOutcome::Success);
-        assert_eq!(lane.forecast(now, A, &delay(1000)), now + ms(3000));
+        let (mut schedule, now) = schedule(TurnSource::Partitioned { instances: 3 });
+        let Turn::Go(slot) = schedule.request(now, A, &delay(1000), || "") else { panic!("at once") };
+        schedule.finished(|| now, slot, PaceOutcome::Success);
+        assert_eq!(schedule.forecast(now, A, &delay(1000)), now + ms(3000));
         // Back in the fleet its own last start still counts.
-        lane.follow(fleet(true, true));
-        assert!(matches!(lane.request(now, A, &delay(1000), || "it"), Turn::Wait { until: Some(_), .. }));
+        schedule.follow(fleet(true, true));
+        assert!(matches!(schedule.request(now, A, &delay(1000), || "it"), Turn::Wait { until: Some(_), .. }));
     }
 }

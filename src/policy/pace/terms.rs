@@ -108,7 +108,7 @@ pub struct Ticket {
     pub(super) number: u64,
 }
 
-/// The right to one request in flight. Goes back with [`Schedule::finished`](super::Schedule::finished), or the lane counts it
+/// The right to one request in flight. Goes back with [`Schedule::finished`](super::Schedule::finished), or the schedule counts it
 /// for ever.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a slot that is not given back is in flight for ever"]
@@ -123,7 +123,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Counted from 1 for each lane.
+    /// Counted from 1 for each schedule.
     pub fn number(&self) -> u64 {
         self.number
     }

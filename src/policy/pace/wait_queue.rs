@@ -1,4 +1,4 @@
-//! The waiting line of one lane: first come first served within a client, turn by turn between clients.
+//! The waiting line of one schedule: first come first served within a client, turn by turn between clients.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -204,7 +204,7 @@ impl<W> WaitQueue<W> {
             self.next_deadline = Some(self.next_deadline.map_or(renewal.deadline, |next| next.min(renewal.deadline)));
         }
         let mut at = self.clear_renewals(now, &mut marks, inputs);
-        let mut in_vain = Vec::new();
+        let mut too_late = Vec::new();
         let mut places = vec![0; self.ring.len()];
         let mut left = true;
         while left {
@@ -214,7 +214,7 @@ impl<W> WaitQueue<W> {
                     let mut after = marks;
                     let start = started(&mut after, waiter.demand, at, inputs);
                     if start > waiter.deadline || waiter.deadline <= now {
-                        in_vain.extend(queue.waiters.remove(*place));
+                        too_late.extend(queue.waiters.remove(*place));
                         continue;
                     }
                     self.next_deadline =
@@ -227,10 +227,10 @@ impl<W> WaitQueue<W> {
             }
         }
         self.ring.retain(|queue| !queue.waiters.is_empty());
-        self.waiting -= in_vain.len();
-        let any = !in_vain.is_empty();
+        self.waiting -= too_late.len();
+        let any = !too_late.is_empty();
         // They are given different times, after all that stay, so that they do not come back all at once.
-        for waiter in in_vain {
+        for waiter in too_late {
             at = started(&mut marks, waiter.demand, at, inputs);
             let retry_after = retry_after(at.duration_since(now));
             self.turned_away.push((waiter.payload, Refused::TooLong { retry_after }));

@@ -1,7 +1,7 @@
 //! Who may use the proxy, by address and by password (RFC 7617). A tunnel belongs to the user who opened it, for as long as that user exists.
 
 use super::super::limits::per_client;
-use super::Who;
+use super::Peer;
 use crate::config::{AccessSettings, User};
 use crate::policy::Refusal;
 use argon2::{Argon2, PasswordVerifier};
@@ -17,10 +17,10 @@ use tokio::time::Instant;
 
 /// Whether a client at this address may ask anything. No rules: this machine alone, and clients that have shown a certificate. Then
 /// nothing else listens beyond loopback; but a connection may be from before a reload took the rules away.
-pub fn admit(access: &AccessSettings, who: &Who) -> Result<(), Refusal> {
-    let client = who.address.ip().to_canonical();
+pub fn admit(access: &AccessSettings, peer: &Peer) -> Result<(), Refusal> {
+    let client = peer.address.ip().to_canonical();
     let why = if access.clients.is_empty() {
-        if who.is_identified || !access.users.is_empty() || client.is_loopback() {
+        if peer.is_identified || !access.users.is_empty() || client.is_loopback() {
             return Ok(());
         }
         format!("{client} is another machine, and `access` allows none")

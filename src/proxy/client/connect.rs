@@ -8,7 +8,7 @@ use super::super::exchange::{Exchange, Outcome, intercept_mode};
 use super::super::io::{Buffer, Timer};
 use super::connection::Connection;
 use super::wire::{Ahead, TLS_HANDSHAKE, Wire};
-use super::{Tunnel, Who};
+use super::{Peer, Tunnel};
 use crate::config::InterceptMode;
 use crate::http1::Framing;
 use crate::policy::{Authority, Host, Refusal, Scheme};
@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use tokio_rustls::LazyConfigAcceptor;
 
 /// In which words.
-pub enum Asked {
+pub enum ConnectProtocol {
     /// With what the CONNECT says of the way so far.
     Connect(Option<String>),
     Socks,
@@ -46,20 +46,20 @@ pub async fn connect(
     proxy: &Arc<Proxy>,
     mut connection: Connection,
     authority: Authority,
-    asked: Asked,
+    asked: ConnectProtocol,
 ) -> Option<Connection> {
     let agent = connection.agent();
-    let Connection { wire, input, who, timer, .. } = &mut connection;
+    let Connection { wire, input, peer, timer, .. } = &mut connection;
     let request = request(&authority, agent.as_deref());
     let mut client = Http1Client::new(Http1::new(wire, input), Framing::None);
     let via = match &asked {
-        Asked::Connect(via) => via.as_deref(),
-        Asked::Socks => {
+        ConnectProtocol::Connect(via) => via.as_deref(),
+        ConnectProtocol::Socks => {
             client.is_socks = true;
             None
         }
     };
-    let exchange = Exchange::new(proxy, proxy.settings.load_full(), &request, who, Instant::now());
+    let exchange = Exchange::new(proxy, proxy.settings.load_full(), &request, peer, Instant::now());
     match grant(exchange, via, &mut client, timer).await {
         Granted::No => {
             let goes_on = !client.is_last && !client.is_cut;
@@ -82,7 +82,7 @@ pub async fn grant<C: Client>(
 ) -> Granted {
     let (proxy, authority) = (exchange.proxy, &exchange.request.authority);
     let is_looped = via.is_some_and(|via| proxy.via.is_in(via.as_bytes()));
-    let opened = match intercept_mode(&exchange.settings, authority, exchange.who.user.as_deref()) {
+    let opened = match intercept_mode(&exchange.settings, authority, exchange.peer.user.as_deref()) {
         _ if is_looped => Err(Outcome::Refused(Refusal::Loop)),
         // What may not be reached (`egress`, `deny`) is refused inside, where the client sees the status: `exchange/decide.rs`.
         InterceptMode::Intercept | InterceptMode::Deny => Ok(None),
@@ -124,10 +124,10 @@ async fn intercept(
     let at = Instant::now() + proxy.settings.load().limits.header_timeout;
     match first_byte(proxy, &mut connection, at).await.transpose()?.flatten() {
         Some(TLS_HANDSHAKE) => {
-            let (address, host) = (connection.who.address, authority.to_string());
+            let (address, host) = (connection.peer.address, authority.to_string());
             let log = |how| proxy.log_distrust(address, &host, agent.as_deref(), how);
             let decrypted = decrypt(proxy, connection, authority).await;
-            proxy.counters.shaken(decrypted.is_ok());
+            proxy.counters.handshake(decrypted.is_ok());
             let mut inside = match decrypted {
                 Ok(inside) => inside,
                 Err(Undecrypted { error, saw_leaf, io }) => {
@@ -144,7 +144,7 @@ async fn intercept(
             let at = Instant::now() + LOOKS_AT_LEAF;
             let first = first_byte(proxy, &mut inside, at).await;
             if let Some(Ok(Some(_))) = first {
-                proxy.distrusted.is_content(address.ip(), &host);
+                proxy.distrusted.note_accepted(address.ip(), &host);
             }
             let left = match first {
                 Some(Ok(None)) if !proxy.is_stopping() => Some(Distrust::Closed),
@@ -158,12 +158,12 @@ async fn intercept(
         }
         Some(byte) if byte.is_ascii_alphabetic() => {
             // What was said outside says nothing inside.
-            let Connection { wire, input, mut who, timer, seat, place, .. } = connection;
-            who.tunnel = Some(Tunnel { authority: authority.with_scheme(Scheme::Http), other_name: None });
-            Box::pin(Connection::new(wire, input, who, timer, seat, place).serve(proxy)).await;
+            let Connection { wire, input, mut peer, timer, permit, place, .. } = connection;
+            peer.tunnel = Some(Tunnel { authority: authority.with_scheme(Scheme::Http), other_name: None });
+            Box::pin(Connection::new(wire, input, peer, timer, permit, place).serve(proxy)).await;
         }
         Some(_) => {
-            tracing::info!(client = %connection.who.address, %authority, "neither TLS nor HTTP inside CONNECT: closed");
+            tracing::info!(client = %connection.peer.address, %authority, "neither TLS nor HTTP inside CONNECT: closed");
             connection.wire.shutdown().await?;
         }
         None => connection.wire.shutdown().await?,
@@ -196,7 +196,7 @@ struct Undecrypted {
 }
 
 async fn decrypt(proxy: &Proxy, connection: Connection, connected: Authority) -> Result<Connection, Undecrypted> {
-    let Connection { wire, input, who, mut timer, seat, place, .. } = connection;
+    let Connection { wire, input, peer, mut timer, permit, place, .. } = connection;
     let failed = |error, saw_leaf, io| Undecrypted { error, saw_leaf, io };
     let handshake = async {
         let mut acceptor = LazyConfigAcceptor::new(Acceptor::default(), Ahead { wire, input });
@@ -219,7 +219,7 @@ async fn decrypt(proxy: &Proxy, connection: Connection, connected: Authority) ->
             None => tunnel.authority.host().clone(),
         };
         if proxy.leaves.is_new(&host) {
-            proxy.mints.turn(who.address.ip()).await;
+            proxy.mints.turn(peer.address.ip()).await;
         }
         let config = proxy.leaves.config_for(&host);
         let tls = hello.into_stream(config).into_fallible().await;
@@ -227,13 +227,13 @@ async fn decrypt(proxy: &Proxy, connection: Connection, connected: Authority) ->
     };
     let at = Instant::now() + proxy.settings.load().limits.header_timeout;
     let handshake = Box::pin(handshake);
-    let shaken = tokio::select! {
-        shaken = timer.limit(at, handshake) => shaken,
+    let finished = tokio::select! {
+        finished = timer.limit(at, handshake) => finished,
         () = proxy.stopped_for_a_while() => None,
     };
-    let (tls, tunnel) = shaken.unwrap_or_else(|| Err(failed(io::ErrorKind::TimedOut.into(), false, None)))?;
-    let who = Who { tunnel: Some(tunnel), ..who };
-    Ok(Connection::new(Wire::Tls(Box::new(tls)), Buffer::new(), who, timer, seat, place))
+    let (tls, tunnel) = finished.unwrap_or_else(|| Err(failed(io::ErrorKind::TimedOut.into(), false, None)))?;
+    let peer = Peer { tunnel: Some(tunnel), ..peer };
+    Ok(Connection::new(Wire::Tls(Box::new(tls)), Buffer::new(), peer, timer, permit, place))
 }
 
 /// The authority that CONNECT and ClientHello mean together. A name stands for an address that CONNECT gave; two

@@ -2,12 +2,12 @@
 
 use super::super::Proxy;
 use super::super::exchange::LastPlace;
-use super::super::exchange::request::Last;
+use super::super::exchange::request::PreviousRequest;
 use super::super::io::{Buffer, Timer};
 use super::super::limits::per_client::Place;
-use super::super::limits::total::Seat;
+use super::super::limits::total::ConnectionPermit;
 use super::wire::Wire;
-use super::{Who, auth};
+use super::{Peer, auth};
 use crate::config::{Settings, User};
 use crate::policy::Refusal;
 use std::future::poll_fn;
@@ -21,20 +21,36 @@ pub struct Connection {
     pub wire: Wire,
     /// Read from the client, not yet taken.
     pub input: Buffer,
-    pub who: Who,
+    pub peer: Peer,
     pub timer: Timer,
     /// Among all connections.
-    pub seat: Seat,
+    pub permit: ConnectionPermit,
     /// Among the connections of the client's user.
     pub place: Option<Place<String>>,
     /// The request before, and where it went.
-    pub last: Last,
+    pub last: PreviousRequest,
     pub last_place: LastPlace,
 }
 
 impl Connection {
-    pub fn new(wire: Wire, input: Buffer, who: Who, timer: Timer, seat: Seat, place: Option<Place<String>>) -> Self {
-        Connection { wire, input, who, timer, seat, place, last: Last::default(), last_place: LastPlace::default() }
+    pub fn new(
+        wire: Wire,
+        input: Buffer,
+        peer: Peer,
+        timer: Timer,
+        permit: ConnectionPermit,
+        place: Option<Place<String>>,
+    ) -> Self {
+        Connection {
+            wire,
+            input,
+            peer,
+            timer,
+            permit,
+            place,
+            last: PreviousRequest::default(),
+            last_place: LastPlace::default(),
+        }
     }
 
     /// Who asked last, by its User-Agent.
@@ -63,22 +79,22 @@ impl Connection {
 pub(super) async fn identify(
     proxy: &Proxy,
     settings: &Settings,
-    who: &mut Who,
+    peer: &mut Peer,
     place: &mut Option<Place<String>>,
     credentials: Option<&[u8]>,
 ) -> Result<(), Refusal> {
-    auth::admit(&settings.access, who)?;
-    if who.tunnel.is_some() {
-        return auth::readmit(&settings.access, &mut who.user);
+    auth::admit(&settings.access, peer)?;
+    if peer.tunnel.is_some() {
+        return auth::readmit(&settings.access, &mut peer.user);
     }
     if settings.access.users.is_empty() {
-        who.user = None;
+        peer.user = None;
         return Ok(());
     }
     let users = &settings.access.users;
-    let user = proxy.passwords.identify(users, who.address.ip(), credentials).await?;
+    let user = proxy.passwords.identify(users, peer.address.ip(), credentials).await?;
     *place = user_place(proxy, user.as_deref(), place.take())?;
-    who.user = user;
+    peer.user = user;
     Ok(())
 }
 

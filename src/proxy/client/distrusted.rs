@@ -12,12 +12,12 @@ use std::time::SystemTime;
 pub struct DistrustedClients {
     kept: Mutex<Vec<Arc<Distrusted>>>,
     /// Those that have asked for something behind the certificate for a host: whatever they leave for, it is not that.
-    content: Cache<(IpAddr, Box<str>), ()>,
+    accepted: Cache<(IpAddr, Box<str>), ()>,
 }
 
 impl Default for DistrustedClients {
     fn default() -> Self {
-        DistrustedClients { kept: Mutex::default(), content: Cache::new(CONTENT) }
+        DistrustedClients { kept: Mutex::default(), accepted: Cache::new(ACCEPTED) }
     }
 }
 
@@ -51,9 +51,9 @@ impl DistrustedClients {
     }
 
     /// The client does trust the certificate for this host.
-    pub(super) fn is_content(&self, client: IpAddr, host: &str) {
+    pub(super) fn note_accepted(&self, client: IpAddr, host: &str) {
         let client = client.to_canonical();
-        self.content.insert((client, host.into()), ());
+        self.accepted.insert((client, host.into()), ());
         self.kept.lock().retain(|one| one.how != Distrust::Closed || one.client != client || *one.host != *host);
     }
 
@@ -80,7 +80,7 @@ impl Proxy {
     /// Counts it, and logs it the first time.
     pub(super) fn log_distrust(&self, client: SocketAddr, host: &str, agent: Option<&str>, how: Distrust) {
         let client = client.ip().to_canonical();
-        if how == Distrust::Closed && self.distrusted.content.get(&(client, host.into())).is_some() {
+        if how == Distrust::Closed && self.distrusted.accepted.get(&(client, host.into())).is_some() {
             return;
         }
         self.counters.distrusted(how.slug());
@@ -93,7 +93,7 @@ impl Proxy {
 
 /// Pairs of client and host that are remembered.
 const KEPT: usize = 200;
-const CONTENT: usize = 1000;
+const ACCEPTED: usize = 1000;
 
 #[cfg(test)]
 mod tests {
@@ -130,7 +130,7 @@ mod tests {
         let clients = DistrustedClients::default();
         let left = || clients.add(HERE, "a", None, Distrust::Closed);
         assert_eq!([left(), left(), left()], [false, true, false]);
-        clients.is_content(HERE, "a");
+        clients.note_accepted(HERE, "a");
         assert!(clients.latest().is_empty(), "it was another reason");
         assert!(!clients.add(HERE, "b", None, Distrust::Closed) && clients.add(HERE, "b", None, Distrust::UnknownCa));
     }

@@ -43,11 +43,11 @@ impl Foreign {
 
 /// To the end of the connection.
 pub async fn serve(proxy: &Arc<Proxy>, mut connection: Connection, foreign: Foreign) {
-    if foreign == Foreign::Socks5 && connection.who.tunnel.is_none() {
+    if foreign == Foreign::Socks5 && connection.peer.tunnel.is_none() {
         return socks::serve(proxy, connection).await;
     }
     let (what, answer) = foreign.rejection();
-    tracing::info!(client = %connection.who.address, "{what}");
+    tracing::info!(client = %connection.peer.address, "{what}");
     let at = Instant::now() + proxy.settings.load().limits.header_timeout;
     let Connection { wire, timer, .. } = &mut connection;
     if let Some(Ok(())) = timer.limit(at, wire.write_all(answer)).await {

@@ -7,7 +7,7 @@ use super::super::exchange::published::{publish, published};
 use super::super::exchange::request::{Request, Unread};
 use super::super::exchange::{Exchange, LastPlace, Outcome, refuse_unread};
 use super::super::io::{Buffer, Timer};
-use super::connect::{self, Asked};
+use super::connect::{self, ConnectProtocol};
 use super::connection::{Connection, identify};
 use super::foreign::{self, Foreign};
 use super::http2;
@@ -68,7 +68,7 @@ impl Connection {
                     let raw = std::mem::take(&mut self.input);
                     let unread = Unread::new(refusal, raw.bytes());
                     let mut client = Http1Client::new(Http1::new(&mut self.wire, &mut self.input), Framing::None);
-                    refuse_unread(proxy, unread, &self.who, Instant::now(), &mut client, &mut self.timer).await;
+                    refuse_unread(proxy, unread, &self.peer, Instant::now(), &mut client, &mut self.timer).await;
                     break;
                 }
             }
@@ -80,7 +80,7 @@ impl Connection {
                 Then::Another => {}
                 Then::Opened(authority, via) => {
                     // What most connections are not takes no room in them.
-                    match Box::pin(connect::connect(proxy, self, authority, Asked::Connect(via))).await {
+                    match Box::pin(connect::connect(proxy, self, authority, ConnectProtocol::Connect(via))).await {
                         Some(refused) => self = refused,
                         None => return,
                     }
@@ -94,7 +94,7 @@ impl Connection {
 
     /// Reads until a whole head is there and moves it to `head`.
     async fn next_head(&mut self, proxy: &Proxy, head: &mut Buffer, stop: &mut Stop<'_>) -> Result<Came, Refusal> {
-        let Connection { wire, input, timer, seat, last_place, .. } = self;
+        let Connection { wire, input, timer, permit, last_place, .. } = self;
         // Settings are never lent while anything is waited for: old ones would stay, and each loan makes others dearer.
         let (idle, header, size) = {
             let limits = &proxy.settings.load().limits;
@@ -136,13 +136,13 @@ impl Connection {
                 if stop.poll(cx, proxy).is_ready() {
                     return Poll::Ready(Err(Came::Nothing));
                 }
-                if input.is_empty() && seat.poll_idle(cx, idle_since).is_ready() {
+                if input.is_empty() && permit.poll_idle(cx, idle_since).is_ready() {
                     return Poll::Ready(Err(Came::TakenAway));
                 }
                 timer.poll(cx, at).map(|()| Err(Came::Head))
             });
             let read = read.await;
-            seat.busy();
+            permit.busy();
             match read {
                 Err(came @ (Came::Nothing | Came::TakenAway | Came::Http2 | Came::Foreign(_))) => return Ok(came),
                 Ok(Ok(0) | Err(_)) => return Ok(Came::Nothing),
@@ -160,8 +160,8 @@ impl Connection {
     /// One request. Its head is read here, once.
     async fn answer(&mut self, proxy: &Arc<Proxy>, raw: &Buffer) -> Then {
         let began = Instant::now();
-        let Connection { wire, input, who, timer, place, last, last_place, .. } = self;
-        let inside = who.tunnel.as_ref().map(|tunnel| &tunnel.authority);
+        let Connection { wire, input, peer, timer, place, last, last_place, .. } = self;
+        let inside = peer.tunnel.as_ref().map(|tunnel| &tunnel.authority);
         let side = Http1::new(wire, input);
         let mut room = FieldRoom::new();
         // Its end is known: that of the bytes.
@@ -177,14 +177,14 @@ impl Connection {
             Err(refusal) => {
                 let mut client = Http1Client::new(side, Framing::None);
                 if let Ok(head) = &head
-                    && let Some(answer) = published(proxy, who, head.method, head.target, None)
+                    && let Some(answer) = published(proxy, peer, head.method, head.target, None)
                 {
                     client.is_head = head.method == "HEAD";
-                    Box::pin(publish(proxy, answer, who, began, &mut client, timer)).await;
+                    Box::pin(publish(proxy, answer, peer, began, &mut client, timer)).await;
                     return Then::Close;
                 }
                 let unread = Unread::new(refusal, raw.bytes());
-                Box::pin(refuse_unread(proxy, unread, who, began, &mut client, timer)).await;
+                Box::pin(refuse_unread(proxy, unread, peer, began, &mut client, timer)).await;
                 return Then::Close;
             }
         };
@@ -194,13 +194,13 @@ impl Connection {
         client.expects_continue = request.expects_continue;
         client.persists = request.persists || request.is_connect();
         let settings = proxy.settings.load_full();
-        match identify(proxy, &settings, who, place, request.credentials).await {
+        match identify(proxy, &settings, peer, place, request.credentials).await {
             Err(refusal) => {
-                let exchange = Exchange::new(proxy, settings, &request, who, began);
+                let exchange = Exchange::new(proxy, settings, &request, peer, began);
                 exchange.finish(Outcome::Refused(refusal), &mut client, timer).await;
             }
             Ok(()) if request.is_connect() => return Then::Opened(request.authority, request.via),
-            Ok(()) => Exchange::new(proxy, settings, &request, who, began).run(&mut client, timer, last_place).await,
+            Ok(()) => Exchange::new(proxy, settings, &request, peer, began).run(&mut client, timer, last_place).await,
         }
         if client.is_cut {
             if client.until_close {

@@ -8,8 +8,8 @@ use super::super::exchange::request::{Request, Unread};
 use super::super::exchange::{Exchange, LastPlace, Outcome, refuse_unread, websocket};
 use super::super::io::{Buffer, Timer};
 use super::super::limits::per_client::{self, Place};
-use super::super::limits::total::{Mark, Seat};
-use super::Who;
+use super::super::limits::total::{ConnectionPermit, Mark};
+use super::Peer;
 use super::connect::{self, Granted};
 use super::connection::{Connection, identify, user_place};
 use super::wire::{Ahead, Wire};
@@ -34,13 +34,13 @@ pub fn serve(proxy: &Arc<Proxy>, connection: Connection) -> Pin<Box<dyn Future<O
 }
 
 async fn serve_streams(proxy: Arc<Proxy>, connection: Connection, turns: TaskTurns) {
-    let Connection { wire, mut input, who, seat, place, .. } = connection;
+    let Connection { wire, mut input, peer, permit, place, .. } = connection;
     let (idle, preface, head) = {
         let limits = &proxy.settings.load().limits;
         (limits.idle_timeout, limits.header_timeout, limits.max_header_size)
     };
     let ahead = Gathered::new(Ahead { wire, input: std::mem::take(&mut input) }, turns.clone());
-    let shaken = Builder::new()
+    let handshake = Builder::new()
         .enable_connect_protocol()
         .max_header_list_size(u32::try_from(head).unwrap_or(u32::MAX))
         .max_concurrent_streams(MAX_STREAMS)
@@ -48,12 +48,12 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Connection, turns: TaskTur
         .initial_connection_window_size(WINDOW * MAX_STREAMS)
         .max_send_buffer_size(SEND_BUFFER)
         .handshake::<_, Bytes>(ahead);
-    let shaken = tokio::select! {
-        shaken = timeout_at(Instant::now() + preface, shaken) => shaken,
+    let opened = tokio::select! {
+        opened = timeout_at(Instant::now() + preface, handshake) => opened,
         () = proxy.stopped_for_a_while() => return,
     };
-    let Ok(Ok(mut streams)) = shaken else { return };
-    let asker = Arc::new(Asker { who, turns, mark: seat.mark(), place: Mutex::new(place) });
+    let Ok(Ok(mut streams)) = opened else { return };
+    let asker = Arc::new(Asker { peer, turns, mark: permit.mark(), place: Mutex::new(place) });
     let mut exchanges = JoinSet::new();
     let mut is_stopping = false;
     let mut idle_at = Instant::now() + idle;
@@ -61,7 +61,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Connection, turns: TaskTur
         tokio::select! {
             stream = streams.accept() => match stream {
                 Some(Ok((request, respond))) => {
-                    seat.busy();
+                    permit.busy();
                     // The runtime moves what it is given about; and `Box::pin` would copy all of it.
                     let exchange = exchange(proxy.clone(), asker.clone(), request, respond);
                     exchanges.spawn(Box::into_pin(Box::write(Box::new_uninit(), exchange)));
@@ -79,7 +79,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Connection, turns: TaskTur
                 is_stopping = true;
                 streams.graceful_shutdown();
             }
-            () = idle_enough(&seat, idle_at - idle, idle_at), if exchanges.is_empty() => {
+            () = idle_enough(&permit, idle_at - idle, idle_at), if exchanges.is_empty() => {
                 streams.abrupt_shutdown(Reason::NO_ERROR);
                 // What was said last goes out, if somebody reads it.
                 let _ = timeout_at(Instant::now() + GOODBYE, poll_fn(|cx| streams.poll_closed(cx))).await;
@@ -90,16 +90,16 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Connection, turns: TaskTur
 }
 
 /// Resolves when the connection has been idle long enough, or others need the room.
-async fn idle_enough(seat: &Seat, since: Instant, until: Instant) {
+async fn idle_enough(permit: &ConnectionPermit, since: Instant, until: Instant) {
     tokio::select! {
         () = tokio::time::sleep_until(until) => {}
-        () = poll_fn(|cx| seat.poll_idle(cx, since)) => {}
+        () = poll_fn(|cx| permit.poll_idle(cx, since)) => {}
     }
 }
 
 /// Who is at the other end, for all streams.
 struct Asker {
-    who: Who,
+    peer: Peer,
     turns: TaskTurns,
     mark: Mark,
     /// Among the connections of the user who asked last.
@@ -121,20 +121,20 @@ async fn exchange(
     let ends = body.is_end_stream();
     let is_head = parts.method == http::Method::HEAD;
     let mut client = Http2Client::new((!ends).then_some(body), respond, asker.turns.clone(), is_head);
-    let inside = asker.who.tunnel.as_ref().map(|tunnel| &tunnel.authority);
+    let inside = asker.peer.tunnel.as_ref().map(|tunnel| &tunnel.authority);
     let authority = parts.uri.authority().map_or("", |authority| authority.as_str());
     if let Some(answer) =
-        published(&proxy, &asker.who, parts.method.as_str(), parts.uri.path().as_bytes(), Some(authority))
+        published(&proxy, &asker.peer, parts.method.as_str(), parts.uri.path().as_bytes(), Some(authority))
     {
-        return publish(&proxy, answer, &asker.who, began, &mut client, &mut timer).await;
+        return publish(&proxy, answer, &asker.peer, began, &mut client, &mut timer).await;
     }
     match Request::read_http2(&parts, ends, inside, &proxy.via) {
         Ok(request) => {
-            let mut who = asker.who.clone();
+            let mut peer = asker.peer.clone();
             let settings = proxy.settings.load_full();
             let credentials = request.credentials;
-            let identified = identify(&proxy, &settings, &mut who, &mut *asker.place.lock().await, credentials).await;
-            let exchange = Exchange::new(&proxy, settings, &request, &who, began);
+            let identified = identify(&proxy, &settings, &mut peer, &mut *asker.place.lock().await, credentials).await;
+            let exchange = Exchange::new(&proxy, settings, &request, &peer, began);
             match identified {
                 Err(refusal) => exchange.finish(Outcome::Refused(refusal), &mut client, &mut timer).await,
                 Ok(()) if request.is_connect() && inside.is_none() => {
@@ -155,7 +155,7 @@ async fn exchange(
             let url = inside.map_or_else(named, |authority| Some(format!("{authority}{path}")));
             let accept = parts.headers.get(http::header::ACCEPT).map(|accept| accept.as_bytes());
             let unread = Unread { refusal, accept, url };
-            refuse_unread(&proxy, unread, &asker.who, began, &mut client, &mut timer).await;
+            refuse_unread(&proxy, unread, &asker.peer, began, &mut client, &mut timer).await;
         }
     }
     client.finish().await;
@@ -163,10 +163,10 @@ async fn exchange(
 
 /// A connection in a stream. It counts as any other: in all, of its client and of its user.
 async fn connect(proxy: &Arc<Proxy>, exchange: Exchange<'_>, outer: &Mark, mut client: Http2Client, mut timer: Timer) {
-    let (request, who) = (exchange.request, exchange.who);
-    let Places { seat, user, client: _client } = match Places::take(proxy, who) {
+    let (request, peer) = (exchange.request, exchange.peer);
+    let Places { permit, user, client: _client } = match Places::take(proxy, peer) {
         Ok(places) => {
-            places.seat.is_inside(outer);
+            places.permit.set_outer(outer);
             places
         }
         Err(refusal) => {
@@ -177,7 +177,7 @@ async fn connect(proxy: &Arc<Proxy>, exchange: Exchange<'_>, outer: &Mark, mut c
     match connect::grant(exchange, request.via.as_deref(), &mut client, &mut timer).await {
         Granted::Inside => {
             let wire = Wire::Stream(Box::new(client.side));
-            let connection = Connection::new(wire, Buffer::new(), who.clone(), timer, seat, user);
+            let connection = Connection::new(wire, Buffer::new(), peer.clone(), timer, permit, user);
             let agent = request.user_agent.map(|agent| String::from_utf8_lossy(agent).into_owned());
             connect::inside(proxy, connection, request.authority.clone(), agent).await;
         }
@@ -187,24 +187,24 @@ async fn connect(proxy: &Arc<Proxy>, exchange: Exchange<'_>, outer: &Mark, mut c
 
 /// What a connection is counted by.
 struct Places {
-    seat: Seat,
+    permit: ConnectionPermit,
     client: Place<IpAddr>,
     user: Option<Place<String>>,
 }
 
 impl Places {
-    fn take(proxy: &Proxy, who: &Who) -> Result<Self, Refusal> {
+    fn take(proxy: &Proxy, peer: &Peer) -> Result<Self, Refusal> {
         let limits = &proxy.settings.load().limits;
         let (most, of_client) = (limits.max_connections.get(), limits.max_connections_per_client.get());
-        let Some(seat) = proxy.room.take(most) else {
+        let Some(permit) = proxy.room.take(most) else {
             let why = format!("{most} connections are open, the maximum allowed").into();
             return Err(Refusal::OwnLimit { retry_after: GOODBYE, why });
         };
-        let Some(client) = proxy.clients.enter(per_client::client(who.address.ip()), of_client) else {
+        let Some(client) = proxy.clients.enter(per_client::client(peer.address.ip()), of_client) else {
             return Err(Refusal::ConnectionLimit { limit: of_client });
         };
-        let user = user_place(proxy, who.user.as_deref(), None)?;
-        Ok(Self { seat, client, user })
+        let user = user_place(proxy, peer.user.as_deref(), None)?;
+        Ok(Self { permit, client, user })
     }
 }
 

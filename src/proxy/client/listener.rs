@@ -3,8 +3,8 @@
 use super::super::Proxy;
 use super::super::io::{Buffer, Timer};
 use super::super::limits::per_client::{Place, client};
-use super::super::limits::total::Seat;
-use super::Who;
+use super::super::limits::total::ConnectionPermit;
+use super::Peer;
 use super::connection::Connection;
 use super::wire::{Ahead, Wire};
 use crate::tls::Distrust;
@@ -80,9 +80,9 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, door: Arc<Door
             tcp = accept(&proxy, &listener, &mut last_logged), if arrived.is_none() => {
                 arrived = tcp.and_then(|(tcp, address)| admit(&proxy, tcp, address));
             }
-            seat = proxy.room.seat(limit), if arrived.is_some() => {
+            permit = proxy.room.permit(limit), if arrived.is_some() => {
                 let arrived = arrived.take().expect("looked at one line above");
-                connections.spawn(served(proxy.clone(), arrived, door.clone(), seat));
+                connections.spawn(served(proxy.clone(), arrived, door.clone(), permit));
             }
             Some(ended) = connections.join_next() => log_failed(ended),
             Ok(()) = changes.changed() => if *changes.borrow_and_update() { break },
@@ -100,8 +100,8 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, door: Arc<Door
         let (proxy, door) = (proxy.clone(), door.clone());
         connections.spawn(async move {
             let limit = proxy.settings.load().limits.max_connections.get();
-            let seat = proxy.room.seat(limit).await;
-            served(proxy, arrived, door, seat).await;
+            let permit = proxy.room.permit(limit).await;
+            served(proxy, arrived, door, permit).await;
         });
     }
     if !proxy.is_stopping() {
@@ -140,14 +140,14 @@ fn admit(proxy: &Proxy, tcp: TcpStream, address: SocketAddr) -> Option<Arrived> 
     }
 }
 
-async fn served(proxy: Arc<Proxy>, (tcp, address, _place): Arrived, door: Arc<Door>, seat: Seat) {
+async fn served(proxy: Arc<Proxy>, (tcp, address, _place): Arrived, door: Arc<Door>, permit: ConnectionPermit) {
     let _under_way = proxy.under_way.subscribe();
-    seat.came_to(door.number);
+    permit.came_to(door.number);
     let tls = door.tls.load_full();
     let gets_directory = door.serves_directory.load(Ordering::Relaxed);
     drop(door);
     let is_identified = tls.as_ref().is_some_and(|tls| tls.identifies);
-    let who = Who { address, is_identified, gets_directory, tunnel: None, user: None };
+    let peer = Peer { address, is_identified, gets_directory, tunnel: None, user: None };
     let wire = match tls {
         None => Wire::Tcp(tcp),
         Some(tls) => {
@@ -163,7 +163,7 @@ async fn served(proxy: Arc<Proxy>, (tcp, address, _place): Arrived, door: Arc<Do
             }
         }
     };
-    Connection::new(wire, Buffer::new(), who, Timer::new(), seat, None).serve(&proxy).await;
+    Connection::new(wire, Buffer::new(), peer, Timer::new(), permit, None).serve(&proxy).await;
 }
 
 async fn decrypt(proxy: &Proxy, tcp: TcpStream, address: SocketAddr, config: Arc<ServerConfig>) -> io::Result<Wire> {
@@ -178,9 +178,9 @@ async fn decrypt(proxy: &Proxy, tcp: TcpStream, address: SocketAddr, config: Arc
         tracing::info!(client = %address, "plain HTTP on a TLS listener: write https:// in the client's proxy URL");
         return Err(io::ErrorKind::InvalidData.into());
     }
-    let shaken = timeout(limit, TlsAcceptor::from(config).accept(ahead).into_fallible()).await;
-    proxy.counters.shaken(matches!(shaken, Ok(Ok(_))));
-    match shaken? {
+    let handshake = timeout(limit, TlsAcceptor::from(config).accept(ahead).into_fallible()).await;
+    proxy.counters.handshake(matches!(handshake, Ok(Ok(_))));
+    match handshake? {
         Ok(tls) => Ok(Wire::Tls(Box::new(tls))),
         Err((error, io)) => {
             // A client that connects and leaves without a word has seen no certificate.

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 /// Who is at the other end of a connection, and through which CONNECT it came.
 #[derive(Debug, Clone)]
-pub struct Who {
+pub struct Peer {
     pub address: SocketAddr,
     /// It has shown a certificate that the listener's `client_ca` vouches for.
     pub is_identified: bool,
@@ -33,7 +33,7 @@ pub struct Who {
     pub user: Option<Arc<User>>,
 }
 
-impl Who {
+impl Peer {
     /// Among whom its requests take turns.
     pub fn client(&self) -> ClientId {
         ClientId::of(self.user.as_ref().map(|user| user.name.as_ref()), self.address.ip())

@@ -3,8 +3,8 @@
 use super::super::Proxy;
 use super::super::exchange::refuse_unanswered;
 use super::super::limits::per_client::Place;
-use super::Who;
-use super::connect::{Asked, connect};
+use super::Peer;
+use super::connect::{ConnectProtocol, connect};
 use super::connection::{Connection, identify};
 use super::socks_reply::{BAD_ADDRESS, BAD_COMMAND, FAILURE, IPV4, NOT_ALLOWED, VERSION, reply};
 use super::wire::Ahead;
@@ -19,25 +19,25 @@ use tokio::time::Instant;
 
 /// To the end of the connection.
 pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
-    let Connection { wire, input, mut who, mut timer, seat, mut place, .. } = connection;
+    let Connection { wire, input, mut peer, mut timer, permit, mut place, .. } = connection;
     let at = Instant::now() + proxy.settings.load().limits.header_timeout;
     let mut io = Ahead { wire, input };
     let negotiated = tokio::select! {
-        negotiated = timer.limit(at, negotiate(proxy, &mut io, &mut who, &mut place)) => negotiated,
+        negotiated = timer.limit(at, negotiate(proxy, &mut io, &mut peer, &mut place)) => negotiated,
         () = proxy.stopped_for_a_while() => return,
     };
     match negotiated {
         Some(Ok(authority)) => {
-            let inner = Connection::new(io.wire, io.input, who, timer, seat, place);
-            if let Some(refused) = Box::pin(connect(proxy, inner, authority, Asked::Socks)).await {
+            let inner = Connection::new(io.wire, io.input, peer, timer, permit, place);
+            if let Some(refused) = Box::pin(connect(proxy, inner, authority, ConnectProtocol::Socks)).await {
                 refused.linger(proxy).await;
             }
         }
         Some(Err(error)) => {
-            tracing::info!(client = %who.address, %error, "a SOCKS client was rejected");
+            tracing::info!(client = %peer.address, %error, "a SOCKS client was rejected");
             io.say_goodbye().await;
         }
-        None => tracing::info!(client = %who.address, "a SOCKS client did not say in time what it wants"),
+        None => tracing::info!(client = %peer.address, "a SOCKS client did not say in time what it wants"),
     }
 }
 
@@ -45,7 +45,7 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
 async fn negotiate(
     proxy: &Proxy,
     io: &mut Ahead,
-    who: &mut Who,
+    peer: &mut Peer,
     place: &mut Option<Place<String>>,
 ) -> io::Result<Authority> {
     let [_, count] = take(io).await?;
@@ -58,7 +58,7 @@ async fn negotiate(
     io.write_all(&[VERSION, method]).await?;
     let credentials = if method == PASSWORD { Some(credentials(io).await?) } else { None };
     let settings = proxy.settings.load_full();
-    let identified = identify(proxy, &settings, who, place, credentials.as_deref()).await;
+    let identified = identify(proxy, &settings, peer, place, credentials.as_deref()).await;
     if credentials.is_some() {
         io.write_all(&[PASSWORD_VERSION, u8::from(identified.is_err())]).await?;
     }
@@ -68,7 +68,7 @@ async fn negotiate(
             io.write_all(&reply(NOT_ALLOWED)).await?;
         }
         let why = wrong(refusal.to_string());
-        refuse_unanswered(proxy, refusal, who, began);
+        refuse_unanswered(proxy, refusal, peer, began);
         return Err(why);
     }
     match destination(io).await? {

@@ -1,7 +1,7 @@
 //! The access log: one line for each request that was answered, and each that was not for its client had left. What its
 //! fields mean is in docs/logs.md; they are written by `telemetry`.
 
-use super::outcome::{About, Last, Outcome};
+use super::outcome::{About, FinalStep, Outcome};
 use super::per_user::{asked, rules};
 use super::request::Request;
 use crate::gate::Reported;
@@ -85,19 +85,19 @@ impl About<'_> {
 
     /// For whom robots.txt is read.
     fn tokens(&self, request: &Request<'_>) -> Option<String> {
-        let asked = asked(request, self.who);
-        let tokens = rules(self.settings, request, self.who).product_tokens(&asked);
+        let asked = asked(request, self.peer);
+        let tokens = rules(self.settings, request, self.peer).product_tokens(&asked);
         let names = tokens.iter().map(ProductToken::as_str).collect::<Vec<_>>().join(",");
         Some(names).filter(|names| !names.is_empty())
     }
 }
 
 impl Line {
-    pub(super) fn write(self, about: &About<'_>, last: &Last) {
+    pub(super) fn write(self, about: &About<'_>, last: &FinalStep) {
         let (trip, request) = (about.trip, about.request.ok());
         let answer: Option<&Answer> = match last {
-            Last::Answer(answer) => Some(answer),
-            Last::Said | Last::Cut => None,
+            FinalStep::Answer(answer) => Some(answer),
+            FinalStep::AlreadySent | FinalStep::Cut => None,
         };
         let agent = request.and_then(|request| request.user_agent).map(String::from_utf8_lossy);
         let is_rule = request.is_some_and(|request| !request.is_connect());
@@ -107,8 +107,8 @@ impl Line {
         tracing::info!(
             target: "access",
             id = next_id(about.proxy.upstream.name()),
-            client = %about.who.address.ip().to_canonical(),
-            user = about.who.user.as_ref().map(|user| user.name.as_ref()),
+            client = %about.peer.address.ip().to_canonical(),
+            user = about.peer.user.as_ref().map(|user| user.name.as_ref()),
             method = request.map(|request| request.method),
             url = about.url(),
             authority = request.map(|request| tracing::field::display(&request.authority)),

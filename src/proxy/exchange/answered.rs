@@ -7,7 +7,7 @@ use super::pages::Pages;
 use super::request::Head;
 use super::state::Signature;
 use super::websocket;
-use crate::gate::PaceOutcome as Learnt;
+use crate::gate::PaceOutcome;
 use crate::http1::{FieldKind, Framing, list};
 use crate::policy::{retry_after, turns_away};
 use crate::proxy::respond::{Failure, proxy_status};
@@ -26,8 +26,8 @@ impl Exchange<'_> {
         client: &mut C,
         route: &Route,
     ) -> Result<Next, Box<Outcome>> {
-        if let Some(parent) = route.asks().filter(|_| head.status == 407) {
-            return Err(Failure::from_dial(&parent.wants_credentials()).into());
+        if let Some(upstream_proxy) = route.asks().filter(|_| head.status == 407) {
+            return Err(Failure::from_dial(&upstream_proxy.wants_credentials()).into());
         }
         let is_switched = head.status == 101;
         if is_switched && !self.request.is_upgrade {
@@ -63,7 +63,7 @@ impl Exchange<'_> {
             && (200..300).contains(&head.status)
             && head.named(b"content-type").is_some_and(|kind| Pages::is_one(&kind))
         {
-            self.proxy.pages.hand(self.who.client(), self.request, Instant::now());
+            self.proxy.pages.hand(self.peer.client(), self.request, Instant::now());
         }
         self.note_visit(head);
         self.trip.status = head.status;
@@ -103,11 +103,11 @@ impl Exchange<'_> {
         let Some(permit) = &mut self.permit else { return };
         permit.outcome = if matches!(head.status, 429 | 503) {
             let asked = head.value(FieldKind::RetryAfter);
-            Learnt::Backoff { retry_after: asked.and_then(|value| retry_after(&value, SystemTime::now())) }
+            PaceOutcome::Backoff { retry_after: asked.and_then(|value| retry_after(&value, SystemTime::now())) }
         } else if permit.has_breaker() && turns_away(head.status, |name| head.named(name.as_bytes())) {
-            Learnt::TurnedAway
+            PaceOutcome::TurnedAway
         } else {
-            permit.outcome = Learnt::Success;
+            permit.outcome = PaceOutcome::Success;
             return;
         };
         // The host is left alone from now on, not from when the answer has been read.

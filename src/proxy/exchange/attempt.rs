@@ -179,7 +179,7 @@ impl Exchange<'_> {
             Event::Left => {
                 self.proxy.counters.sent(self.trip.upstream.is_some_and(|(_, reused)| reused));
                 if let Some(permit) = &mut self.permit {
-                    permit.has_left();
+                    permit.note_left();
                 }
                 Ok(Next::Interim)
             }

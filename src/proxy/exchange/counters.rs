@@ -22,7 +22,7 @@ pub struct Counters {
     /// Requests sent on connections that were new, and on those that had been used before.
     sent: [AtomicU64; 2],
     /// TLS handshakes with clients: good ones, and others.
-    shaken: [AtomicU64; 2],
+    handshakes: [AtomicU64; 2],
     /// By `Signal::ALL`: answers that say it, and that say it so that nobody understands.
     noted: [[AtomicU64; Signal::ALL.len()]; 2],
     origin: Histogram,
@@ -88,7 +88,7 @@ pub struct Details {
     /// Requests sent on connections that were new, and on those that had been used before.
     pub sent: [u64; 2],
     /// TLS handshakes with clients: good ones, and others.
-    pub shaken: [u64; 2],
+    pub handshakes: [u64; 2],
     /// By signal: answers that say it, and that say it so that nobody understands.
     pub noted: [Vec<(&'static str, u64)>; 2],
     /// From when requests were sent to the heads of their answers.
@@ -108,7 +108,7 @@ impl Default for Counters {
             distrusted: Mutex::default(),
             failures: Mutex::default(),
             sent: Default::default(),
-            shaken: Default::default(),
+            handshakes: Default::default(),
             noted: Default::default(),
             origin: Histogram::of_network(),
             decision: Histogram::of_network(),
@@ -188,8 +188,8 @@ impl Counters {
     }
 
     /// A TLS handshake with a client is over.
-    pub(in crate::proxy) fn shaken(&self, is_good: bool) {
-        self.shaken[usize::from(!is_good)].fetch_add(1, Relaxed);
+    pub(in crate::proxy) fn handshake(&self, is_good: bool) {
+        self.handshakes[usize::from(!is_good)].fetch_add(1, Relaxed);
     }
 
     /// A request has failed, through the fault of this host or of the way to it.
@@ -244,11 +244,12 @@ impl Counters {
     pub fn details(&self) -> Details {
         let by_user: Vec<_> = self.users.read().iter().map(|(name, it)| (name.clone(), it.read())).collect();
         let users = by_user.into_iter().chain([(Box::from(""), self.others.read())]).collect();
-        let [sent, shaken] = [&self.sent, &self.shaken].map(|all| all.each_ref().map(|count| count.load(Relaxed)));
+        let [sent, handshakes] =
+            [&self.sent, &self.handshakes].map(|all| all.each_ref().map(|count| count.load(Relaxed)));
         let noted = self.noted.each_ref().map(|counts| {
             Signal::ALL.iter().zip(counts).map(|(signal, count)| (signal.slug(), count.load(Relaxed))).collect()
         });
-        Details { users, sent, shaken, noted, origin: self.origin.read(), decision: self.decision.read() }
+        Details { users, sent, handshakes, noted, origin: self.origin.read(), decision: self.decision.read() }
     }
 }
 

@@ -55,7 +55,7 @@ pub struct LastPlace {
 impl Exchange<'_> {
     /// Resolves when it may go, or may not.
     pub(super) async fn decide(&mut self, last: &mut LastPlace) -> Result<Decided, Refusal> {
-        let Exchange { proxy, request, who, .. } = *self;
+        let Exchange { proxy, request, peer, .. } = *self;
         if request.is_looped {
             return Err(Refusal::Loop);
         }
@@ -89,7 +89,7 @@ impl Exchange<'_> {
             match admitted {
                 Some((permit, reported)) if is_current => {
                     if let Some(reported) = &reported {
-                        proxy.log_reported(who, &request.url(), reported);
+                        proxy.log_reported(peer, &request.url(), reported);
                     }
                     return Ok(Decided::Go(Go { permit, reported, route }));
                 }
@@ -101,10 +101,10 @@ impl Exchange<'_> {
 
     /// Where to, if anywhere: by one and the same configuration.
     async fn route(&self, last: &mut LastRoute) -> Result<Routed, Refusal> {
-        let Exchange { proxy, request, who, ref settings, began, .. } = *self;
+        let Exchange { proxy, request, peer, ref settings, began, .. } = *self;
         let authority = &request.authority;
-        let user = who.user.as_deref();
-        if who.tunnel.is_some() && intercept_mode(settings, authority, user) == InterceptMode::Deny {
+        let user = peer.user.as_deref();
+        if peer.tunnel.is_some() && intercept_mode(settings, authority, user) == InterceptMode::Deny {
             let host = authority.host().to_string().into();
             return Err(Refusal::OperatorDenied { host, pattern: "intercept: deny".into(), matched_path: None });
         }
@@ -113,7 +113,7 @@ impl Exchange<'_> {
             is_listed(settings, authority.host(), request.method, user)?;
         }
         self.is_reserved()?;
-        match proxy.upstream.reach_again(settings, authority, who.client(), hosts(user), began, last).await {
+        match proxy.upstream.reach_again(settings, authority, peer.client(), hosts(user), began, last).await {
             Ok(route) => Ok(Routed::To(route)),
             Err(ReachError::Denied(Denied::SetupHost(_))) => Ok(Routed::Here),
             Err(ReachError::Denied(denied)) => Err(denied.into()),
@@ -129,22 +129,22 @@ impl Exchange<'_> {
     }
 
     async fn admit(&mut self, route: Option<&Route>, last: &mut LastHost) -> Result<Admitted, Refusal> {
-        let Exchange { proxy, request, who, .. } = *self;
+        let Exchange { proxy, request, peer, .. } = *self;
         let authority = &request.authority;
-        let user = who.user.as_deref();
+        let user = peer.user.as_deref();
         let (_waiting, may_wait) = proxy.place_in_line(user);
         let asked = policy::Request {
             authority,
             target: &request.target,
             agent_tokens: &request.agent_tokens,
             product_tokens: user.map_or(&[], |user| &user.product_tokens),
-            client: who.client(),
+            client: peer.client(),
             user: user.map(|user| user.name.as_ref()),
             budget: user.and_then(|user| user.budget.as_ref()),
-            from: Some(who.address.ip()),
+            from: Some(peer.address.ip()),
             address: route.and_then(Route::origin),
             speaks_http2: request.version == Version::HTTP_2
-                && (who.tunnel.is_some() || authority.scheme() == Scheme::Https),
+                && (peer.tunnel.is_some() || authority.scheme() == Scheme::Https),
             is_subresource: request.is_subresource.unwrap_or_else(|| self.follows_page()),
             may_wait,
             prefer_wait: request.prefer_wait,
@@ -154,10 +154,10 @@ impl Exchange<'_> {
     }
 
     fn follows_page(&self) -> bool {
-        let Exchange { proxy, request, who, .. } = *self;
+        let Exchange { proxy, request, peer, .. } = *self;
         Pages::are_wanted(&self.settings)
             && pages::is_part(request.accept, &request.target)
-            && proxy.pages.lead_to(who.client(), request, self.began)
+            && proxy.pages.lead_to(peer.client(), request, self.began)
     }
 }
 

@@ -31,7 +31,7 @@ impl Exchange<'_> {
             // What most requests are not takes no room in them, here and below.
             return Box::pin(self.upgrade(client, timer, &route)).await;
         }
-        let versions = Versions::of(self.request.version, self.who.tunnel.is_some());
+        let versions = Versions::of(self.request.version, self.peer.tunnel.is_some());
         let mut want = Want { versions, once: !self.request.is_idempotent(), ..Want::default() };
         let (mut tries, mut untried) = (0, 0);
         loop {
@@ -96,8 +96,8 @@ impl Exchange<'_> {
     }
 
     fn reach(&self) -> impl Future<Output = Result<Route, ReachError>> {
-        let own = hosts(self.who.user.as_deref());
-        self.proxy.upstream.reach_for(&self.request.authority, Some(self.who.client()), own, Some(&self.settings))
+        let own = hosts(self.peer.user.as_deref());
+        self.proxy.upstream.reach_for(&self.request.authority, Some(self.peer.client()), own, Some(&self.settings))
     }
 }
 

@@ -31,7 +31,7 @@ pub use per_user::intercept_mode;
 pub use state::Exchange;
 
 use super::Proxy;
-use super::client::Who;
+use super::client::Peer;
 use super::io::{Buffer, Timer};
 use super::respond::{Answer, SetupRequest, robots_copy, setup};
 use crate::config::Settings;
@@ -40,7 +40,7 @@ use crate::upstream::Stream;
 use carry::{Client, Http1, Side};
 use decide::Decided;
 use http::header;
-use outcome::{About, Last};
+use outcome::{About, FinalStep};
 use request::{Request, Unread};
 use state::Trip;
 use std::cell::Cell;
@@ -108,7 +108,7 @@ impl Exchange<'_> {
     pub async fn tunnelled<C: Client>(mut self, mut origin: Stream, client: &mut C, timer: &mut Timer) {
         (self.trip.status, self.trip.is_tunnel) = (200, true);
         self.proxy.counters.tunnelled();
-        self.proxy.counters.forwarded(self.who.user.as_deref());
+        self.proxy.counters.forwarded(self.peer.user.as_deref());
         client.grant();
         if flush(&self.settings, client, timer).await {
             let mut ahead = Buffer::new();
@@ -123,7 +123,7 @@ impl Exchange<'_> {
 
     /// The name in the TLS handshake has to be that of the CONNECT around it.
     fn agree(&self) -> Result<(), Refusal> {
-        match self.who.tunnel.as_ref().and_then(|tunnel| Some((tunnel, tunnel.other_name.as_ref()?))) {
+        match self.peer.tunnel.as_ref().and_then(|tunnel| Some((tunnel, tunnel.other_name.as_ref()?))) {
             Some((tunnel, name)) => Err(Refusal::AuthorityMismatch {
                 connection: tunnel.authority.to_string().into(),
                 request: format!("{name} (the name in the TLS handshake)").into(),
@@ -139,26 +139,26 @@ impl Exchange<'_> {
         let is_after_origin = matches!(outcome, Outcome::Failed(_) | Outcome::Refused(Refusal::AnswerReserved(_)));
         let is_last = is_after_origin && !client.is_received();
         match self.conclude(outcome) {
-            Last::Answer(answer) => {
+            FinalStep::Answer(answer) => {
                 // The connection stays usable unless the rest of the request cannot be separated from the next.
                 let is_last = is_last || self.proxy.is_leaving() || !client.may_skip_body();
                 client.answer_locally(answer, is_last);
                 flush(&self.settings, client, timer).await;
             }
-            Last::Cut => client.cut(),
-            Last::Said => {}
+            FinalStep::Cut => client.cut(),
+            FinalStep::AlreadySent => {}
         }
     }
 
-    fn conclude(&mut self, outcome: Outcome) -> Last {
+    fn conclude(&mut self, outcome: Outcome) -> FinalStep {
         self.is_concluded = true;
         let sent = self.trip.upstream.is_some() || self.trip.is_tunnel;
         self.trip.gate.settle(sent, self.trip.moved.down);
         if matches!(outcome, Outcome::Forwarded) {
             self.delivered();
         }
-        let Exchange { proxy, ref settings, who, began, request, ref trip, .. } = *self;
-        About { proxy, settings, who, began, request: Ok(request), trip }.conclude(outcome)
+        let Exchange { proxy, ref settings, peer, began, request, ref trip, .. } = *self;
+        About { proxy, settings, peer, began, request: Ok(request), trip }.conclude(outcome)
     }
 }
 
@@ -179,24 +179,24 @@ impl Drop for Exchange<'_> {
 pub async fn refuse_unread<C: Client>(
     proxy: &Proxy,
     unread: Unread<'_>,
-    who: &Who,
+    peer: &Peer,
     began: Instant,
     client: &mut C,
     timer: &mut Timer,
 ) {
     let settings = proxy.settings.load_full();
-    let about = About { proxy, settings: &settings, who, began, request: Err(&unread), trip: &Trip::default() };
-    if let Last::Answer(answer) = about.conclude(Outcome::Refused(unread.refusal.clone())) {
+    let about = About { proxy, settings: &settings, peer, began, request: Err(&unread), trip: &Trip::default() };
+    if let FinalStep::Answer(answer) = about.conclude(Outcome::Refused(unread.refusal.clone())) {
         client.answer_locally(answer, true);
         flush(&settings, client, timer).await;
     }
 }
 
 /// A client of another protocol is refused in that protocol.
-pub fn refuse_unanswered(proxy: &Proxy, refusal: Refusal, who: &Who, began: Instant) {
+pub fn refuse_unanswered(proxy: &Proxy, refusal: Refusal, peer: &Peer, began: Instant) {
     let unread = Unread { refusal, accept: None, url: None };
     let settings = proxy.settings.load_full();
-    let about = About { proxy, settings: &settings, who, began, request: Err(&unread), trip: &Trip::default() };
+    let about = About { proxy, settings: &settings, peer, began, request: Err(&unread), trip: &Trip::default() };
     about.conclude(Outcome::Refused(unread.refusal.clone()));
 }
 

@@ -5,8 +5,8 @@ use super::state::Trip;
 use crate::config::Settings;
 use crate::policy::Refusal;
 use crate::proxy::Proxy;
-use crate::proxy::client::Who;
-use crate::proxy::respond::{Answer, Asked, Failure};
+use crate::proxy::client::Peer;
+use crate::proxy::respond::{Answer, Failure, ReplyContext};
 use std::sync::atomic::Ordering;
 use tokio::time::Instant;
 
@@ -40,16 +40,16 @@ impl From<Failure> for Box<Outcome> {
 pub(super) struct About<'a> {
     pub(super) proxy: &'a Proxy,
     pub(super) settings: &'a Settings,
-    pub(super) who: &'a Who,
+    pub(super) peer: &'a Peer,
     pub(super) began: Instant,
     pub(super) request: Result<&'a Request<'a>, &'a Unread<'a>>,
     pub(super) trip: &'a Trip,
 }
 
 /// What is left to be done for the client.
-pub(super) enum Last {
+pub(super) enum FinalStep {
     /// It has its answer.
-    Said,
+    AlreadySent,
     Answer(Answer),
     /// There is none.
     Cut,
@@ -57,43 +57,46 @@ pub(super) enum Last {
 
 impl About<'_> {
     /// Counts, records and logs.
-    pub(super) fn conclude(&self, outcome: Outcome) -> Last {
+    pub(super) fn conclude(&self, outcome: Outcome) -> FinalStep {
         let proxy = self.proxy;
-        let user = self.who.user.as_deref();
+        let user = self.peer.user.as_deref();
         let line = proxy.is_logging.load(Ordering::Relaxed).then(|| self.line(&outcome));
         let record = proxy.evidence.as_ref().map(|evidence| (evidence, self.record(evidence, &outcome)));
         let last = match outcome {
             Outcome::Forwarded => {
                 proxy.counters.forwarded(user);
-                Last::Said
+                FinalStep::AlreadySent
             }
             Outcome::Answered(answer) => {
                 proxy.counters.forwarded(user);
-                Last::Answer(answer)
+                FinalStep::Answer(answer)
             }
             // Counted when it was granted.
-            Outcome::Tunnelled | Outcome::Intercepted => Last::Said,
+            Outcome::Tunnelled | Outcome::Intercepted => FinalStep::AlreadySent,
             Outcome::Refused(refusal) => {
                 let url = self.url();
-                let asked = Asked { url: url.as_deref(), accept: self.accept() };
+                let asked = ReplyContext { url: url.as_deref(), accept: self.accept() };
                 let answer = Answer::refusal(&refusal, &asked, self.settings);
-                proxy.log_refused(self.who, url, refusal);
-                Last::Answer(answer)
+                proxy.log_refused(self.peer, url, refusal);
+                FinalStep::Answer(answer)
             }
             Outcome::Failed(failure) => {
                 self.count_failure(&failure.detail);
                 let url = self.url();
-                Last::Answer(Answer::failure(&failure, &Asked { url: url.as_deref(), accept: self.accept() }))
+                FinalStep::Answer(Answer::failure(
+                    &failure,
+                    &ReplyContext { url: url.as_deref(), accept: self.accept() },
+                ))
             }
             Outcome::Cut(why) => {
                 self.count_failure(&why);
-                Last::Cut
+                FinalStep::Cut
             }
             Outcome::Gone => {
                 proxy.counters.client_gone(user);
-                Last::Cut
+                FinalStep::Cut
             }
-            Outcome::Stopped => Last::Cut,
+            Outcome::Stopped => FinalStep::Cut,
         };
         if let Some(line) = line {
             line.write(self, &last);
@@ -105,7 +108,7 @@ impl About<'_> {
     }
 
     fn count_failure(&self, why: &str) {
-        let user = self.who.user.as_deref();
+        let user = self.peer.user.as_deref();
         match self.request {
             Ok(request) => self.proxy.counters.failed_at(&request.authority, why, user),
             Err(_) => self.proxy.counters.failed(user),

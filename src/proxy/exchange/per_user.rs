@@ -3,7 +3,7 @@
 use super::request::Request;
 use crate::config::{Hosts, InterceptMode, Settings, User};
 use crate::policy::{self, Authority, Host, HostRules, Refusal};
-use crate::proxy::client::Who;
+use crate::proxy::client::Peer;
 
 /// What is done with CONNECT to this host.
 pub fn intercept_mode(settings: &Settings, authority: &Authority, user: Option<&User>) -> InterceptMode {
@@ -22,15 +22,15 @@ pub fn hosts(user: Option<&User>) -> Option<&Hosts> {
 }
 
 /// The rules of the operator for the host that is asked.
-pub fn rules<'a>(settings: &'a Settings, request: &Request<'_>, who: &'a Who) -> &'a HostRules {
-    &hosts(who.user.as_deref()).unwrap_or(&settings.hosts).get(request.authority.host()).rules
+pub fn rules<'a>(settings: &'a Settings, request: &Request<'_>, peer: &'a Peer) -> &'a HostRules {
+    &hosts(peer.user.as_deref()).unwrap_or(&settings.hosts).get(request.authority.host()).rules
 }
 
 /// The request as the policy reads it, without what only paces it.
-pub fn asked<'a>(request: &'a Request<'_>, who: &'a Who) -> policy::Request<'a> {
+pub fn asked<'a>(request: &'a Request<'_>, peer: &'a Peer) -> policy::Request<'a> {
     policy::Request {
         agent_tokens: &request.agent_tokens,
-        product_tokens: who.user.as_ref().map_or(&[], |user| &user.product_tokens),
+        product_tokens: peer.user.as_ref().map_or(&[], |user| &user.product_tokens),
         ..policy::Request::new(&request.authority, &request.target)
     }
 }

@@ -1,7 +1,7 @@
 //! The record of a request in the evidence: what was decided, by what, and the result. docs/evidence.md has its members.
 
 use super::access_log::millis;
-use super::outcome::{About, Last, Outcome};
+use super::outcome::{About, FinalStep, Outcome};
 use super::per_user::{asked, rules};
 use super::request::Request;
 use crate::evidence::{Draft, Evidence, digest_of};
@@ -16,7 +16,7 @@ impl About<'_> {
     pub(super) fn record(&self, evidence: &Evidence, outcome: &Outcome) -> Draft {
         let now = SystemTime::now();
         let mut draft = evidence.draft(now.checked_sub(self.began.elapsed()).unwrap_or(now));
-        self.who(&mut draft);
+        self.client(&mut draft);
         let refusal = self.outcome(outcome, &mut draft);
         self.verdict(refusal, &mut draft);
         if let Some((robots, tdmrep)) = &self.trip.gate.basis {
@@ -31,11 +31,11 @@ impl About<'_> {
     }
 
     /// The rest, and on its way.
-    pub(super) fn put(&self, evidence: &Evidence, mut draft: Draft, last: &Last) {
+    pub(super) fn put(&self, evidence: &Evidence, mut draft: Draft, last: &FinalStep) {
         let trip = self.trip;
         let (status, bytes_out) = match last {
-            Last::Answer(answer) => (answer.status.as_u16(), answer.body().len() as u64),
-            Last::Said | Last::Cut => (trip.status, trip.moved.down),
+            FinalStep::Answer(answer) => (answer.status.as_u16(), answer.body().len() as u64),
+            FinalStep::AlreadySent | FinalStep::Cut => (trip.status, trip.moved.down),
         };
         draft.number("status", status.into());
         if let Some(noted) = &trip.noted {
@@ -58,9 +58,9 @@ impl About<'_> {
         );
     }
 
-    fn who(&self, draft: &mut Draft) {
-        draft.address("client", self.who.address.ip().to_canonical());
-        if let Some(user) = &self.who.user {
+    fn client(&self, draft: &mut Draft) {
+        draft.address("client", self.peer.address.ip().to_canonical());
+        if let Some(user) = &self.peer.user {
             draft.text("user", user.name.as_ref());
         }
         let Ok(request) = self.request else {
@@ -75,8 +75,8 @@ impl About<'_> {
     }
 
     fn asked_for(&self, request: &Request<'_>, draft: &mut Draft) {
-        let rules = rules(self.settings, request, self.who);
-        let asked = asked(request, self.who);
+        let rules = rules(self.settings, request, self.peer);
+        let asked = asked(request, self.peer);
         draft.texts("product_tokens", rules.product_tokens(&asked).iter().map(ProductToken::as_str));
         draft.texts("purpose", rules.purposes().iter().map(Purpose::as_str));
     }

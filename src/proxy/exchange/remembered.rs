@@ -3,7 +3,7 @@
 use super::per_user::asked;
 use super::request::Request;
 use crate::policy::{self, HostRules, Reservation, Visit};
-use crate::proxy::client::Who;
+use crate::proxy::client::Peer;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use ring::digest;
@@ -13,12 +13,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// What has been said, by URL and for whom.
-pub struct Reserved(Cache<Key, Said>);
+pub struct Reserved(Cache<Key, RememberedReservation>);
 
 type Key = [u8; 32];
 
 #[derive(Clone)]
-pub(super) struct Said {
+pub(super) struct RememberedReservation {
     pub(super) reservation: Box<Reservation>,
     /// Whatever the clock is set to meanwhile.
     pub(super) until: Instant,
@@ -31,12 +31,12 @@ impl Default for Reserved {
 }
 
 impl Reserved {
-    pub(super) fn get(&self, request: &Request<'_>, who: &Who, rules: &HostRules) -> Option<Said> {
-        self.0.get(&key(request, who, rules))
+    pub(super) fn get(&self, request: &Request<'_>, peer: &Peer, rules: &HostRules) -> Option<RememberedReservation> {
+        self.0.get(&key(request, peer, rules))
     }
 
-    pub(super) fn put(&self, request: &Request<'_>, who: &Who, rules: &HostRules, said: Said) {
-        self.0.insert(key(request, who, rules), said);
+    pub(super) fn put(&self, request: &Request<'_>, peer: &Peer, rules: &HostRules, said: RememberedReservation) {
+        self.0.insert(key(request, peer, rules), said);
     }
 }
 
@@ -73,10 +73,10 @@ impl Visits {
     }
 }
 
-fn key(request: &Request<'_>, who: &Who, rules: &HostRules) -> Key {
+fn key(request: &Request<'_>, peer: &Peer, rules: &HostRules) -> Key {
     let mut digest = digest::Context::new(&digest::SHA256);
     digest.update(request.url().as_bytes());
-    for token in &*rules.product_tokens(&asked(request, who)) {
+    for token in &*rules.product_tokens(&asked(request, peer)) {
         digest.update(b"\n");
         digest.update(token.as_str().as_bytes());
     }

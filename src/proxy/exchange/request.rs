@@ -50,14 +50,14 @@ pub enum Head<'a> {
 
 /// What is kept of the request before on a connection: most of them say the same again.
 #[derive(Default)]
-pub struct Last {
+pub struct PreviousRequest {
     /// How its authority was spelt, and what it was.
     located: Option<(Vec<u8>, Authority)>,
     /// Its User-Agent, and the names in it.
     agent: (Box<[u8]>, Box<[ProductToken]>),
 }
 
-impl Last {
+impl PreviousRequest {
     /// The User-Agent, as far as it is text.
     pub fn agent(&self) -> Option<String> {
         Some(String::from_utf8_lossy(&self.agent.0).chars().take(MOST_OF_AGENT).collect::<String>())
@@ -101,7 +101,7 @@ impl<'a> Request<'a> {
         head: &'a RequestHead<'a>,
         inside: Option<&Authority>,
         via: &Via,
-        last: &'a mut Last,
+        last: &'a mut PreviousRequest,
     ) -> Result<Self, Refusal> {
         let method = head.method;
         let Located { authority, path } = target::locate(head, inside, &mut last.located)?;

@@ -4,7 +4,7 @@
 use super::Exchange;
 use super::carry::AnswerHead;
 use super::per_user::{asked, rules};
-use super::remembered::Said;
+use super::remembered::RememberedReservation;
 use super::request::Request;
 use crate::gate::Reported;
 use crate::policy::freshness::{CacheFields, FreshnessLimits};
@@ -19,12 +19,12 @@ pub fn is_looked_for(rules: &HostRules, request: &Request<'_>) -> bool {
 impl Exchange<'_> {
     /// What the site has said of this before, if that is fresh.
     pub(super) fn is_reserved(&self) -> Result<(), Refusal> {
-        let Exchange { proxy, request, who, ref settings, .. } = *self;
-        let rules = rules(settings, request, who);
+        let Exchange { proxy, request, peer, ref settings, .. } = *self;
+        let rules = rules(settings, request, peer);
         if !is_looked_for(rules, request) || !matches!(request.method, "GET" | "HEAD") {
             return Ok(());
         }
-        let Some(said) = proxy.reserved.get(request, who, rules) else { return Ok(()) };
+        let Some(said) = proxy.reserved.get(request, peer, rules) else { return Ok(()) };
         let holds = rules.usage.of(said.reservation.field) == RobotsOverride::Enforce
             && !rules.options.report_only
             && rules.purposes().iter().any(|purpose| purpose.as_str() == &*said.reservation.purpose);
@@ -37,14 +37,14 @@ impl Exchange<'_> {
     /// What the answer's head says about its use is noted; whether it may be handed on.
     #[cold]
     pub(super) fn check_usage(&mut self, head: &AnswerHead<'_>) -> Result<(), Refusal> {
-        let Exchange { proxy, request, who, ref settings, .. } = *self;
+        let Exchange { proxy, request, peer, ref settings, .. } = *self;
         // It has to be read to know what it says.
         if request.reads_robots() || *request.target == *SiteFile::TdmRep.path().as_bytes() {
             return Ok(());
         }
         let now = SystemTime::now();
-        let rules = rules(settings, request, who);
-        let asked = asked(request, who);
+        let rules = rules(settings, request, peer);
+        let asked = asked(request, peer);
         let product_tokens = rules.product_tokens(&asked);
         let to = Use { purposes: rules.purposes(), product_tokens: &product_tokens, modes: rules.usage, now };
         let mut lines = UsageLines::default();
@@ -67,12 +67,17 @@ impl Exchange<'_> {
         if mode == RobotsOverride::Enforce && !rules.options.report_only {
             if request.method == "GET" {
                 let until = Instant::now() + lifetime(head, now);
-                proxy.reserved.put(request, who, rules, Said { reservation: reservation.clone(), until });
+                proxy.reserved.put(
+                    request,
+                    peer,
+                    rules,
+                    RememberedReservation { reservation: reservation.clone(), until },
+                );
             }
             return Err(Refusal::AnswerReserved(reservation));
         }
         let reported = Reported::from(Refusal::AnswerReserved(reservation));
-        proxy.log_reported(who, &request.url(), &reported);
+        proxy.log_reported(peer, &request.url(), &reported);
         self.trip.reported.get_or_insert(reported);
         Ok(())
     }

@@ -14,7 +14,7 @@ impl Exchange<'_> {
     /// The answer to a page that is fetched again too soon. `None`: it may go.
     #[inline]
     pub(super) fn revisited(&mut self) -> Result<Option<Answer>, Refusal> {
-        match rules(&self.settings, self.request, self.who).manners.min_revisit {
+        match rules(&self.settings, self.request, self.peer).manners.min_revisit {
             Some(_) => self.revisited_within(),
             None => Ok(None),
         }
@@ -22,8 +22,8 @@ impl Exchange<'_> {
 
     #[cold]
     fn revisited_within(&mut self) -> Result<Option<Answer>, Refusal> {
-        let Exchange { proxy, request, who, ref settings, .. } = *self;
-        let rules = rules(settings, request, who);
+        let Exchange { proxy, request, peer, ref settings, .. } = *self;
+        let rules = rules(settings, request, peer);
         let (Some(after), true) = (rules.manners.min_revisit, self.is_visit()) else { return Ok(None) };
         let Some(visit) = proxy.visits.get(proxy.visits.key(request)) else { return Ok(None) };
         let fields = request.head.fields_named(&[header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE]);
@@ -42,7 +42,7 @@ impl Exchange<'_> {
             return Err(refusal);
         }
         let reported = Reported::from(refusal);
-        proxy.log_reported(who, &request.url(), &reported);
+        proxy.log_reported(peer, &request.url(), &reported);
         self.trip.reported = Some(reported);
         Ok(None)
     }
@@ -50,7 +50,7 @@ impl Exchange<'_> {
     /// The answer is one that counts once it has been delivered.
     #[inline]
     pub(super) fn note_visit(&mut self, head: &AnswerHead<'_>) {
-        if rules(&self.settings, self.request, self.who).manners.min_revisit.is_some()
+        if rules(&self.settings, self.request, self.peer).manners.min_revisit.is_some()
             && matches!(head.status, 200..=205 | 207..=299 | 304)
             && self.is_visit()
         {

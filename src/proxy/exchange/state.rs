@@ -6,7 +6,7 @@ use crate::config::Settings;
 use crate::gate::{Account, Permit, Reported};
 use crate::policy::{Noted, Visit};
 use crate::proxy::Proxy;
-use crate::proxy::client::Who;
+use crate::proxy::client::Peer;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 pub struct Exchange<'a> {
     pub proxy: &'a Proxy,
     pub request: &'a Request<'a>,
-    pub who: &'a Who,
+    pub peer: &'a Peer,
     /// All that is done about it goes by these.
     pub settings: Arc<Settings>,
     pub began: Instant,
@@ -68,14 +68,14 @@ impl<'a> Exchange<'a> {
         proxy: &'a Proxy,
         settings: Arc<Settings>,
         request: &'a Request<'a>,
-        who: &'a Who,
+        peer: &'a Peer,
         began: Instant,
     ) -> Self {
         let trip = Trip { gate: Account::new(proxy.wanted()), ..Trip::default() };
         Exchange {
             proxy,
             request,
-            who,
+            peer,
             settings,
             began,
             permit: None,

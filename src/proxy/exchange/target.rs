@@ -164,7 +164,7 @@ fn mismatch(inside: &Authority, named: &Authority) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::{Last, Request};
+    use super::super::request::{PreviousRequest, Request};
     use super::super::via::Via;
     use super::*;
     use crate::http1::{FieldRoom, read_request};
@@ -174,7 +174,7 @@ mod tests {
         let via = Via::new(&"politely-0".into());
         let mut room = FieldRoom::new();
         let head = read_request(raw.as_bytes(), &mut 0, 64 * 1024, &mut room)?.expect("it is whole");
-        let mut last = Last::default();
+        let mut last = PreviousRequest::default();
         let request = Request::of_http1(&head, inside, &via, &mut last)?;
         Ok((request.authority.to_string(), String::from_utf8_lossy(&request.target).into_owned()))
     }

@@ -3,7 +3,7 @@
 use super::carry::{Flow, Moved, Side};
 use super::per_user::{hosts, is_listed};
 use super::{Exchange, Outcome};
-use crate::gate::PaceOutcome as Learnt;
+use crate::gate::PaceOutcome;
 use crate::policy;
 use crate::proxy::io::Timer;
 use crate::proxy::limits::body_rate::Least;
@@ -18,10 +18,10 @@ impl Exchange<'_> {
     /// Connects before the CONNECT is granted, so that a failure is an answer and not an end. Only starts are paced: the turn
     /// ends here. `via`: what the CONNECT says of the way so far.
     pub async fn open_tunnel(&mut self, via: Option<&str>) -> Result<Stream, Outcome> {
-        let (proxy, who, authority) = (self.proxy, self.who, &self.request.authority);
+        let (proxy, peer, authority) = (self.proxy, self.peer, &self.request.authority);
         let route = loop {
-            is_listed(&self.settings, authority.host(), "CONNECT", who.user.as_deref()).map_err(Outcome::Refused)?;
-            match proxy.upstream.reach_for(authority, Some(who.client()), None, Some(&self.settings)).await {
+            is_listed(&self.settings, authority.host(), "CONNECT", peer.user.as_deref()).map_err(Outcome::Refused)?;
+            match proxy.upstream.reach_for(authority, Some(peer.client()), None, Some(&self.settings)).await {
                 Ok(route) => break route,
                 Err(ReachError::Denied(denied)) => return Err(Outcome::Refused(denied.into())),
                 Err(ReachError::Resolve(error)) => return Err(Outcome::Failed(Failure::from_resolve(&error))),
@@ -29,25 +29,25 @@ impl Exchange<'_> {
             }
         };
         let request = policy::Request {
-            client: who.client(),
-            user: who.user.as_ref().map(|user| user.name.as_ref()),
-            from: Some(who.address.ip()),
+            client: peer.client(),
+            user: peer.user.as_ref().map(|user| user.name.as_ref()),
+            from: Some(peer.address.ip()),
             address: route.origin(),
             ..policy::Request::new(authority, b"")
         };
-        let hosts = hosts(who.user.as_deref());
+        let hosts = hosts(peer.user.as_deref());
         let admitted = proxy.gate.admit_connection(&request, hosts, &mut self.trip.gate).await;
         let (mut permit, reported) = admitted.map_err(Outcome::Refused)?;
         if let Some(reported) = &reported {
-            proxy.log_reported(who, &authority.to_string(), reported);
+            proxy.log_reported(peer, &authority.to_string(), reported);
         }
         self.trip.reported = reported;
         let opened = route.tunnel(via).await;
         let (origin, address) = opened.map_err(|error| Outcome::Failed(Failure::from_dial(&error)))?;
         self.trip.upstream = Some((address, false));
         permit.leaves();
-        permit.has_left();
-        permit.outcome = Learnt::Success;
+        permit.note_left();
+        permit.outcome = PaceOutcome::Success;
         Ok(origin)
     }
 }

@@ -39,7 +39,7 @@ struct Member {
 }
 
 /// One connection's place. Given back when it is dropped.
-pub struct Seat {
+pub struct ConnectionPermit {
     number: u64,
     member: Arc<Member>,
     open: Arc<Open>,
@@ -53,11 +53,11 @@ impl Room {
     }
 
     /// Resolves when fewer than `limit` are open; until then, idle ones are closed. Cancel-safe.
-    pub async fn seat(&self, limit: usize) -> Seat {
+    pub async fn permit(&self, limit: usize) -> ConnectionPermit {
         let mut open = self.open.count.subscribe();
         loop {
-            if let Some(seat) = self.take(limit) {
-                return seat;
+            if let Some(permit) = self.take(limit) {
+                return permit;
             }
             self.close_longest_idle(|_| 1);
             // One may become idle, and the sender is here: it cannot be gone.
@@ -71,7 +71,7 @@ impl Room {
     }
 
     /// One, if fewer than `limit` are open.
-    pub fn take(&self, limit: usize) -> Option<Seat> {
+    pub fn take(&self, limit: usize) -> Option<ConnectionPermit> {
         let limit = limit.min(self.most);
         let mut taken = false;
         self.open.count.send_if_modified(|open| {
@@ -84,7 +84,7 @@ impl Room {
             let number = self.open.next.fetch_add(1, Relaxed);
             let member = Arc::<Member>::default();
             self.open.members.lock().insert(number, member.clone());
-            Seat { number, member, open: self.open.clone() }
+            ConnectionPermit { number, member, open: self.open.clone() }
         })
     }
 
@@ -136,7 +136,7 @@ impl Member {
 #[derive(Clone)]
 pub struct Mark(Arc<Member>);
 
-impl Seat {
+impl ConnectionPermit {
     /// Nothing is under way since then. Ready: the connection is to go, for others have no room.
     pub fn poll_idle(&self, cx: &mut Context<'_>, since: Instant) -> Poll<()> {
         let member = &*self.member;
@@ -162,7 +162,7 @@ impl Seat {
     }
 
     /// It is inside of another.
-    pub fn is_inside(&self, outer: &Mark) {
+    pub fn set_outer(&self, outer: &Mark) {
         self.came_to(outer.0.listener.load(Relaxed));
         self.member.is_last.store(outer.0.is_last.load(Relaxed), Relaxed);
     }
@@ -175,7 +175,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.open.members.lock().remove(&self.number);
         self.open.count.send_modify(|open| *open -= 1);
@@ -195,9 +195,9 @@ mod tests {
     #[tokio::test]
     async fn who_waits_gets_the_next_seat_that_is_given_back() {
         let room = Room::new(100);
-        let (first, _second) = (room.seat(2).await, room.seat(2).await);
+        let (first, _second) = (room.permit(2).await, room.permit(2).await);
         assert!(room.take(2).is_none());
-        let (third, ()) = tokio::join!(room.seat(2), async { drop(first) });
+        let (third, ()) = tokio::join!(room.permit(2), async { drop(first) });
         assert!(room.take(2).is_none());
         assert!(room.take(3).is_some(), "a reload may make room");
         drop(third);
@@ -207,33 +207,35 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn those_that_have_been_idle_longest_go_first_and_none_that_is_busy() {
         let room = Room::new(100);
-        let mut seats = Vec::new();
+        let mut permits = Vec::new();
         for _ in 0..6 {
-            seats.push(room.seat(10).await);
+            permits.push(room.permit(10).await);
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        let goes = |seat: &Seat, since| seat.poll_idle(&mut Context::from_waker(Waker::noop()), since).is_ready();
+        let goes = |permit: &ConnectionPermit, since| {
+            permit.poll_idle(&mut Context::from_waker(Waker::noop()), since).is_ready()
+        };
         // Each has had a request. The last one to come became idle first, and the first one is busy.
-        seats.iter().for_each(Seat::busy);
+        permits.iter().for_each(ConnectionPermit::busy);
         let now = Instant::now();
-        for (age, seat) in seats.iter().enumerate().skip(1) {
-            assert!(!goes(seat, now - Duration::from_millis(age as u64)));
+        for (age, permit) in permits.iter().enumerate().skip(1) {
+            assert!(!goes(permit, now - Duration::from_millis(age as u64)));
         }
         assert_eq!(room.close_idle(2), 2);
-        let gone: Vec<_> = seats.iter().map(|seat| seat.member.is_to_go.load(Relaxed)).collect();
+        let gone: Vec<_> = permits.iter().map(|permit| permit.member.is_to_go.load(Relaxed)).collect();
         assert_eq!(gone, [false, false, false, false, true, true]);
-        let waited = async { poll_fn(|cx| seats[1].poll_idle(cx, now)).await };
+        let waited = async { poll_fn(|cx| permits[1].poll_idle(cx, now)).await };
         let (_, told) = tokio::join!(waited, async { room.close_idle(5) });
         assert_eq!(told, 5);
-        seats[1].busy();
-        assert!(!goes(&seats[1], now), "a request has come before it was told");
+        permits[1].busy();
+        assert!(!goes(&permits[1], now), "a request has come before it was told");
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_on_which_nothing_has_come_yet_is_spared_for_a_moment() {
         let room = Room::new(100);
-        let seat = room.seat(10).await;
-        let goes = || seat.poll_idle(&mut Context::from_waker(Waker::noop()), Instant::now()).is_ready();
+        let permit = room.permit(10).await;
+        let goes = || permit.poll_idle(&mut Context::from_waker(Waker::noop()), Instant::now()).is_ready();
         assert!(!goes());
         assert_eq!(room.close_idle(1), 0, "its request may be under way");
         tokio::time::sleep(FRESH).await;
@@ -244,15 +246,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_waits_for_a_seat_gets_that_of_an_idle_one() {
         let room = Room::new(2);
-        let seats = [room.seat(10).await, room.seat(10).await];
-        seats.iter().for_each(Seat::busy);
-        let [busy, idle] = seats;
+        let permits = [room.permit(10).await, room.permit(10).await];
+        permits.iter().for_each(ConnectionPermit::busy);
+        let [busy, idle] = permits;
         let since = Instant::now();
         let leaves = async {
             poll_fn(|cx| idle.poll_idle(cx, since)).await;
             drop(idle);
         };
-        tokio::join!(room.seat(10), leaves);
+        tokio::join!(room.permit(10), leaves);
         drop(busy);
     }
 }

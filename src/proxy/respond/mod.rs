@@ -37,7 +37,7 @@ pub struct Answer {
 
 /// The parts of a request that shape an answer to it.
 #[derive(Default)]
-pub struct Asked<'a> {
+pub struct ReplyContext<'a> {
     pub url: Option<&'a str>,
     pub accept: Option<&'a [u8]>,
 }
@@ -54,7 +54,7 @@ struct Problem<'a> {
 }
 
 impl Answer {
-    pub fn refusal(refusal: &Refusal, asked: &Asked<'_>, settings: &Settings) -> Self {
+    pub fn refusal(refusal: &Refusal, asked: &ReplyContext<'_>, settings: &Settings) -> Self {
         let (status, error) = status(refusal, settings);
         let mut detail = Scratch::new();
         // Writing to memory does not fail.
@@ -65,7 +65,7 @@ impl Answer {
         problem.answer(asked, Some(refusal))
     }
 
-    pub fn failure(failure: &Failure, asked: &Asked<'_>) -> Self {
+    pub fn failure(failure: &Failure, asked: &ReplyContext<'_>) -> Self {
         let Failure { status, error, detail } = failure;
         Problem { status: *status, slug: error, error, detail, wait: None }.answer(asked, None)
     }
@@ -132,7 +132,7 @@ impl Answer {
 
 impl Problem<'_> {
     /// `refusal`: what has members beside those of every problem.
-    fn answer(&self, asked: &Asked<'_>, refusal: Option<&Refusal>) -> Answer {
+    fn answer(&self, asked: &ReplyContext<'_>, refusal: Option<&Refusal>) -> Answer {
         let Problem { status, slug, error, detail, wait } = *self;
         let title = title(slug);
         let is_html = asked.accept.is_some_and(page::prefers_html);

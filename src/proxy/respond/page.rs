@@ -172,7 +172,7 @@ const END: &str = "<p>This answer comes from politely, a proxy that enforces rob
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Answer, Asked};
+    use super::super::{Answer, ReplyContext};
     use super::*;
     use crate::config::Settings;
     use crate::policy::{Authority, RuleEvidence};
@@ -191,7 +191,7 @@ mod tests {
     fn shown(refusal: &Refusal, url: &str) -> String {
         let answer = Answer::refusal(
             refusal,
-            &Asked { url: Some(url), accept: Some(b"text/html") },
+            &ReplyContext { url: Some(url), accept: Some(b"text/html") },
             &Settings::parse("test.yaml", "").unwrap(),
         );
         String::from_utf8(answer.body().to_vec()).unwrap()

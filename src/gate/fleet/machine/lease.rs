@@ -34,7 +34,7 @@ impl Machine {
         };
         // What the last holder of the lease was sending when it was killed may have been sent since.
         let now = now.max(nanos(Instant::now()));
-        if matches!(place, TurnPlace::Line(_)) && now > slot.due(gap).saturating_add(span(LATE)) {
+        if matches!(place, TurnPlace::Queued(_)) && now > slot.due(gap).saturating_add(span(LATE)) {
             self.warn_of_stopped(slot.by, key);
         }
         let is_mine = parts.get(&id) == Some(&LockedPart::Lease);
@@ -50,7 +50,7 @@ impl Machine {
             match self.write_known(id, request, is_mine, hold, now)? {
                 Some(known) => slot = known,
                 // Until one of the hosts there owes nothing any more.
-                None if is_mine => place = TurnPlace::Line(LOOK_AGAIN),
+                None if is_mine => place = TurnPlace::Queued(LOOK_AGAIN),
                 None => {}
             }
             slots.unlock(id.bucket(), BUCKET)?;
@@ -58,7 +58,7 @@ impl Machine {
         if op == LeaseOp::Give || place == TurnPlace::Free || is_mine && place != TurnPlace::Leased(LEASE) {
             self.let_go(&mut parts, id)?;
         }
-        let rivals = waiting + 1 + u32::from(matches!(place, TurnPlace::Line(_)));
+        let rivals = waiting + 1 + u32::from(matches!(place, TurnPlace::Queued(_)));
         if place != TurnPlace::Free {
             self.rivals.store(rivals, Ordering::Relaxed);
         }
@@ -87,7 +87,7 @@ impl Machine {
         let comes_back = due.max(known.given).saturating_add(2 * span(look_every));
         let stands_back = known.by == self.me && known.given != 0 && waiting > 0 && now < comes_back;
         if !stands_back && self.slots.lock(id.lease(), 1)? {
-            if let Some(LockedPart::Wish(byte)) = parts.insert(id, LockedPart::Lease) {
+            if let Some(LockedPart::Waiting(byte)) = parts.insert(id, LockedPart::Lease) {
                 self.slots.unlock(byte, 1)?;
             }
             return Ok(TurnPlace::Leased(LEASE));
@@ -96,16 +96,16 @@ impl Machine {
         if let Entry::Vacant(part) = parts.entry(id)
             && let Some(byte) = wishes.find(|byte| self.slots.lock(*byte, 1).unwrap_or(false))
         {
-            part.insert(LockedPart::Wish(byte));
+            part.insert(LockedPart::Waiting(byte));
         }
         let left = Duration::from_nanos((if stands_back { comes_back } else { due }).saturating_sub(now));
-        Ok(TurnPlace::Line(left.clamp(look_every, LOOK_AGAIN)))
+        Ok(TurnPlace::Queued(left.clamp(look_every, LOOK_AGAIN)))
     }
 
     fn let_go(&self, parts: &mut LockedParts, id: Id) -> io::Result<()> {
         match parts.remove(&id) {
             Some(LockedPart::Lease) => self.slots.unlock(id.lease(), 1),
-            Some(LockedPart::Wish(byte)) => self.slots.unlock(byte, 1),
+            Some(LockedPart::Waiting(byte)) => self.slots.unlock(byte, 1),
             None => Ok(()),
         }
     }

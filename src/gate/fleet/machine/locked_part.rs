@@ -11,5 +11,5 @@ pub(super) type LockedParts = HashMap<Id, LockedPart>;
 pub(super) enum LockedPart {
     Lease,
     /// One of the bytes of the processes that wait.
-    Wish(u64),
+    Waiting(u64),
 }

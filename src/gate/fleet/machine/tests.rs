@@ -64,7 +64,7 @@ impl Machine {
 }
 
 fn soon(status: LeaseStatus) -> bool {
-    matches!(status.place, TurnPlace::Line(_))
+    matches!(status.place, TurnPlace::Queued(_))
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn one_has_the_lease_and_the_next_has_it_with_the_last_start() {
     let waits = other.at(now, ms(10), LeaseOp::Take, 3000);
     assert_eq!(
         (waits.place, waits.starts.last_start),
-        (TurnPlace::Line(LOOK_AGAIN), Some(now)),
+        (TurnPlace::Queued(LOOK_AGAIN), Some(now)),
         "not before it is due"
     );
     one.at(now, ms(20), LeaseOp::Give, 3000);
@@ -278,7 +278,7 @@ fn hosts_of_one_bucket_keep_out_of_each_others_way() {
     for (name, machine) in names.iter().zip([&one, &other].into_iter().cycle()) {
         let place = ask(machine, name, LeaseOp::Take, now).place;
         // There is no room for the last until one of them owes nothing any more.
-        assert_eq!(place, if *name == names[8] { TurnPlace::Line(LOOK_AGAIN) } else { TurnPlace::Leased(LEASE) });
+        assert_eq!(place, if *name == names[8] { TurnPlace::Queued(LOOK_AGAIN) } else { TurnPlace::Leased(LEASE) });
     }
     ask(&one, &names[0], LeaseOp::Give, now);
     assert!(soon(ask(&one, &names[8], LeaseOp::Take, now)));

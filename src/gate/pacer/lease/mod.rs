@@ -35,7 +35,7 @@ enum LeaseState {
     #[default]
     None,
     /// Another instance has it.
-    Line,
+    Queued,
     Held(HeldLease),
 }
 
@@ -51,8 +51,8 @@ struct HeldLease {
 }
 
 impl FleetLease {
-    /// Notes whether the fleet can be asked, and notifies the lane.
-    pub fn follow<W>(&mut self, lane: &mut Schedule<W>, reach: Reach, now: Instant) {
+    /// Notes whether the fleet can be asked, and notifies the queue.
+    pub fn follow<W>(&mut self, schedule: &mut Schedule<W>, reach: Reach, now: Instant) {
         let Reach { link, settled_at, alone } = reach;
         if self.link != link {
             // Another server may know nothing of what this one knew. An instance that may still have the lease asks before all
@@ -60,75 +60,83 @@ impl FleetLease {
             let is_first = self.busy > 0 || self.held().is_some_and(|held| held.ends > now);
             let state = match self.state {
                 LeaseState::Held(held) => LeaseState::Held(HeldLease { ends: now, ..held }),
-                LeaseState::None | LeaseState::Line => LeaseState::None,
+                LeaseState::None | LeaseState::Queued => LeaseState::None,
             };
             let Self { rivals, busy, calling, .. } = *self;
             let ask_at = settled_at.filter(|_| !is_first);
             *self = Self { link, state, rivals, busy, calling, ask_at, ..Self::default() };
         }
-        let leased = self.held().is_some_and(|held| held.ends > now) && !self.yields(lane, now);
+        let leased = self.held().is_some_and(|held| held.ends > now) && !self.yields(schedule, now);
         let parted = alone.filter(|_| link == 0 || self.fails && !leased);
-        if parted.is_some_and(|instances| instances > 1) && lane.is_behind_another() {
+        if parted.is_some_and(|instances| instances > 1) && schedule.is_behind_another() {
             // Whose last start nobody will report any more.
-            lane.adopt(LastStarts { last_start: Some(now), ..LastStarts::default() }, lane.backoff());
+            schedule.adopt(LastStarts { last_start: Some(now), ..LastStarts::default() }, schedule.backoff());
         }
-        lane.follow(match parted {
+        schedule.follow(match parted {
             Some(instances) => TurnSource::Partitioned { instances },
             None => TurnSource::Fleet { known: self.known, leased, rivals: self.rivals },
         });
     }
 
     /// What there is to ask and to report now. `most`: nobody owes more.
-    pub fn call<W>(&mut self, lane: &Schedule<W>, now: Instant, number: impl FnOnce() -> u64) -> Option<LeaseRequest> {
+    pub fn call<W>(
+        &mut self,
+        schedule: &Schedule<W>,
+        now: Instant,
+        number: impl FnOnce() -> u64,
+    ) -> Option<LeaseRequest> {
         if self.link == 0 || self.calling.is_some() {
             return None;
         }
-        let wants = lane.wants_lease();
+        let wants = schedule.wants_lease();
         let may_ask = self.ask_at.is_none_or(|at| at <= now);
-        let backoff = lane.backoff();
-        let debt = lane.debt(now);
-        let raised = backoff > self.reported_backoff || lane.last_starts().hold > self.reported.hold && debt.is_some();
+        let backoff = schedule.backoff();
+        let debt = schedule.debt(now);
+        let raised =
+            backoff > self.reported_backoff || schedule.last_starts().hold > self.reported.hold && debt.is_some();
         let op = match self.state {
             LeaseState::Held(_) if self.fails && !may_ask => return None,
-            LeaseState::Held(_) if self.busy == 0 && (lane.waiting() == 0 || self.yields(lane, now)) => LeaseOp::Give,
+            LeaseState::Held(_) if self.busy == 0 && (schedule.waiting() == 0 || self.yields(schedule, now)) => {
+                LeaseOp::Give
+            }
             LeaseState::Held(held) if may_ask && held.ends <= now => LeaseOp::Take,
             LeaseState::Held(_) if may_ask || raised => LeaseOp::Keep,
             LeaseState::Held(_) => return None,
             // With some in flight it was lost, or the server has forgotten.
-            LeaseState::None | LeaseState::Line if may_ask && (wants.is_some() || self.busy > 0) => LeaseOp::Take,
-            LeaseState::Line if wants.is_none() && self.busy == 0 => LeaseOp::Give,
-            LeaseState::None | LeaseState::Line if raised || self.owes(lane, now) => LeaseOp::Give,
-            LeaseState::None | LeaseState::Line => return None,
+            LeaseState::None | LeaseState::Queued if may_ask && (wants.is_some() || self.busy > 0) => LeaseOp::Take,
+            LeaseState::Queued if wants.is_none() && self.busy == 0 => LeaseOp::Give,
+            LeaseState::None | LeaseState::Queued if raised || self.owes(schedule, now) => LeaseOp::Give,
+            LeaseState::None | LeaseState::Queued => return None,
         };
         let number = self.held().map_or_else(number, |held| held.number);
         let is_exact = self.held().is_some_and(|held| held.ends > now);
         match &mut self.state {
             // Once it is on its way, another may have it.
             LeaseState::Held(held) if op == LeaseOp::Give => held.ends = now,
-            LeaseState::Line if op == LeaseOp::Give => self.state = LeaseState::None,
-            LeaseState::None | LeaseState::Line | LeaseState::Held(_) => {}
+            LeaseState::Queued if op == LeaseOp::Give => self.state = LeaseState::None,
+            LeaseState::None | LeaseState::Queued | LeaseState::Held(_) => {}
         }
-        let observed = lane.observed();
+        let observed = schedule.observed();
         (self.calling, self.nudged, self.ask_at) = (Some((self.link, backoff, observed)), false, None);
         let owed = debt.map_or(Duration::ZERO, |debt| debt.until - now);
         let remembered = if owed.is_zero() || backoff.is_zero() { Duration::ZERO } else { HOUR };
         Some(LeaseRequest {
             op,
             number,
-            gap: wants.filter(|_| !is_exact).unwrap_or_else(|| lane.longest_gap()),
-            starts: newer(lane.last_starts(), self.reported),
+            gap: wants.filter(|_| !is_exact).unwrap_or_else(|| schedule.longest_gap()),
+            starts: newer(schedule.last_starts(), self.reported),
             backoff: if is_exact || backoff > self.reported_backoff { backoff } else { Duration::ZERO },
             observed,
             is_exact,
             matters: owed + remembered,
-            most: lane.longest_debt(),
+            most: schedule.longest_debt(),
         })
     }
 
     /// What the fleet has answered to what was asked at `asked`; `None`: nothing.
     pub fn answered<W>(
         &mut self,
-        lane: &mut Schedule<W>,
+        schedule: &mut Schedule<W>,
         request: &LeaseRequest,
         status: Option<LeaseStatus>,
         asked: Instant,
@@ -145,11 +153,11 @@ impl FleetLease {
         };
         (self.fails, self.known, self.rivals) = (false, !self.nudged, status.rivals);
         self.reported = self.reported.max(request.starts).max(status.starts);
-        let raised = lane.backoff() != backoff;
-        let adopted = if raised { lane.backoff().max(status.backoff) } else { status.backoff };
-        lane.adopt(status.starts, adopted);
-        if lane.observed() == observed {
-            lane.adopt_observed(status.observed);
+        let raised = schedule.backoff() != backoff;
+        let adopted = if raised { schedule.backoff().max(status.backoff) } else { status.backoff };
+        schedule.adopt(status.starts, adopted);
+        if schedule.observed() == observed {
+            schedule.adopt_observed(status.observed);
         }
         self.reported_backoff = if raised { backoff.max(status.backoff) } else { status.backoff };
         let ask_at;
@@ -160,7 +168,7 @@ impl FleetLease {
                 (LeaseState::Held(HeldLease { number, ends, first_start }), Some(ends.min(asked + RENEW)))
             }
             // What wakes it may be lost.
-            (_, TurnPlace::Line(left)) => (LeaseState::Line, Some(now + (left + AFTER).min(RENEW))),
+            (_, TurnPlace::Queued(left)) => (LeaseState::Queued, Some(now + (left + AFTER).min(RENEW))),
             (LeaseOp::Take, TurnPlace::None) => (LeaseState::None, Some(now + RETRY)),
             (_, TurnPlace::Free | TurnPlace::None | TurnPlace::Leased(_)) => (LeaseState::None, None),
         };
@@ -177,8 +185,8 @@ impl FleetLease {
 
     /// Whether to look at the key now and then, where nobody reports a change. Where a gap or a backoff is in force the lease is
     /// asked for anyway.
-    pub fn looks<W>(&mut self, lane: &Schedule<W>, now: Instant) -> bool {
-        let is_due = lane.backoff().is_zero() && self.look_at.is_none_or(|at| at <= now);
+    pub fn looks<W>(&mut self, schedule: &Schedule<W>, now: Instant) -> bool {
+        let is_due = schedule.backoff().is_zero() && self.look_at.is_none_or(|at| at <= now);
         if is_due {
             self.look_at = Some(now + LOOK_EVERY);
         }
@@ -219,11 +227,11 @@ impl FleetLease {
     }
 
     /// When there is something to do again.
-    pub fn next<W>(&self, lane: &Schedule<W>) -> Option<Instant> {
+    pub fn next<W>(&self, schedule: &Schedule<W>) -> Option<Instant> {
         if self.link == 0 || self.calling.is_some() {
             return None;
         }
-        self.ask_at.filter(|_| self.held().is_some() || self.busy > 0 || lane.wants_lease().is_some())
+        self.ask_at.filter(|_| self.held().is_some() || self.busy > 0 || schedule.wants_lease().is_some())
     }
 
     /// Whether something would be lost with nobody looking after it.
@@ -232,25 +240,27 @@ impl FleetLease {
     }
 
     /// Whether the fleet has to hear of something that another server may not know.
-    pub fn owes<W>(&self, lane: &Schedule<W>, now: Instant) -> bool {
-        self.link != 0 && lane.debt(now).is_some() && newer(lane.last_starts(), self.reported) != LastStarts::default()
+    pub fn owes<W>(&self, schedule: &Schedule<W>, now: Instant) -> bool {
+        self.link != 0
+            && schedule.debt(now).is_some()
+            && newer(schedule.last_starts(), self.reported) != LastStarts::default()
     }
 
     fn held(&self) -> Option<&HeldLease> {
         match &self.state {
             LeaseState::Held(held) => Some(held),
-            LeaseState::None | LeaseState::Line => None,
+            LeaseState::None | LeaseState::Queued => None,
         }
     }
 
     /// Others wait, and this instance has had its share: a start, and more for a while. Passing the lease on costs a
     /// round trip in which nothing starts, so it is not passed on after each.
-    fn yields<W>(&self, lane: &Schedule<W>, now: Instant) -> bool {
+    fn yields<W>(&self, schedule: &Schedule<W>, now: Instant) -> bool {
         let Some(HeldLease { first_start: Some(first), .. }) = self.held().filter(|_| self.rivals > 1) else {
             return false;
         };
         let end = *first + SHARE.min(ROUND / (self.rivals - 1));
-        now >= end || lane.head_due().is_none_or(|due| due > end)
+        now >= end || schedule.head_due().is_none_or(|due| due > end)
     }
 }
 

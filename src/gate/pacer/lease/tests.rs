@@ -8,7 +8,7 @@ const LEASE: Duration = Duration::from_secs(3);
 /// An instance that has the lease of a key with a delay of 100 ms, for which another waits, and more requests than it
 /// can let go.
 struct Instance {
-    lane: Schedule,
+    schedule: Schedule,
     lease: FleetLease,
     now: Instant,
     numbers: u64,
@@ -28,12 +28,15 @@ impl Instance {
     }
 
     fn waiting() -> Self {
-        let (lane, lease) = (Schedule::default(), FleetLease::default());
-        let mut instance = Self { lane, lease, now: Instant::now(), numbers: 0 };
+        let (schedule, lease) = (Schedule::default(), FleetLease::default());
+        let mut instance = Self { schedule, lease, now: Instant::now(), numbers: 0 };
         instance.link(1);
         for client in 0..100 {
             let terms = Terms { crawl_delay: ms(100), ..Terms::default() };
-            assert!(matches!(instance.lane.request(instance.now, ClientId(client), &terms, || ()), Turn::Wait { .. }));
+            assert!(matches!(
+                instance.schedule.request(instance.now, ClientId(client), &terms, || ()),
+                Turn::Wait { .. }
+            ));
         }
         instance
     }
@@ -41,7 +44,7 @@ impl Instance {
     /// To this server; those that may have forgotten are settled after a second.
     fn link(&mut self, link: u64) {
         let settled_at = (link > 1).then(|| self.now + ms(1000));
-        self.lease.follow(&mut self.lane, Reach { link, settled_at, ..Reach::default() }, self.now);
+        self.lease.follow(&mut self.schedule, Reach { link, settled_at, ..Reach::default() }, self.now);
     }
 
     /// Over another connection, to the first.
@@ -51,7 +54,7 @@ impl Instance {
     }
 
     fn call(&mut self) -> Option<LeaseRequest> {
-        self.lease.call(&self.lane, self.now, || {
+        self.lease.call(&self.schedule, self.now, || {
             self.numbers += 1;
             self.numbers
         })
@@ -65,7 +68,7 @@ impl Instance {
             observed: Observed::default(),
             rivals: 2,
         };
-        self.lease.answered(&mut self.lane, request, Some(status), self.now, self.now);
+        self.lease.answered(&mut self.schedule, request, Some(status), self.now, self.now);
     }
 
     /// How many start, one after the other, in so long a time over this connection.
@@ -73,10 +76,10 @@ impl Instance {
         let (mut starts, end) = (0, self.now + time);
         while self.now < end {
             self.link(link);
-            if let NextTurn::Start((), slot) = self.lane.poll(self.now) {
+            if let NextTurn::Start((), slot) = self.schedule.poll(self.now) {
                 self.lease.started(&slot, self.now);
                 self.lease.ended(&slot, true);
-                self.lane.finished(|| self.now, slot, PaceOutcome::Success);
+                self.schedule.finished(|| self.now, slot, PaceOutcome::Success);
                 starts += 1;
             }
             self.now += ms(10);
@@ -107,13 +110,13 @@ fn nor_under_what_is_left_of_one_whose_answers_were_lost_before_it_is_renewed() 
 fn who_waits_when_the_server_is_lost_keeps_the_gap_from_then_once_for_each_instance() {
     let mut instance = Instance::waiting();
     let take = instance.call().expect("it asks");
-    instance.answer(&take, TurnPlace::Line(LEASE));
+    instance.answer(&take, TurnPlace::Queued(LEASE));
     let lost = instance.now + ms(1000);
     for later in [0, 150] {
         instance.now = lost + ms(later);
         let reach = Reach { alone: Some(2), ..Reach::default() };
-        instance.lease.follow(&mut instance.lane, reach, instance.now);
-        assert_eq!(instance.lane.poll(instance.now), NextTurn::WaitUntil(lost + ms(200)));
+        instance.lease.follow(&mut instance.schedule, reach, instance.now);
+        assert_eq!(instance.schedule.poll(instance.now), NextTurn::WaitUntil(lost + ms(200)));
     }
 }
 
@@ -169,7 +172,7 @@ fn what_gives_it_up_is_said_until_it_is_heard_and_nothing_starts_meanwhile() {
     let give = instance.call().expect("the share has ended");
     assert_eq!(give.op, LeaseOp::Give);
     assert_eq!(instance.starts_in(ms(100), 1), 0);
-    instance.lease.answered(&mut instance.lane, &give, None, instance.now, instance.now);
+    instance.lease.answered(&mut instance.schedule, &give, None, instance.now, instance.now);
     assert_eq!(instance.starts_in(ms(600), 1), 0, "it may have been heard");
     assert_eq!(instance.call().map(|call| (call.op, call.number)), Some((LeaseOp::Give, 1)));
 }
@@ -190,7 +193,7 @@ fn a_connection_that_is_made_again_to_a_server_that_remembers_costs_neither_the_
 fn and_a_waiting_process_asks_at_once_over_it_and_not_after_a_second() {
     let mut instance = Instance::waiting();
     let take = instance.call().expect("it asks");
-    instance.answer(&take, TurnPlace::Line(ms(3000)));
+    instance.answer(&take, TurnPlace::Queued(ms(3000)));
     assert!(instance.call().is_none(), "the fleet says when its turn has come");
     instance.reconnect();
     let again = instance.call().expect("it may have been");
@@ -204,7 +207,7 @@ fn and_a_waiting_process_asks_at_once_over_it_and_not_after_a_second() {
 fn a_waiting_process_finds_its_turn_in_time_though_nothing_wakes_it() {
     let mut instance = Instance::waiting();
     let take = instance.call().expect("it asks");
-    instance.answer(&take, TurnPlace::Line(LEASE));
+    instance.answer(&take, TurnPlace::Queued(LEASE));
     // The other gives the lease up now. It stays with who is first in line for two thirds of a lease.
     instance.now += LEASE / 3 + ms(5);
     let again = instance.call().expect("there is half of that time left to ask in");

@@ -136,7 +136,7 @@ impl CacheInner {
             KeyBy::Address => address,
             KeyBy::Host | KeyBy::Site => None,
         };
-        let pace = self.pacer.pace(&terms::key(settings, request.authority, dialled));
+        let pace = self.pacer.queue(&terms::key(settings, request.authority, dialled));
         let (client, terms) = (hop.order.client, self.terms(hop, request.authority));
         let in_turn = self.places.take_in_turn(client, &pace, &terms, settings.robots.timeout).await;
         let (_place, mut permit) = in_turn.map_err(FetchError::NotAsked)?;
@@ -148,7 +148,7 @@ impl CacheInner {
             429 | 503 => PaceOutcome::Backoff { retry_after: asked_to_wait(&reply.headers, SystemTime::now()) },
             _ => PaceOutcome::Success,
         };
-        hop.fetch.goes_on();
+        hop.fetch.keep_running();
         Ok(reply)
     }
 
@@ -162,7 +162,7 @@ impl CacheInner {
         // The page that it is fetched for goes right after it; there is none at another host.
         let is_first_fetch = is_first_fetch && at.host() == first.host();
         // Once the site has answered, the rest is not given up because no turn is granted.
-        let is_renewal = order.reason != FetchReason::FirstUse || fetch.is_going_on();
+        let is_renewal = order.reason != FetchReason::FirstUse || fetch.keeps_running();
         Terms { is_renewal, ..terms::terms(settings, &rules.manners, crawl_delay, is_first_fetch) }
     }
 }

@@ -26,7 +26,7 @@ impl Host {
     #[track_caller]
     fn answered(&mut self, at: u64, terms: &Terms, after: u64, is_good: bool) {
         let slot = self.go(at, terms);
-        self.lane.answered(ms(after), is_good);
+        self.schedule.answered(ms(after), is_good);
         self.end(at + after, slot, OK);
     }
 }
@@ -57,7 +57,7 @@ fn what_is_owed_shrinks_with_the_gap() {
         host.answered(at, &terms, latency, true);
         let now = at + latency;
         at = host.open_at(now, &terms);
-        let owed = host.lane.debt(host.at(now)).map_or(host.at(now), |debt| debt.until);
+        let owed = host.schedule.debt(host.at(now)).map_or(host.at(now), |debt| debt.until);
         let owed = owed.duration_since(host.zero).as_millis() as u64;
         assert_eq!(owed, at, "a request goes then, after an answer in {latency} ms");
     }
@@ -83,7 +83,7 @@ fn one_request_goes_at_a_time_from_the_first_on() {
     let mut host = Host::new();
     let slot = host.go(0, &adaptive(0, 5000));
     host.wait(10, A, &adaptive(0, 5000), "next", None);
-    host.lane.answered(ms(400), true);
+    host.schedule.answered(ms(400), true);
     host.end(400, slot, OK);
     host.sleeps(400, 2000);
     let _next = host.starts(2000, "next");
@@ -126,10 +126,10 @@ fn a_host_that_turns_away_so_many_in_a_row_is_left_alone_and_then_asked_once() {
     // The first that is not turned away ends it.
     assert_eq!(host.open_at(60_300, &terms), 120_300);
     host.visit(120_300, &terms, OK);
-    assert_eq!((host.lane.observed().refusals, host.lane.backoff()), (0, ms(500)), "as any backoff ends");
+    assert_eq!((host.schedule.observed().refusals, host.schedule.backoff()), (0, ms(500)), "as any backoff ends");
     host.visit(120_800, &terms, AWAY);
     assert_eq!(
-        (host.lane.observed().refusals, host.open_at(120_801, &terms)),
+        (host.schedule.observed().refusals, host.open_at(120_801, &terms)),
         (1, 121_300),
         "and they are counted anew"
     );
@@ -171,7 +171,7 @@ fn without_a_breaker_a_403_is_an_answer_like_another() {
     let mut host = Host::new();
     host.visit(0, &Terms::default(), refused(None));
     host.visit(1000, &Terms::default(), AWAY);
-    assert_eq!((host.lane.backoff(), host.lane.observed().refusals), (ms(500), 0));
+    assert_eq!((host.schedule.backoff(), host.schedule.observed().refusals), (ms(500), 0));
     let mut host = Host::new();
     for _ in 0..100 {
         host.visit(0, &Terms::default(), AWAY);
@@ -184,10 +184,10 @@ fn who_comes_after_a_restart_still_leaves_it_alone() {
     let (mut host, terms) = (Host::new(), Terms { max_wait: ms(0), ..breaker(2, 60_000) });
     host.visit(0, &terms, AWAY);
     host.visit(0, &terms, AWAY);
-    let debt = host.lane.debt(host.at(1000)).unwrap();
+    let debt = host.schedule.debt(host.at(1000)).unwrap();
     let mut next = Host::new();
     next.zero = host.zero;
-    next.lane.restore(next.at(1000), debt);
+    next.schedule.restore(next.at(1000), debt);
     assert_eq!(next.ask(1000, A, &terms, ""), paused(59_000, 2));
     next.visit(60_000, &terms, AWAY);
     assert_eq!(next.ask(60_000, A, &terms, ""), paused(60_000, 3), "the first that goes then is the one that counts");
@@ -197,11 +197,11 @@ fn who_comes_after_a_restart_still_leaves_it_alone() {
 fn what_others_of_the_fleet_have_met_with_counts() {
     let (mut host, terms) = (Host::new(), breaker(3, 60_000));
     host.visit(0, &terms, AWAY);
-    host.lane.adopt_observed(Observed { latency: ms(0), refusals: 2 });
+    host.schedule.adopt_observed(Observed { latency: ms(0), refusals: 2 });
     host.visit(0, &terms, AWAY);
     assert_eq!(host.open_at(0, &terms), 60_000);
     let mut host = Host::new();
-    host.lane.adopt_observed(Observed { latency: ms(200), refusals: 0 });
+    host.schedule.adopt_observed(Observed { latency: ms(200), refusals: 0 });
     let terms = adaptive(0, 5000);
     host.visit(0, &terms, OK);
     assert_eq!(host.open_at(0, &terms), 1000);
@@ -211,7 +211,7 @@ fn what_others_of_the_fleet_have_met_with_counts() {
 fn a_row_is_remembered_for_an_hour() {
     let (mut host, terms) = (Host::new(), breaker(3, 60_000));
     host.visit(0, &terms, AWAY);
-    assert_eq!([0, 3_599_999, 3_600_000].map(|at| host.lane.is_idle(host.at(at))), [false, false, true]);
+    assert_eq!([0, 3_599_999, 3_600_000].map(|at| host.schedule.is_idle(host.at(at))), [false, false, true]);
 }
 
 /// With `pace.key: site` hosts of one pace may have other breakers, or none.

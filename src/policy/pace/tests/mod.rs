@@ -9,15 +9,15 @@ const A: ClientId = ClientId(1);
 const B: ClientId = ClientId(2);
 const OK: PaceOutcome = PaceOutcome::Success;
 
-/// A lane and its hour zero.
+/// A schedule and its hour zero.
 struct Host {
     zero: Instant,
-    lane: Schedule<&'static str>,
+    schedule: Schedule<&'static str>,
 }
 
 impl Host {
     fn new() -> Self {
-        Self { zero: Instant::now(), lane: Schedule::default() }
+        Self { zero: Instant::now(), schedule: Schedule::default() }
     }
 
     fn at(&self, at: u64) -> Instant {
@@ -25,7 +25,7 @@ impl Host {
     }
 
     fn ask(&mut self, at: u64, client: ClientId, terms: &Terms, name: &'static str) -> Turn {
-        self.lane.request(self.at(at), client, terms, || name)
+        self.schedule.request(self.at(at), client, terms, || name)
     }
 
     #[track_caller]
@@ -57,17 +57,17 @@ impl Host {
 
     /// When a request that came at `at` would start.
     fn open_at(&self, at: u64, terms: &Terms) -> u64 {
-        self.lane.forecast(self.at(at), A, terms).duration_since(self.zero).as_millis() as u64
+        self.schedule.forecast(self.at(at), A, terms).duration_since(self.zero).as_millis() as u64
     }
 
     fn end(&mut self, at: u64, slot: Slot, outcome: PaceOutcome) {
         let now = self.at(at);
-        self.lane.finished(|| now, slot, outcome);
+        self.schedule.finished(|| now, slot, outcome);
     }
 
     #[track_caller]
     fn starts(&mut self, at: u64, name: &str) -> Slot {
-        match self.lane.poll(self.at(at)) {
+        match self.schedule.poll(self.at(at)) {
             NextTurn::Start(found, slot) if found == name => slot,
             other => panic!("{name} at {at}: {other:?}"),
         }
@@ -75,17 +75,17 @@ impl Host {
 
     #[track_caller]
     fn sleeps(&mut self, at: u64, until: u64) {
-        assert_eq!(self.lane.poll(self.at(at)), NextTurn::WaitUntil(self.at(until)), "at {at}");
+        assert_eq!(self.schedule.poll(self.at(at)), NextTurn::WaitUntil(self.at(until)), "at {at}");
     }
 
     #[track_caller]
     fn turns_away(&mut self, at: u64, name: &'static str, why: Refused) {
-        assert_eq!(self.lane.poll(self.at(at)), NextTurn::Refuse(name, why), "at {at}");
+        assert_eq!(self.schedule.poll(self.at(at)), NextTurn::Refuse(name, why), "at {at}");
     }
 
     #[track_caller]
     fn idles(&mut self, at: u64) {
-        assert_eq!(self.lane.poll(self.at(at)), NextTurn::Idle, "at {at}");
+        assert_eq!(self.schedule.poll(self.at(at)), NextTurn::Idle, "at {at}");
     }
 }
 
@@ -165,10 +165,10 @@ fn min_delay_alone_does_not_take_the_slots() {
     let mut host = Host::new();
     let _slots = [0, 10, 20].map(|at| {
         let slot = host.go(at, &terms);
-        host.lane.left(&slot, host.at(at), true);
+        host.schedule.left(&slot, host.at(at), true);
         slot
     });
-    assert_eq!(host.lane.in_flight(), 3);
+    assert_eq!(host.schedule.in_flight(), 3);
 }
 
 #[test]
@@ -179,8 +179,8 @@ fn under_a_gap_nothing_starts_before_the_one_before_has_left() {
     host.wait(1, A, &terms, "next", Some(500));
     // Its connection takes 470 ms: were the gap counted from its turn, the next would leave 30 ms after it.
     host.sleeps(500, 60_001);
-    assert!(!host.lane.left(&slow, host.at(460), false), "it is still being written");
-    assert!(host.lane.left(&slow, host.at(470), true), "the next has waited for that");
+    assert!(!host.schedule.left(&slow, host.at(460), false), "it is still being written");
+    assert!(host.schedule.left(&slow, host.at(470), true), "the next has waited for that");
     host.sleeps(470, 970);
     let next = host.starts(970, "next");
     host.end(980, slow, OK);
@@ -199,11 +199,11 @@ fn a_limit_of_none_means_one() {
 #[test]
 fn report_mode_reports_the_turns_that_would_have_been() {
     let mut host = Host::new();
-    let told = [0, 10, 20, 30].map(|at| host.lane.dry_run(host.at(at), A, &delay(30_000)));
+    let told = [0, 10, 20, 30].map(|at| host.schedule.dry_run(host.at(at), A, &delay(30_000)));
     // The last would have been refused, and takes no turn.
     assert_eq!(told, [0, 29_990, 59_980, 89_970].map(ms));
-    assert_eq!(host.lane.dry_run(host.at(40), A, &delay(30_000)), ms(89_960));
-    assert_eq!(host.lane.in_flight(), 0);
+    assert_eq!(host.schedule.dry_run(host.at(40), A, &delay(30_000)), ms(89_960));
+    assert_eq!(host.schedule.in_flight(), 0);
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn prefer_wait_zero_never_waits() {
     assert_eq!(host.ask(400, A, &terms, ""), Turn::Refuse(too_long(600)));
     let _slot = host.go(1000, &terms);
     assert_eq!(host.ask(2500, A, &terms, ""), Turn::Refuse(too_long(1000)), "nobody knows: a second");
-    assert_eq!(host.lane.waiting(), 0);
+    assert_eq!(host.schedule.waiting(), 0);
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn a_full_line_is_refused() {
     host.wait(0, A, &terms, "first", Some(1000));
     host.wait(0, A, &terms, "second", Some(2000));
     assert_eq!(host.ask(0, A, &terms, ""), Turn::Refuse(full(3000)));
-    assert_eq!(host.lane.waiting(), 2);
+    assert_eq!(host.schedule.waiting(), 2);
     assert_eq!(full(3000).into_refusal(ms(1)), Refusal::QueueFull { retry_after: ms(3000) });
     let late = Refusal::CrawlDelay { retry_after: ms(3000), max_wait: Some(ms(1000)) };
     assert_eq!(too_long(3000).into_refusal(ms(1000)), late);
@@ -353,14 +353,14 @@ fn who_hangs_up_gives_the_place_back() {
     host.visit(0, &delay(1000), OK);
     let first = host.wait(0, A, &delay(1000), "first", Some(1000));
     let second = host.wait(0, A, &delay(1000), "second", Some(2000));
-    assert_eq!(host.lane.cancel(first), Some("first"));
-    assert_eq!(host.lane.cancel(first), None);
+    assert_eq!(host.schedule.cancel(first), Some("first"));
+    assert_eq!(host.schedule.cancel(first), None);
     let slot = host.starts(1000, "second");
     host.end(1000, slot, OK);
-    assert_eq!(host.lane.cancel(second), None);
+    assert_eq!(host.schedule.cancel(second), None);
     let last = host.wait(1000, B, &delay(1000), "last", Some(2000));
-    assert_eq!(host.lane.cancel(second), None, "a spent ticket is nobody else's");
-    assert_eq!(host.lane.cancel(last), Some("last"));
+    assert_eq!(host.schedule.cancel(second), None, "a spent ticket is nobody else's");
+    assert_eq!(host.schedule.cancel(last), Some("last"));
     host.idles(1000);
 }
 
@@ -401,7 +401,7 @@ fn retry_after_is_capped_at_an_hour_and_not_by_max_crawl_delay() {
     let mut host = Host::new();
     host.visit(0, &Terms::default(), refused(Some(86_400_000)));
     assert_eq!(host.open_at(0, &Terms::default()), 3_600_000);
-    assert_eq!(host.lane.backoff(), ms(300_000), "as a gap it is clamped like any other");
+    assert_eq!(host.schedule.backoff(), ms(300_000), "as a gap it is clamped like any other");
 }
 
 #[test]
@@ -436,7 +436,7 @@ fn the_backoff_stops_at_the_clamp() {
     for at in [0, 1000, 3000, 6000] {
         host.visit(at, &terms, refused(None));
     }
-    assert_eq!(host.lane.backoff(), ms(3000));
+    assert_eq!(host.schedule.backoff(), ms(3000));
 }
 
 #[test]
@@ -446,7 +446,7 @@ fn successes_halve_the_backoff_away() {
     let mut at = 1000;
     for left in [500, 250, 125, 0] {
         host.visit(at, &Terms::default(), OK);
-        assert_eq!(host.lane.backoff(), ms(left));
+        assert_eq!(host.schedule.backoff(), ms(left));
         at += left;
     }
 }
@@ -458,10 +458,14 @@ fn requests_refused_together_make_one_step() {
     host.end(10, one, refused(None));
     host.end(20, two, refused(None));
     host.end(30, three, OK);
-    assert_eq!(host.lane.backoff(), ms(1000));
+    assert_eq!(host.schedule.backoff(), ms(1000));
     assert_eq!(host.open_at(30, &Terms::default()), 1010);
     host.end(40, four, refused(Some(7000)));
-    assert_eq!((host.open_at(40, &Terms::default()), host.lane.backoff()), (7040, ms(7000)), "but advice is advice");
+    assert_eq!(
+        (host.open_at(40, &Terms::default()), host.schedule.backoff()),
+        (7040, ms(7000)),
+        "but advice is advice"
+    );
 }
 
 #[test]
@@ -469,7 +473,7 @@ fn a_failure_says_nothing_about_the_pace() {
     let mut host = Host::new();
     host.visit(0, &Terms::default(), refused(None));
     host.visit(1000, &Terms::default(), PaceOutcome::Failure);
-    assert_eq!(host.lane.backoff(), ms(1000));
+    assert_eq!(host.schedule.backoff(), ms(1000));
 }
 
 #[test]
@@ -569,8 +573,8 @@ fn a_renewal_takes_no_place_in_a_full_line_and_gives_its_turn_back() {
     host.wait(0, A, &full_at_one, "first", Some(2000));
     assert_eq!(host.ask(0, A, &full_at_one, "second"), Turn::Refuse(full(3000)));
     host.wait(0, B, &renewal(1000), "another", Some(2000));
-    assert_eq!(host.lane.cancel(ticket), Some("renewal"));
-    assert_eq!(host.lane.waiting(), 2);
+    assert_eq!(host.schedule.cancel(ticket), Some("renewal"));
+    assert_eq!(host.schedule.waiting(), 2);
     let _slot = host.starts(1000, "another");
 }
 
@@ -579,7 +583,7 @@ fn the_gap_runs_from_when_a_start_has_left() {
     let mut host = Host::new();
     let slot = host.go(0, &delay(1000));
     host.wait(0, A, &delay(1000), "next", Some(1000));
-    host.lane.left(&slot, host.at(700), true);
+    host.schedule.left(&slot, host.at(700), true);
     host.end(800, slot, OK);
     host.sleeps(800, 1700);
     let _next = host.starts(1700, "next");
@@ -591,7 +595,7 @@ fn leaving_late_may_make_others_wait_in_vain() {
     let mut host = Host::new();
     let slot = host.go(0, &terms);
     host.wait(0, A, &terms, "next", Some(1000));
-    host.lane.left(&slot, host.at(700), true);
+    host.schedule.left(&slot, host.at(700), true);
     host.turns_away(700, "next", too_long(1000));
 }
 
@@ -599,11 +603,11 @@ fn leaving_late_may_make_others_wait_in_vain() {
 fn what_is_owed_is_owed_after_a_restart() {
     let mut host = Host::new();
     host.visit(0, &delay(10_000), OK);
-    let debt = host.lane.debt(host.at(4000)).unwrap();
+    let debt = host.schedule.debt(host.at(4000)).unwrap();
     assert_eq!(debt, Debt { until: host.at(10_000), backoff: ms(0), refusals: 0 });
-    assert_eq!(host.lane.debt(host.at(10_000)), None);
-    let mut again = Host { zero: host.zero, lane: Schedule::default() };
-    again.lane.restore(again.at(4000), debt);
+    assert_eq!(host.schedule.debt(host.at(10_000)), None);
+    let mut again = Host { zero: host.zero, schedule: Schedule::default() };
+    again.schedule.restore(again.at(4000), debt);
     assert_eq!(again.open_at(4000, &delay(10_000)), 10_000);
     assert_eq!(again.open_at(4000, &Terms::default()), 10_000, "whoever asks");
 }
@@ -612,22 +616,22 @@ fn what_is_owed_is_owed_after_a_restart() {
 fn a_backoff_is_owed_too() {
     let mut host = Host::new();
     host.visit(0, &Terms::default(), refused(Some(60_000)));
-    let debt = host.lane.debt(host.at(1)).unwrap();
+    let debt = host.schedule.debt(host.at(1)).unwrap();
     assert_eq!(debt, Debt { until: host.at(60_000), backoff: ms(60_000), refusals: 0 });
-    let mut again = Host { zero: host.zero, lane: Schedule::default() };
-    again.lane.restore(again.at(1), debt);
+    let mut again = Host { zero: host.zero, schedule: Schedule::default() };
+    again.schedule.restore(again.at(1), debt);
     again.visit(60_000, &Terms::default(), refused(None));
-    assert_eq!(again.lane.backoff(), ms(120_000));
+    assert_eq!(again.schedule.backoff(), ms(120_000));
 }
 
 #[test]
 fn a_debt_of_ten_days_is_a_clock_gone_wrong() {
     let owed = |max_crawl_delay| {
         let mut host = Host::new();
-        host.lane.restore(host.zero, Debt { until: host.at(864_000_000), backoff: ms(0), refusals: 0 });
+        host.schedule.restore(host.zero, Debt { until: host.at(864_000_000), backoff: ms(0), refusals: 0 });
         let terms = Terms { max_crawl_delay: ms(max_crawl_delay), max_wait: ms(0), ..Terms::default() };
         let Turn::Refuse(Refused::TooLong { retry_after }) = host.ask(0, A, &terms, "") else { panic!("it is held") };
-        assert_eq!(host.lane.debt(host.zero).unwrap().until, host.zero + retry_after);
+        assert_eq!(host.schedule.debt(host.zero).unwrap().until, host.zero + retry_after);
         // It is cut once, and not put off by each who asks.
         assert_eq!(
             host.ask(1000, A, &terms, ""),
@@ -645,33 +649,33 @@ fn what_is_owed_goes_by_the_longest_gap_still_owed() {
     host.visit(0, &delay(30_000), OK);
     host.visit(5000, &delay(1000), OK);
     assert_eq!(host.open_at(5000, &delay(30_000)), 35_000);
-    assert_eq!(host.lane.debt(host.at(5000)).unwrap().until, host.at(35_000));
+    assert_eq!(host.schedule.debt(host.at(5000)).unwrap().until, host.at(35_000));
     host.visit(30_000, &delay(1000), OK);
-    assert_eq!(host.lane.debt(host.at(30_000)).unwrap().until, host.at(31_000), "nobody has asked for it since");
+    assert_eq!(host.schedule.debt(host.at(30_000)).unwrap().until, host.at(31_000), "nobody has asked for it since");
 }
 
 #[test]
 fn a_lane_is_idle_when_nothing_is_lost_with_it() {
     let mut host = Host::new();
-    assert!(host.lane.is_idle(host.zero));
+    assert!(host.schedule.is_idle(host.zero));
     let slot = host.go(0, &delay(1000));
-    assert!(!host.lane.is_idle(host.at(5000)), "in flight");
+    assert!(!host.schedule.is_idle(host.at(5000)), "in flight");
     host.end(5000, slot, OK);
-    assert!(host.lane.is_idle(host.at(5000)));
+    assert!(host.schedule.is_idle(host.at(5000)));
     host.visit(5000, &delay(1000), OK);
-    assert!(!host.lane.is_idle(host.at(5999)), "owes");
+    assert!(!host.schedule.is_idle(host.at(5999)), "owes");
     let ticket = host.wait(5999, A, &delay(1000), "", Some(6000));
-    assert!(!host.lane.is_idle(host.at(9000)), "somebody waits");
-    host.lane.cancel(ticket);
-    assert!(host.lane.is_idle(host.at(6000)));
+    assert!(!host.schedule.is_idle(host.at(9000)), "somebody waits");
+    host.schedule.cancel(ticket);
+    assert!(host.schedule.is_idle(host.at(6000)));
     host.visit(6000, &delay(1000), refused(None));
-    assert!(!host.lane.is_idle(host.at(3_606_999)), "remembers the backoff");
-    assert!(host.lane.is_idle(host.at(3_607_000)));
+    assert!(!host.schedule.is_idle(host.at(3_606_999)), "remembers the backoff");
+    assert!(host.schedule.is_idle(host.at(3_607_000)));
     let mut fetched = Host::new();
     let fetch = Terms { first_fetch: true, min_delay: ms(100), ..Terms::default() };
     fetched.visit(0, &fetch, OK);
-    assert!(!fetched.lane.is_idle(fetched.at(99)), "other first fetches wait for it");
-    assert!(fetched.lane.is_idle(fetched.at(100)));
+    assert!(!fetched.schedule.is_idle(fetched.at(99)), "other first fetches wait for it");
+    assert!(fetched.schedule.is_idle(fetched.at(100)));
 }
 
 #[test]
@@ -685,7 +689,7 @@ fn absurd_durations_do_not_overflow() {
     let mut host = Host::new();
     host.visit(0, &terms, PaceOutcome::Backoff { retry_after: Some(Duration::MAX) });
     assert!(matches!(host.ask(0, A, &terms, ""), Turn::Wait { .. }));
-    assert!(matches!(host.lane.poll(host.zero), NextTurn::WaitUntil(_)));
+    assert!(matches!(host.schedule.poll(host.zero), NextTurn::WaitUntil(_)));
 }
 
 #[test]
@@ -693,10 +697,10 @@ fn rehearsals_do_not_put_off_a_renewal() {
     let mut host = Host::new();
     let delay = Terms { crawl_delay: Duration::from_secs(10), ..Terms::default() };
     let renewal = Terms { is_renewal: true, ..delay.clone() };
-    assert_eq!(host.lane.dry_run(host.at(0), A, &delay), ms(0));
+    assert_eq!(host.schedule.dry_run(host.at(0), A, &delay), ms(0));
     host.wait(1000, B, &renewal, "renewal", Some(10_000));
     for at in (2000..10_000).step_by(100) {
-        assert!(!host.lane.dry_run(host.at(at), A, &delay).is_zero());
+        assert!(!host.schedule.dry_run(host.at(at), A, &delay).is_zero());
     }
-    assert!(matches!(host.lane.poll(host.at(10_000)), NextTurn::Start("renewal", _)));
+    assert!(matches!(host.schedule.poll(host.at(10_000)), NextTurn::Start("renewal", _)));
 }

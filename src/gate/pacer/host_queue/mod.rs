@@ -1,5 +1,5 @@
-//! One key's lane, shared by the requests in it: the waiting around [`Schedule`]'s arithmetic, and around the fleet's. At
-//! most one task a lane, the driver, sleeps until the next turn is due; it alone asks the fleet.
+//! One key's queue, shared by the requests in it: the waiting around [`Schedule`]'s arithmetic, and around the fleet's. At
+//! most one task a host queue, the driver, sleeps until the next turn is due; it alone asks the fleet.
 
 mod driver;
 
@@ -18,13 +18,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot};
 
-/// A lane.
+/// A host queue.
 pub(in crate::gate) struct HostQueue {
     state: Mutex<HostQueueState>,
     /// Wakes the driver: a slot is free, a request gave up, or the fleet has a message.
     changed: Notify,
     key: PaceKey,
-    /// For a lane of subresources: that of the pages, which learns of the origin's refusals.
+    /// For a host queue of subresources: that of the pages, which learns of the origin's refusals.
     page: Option<Arc<HostQueue>>,
     /// The delay last logged as clamped, in milliseconds.
     clamp_logged: AtomicU64,
@@ -37,25 +37,30 @@ pub(in crate::gate) enum Stand {
     Wait(Waiting),
 }
 
-/// What all lanes share.
+/// What all queues share.
 pub(super) struct PacerShared {
     pub waiters: Arc<Waiters>,
     pub store: Arc<Store>,
     pub fleet: Option<Arc<Fleet>>,
 }
 
-pub(super) type Turns = Schedule<oneshot::Sender<Result<Permit, Refused>>>;
+pub(super) type HostSchedule = Schedule<oneshot::Sender<Result<Permit, Refused>>>;
 
 struct HostQueueState {
-    lane: Turns,
+    schedule: HostSchedule,
     lease: FleetLease,
     driven: bool,
 }
 
 impl HostQueue {
-    pub(super) fn new(lane: Turns, key: PaceKey, page: Option<Arc<HostQueue>>, shared: Arc<PacerShared>) -> Self {
+    pub(super) fn new(
+        schedule: HostSchedule,
+        key: PaceKey,
+        page: Option<Arc<HostQueue>>,
+        shared: Arc<PacerShared>,
+    ) -> Self {
         Self {
-            state: Mutex::new(HostQueueState { lane, lease: FleetLease::default(), driven: false }),
+            state: Mutex::new(HostQueueState { schedule, lease: FleetLease::default(), driven: false }),
             changed: Notify::new(),
             key,
             page,
@@ -86,7 +91,7 @@ impl HostQueue {
         let now = Instant::now();
         self.follow(&mut state, now);
         let mut answer = None;
-        let turn = state.lane.request(now, client, &terms, || {
+        let turn = state.schedule.request(now, client, &terms, || {
             let (sender, receiver) = oneshot::channel();
             answer = Some(receiver);
             sender
@@ -117,7 +122,7 @@ impl HostQueue {
     pub fn dry_run(self: &Arc<Self>, client: ClientId, terms: Terms, refused: bool) -> (Permit, Option<Reported>) {
         let wait = match refused {
             true => Duration::ZERO,
-            false => self.state.lock().lane.dry_run(Instant::now(), client, &terms),
+            false => self.state.lock().schedule.dry_run(Instant::now(), client, &terms),
         };
         let held = if wait > terms.max_wait {
             Some(Reported::from(Refusal::CrawlDelay { retry_after: wait, max_wait: Some(terms.max_wait) }))
@@ -129,7 +134,7 @@ impl HostQueue {
 
     /// Whether the origin has asked for time: then nothing goes in a burst.
     pub fn is_held_back(&self) -> bool {
-        !self.state.lock().lane.backoff().is_zero()
+        !self.state.lock().schedule.backoff().is_zero()
     }
 
     /// Logs that a delay is not kept in full, once for each delay that the host asks for.
@@ -142,31 +147,31 @@ impl HostQueue {
 
     pub fn figures(&self) -> PaceFigures {
         let (state, now) = (self.state.lock(), Instant::now());
-        let lane = &state.lane;
-        let owed = lane.debt(now).map_or(Duration::ZERO, |debt| debt.until - now);
-        let paused = lane.paused_until(now).map_or(Duration::ZERO, |until| until - now);
-        let Observed { latency, refusals } = lane.observed();
-        let (waiting, in_flight) = (lane.waiting(), lane.in_flight());
-        PaceFigures { waiting, in_flight, backoff: lane.backoff(), owed, latency, refusals, paused }
+        let schedule = &state.schedule;
+        let owed = schedule.debt(now).map_or(Duration::ZERO, |debt| debt.until - now);
+        let paused = schedule.paused_until(now).map_or(Duration::ZERO, |until| until - now);
+        let Observed { latency, refusals } = schedule.observed();
+        let (waiting, in_flight) = (schedule.waiting(), schedule.in_flight());
+        PaceFigures { waiting, in_flight, backoff: schedule.backoff(), owed, latency, refusals, paused }
     }
 
     pub(super) fn is_idle(&self, now: Instant) -> bool {
-        self.state.lock().lane.is_idle(now)
+        self.state.lock().schedule.is_idle(now)
     }
 
     /// For the next process, should this one end before the debt is paid.
     fn note_debt(&self, state: &HostQueueState, now: Instant) {
         if self.page.is_none() {
-            self.shared.store.owe(&self.key, now, || state.lane.debt(now));
+            self.shared.store.owe(&self.key, now, || state.schedule.debt(now));
         }
     }
 
     /// The request leaves, or `is_gone`. `frees`: for the first time.
     pub(super) fn left(self: &Arc<Self>, slot: &Slot, at: Instant, is_gone: bool, frees: bool) {
         let mut state = self.state.lock();
-        let has_waited = state.lane.left(slot, at, is_gone);
+        let has_waited = state.schedule.left(slot, at, is_gone);
         if let Some(fleet) = self.fleet().filter(|_| slot.is_shared()) {
-            fleet.starts(&self.key, state.lane.last_starts(), !is_gone);
+            fleet.starts(&self.key, state.schedule.last_starts(), !is_gone);
         }
         self.note_debt(&state, Instant::now());
         if frees && state.lease.left(slot) {
@@ -186,10 +191,10 @@ impl HostQueue {
     ) {
         let mut state = self.state.lock();
         if let Some((after, is_good)) = answered {
-            state.lane.answered(after, is_good);
+            state.schedule.answered(after, is_good);
         }
         let frees = state.lease.ended(&slot, has_left);
-        state.lane.finished(Instant::now, slot, outcome);
+        state.schedule.finished(Instant::now, slot, outcome);
         let is_refused = matches!(outcome, PaceOutcome::Backoff { .. } | PaceOutcome::TurnedAway);
         if frees || self.fleet().is_some() && is_refused {
             self.wake(&mut state);
@@ -199,7 +204,7 @@ impl HostQueue {
         if is_refused {
             let now = Instant::now();
             self.note_debt(&state, now);
-            let debt = state.lane.debt(now);
+            let debt = state.schedule.debt(now);
             drop(state);
             if let (Some(page), Some(debt)) = (&self.page, debt) {
                 page.restore(now, debt);
@@ -209,7 +214,7 @@ impl HostQueue {
 
     /// Gives a place in the line back.
     pub(super) fn cancel(&self, ticket: Ticket) {
-        let left = self.state.lock().lane.cancel(ticket);
+        let left = self.state.lock().schedule.cancel(ticket);
         if left.is_some() {
             self.changed.notify_one();
         }
@@ -218,7 +223,7 @@ impl HostQueue {
     /// A subresource was asked to come later: so are the pages.
     fn restore(self: &Arc<Self>, now: Instant, debt: Debt) {
         let mut state = self.state.lock();
-        state.lane.restore(now, debt);
+        state.schedule.restore(now, debt);
         self.note_debt(&state, now);
         if state.driven || self.fleet().is_some() {
             self.wake(&mut state);
@@ -227,13 +232,13 @@ impl HostQueue {
 
     fn follow(&self, state: &mut HostQueueState, now: Instant) {
         let Some(fleet) = self.fleet() else { return };
-        let HostQueueState { lane, lease, .. } = state;
-        lease.follow(lane, fleet.reach(), now);
-        if lease.looks(lane, now)
+        let HostQueueState { schedule, lease, .. } = state;
+        lease.follow(schedule, fleet.reach(), now);
+        if lease.looks(schedule, now)
             && let Some(is_free) = fleet.is_free(&self.key, now)
         {
             lease.seen(is_free);
-            lease.follow(lane, fleet.reach(), now);
+            lease.follow(schedule, fleet.reach(), now);
         }
     }
 

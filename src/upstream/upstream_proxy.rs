@@ -13,13 +13,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// An upstream proxy. Neither `Debug` nor `Display` shows its credentials.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Parent {
+pub struct UpstreamProxy {
     at: Authority,
     /// The value of Proxy-Authorization.
     credentials: Option<HeaderValue>,
 }
 
-impl Parent {
+impl UpstreamProxy {
     pub(super) fn new(url: &SecretUrl) -> Result<Self, AuthorityError> {
         let url = url.expose();
         let scheme = if url.scheme() == "https" { Scheme::Https } else { Scheme::Http };
@@ -32,7 +32,7 @@ impl Parent {
             value.set_sensitive(true);
             value
         });
-        Ok(Parent { at, credentials })
+        Ok(UpstreamProxy { at, credentials })
     }
 
     pub fn host(&self) -> &Host {
@@ -95,15 +95,15 @@ impl Parent {
     }
 }
 
-impl fmt::Display for Parent {
+impl fmt::Display for UpstreamProxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the upstream proxy {}://{}:{}", self.at.scheme(), self.at.host(), self.at.port())
     }
 }
 
-impl fmt::Debug for Parent {
+impl fmt::Debug for UpstreamProxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Parent({self})")
+        write!(f, "UpstreamProxy({self})")
     }
 }
 
@@ -139,9 +139,9 @@ mod tests {
     use super::*;
     use crate::config::Settings;
 
-    fn parent(url: &str) -> Parent {
+    fn parent(url: &str) -> UpstreamProxy {
         let settings = Settings::parse("test.yaml", &format!("egress: {{ upstream_proxy: '{url}' }}")).unwrap();
-        Parent::new(settings.egress.upstream_proxy.as_ref().unwrap()).unwrap()
+        UpstreamProxy::new(settings.egress.upstream_proxy.as_ref().unwrap()).unwrap()
     }
 
     /// What is asked of a parent that answers with `answer`, and the result.

@@ -1,4 +1,4 @@
-//! The driver of a lane: sleeps until the next turn is due, gives it, and asks the fleet for the lease.
+//! The driver of a host queue: sleeps until the next turn is due, gives it, and asks the fleet for the lease.
 
 use super::{HostQueue, HostQueueState};
 use crate::gate::fleet::{LeaseRequest, LeaseStatus, ServerLost};
@@ -25,7 +25,7 @@ impl HostQueue {
                 let mut state = self.state.lock();
                 let now = Instant::now();
                 self.follow(&mut state, now);
-                let until = match state.lane.poll(now) {
+                let until = match state.schedule.poll(now) {
                     NextTurn::Start(waiter, slot) => {
                         state.lease.started(&slot, now);
                         self.note_debt(&state, now);
@@ -45,9 +45,9 @@ impl HostQueue {
                     NextTurn::WaitUntil(until) => Some(until),
                     NextTurn::Idle => None,
                 };
-                let HostQueueState { lane, lease, .. } = &mut *state;
+                let HostQueueState { schedule, lease, .. } = &mut *state;
                 if let (None, Some(fleet)) = (&call, self.fleet()) {
-                    call = lease.call(lane, now, || fleet.next_number()).map(|request| self.call(request, now));
+                    call = lease.call(schedule, now, || fleet.next_number()).map(|request| self.call(request, now));
                 }
                 if call.is_none() {
                     drop(place.take());
@@ -56,7 +56,7 @@ impl HostQueue {
                         return;
                     }
                 }
-                [until, lease.next(lane)].into_iter().flatten().min()
+                [until, lease.next(schedule)].into_iter().flatten().min()
             };
             let timer = async {
                 match until {
@@ -73,9 +73,9 @@ impl HostQueue {
             tokio::select! {
                 answer = answer => {
                     let Call { request, asked, .. } = call.take().expect("it has answered");
-                    let (now, HostQueueState { lane, lease, .. }) = (Instant::now(), &mut *self.state.lock());
+                    let (now, HostQueueState { schedule, lease, .. }) = (Instant::now(), &mut *self.state.lock());
                     tracing::trace!(key = %self.key, ?request, ?answer, took = ?(now - asked), "the fleet was asked for a lease");
-                    lease.answered(lane, &request, answer.ok(), asked, now);
+                    lease.answered(schedule, &request, answer.ok(), asked, now);
                     drop(place.take());
                 }
                 () = timer => {}
@@ -96,12 +96,12 @@ impl HostQueue {
 
     /// The link has changed. True: there is something to report to the fleet, though nobody waits.
     pub(in crate::gate::pacer) fn has_news(&self) -> bool {
-        let HostQueueState { lane, lease, .. } = &mut *self.state.lock();
+        let HostQueueState { schedule, lease, .. } = &mut *self.state.lock();
         let Some(fleet) = self.fleet() else { return false };
         let now = Instant::now();
         lease.changed();
-        lease.follow(lane, fleet.reach(), now);
-        lease.is_at_stake() || lease.owes(lane, now)
+        lease.follow(schedule, fleet.reach(), now);
+        lease.is_at_stake() || lease.owes(schedule, now)
     }
 
     /// The fleet can be asked, or cannot be any more; or has sent something. `place`: among those who report what they
