@@ -48,5 +48,9 @@ pub(super) fn run(args: &RefreshArgs) -> Result<ExitCode, CommandError> {
 
 /// What holds while it cannot be had.
 fn standing(body: &Value) -> &'static str {
-    if body["usable"] == true { "the last good copy" } else { "everything is disallowed" }
+    if body["usable"] == true {
+        "the last good copy"
+    } else {
+        "nothing is allowed (after 30 days: `on_long_unreachable`)"
+    }
 }

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use super::freshness::{CopyState, Freshness, RETRY_MAX, retry_in};
+use super::freshness::{CopyState, Freshness, LAST_GOOD_USE, RETRY_MAX, retry_in};
 use crate::robots::{RobotsTxt, TdmRep, WarningCode, is_license_url};
 
 /// An authority's state. The default is an authority never asked.
@@ -259,6 +259,11 @@ impl Entry {
 }
 
 impl Trouble {
+    /// Whether it has lasted for as long as a good copy would have been used.
+    pub fn is_long(&self, now: SystemTime) -> bool {
+        now.duration_since(self.since).is_ok_and(|lasted| lasted >= LAST_GOOD_USE)
+    }
+
     /// For how long the site is left alone still. What is further away than any failure leaves it alone was dated by a
     /// clock that was ahead, and holds nobody back.
     pub fn left_alone_for(&self, now: SystemTime) -> Option<Duration> {

@@ -215,11 +215,13 @@ pub fn access(answer: &SiteAnswer, options: &PolicyOptions) -> &'static str {
 
 fn state(entry: &Entry, authority: &Authority, options: &PolicyOptions, now: SystemTime) -> RobotsState {
     let answer = entry.usable(now).map(|(answer, _)| answer);
+    let is_open = options.allow_long_unreachable && entry.trouble.as_ref().is_some_and(|trouble| trouble.is_long(now));
+    let without_answer = if is_open { "allow-all" } else { "disallow-all" };
     RobotsState {
         url: authority.robots_url(),
         status: answer.map(|answer| answer.status),
         asked_again: answer.and_then(|answer| answer.asked_again),
-        access: answer.map_or("disallow-all", |answer| access(answer, options)),
+        access: answer.map_or(without_answer, |answer| access(answer, options)),
         fetched_at: answer.map(|answer| answer.freshness.validated_at()),
         expires_at: answer.map(|answer| answer.freshness.expires_at()),
     }

@@ -44,6 +44,9 @@ impl CaError {
                     )
                 }
                 io::ErrorKind::NotFound => String::from("correct the path in `intercept.ca`"),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    format!("make room where {} is", path.display())
+                }
                 _ => String::from("name another directory in `intercept.ca.directory`"),
             },
             Self::DirectoryOpen { path, .. } => format!("chmod 700 {}", path.display()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::entry::{Entry, Trouble};
-use super::freshness::{CopyState, LAST_GOOD_USE};
+use super::freshness::CopyState;
 use super::host_rules::HostRules;
 use super::mined::{Mined, mined};
 use super::own_rules::OwnVerdict;
@@ -224,8 +224,7 @@ impl Case<'_> {
     /// RFC 9309 §2.3.1.4: complete disallow; after reasonably long a time it may be taken for unavailable.
     fn unreachable(self, trouble: &Trouble) -> (Ruling, bool) {
         let left_alone = trouble.left_alone_for(self.now);
-        let long = self.now.duration_since(trouble.since).is_ok_and(|lasted| lasted >= LAST_GOOD_USE);
-        if long && self.rules.options.allow_long_unreachable {
+        if trouble.is_long(self.now) && self.rules.options.allow_long_unreachable {
             return (Ruling::Allow(Allowance::LongUnreachable), left_alone.is_none());
         }
         let Some(retry_after) = left_alone else { return (Ruling::Fetch(SiteFile::Robots), false) };

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::policy::entry::{Access, SiteAnswer, Validators};
+use crate::policy::explain::explain;
 use crate::policy::freshness::Freshness;
 use crate::policy::{Authority, OwnRules, Paths, PolicyOptions, PreferenceEvidence, Scheme};
 use crate::robots::{Purpose, RobotsTxt};
@@ -235,6 +236,14 @@ fn long_unreachable_is_as_the_operator_says() {
     assert_eq!(ask(&allowing, DAY * 31), allow(None, true));
     let not_long = ask_with(&first, "/", Duration::ZERO, &allowing);
     assert_eq!(not_long, unreachable_for(Duration::from_secs(60)));
+    for (options, days, access) in
+        [(&allowing, 30, "allow-all"), (&allowing, 29, "disallow-all"), (&PolicyOptions::default(), 30, "disallow-all")]
+    {
+        let authority = Authority::new(Scheme::Https, "example.com", None).unwrap();
+        let request = Request::new(&authority, b"/");
+        let explained = explain(&last, &rules(options.clone()), &request, midnight() + DAY * days);
+        assert_eq!(explained.robots.access, access, "after {days} days");
+    }
 }
 
 #[test]
@@ -349,7 +358,7 @@ fn what_servers_make_of_a_path_is_judged_too_and_named() {
 fn an_explanation_names_the_form_that_is_disallowed() {
     let authority = Authority::new(Scheme::Https, "example.com", None).unwrap();
     let request = Request::new(&authority, b"//private");
-    let explained = crate::policy::explain::explain(&file(), &rules(PolicyOptions::default()), &request, midnight());
+    let explained = explain(&file(), &rules(PolicyOptions::default()), &request, midnight());
     assert_eq!((explained.allowed, explained.matched_path()), (false, Some("/private")));
     assert!(explained.detail.ends_with("servers may take this URL's path for that"), "{}", explained.detail);
 }

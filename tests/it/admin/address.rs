@@ -262,7 +262,10 @@ async fn the_commands_status_and_refresh_ask_it() {
     let refresh = ask(&["refresh", &origin.url("")]).await;
     assert_eq!((refresh.code, origin.log.count("/robots.txt")), (0, 2), "{refresh:?}");
     let nobody = ask(&["refresh", "http://127.0.0.1:1"]).await;
-    assert!(nobody.code == 1 && nobody.stdout.contains("everything is disallowed"), "{nobody:?}");
+    assert!(
+        nobody.code == 1 && nobody.stdout.contains("until the next fetch succeeds: nothing is allowed"),
+        "{nobody:?}"
+    );
     let wrong = ask(&["refresh", "a b"]).await;
     assert!(wrong.code == 2 && wrong.stderr.contains("hint: "), "{wrong:?}");
     proxy.stop().await;
