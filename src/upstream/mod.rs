@@ -24,7 +24,6 @@ mod stream;
 mod trust;
 mod turns;
 mod upstream_proxy;
-mod window;
 mod words;
 
 pub use body_stream::{BodyStream, GetError};

@@ -3,7 +3,7 @@
 use super::host_queue::HostQueue;
 use super::waiters::WaitPlace;
 use crate::policy::Refusal;
-use crate::policy::pace::{ClientId, PaceOutcome, Refused, Slot, Terms, Ticket};
+use crate::policy::pace::{ARRIVAL, ClientId, PaceOutcome, Refused, Slot, Terms, Ticket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -210,8 +210,6 @@ pub(super) fn refusal(refused: Refused, max_wait: Duration) -> Refusal {
     refused.into_refusal(max_wait)
 }
 
-/// What one request may take longer to arrive than the next: the gap is promised to the origin, which sees arrivals.
-const ARRIVAL: Duration = Duration::from_millis(2);
 /// Retries share their turns as one client does.
 const RETRIES: ClientId = ClientId(u64::MAX);
 const DRAINING: Duration = Duration::from_secs(1);

@@ -46,7 +46,7 @@ pub use last_starts::LastStarts;
 pub use observed::Observed;
 pub use source::TurnSource;
 use terms::SlotRequest;
-pub use terms::{Debt, NextTurn, PaceOutcome, Refused, Slot, Terms, Ticket, Turn};
+pub use terms::{ARRIVAL, Debt, NextTurn, PaceOutcome, Refused, Slot, Terms, Ticket, Turn};
 use wait_queue::WaitQueue;
 
 use super::Breaker;
@@ -118,14 +118,18 @@ impl<W> Schedule<W> {
         let at = self.forecast(now, client, terms);
         let wait = at.duration_since(now);
         let retry_after = wait_queue::retry_after(wait);
-        // Asking the fleet for the lease, with nobody ahead, is not waiting: `max_wait` 0 does not refuse it.
+        // Neither counts as waiting, with nobody ahead: `max_wait` 0 does not refuse it. Asking the fleet for the lease, and what
+        // a request may be early by that comes back when it was told to.
         let asks = !self.may_turn(demand);
-        if !terms.is_renewal && (wait > terms.max_wait || terms.max_wait.is_zero() && !asks) {
+        let is_nearly_due = self.wait_queue.is_none() && self.has_room(demand) && wait <= ARRIVAL;
+        let is_long = wait > terms.max_wait || terms.max_wait.is_zero() && !asks;
+        if is_long && !is_nearly_due && !terms.is_renewal {
             return Turn::Refuse(self.wait_refusal(now, retry_after));
         }
-        let patience = terms.max_wait.min(terms::FAR).max(if asks { source::ASKING } else { Duration::ZERO });
+        let least = if asks { source::ASKING } else { ARRIVAL };
+        let patience = terms.max_wait.min(terms::FAR).max(least);
         let wait_queue = self.wait_queue.get_or_insert_default();
-        let queue = terms.queue.max(usize::from(asks));
+        let queue = terms.queue.max(usize::from(asks || is_nearly_due));
         if !terms.is_renewal && wait_queue.is_full(queue) && !wait_queue.make_room(client, retry_after) {
             self.drop_empty_queue();
             return Turn::Refuse(Refused::Full { retry_after });

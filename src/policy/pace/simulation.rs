@@ -131,7 +131,7 @@ impl World {
                 self.start(i, slot)?;
             }
             Turn::Wait { ticket, until } => {
-                prop_assert!(until.is_none_or(|until| until <= self.now + terms.max_wait));
+                prop_assert!(until.is_none_or(|until| until <= self.now + terms.max_wait.max(ARRIVAL)));
                 self.waiting.insert(i, ticket);
                 self.told.extend(until.map(|until| (i, until)));
                 if let Some(patience) = patience {
@@ -187,7 +187,10 @@ impl World {
         let (Refused::TooLong { retry_after } | Refused::Full { retry_after } | Refused::Paused { retry_after, .. }) =
             why;
         prop_assert!(!retry_after.is_zero());
-        prop_assert!(self.now <= self.came[&i] + self.arrivals[i].terms.max_wait, "refused no later than promised");
+        prop_assert!(
+            self.now <= self.came[&i] + self.arrivals[i].terms.max_wait.max(ARRIVAL),
+            "refused no later than promised"
+        );
         prop_assert!(self.fates.insert(i, Fate::Refused(self.now)).is_none());
         Ok(())
     }
@@ -224,7 +227,7 @@ impl World {
         let mut last = HashMap::new();
         for (at, i) in &self.starts {
             let arrival = &self.arrivals[*i];
-            prop_assert!(*at <= self.came[i] + arrival.terms.max_wait);
+            prop_assert!(*at <= self.came[i] + arrival.terms.max_wait.max(ARRIVAL));
             let before = last.insert(arrival.client, *i);
             prop_assert!(before < Some(*i), "first come first served");
         }
@@ -349,7 +352,9 @@ proptest! {
             let turn = world.schedule.request(world.now, ClientId(9), &probe, || usize::MAX);
             prop_assert!(matches!(turn, Turn::Go(_)), "{:?}", turn);
         } else {
-            prop_assert!(matches!(turn, Turn::Go(_)), "{:?}", turn);
+            let is_soon = |until: Option<Instant>| until.is_some_and(|until| until <= world.now + ARRIVAL);
+            let starts = matches!(turn, Turn::Go(_)) || matches!(turn, Turn::Wait { until, .. } if is_soon(until));
+            prop_assert!(starts, "{:?}", turn);
         }
     }
 }

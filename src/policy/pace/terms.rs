@@ -207,5 +207,7 @@ pub(super) enum Start {
     FirstFetch,
 }
 
+/// What one request may take longer to arrive than the next: the gap is promised to the origin, which sees arrivals.
+pub const ARRIVAL: Duration = Duration::from_millis(2);
 /// Longer than any process runs; keeps `Instant` arithmetic from overflowing whatever is configured.
 pub(super) const FAR: Duration = Duration::from_secs(366 * 24 * 3600);

@@ -4,6 +4,7 @@
 
 mod refused;
 mod vitals;
+mod window;
 
 pub use refused::{is_unprocessed, wants_http1};
 
@@ -12,7 +13,6 @@ use super::endpoint::Endpoint;
 use super::gathered::Gathered;
 use super::stream::Stream;
 use super::turns::{HandedOver, TaskTurns};
-use super::window::{KEPT_UP, WINDOW, Window};
 use bytes::Bytes;
 use h2::client::{Builder, Connection as Carrier, ResponseFuture, SendRequest};
 use h2::{Ping, PingPong, SendStream};
@@ -25,7 +25,8 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
-use vitals::{Heard, Vitals};
+use vitals::{Heard, Vitals, WINDOW};
+use window::Window;
 
 /// One stream's right on a connection that others use as well. The right ends with this.
 pub struct Http2Link {
@@ -198,16 +199,13 @@ impl Http2Connection {
             true => self.send.current_max_send_streams().min(MAX_STREAMS),
             false => 1,
         };
-        let add = |streams: usize| (streams < most).then_some(streams + 1);
-        let Ok(before) = vitals.streams.fetch_update(Relaxed, Relaxed, add) else { return false };
+        let Some(before) = vitals.begin_stream(most) else { return false };
         if before == 0 {
             vitals.all.fetch_sub(1, Relaxed);
-        }
-        vitals.is_shared.store(true, Relaxed);
-        let may_be_large = vitals.alone.swap(0, Relaxed) >= KEPT_UP;
-        if may_be_large || before == 0 {
             vitals.turned.notify_one();
         }
+        vitals.is_shared.store(true, Relaxed);
+        vitals.come_alone.store(0, Relaxed);
         true
     }
 
@@ -237,7 +235,7 @@ async fn carry(
     let mut window = Window::default();
     let leave = || endpoint.upgrade().iter().for_each(|endpoint| endpoint.http2.remove(&vitals));
     loop {
-        let is_idle = vitals.streams.load(Relaxed) == 0;
+        let is_idle = vitals.streams() == 0;
         let next = match asked {
             Some(asked) => asked.max(vitals.heard()) + PONG_TIME,
             None if is_closing => idle_since + CLOSE_TIME,
@@ -245,6 +243,8 @@ async fn carry(
             None => vitals.heard() + SILENCE,
         };
         tokio::select! {
+            // What has come is taken in before anything is made of it.
+            biased;
             ended = &mut carrier => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "an HTTP/2 connection to an origin ended");
@@ -259,7 +259,7 @@ async fn carry(
             }
             () = vitals.turned.notified() => {
                 idle_since = Instant::now();
-                window.fit(&mut carrier, vitals.streams.load(Relaxed), vitals.alone.load(Relaxed));
+                window.fit(&mut carrier, &vitals);
             }
             () = sleep_until(next) => match (asked, is_idle) {
                 // Bytes of any kind are a sign as well.

@@ -2,7 +2,6 @@
 
 use crate::upstream::stream::Stream;
 use crate::upstream::turns::TaskTurns;
-use crate::upstream::window::KEPT_UP;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use tokio::time::Instant;
 
 /// What its requests and its carrier share.
 pub(super) struct Vitals {
-    pub streams: AtomicUsize,
+    streams: AtomicUsize,
     /// It has had more than the stream it was opened for.
     pub is_shared: AtomicBool,
     /// The origin's settings have come.
@@ -26,7 +25,7 @@ pub(super) struct Vitals {
     /// For the carrier: the first stream began, or the last one ended, or another window fits.
     pub turned: Notify,
     /// What has come for one stream while it was alone.
-    pub alone: AtomicU64,
+    pub come_alone: AtomicU64,
     began: Instant,
     /// When bytes came last, in milliseconds since `began`.
     heard: AtomicU64,
@@ -47,7 +46,7 @@ impl Vitals {
             is_over: AtomicBool::new(false),
             known: Notify::new(),
             turned: Notify::new(),
-            alone: AtomicU64::new(0),
+            come_alone: AtomicU64::new(0),
             began: Instant::now(),
             heard: AtomicU64::new(0),
             idle_since: AtomicU64::new(0),
@@ -56,11 +55,35 @@ impl Vitals {
         })
     }
 
+    pub fn streams(&self) -> usize {
+        self.streams.load(Relaxed) & !EXCLUSIVE
+    }
+
+    /// Takes a place for one more stream, of so many. How many there were.
+    pub fn begin_stream(&self, most: usize) -> Option<usize> {
+        let add = |streams: usize| (streams < most).then_some(streams + 1);
+        self.streams.fetch_update(Relaxed, Relaxed, add).ok()
+    }
+
+    /// The one stream that there is has the connection to itself. `false`: there is not just one.
+    pub fn keep_others_out(&self) -> bool {
+        self.streams.compare_exchange(1, EXCLUSIVE | 1, Relaxed, Relaxed).is_ok()
+    }
+
+    /// Whether the reader of the one stream that there is empties windows as they come.
+    pub fn keeps_up(&self) -> bool {
+        self.come_alone.load(Relaxed) >= KEPT_UP
+    }
+
+    pub fn let_others_in(&self) {
+        self.streams.fetch_and(!EXCLUSIVE, Relaxed);
+    }
+
     pub fn end_stream(&self) {
         self.idle_since.store(self.began.elapsed().as_millis() as u64, Relaxed);
         // Before it is idle, so that it is counted when it is taken.
         self.all.fetch_add(1, Relaxed);
-        if self.streams.fetch_sub(1, Relaxed) == 1 {
+        if self.streams.fetch_sub(1, Relaxed) & !EXCLUSIVE == 1 {
             self.turned.notify_one();
         } else {
             self.all.fetch_sub(1, Relaxed);
@@ -69,17 +92,21 @@ impl Vitals {
 
     /// `None`: it carries something.
     pub fn idle_since(&self) -> Option<Instant> {
-        let is_idle = self.streams.load(Relaxed) == 0;
-        is_idle.then(|| self.began + Duration::from_millis(self.idle_since.load(Relaxed)))
+        (self.streams() == 0).then(|| self.began + Duration::from_millis(self.idle_since.load(Relaxed)))
     }
 
     fn come(&self, bytes: usize) {
         self.heard.store(self.began.elapsed().as_millis() as u64, Relaxed);
-        if self.streams.load(Relaxed) == 1 {
-            let before = self.alone.fetch_add(bytes as u64, Relaxed);
-            if before / KEPT_UP < (before + bytes as u64) / KEPT_UP {
-                self.turned.notify_one();
+        match self.streams.load(Relaxed) {
+            1 => {
+                let before = self.come_alone.fetch_add(bytes as u64, Relaxed);
+                if before / KEPT_UP < (before + bytes as u64) / KEPT_UP {
+                    self.turned.notify_one();
+                }
             }
+            // This may confirm the window that it had, so that another can be set.
+            EXCLUSIVE => self.turned.notify_one(),
+            _ => {}
         }
     }
 
@@ -95,11 +122,18 @@ impl Vitals {
 
 impl Drop for Vitals {
     fn drop(&mut self) {
-        if *self.streams.get_mut() == 0 {
+        if self.streams() == 0 {
             self.all.fetch_sub(1, Relaxed);
         }
     }
 }
+
+/// How far the origin may be ahead in each stream, as a rule.
+pub(super) const WINDOW: u32 = 256 * 1024;
+/// What has come for one stream alone, when its reader is known to keep up: four windows, which it has emptied as often.
+const KEPT_UP: u64 = 4 * WINDOW as u64;
+/// In the number of streams: no other may begin.
+const EXCLUSIVE: usize = 1 << (usize::BITS - 1);
 
 /// A stream that notes when something came.
 pub(super) struct Heard {

@@ -5,6 +5,7 @@ mod kept;
 mod robots;
 mod servers;
 mod shared;
+mod window;
 
 use crate::support::proxy::configuration;
 use crate::support::test_ca;

@@ -4,7 +4,6 @@ use super::{asking, get, page, route, upstream};
 use crate::support::{Alpn, Origin, Reply, eventually, test_ca, within};
 use bytes::Bytes;
 use politely::upstream::{HttpLink, Versions, Want};
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// A raw HTTP/2 server; each connection is `serve`'s.
-async fn serve<F: Future<Output = ()> + Send + 'static>(
+pub async fn serve<F: Future<Output = ()> + Send + 'static>(
     serve: impl Fn(usize, tokio_rustls::server::TlsStream<TcpStream>) -> F + Send + 'static,
 ) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -162,50 +161,6 @@ async fn readers_that_stall_hold_up_nobody_else() {
         assert!(page(&route, &format!("/{number}")).await);
     }
     assert_eq!(origin.connections(), 1);
-}
-
-/// Far away a window is what comes in one round trip. How much of it is used shows how far the origin gets ahead.
-#[tokio::test]
-async fn who_reads_on_alone_gets_a_large_window_until_others_come() {
-    let sent = Arc::new(AtomicUsize::new(0));
-    let counted = sent.clone();
-    let (url, _) = serve(move |_, stream| {
-        let sent = counted.clone();
-        async move {
-            let mut connection = h2::server::handshake(stream).await.unwrap();
-            while let Some(Ok((request, mut respond))) = connection.accept().await {
-                let sent = sent.clone();
-                tokio::spawn(async move {
-                    let mut body = respond.send_response(http::Response::new(()), false).unwrap();
-                    while request.uri().path() == "/endless" {
-                        body.reserve_capacity(16 * 1024);
-                        let Some(Ok(room)) = poll_fn(|cx| body.poll_capacity(cx)).await else { return };
-                        body.send_data(vec![b'x'; room].into(), false).unwrap();
-                        sent.fetch_add(room, Ordering::Relaxed);
-                    }
-                    std::future::pending::<()>().await;
-                });
-            }
-        }
-    })
-    .await;
-    let upstream = upstream("");
-    let route = route(&upstream, &url).await;
-    let mut got = super::fetch(&route, Want::default(), &asking("/endless")).await.unwrap();
-    let mut read = 0;
-    let ahead = |read: usize| sent.load(Ordering::Relaxed) - read;
-    while read < 2 << 20 {
-        assert!(ahead(read) < 1 << 19 || read >= 1 << 19, "before anything is known of its reader");
-        read += got.body.chunk().await.unwrap().expect("it is endless").len();
-    }
-    // A window is said to be open again when half of it is.
-    eventually("a large window", || ahead(read) > 2 << 20).await;
-    let _second = super::fetch(&route, Want::default(), &asking("/second")).await.unwrap();
-    let end = read + (8 << 20);
-    while read < end {
-        read += got.body.chunk().await.unwrap().expect("it is endless").len();
-    }
-    assert!(ahead(read) < 1 << 20, "{}", ahead(read));
 }
 
 /// The clock runs ahead as soon as nothing is left to do.

@@ -265,6 +265,23 @@ fn too_long_a_wait_is_refused_at_once_and_to_the_millisecond() {
     host.visit(3000, &terms, OK);
 }
 
+/// What it was told leaves out by how much later one request may arrive than the next.
+#[test]
+fn who_comes_back_when_it_was_told_to_waits_out_the_rest_even_with_no_max_wait() {
+    let terms = Terms { max_wait: ms(0), queue: 0, ..delay(2000) };
+    let mut host = Host::new();
+    let first = host.go(0, &terms);
+    host.schedule.left(&first, host.at(2), true);
+    host.end(2, first, OK);
+    let too_early = host.ask(1999, A, &terms, "");
+    assert_eq!(too_early, Turn::Refuse(Refused::TooLong { retry_after: ms(3) }));
+    host.wait(2001, A, &terms, "back", Some(2002));
+    assert!(matches!(host.ask(2001, B, &terms, ""), Turn::Refuse(Refused::TooLong { .. })), "one of them");
+    let back = host.starts(2002, "back");
+    assert!(matches!(host.ask(4003, B, &terms, ""), Turn::Refuse(_)), "the one before has not left");
+    host.end(4003, back, OK);
+}
+
 #[test]
 fn a_wait_of_exactly_max_wait_is_kept() {
     let terms = Terms { max_wait: ms(1000), ..delay(1000) };
