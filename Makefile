@@ -28,10 +28,10 @@ help:
 demo: needs
 	@$(CARGO) run --locked --quiet -- demo
 
-# Tests wait more than they compute: four at a time for each core.
+# Tests wait more than they compute: eight at a time for each core.
 test: needs
 	@$(CARGO) test --locked --no-default-features --lib --quiet
-	@RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((4 * $$(nproc)))} $(CARGO) test --locked
+	@RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((8 * $$(nproc)))} $(CARGO) test --locked
 
 build: needs
 	@$(CARGO) build --locked --release

@@ -8,6 +8,7 @@ use politely::robots::RobotsTxt;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
+use proptest::test_runner::RngAlgorithm;
 
 /// Pieces of patterns and paths: few, so that they meet often.
 const PIECES: &[&str] = &[
@@ -106,7 +107,13 @@ fn compare(rules: &[Rule], paths: &[String]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+    // With the default generator, drawing a case takes longer than judging it.
+    #![proptest_config(ProptestConfig {
+        cases: 600,
+        failure_persistence: None,
+        rng_algorithm: RngAlgorithm::XorShift,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn few_rules_decide_as_the_rfc_says(rules in vec((any::<bool>(), pattern()), 1..6), paths in vec(path(), 1..12)) {

@@ -4,6 +4,7 @@ use politely::robots::{RobotsTxt, lint};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
+use proptest::test_runner::RngAlgorithm;
 
 const PIECES: &[&str] = &["a", "b", "ab", "/", "*", "**", "$", "%61", "%2A", "%2f", "?", "a*", "*b"];
 
@@ -27,7 +28,13 @@ fn file(rules: &[(bool, String)]) -> String {
 const NEVER: [&str; 4] = ["same-rule-twice", "same-when-decoded", "allowed-and-disallowed", "never-decides"];
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+    // With the default generator, drawing a case takes longer than judging it.
+    #![proptest_config(ProptestConfig {
+        cases: 2_000,
+        failure_persistence: None,
+        rng_algorithm: RngAlgorithm::XorShift,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn a_rule_that_is_said_never_to_decide_can_be_left_out(

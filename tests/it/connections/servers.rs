@@ -1,8 +1,7 @@
 //! Real servers, where this machine has them.
 
 use super::{get, route, upstream};
-use crate::support::test_ca;
-use crate::support::within;
+use crate::support::{free_port, test_ca, within};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -16,10 +15,6 @@ impl Drop for Server {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 async fn start(mut command: Command, port: u16) -> Option<Server> {

@@ -1,7 +1,7 @@
 //! CONNECT (RFC 9110 §9.3.6): how the connection is taken over, and what is refused.
 
 use crate::support::client::get;
-use crate::support::{Alpn, Client, Origin, Proxy, Reply, assert_refused, eventually};
+use crate::support::{Alpn, CLOSED_PORT, Client, Origin, Proxy, Reply, assert_refused, eventually};
 use std::time::Duration;
 
 const H1: &[&[u8]] = &[b"http/1.1"];
@@ -294,10 +294,9 @@ async fn hosts_that_are_denied_are_denied_inside_where_the_client_sees_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tunnel_that_cannot_be_opened_is_a_502() {
-    let closed = closed_port().await;
     let proxy = Proxy::start("intercept: { hosts: { 'a.localhost': tunnel } }").await;
     let mut client = proxy.client().await;
-    client.send(connect(&format!("a.localhost:{closed}"), "")).await;
+    client.send(connect(&format!("a.localhost:{CLOSED_PORT}"), "")).await;
     let response = client.response().await;
     assert_eq!((response.status(), response.head.proxy_error().as_deref()), (502, Some("connection_refused")));
 }
@@ -311,10 +310,4 @@ async fn a_client_that_leaves_its_tunnel_ends_it_at_the_origin() {
     eventually("the request", || origin.log.count("/x") == 1).await;
     drop(client);
     eventually("the end at the origin", || origin.log.one("/x").cut).await;
-}
-
-/// A port that was free a moment ago.
-async fn closed_port() -> u16 {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    listener.local_addr().unwrap().port()
 }

@@ -1,7 +1,7 @@
 //! What clients speak that is no HTTP: SOCKS5 is served like CONNECT; the rest is told and closed at once.
 
 use crate::support::binary::politely;
-use crate::support::{Alpn, Binary, Client, Origin, Proxy, curl, test_ca};
+use crate::support::{Alpn, Binary, CLOSED_PORT, Client, Origin, Proxy, curl, test_ca};
 use argon2::{Argon2, Params, PasswordHasher};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -45,7 +45,7 @@ async fn socks5_asks_for_the_password_where_there_are_users() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn socks5_says_why_there_is_no_connection() {
     let proxy = Proxy::start("intercept: { default: tunnel }\naccess: { clients: [127.0.0.0/8] }").await;
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_be_bytes();
+    let nobody = CLOSED_PORT.to_be_bytes();
     let name = |host: &str, port: [u8; 2]| [&[5, 1, 0, 3, host.len() as u8], host.as_bytes(), &port[..]].concat();
     let bad_kind = vec![5, 1, 0, 9];
     let bind = [&[5, 2, 0, 1, 127, 0, 0, 1], &nobody[..]].concat();

@@ -3,7 +3,9 @@
 
 use crate::support::h2_client::request;
 use crate::support::websocket::WebSocket;
-use crate::support::{Alpn, Client, H2Client, Origin, Proxy, Reply, assert_refused, curl, test_ca, within};
+use crate::support::{
+    Alpn, CLOSED_PORT, Client, H2Client, Origin, Proxy, Reply, assert_refused, curl, test_ca, within,
+};
 use argon2::{Argon2, Params, PasswordHasher};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -101,8 +103,7 @@ async fn a_tunnel_in_a_stream_carries_all_of_it_both_ways() {
         let mut inside = client.connect(&host).await.expect("200").tls("a.localhost", test_ca().pem_file(), &[]).await;
         assert_eq!(inside.get("/x", &host).await.text(), "page /x", "it is the origin's own certificate");
     }
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    assert_eq!(client.connect(&format!("a.localhost:{nobody}")).await.err(), Some(502));
+    assert_eq!(client.connect(&format!("a.localhost:{CLOSED_PORT}")).await.err(), Some(502));
     assert_eq!(proxy.counts().tunnels, 3);
 }
 

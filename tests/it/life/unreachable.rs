@@ -2,7 +2,7 @@
 
 use super::robots::{KEEP_OUT, origin, statuses};
 use crate::support::reply::Delimit;
-use crate::support::{Alpn, Origin, Proxy, Reply, TestCa, assert_refused};
+use crate::support::{Alpn, CLOSED_PORT, Origin, Proxy, Reply, TestCa, assert_refused};
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -75,10 +75,7 @@ async fn no_whole_answer_disallows_everything_for_now() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_there_or_nobody_trusted_disallows_everything_for_now() {
     let proxy = Proxy::start("").await;
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    drop(listener);
-    let refused = proxy.get(&format!("http://a.localhost:{port}/x")).await;
+    let refused = proxy.get(&format!("http://a.localhost:{CLOSED_PORT}/x")).await;
     assert_refused(&refused, 503, "destination_unavailable", "robots-unreachable");
     let stranger = Origin::https_as(&TestCa::new("a stranger"), &["a.localhost"], Alpn::H1, |_| Reply::text("")).await;
     let refused = proxy.get(&stranger.url("/x")).await;

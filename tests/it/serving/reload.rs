@@ -3,7 +3,8 @@
 use crate::support::binary::{Ended, politely, politely_with};
 use crate::support::client::get;
 use crate::support::{
-    ADMIN_TOKEN, Alpn, Binary, Client, Origin, Proxy, Reply, TestCa, at_once, curl, eventually, test_ca, within,
+    ADMIN_TOKEN, Alpn, Binary, Client, Origin, Proxy, Reply, TestCa, at_once, curl, eventually, free_port, test_ca,
+    within,
 };
 use argon2::{Argon2, Params, PasswordHasher};
 use base64::Engine;
@@ -186,9 +187,7 @@ async fn listeners_are_opened_and_closed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listener_may_be_widened_and_narrowed_on_its_own_port() {
     let origin = Origin::site("").await;
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let port = free_port();
     let narrow = format!("{ADMIN}\nlisten: [{{ address: '127.0.0.1:{port}' }}]");
     let wide = format!("{ADMIN}\nlisten: [{{ address: '0.0.0.0:{port}' }}]\naccess: {{ clients: [127.0.0.0/8] }}");
     let binary = Binary::serve(&narrow).await;

@@ -36,6 +36,7 @@ pub use proxy::{ADMIN_TOKEN, Proxy};
 pub use refusal::{assert_problem, assert_refused};
 pub use reply::Reply;
 
+use std::net::TcpListener;
 use std::time::Duration;
 
 /// How long anything may take that is not being paced before the test is called hung. Generous: the machine is noisy.
@@ -63,3 +64,16 @@ pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     })
     .await;
 }
+
+/// A port that nobody has, at least now, for a server that cannot be given port 0; not one of those that the system gives to
+/// connections, or somebody would have it by the time of a restart.
+pub fn free_port() -> u16 {
+    // The second is what the nodes of a Redis cluster speak to each other by.
+    let is_free =
+        |port: &u16| [*port, port + 10_000].map(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()) == [true; 2];
+    std::iter::repeat_with(|| fastrand::u16(20_000..32_000)).find(is_free).expect("they cannot all be taken")
+}
+
+/// A port on which nobody listens. One of the system's choice, closed again, is not that: another test may be given it, and a process
+/// that is just being started has it open until its program runs.
+pub const CLOSED_PORT: u16 = 1;

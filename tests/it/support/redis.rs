@@ -1,7 +1,6 @@
 //! A redis-server of the test's own, on a free port of loopback.
 
-use crate::support::{TestCa, eventually, test_ca, within};
-use std::net::TcpListener;
+use crate::support::{TestCa, eventually, free_port, test_ca, within};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -220,15 +219,6 @@ const READY: [&str; 2] = ["Ready to accept connections", "Sentinel ID is"];
 /// Its log, in its directory.
 fn log_of(port: u16) -> String {
     format!("{port}.log")
-}
-
-/// A port that nobody has, at least now; not one of those that the system gives to connections, or somebody would have
-/// it by the time of a restart.
-fn free_port() -> u16 {
-    // The second is what a cluster's nodes speak to each other by.
-    let is_free =
-        |port: &u16| [*port, port + 10_000].map(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()) == [true; 2];
-    std::iter::repeat_with(|| fastrand::u16(20_000..32_000)).find(is_free).expect("they cannot all be taken")
 }
 
 /// `at`: where it writes what a replica is sent.

@@ -60,9 +60,10 @@ impl Slots {
         let mut header = [0; 8];
         self.0.file.read_exact_at(&mut header, 0)?;
         if u64::from_le_bytes(header) != boot {
-            let mut all = vec![0; SIZE as usize];
-            self.0.file.read_exact_at(&mut all, 0)?;
-            let slots: Vec<_> = all[BUCKET as usize..].chunks_exact(SLOT as usize).map(KeySlot::read).collect();
+            // What a new file has is nothing yet.
+            let mut all = vec![0; length.min(SIZE).saturating_sub(BUCKET) as usize];
+            self.0.file.read_exact_at(&mut all, BUCKET)?;
+            let slots: Vec<_> = all.chunks_exact(SLOT as usize).map(KeySlot::read).collect();
             let latest =
                 slots.iter().flat_map(|slot| [slot.last_start, slot.last_fetch, slot.given]).max().unwrap_or(0);
             let now = nanos(Instant::now());
