@@ -51,6 +51,9 @@
 //! # fn main() {}
 //! ```
 //!
+//! What is documented here is kept by the rules of semantic versioning. Modules that are hidden are not; they are public for this
+//! project's tests.
+//!
 //! # One request's way
 //!
 //! `proxy::client` accepts, reads the head ([`http1`]) and opens CONNECT; `proxy::exchange` asks
@@ -67,11 +70,14 @@ mod cli;
 #[cfg(feature = "proxy")]
 pub mod config;
 #[cfg(feature = "proxy")]
+#[doc(hidden)]
 pub mod evidence;
 #[cfg(feature = "proxy")]
 pub mod gate;
 #[cfg(feature = "proxy")]
+#[doc(hidden)]
 pub mod histogram;
+#[doc(hidden)]
 pub mod http1;
 pub mod policy;
 #[cfg(feature = "proxy")]
@@ -82,14 +88,17 @@ pub mod robots;
 #[cfg(feature = "proxy")]
 pub mod server;
 #[cfg(feature = "proxy")]
+#[doc(hidden)]
 pub mod signing;
 #[cfg(feature = "proxy")]
 mod telemetry;
 #[cfg(feature = "proxy")]
+#[doc(hidden)]
 pub mod tls;
 #[cfg(feature = "proxy")]
 mod tls_words;
 #[cfg(feature = "proxy")]
+#[doc(hidden)]
 pub mod upstream;
 
 /// The command `politely`.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// Where the token is.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AdminToken {
     pub path: PathBuf,
     /// `admin.token_file` names it; else we make it.

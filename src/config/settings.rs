@@ -45,6 +45,7 @@ pub struct Settings {
 
 /// What happens to `CONNECT`, for hosts without a word of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Intercept {
     pub default: InterceptMode,
     pub ca: CaSource,
@@ -56,6 +57,7 @@ pub struct Intercept {
 
 /// Where the certificate authority comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CaSource {
     /// Our own, made on first use. `None`: below the state directory.
     Directory(Option<PathBuf>),
@@ -65,6 +67,7 @@ pub enum CaSource {
 
 /// Who may use the proxy. Neither: anybody who reaches it, so loopback only.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct AccessSettings {
     pub clients: Vec<Network>,
     pub users: Vec<Arc<User>>,
@@ -72,6 +75,7 @@ pub struct AccessSettings {
 
 /// Who shows a password, and what holds for their requests.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct User {
     pub name: HeaderText,
     /// The password's hash.
@@ -108,6 +112,7 @@ impl User {
 
 /// The server that all instances share.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FleetSettings {
     pub url: SecretUrl,
     pub on_loss: OnFleetLoss,

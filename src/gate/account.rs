@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 /// What somebody reads of it; the rest is left out.
 #[derive(Debug, Default, Clone, Copy)]
+#[non_exhaustive]
 pub struct AccountDetail {
     pub rule: bool,
     pub basis: bool,

@@ -37,6 +37,7 @@ struct KnownBudget {
 
 /// A budget, for the status and the API.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BudgetFigures {
     /// A pace key, or `user=NAME`.
     pub of: Box<str>,

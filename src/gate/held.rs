@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 /// A request that is held.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HeldRequest {
     pub authority: Authority,
     pub url: Box<str>,
@@ -29,6 +30,7 @@ pub struct HeldRequest {
 
 /// What a request waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum HeldFor {
     /// robots.txt is being fetched.
     Robots,
@@ -76,6 +78,7 @@ impl fmt::Display for HeldFor {
 
 /// Turns waited for since the start, for 10 ms or longer: those that only had to ask are not held.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HeldFigures {
     pub requests: u64,
     /// How long in all.

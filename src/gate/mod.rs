@@ -77,6 +77,7 @@ pub enum Admitted {
 
 /// The robots.txt that we hold.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct RobotsCopy {
     pub status: u16,
     pub body: Bytes,

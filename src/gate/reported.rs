@@ -6,6 +6,7 @@ use std::time::Duration;
 
 /// What would have been, had the mode been `enforce`.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Reported {
     /// It would not have gone.
     Refused(Box<Refusal>),

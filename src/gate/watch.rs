@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Figures over all hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GateFigures {
     pub robots: CacheFigures,
     /// Requests waiting for their crawl-delay.
@@ -23,6 +24,7 @@ pub struct GateFigures {
 
 /// How long things have taken.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Times {
     /// Requests were held.
     pub held_for_turn: Distribution,

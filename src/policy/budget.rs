@@ -14,6 +14,7 @@ pub struct Budget {
 
 /// By the calendar's clock, UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Period {
     #[default]
     Day,

@@ -11,6 +11,7 @@ use crate::robots::RobotsTxt;
 
 /// One URL's verdict.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Explanation {
     pub url: String,
     pub authority: String,
@@ -42,6 +43,7 @@ pub struct Explanation {
 
 /// What is known of the authority's tdmrep.json.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct TdmRepState {
     pub url: String,
     /// HTTP status of the answer; `None`: none.
@@ -71,6 +73,7 @@ impl TdmRepState {
 
 /// What is known of the authority's robots.txt.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct RobotsState {
     pub url: String,
     /// HTTP status of the answer; `None`: no answer, or none over HTTP.

@@ -73,6 +73,7 @@ impl fmt::Display for HostPattern {
 
 /// Why something is no pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum HostPatternError {
     /// `a*.example.com`, `*.*.com`, `*example.com`.
     #[error("`*` stands for whole labels and only at the beginning: `*.example.com`")]

@@ -4,6 +4,7 @@ use super::{EgressReason, Host, HostPattern, ListedBy};
 
 /// Hosts and methods; of each, none listed is all.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Listed {
     pub hosts: Vec<HostPattern>,
     /// As they are sent (RFC 9110 §9.1). `CONNECT` is for tunnels, in which nobody sees a method.

@@ -2,6 +2,7 @@
 
 /// Whether robots.txt, or another signal of the site, is enforced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum RobotsOverride {
     #[default]
     Enforce,

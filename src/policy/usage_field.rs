@@ -4,6 +4,7 @@ use super::RobotsOverride;
 
 /// A field that can say no.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum UsageField {
     ContentUsage,
     XRobotsTag,
@@ -22,6 +23,7 @@ pub struct UsageModes {
 
 /// What a head can say, or say so that nobody understands it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Signal {
     ContentUsage,
     XRobotsTag,

@@ -2,6 +2,7 @@
 
 /// What may be crawled after an attempt to get a robots.txt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum AccessKind {
     /// Success (§2.3.1.1): the body's rules decide.
     Rules,

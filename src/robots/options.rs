@@ -119,6 +119,7 @@ impl Default for ParseOptions {
 
 /// How the value of a `User-agent` line names a crawler. Never case-sensitive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum UserAgentMatch {
     /// The product token equals the crawler's (RFC 9309 §2.2.1); a name with other characters equals the whole value.
     #[default]
@@ -133,6 +134,7 @@ pub enum UserAgentMatch {
 
 /// Which of several matching rules decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Precedence {
     /// The one with the most bytes; allow on a tie (RFC 9309 §2.2.2).
     #[default]
@@ -143,6 +145,7 @@ pub enum Precedence {
 
 /// What is done with percent-encoding before paths are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum PercentEncoding {
     /// Both sides are brought into one form (RFC 9309 §2.2.2).
     #[default]

@@ -105,6 +105,7 @@ impl std::hash::Hash for ProductToken {
 
 /// Why a string names no crawler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TokenError {
     #[error("a product token cannot be empty")]
     Empty,

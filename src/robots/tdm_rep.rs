@@ -37,6 +37,7 @@ struct TdmEntry {
 
 /// An entry that reserves a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TdmReservation<'a> {
     /// Its place in the file, from 1.
     pub entry: u32,

@@ -88,6 +88,7 @@ impl fmt::Debug for Verdict<'_> {
 
 /// Why a URL is allowed or disallowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Reason {
     /// No rule matches: allowed (RFC 9309 §2.2.2).
     NoRule,

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 /// Why it could not start.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartError {
     #[error("cannot listen on {address}: {source}")]
     Listen { address: String, source: io::Error },

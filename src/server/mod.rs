@@ -42,6 +42,7 @@ pub struct Running {
 
 /// What a proxy did from its start to its end.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Totals {
     pub counts: Counts,
     pub held: HeldFigures,

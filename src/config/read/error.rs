@@ -46,6 +46,7 @@ pub enum ConfigPlace {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ConfigFault {
     pub place: ConfigPlace,
     pub complaint: Complaint,

@@ -51,6 +51,7 @@ pub(in crate::config) struct WrittenFile {
 /// A socket for clients.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Listener {
     pub address: ListenAddress,
     /// Set: clients speak TLS to the proxy itself.
@@ -63,6 +64,7 @@ pub struct Listener {
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ListenerTls {
     /// The certificate and its chain, PEM.
     #[serde(deserialize_with = "path::one")]
@@ -77,6 +79,7 @@ pub struct ListenerTls {
 /// Metrics, API and dashboard.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct AdminSettings {
     /// `None`, written `off`: there is none.
     #[serde(deserialize_with = "values::address_or_off")]
@@ -88,6 +91,7 @@ pub struct AdminSettings {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Mode {
     #[default]
     Enforce,
@@ -98,6 +102,7 @@ pub enum Mode {
 /// Who the crawler is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct IdentitySettings {
     /// Empty: taken from each request's `User-Agent`.
     pub product_tokens: Vec<ProductToken>,
@@ -117,6 +122,7 @@ pub struct IdentitySettings {
 /// Fetching, keeping and reading robots.txt.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct RobotsSettings {
     #[serde(deserialize_with = "units::duration")]
     pub min_ttl: Duration,
@@ -194,6 +200,7 @@ impl WrittenFile {
 /// What is done about `Visit-time`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum OnVisitTime {
     #[default]
     Report,
@@ -203,6 +210,7 @@ pub enum OnVisitTime {
 /// How fast one host may be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct PaceSettings {
     /// What shares one pace.
     #[serde(with = "words::KeyByDef")]
@@ -239,6 +247,7 @@ impl PaceSettings {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Subresources {
     #[default]
     Pace,
@@ -274,6 +283,7 @@ pub(in crate::config) struct CaFiles {
 /// Where requests may go, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct EgressSettings {
     /// Opened although private or special.
     pub allow: Vec<Network>,
@@ -344,6 +354,7 @@ pub(in crate::config) struct WrittenUser {
 /// Copies of robots.txt and owed delays, kept over a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct StoreSettings {
     /// `None`: below the state directory.
     #[serde(deserialize_with = "path::some")]
@@ -364,6 +375,7 @@ pub struct StoreSettings {
 /// A record of each decision.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct EvidenceSettings {
     /// `None`: none is kept.
     #[serde(deserialize_with = "path::some")]
@@ -374,6 +386,7 @@ pub struct EvidenceSettings {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum OnFleetLoss {
     #[default]
     Local,
@@ -383,6 +396,7 @@ pub enum OnFleetLoss {
 /// Bounds on every wait and on what a peer may use.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct LimitSettings {
     /// For a request's whole header block.
     #[serde(deserialize_with = "units::duration")]
@@ -422,6 +436,7 @@ pub struct LimitSettings {
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct LogSettings {
     pub level: LogLevel,
     pub format: LogFormat,
@@ -430,6 +445,7 @@ pub struct LogSettings {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum LogLevel {
     Error,
     Warn,
@@ -441,6 +457,7 @@ pub enum LogLevel {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum LogFormat {
     #[default]
     Text,

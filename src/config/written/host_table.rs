@@ -79,6 +79,7 @@ impl Usage {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum InterceptMode {
     /// TLS ends here; robots.txt is held to, request by request.
     #[default]

@@ -16,6 +16,7 @@ use crate::policy::{self, Manners, Period};
 /// The gap follows the host's own latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct WrittenAdaptive {
     /// Times the latency, in hundredths; 0: it does not.
     #[serde(deserialize_with = "hundredths")]
@@ -29,6 +30,7 @@ pub struct WrittenAdaptive {
 /// A host that turns requests away is left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct WrittenBreaker {
     /// So many in a row; 0: never.
     pub after: u32,
@@ -39,6 +41,7 @@ pub struct WrittenBreaker {
 /// So much in each period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct WrittenBudget {
     /// `None`, as the other: any number. With neither there is none.
     pub requests: Option<u64>,

@@ -13,6 +13,7 @@ use crate::config::read::error::Complaint;
 
 /// On which terms TLS is spoken with an origin.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct OriginTls {
     /// The keys of which the certificate must hold one. Empty: any that the roots vouch for.
     pub pins: Vec<Pin>,

@@ -15,6 +15,7 @@ use crate::config::read::error::Complaint;
 /// Web Bot Auth. Nothing is signed without a key.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct SignatureSettings {
     /// An Ed25519 key, PEM.
     #[serde(deserialize_with = "path::some")]
@@ -103,6 +104,7 @@ impl<'de> Deserialize<'de> for Agent {
 /// How `Signature-Agent` is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum AgentForm {
     /// A dictionary with one member, as the drafts have it since October 2025.
     #[default]
@@ -113,6 +115,7 @@ pub enum AgentForm {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum SignWhen {
     #[default]
     Always,

@@ -14,6 +14,7 @@ use crate::config::read::error::Complaint;
 
 /// Where a listener's socket comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ListenAddress {
     Socket(SocketAddr),
     /// A socket that systemd opened and named so (`FileDescriptorName=`), written `fd:NAME`.
@@ -106,6 +107,7 @@ impl Network {
 
 /// What `egress.deny` closes.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DenyEntry {
     Network(Network),
     Host(HostPattern),
@@ -125,6 +127,7 @@ impl DenyEntry {
 
 /// Where the access log goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AccessLog {
     Off,
     Stdout,

@@ -43,6 +43,7 @@ struct Live {
 
 /// Figures on the fleet, for the status and metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FleetFigures {
     pub is_up: bool,
     /// Instances when last seen, this one included.

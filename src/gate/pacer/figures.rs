@@ -4,6 +4,7 @@ use std::time::Duration;
 
 /// One host's pace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PaceFigures {
     pub waiting: usize,
     pub in_flight: u32,

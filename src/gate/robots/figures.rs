@@ -2,6 +2,7 @@
 
 /// Figures over all authorities.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CacheFigures {
     /// Authorities in memory.
     pub authorities: usize,

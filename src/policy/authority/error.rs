@@ -2,6 +2,7 @@
 
 /// Why something is no authority of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AuthorityError {
     /// Neither `http://` nor `https://`.
     #[error("the URL must begin with http:// or https://")]

@@ -26,6 +26,7 @@ pub struct Decision {
 
 /// Whether it may go.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Ruling {
     /// Nothing can be said before this file is fetched.
     Fetch(SiteFile),
@@ -38,6 +39,7 @@ pub enum Ruling {
 
 /// Why it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Allowance {
     /// robots.txt itself is implicitly allowed (RFC 9309 §2.2.2).
     RobotsTxt,

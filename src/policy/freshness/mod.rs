@@ -208,6 +208,7 @@ const LATEST: u64 = 1 << 48;
 
 /// What can be done with a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CopyState {
     /// Use it.
     Fresh,

@@ -151,6 +151,7 @@ impl Slot {
 
 /// How a request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PaceOutcome {
     /// The origin answered, and not with one of these.
     Success,

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 /// What about the target is denied.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum EgressReason {
     /// The address lies in a range that is not the public Internet's.
     Address {

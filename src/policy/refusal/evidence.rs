@@ -9,6 +9,7 @@ use crate::robots::{PreferenceRef, RuleKind, RuleRef};
 
 /// The rule of robots.txt that decided, as written there.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RuleEvidence {
     /// From 1.
     pub line: u32,
@@ -58,6 +59,7 @@ pub(super) fn served_as(f: &mut impl Write, matched_path: &Option<Box<str>>) -> 
 
 /// The usage preference of robots.txt that decided, as written there.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PreferenceEvidence {
     /// From 1.
     pub line: u32,
@@ -84,6 +86,7 @@ impl fmt::Display for PreferenceEvidence {
 
 /// The entry of a tdmrep.json that reserves a page from a declared purpose.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MiningEvidence {
     pub authority: Authority,
     pub purpose: Box<str>,
@@ -119,6 +122,7 @@ impl fmt::Display for MiningEvidence {
 
 /// A field that says no to a purpose.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Reservation {
     pub field: UsageField,
     /// Its line, as it came.

@@ -16,6 +16,7 @@ use crate::robots::VisitTime;
 
 /// A refusal. `Display` is one sentence for the person who reads the answer or the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Refusal {
     /// A rule in robots.txt forbids the URL.
     Disallowed {

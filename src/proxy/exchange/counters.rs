@@ -48,6 +48,7 @@ pub struct HostFailures {
 
 /// A reading of them.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Counts {
     /// Answered by the origin.
     pub forwarded: u64,
@@ -82,6 +83,7 @@ impl Details {
 
 /// What else there is to read.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Details {
     /// By user: the first users that asked. The others are `""`.
     pub users: Vec<(Box<str>, OutcomeCounts)>,

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use tokio::time::Instant;
 
 /// How it ended.
+#[non_exhaustive]
 pub enum Outcome {
     /// The origin's answer was handed on, or the connection is another protocol's from now on.
     Forwarded,

@@ -24,6 +24,7 @@ struct Kept {
 
 /// A request that did not go as it came.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct RecentDecision {
     /// Counts from 1 since the start.
     pub number: u64,

@@ -9,6 +9,7 @@ use crate::robots::WarningCode;
 
 /// What is wrong or surprising, where, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Finding {
     pub place: TextPlace,
     pub severity: Severity,
@@ -21,6 +22,7 @@ pub struct Finding {
 
 /// Another line that the finding is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Related {
     pub place: TextPlace,
     pub message: &'static str,
