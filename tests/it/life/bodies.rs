@@ -14,7 +14,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 
 fn br(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    brotli::CompressorWriter::new(&mut out, 4096, 2, 22).write_all(bytes).expect("memory");
+    brotli::CompressorWriter::new(&mut out, 4096, 0, 22).write_all(bytes).expect("memory");
     out
 }
 

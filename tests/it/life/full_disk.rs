@@ -74,7 +74,7 @@ async fn what_had_no_room_to_begin_is_not_taken_for_damage() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (disk, run) = (directory.path().display(), format!("{} run true", env!("CARGO_BIN_EXE_politely")));
     let script = format!(
-        "mount -t tmpfs -o size=1m none {disk} || exit 77; {run}; echo more room >&2; mount -o remount,size=32m {disk}; {run}"
+        "mount -t tmpfs -o size=64k none {disk} || exit 77; {run}; echo more room >&2; mount -o remount,size=32m {disk}; {run}"
     );
     let store = format!("{disk}/store");
     let mut command = tokio::process::Command::new("unshare");

@@ -10,6 +10,8 @@ use super::clock::nanos;
 use super::key_slot::{KeySlot, SLOT};
 use super::locks::LockFile;
 use crate::gate::store::digest;
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
 use std::fs;
 use std::io;
 use std::ops::Deref;
@@ -53,8 +55,10 @@ impl Slots {
         let length = self.0.file.metadata()?.len();
         if length < SIZE {
             // With room on the disk for all that is written later.
-            let missing = usize::try_from(SIZE - length).unwrap_or(0);
-            self.0.file.write_all_at(&vec![0; missing], length)?;
+            match fallocate(&self.0.file, FallocateFlags::empty(), 0, SIZE) {
+                Err(Errno::OPNOTSUPP) => self.0.file.write_all_at(&vec![0; (SIZE - length) as usize], length)?,
+                reserved => reserved?,
+            }
         }
         let boot = fs::read("/proc/sys/kernel/random/boot_id").map_or(1, |id| Id::of_bytes(&id).tag);
         let mut header = [0; 8];
