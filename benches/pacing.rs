@@ -2,7 +2,7 @@
 //! `cargo bench --bench pacing`.
 
 use politely::config::Settings;
-use politely::gate::{Admitted, Gate, PaceOutcome};
+use politely::gate::{Account, Admitted, Gate, LastHost, PaceOutcome};
 use politely::policy::{Authority, Request};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,8 +20,8 @@ fn main() {
     runtime.block_on(waiters());
 }
 
-/// One host asked for over and over by one thread, then two hosts by two: found, admitted, its turn taken and given
-/// back. The least of a hundred rounds, as the machine has other things to do.
+/// One host asked for over and over by one thread, then two hosts by two, as by a connection that is kept open: admitted, its
+/// turn taken and given back. The least of a hundred rounds, as the machine has other things to do.
 async fn admission(what: &str, yaml: &str) {
     let port = origin().await;
     let gate = gate(yaml);
@@ -29,14 +29,14 @@ async fn admission(what: &str, yaml: &str) {
         let tasks = (0..threads).map(|number| {
             let (gate, authority) = (gate.clone(), host(number, port));
             tokio::spawn(async move {
-                let ask = ask(&authority);
+                let (ask, mut last) = (ask(&authority), LastHost::default());
                 // Fetches its robots.txt.
-                go(&gate, &ask).await;
+                go(&gate, &ask, &mut last).await;
                 let mut least = Duration::MAX;
                 for _ in 0..ROUNDS {
                     let start = Instant::now();
                     for _ in 0..ADMISSIONS {
-                        go(&gate, &ask).await;
+                        go(&gate, &ask, &mut last).await;
                     }
                     least = least.min(start.elapsed() / ADMISSIONS);
                 }
@@ -55,7 +55,7 @@ async fn waiters() {
     let start = Instant::now();
     for number in 0..HOSTS * (WAITERS_EACH + 1) {
         let (gate, authority) = (gate.clone(), host(number % HOSTS, 80));
-        tokio::spawn(async move { go(&gate, &ask(&authority)).await });
+        tokio::spawn(async move { go(&gate, &ask(&authority), &mut LastHost::default()).await });
     }
     // The first of each host goes, the others wait.
     while gate.figures().waiting < HOSTS * WAITERS_EACH {
@@ -74,8 +74,8 @@ fn ask(authority: &Authority) -> Request<'_> {
     Request::new(authority, b"/a/page?of=some&length=more")
 }
 
-async fn go(gate: &Gate, ask: &Request<'_>) {
-    match gate.admit(ask, None).await {
+async fn go(gate: &Gate, ask: &Request<'_>, last: &mut LastHost) {
+    match gate.admit_next(ask, None, last, &mut Account::default()).await {
         Ok(Admitted::Go { mut permit, .. }) => {
             // One that never leaves gives its turn back.
             permit.leaves();

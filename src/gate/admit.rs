@@ -1,14 +1,17 @@
 //! One request's way through the gate: the decision on it, then its host's turn.
 
+use super::admit_host::{AdmitHost, LastHost};
 use super::fleet::Fleet;
-use super::pacer::{HostQueue, Permit, Stand, Waiting, without_delay};
+use super::pacer::{Permit, Stand, Waiting, without_delay};
 use super::robots::{FetchReason, Fetching, HostEntry, Order};
 use super::terms::{key, terms};
 use super::{Account, Admitted, Bill, Gate, Reported, rules};
 use crate::config::{Hosts, Mode, Settings, Subresources};
 use crate::policy::pace::Terms;
-use crate::policy::{Decision, Known, Refusal, Request, Ruling, SiteFile, decide};
+use crate::policy::{Decision, HostRules, Known, Refusal, Request, Ruling, SiteFile, decide};
 use crate::upstream::Versions;
+use futures_util::future::BoxFuture;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -18,18 +21,6 @@ enum Step {
     /// Nothing can be said before a file has come.
     Fetch(Fetching),
     Wait(Waiting),
-}
-
-/// What one request of a connection was for: the next is mostly for the same, and need not look for it.
-#[derive(Default)]
-pub struct LastHost(Option<(Arc<HostEntry>, Arc<HostQueue>)>);
-
-/// Where a request goes to, and what decides on it.
-struct AdmitHost<'a> {
-    entry: Arc<HostEntry>,
-    queue: Arc<HostQueue>,
-    /// The client's own, in place of `Settings::hosts`.
-    hosts: Option<&'a Hosts>,
 }
 
 impl Gate {
@@ -53,12 +44,36 @@ impl Gate {
         {
             return Ok(Admitted::Robots(copy));
         }
-        let (host, mut step) = {
-            let settings = self.settings.load();
-            let host = self.host(&settings, request, hosts, last);
-            let step = self.step(&settings, &host, request, Duration::ZERO, account)?;
-            (host, step)
-        };
+        match self.begin(request, hosts, last, account)? {
+            ControlFlow::Break(admitted) => Ok(admitted),
+            ControlFlow::Continue(rest) => rest.await,
+        }
+    }
+
+    /// As far as it gets at once; the rest of its way, which most requests do not have, takes no room in the others.
+    fn begin<'a>(
+        &'a self,
+        request: &'a Request<'_>,
+        hosts: Option<&'a Hosts>,
+        last: &'a mut LastHost,
+        account: &'a mut Account,
+    ) -> Result<ControlFlow<Admitted, BoxFuture<'a, Result<Admitted, Refusal>>>, Refusal> {
+        let settings = self.settings.load();
+        let host = self.admit_host(&settings, request, hosts, last);
+        Ok(match self.step(&settings, &host, request, Duration::ZERO, account)? {
+            Step::Go(admitted) if account.bill.is_none() => ControlFlow::Break(admitted),
+            step => ControlFlow::Continue(Box::pin(self.go_on(request, host, step, account))),
+        })
+    }
+
+    /// From its first step to its end.
+    async fn go_on(
+        &self,
+        request: &Request<'_>,
+        host: AdmitHost<'_>,
+        mut step: Step,
+        account: &mut Account,
+    ) -> Result<Admitted, Refusal> {
         let mut waited = Duration::ZERO;
         loop {
             match step {
@@ -68,25 +83,25 @@ impl Gate {
                 }
                 Step::Fetch(fetching) => {
                     let _held = self.held.for_robots(request);
-                    // What most requests do not wait for takes no room in them, here and below.
                     account.begin_wait();
-                    let fetched = Box::pin(self.wait_for_robots(request, hosts, fetching, waited)).await;
+                    // What only a site's first request waits for takes no room in the others.
+                    let fetched = Box::pin(self.wait_for_robots(request, host.hosts, fetching, waited)).await;
                     account.end_wait();
                     if let Err(why) = fetched {
                         return self.instead_of_robots(&host, request, why);
                     }
                 }
-                Step::Wait(waiting) => {
-                    let held = self.held.for_turn(request, &host.queue, waiting.terms());
+                Step::Wait(mut waiting) => {
+                    let held = self.held.for_turn(request, host.queue, waiting.terms());
                     account.begin_wait();
-                    let turn = Box::pin(self.turn(waiting)).await;
+                    let turn = self.turn(&mut waiting).await;
                     account.end_wait();
+                    drop((held, waiting));
                     let permit = turn?;
-                    drop(held);
                     waited += permit.waited;
                     if let Some(admitted) = self.at_its_turn(&host, request, permit, account)? {
-                        account.pay().await?;
-                        return Ok(admitted);
+                        step = Step::Go(admitted);
+                        continue;
                     }
                 }
             }
@@ -105,7 +120,7 @@ impl Gate {
         if settings.mode != Mode::Report {
             return Err(why);
         }
-        let terms = self.terms(request, host.hosts, &settings, None, Duration::ZERO);
+        let terms = self.terms(request, rules(request, host.hosts, &settings), &settings, None, Duration::ZERO);
         let (permit, _) = host.queue.dry_run(request.client, terms, true);
         Ok(Admitted::Go { permit, reported: Some(why.into()) })
     }
@@ -114,36 +129,15 @@ impl Gate {
         self.fleet.as_deref().and_then(Fleet::refusal).map_or(Ok(()), Err)
     }
 
-    fn host<'a>(
-        &self,
-        settings: &Settings,
-        request: &Request<'_>,
-        hosts: Option<&'a Hosts>,
-        last: &mut LastHost,
-    ) -> AdmitHost<'a> {
-        let key = key(settings, request.authority, request.address);
-        // Neither is evicted while it is in use, so that there are no others of the same name.
-        if let Some((entry, queue)) = &last.0
-            && entry.authority == *request.authority
-            && *queue.key() == key
-        {
-            self.robots.touch(entry);
-            return AdmitHost { entry: entry.clone(), queue: queue.clone(), hosts };
-        }
-        let (entry, queue) = (self.robots.host(SiteFile::Robots, request.authority), self.pacer.queue(&key));
-        last.0 = Some((entry.clone(), queue.clone()));
-        AdmitHost { entry, queue, hosts }
-    }
-
     /// By what is known now.
     fn decide(
         &self,
         host: &AdmitHost<'_>,
         request: &Request<'_>,
-        settings: &Settings,
+        rules: &HostRules,
         account: &mut Account,
     ) -> Decision {
-        let (entry, rules) = (host.entry.load(), rules(request, host.hosts, settings));
+        let entry = host.entry.load();
         let tdmrep = rules.mining_purpose().map(|_| self.robots.host(SiteFile::TdmRep, request.authority).load_full());
         let known = Known { robots: &entry, tdmrep: tdmrep.as_deref() };
         let decision = decide(known, rules, request, SystemTime::now());
@@ -161,8 +155,9 @@ impl Gate {
         waited: Duration,
         account: &mut Account,
     ) -> Result<Step, Refusal> {
-        let AdmitHost { entry, queue, .. } = host;
-        let Decision { ruling, crawl_delay, refresh } = self.decide(host, request, settings, account);
+        let AdmitHost { entry, queue, hosts } = *host;
+        let rules = rules(request, hosts, settings);
+        let Decision { ruling, crawl_delay, refresh } = self.decide(host, request, rules, account);
         let may_go = matches!(ruling, Ruling::Allow(_) | Ruling::Report(_));
         if let Some(file) = refresh
             && !(may_go && entry.owes_page())
@@ -175,19 +170,18 @@ impl Gate {
                 let place = self.place(entry, file);
                 return Ok(Step::Fetch(self.refresh_for(&place, request, FetchReason::FirstUse, crawl_delay)));
             }
-            Ruling::Refuse(why) => return Err(why),
-            Ruling::Report(why) => Some(Reported::from(why)),
+            Ruling::Refuse(why) => return Err(*why),
+            Ruling::Report(why) => Some(Reported::Refused(why)),
             Ruling::Allow(_) => None,
         };
-        let manners = &rules(request, host.hosts, settings).manners;
         let is_reported = settings.mode == Mode::Report;
-        account.bill = Bill::of(&self.ledger, manners.budget, queue.key(), request, is_reported);
+        account.bill = Bill::of(&self.ledger, rules.manners.budget, queue.key(), request, is_reported);
         let reported = match account.bill.as_ref().and_then(|bill| bill.refusal()) {
             Some(spent) if !is_reported => return Err(spent),
             Some(spent) => reported.or(Some(spent.into())),
             None => reported,
         };
-        let mut terms = self.terms(request, host.hosts, settings, crawl_delay, waited);
+        let mut terms = self.terms(request, rules, settings, crawl_delay, waited);
         if let Some(asked) = terms.clamped() {
             queue.log_clamp(request.authority, asked, terms.gap());
         }
@@ -242,12 +236,12 @@ impl Gate {
     pub(super) fn terms(
         &self,
         request: &Request<'_>,
-        hosts: Option<&Hosts>,
+        rules: &HostRules,
         settings: &Settings,
         crawl_delay: Option<Duration>,
         waited: Duration,
     ) -> Terms {
-        let mut terms = terms(settings, &rules(request, hosts, settings).manners, crawl_delay, false);
+        let mut terms = terms(settings, &rules.manners, crawl_delay, false);
         let max_wait = request.prefer_wait.map_or(terms.max_wait, |wait| wait.min(terms.max_wait));
         terms.max_wait = max_wait.saturating_sub(waited);
         if !request.may_wait {
@@ -266,10 +260,11 @@ impl Gate {
         account: &mut Account,
     ) -> Result<Option<Admitted>, Refusal> {
         let settings = self.settings.load();
-        let reported = match self.decide(host, request, &settings, account).ruling {
+        let rules = rules(request, host.hosts, &settings);
+        let reported = match self.decide(host, request, rules, account).ruling {
             Ruling::Fetch(_) => return Ok(None),
-            Ruling::Refuse(why) => return Err(why),
-            Ruling::Report(why) => Some(Reported::from(why)),
+            Ruling::Refuse(why) => return Err(*why),
+            Ruling::Report(why) => Some(Reported::Refused(why)),
             Ruling::Allow(_) => None,
         };
         host.entry.set_page_went(true);

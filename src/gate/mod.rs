@@ -2,6 +2,7 @@
 
 mod account;
 mod admit;
+mod admit_host;
 mod budget;
 mod decode;
 mod fleet;
@@ -16,7 +17,7 @@ mod watch;
 
 pub use crate::policy::pace::PaceOutcome;
 pub use account::{Account, AccountDetail};
-pub use admit::LastHost;
+pub use admit_host::LastHost;
 pub use budget::BudgetFigures;
 pub use fleet::FleetFigures;
 pub use held::{HeldFigures, HeldFor, HeldRequest};
@@ -201,10 +202,10 @@ impl Gate {
         }
         let permit = match pace.stand(request.client, terms)? {
             Stand::Go(permit) => permit,
-            Stand::Wait(waiting) => {
+            Stand::Wait(mut waiting) => {
                 let _held = self.held.for_turn(request, &pace, waiting.terms());
                 account.begin_wait();
-                let turn = self.turn(waiting).await;
+                let turn = self.turn(&mut waiting).await;
                 account.end_wait();
                 turn?
             }

@@ -1,8 +1,8 @@
 //! What a request may wait for: a robots.txt under way, its host's turn; and no longer than the proxy serves.
 
-use super::Gate;
 use super::pacer::{Permit, Waiting};
 use super::robots::Fetching;
+use super::{Gate, rules};
 use crate::config::Hosts;
 use crate::policy::{Refusal, Request};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ impl Gate {
     ) -> Result<(), Refusal> {
         let (most, retry_after, max_waiting) = {
             let settings = self.settings.load();
-            let terms = self.terms(request, hosts, &settings, None, waited);
+            let terms = self.terms(request, rules(request, hosts, &settings), &settings, None, waited);
             // One may wait, or nothing would ever be fetched.
             (terms.max_wait + settings.robots.timeout, terms.gap().max(AWHILE), terms.max_waiting.max(1))
         };
@@ -34,7 +34,7 @@ impl Gate {
         }
     }
 
-    pub(super) async fn turn(&self, waiting: Waiting) -> Result<Permit, Refusal> {
+    pub(super) async fn turn(&self, waiting: &mut Waiting) -> Result<Permit, Refusal> {
         let due = waiting.due();
         tokio::select! {
             biased;

@@ -139,9 +139,10 @@ pub fn explain<'a>(
     };
     let preferences = file.filter(|_| allowed).map(of_file).unwrap_or_default();
     let reservation = match &decision.ruling {
-        Ruling::Report(Refusal::MiningReserved(evidence)) | Ruling::Refuse(Refusal::MiningReserved(evidence)) => {
-            Some(MiningEvidence::clone(evidence))
-        }
+        Ruling::Report(why) | Ruling::Refuse(why) => match &**why {
+            Refusal::MiningReserved(evidence) => Some(MiningEvidence::clone(evidence)),
+            _ => None,
+        },
         _ => None,
     };
     Explanation {

@@ -47,7 +47,16 @@ impl PaceKey {
             KeyBy::Address => dialled.or(host.ip()).map(|address| KeyScope::Address(address.to_canonical())),
         };
         let place = place.unwrap_or_else(|| KeyScope::Host(host.clone()));
-        Self { place, port: (!authority.is_default_port()).then_some(authority.port()) }
+        Self { place, port: port(authority) }
+    }
+
+    /// Whether [`new`](Self::new) makes it of the same.
+    pub fn is_of(&self, by: KeyBy, authority: &Authority, dialled: Option<IpAddr>) -> bool {
+        match (by, &self.place) {
+            // Without making one.
+            (KeyBy::Host, KeyScope::Host(host)) => host == authority.host() && self.port == port(authority),
+            _ => *self == Self::new(by, authority, dialled),
+        }
     }
 
     /// Reads what `Display` writes.
@@ -65,6 +74,10 @@ impl PaceKey {
         };
         Some(Self { place, port })
     }
+}
+
+fn port(authority: &Authority) -> Option<u16> {
+    (!authority.is_default_port()).then_some(authority.port())
 }
 
 impl fmt::Display for PaceKey {
@@ -87,6 +100,12 @@ mod tests {
         let dialled = dialled.map(|address| address.parse().unwrap());
         let key = PaceKey::new(by, &Authority::from_url(url).unwrap(), dialled);
         assert_eq!(PaceKey::from_text(&key.to_string()).as_ref(), Some(&key), "one text, one key");
+        for other in [url, "http://example.com", "https://www.example.co.uk:81", "http://[::1]:8080"] {
+            let other = Authority::from_url(other).unwrap();
+            for by in [KeyBy::Host, KeyBy::Site, KeyBy::Address] {
+                assert_eq!(key.is_of(by, &other, dialled), key == PaceKey::new(by, &other, dialled), "{key} {other}");
+            }
+        }
         key.to_string()
     }
 

@@ -166,7 +166,7 @@ impl Waiting {
     }
 
     /// Until its turn has come.
-    pub async fn turn(mut self) -> Result<Permit, Refusal> {
+    pub async fn turn(&mut self) -> Result<Permit, Refusal> {
         let place = self.place.as_mut();
         let crowded_out = async {
             match place {

@@ -4,7 +4,7 @@
 use crate::policy::Refusal;
 use crate::policy::pace::ClientId;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 /// The waiting requests, by client, in the order in which they came.
 #[derive(Default)]
 pub(super) struct Waiters {
-    by_client: Mutex<HashMap<ClientId, Vec<Waiter>>>,
+    by_client: Mutex<HashMap<ClientId, VecDeque<Waiter>>>,
     count: AtomicUsize,
     numbers: AtomicUsize,
 }
@@ -42,7 +42,7 @@ impl Waiters {
         let mut by_client = self.by_client.lock();
         // Under the lock, so that each client's are in order.
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        by_client.entry(client).or_default().push(Waiter { number, _gives_way: sender });
+        by_client.entry(client).or_default().push_back(Waiter { number, _gives_way: sender });
         if self.count.fetch_add(1, Ordering::Relaxed) >= most {
             let most_of_all = by_client.iter().max_by_key(|(each, waiters)| (waiters.len(), **each == client));
             if let Some(greediest) = most_of_all.map(|(greediest, _)| *greediest) {
@@ -53,7 +53,7 @@ impl Waiters {
     }
 
     /// `number`: the newest if none is given.
-    fn remove(&self, by_client: &mut HashMap<ClientId, Vec<Waiter>>, client: ClientId, number: Option<usize>) {
+    fn remove(&self, by_client: &mut HashMap<ClientId, VecDeque<Waiter>>, client: ClientId, number: Option<usize>) {
         let Some(waiters) = by_client.get_mut(&client) else { return };
         let place = match number {
             Some(number) => waiters.binary_search_by_key(&number, |waiter| waiter.number).ok(),

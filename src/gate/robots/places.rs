@@ -55,7 +55,7 @@ impl FetchPlaces {
             let place = self.take(client).await;
             match queue.stand(FETCHES, terms.clone())? {
                 Stand::Go(permit) => return Ok((place, permit)),
-                Stand::Wait(waiting) => {
+                Stand::Wait(mut waiting) => {
                     if let Ok(permit) = timeout(a_while, waiting.turn()).await {
                         return Ok((place, permit?));
                     }

@@ -33,8 +33,8 @@ pub enum Ruling {
     /// It may, in its turn.
     Allow(Allowance),
     /// It would not, but that is only reported: `report` is configured.
-    Report(Refusal),
-    Refuse(Refusal),
+    Report(Box<Refusal>),
+    Refuse(Box<Refusal>),
 }
 
 /// Why it may.
@@ -90,7 +90,7 @@ pub fn decide<'a>(known: impl Into<Known<'a>>, rules: &HostRules, request: &Requ
 /// §2.2.2). What is said of its use does not matter: it is read to be obeyed.
 pub fn judge_file(robots: &Entry, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> Ruling {
     match by_robots(robots, rules, request, now).ruling {
-        Ruling::Refuse(Refusal::UsageDisallowed { .. }) => Ruling::Allow(Allowance::NoRule),
+        Ruling::Refuse(why) if matches!(*why, Refusal::UsageDisallowed { .. }) => Ruling::Allow(Allowance::NoRule),
         ruling => ruling,
     }
 }
@@ -116,8 +116,8 @@ fn by_tdmrep(
         Mined::Fetch if may_fetch() => Ruling::Fetch(SiteFile::TdmRep),
         Mined::Fetch | Mined::Free => decision.ruling,
         Mined::Reserved(_) if is_reported && matches!(decision.ruling, Ruling::Report(_)) => decision.ruling,
-        Mined::Reserved(why) if is_reported => Ruling::Report(why),
-        Mined::Reserved(why) => Ruling::Refuse(why),
+        Mined::Reserved(why) if is_reported => Ruling::Report(why.into()),
+        Mined::Reserved(why) => Ruling::Refuse(why.into()),
     };
     // One at a time: the next request has the other renewed.
     let refresh = decision.refresh.or_else(|| (refresh && may_fetch()).then_some(SiteFile::TdmRep));
@@ -131,7 +131,10 @@ fn by_robots(entry: &Entry, rules: &HostRules, request: &Request<'_>, now: Syste
     let crawl_delay = rules.crawl_delay.or_else(|| file.as_ref()?.crawl_delay());
     let own = rules.own_rules.as_ref().map(|own| own.judge(request.target, rules.options.paths));
     if let Some(OwnVerdict::Deny(why)) = own {
-        let ruling = if rules.options.report_only { Ruling::Report(why) } else { Ruling::Refuse(why) };
+        let ruling = match rules.options.report_only {
+            true => Ruling::Report(why.into()),
+            false => Ruling::Refuse(why.into()),
+        };
         return Decision { ruling, crawl_delay, refresh: None };
     }
     if rules.robots == RobotsOverride::Ignore {
@@ -173,7 +176,7 @@ impl Case<'_> {
             let ruling = match file {
                 Some(file) => self.by_rules(file),
                 None if self.rules.options.allows_missing(answer.status) => Ruling::Allow(Allowance::Missing),
-                None => Ruling::Refuse(self.disallowed(None)),
+                None => Ruling::Refuse(self.disallowed(None).into()),
             };
             return (ruling, refresh);
         }
@@ -185,20 +188,20 @@ impl Case<'_> {
 
     fn by_rules(self, file: &RuleSet) -> Ruling {
         let Some((verdict, matched_path)) = self.verdict(file) else {
-            return Ruling::Refuse(Refusal::AmbiguousPath);
+            return Ruling::Refuse(Refusal::AmbiguousPath.into());
         };
         if let Some(preference) = verdict.preference() {
-            return Ruling::Refuse(self.unwelcome(preference, matched_path));
+            return Ruling::Refuse(self.unwelcome(preference, matched_path).into());
         }
         if !verdict.is_allowed() {
             let rule = verdict.rule().map(|rule| RuleEvidence::new(rule, matched_path));
-            return Ruling::Refuse(self.disallowed(rule));
+            return Ruling::Refuse(self.disallowed(rule).into());
         }
         if self.rules.options.enforce_visit_time
             && let Some(hours) = file.visit_time()
             && let Some(retry_after) = opens_in(hours, self.now)
         {
-            return Ruling::Refuse(Refusal::Closed { retry_after, authority: self.authority(), hours });
+            return Ruling::Refuse(Refusal::Closed { retry_after, authority: self.authority(), hours }.into());
         }
         Ruling::Allow(match verdict.rule() {
             Some(rule) => Allowance::Rule { offset: rule.offset() },
@@ -231,7 +234,7 @@ impl Case<'_> {
         }
         let Some(retry_after) = left_alone else { return (Ruling::Fetch(SiteFile::Robots), false) };
         let why = Refusal::RobotsUnreachable { retry_after, authority: self.authority(), why: trouble.why.clone() };
-        (Ruling::Refuse(why), false)
+        (Ruling::Refuse(why.into()), false)
     }
 
     fn disallowed(self, rule: Option<RuleEvidence>) -> Refusal {

@@ -65,7 +65,7 @@ impl Said {
         match ruling {
             Ruling::Allow(_) => Self::Allow { crawl_delay, refresh },
             Ruling::Fetch(_) => Self::Fetch,
-            Ruling::Refuse(why) => Self::Refuse { why, refresh },
+            Ruling::Refuse(why) => Self::Refuse { why: *why, refresh },
             Ruling::Report(why) => panic!("told of only: {why}"),
         }
     }
@@ -390,11 +390,15 @@ fn an_allowance_says_what_it_goes_by() {
     }
 }
 
+fn is_denied(why: &Refusal) -> bool {
+    matches!(why, Refusal::OperatorDenied { .. })
+}
+
 #[test]
 fn the_operators_rules_go_before_those_of_robots_txt_and_keep_its_pace() {
     let rules = HostRules { own_rules: own(&["/private/mine"], &["/public"]), ..rules(PolicyOptions::default()) };
     let denied = decided(&file(), &rules, "/public", Duration::ZERO);
-    assert!(matches!(denied.ruling, Ruling::Refuse(Refusal::OperatorDenied { .. })), "{denied:?}");
+    assert!(matches!(&denied.ruling, Ruling::Refuse(why) if is_denied(why)), "{denied:?}");
     let allowed = decided(&file(), &rules, "/private/mine", HOUR * 9 / 10);
     let crawl_delay = Some(Duration::from_secs(2));
     assert_eq!(
@@ -416,7 +420,7 @@ fn an_ignored_robots_txt_is_not_fetched_and_delays_nothing() {
         assert_eq!(decision, Decision { ruling: Ruling::Allow(Allowance::Ignored), crawl_delay: None, refresh: None });
     }
     let denying = HostRules { own_rules: own(&[], &["/private"]), ..rules };
-    assert!(matches!(ruling(&denying, &file(), "/private"), Ruling::Refuse(Refusal::OperatorDenied { .. })));
+    assert!(matches!(ruling(&denying, &file(), "/private"), Ruling::Refuse(why) if is_denied(&why)));
 }
 
 /// What `robots: report` lifts is robots.txt; `mode: report` lifts the operator's own word too.
@@ -425,13 +429,13 @@ fn what_is_only_reported_goes_and_keeps_its_reason() {
     let here = HostRules { robots: RobotsOverride::Report, ..rules(PolicyOptions::default()) };
     let everywhere = rules(PolicyOptions { report_only: true, ..PolicyOptions::default() });
     for rules in [&here, &everywhere] {
-        assert_eq!(ruling(rules, &file(), "/private"), Ruling::Report(disallowed(2, "/private")));
+        assert_eq!(ruling(rules, &file(), "/private"), Ruling::Report(disallowed(2, "/private").into()));
         assert_eq!(decided(&file(), rules, "/private", Duration::ZERO).crawl_delay, Some(Duration::from_secs(2)));
         assert_eq!(ruling(rules, &file(), "/public"), Ruling::Allow(Allowance::NoRule));
     }
     let deny = |rules: HostRules| HostRules { own_rules: own(&[], &["/public"]), ..rules };
-    assert!(matches!(ruling(&deny(here), &file(), "/public"), Ruling::Refuse(Refusal::OperatorDenied { .. })));
-    assert!(matches!(ruling(&deny(everywhere), &file(), "/public"), Ruling::Report(Refusal::OperatorDenied { .. })));
+    assert!(matches!(ruling(&deny(here), &file(), "/public"), Ruling::Refuse(why) if is_denied(&why)));
+    assert!(matches!(ruling(&deny(everywhere), &file(), "/public"), Ruling::Report(why) if is_denied(&why)));
 }
 
 #[test]

@@ -77,7 +77,7 @@ impl HostQueue {
     pub async fn turn(self: &Arc<Self>, client: ClientId, terms: Terms) -> Result<Permit, Refusal> {
         match self.stand(client, terms)? {
             Stand::Go(permit) => Ok(permit),
-            Stand::Wait(waiting) => waiting.turn().await,
+            Stand::Wait(mut waiting) => waiting.turn().await,
         }
     }
 

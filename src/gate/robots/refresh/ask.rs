@@ -96,7 +96,7 @@ impl CacheInner {
         }
         match ruling {
             Ruling::Allow(_) | Ruling::Report(_) => Ok(true),
-            Ruling::Refuse(why @ Refusal::RobotsUnreachable { .. }) => {
+            Ruling::Refuse(why) if matches!(*why, Refusal::RobotsUnreachable { .. }) => {
                 Err(FetchError::Unreachable(format!("redirected to {to}: {why}")))
             }
             Ruling::Refuse(_) | Ruling::Fetch(_) => Ok(false),
