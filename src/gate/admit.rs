@@ -121,7 +121,7 @@ impl Gate {
             return Err(why);
         }
         let terms = self.terms(request, rules(request, host.hosts, &settings), &settings, None, Duration::ZERO);
-        let (permit, _) = host.queue.dry_run(request.client, terms, true);
+        let (permit, _) = host.queue.dry_run(request.client, &terms, true);
         Ok(Admitted::Go { permit, reported: Some(why.into()) })
     }
 
@@ -196,11 +196,11 @@ impl Gate {
             queue
         };
         if settings.mode == Mode::Report {
-            let (permit, held) = queue.dry_run(request.client, terms, reported.is_some());
+            let (permit, held) = queue.dry_run(request.client, &terms, reported.is_some());
             entry.set_page_went(true);
             return Ok(Step::Go(Admitted::Go { permit, reported: reported.or(held) }));
         }
-        Ok(match queue.stand(request.client, terms)? {
+        Ok(match queue.stand(request.client, &terms)? {
             Stand::Go(permit) => {
                 entry.set_page_went(true);
                 Step::Go(Admitted::Go { permit, reported })

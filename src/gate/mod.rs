@@ -194,13 +194,13 @@ impl Gate {
         let spent = account.bill.as_ref().and_then(|bill| bill.refusal());
         if is_reported {
             account.pay().await?;
-            let (permit, held) = pace.dry_run(request.client, terms, spent.is_some());
+            let (permit, held) = pace.dry_run(request.client, &terms, spent.is_some());
             return Ok((permit, spent.map(Reported::from).or(held)));
         }
         if let Some(spent) = spent {
             return Err(spent);
         }
-        let permit = match pace.stand(request.client, terms)? {
+        let permit = match pace.stand(request.client, &terms)? {
             Stand::Go(permit) => permit,
             Stand::Wait(mut waiting) => {
                 let _held = self.held.for_turn(request, &pace, waiting.terms());

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 pub struct Permit {
     queue: Arc<HostQueue>,
     slot: Option<Slot>,
-    terms: Terms,
+    terms: Box<Terms>,
     /// It has begun to leave.
     begun: bool,
     leaving: bool,
@@ -29,8 +29,8 @@ pub struct Permit {
 impl Permit {
     /// `slot`: none in report mode, which is held back by nothing.
     #[inline]
-    pub(super) fn new(queue: &Arc<HostQueue>, slot: Option<Slot>, terms: Terms) -> Self {
-        let (queue, waited) = (queue.clone(), Duration::ZERO);
+    pub(super) fn new(queue: &Arc<HostQueue>, slot: Option<Slot>, terms: &Terms) -> Self {
+        let (queue, terms, waited) = (queue.clone(), Box::new(terms.clone()), Duration::ZERO);
         let (outcome, answered) = (PaceOutcome::Unused, None);
         Self { queue, slot, terms, begun: false, leaving: false, has_left: false, waited, outcome, answered }
     }
@@ -72,7 +72,7 @@ impl Permit {
         let Some(slot) = self.slot.take() else { return Ok(()) };
         self.queue.give_back(slot, std::mem::take(&mut self.has_left), PaceOutcome::Failure, None);
         // It has waited for its turn already and stands at the end of the line now.
-        let mut next = self.queue.turn(RETRIES, self.terms.clone()).await?;
+        let mut next = self.queue.turn(RETRIES, &self.terms).await?;
         self.slot = next.slot.take();
         Ok(())
     }
@@ -134,8 +134,8 @@ fn is_paced(slot: &Slot) -> bool {
 pub(in crate::gate) struct Waiting {
     queue: Arc<HostQueue>,
     ticket: Ticket,
-    answer: oneshot::Receiver<Result<Permit, Refused>>,
-    terms: Terms,
+    answer: oneshot::Receiver<Result<Slot, Refused>>,
+    terms: Box<Terms>,
     since: Instant,
     due: Option<Instant>,
     /// `None`: it takes none from others.
@@ -146,13 +146,13 @@ impl Waiting {
     pub(super) fn new(
         queue: &Arc<HostQueue>,
         ticket: Ticket,
-        answer: oneshot::Receiver<Result<Permit, Refused>>,
-        terms: Terms,
+        answer: oneshot::Receiver<Result<Slot, Refused>>,
+        terms: &Terms,
         since: Instant,
         due: Option<Instant>,
         place: Option<WaitPlace>,
     ) -> Self {
-        Waiting { queue: queue.clone(), ticket, answer, terms, since, due, place }
+        Waiting { queue: queue.clone(), ticket, answer, terms: Box::new(terms.clone()), since, due, place }
     }
 
     /// When its turn is likely to come. `None`: nobody knows.
@@ -181,8 +181,8 @@ impl Waiting {
             refusal = crowded_out => return Err(refusal),
         };
         match answer {
-            Ok(Ok(mut permit)) => {
-                permit.terms = self.terms.clone();
+            Ok(Ok(slot)) => {
+                let mut permit = Permit::new(&self.queue, Some(slot), &self.terms);
                 permit.waited = self.since.elapsed();
                 Ok(permit)
             }
@@ -194,7 +194,13 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.queue.cancel(self.ticket);
+        // The turn may have come in this very moment.
+        self.answer.close();
+        match self.answer.try_recv() {
+            Ok(Ok(slot)) => self.queue.give_back(slot, false, PaceOutcome::Unused, None),
+            Ok(Err(_)) => {}
+            Err(_) => self.queue.cancel(self.ticket),
+        }
     }
 }
 
@@ -229,7 +235,7 @@ mod tests {
 
     fn stand(host: &Arc<HostQueue>) -> Stand {
         let terms = Terms { crawl_delay: Duration::from_secs(100), max_wait: Duration::MAX, ..Terms::default() };
-        host.stand(ClientId(1), terms).expect("it may wait")
+        host.stand(ClientId(1), &terms).expect("it may wait")
     }
 
     fn go(host: &Arc<HostQueue>) -> Permit {
@@ -265,6 +271,22 @@ mod tests {
         permit.leaves();
         drop(permit);
         assert!(matches!(stand(&host), Stand::Wait(_)), "the gap is owed once it has");
+    }
+
+    #[tokio::test]
+    async fn a_turn_that_came_while_its_holder_left_is_the_next_one_s() {
+        let host = host();
+        let terms = Terms { max_concurrent: 1, ..Terms::default() };
+        let stand = || host.stand(ClientId(1), &terms).expect("it may wait");
+        let Stand::Go(permit) = stand() else { panic!("nobody has been there") };
+        let Stand::Wait(waiting) = stand() else { panic!("one at a time") };
+        drop(permit);
+        while host.figures().waiting > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(host.figures().in_flight, 1, "the turn is there, and nobody has looked");
+        drop(waiting);
+        assert!(matches!(stand(), Stand::Go(_)));
     }
 
     #[tokio::test]

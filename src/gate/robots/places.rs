@@ -47,13 +47,13 @@ impl FetchPlaces {
         a_while: Duration,
     ) -> Result<(FetchPlace<'_>, Permit), Refusal> {
         loop {
-            let permit = queue.turn(FETCHES, terms.clone()).await?;
+            let permit = queue.turn(FETCHES, terms).await?;
             if let Some(place) = self.take(client).now_or_never() {
                 return Ok((place, permit));
             }
             drop(permit);
             let place = self.take(client).await;
-            match queue.stand(FETCHES, terms.clone())? {
+            match queue.stand(FETCHES, terms)? {
                 Stand::Go(permit) => return Ok((place, permit)),
                 Stand::Wait(mut waiting) => {
                     if let Ok(permit) = timeout(a_while, waiting.turn()).await {
@@ -123,9 +123,9 @@ mod tests {
         let terms = Terms { max_concurrent: 1, ..Terms::default() };
         let mut fetch = pin!(places.take_in_turn(ClientId(1), &queue, &terms, SOON));
         assert!((&mut fetch).now_or_never().is_none());
-        let page = queue.turn(ClientId(2), terms.clone()).now_or_never();
+        let page = queue.turn(ClientId(2), &terms).now_or_never();
         assert!(page.is_some_and(|turn| turn.is_ok()), "whoever can use it has it");
-        let page = queue.turn(ClientId(2), terms.clone()).await.unwrap();
+        let page = queue.turn(ClientId(2), &terms).await.unwrap();
         taken.pop();
         assert!(timeout(SOON * 10, &mut fetch).await.is_err(), "it has to wait for its turn now");
         assert!(places.take(ClientId(1)).now_or_never().is_some(), "and keeps no place meanwhile");

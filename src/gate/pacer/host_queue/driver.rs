@@ -2,8 +2,7 @@
 
 use super::{HostQueue, HostQueueState};
 use crate::gate::fleet::{LeaseRequest, LeaseStatus, ServerLost};
-use crate::gate::pacer::permit::Permit;
-use crate::policy::pace::{NextTurn, Terms};
+use crate::policy::pace::{NextTurn, PaceOutcome};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
@@ -29,17 +28,15 @@ impl HostQueue {
                     NextTurn::Start(waiter, slot) => {
                         state.lease.started(&slot, now);
                         self.note_debt(&state, now);
-                        let permit = Permit::new(&self, Some(slot), Terms::default());
-                        // If it has just left, the permit comes back here and is given back when the lock is free.
-                        let returned = waiter.send(Ok(permit));
                         drop(state);
-                        drop(returned);
+                        if let Err(Ok(slot)) = waiter.send(Ok(slot)) {
+                            // It has just left.
+                            self.give_back(slot, false, PaceOutcome::Unused, None);
+                        }
                         continue;
                     }
                     NextTurn::Refuse(waiter, refused) => {
-                        let returned = waiter.send(Err(refused));
-                        drop(state);
-                        drop(returned);
+                        let _ = waiter.send(Err(refused));
                         continue;
                     }
                     NextTurn::WaitUntil(until) => Some(until),

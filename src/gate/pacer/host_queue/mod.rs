@@ -44,7 +44,7 @@ pub(super) struct PacerShared {
     pub fleet: Option<Arc<Fleet>>,
 }
 
-pub(super) type HostSchedule = Schedule<oneshot::Sender<Result<Permit, Refused>>>;
+pub(super) type HostSchedule = Schedule<oneshot::Sender<Result<Slot, Refused>>>;
 
 struct HostQueueState {
     schedule: HostSchedule,
@@ -74,7 +74,7 @@ impl HostQueue {
     }
 
     /// Waits for a turn. Dropping the future gives the place in the line back.
-    pub async fn turn(self: &Arc<Self>, client: ClientId, terms: Terms) -> Result<Permit, Refusal> {
+    pub async fn turn(self: &Arc<Self>, client: ClientId, terms: &Terms) -> Result<Permit, Refusal> {
         match self.stand(client, terms)? {
             Stand::Go(permit) => Ok(permit),
             Stand::Wait(mut waiting) => waiting.turn().await,
@@ -83,7 +83,7 @@ impl HostQueue {
 
     /// Takes the turn, if it is there to take, or else a place in the line.
     #[inline]
-    pub fn stand(self: &Arc<Self>, client: ClientId, terms: Terms) -> Result<Stand, Refusal> {
+    pub fn stand(self: &Arc<Self>, client: ClientId, terms: &Terms) -> Result<Stand, Refusal> {
         if let Some(refusal) = self.fleet().and_then(Fleet::refusal) {
             return Err(refusal);
         }
@@ -91,7 +91,7 @@ impl HostQueue {
         let now = Instant::now();
         self.follow(&mut state, now);
         let mut answer = None;
-        let turn = state.schedule.request(now, client, &terms, || {
+        let turn = state.schedule.request(now, client, terms, || {
             let (sender, receiver) = oneshot::channel();
             answer = Some(receiver);
             sender
@@ -119,10 +119,10 @@ impl HostQueue {
     }
 
     /// A request of report mode: it goes at once. Tells what would have been, unless the request is `refused` anyway.
-    pub fn dry_run(self: &Arc<Self>, client: ClientId, terms: Terms, refused: bool) -> (Permit, Option<Reported>) {
+    pub fn dry_run(self: &Arc<Self>, client: ClientId, terms: &Terms, refused: bool) -> (Permit, Option<Reported>) {
         let wait = match refused {
             true => Duration::ZERO,
-            false => self.state.lock().schedule.dry_run(Instant::now(), client, &terms),
+            false => self.state.lock().schedule.dry_run(Instant::now(), client, terms),
         };
         let held = if wait > terms.max_wait {
             Some(Reported::from(Refusal::CrawlDelay { retry_after: wait, max_wait: Some(terms.max_wait) }))
