@@ -29,28 +29,15 @@ pub(crate) struct Spelt {
 impl RecordKey {
     /// Reads a key without regard to case.
     pub(crate) fn recognise(name: &[u8], options: &ParseOptions) -> Option<Spelt> {
-        match fold(name).and_then(rightly_spelt) {
-            Some(key) => Some(Spelt { key, rightly: true }),
+        match KEYS.iter().find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes())) {
+            Some(&(_, key)) => Some(Spelt { key, rightly: true }),
             None => Self::recognise_faulty(name, options).map(|key| Spelt { key, rightly: false }),
         }
     }
 
     /// As it should be written.
     pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::UserAgent => "User-agent",
-            Self::Allow => "Allow",
-            Self::Disallow => "Disallow",
-            Self::CrawlDelay => "Crawl-delay",
-            Self::RequestRate => "Request-rate",
-            Self::VisitTime => "Visit-time",
-            Self::Sitemap => "Sitemap",
-            Self::Host => "Host",
-            Self::CleanParam => "Clean-param",
-            Self::ContentSignal => "Content-Signal",
-            Self::ContentUsage => "Content-Usage",
-            Self::License => "License",
-        }
+        KEYS.iter().find(|(_, key)| *key == self).map_or("", |(name, _)| name)
     }
 
     #[cold]
@@ -77,35 +64,21 @@ pub(crate) fn length_of_rule_key(text: &[u8]) -> Option<usize> {
     text.get(..5)?.eq_ignore_ascii_case(b"allow").then_some(5)
 }
 
-fn rightly_spelt(name: u128) -> Option<RecordKey> {
-    const USER_AGENT: u128 = constant("user-agent");
-    const ALLOW: u128 = constant("allow");
-    const DISALLOW: u128 = constant("disallow");
-    const CRAWL_DELAY: u128 = constant("crawl-delay");
-    const REQUEST_RATE: u128 = constant("request-rate");
-    const VISIT_TIME: u128 = constant("visit-time");
-    const SITEMAP: u128 = constant("sitemap");
-    const HOST: u128 = constant("host");
-    const CLEAN_PARAM: u128 = constant("clean-param");
-    const CONTENT_SIGNAL: u128 = constant("content-signal");
-    const CONTENT_USAGE: u128 = constant("content-usage");
-    const LICENSE: u128 = constant("license");
-    Some(match name {
-        DISALLOW => RecordKey::Disallow,
-        ALLOW => RecordKey::Allow,
-        USER_AGENT => RecordKey::UserAgent,
-        CRAWL_DELAY => RecordKey::CrawlDelay,
-        SITEMAP => RecordKey::Sitemap,
-        REQUEST_RATE => RecordKey::RequestRate,
-        VISIT_TIME => RecordKey::VisitTime,
-        HOST => RecordKey::Host,
-        CLEAN_PARAM => RecordKey::CleanParam,
-        CONTENT_SIGNAL => RecordKey::ContentSignal,
-        CONTENT_USAGE => RecordKey::ContentUsage,
-        LICENSE => RecordKey::License,
-        _ => return None,
-    })
-}
+/// Each as it should be written; what files have most comes first.
+const KEYS: &[(&str, RecordKey)] = &[
+    ("Disallow", RecordKey::Disallow),
+    ("Allow", RecordKey::Allow),
+    ("User-agent", RecordKey::UserAgent),
+    ("Crawl-delay", RecordKey::CrawlDelay),
+    ("Sitemap", RecordKey::Sitemap),
+    ("Request-rate", RecordKey::RequestRate),
+    ("Visit-time", RecordKey::VisitTime),
+    ("Host", RecordKey::Host),
+    ("Clean-param", RecordKey::CleanParam),
+    ("Content-Signal", RecordKey::ContentSignal),
+    ("Content-Usage", RecordKey::ContentUsage),
+    ("License", RecordKey::License),
+];
 
 /// Keys that Google takes to be meant by longer ones.
 const PREFIXES: &[(&str, RecordKey)] = &[
@@ -127,21 +100,6 @@ const TYPOS: &[(&str, RecordKey)] = &[
     ("crawl delay", RecordKey::CrawlDelay),
     ("crawldelay", RecordKey::CrawlDelay),
 ];
-
-/// The bytes of a name in one number, in small letters. That alters a few bytes that are no letters: only CR would
-/// become what keys have, and no line has one.
-fn fold(name: &[u8]) -> Option<u128> {
-    (name.len() <= 16).then(|| name.iter().fold(0, |folded, &byte| folded << 8 | u128::from(byte | 0x20)))
-}
-
-const fn constant(name: &str) -> u128 {
-    let (mut folded, mut at) = (0, 0);
-    while at < name.len() {
-        folded = folded << 8 | name.as_bytes()[at] as u128;
-        at += 1;
-    }
-    folded
-}
 
 #[cfg(test)]
 mod tests {
