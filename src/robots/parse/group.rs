@@ -19,11 +19,8 @@ use smallvec::SmallVec;
 /// not interfere).
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
-    /// By token for look-up, then by section; each once, however often the file has it.
-    tokens: Vec<GroupName>,
-    /// Values that are compared as a whole. Where tokens are what names a crawler, those that are none, in order; in the
-    /// dialects that look into values all of them.
-    values: Vec<GroupName>,
+    /// Where tokens are what names a crawler, by token for look-up; in the dialects that look into values as in the file.
+    names: Vec<GroupName>,
     sections: Vec<Section>,
     /// The sections of `*`, as in the file.
     stars: Vec<u32>,
@@ -75,7 +72,7 @@ impl Groups {
             // `* anything` is `*` to Google, and undefined to RFC 9309.
             [b'*'] | [b'*', b' ' | b'\t', ..] if self.stars.last() == Some(&section) => {}
             [b'*'] | [b'*', b' ' | b'\t', ..] => self.stars.push(section),
-            _ => self.values.push(GroupName { value, section }),
+            _ => self.names.push(GroupName { value, section }),
         }
     }
 
@@ -126,11 +123,14 @@ impl Groups {
         let value = |name: &GroupName| slice(text, name.value);
         match options.user_agent_match {
             UserAgentMatch::Exact | UserAgentMatch::Token => {
-                let has_token = |name: &&GroupName| !leading_token(value(name)).is_empty();
-                self.tokens = self.values.iter().filter(has_token).copied().collect();
-                sort_by(&mut self.tokens, |name| leading_token(value(name)));
-                self.values.retain(|name| !is_token(value(name)));
-                sort_by(&mut self.values, value);
+                let token = |name: &GroupName| leading_token(value(name));
+                self.names.sort_by(|a, b| {
+                    let by_value = || compare(value(a), value(b)).then(a.section.cmp(&b.section));
+                    compare(token(a), token(b)).then_with(by_value)
+                });
+                // Each once in a section.
+                self.names.dedup_by(|a, b| a.section == b.section && compare(value(a), value(b)).is_eq());
+                self.names.shrink_to_fit();
             }
             UserAgentMatch::Prefix | UserAgentMatch::Substring => {}
         }
@@ -138,7 +138,7 @@ impl Groups {
 
     /// The sections that a crawler of these names obeys, in the file's order: all that name it, else all of `*`.
     pub(crate) fn select<T: AsRef<str>>(&self, tokens: &[T], source: &FileSource, options: &ParseOptions) -> Chosen {
-        if self.tokens.is_empty() && self.values.is_empty() && self.stars.len() <= 1 {
+        if self.names.is_empty() && self.stars.len() <= 1 {
             return Chosen::from_slice(&self.stars);
         }
         let text = source.text();
@@ -147,18 +147,22 @@ impl Groups {
         for token in tokens.iter().map(|token| token.as_ref().as_bytes()).filter(|token| !token.is_empty()) {
             let section = |name: &GroupName| name.section;
             match options.user_agent_match {
-                UserAgentMatch::Exact | UserAgentMatch::Token if is_token(token) => {
-                    chosen.extend(run(&self.tokens, token, |name| leading_token(value(name))).iter().map(section));
+                UserAgentMatch::Token if !is_token(token) => {}
+                UserAgentMatch::Exact | UserAgentMatch::Token => {
+                    let wanted = leading_token(token);
+                    let order = |name: &GroupName| compare(leading_token(value(name)), wanted);
+                    let start = self.names.partition_point(|name| order(name).is_lt());
+                    let named = self.names[start..].iter().take_while(|name| order(name).is_eq());
+                    // A crawler whose name has other characters is meant where exactly that name is written (RFC 9309
+                    // §2.2.1, crawler-commons: the token ends at the first other character).
+                    let is_meant = |name: &&GroupName| is_token(token) || value(name).eq_ignore_ascii_case(token);
+                    chosen.extend(named.filter(is_meant).map(section));
                 }
-                // A crawler whose name has other characters is meant where exactly that name is written (RFC 9309
-                // §2.2.1, crawler-commons: the token ends at the first other character).
-                UserAgentMatch::Exact => chosen.extend(run(&self.values, token, value).iter().map(section)),
-                UserAgentMatch::Token => {}
                 UserAgentMatch::Prefix => {
-                    chosen.extend(self.values.iter().filter(|name| is_prefix(value(name), token)).map(section));
+                    chosen.extend(self.names.iter().filter(|name| is_prefix(value(name), token)).map(section));
                 }
                 UserAgentMatch::Substring => {
-                    chosen.extend(self.values.iter().filter(|name| is_substring(value(name), token)).map(section));
+                    chosen.extend(self.names.iter().filter(|name| is_substring(value(name), token)).map(section));
                 }
             }
         }
@@ -201,7 +205,7 @@ impl Groups {
     }
 
     pub(crate) fn heap_size(&self) -> usize {
-        size_of::<GroupName>() * (self.tokens.capacity() + self.values.capacity())
+        size_of::<GroupName>() * self.names.capacity()
             + size_of::<Section>() * self.sections.capacity()
             + size_of::<u32>() * (self.stars.capacity() + self.rule_starts.capacity())
             + size_of::<RuleSpan>() * self.rules.capacity()
@@ -213,20 +217,6 @@ impl Groups {
         let end = self.rule_starts.get(group + 1).map_or(self.rules.len(), |&end| end as usize);
         self.rule_starts[group] as usize..end
     }
-}
-
-/// Orders names by a key of theirs without regard to case, then as in the file; each key once in a section.
-fn sort_by<'a>(names: &mut Vec<GroupName>, key: impl Fn(&GroupName) -> &'a [u8]) {
-    names.sort_by(|a, b| compare(key(a), key(b)).then(a.section.cmp(&b.section)));
-    names.dedup_by(|a, b| a.section == b.section && compare(key(a), key(b)).is_eq());
-    names.shrink_to_fit();
-}
-
-/// Those of ordered names that have this key.
-fn run<'n, 'a>(names: &'n [GroupName], wanted: &[u8], key: impl Fn(&GroupName) -> &'a [u8]) -> &'n [GroupName] {
-    let start = names.partition_point(|name| compare(key(name), wanted).is_lt());
-    let count = names[start..].partition_point(|name| compare(key(name), wanted).is_eq());
-    &names[start..start + count]
 }
 
 fn is_token(name: &[u8]) -> bool {
