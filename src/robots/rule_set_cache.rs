@@ -6,69 +6,52 @@ use std::sync::OnceLock;
 use super::ruleset::RuleSet;
 
 /// Rule sets by the sections that they were made of.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RuleSetCache {
-    /// For crawlers that no section is for.
-    none: OnceLock<RuleSet>,
-    /// For crawlers that one section is for: nearly all.
+    /// For crawlers that one section is for: nearly all. The last is for those that no section is for.
     single: Box<[OnceLock<RuleSet>]>,
-    /// For the others; only ever appended to.
-    several: OnceLock<Box<CachedRules>>,
+    /// For the others; filled from the front.
+    several: OnceLock<Box<[OnceLock<CachedRules>]>>,
 }
 
 #[derive(Debug)]
 struct CachedRules {
     sections: Box<[u32]>,
     rules: RuleSet,
-    next: OnceLock<Box<CachedRules>>,
 }
 
 /// Combinations of sections that are kept; agents that no operator configured must not make it grow for ever.
-const MAX_LINKS: usize = 64;
+const MOST_COMBINATIONS: usize = 32;
 
 impl RuleSetCache {
     pub(crate) fn new(sections: usize) -> Self {
-        Self { single: (0..sections).map(|_| OnceLock::new()).collect(), ..Self::default() }
+        Self { single: slots(sections + 1), several: OnceLock::new() }
     }
 
-    pub(crate) fn get_or_make(&self, sections: &[u32], make: impl FnOnce() -> RuleSet) -> Cow<'_, RuleSet> {
+    pub(crate) fn get_or_make(&self, sections: &[u32], make: impl Fn() -> RuleSet) -> Cow<'_, RuleSet> {
         match sections {
-            [] => Cow::Borrowed(self.none.get_or_init(make)),
-            [section] => Cow::Borrowed(self.single[*section as usize].get_or_init(make)),
-            sections => self.link(sections, make),
+            [] => return Cow::Borrowed(self.single[self.single.len() - 1].get_or_init(make)),
+            [section] => return Cow::Borrowed(self.single[*section as usize].get_or_init(make)),
+            _ => {}
         }
+        for slot in self.several.get_or_init(|| slots(MOST_COMBINATIONS)) {
+            let kept = slot.get_or_init(|| CachedRules { sections: sections.into(), rules: make() });
+            if *kept.sections == *sections {
+                return Cow::Borrowed(&kept.rules);
+            }
+        }
+        Cow::Owned(make())
     }
 
     pub(crate) fn heap_size(&self) -> usize {
-        let links: usize = self.links().map(|link| size_of::<CachedRules>() + size_of_val(&*link.sections)).sum();
-        let sets = self.none.get().into_iter().chain(self.single.iter().filter_map(OnceLock::get));
-        let sets = sets.chain(self.links().map(|link| &link.rules));
-        size_of_val(&*self.single) + links + sets.map(RuleSet::heap_size).sum::<usize>()
+        let single = self.single.iter().filter_map(OnceLock::get).map(RuleSet::heap_size);
+        let several = self.several.get().map_or(&[][..], |several| several);
+        let kept = several.iter().filter_map(OnceLock::get);
+        let kept = kept.map(|CachedRules { sections, rules }| size_of_val(&**sections) + rules.heap_size());
+        size_of_val(&*self.single) + size_of_val(several) + single.chain(kept).sum::<usize>()
     }
+}
 
-    fn links(&self) -> impl Iterator<Item = &CachedRules> {
-        std::iter::successors(self.several.get(), |link| link.next.get()).map(|link| &**link)
-    }
-
-    fn link(&self, sections: &[u32], make: impl FnOnce() -> RuleSet) -> Cow<'_, RuleSet> {
-        let mut slot = &self.several;
-        let mut count = 0;
-        while let Some(link) = slot.get() {
-            if *link.sections == *sections {
-                return Cow::Borrowed(&link.rules);
-            }
-            slot = &link.next;
-            count += 1;
-        }
-        let rules = make();
-        if count < MAX_LINKS {
-            // Another thread may have been faster; its link then stands here, and ours is simply not kept.
-            let _ = slot.set(Box::new(CachedRules {
-                sections: sections.into(),
-                rules: rules.clone(),
-                next: OnceLock::new(),
-            }));
-        }
-        Cow::Owned(rules)
-    }
+fn slots<T>(count: usize) -> Box<[OnceLock<T>]> {
+    (0..count).map(|_| OnceLock::new()).collect()
 }
