@@ -18,6 +18,7 @@ use crate::robots::priority::{Priority, PriorityScheme, RuleKind};
 use builder::Rules;
 use encoded::Cursor;
 use node::{Node, PathWords};
+use smallvec::SmallVec;
 use trie::{EXACT, EXTRA, INDEX, LIST, RULE};
 
 /// Compiled patterns; which is the strongest that matches a path?
@@ -145,7 +146,7 @@ impl Search<'_> {
     fn pieces(&self, at: usize, from: usize, mut best: Priority) -> Priority {
         let mut index = Cursor::new(&self.blob[at..]);
         let root = at - index.u32() as usize;
-        let mut seen = Seen::new(index.number());
+        let mut seen = Seen::from_elem(0, index.number().div_ceil(64));
         let log = u32::from(index.u8());
         let filter = index.take(1 << (log - 3));
         let path = self.path.bytes;
@@ -169,7 +170,7 @@ impl Search<'_> {
                 if node.holds(LIST) {
                     let mut list = Cursor::new(&self.blob[payload..]);
                     // A list does not depend on where the piece is: once is enough.
-                    if seen.first_time(list.number()) {
+                    if is_first_time(seen, list.number()) {
                         best = self.list(self.blob.len() - list.len(), from, best);
                     }
                 }
@@ -180,23 +181,12 @@ impl Search<'_> {
     }
 }
 
-/// Which lists of an index were tried.
-struct Seen {
-    few: [u64; 8],
-    many: Vec<u64>,
-}
+/// Which lists of an index were tried: a bit for each.
+type Seen = SmallVec<[u64; 8]>;
 
-impl Seen {
-    fn new(lists: usize) -> Self {
-        let many = if lists > 64 * 8 { vec![0; lists.div_ceil(64)] } else { Vec::new() };
-        Self { few: [0; 8], many }
-    }
-
-    fn first_time(&mut self, list: usize) -> bool {
-        let words = if self.many.is_empty() { &mut self.few[..] } else { &mut self.many };
-        let (word, bit) = (list / 64, 1 << (list % 64));
-        let first = words[word] & bit == 0;
-        words[word] |= bit;
-        first
-    }
+fn is_first_time(seen: &mut Seen, list: usize) -> bool {
+    let (word, bit) = (list / 64, 1 << (list % 64));
+    let first = seen[word] & bit == 0;
+    seen[word] |= bit;
+    first
 }

@@ -46,7 +46,7 @@ pub(crate) fn write(arena: &Arena, items: &mut [TrieItem], starred: &[Pattern]) 
     trie_item::sort(items, arena.text());
     let blob = Vec::with_capacity(arena.text().len() + 16 * items.len());
     let mut writer = TrieWriter { blob, arena, starred };
-    let root = writer.trie(items, &mut Level::Literals);
+    let root = writer.trie(items, &mut None);
     writer.blob.extend([0; PADDING]);
     (writer.blob.into(), root)
 }
@@ -68,12 +68,9 @@ pub(crate) fn filter_bit(first: u8, second: u8, log: u32) -> usize {
     (pair.wrapping_mul(0x9E37_79B1) >> (32 - log)) as usize
 }
 
-enum Level {
-    /// Keys are what patterns begin with.
-    Literals,
-    /// Keys are pieces after a star; counts the lists of patterns that need another look.
-    Pieces { lists: usize },
-}
+/// `None`: keys are what patterns begin with. Else they are pieces after a star, and lists of patterns that need another look
+/// are counted.
+type Lists = Option<usize>;
 
 struct TrieWriter<'a> {
     blob: Vec<u8>,
@@ -103,7 +100,7 @@ type Child = (u8, usize);
 
 impl TrieWriter<'_> {
     /// Writes the trie of sorted items; returns where its root is. Not recursive: a hostile file can make it deep.
-    fn trie(&mut self, items: &[TrieItem], level: &mut Level) -> usize {
+    fn trie(&mut self, items: &[TrieItem], lists: &mut Lists) -> usize {
         let text = self.arena.text();
         let room = items.len().min(64);
         let mut path = OpenPath { nodes: Vec::with_capacity(room), children: Vec::with_capacity(room), key: &[] };
@@ -113,7 +110,7 @@ impl TrieWriter<'_> {
             match path.nodes.last_mut() {
                 Some(node) if shared == key.len() && shared == path.key.len() => node.items.end = n + 1,
                 Some(_) | None => {
-                    self.close(&mut path, items, shared, level);
+                    self.close(&mut path, items, shared, lists);
                     path.nodes.push(OpenNode { end: key.len(), items: n..n + 1, others: path.children.len() });
                     path.key = key;
                 }
@@ -121,18 +118,18 @@ impl TrieWriter<'_> {
         }
         // What all keys begin with is the root's label.
         let end = path.nodes.first().map_or(0, |root| root.end);
-        self.close(&mut path, items, end, level);
+        self.close(&mut path, items, end, lists);
         let root = path.nodes.pop().expect("the first key opened a node");
-        self.node(&path.key[..end], &items[root.items], &path.children, level)
+        self.node(&path.key[..end], &items[root.items], &path.children, lists)
     }
 
     /// Writes the nodes that end beyond the first `keep` bytes of the key read last.
-    fn close(&mut self, path: &mut OpenPath<'_>, items: &[TrieItem], keep: usize, level: &mut Level) {
+    fn close(&mut self, path: &mut OpenPath<'_>, items: &[TrieItem], keep: usize, lists: &mut Lists) {
         while let Some(node) = path.nodes.pop_if(|node| node.end > keep) {
             let parent = path.nodes.last().map_or(0, |parent| parent.end);
             let above = parent.max(keep);
             let own = &items[node.items];
-            let at = self.node(&path.key[above + 1..node.end], own, &path.children[node.others..], level);
+            let at = self.node(&path.key[above + 1..node.end], own, &path.children[node.others..], lists);
             path.children.truncate(node.others);
             path.children.push((path.key[above], at));
             if parent < above || path.nodes.is_empty() {
@@ -141,18 +138,9 @@ impl TrieWriter<'_> {
         }
     }
 
-    fn node(&mut self, label: &[u8], items: &[TrieItem], children: &[Child], level: &mut Level) -> usize {
-        if let [TrieItem { class: ItemClass::Rule, extra: 0, priority, .. }] = items
-            && children.is_empty()
-            && label.len() <= 8
-        {
-            return self.leaf(label, *priority);
-        }
+    fn node(&mut self, label: &[u8], items: &[TrieItem], children: &[Child], lists: &mut Lists) -> usize {
         let (rule, exact, stars) = decisive(items);
-        let index = match level {
-            Level::Literals if stars.len() > MAX_LIST => Some(self.index(stars)),
-            Level::Literals | Level::Pieces { .. } => None,
-        };
+        let index = (lists.is_none() && stars.len() > MAX_LIST).then(|| self.index(stars));
 
         let at = self.blob.len();
         // The first child was written first.
@@ -186,19 +174,14 @@ impl TrieWriter<'_> {
             push_u32(&mut self.blob, exact.priority.low());
         }
         match index {
-            Some(index) => index.write(&mut self.blob),
+            Some((root, index)) => {
+                let distance = u32::try_from(self.blob.len() - root).expect("a file is cut at 1 GiB");
+                push_u32(&mut self.blob, distance);
+                self.blob.extend(index);
+            }
             None if stars.is_empty() => {}
-            None => self.list(stars, level),
+            None => self.list(stars, lists),
         }
-        at
-    }
-
-    /// A node as most are.
-    fn leaf(&mut self, label: &[u8], priority: Priority) -> usize {
-        let at = self.blob.len();
-        self.blob.extend_from_slice(&[RULE, label.len() as u8, 0]);
-        self.blob.extend_from_slice(label);
-        push_u32(&mut self.blob, priority.low());
         at
     }
 
@@ -214,8 +197,8 @@ impl TrieWriter<'_> {
         }
     }
 
-    fn list(&mut self, stars: &[TrieItem], level: &mut Level) {
-        if let Level::Pieces { lists } = level {
+    fn list(&mut self, stars: &[TrieItem], lists: &mut Lists) {
+        if let Some(lists) = lists {
             push_number(&mut self.blob, *lists);
             *lists += 1;
         }
@@ -226,8 +209,8 @@ impl TrieWriter<'_> {
         }
     }
 
-    /// Writes the trie of an index.
-    fn index(&mut self, stars: &[TrieItem]) -> Index {
+    /// Writes the trie of an index. Returns where its root is, and what a node holds of it beside.
+    fn index(&mut self, stars: &[TrieItem]) -> (usize, Vec<u8>) {
         let text = self.arena.text();
         let piece = |item: &TrieItem| {
             let n = item.pattern as usize;
@@ -245,13 +228,13 @@ impl TrieWriter<'_> {
                 [first, second, ..] => set(filter_bit(first, second, log)),
             }
         }
-        let mut level = Level::Pieces { lists: 0 };
-        let root = self.trie(&items, &mut level);
-        let lists = match level {
-            Level::Pieces { lists } => lists,
-            Level::Literals => 0,
-        };
-        Index { root, lists, log, filter }
+        let mut lists = Some(0);
+        let root = self.trie(&items, &mut lists);
+        let mut index = Vec::with_capacity(filter.len() + 8);
+        push_number(&mut index, lists.unwrap_or(0));
+        index.push(log as u8);
+        index.extend_from_slice(&filter);
+        (root, index)
     }
 }
 
@@ -263,24 +246,6 @@ fn decisive(items: &[TrieItem]) -> (Option<&TrieItem>, Option<&TrieItem>, &[Trie
     let floor = rule.map_or(Priority::NONE, |rule| rule.priority);
     let exact = plain.iter().find(|item| item.class == ItemClass::Exact && item.priority > floor);
     (rule, exact, &stars[..stars.partition_point(|item| item.priority > floor)])
-}
-
-/// What a node holds of an index.
-struct Index {
-    root: usize,
-    lists: usize,
-    log: u32,
-    filter: Vec<u8>,
-}
-
-impl Index {
-    fn write(&self, blob: &mut Vec<u8>) {
-        let distance = u32::try_from(blob.len() - self.root).expect("a file is cut at 1 GiB");
-        push_u32(blob, distance);
-        push_number(blob, self.lists);
-        blob.push(self.log as u8);
-        blob.extend_from_slice(&self.filter);
-    }
 }
 
 /// How many bytes two keys have in common at their beginnings.
