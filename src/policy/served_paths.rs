@@ -113,8 +113,7 @@ impl Forms {
     /// Dot segments go before escapes are decoded, or after; and then before slashes are merged, or after.
     fn add_resolved(&mut self, path: &[u8]) -> Option<()> {
         self.left = self.left.checked_sub(4 * path.len())?;
-        let mut normal = Vec::with_capacity(path.len());
-        path::normalise(path, &mut normal);
+        let normal = path::normalise(path);
         for path in [without_dots(&normal), normal] {
             let decoded = decoded(&path, self.escaped_backslash);
             self.add(merged(&without_dots(&decoded)));

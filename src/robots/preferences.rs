@@ -117,9 +117,7 @@ impl UsageRules {
 fn normal<'a>(pattern: &'a [u8], options: &ParseOptions) -> Cow<'a, [u8]> {
     match options.percent_encoding {
         PercentEncoding::Normalised => {
-            let mut normal = Vec::with_capacity(pattern.len());
-            path::normalise(pattern, &mut normal);
-            normal.into()
+            path::normalise(pattern).into()
         }
         PercentEncoding::AsWritten => pattern.into(),
     }

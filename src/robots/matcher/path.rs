@@ -26,9 +26,7 @@ pub(crate) fn path_and_query(target: &[u8]) -> Cow<'_, [u8]> {
 pub(crate) fn each_form(target: &[u8], encoding: PercentEncoding, mut judge: impl FnMut(&[u8])) {
     let mut path = path_and_query(target);
     if encoding == PercentEncoding::Normalised && ByteSet::of(&path).has_odd() {
-        let mut normal = Vec::with_capacity(path.len() + 16);
-        normalise(&path, &mut normal);
-        path = normal.into();
+        path = normalise(&path).into();
     }
     judge(&path);
     if may_have_dot_segment(&path)
@@ -55,17 +53,18 @@ pub(crate) fn may_have_dot_segment(path: &[u8]) -> bool {
     (0..last).step_by(8).any(found) || found(last)
 }
 
-/// Appends a path and query in the form that is compared: escapes of unreserved bytes decoded, other escapes in upper
+/// A path and query in the form that is compared: escapes of unreserved bytes decoded, other escapes in upper
 /// case, bytes that no URI may hold escaped. `%2A` and `%24` are decoded too, as patterns mean `*` and `$` by them.
-pub(crate) fn normalise(path: &[u8], out: &mut Vec<u8>) {
-    let mut rest = path;
+pub(crate) fn normalise(path: &[u8]) -> Vec<u8> {
+    let (mut out, mut rest) = (Vec::with_capacity(path.len() + 16), path);
     while let Some((piece, after)) = next(rest) {
         match piece {
             PathByte::Byte(byte) | PathByte::Literal(byte) => out.push(byte),
-            PathByte::Escaped(byte) => push_escaped(byte, out),
+            PathByte::Escaped(byte) => push_escaped(byte, &mut out),
         }
         rest = after;
     }
+    out
 }
 
 /// One byte of a path or pattern, read.
@@ -190,9 +189,7 @@ mod tests {
     }
 
     fn normal(path: &str) -> String {
-        let mut out = Vec::new();
-        normalise(path.as_bytes(), &mut out);
-        text(out)
+        text(normalise(path.as_bytes()))
     }
 
     #[test]
