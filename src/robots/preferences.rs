@@ -9,7 +9,6 @@ use super::parse::source::FileSource;
 use super::parse::span::Span;
 use super::priority::RuleKind;
 use super::usage::{self, Purpose, Vocabulary};
-use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// For each vocabulary the line with the longest path that matches decides, as rules do, and lines of the same path are one
@@ -24,20 +23,12 @@ pub(crate) struct UsageRules {
 
 /// A use that a line says no to.
 #[derive(Debug)]
-struct Unwelcome {
+pub(crate) struct Unwelcome {
     /// Where the value of the first line with this path begins.
     path: u32,
     /// The same of the line that says it.
-    line: u32,
-    purpose: Purpose,
-}
-
-/// A preference that says no.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct UsageRefusal {
-    unwelcome: u32,
-    /// Where the line's value begins.
-    pub(crate) offset: u32,
+    pub(crate) line: u32,
+    pub(crate) purpose: Purpose,
 }
 
 impl UsageRules {
@@ -52,7 +43,11 @@ impl UsageRules {
                 let read = usage::parse(vocabulary, value, options.lenient_usage);
                 // A line without a path is about everything.
                 let pattern = if read.pattern.is_empty() { b"/" } else { &value[read.pattern] };
-                let path = *firsts.entry(normal(pattern, options).into_owned()).or_insert_with(|| {
+                let compared = match options.percent_encoding {
+                    PercentEncoding::Normalised => path::normalise(pattern),
+                    PercentEncoding::AsWritten => pattern.into(),
+                };
+                let path = *firsts.entry(compared).or_insert_with(|| {
                     rules.add(pattern, line.start, RuleKind::Allow);
                     line.start
                 });
@@ -74,27 +69,22 @@ impl UsageRules {
         (!lines.is_empty()).then_some(Self { lines, paths, unwelcome })
     }
 
-    /// The preference that says no to one of the purposes for a normalised path.
-    pub(crate) fn refusal(&self, path: &[u8], byte_set: ByteSet, purposes: &[Purpose]) -> Option<UsageRefusal> {
-        self.paths.iter().find_map(|paths| {
-            let path = paths.offset(paths.best(path, byte_set)?);
+    /// What says no to one of the purposes for a normalised path, for [`said`](Self::said).
+    pub(crate) fn refusal(&self, path: &[u8], byte_set: ByteSet, purposes: &[Purpose]) -> Option<usize> {
+        self.refusals(path, byte_set).find(|at| purposes.contains(&self.unwelcome[*at].purpose))
+    }
+
+    /// All that says no for a normalised path, whatever the purpose.
+    pub(crate) fn refusals(&self, path: &[u8], byte_set: ByteSet) -> impl Iterator<Item = usize> {
+        let paths = self.paths.iter().filter_map(move |paths| Some(paths.offset(paths.best(path, byte_set)?)));
+        paths.flat_map(move |path| {
             let begin = self.unwelcome.partition_point(|said| said.path < path);
-            let said = self.unwelcome[begin..].iter().take_while(|said| said.path == path);
-            let mut said = (begin..).zip(said).filter(|(_, said)| purposes.contains(&said.purpose));
-            said.next()
-                .map(|(at, said)| UsageRefusal { unwelcome: u32::try_from(at).unwrap_or(u32::MAX), offset: said.line })
+            (begin..self.unwelcome.len()).take_while(move |at| self.unwelcome[*at].path == path)
         })
     }
 
-    /// All that say no for a normalised path, whatever the purpose.
-    pub(crate) fn refusals(&self, path: &[u8], byte_set: ByteSet) -> Vec<UsageRefusal> {
-        let paths = self.paths.iter().filter_map(|paths| Some(paths.offset(paths.best(path, byte_set)?)));
-        let all = paths.flat_map(|path| (0..).zip(&self.unwelcome).filter(move |(_, said)| said.path == path));
-        all.map(|(unwelcome, said)| UsageRefusal { unwelcome, offset: said.line }).collect()
-    }
-
-    pub(crate) fn purpose(&self, refusal: UsageRefusal) -> &str {
-        self.unwelcome.get(refusal.unwelcome as usize).map_or("", |said| said.purpose.as_str())
+    pub(crate) fn said(&self, at: usize) -> &Unwelcome {
+        &self.unwelcome[at]
     }
 
     pub(crate) fn lines(&self) -> impl Iterator<Item = Span> {
@@ -110,16 +100,6 @@ impl UsageRules {
             + size_of_val(&*self.unwelcome)
             + paths
             + purposes
-    }
-}
-
-/// As paths are compared.
-fn normal<'a>(pattern: &'a [u8], options: &ParseOptions) -> Cow<'a, [u8]> {
-    match options.percent_encoding {
-        PercentEncoding::Normalised => {
-            path::normalise(pattern).into()
-        }
-        PercentEncoding::AsWritten => pattern.into(),
     }
 }
 

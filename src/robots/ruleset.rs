@@ -96,7 +96,7 @@ impl RuleSet {
         let mut all = Vec::new();
         self.each_form(target, |path| {
             let said = usages.refusals(path, ByteSet::of(path));
-            all.extend(said.into_iter().map(|refusal| PreferenceRef::new(&self.0.source, refusal, usages)));
+            all.extend(said.map(|at| PreferenceRef { source: &self.0.source, said: usages.said(at) }));
         });
         all
     }

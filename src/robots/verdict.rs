@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::parse::source::FileSource;
-use super::preferences::{UsageRefusal, UsageRules};
+use super::preferences::Unwelcome;
 use super::priority::{Priority, RuleKind};
 use super::ruleset::Compiled;
 
@@ -14,12 +14,12 @@ pub struct Verdict<'a> {
     outcome: VerdictGround,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) enum VerdictGround {
     NoRule,
     RobotsTxt,
     Rule(Priority),
-    Usage(UsageRefusal),
+    Usage(usize),
 }
 
 impl<'a> Verdict<'a> {
@@ -67,11 +67,8 @@ impl<'a> Verdict<'a> {
 
     /// The usage preference that decided.
     pub fn preference(&self) -> Option<PreferenceRef<'a>> {
-        let VerdictGround::Usage(refusal) = self.outcome else {
-            return None;
-        };
-        let purpose = self.rules.usages.as_ref()?.purpose(refusal);
-        Some(PreferenceRef { source: &self.rules.source, offset: refusal.offset as usize, purpose })
+        let VerdictGround::Usage(at) = self.outcome else { return None };
+        Some(PreferenceRef { source: &self.rules.source, said: self.rules.usages.as_ref()?.said(at) })
     }
 }
 
@@ -145,34 +142,29 @@ impl fmt::Debug for RuleRef<'_> {
 /// One usage preference of a file.
 #[derive(Clone, Copy)]
 pub struct PreferenceRef<'a> {
-    source: &'a FileSource,
-    offset: usize,
-    purpose: &'a str,
+    pub(super) source: &'a FileSource,
+    pub(super) said: &'a Unwelcome,
 }
 
 impl<'a> PreferenceRef<'a> {
-    pub(super) fn new(source: &'a FileSource, refusal: UsageRefusal, preferences: &'a UsageRules) -> Self {
-        PreferenceRef { source, offset: refusal.offset as usize, purpose: preferences.purpose(refusal) }
-    }
-
     /// The line of the file, from 1.
     pub fn line(&self) -> u32 {
-        self.source.line_of(self.offset)
+        self.source.line_of(self.said.line as usize)
     }
 
     /// The line's key as it is written, such as `Content-Usage`.
     pub fn key(&self) -> &'a str {
-        self.source.key_of(self.offset)
+        self.source.key_of(self.said.line as usize)
     }
 
     /// The purpose that the content is not meant for, such as `ai-train`.
     pub fn purpose(&self) -> &'a str {
-        self.purpose
+        self.said.purpose.as_str()
     }
 
     /// The line's value as it is written, such as `/ train-ai=n`.
     pub fn value(&self) -> &'a str {
-        self.source.value_at(self.offset)
+        self.source.value_at(self.said.line as usize)
     }
 }
 
