@@ -1,6 +1,7 @@
 //! What content may be used for: Content-Signal (contentsignals.org) and Content-Usage (draft-ietf-aipref-vocab-08 and
 //! draft-ietf-aipref-attach-05), each read by its own grammar. Pure.
 
+use super::parse::warnings::WarningCode;
 use sfv::{Dictionary, ListEntry, Parser, TokenRef};
 use std::fmt;
 use std::ops::Range;
@@ -81,24 +82,13 @@ pub(crate) struct UsageLine {
     /// For each purpose, whether the use is welcome; of others nothing is known.
     pub(crate) welcome: Vec<(Purpose, bool)>,
     /// What of it cannot be understood, if anything: the first of it.
-    pub(crate) fault: Option<UsageFault>,
+    pub(crate) fault: Option<WarningCode>,
 }
 
 impl UsageLine {
     pub(crate) fn unreadable() -> Self {
-        Self { fault: Some(UsageFault::Unreadable), ..Self::default() }
+        Self { fault: Some(WarningCode::BadUsage), ..Self::default() }
     }
-}
-
-/// Why a preference stays unknown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum UsageFault {
-    /// There is none, or it is not written as its vocabulary is.
-    Unreadable,
-    /// A use that is known, with a value that is not.
-    Value,
-    /// The other vocabulary's name for a use.
-    Name,
 }
 
 /// Reads the value of a line. `lenient`: as it was probably meant; patterns may begin with `*`, and names and values are those
@@ -129,7 +119,7 @@ pub(crate) fn read_usage(stated: &[u8]) -> UsageLine {
     for (label, member) in &members {
         let purpose = match label.as_str() {
             "ai-train" | "ai-input" | "ai-output" => {
-                read.fault.get_or_insert(UsageFault::Name);
+                read.fault.get_or_insert(WarningCode::UsageName);
                 continue;
             }
             label => Purpose::parse(label),
@@ -141,11 +131,11 @@ pub(crate) fn read_usage(stated: &[u8]) -> UsageLine {
         match (purpose, token) {
             (Ok(purpose), Some("y")) => read.welcome.push((purpose, true)),
             (Ok(purpose), Some("n")) => read.welcome.push((purpose, false)),
-            _ => _ = read.fault.get_or_insert(UsageFault::Value),
+            _ => _ = read.fault.get_or_insert(WarningCode::UsageValue),
         }
     }
     if members.is_empty() {
-        read.fault = Some(UsageFault::Unreadable);
+        read.fault = Some(WarningCode::BadUsage);
     }
     read
 }
@@ -156,16 +146,16 @@ fn read_signal(stated: &[u8]) -> UsageLine {
     let mut read = UsageLine::default();
     let mut members = members(stated).peekable();
     if members.peek().is_none() {
-        read.fault = Some(UsageFault::Unreadable);
+        read.fault = Some(WarningCode::BadUsage);
     }
     for member in members {
         let Some((name, value)) = member else {
-            read.fault.get_or_insert(UsageFault::Unreadable);
+            read.fault.get_or_insert(WarningCode::BadUsage);
             continue;
         };
         let is = |word: &str| value.eq_ignore_ascii_case(word);
         match name.to_ascii_lowercase().as_str() {
-            "train-ai" | "ai-use" => _ = read.fault.get_or_insert(UsageFault::Name),
+            "train-ai" | "ai-use" => _ = read.fault.get_or_insert(WarningCode::UsageName),
             "use" if is("full") => {}
             "use" if is("reference") || is("immediate") => {
                 read.welcome.push((Purpose("ai-train".into()), false));
@@ -176,8 +166,8 @@ fn read_signal(stated: &[u8]) -> UsageLine {
             name => match (Purpose::parse(name), is("yes"), is("no")) {
                 (Ok(purpose), true, _) => read.welcome.push((purpose, true)),
                 (Ok(purpose), _, true) => read.welcome.push((purpose, false)),
-                (Ok(_), ..) => _ = read.fault.get_or_insert(UsageFault::Value),
-                (Err(_), ..) => _ = read.fault.get_or_insert(UsageFault::Unreadable),
+                (Ok(_), ..) => _ = read.fault.get_or_insert(WarningCode::UsageValue),
+                (Err(_), ..) => _ = read.fault.get_or_insert(WarningCode::BadUsage),
             },
         }
     }
@@ -195,7 +185,7 @@ fn read_lenient(stated: &[u8]) -> UsageLine {
         };
         read.welcome.extend(Purpose::parse(name).map(|purpose| (purpose, welcome)));
     }
-    read.fault = read.welcome.is_empty().then_some(UsageFault::Unreadable);
+    read.fault = read.welcome.is_empty().then_some(WarningCode::BadUsage);
     read
 }
 
@@ -229,22 +219,22 @@ mod tests {
             ("train-ai=n;x=1;y", "[] ai-train=n"),
             ("train-ai;allow=n, train-ai=y", "[] ai-train=y"),
             ("train-ai=y, train-ai=n", "[] ai-train=n"),
-            ("train-ai=y, train-ai, search=n, search=\"n\"", "[] Value"),
-            ("train-ai;has;parameters=\"?\";", "[] Unreadable"),
-            ("train-ai;has;parameters=\"?\"", "[] Value"),
-            ("train-ai=?0, ai-use=n", "[] ai-input=n Value"),
-            ("train-ai=(n), search=n", "[] search=n Value"),
-            ("train-ai=N", "[] Value"),
-            ("train-ai=no", "[] Value"),
+            ("train-ai=y, train-ai, search=n, search=\"n\"", "[] UsageValue"),
+            ("train-ai;has;parameters=\"?\";", "[] BadUsage"),
+            ("train-ai;has;parameters=\"?\"", "[] UsageValue"),
+            ("train-ai=?0, ai-use=n", "[] ai-input=n UsageValue"),
+            ("train-ai=(n), search=n", "[] search=n UsageValue"),
+            ("train-ai=N", "[] UsageValue"),
+            ("train-ai=no", "[] UsageValue"),
             ("bots=n", "[] bots=n"),
-            ("Train-AI=n", "[] Unreadable"),
-            ("train-ai = n", "[] Unreadable"),
-            ("train-ai=n,", "[] Unreadable"),
-            ("train-ai=n search=n", "[] Unreadable"),
-            ("train-ai=n, \u{fc}=n", "[] Unreadable"),
-            ("ai-train=n", "[] Name"),
-            ("none", "[] Value"),
-            ("", "[] Unreadable"),
+            ("Train-AI=n", "[] BadUsage"),
+            ("train-ai = n", "[] BadUsage"),
+            ("train-ai=n,", "[] BadUsage"),
+            ("train-ai=n search=n", "[] BadUsage"),
+            ("train-ai=n, \u{fc}=n", "[] BadUsage"),
+            ("ai-train=n", "[] UsageName"),
+            ("none", "[] UsageValue"),
+            ("", "[] BadUsage"),
         ] {
             assert_eq!(show(Usage, false, value), expected, "{value}");
         }
@@ -257,8 +247,8 @@ mod tests {
             ("/ train-ai=n", "[/] ai-train=n"),
             ("/ai-ok/\ttrain-ai=y, search=n;x=1", "[/ai-ok/] ai-train=y search=n"),
             ("/a  \t train-ai=n", "[/a] ai-train=n"),
-            ("/a", "[/a] Unreadable"),
-            ("*.pdf train-ai=n", "[] Unreadable"),
+            ("/a", "[/a] BadUsage"),
+            ("*.pdf train-ai=n", "[] BadUsage"),
             ("*.pdf=n", "[] *.pdf=n"),
         ] {
             assert_eq!(show(Usage, false, value), expected, "{value}");
@@ -274,13 +264,13 @@ mod tests {
             ("search=yes,ai-train=no,use=reference", "[] search=y ai-train=n ai-train=n"),
             ("use=immediate", "[] ai-train=n search=n"),
             ("use=full", "[]"),
-            ("use=sometimes", "[] Value"),
-            ("ai-train=n", "[] Value"),
-            ("train-ai=no, search=no", "[] search=n Name"),
-            ("ai-train=perhaps, search=no,,", "[] search=n Value"),
-            ("ai-train", "[] Unreadable"),
-            ("=no", "[] Unreadable"),
-            ("", "[] Unreadable"),
+            ("use=sometimes", "[] UsageValue"),
+            ("ai-train=n", "[] UsageValue"),
+            ("train-ai=no, search=no", "[] search=n UsageName"),
+            ("ai-train=perhaps, search=no,,", "[] search=n UsageValue"),
+            ("ai-train", "[] BadUsage"),
+            ("=no", "[] BadUsage"),
+            ("", "[] BadUsage"),
         ] {
             assert_eq!(show(Signal, false, value), expected, "{value}");
         }
@@ -293,8 +283,8 @@ mod tests {
                 ("*.pdf ai-use=N", "[*.pdf] ai-input=n"),
                 ("AI-Train = No", "[] ai-train=n"),
                 ("train-ai=n, search=yes;x=1, bots=?0", "[] ai-train=n search=y bots=n"),
-                ("/x", "[/x] Unreadable"),
-                ("no", "[] Unreadable"),
+                ("/x", "[/x] BadUsage"),
+                ("no", "[] BadUsage"),
             ] {
                 assert_eq!(show(vocabulary, true, value), expected, "{value}");
             }

@@ -148,6 +148,13 @@ pub(crate) struct Record {
     pub(crate) colon: bool,
 }
 
+impl Record {
+    /// The piece of it that a fault of its value is shown at: the key where there is no value.
+    pub(crate) fn shown(self) -> Range<usize> {
+        if self.value.is_empty() { self.key } else { self.value }
+    }
+}
+
 /// Reads a line: comment off, white space off, split at the first colon, or at the one gap where there is no colon.
 pub(crate) fn read(text: &[u8], line: &SourceLine, grammar: Grammar) -> LineContent {
     let end = line.content_end.min(line.start + grammar.max_line);
@@ -191,26 +198,23 @@ pub(crate) fn read_rule(text: &[u8], line: &SourceLine, grammar: Grammar) -> Opt
 /// The value that begins at this byte, as far as [`read`] took it. Found without reading its line again: it is asked for each
 /// request that a rule refuses.
 pub(crate) fn value_at(text: &[u8], offset: usize, grammar: Grammar) -> Span {
-    let start = memchr::memrchr3(b'\n', b'\r', 0, &text[..offset]).map_or(0, |end| end + 1);
+    let start = start_of(text, offset);
     let rest = &text[offset..text.len().min(start + grammar.max_line).max(offset)];
     let line = &rest[..memchr::memchr3(b'\n', b'\r', b'#', rest).unwrap_or(rest.len())];
     let len = memchr::memchr(0, line).unwrap_or(line.len());
     Span::new(offset..grammar.trim_end(text, offset, offset + len))
 }
 
-/// The record whose value begins at this byte.
-pub(crate) fn record_at(text: &[u8], offset: usize, grammar: Grammar) -> Option<Record> {
-    let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r' | 0);
-    let start = text[..offset].iter().rposition(is_end).map_or(0, |end| end + 1);
-    let line = SourceLines::new(
-        &text[..offset + text[offset..].iter().position(is_end).unwrap_or(text.len() - offset)],
-        start,
-    )
-    .next();
-    match line.map(|line| read(text, &line, grammar)) {
-        Some(LineContent::Record(record)) if record.value.start == offset => Some(record),
-        Some(LineContent::Record(_) | LineContent::Empty | LineContent::Text(_)) | None => None,
-    }
+/// The key of the value that begins at this byte.
+pub(crate) fn key_at(text: &[u8], offset: usize, grammar: Grammar) -> Range<usize> {
+    let before = grammar.trim(text, start_of(text, offset)..offset);
+    let colon = memchr::memchr(b':', &text[before.clone()]).map_or(before.end, |colon| before.start + colon);
+    before.start..grammar.trim_end(text, before.start, colon)
+}
+
+/// Where the line begins that holds this byte.
+fn start_of(text: &[u8], offset: usize) -> usize {
+    memchr::memrchr3(b'\n', b'\r', 0, &text[..offset]).map_or(0, |end| end + 1)
 }
 
 fn is_blank(byte: &u8) -> bool {

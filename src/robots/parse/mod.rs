@@ -17,7 +17,7 @@ use crate::robots::options::ParseOptions;
 use crate::robots::priority::RuleKind;
 use crate::robots::product_token::is_token_byte;
 use crate::robots::robots_txt::FileRecords;
-use crate::robots::usage::{self, UsageFault, Vocabulary};
+use crate::robots::usage::{self, Vocabulary};
 use delay::{RequestRate, StatedPace, VisitTime};
 use group::Groups;
 use key::RecordKey;
@@ -91,25 +91,26 @@ struct Parser<'a> {
 impl Parser<'_> {
     fn line(&mut self, line: &SourceLine) {
         let grammar = self.options.grammar();
-        if let Some((kind, Record { key: name, value, .. })) = line::read_rule(self.text, line, grammar)
+        if let Some((kind, record)) = line::read_rule(self.text, line, grammar)
             && self.is_ascii
         {
-            return self.rule(kind, line, name, value);
+            return self.rule(kind, line, &record);
         }
         if line.end - line.start > grammar.max_line {
             let cut = line.start + grammar.max_line;
             self.warnings.add(WarningCode::LongLine, line, cut..cut + 1);
         }
-        let Record { key: name, value, colon } = match line::read(self.text, line, grammar) {
+        let record = match line::read(self.text, line, grammar) {
             LineContent::Empty => return,
             LineContent::Text(text) => return self.warnings.add(WarningCode::NotARecord, line, text),
             LineContent::Record(record) => record,
         };
+        let name = &record.key;
         let Some(spelt) = RecordKey::recognise(&self.text[name.clone()], self.options) else {
-            let code = if colon { WarningCode::UnknownKey } else { WarningCode::NotARecord };
-            return self.warnings.add(code, line, name);
+            let code = if record.colon { WarningCode::UnknownKey } else { WarningCode::NotARecord };
+            return self.warnings.add(code, line, name.clone());
         };
-        if !colon {
+        if !record.colon {
             self.warnings.add(WarningCode::MissingColon, line, name.end..name.end + 1);
             if !self.options.missing_colon {
                 return;
@@ -122,43 +123,51 @@ impl Parser<'_> {
             self.warnings.add(WarningCode::LeadingSpace, line, line.start..name.start);
         }
         if !self.is_ascii {
-            self.keep_text(line, &value);
+            self.keep_text(line, &record.value);
         }
-        self.apply(spelt.key, line, name, value);
+        self.apply(spelt.key, line, record);
     }
 
-    fn apply(&mut self, key: RecordKey, line: &SourceLine, name: Range<usize>, value: Range<usize>) {
-        let bytes = &self.text[value.clone()];
+    fn apply(&mut self, key: RecordKey, line: &SourceLine, record: Record) {
+        let bytes = &self.text[record.value.clone()];
         match key {
-            RecordKey::Allow => self.rule(RuleKind::Allow, line, name, value),
-            RecordKey::Disallow => self.rule(RuleKind::Disallow, line, name, value),
-            RecordKey::UserAgent => self.user_agent(line, name, value),
-            RecordKey::CrawlDelay => self.crawl_delay(line, name, value),
+            RecordKey::Allow => self.rule(RuleKind::Allow, line, &record),
+            RecordKey::Disallow => self.rule(RuleKind::Disallow, line, &record),
+            RecordKey::UserAgent => self.user_agent(line, record),
+            RecordKey::CrawlDelay => {
+                let crawl_delay = delay::crawl_delay(bytes);
+                if self.groups.is_empty() && self.options.leading_crawl_delay && crawl_delay.is_some() {
+                    self.file.crawl_delay = self.file.crawl_delay.max(crawl_delay);
+                } else {
+                    let pace = crawl_delay.map(|_| StatedPace { crawl_delay, ..StatedPace::default() });
+                    self.pace(pace, WarningCode::BadDelay, line, record);
+                }
+            }
             RecordKey::RequestRate => {
-                let pace = RequestRate::parse(bytes)
-                    .map(|rate| StatedPace { request_rate: Some(rate), ..StatedPace::default() });
-                self.pace(pace.ok_or(WarningCode::BadRate), line, name, value);
+                let request_rate = RequestRate::parse(bytes);
+                let pace = request_rate.map(|_| StatedPace { request_rate, ..StatedPace::default() });
+                self.pace(pace, WarningCode::BadRate, line, record);
             }
             RecordKey::VisitTime => {
-                let pace =
-                    VisitTime::parse(bytes).map(|time| StatedPace { visit_time: Some(time), ..StatedPace::default() });
-                self.pace(pace.ok_or(WarningCode::BadVisitTime), line, name, value);
+                let visit_time = VisitTime::parse(bytes);
+                let pace = visit_time.map(|_| StatedPace { visit_time, ..StatedPace::default() });
+                self.pace(pace, WarningCode::BadVisitTime, line, record);
             }
-            RecordKey::Sitemap => self.file.sitemaps.push(Span::new(value)),
-            RecordKey::Host => self.file.hosts.push(Span::new(value)),
-            RecordKey::CleanParam => self.file.clean_params.push(Span::new(value)),
-            RecordKey::License => self.file.licenses.push(Span::new(value)),
-            RecordKey::ContentSignal => self.usage(Vocabulary::Signal, line, name, value),
-            RecordKey::ContentUsage => self.usage(Vocabulary::Usage, line, name, value),
+            RecordKey::Sitemap => self.file.sitemaps.push(Span::new(record.value)),
+            RecordKey::Host => self.file.hosts.push(Span::new(record.value)),
+            RecordKey::CleanParam => self.file.clean_params.push(Span::new(record.value)),
+            RecordKey::License => self.file.licenses.push(Span::new(record.value)),
+            RecordKey::ContentSignal => self.usage(Vocabulary::Signal, line, record),
+            RecordKey::ContentUsage => self.usage(Vocabulary::Usage, line, record),
         }
     }
 
     #[inline]
-    fn rule(&mut self, kind: RuleKind, line: &SourceLine, name: Range<usize>, value: Range<usize>) {
+    fn rule(&mut self, kind: RuleKind, line: &SourceLine, Record { key: name, value, .. }: &Record) {
         let pattern = &self.text[value.clone()];
         let byte_set = ByteSet::of(pattern);
         if byte_set.has_odd() {
-            self.check_escapes(line, &value);
+            self.check_escapes(line, value);
         }
         if !matches!(pattern.first(), Some(b'/' | b'*') | None) {
             self.warnings.add(WarningCode::NoLeadingSlash, line, value.start..value.start + 1);
@@ -167,7 +176,7 @@ impl Parser<'_> {
         let Span { start, len } = Span::new(value.clone());
         let rule = (len > 0).then_some(RuleSpan { start, len, kind, plain });
         if !self.groups.add_rule(rule) {
-            self.warnings.add(WarningCode::RuleWithoutAgent, line, name);
+            self.warnings.add(WarningCode::RuleWithoutAgent, line, name.clone());
             self.file.orphans.extend(rule.filter(|_| self.options.rules_without_agent));
         }
     }
@@ -187,7 +196,7 @@ impl Parser<'_> {
         }
     }
 
-    fn user_agent(&mut self, line: &SourceLine, name: Range<usize>, value: Range<usize>) {
+    fn user_agent(&mut self, line: &SourceLine, Record { key: name, value, .. }: Record) {
         let agent = &self.text[value.clone()];
         if agent.is_empty() {
             self.warnings.add(WarningCode::EmptyAgent, line, name);
@@ -197,43 +206,24 @@ impl Parser<'_> {
         self.groups.add_agent(Span::new(value), agent);
     }
 
-    fn crawl_delay(&mut self, line: &SourceLine, name: Range<usize>, value: Range<usize>) {
-        let delay = delay::crawl_delay(&self.text[value.clone()]);
-        if self.groups.is_empty() && self.options.leading_crawl_delay && delay.is_some() {
-            self.file.crawl_delay = self.file.crawl_delay.max(delay);
-        } else {
-            let pace = delay.map(|delay| StatedPace { crawl_delay: Some(delay), ..StatedPace::default() });
-            self.pace(pace.ok_or(WarningCode::BadDelay), line, name, value);
-        }
-    }
-
-    fn pace(
-        &mut self,
-        pace: Result<StatedPace, WarningCode>,
-        line: &SourceLine,
-        name: Range<usize>,
-        value: Range<usize>,
-    ) {
+    /// `fault`: of a value that cannot be read.
+    fn pace(&mut self, pace: Option<StatedPace>, fault: WarningCode, line: &SourceLine, record: Record) {
         match pace {
-            Ok(pace) if self.groups.add_pace(pace) => {}
-            Ok(_) => self.warnings.add(WarningCode::RuleWithoutAgent, line, name),
-            Err(code) => self.warnings.add(code, line, if value.is_empty() { name } else { value }),
+            Some(pace) if self.groups.add_pace(pace) => {}
+            Some(_) => self.warnings.add(WarningCode::RuleWithoutAgent, line, record.key),
+            None => self.warnings.add(fault, line, record.shown()),
         }
     }
 
     /// One that cannot be understood counts all the same: for its path the preferences are unknown.
-    fn usage(&mut self, vocabulary: Vocabulary, line: &SourceLine, name: Range<usize>, value: Range<usize>) {
-        let read = usage::parse(vocabulary, &self.text[value.clone()], self.options.lenient_usage);
-        let code = match read.fault {
-            _ if !self.groups.add_usage(vocabulary, Span::new(value.clone())) => {
-                return self.warnings.add(WarningCode::RuleWithoutAgent, line, name);
-            }
-            None => return,
-            Some(UsageFault::Unreadable) => WarningCode::BadUsage,
-            Some(UsageFault::Value) => WarningCode::UsageValue,
-            Some(UsageFault::Name) => WarningCode::UsageName,
-        };
-        self.warnings.add(code, line, if value.is_empty() { name } else { value });
+    fn usage(&mut self, vocabulary: Vocabulary, line: &SourceLine, record: Record) {
+        let read = usage::parse(vocabulary, &self.text[record.value.clone()], self.options.lenient_usage);
+        if !self.groups.add_usage(vocabulary, Span::new(record.value.clone())) {
+            return self.warnings.add(WarningCode::RuleWithoutAgent, line, record.key);
+        }
+        if let Some(fault) = read.fault {
+            self.warnings.add(fault, line, record.shown());
+        }
     }
 
     /// Keeps a readable form of a value that is not UTF-8.

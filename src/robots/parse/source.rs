@@ -47,8 +47,7 @@ impl FileSource {
 
     /// The key of the value that begins at a byte.
     pub(crate) fn key_of(&self, offset: usize) -> &str {
-        let key = line::record_at(&self.text, offset, self.grammar).map_or(0..0, |record| record.key);
-        str::from_utf8(&self.text[key]).unwrap_or_default()
+        str::from_utf8(&self.text[line::key_at(&self.text, offset, self.grammar)]).unwrap_or_default()
     }
 
     pub(crate) fn slice(&self, span: Span) -> &[u8] {
