@@ -127,10 +127,10 @@ pub fn explain<'a>(
         Ruling::Refuse(why) => (false, why.slug(), why.to_string()),
         Ruling::Fetch(file) => (false, UNKNOWN, format!("its {} has not been fetched yet", file.name())),
     };
-    let (rule, preference) = match &decision.ruling {
-        Ruling::Report(why) | Ruling::Refuse(why) => (why.rule(), why.preference()),
-        Ruling::Allow(allowance) => (allowance.rule(entry), None),
-        Ruling::Fetch(_) => (None, None),
+    let (rule, preference, reservation) = match &decision.ruling {
+        Ruling::Report(why) | Ruling::Refuse(why) => (why.rule(), why.preference(), why.reservation().cloned()),
+        Ruling::Allow(allowance) => (allowance.rule(entry), None, None),
+        Ruling::Fetch(_) => (None, None, None),
     };
     let of_file = |file: &RobotsTxt| {
         let rules = file.rules_kept_for(&tokens);
@@ -138,13 +138,6 @@ pub fn explain<'a>(
         all.map(|it| (PreferenceEvidence::new(it, None), it.purpose().into())).collect()
     };
     let preferences = file.filter(|_| allowed).map(of_file).unwrap_or_default();
-    let reservation = match &decision.ruling {
-        Ruling::Report(why) | Ruling::Refuse(why) => match &**why {
-            Refusal::MiningReserved(evidence) => Some(MiningEvidence::clone(evidence)),
-            _ => None,
-        },
-        _ => None,
-    };
     Explanation {
         url: format!("{}{}", request.authority, String::from_utf8_lossy(request.target)),
         authority: request.authority.to_string(),

@@ -171,6 +171,12 @@ impl Refusal {
         Some(preference.clone())
     }
 
+    /// The entry of tdmrep.json that decided.
+    pub(super) fn reservation(&self) -> Option<&MiningEvidence> {
+        let Self::MiningReserved(evidence) = self else { return None };
+        Some(evidence)
+    }
+
     /// When to come back, where time alone helps.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -184,21 +190,7 @@ impl Refusal {
             | Self::Draining { retry_after }
             | Self::FleetLost { retry_after }
             | Self::OwnLimit { retry_after, .. } => Some(*retry_after),
-            Self::Disallowed { .. }
-            | Self::UsageDisallowed { .. }
-            | Self::MiningReserved(_)
-            | Self::AnswerReserved(_)
-            | Self::ConnectionLimit { .. }
-            | Self::EgressDenied { .. }
-            | Self::ClientDenied { .. }
-            | Self::AuthorityMismatch { .. }
-            | Self::BadRequest { .. }
-            | Self::NotAProxyRequest
-            | Self::HeadTooLarge { .. }
-            | Self::HeadTimeout { .. }
-            | Self::Loop
-            | Self::OperatorDenied { .. }
-            | Self::AmbiguousPath => None,
+            _ => None,
         }
     }
 }

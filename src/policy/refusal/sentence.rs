@@ -9,6 +9,7 @@ use super::evidence::{Reservation, served_as};
 impl Refusal {
     /// Its sentence, written to where it is wanted.
     pub fn write(&self, f: &mut impl Write) -> fmt::Result {
+        let wait = Seconds(self.retry_after().unwrap_or_default());
         match self {
             Self::Disallowed { authority, product_tokens, rule: Some(rule) } => {
                 // The most frequent one, without the formatter.
@@ -18,10 +19,11 @@ impl Refusal {
                 f.write_str(": ")?;
                 rule.write(f)
             }
-            Self::Disallowed { authority, product_tokens, rule: None } => {
-                let tokens = named(product_tokens);
-                write!(f, "{authority}/robots.txt is missing or denied, and is configured to disallow everything for {tokens}")
-            }
+            Self::Disallowed { authority, product_tokens, rule: None } => write!(
+                f,
+                "{authority}/robots.txt is missing or denied, and is configured to disallow everything for {}",
+                named(product_tokens)
+            ),
             Self::UsageDisallowed { authority, product_tokens, purpose, preference } => {
                 let tokens = named(product_tokens);
                 write!(
@@ -34,56 +36,39 @@ impl Refusal {
                 let Reservation { field, value, purpose } = &**reservation;
                 write!(f, "the site's answer says no to the purpose `{purpose}`: `{}: {value}`", field.as_str())
             }
-            Self::RobotsUnreachable { retry_after, authority, why } => {
-                let wait = Seconds(*retry_after);
-                write!(
-                    f,
-                    "{authority}/robots.txt could not be read ({why}), so nothing is allowed; next attempt in {wait}"
-                )
+            Self::RobotsUnreachable { authority, why, .. } => write!(
+                f,
+                "{authority}/robots.txt could not be read ({why}), so nothing is allowed; next attempt in {wait}"
+            ),
+            Self::CrawlDelay { max_wait: Some(max_wait), .. } => {
+                write!(f, "crawl-delay: next slot in {wait}, over max_wait {}", Seconds(*max_wait))
             }
-            Self::CrawlDelay { retry_after, max_wait: Some(max_wait) } => {
-                let (slot, max_wait) = (Seconds(*retry_after), Seconds(*max_wait));
-                write!(f, "crawl-delay: next slot in {slot}, over max_wait {max_wait}")
-            }
-            Self::CrawlDelay { retry_after, max_wait: None } => {
-                let wait = Seconds(*retry_after);
+            Self::CrawlDelay { max_wait: None, .. } => {
                 write!(f, "crawl-delay: waited too long for robots.txt; try again in {wait}")
             }
-            Self::HostPaused { retry_after, refusals } => {
-                let wait = Seconds(*retry_after);
+            Self::HostPaused { refusals, .. } => {
                 write!(f, "host paused after {refusals} refusals in a row; try again in {wait}")
             }
-            Self::RevisitTooSoon { retry_after } => {
-                write!(f, "fetched recently; may be fetched again in {} (min_revisit)", Seconds(*retry_after))
+            Self::RevisitTooSoon { .. } => {
+                write!(f, "fetched recently; may be fetched again in {wait} (min_revisit)")
             }
-            Self::BudgetSpent { retry_after, of, budget } => {
-                let wait = Seconds(*retry_after);
+            Self::BudgetSpent { of, budget, .. } => {
                 write!(f, "budget of {of} spent: {budget} (UTC); try again in {wait}")
             }
-            Self::Closed { retry_after, authority, hours } => {
-                let wait = Seconds(*retry_after);
-                write!(
-                    f,
-                    "{authority}/robots.txt allows crawling only during `Visit-time: {hours}` (UTC); it opens in {wait}"
-                )
-            }
-            Self::QueueFull { retry_after } => {
-                write!(
-                    f,
-                    "too many requests are waiting for this host; try again in {}",
-                    Seconds(*retry_after)
-                )
+            Self::Closed { authority, hours, .. } => write!(
+                f,
+                "{authority}/robots.txt allows crawling only during `Visit-time: {hours}` (UTC); it opens in {wait}"
+            ),
+            Self::QueueFull { .. } => {
+                write!(f, "too many requests are waiting for this host; try again in {wait}")
             }
             Self::ConnectionLimit { limit } => {
                 write!(f, "this user already has {limit} connections open, the maximum allowed")
             }
             Self::EgressDenied { why } => write!(f, "blocked by {why}"),
-            Self::ClientDenied { credentials: _, why } => write!(f, "this client is not allowed to use the proxy: {why}"),
+            Self::ClientDenied { why, .. } => write!(f, "this client is not allowed to use the proxy: {why}"),
             Self::AuthorityMismatch { connection, request } => {
-                write!(
-                    f,
-                    "the connection was opened for {connection}, the request inside it is for {request}"
-                )
+                write!(f, "the connection was opened for {connection}, the request inside it is for {request}")
             }
             Self::BadRequest { detail } => write!(f, "the request is malformed: {detail}"),
             Self::NotAProxyRequest => f.write_str(
@@ -92,26 +77,17 @@ impl Refusal {
             Self::HeadTooLarge { limit } => write!(f, "the request head is larger than {limit} bytes"),
             Self::HeadTimeout { limit } => write!(f, "the request head was not complete within {}", Seconds(*limit)),
             Self::Loop => f.write_str("the request is for the proxy itself, or would come back to it"),
-            Self::Draining { retry_after } => {
-                write!(f, "the proxy is shutting down; try again in {}", Seconds(*retry_after))
-            }
-            Self::FleetLost { retry_after } => {
-                write!(
-                    f,
-                    "the server that this fleet of proxies shares its paces through is out of reach (`on_fleet_loss: \
-                     refuse`); try again in {}",
-                    Seconds(*retry_after)
-                )
-            }
-            Self::OwnLimit { retry_after, why } => {
-                let wait = Seconds(*retry_after);
+            Self::Draining { .. } => write!(f, "the proxy is shutting down; try again in {wait}"),
+            Self::FleetLost { .. } => write!(
+                f,
+                "the server that this fleet of proxies shares its paces through is out of reach (`on_fleet_loss: \
+                 refuse`); try again in {wait}"
+            ),
+            Self::OwnLimit { why, .. } => {
                 write!(f, "the proxy's own machine cannot open connections now ({why}); try again in {wait}")
             }
             Self::OperatorDenied { host, pattern, matched_path } => {
-                write!(
-                    f,
-                    "the operator of this proxy denies this URL: `deny: {pattern}` for the host {host}"
-                )?;
+                write!(f, "the operator of this proxy denies this URL: `deny: {pattern}` for the host {host}")?;
                 served_as(f, matched_path)
             }
             Self::AmbiguousPath => f.write_str(
