@@ -51,16 +51,13 @@ impl CacheFields<'_> {
     /// For how long from `now`, when it was received, the response is fresh. None given: a day. What cannot be read,
     /// or may not be stored, gets the minimum: robots.txt has to be kept for some time to be kept at all.
     pub fn lifetime(&self, now: SystemTime, limits: &FreshnessLimits) -> Duration {
-        limits.clamp(match self.cache_control() {
-            CacheControl::Lifetime(lifetime) => lifetime.saturating_sub(self.age()),
-            CacheControl::None => match self.expires {
-                Some(expires) => self.until(expires, now).saturating_sub(self.age()),
-                None => DAY,
-            },
+        limits.clamp(match self.cache_control().or_else(|| Some(self.until(self.expires?, now))) {
+            Some(lifetime) => lifetime.saturating_sub(self.age()),
+            None => DAY,
         })
     }
 
-    fn cache_control(&self) -> CacheControl {
+    fn cache_control(&self) -> Option<Duration> {
         let mut max_age = None;
         let mut s_maxage = None;
         for directive in self.cache_control.iter().flat_map(|line| directives(line)) {
@@ -71,7 +68,7 @@ impl CacheFields<'_> {
             } else if name.eq_ignore_ascii_case("s-maxage") {
                 &mut s_maxage
             } else if name.eq_ignore_ascii_case("no-cache") || name.eq_ignore_ascii_case("no-store") {
-                return CacheControl::Lifetime(Duration::ZERO);
+                return Some(Duration::ZERO);
             } else {
                 continue;
             };
@@ -80,7 +77,7 @@ impl CacheFields<'_> {
             *given = Some(given.map_or(value, |other: Duration| other.min(value)));
         }
         // §5.2.2.10: we are a cache for many clients.
-        s_maxage.or(max_age).map_or(CacheControl::None, CacheControl::Lifetime)
+        s_maxage.or(max_age)
     }
 
     fn until(&self, expires: &[u8], now: SystemTime) -> Duration {
@@ -93,11 +90,6 @@ impl CacheFields<'_> {
         let age = self.age.and_then(|age| str::from_utf8(age).ok());
         age.and_then(|age| delta_seconds(age.trim())).unwrap_or(Duration::ZERO)
     }
-}
-
-enum CacheControl {
-    None,
-    Lifetime(Duration),
 }
 
 /// When a copy was good and until when it is. To the millisecond, in half the room: a million of them are held.
