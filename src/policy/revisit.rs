@@ -1,8 +1,10 @@
 //! What is done with a page that is fetched again sooner than it may be (`min_revisit`). Pure; time is an argument.
 
 use super::entity_tag;
+use super::freshness::http_date;
+use crate::robots::path::{self, PathByte};
 use std::borrow::Cow;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// When a page was delivered, and what a 304 repeats of its fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,8 +102,8 @@ impl Visit {
         if !conditions.none_match.is_empty() {
             return entity_tag::matches(conditions.none_match, self.value(ETAG));
         }
-        let modified = self.value(LAST_MODIFIED).and_then(date);
-        modified.zip(conditions.modified_since.and_then(date)).is_some_and(|(modified, since)| modified <= since)
+        let modified = self.value(LAST_MODIFIED).and_then(http_date);
+        modified.zip(conditions.modified_since.and_then(http_date)).is_some_and(|(modified, since)| modified <= since)
     }
 }
 
@@ -111,28 +113,14 @@ pub fn unescaped(path: &[u8]) -> Cow<'_, [u8]> {
         return path.into();
     }
     let (mut out, mut rest) = (Vec::with_capacity(path.len()), path);
-    while let Some((&byte, after)) = rest.split_first() {
-        let digit = |at: usize| after.get(at).and_then(|digit| char::from(*digit).to_digit(16));
-        rest = match (byte, digit(0), digit(1)) {
-            (b'%', Some(high), Some(low)) => {
-                let escaped = (high << 4 | low) as u8;
-                match escaped.is_ascii_alphanumeric() || b"-._~".contains(&escaped) {
-                    true => out.push(escaped),
-                    false => out.extend([b'%', after[0].to_ascii_uppercase(), after[1].to_ascii_uppercase()]),
-                }
-                &after[2..]
-            }
-            _ => {
-                out.push(byte);
-                after
-            }
-        };
+    while let Some((byte, after)) = path::next(rest) {
+        match byte {
+            PathByte::Byte(byte) => out.push(byte),
+            PathByte::Literal(byte) | PathByte::Escaped(byte) => path::push_escaped(byte, &mut out),
+        }
+        rest = after;
     }
     out.into()
-}
-
-fn date(value: &[u8]) -> Option<SystemTime> {
-    httpdate::parse_http_date(str::from_utf8(value).ok()?.trim()).ok()
 }
 
 const ETAG: &[u8] = b"etag";
