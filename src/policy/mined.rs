@@ -7,7 +7,6 @@ use super::freshness::CopyState;
 use super::served_paths::{Served, first_refused};
 use super::site_file::SiteFile;
 use super::{HostRules, MiningEvidence, Refusal, Request};
-use crate::robots::TdmReservation;
 
 /// What a tdmrep.json comes to for a request.
 pub(super) enum Mined {
@@ -28,22 +27,16 @@ pub(super) fn mined(entry: &Entry, rules: &HostRules, request: &Request<'_>, now
     };
     let refresh = state == CopyState::Refresh && entry.may_fetch(now);
     let reserved = entry.tdm_rep().zip(rules.mining_purpose()).and_then(|(file, purpose)| {
-        let of = |found: TdmReservation<'_>, matched_path| MiningEvidence {
+        let found = first_refused(request.target, rules.options.paths, |form| file.reservation(form));
+        let Served::Refused(found, matched_path) = found else { return None };
+        Some(Mined::Reserved(Refusal::MiningReserved(Box::new(MiningEvidence {
             authority: request.authority.clone(),
             purpose: purpose.as_str().into(),
             entry: found.entry,
             location: found.location.into(),
             policy: found.policy.map(Box::from),
             matched_path,
-        };
-        if let Some(found) = file.reservation(request.target) {
-            return Some(of(found, None));
-        }
-        match first_refused(request.target, rules.options.paths, |form| file.reservation(form)) {
-            Served::Refused(found, form) => Some(of(found, Some(form))),
-            Served::Silent | Served::TooMany => None,
-        }
+        }))))
     });
-    let reserved = reserved.map(|evidence| Mined::Reserved(Refusal::MiningReserved(Box::new(evidence))));
     (reserved.unwrap_or(Mined::Free), refresh)
 }

@@ -42,38 +42,21 @@ impl OwnRules {
     /// `target` is path and query as sent. A form that servers make of it is denied if it is one that is; it is allowed only
     /// if all forms are.
     pub fn judge(&self, target: &[u8], paths: Paths) -> OwnVerdict {
-        let verdict = self.judge_one(target, None);
-        if let OwnVerdict::Deny(_) = verdict {
-            return verdict;
-        }
-        let mut all_allowed = verdict == OwnVerdict::Allow;
-        let denied = first_refused(target, paths, |form| match self.judge_one(form, Some(form)) {
-            OwnVerdict::Deny(why) => Some(why),
-            other => {
-                all_allowed &= other == OwnVerdict::Allow;
-                None
-            }
+        let mut all_allowed = true;
+        let denied = first_refused(target, paths, |form| {
+            let verdict = self.rules.check_bytes(form);
+            all_allowed &= verdict.reason() == Reason::Allowed;
+            (verdict.reason() == Reason::Disallowed).then(|| verdict.rule().map_or("", |rule| rule.pattern()))
         });
         match denied {
-            Served::Refused(why, _) => OwnVerdict::Deny(why),
+            Served::Refused(pattern, matched_path) => OwnVerdict::Deny(Refusal::OperatorDenied {
+                host: self.host.clone(),
+                pattern: pattern.into(),
+                matched_path,
+            }),
             Served::TooMany => OwnVerdict::Deny(Refusal::AmbiguousPath),
             Served::Silent if all_allowed => OwnVerdict::Allow,
             Served::Silent => OwnVerdict::Silent,
-        }
-    }
-
-    /// `served_as`: the target is a form that servers make of the one that was sent.
-    fn judge_one(&self, target: &[u8], served_as: Option<&[u8]>) -> OwnVerdict {
-        let verdict = self.rules.check_bytes(target);
-        match verdict.reason() {
-            // The patterns hold no preference of use.
-            Reason::NoRule | Reason::RobotsTxt | Reason::Usage => OwnVerdict::Silent,
-            Reason::Allowed => OwnVerdict::Allow,
-            Reason::Disallowed => OwnVerdict::Deny(Refusal::OperatorDenied {
-                host: self.host.clone(),
-                pattern: verdict.rule().map_or("", |rule| rule.pattern()).into(),
-                matched_path: served_as.map(|form| String::from_utf8_lossy(form).into()),
-            }),
         }
     }
 }

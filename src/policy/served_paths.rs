@@ -15,23 +15,25 @@ pub enum Paths {
     AsSent,
 }
 
-/// What is said of the forms that servers make of a target, other than the target itself.
+/// What is said of a target, and of the forms that servers make of it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Served<R> {
     /// Nothing.
     Silent,
-    /// Of the first for which there is something to say, with that form.
-    Refused(R, Box<str>),
+    /// Of the first for which there is something to say, with that form if it is not the target itself.
+    Refused(R, Option<Box<str>>),
     /// There are so many, of such a length, that checking them would cost the sender nothing, and us a lot.
     TooMany,
 }
 
-/// Asks `refuses` about the forms that servers make of a target. Nothing is allocated for a path that all servers take as it
-/// is.
+/// Asks `refuses` about a target, then about the forms that servers make of it. Nothing is allocated for a path that all servers
+/// take as it is.
 pub fn first_refused<R>(target: &[u8], paths: Paths, mut refuses: impl FnMut(&[u8]) -> Option<R>) -> Served<R> {
-    match paths {
-        Paths::AsServed if !is_plain(target) => {}
-        Paths::AsServed | Paths::AsSent => return Served::Silent,
+    if let Some(said) = refuses(target) {
+        return Served::Refused(said, None);
+    }
+    if paths == Paths::AsSent || is_plain(target) {
+        return Served::Silent;
     }
     let path = path_of(target);
     let query = &target[path.len()..];
@@ -51,7 +53,7 @@ pub fn first_refused<R>(target: &[u8], paths: Paths, mut refuses: impl FnMut(&[u
         form.extend_from_slice(query);
         Some((refuses(&form)?, String::from_utf8_lossy(&form).into()))
     });
-    said.map_or(Served::Silent, |(said, form)| Served::Refused(said, form))
+    said.map_or(Served::Silent, |(said, form)| Served::Refused(said, Some(form)))
 }
 
 /// Whether all servers take a path as it is, dot segments apart, which the rules themselves resolve.
@@ -238,12 +240,9 @@ mod tests {
     fn refused(rules: &str, target: &str) -> Option<String> {
         let everyone: [&str; 0] = [];
         let rules = RobotsTxt::parse(format!("User-agent: *\n{rules}").as_bytes()).rules_for(&everyone);
-        if !rules.check(target).is_allowed() {
-            return Some(target.to_owned());
-        }
         let refuses = |form: &[u8]| (!rules.check_bytes(form).is_allowed()).then_some(());
         match first_refused(target.as_bytes(), Paths::AsServed, refuses) {
-            Served::Refused((), form) => Some(form.into()),
+            Served::Refused((), form) => Some(form.map_or(target.to_owned(), String::from)),
             Served::Silent => None,
             Served::TooMany => panic!("{target}"),
         }
@@ -319,14 +318,17 @@ mod tests {
 
     #[test]
     fn as_sent_judges_no_other_form() {
-        assert_eq!(first_refused(b"//private/x", Paths::AsSent, |_| Some(())), Served::Silent);
+        let refuses = |form: &[u8]| (form != b"//private/x").then_some(());
+        assert_eq!(first_refused(b"//private/x", Paths::AsSent, refuses), Served::Silent);
     }
 
     /// How many forms there are, and of how many bytes, where all of them are judged.
     fn judged(target: &str) -> Option<(usize, usize)> {
         let (mut forms, mut bytes) = (0, 0);
         let refuses = |form: &[u8]| {
-            (forms, bytes) = (forms + 1, bytes + form.len());
+            if form != target.as_bytes() {
+                (forms, bytes) = (forms + 1, bytes + form.len());
+            }
             None::<()>
         };
         (first_refused(target.as_bytes(), Paths::AsServed, refuses) == Served::Silent).then_some((forms, bytes))

@@ -213,15 +213,15 @@ impl Case<'_> {
     /// What the rules say of the path as it is sent, or else of the first form that servers make of it which they disallow,
     /// with that form. `None`: servers may take it in too many ways.
     fn verdict(self, file: &RuleSet) -> Option<(Verdict<'_>, Option<Box<str>>)> {
-        let check = |path: &[u8]| file.check_bytes_for(path, self.rules.purposes());
-        let verdict = check(self.request.target);
-        if !verdict.is_allowed() {
-            return Some((verdict, None));
-        }
-        let refuses = |form: &[u8]| Some(check(form)).filter(|verdict| !verdict.is_allowed());
+        let mut as_sent = None;
+        let refuses = |form: &[u8]| {
+            let verdict = file.check_bytes_for(form, self.rules.purposes());
+            as_sent.get_or_insert(verdict);
+            (!verdict.is_allowed()).then_some(verdict)
+        };
         match first_refused(self.request.target, self.rules.options.paths, refuses) {
-            Served::Refused(refused, form) => Some((refused, Some(form))),
-            Served::Silent => Some((verdict, None)),
+            Served::Refused(refused, form) => Some((refused, form)),
+            Served::Silent => as_sent.map(|verdict| (verdict, None)),
             Served::TooMany => None,
         }
     }
