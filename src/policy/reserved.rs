@@ -7,7 +7,7 @@ use super::freshness::http_date;
 use super::usage_field::{Signal, UsageField, UsageModes};
 use super::{Reservation, RobotsOverride};
 use crate::robots::{ProductToken, Purpose, UsageLine, read_usage};
-use chrono::DateTime;
+use chrono::{DateTime, NaiveDate};
 
 /// What is asked of an answer's head.
 #[derive(Debug, Clone, Copy)]
@@ -218,25 +218,13 @@ fn is_past(date: &str, now: SystemTime) -> Option<bool> {
     if let Some(date) = http_date(of_mail.as_bytes()) {
         return Some(date < now);
     }
+    let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = DateTime::from_timestamp(i64::try_from(since.as_secs()).ok()?, 0)?;
     if let Ok(date) = DateTime::parse_from_rfc2822(&of_mail) {
-        let now = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        return Some(date.timestamp() < i64::try_from(now).unwrap_or(i64::MAX));
+        return Some(date < now);
     }
-    let (day, rest) = (date.get(..10)?, date.get(10..).unwrap_or_default());
-    let number = |part: &str| part.parse::<u32>().ok().filter(|_| part.bytes().all(|byte| byte.is_ascii_digit()));
-    let mut parts = day.split('-').map(number);
-    let is_day = match [parts.next(), parts.next(), parts.next(), parts.next()].map(Option::flatten) {
-        [Some(year), Some(month), Some(day), None] => year > 0 && (1..=12).contains(&month) && (1..=31).contains(&day),
-        _ => false,
-    };
-    (is_day && (rest.is_empty() || rest.starts_with(['T', ' ']))).then(|| day < iso_day(now).as_str())
-}
-
-fn iso_day(now: SystemTime) -> String {
-    // `Sun, 06 Nov 1994 08:49:37 GMT`.
-    let date = httpdate::fmt_http_date(now);
-    let month = MONTHS.iter().position(|month| date.get(8..11) == Some(month)).unwrap_or(0) + 1;
-    format!("{}-{month:02}-{}", &date[12..16], &date[5..7])
+    let (day, rest) = (date.get(..10)?.parse::<NaiveDate>().ok()?, &date[10..]);
+    (rest.is_empty() || rest.starts_with(['T', ' '])).then(|| day < now.date_naive())
 }
 
 /// So many of each field are read, of so many bytes.
@@ -244,7 +232,6 @@ const MOST_LINES: usize = 16;
 const LONGEST_LINE: usize = 4096;
 /// Bytes of a field's value that are shown.
 const LONGEST: usize = 200;
-const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 #[cfg(test)]
 mod tests {
