@@ -154,10 +154,8 @@ impl Authority {
 
     /// The same, written to where it is wanted: without the formatter, as clients may be refused thousands of times.
     pub fn write_url(&self, target: &str, out: &mut impl Write) -> fmt::Result {
-        out.write_str(match self.scheme {
-            Scheme::Http => "http://",
-            Scheme::Https => "https://",
-        })?;
+        out.write_str(self.scheme.as_str())?;
+        out.write_str("://")?;
         match &self.host {
             Host::Name(name) => out.write_str(name)?,
             Host::Ip(_) => write!(out, "{}", self.host)?,
@@ -178,8 +176,7 @@ impl Authority {
 impl fmt::Display for Authority {
     /// `https://example.com:8443`; a default port is left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}", self.scheme, self.host)?;
-        if self.is_default_port() { Ok(()) } else { write!(f, ":{}", self.port) }
+        self.write_url("", f)
     }
 }
 
