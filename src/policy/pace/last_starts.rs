@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::gap::GapInputs;
-use super::terms::{SlotRequest, Start};
+use super::terms::SlotRequest;
 
 /// What a start has to keep its distance from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,17 +31,11 @@ impl LastStarts {
         if gap.is_zero() {
             return self.hold;
         }
-        let last = match request.start {
-            Start::Request => self.last_start,
-            Start::FirstFetch => self.last_start.max(self.last_fetch),
-        };
+        let last = if request.first_fetch { self.last_start.max(self.last_fetch) } else { self.last_start };
         last.map(|last| last + gap).max(self.hold)
     }
 
-    pub(super) fn of(&mut self, start: Start) -> &mut Option<Instant> {
-        match start {
-            Start::Request => &mut self.last_start,
-            Start::FirstFetch => &mut self.last_fetch,
-        }
+    pub(super) fn of(&mut self, first_fetch: bool) -> &mut Option<Instant> {
+        if first_fetch { &mut self.last_fetch } else { &mut self.last_start }
     }
 }

@@ -260,7 +260,7 @@ impl<W> Schedule<W> {
         self.starts += 1;
         self.in_flight += 1;
         self.owe_gap(now, demand);
-        let mark = self.last.of(demand.start);
+        let mark = self.last.of(demand.first_fetch);
         let before = *mark;
         // Callers read the clock before they get hold of the schedule: it may be a little behind.
         *mark = before.max(Some(now));
@@ -268,7 +268,7 @@ impl<W> Schedule<W> {
         let exclusive = self.limit(demand) == 1;
         let gap = demand.gap(self.latency).max(self.backoff());
         self.leaving = (!gap.is_zero()).then_some(self.starts);
-        Slot { number: self.starts, start: demand.start, before, shared, exclusive, gap }
+        Slot { number: self.starts, first_fetch: demand.first_fetch, before, shared, exclusive, gap }
     }
 
     /// Why a request that would have to wait for so long is refused.

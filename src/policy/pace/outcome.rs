@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 impl<W> Schedule<W> {
     /// Corrects the time of a start to when it leaves. `is_gone`: it has left. True: the next has waited for that.
     pub fn left(&mut self, slot: &Slot, at: Instant, is_gone: bool) -> bool {
-        let mark = self.last.of(slot.start);
+        let mark = self.last.of(slot.first_fetch);
         *mark = (*mark).max(Some(at));
         self.pushed_back();
         is_gone && self.leaving.take_if(|number| *number == slot.number).is_some()
@@ -37,7 +37,7 @@ impl<W> Schedule<W> {
             }
             PaceOutcome::Failure => {}
             // A start nobody made binds nobody, unless one has come after it.
-            PaceOutcome::Unused if slot.number == self.starts => *self.last.of(slot.start) = slot.before,
+            PaceOutcome::Unused if slot.number == self.starts => *self.last.of(slot.first_fetch) = slot.before,
             PaceOutcome::Unused => {}
         }
     }

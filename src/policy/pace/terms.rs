@@ -114,7 +114,7 @@ pub struct Ticket {
 #[must_use = "a slot that is not given back is in flight for ever"]
 pub struct Slot {
     pub(super) number: u64,
-    pub(super) start: Start,
+    pub(super) first_fetch: bool,
     /// The mark it replaced.
     pub(super) before: Option<Instant>,
     pub(super) shared: bool,
@@ -145,7 +145,7 @@ impl Slot {
 
     /// Whether it is the first fetch of a robots.txt.
     pub fn is_first_fetch(&self) -> bool {
-        self.start == Start::FirstFetch
+        self.first_fetch
     }
 }
 
@@ -184,7 +184,7 @@ pub(super) struct SlotRequest {
     pub delay: Duration,
     pub adaptive: Option<Adaptive>,
     pub max_concurrent: u32,
-    pub start: Start,
+    pub first_fetch: bool,
 }
 
 impl From<&Terms> for SlotRequest {
@@ -197,15 +197,9 @@ impl From<&Terms> for SlotRequest {
                 true => terms.max_concurrent.max(1),
                 false => 1,
             },
-            start: if terms.first_fetch { Start::FirstFetch } else { Start::Request },
+            first_fetch: terms.first_fetch,
         }
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Start {
-    Request,
-    FirstFetch,
 }
 
 /// What one request may take longer to arrive than the next: the gap is promised to the origin, which sees arrivals.

@@ -242,7 +242,7 @@ impl<W> WaitQueue<W> {
 /// When a start not before `at` is due; `marks` become those after it.
 fn started(marks: &mut LastStarts, demand: SlotRequest, at: Instant, inputs: GapInputs) -> Instant {
     let start = marks.due(demand, inputs).map_or(at, |due| due.max(at));
-    *marks.of(demand.start) = Some(start);
+    *marks.of(demand.first_fetch) = Some(start);
     start
 }
 
