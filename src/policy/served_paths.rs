@@ -66,7 +66,11 @@ fn is_plain(target: &[u8]) -> bool {
     }
     match kinds {
         0 => true,
-        ESCAPE => memchr::memchr_iter(b'%', path).all(|at| served(&path[at..]).is_none_or(is_unreserved)),
+        // The rules themselves take these for what they stand for.
+        ESCAPE => {
+            let is_known = |byte| path::is_unreserved(byte) || matches!(byte, b'*' | b'$');
+            memchr::memchr_iter(b'%', path).all(|at| served(&path[at..]).is_none_or(is_known))
+        }
         _ => !matches!(target.first(), Some(b'/' | b'\\')),
     }
 }
@@ -158,17 +162,10 @@ fn path_of(target: &[u8]) -> &[u8] {
 /// What servers take the escape for that a text begins with; `None` if they leave it, or it is none. Decoding `%25`, `%3F`
 /// and `%23` would make an escape, a query or a fragment of what is none, and what no path holds is compared escaped.
 fn served(text: &[u8]) -> Option<u8> {
-    let &[b'%', high, low, ..] = text else { return None };
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    match (digit(high)? << 4 | digit(low)?) as u8 {
+    match path::escape(text)? {
         b'%' | b'?' | b'#' | b'"' | b'<' | b'>' | b'`' => None,
         byte => byte.is_ascii_graphic().then_some(byte),
     }
-}
-
-/// The rules themselves take these for what they stand for.
-fn is_unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'*' | b'$')
 }
 
 fn decoded(path: &[u8], backslash: u8) -> Vec<u8> {

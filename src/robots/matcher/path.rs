@@ -81,17 +81,30 @@ pub(crate) enum PathByte {
 /// Reads the next byte or escape.
 pub(crate) fn next(bytes: &[u8]) -> Option<(PathByte, &[u8])> {
     let (&first, rest) = bytes.split_first()?;
-    match CLASS[usize::from(first)] {
-        ByteClass::Unreserved | ByteClass::Other => Some((PathByte::Byte(first), rest)),
-        ByteClass::Encode => Some((PathByte::Escaped(first), rest)),
-        ByteClass::Percent => match rest {
-            [high, low, rest @ ..] => match (hex(*high), hex(*low)) {
-                (Some(high), Some(low)) => Some((decoded(high << 4 | low), rest)),
-                _ => Some((PathByte::Byte(first), &bytes[1..])),
-            },
-            _ => Some((PathByte::Byte(first), rest)),
-        },
+    match escape(bytes) {
+        Some(byte) if is_unreserved(byte) => Some((PathByte::Byte(byte), &bytes[3..])),
+        Some(byte @ (b'*' | b'$')) => Some((PathByte::Literal(byte), &bytes[3..])),
+        Some(byte) => Some((PathByte::Escaped(byte), &bytes[3..])),
+        None if is_foreign(first) => Some((PathByte::Escaped(first), rest)),
+        None => Some((PathByte::Byte(first), rest)),
     }
+}
+
+/// The byte of the escape that a text begins with.
+pub(crate) fn escape(text: &[u8]) -> Option<u8> {
+    let &[b'%', high, low, ..] = text else { return None };
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    Some((digit(high)? << 4 | digit(low)?) as u8)
+}
+
+/// RFC 3986 §2.3: the same with and without escape.
+pub(crate) fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+}
+
+/// Not allowed in a URI, and nothing that browsers leave alone: compared as an escape.
+fn is_foreign(byte: u8) -> bool {
+    !byte.is_ascii_graphic() || matches!(byte, b'"' | b'<' | b'>' | b'`')
 }
 
 pub(crate) fn push_escaped(byte: u8, out: &mut Vec<u8>) {
@@ -138,47 +151,6 @@ fn after_scheme(target: &[u8]) -> Option<&[u8]> {
         && scheme.iter().all(|&byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'));
     if is_scheme { rest.strip_prefix(b"://") } else { None }
 }
-
-fn decoded(byte: u8) -> PathByte {
-    match CLASS[usize::from(byte)] {
-        ByteClass::Unreserved => PathByte::Byte(byte),
-        ByteClass::Other | ByteClass::Percent | ByteClass::Encode => match byte {
-            b'*' | b'$' => PathByte::Literal(byte),
-            byte => PathByte::Escaped(byte),
-        },
-    }
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
-}
-
-/// What is done with a byte.
-#[derive(Clone, Copy)]
-enum ByteClass {
-    /// RFC 3986 §2.3: the same with and without escape.
-    Unreserved,
-    Percent,
-    /// Not allowed in a URI: compared as an escape.
-    Encode,
-    /// Reserved, and a few that browsers leave alone: differs from its escape.
-    Other,
-}
-
-const CLASS: [ByteClass; 256] = {
-    let mut classes = [ByteClass::Encode; 256];
-    let mut byte = 0x21;
-    while byte < 0x7F {
-        classes[byte] = match byte as u8 {
-            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' | b'~' => ByteClass::Unreserved,
-            b'%' => ByteClass::Percent,
-            b'"' | b'<' | b'>' | b'`' => ByteClass::Encode,
-            _ => ByteClass::Other,
-        };
-        byte += 1;
-    }
-    classes
-};
 
 #[cfg(test)]
 mod tests {
