@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use super::entry::{Entry, Trouble};
 use super::freshness::CopyState;
 use super::host_rules::HostRules;
-use super::mined::{Mined, mined};
+use super::mined::mined;
 use super::own_rules::OwnVerdict;
 use super::served_paths::{Served, first_refused};
 use super::site_file::SiteFile;
@@ -109,18 +109,24 @@ fn by_tdmrep(
     request: &Request<'_>,
     now: SystemTime,
 ) -> Decision {
-    let (mined, refresh) = mined(tdmrep, rules, request, now);
+    // Or nobody could read it.
+    if request.target == SiteFile::TdmRep.path().as_bytes() {
+        return decision;
+    }
+    let may_fetch = || tdmrep.may_fetch(now) && may_fetch_tdmrep(robots, rules, request, now);
+    let Some((_, state)) = tdmrep.usable(now) else {
+        let ruling = if may_fetch() { Ruling::Fetch(SiteFile::TdmRep) } else { decision.ruling };
+        return Decision { ruling, ..decision };
+    };
     let is_reported = rules.options.report_only || rules.usage.tdmrep == RobotsOverride::Report;
-    let may_fetch = || may_fetch_tdmrep(robots, rules, request, now);
-    let ruling = match mined {
-        Mined::Fetch if may_fetch() => Ruling::Fetch(SiteFile::TdmRep),
-        Mined::Fetch | Mined::Free => decision.ruling,
-        Mined::Reserved(_) if is_reported && matches!(decision.ruling, Ruling::Report(_)) => decision.ruling,
-        Mined::Reserved(why) if is_reported => Ruling::Report(why.into()),
-        Mined::Reserved(why) => Ruling::Refuse(why.into()),
+    let ruling = match mined(tdmrep, rules, request) {
+        Some(_) if is_reported && matches!(decision.ruling, Ruling::Report(_)) => decision.ruling,
+        Some(why) if is_reported => Ruling::Report(Refusal::MiningReserved(why.into()).into()),
+        Some(why) => Ruling::Refuse(Refusal::MiningReserved(why.into()).into()),
+        None => decision.ruling,
     };
     // One at a time: the next request has the other renewed.
-    let refresh = decision.refresh.or_else(|| (refresh && may_fetch()).then_some(SiteFile::TdmRep));
+    let refresh = decision.refresh.or_else(|| (state == CopyState::Refresh && may_fetch()).then_some(SiteFile::TdmRep));
     Decision { ruling, refresh, ..decision }
 }
 
