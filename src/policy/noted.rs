@@ -29,7 +29,7 @@ impl Noted {
                 None => noted.malformed.push(field.into()),
             }
         }
-        for line in lines.links() {
+        for line in &lines.links {
             match offers::licenses(line) {
                 Ok(licenses) => noted.licenses.extend(licenses.into_iter().map(Box::from)),
                 // Of a line that is about something else nothing is wanted.
@@ -38,13 +38,13 @@ impl Noted {
             }
         }
         noted.licenses.truncate(MOST_LICENSES);
-        if let (true, Some(price)) = (noted.payment_required, lines.price()) {
+        if let (true, Some(price)) = (noted.payment_required, &lines.price) {
             match offers::price(price) {
                 Ok(price) => noted.price = Some(price.into()),
                 Err(_) => noted.malformed.push(Signal::PaymentRequired),
             }
         }
-        noted.malformed.extend(lines.left_out());
+        noted.malformed.extend(&lines.left_out);
         noted
     }
 

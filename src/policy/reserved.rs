@@ -24,10 +24,10 @@ pub struct Use<'a> {
 #[derive(Debug, Default)]
 pub struct UsageLines {
     lines: Vec<(UsageField, Vec<u8>)>,
-    links: Vec<Vec<u8>>,
-    price: Option<Vec<u8>>,
+    pub(super) links: Vec<Vec<u8>>,
+    pub(super) price: Option<Vec<u8>>,
     /// There were too many of these, or they are too long.
-    left_out: Vec<Signal>,
+    pub(super) left_out: Vec<Signal>,
     is_image: bool,
 }
 
@@ -93,18 +93,6 @@ impl UsageLines {
     pub fn frees_mining(&self) -> bool {
         let mut values = self.lines.iter().filter(|(field, _)| *field == UsageField::TdmReservation).peekable();
         values.peek().is_some() && values.all(|(_, value)| value.trim_ascii() == b"0")
-    }
-
-    pub(super) fn links(&self) -> impl Iterator<Item = &[u8]> {
-        self.links.iter().map(Vec::as_slice)
-    }
-
-    pub(super) fn price(&self) -> Option<&[u8]> {
-        self.price.as_deref()
-    }
-
-    pub(super) fn left_out(&self) -> impl Iterator<Item = Signal> {
-        self.left_out.iter().copied()
     }
 
     /// The first that says no, with whether that is enforced or only reported.
