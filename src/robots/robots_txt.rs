@@ -8,6 +8,7 @@ use super::options::ParseOptions;
 use super::parse;
 use super::parse::delay::StatedPace;
 use super::parse::group::Groups;
+use super::parse::key::RecordKey;
 use super::parse::source::FileSource;
 use super::parse::span::{RuleSpan, Span};
 use super::parse::warnings::Warning;
@@ -33,10 +34,8 @@ struct RobotsTxtInner {
 /// What belongs to the whole file.
 #[derive(Debug, Default)]
 pub(crate) struct FileRecords {
-    pub(crate) sitemaps: Vec<Span>,
-    pub(crate) hosts: Vec<Span>,
-    pub(crate) clean_params: Vec<Span>,
-    pub(crate) licenses: Vec<Span>,
+    /// The values of the lines with these keys that belong to no group, in the file's order.
+    pub(crate) values: Vec<(RecordKey, Span)>,
     pub(crate) crawl_delay: Option<Duration>,
     /// Rules before any user agent, where the dialect has a use for them.
     pub(crate) orphans: Vec<RuleSpan>,
@@ -82,22 +81,22 @@ impl RobotsTxt {
 
     /// The values of the `Sitemap` lines, wherever they stand (RFC 9309 §2.2.4).
     pub fn sitemaps(&self) -> impl Iterator<Item = &str> {
-        self.texts(&self.0.file.sitemaps)
+        self.texts(RecordKey::Sitemap)
     }
 
     /// The values of the `Host` lines: the name that the site prefers (Yandex).
     pub fn hosts(&self) -> impl Iterator<Item = &str> {
-        self.texts(&self.0.file.hosts)
+        self.texts(RecordKey::Host)
     }
 
     /// The values of the `Clean-param` lines: parameters that do not change a page, and where (Yandex).
     pub fn clean_params(&self) -> impl Iterator<Item = &str> {
-        self.texts(&self.0.file.clean_params)
+        self.texts(RecordKey::CleanParam)
     }
 
     /// The values of the `License` lines: where the terms of use are (RSL).
     pub fn licenses(&self) -> impl Iterator<Item = &str> {
-        self.texts(&self.0.file.licenses)
+        self.texts(RecordKey::License)
     }
 
     /// What is odd about the file, in its order.
@@ -128,20 +127,19 @@ impl RobotsTxt {
     /// Bytes on the heap, with the rule sets compiled so far.
     pub fn heap_size(&self) -> usize {
         let RobotsTxtInner { source, groups, file, warnings, memo, .. } = &*self.0;
-        let FileRecords { sitemaps, hosts, clean_params, licenses, orphans, .. } = file;
-        let spans = [sitemaps, hosts, clean_params, licenses].map(Vec::capacity).iter().sum::<usize>();
         size_of::<RobotsTxtInner>()
             + size_of::<FileSource>()
             + source.heap_size()
             + groups.heap_size()
-            + spans * size_of::<Span>()
-            + orphans.capacity() * size_of::<RuleSpan>()
+            + file.values.capacity() * size_of::<(RecordKey, Span)>()
+            + file.orphans.capacity() * size_of::<RuleSpan>()
             + warnings.capacity() * size_of::<Warning>()
             + memo.heap_size()
     }
 
-    fn texts<'a>(&'a self, spans: &'a [Span]) -> impl Iterator<Item = &'a str> {
-        spans.iter().map(|&span| self.0.source.str_at(span))
+    fn texts(&self, wanted: RecordKey) -> impl Iterator<Item = &str> {
+        let values = self.0.file.values.iter().filter(move |(key, _)| *key == wanted);
+        values.map(|&(_, value)| self.0.source.str_at(value))
     }
 
     fn pace(&self, sections: &[u32]) -> StatedPace {

@@ -153,10 +153,9 @@ impl Parser<'_> {
                 let pace = visit_time.map(|_| StatedPace { visit_time, ..StatedPace::default() });
                 self.pace(pace, WarningCode::BadVisitTime, line, record);
             }
-            RecordKey::Sitemap => self.file.sitemaps.push(Span::new(record.value)),
-            RecordKey::Host => self.file.hosts.push(Span::new(record.value)),
-            RecordKey::CleanParam => self.file.clean_params.push(Span::new(record.value)),
-            RecordKey::License => self.file.licenses.push(Span::new(record.value)),
+            RecordKey::Sitemap | RecordKey::Host | RecordKey::CleanParam | RecordKey::License => {
+                self.file.values.push((key, Span::new(record.value)));
+            }
             RecordKey::ContentSignal => self.usage(Vocabulary::Signal, line, record),
             RecordKey::ContentUsage => self.usage(Vocabulary::Usage, line, record),
         }
