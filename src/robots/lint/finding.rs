@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::outline::{Outline, OutlineEntry};
-use super::text_place::TextPlace;
 use crate::robots::WarningCode;
+use crate::robots::parse::line::TextPlace;
 
 /// What is wrong or surprising, where, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,19 +4,17 @@
 mod delays;
 mod finding;
 mod groups;
-mod licenses;
 mod outline;
 mod parsed;
 mod rules;
-mod sitemaps;
-mod text_place;
+mod urls;
 
 use super::RobotsTxt;
 use super::parse::line;
+pub use super::parse::line::TextPlace;
 use finding::Findings;
 pub use finding::{Finding, Related, Severity};
 use outline::Outline;
-pub use text_place::TextPlace;
 
 /// The findings of one file, in its order.
 ///
@@ -45,8 +43,7 @@ impl LintReport {
         groups::find(&outline, &mut findings);
         rules::find(&outline, robots.options(), &mut findings);
         delays::find(&outline, &mut findings);
-        sitemaps::find(robots, host, &outline, &mut findings);
-        licenses::find(&outline, &mut findings);
+        urls::find(robots, host, &outline, &mut findings);
         Self { findings: findings.in_order(), text: robots.source().into(), lines: line::starts(robots.source()) }
     }
 

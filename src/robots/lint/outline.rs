@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
-use super::text_place::TextPlace;
 use crate::robots::ParseOptions;
 use crate::robots::parse::key::RecordKey;
-use crate::robots::parse::line::{self, Columns, LineContent, Record, SourceLine, SourceLines};
+use crate::robots::parse::line::{self, Columns, LineContent, Record, SourceLine, SourceLines, TextPlace};
 
 /// The records of a file that were understood.
 pub(super) struct Outline<'a> {
@@ -72,9 +71,7 @@ impl<'a> Outline<'a> {
 
     /// Where a piece of an entry's line is.
     pub(super) fn place(&self, entry: &OutlineEntry, at: &Range<usize>) -> TextPlace {
-        let chars = |range| line::chars(self.text.get(range).unwrap_or_default());
-        let column = entry.before.saturating_add(chars(entry.line.start..at.start)).saturating_add(1);
-        TextPlace { line: entry.line.number, column, len: chars(at.clone()).max(1) }
+        TextPlace::of(self.text, &entry.line, entry.before, at.clone())
     }
 
     pub(super) fn value(&self, entry: &OutlineEntry) -> &'a [u8] {

@@ -2,13 +2,12 @@
 
 use super::finding::{Finding, Findings, Severity};
 use super::outline::Outline;
-use super::text_place::TextPlace;
 use crate::robots::{RobotsTxt, WarningCode};
 
 pub(super) fn find(robots: &RobotsTxt, outline: &Outline<'_>, findings: &mut Findings<'_>) {
     let mut entries = outline.records.iter().peekable();
     for warning in robots.warnings() {
-        let place = TextPlace { line: warning.line(), column: warning.column(), len: warning.len() };
+        let place = warning.place;
         while entries.next_if(|entry| entry.line.number < place.line).is_some() {}
         let entry = entries.peek().filter(|entry| entry.line.number == place.line);
         let code = warning.code();

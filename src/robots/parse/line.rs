@@ -122,8 +122,28 @@ impl Columns {
     }
 }
 
+/// Where in a file something stands: a piece of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TextPlace {
+    /// From 1.
+    pub line: u32,
+    /// In characters, from 1.
+    pub column: u32,
+    /// In characters; at least 1.
+    pub len: u32,
+}
+
+impl TextPlace {
+    /// Of a piece of a line, before which the line has so many characters.
+    pub(crate) fn of(text: &[u8], line: &SourceLine, before: u32, at: Range<usize>) -> Self {
+        let chars = |range| chars(text.get(range).unwrap_or_default());
+        let column = before.saturating_add(chars(line.start..at.start)).saturating_add(1);
+        Self { line: line.number, column, len: chars(at).max(1) }
+    }
+}
+
 /// How many characters these bytes are; each fault in what is not UTF-8 is one.
-pub(crate) fn chars(bytes: &[u8]) -> u32 {
+fn chars(bytes: &[u8]) -> u32 {
     steps::count(bytes.len());
     let count =
         bytes.utf8_chunks().map(|chunk| chunk.valid().chars().count() + usize::from(!chunk.invalid().is_empty()));

@@ -3,31 +3,29 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::line::{self, Columns, SourceLine};
+use super::line::{Columns, SourceLine, TextPlace};
 
 /// One oddity of a file. None of them keeps the rest of the file from being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Warning {
-    pub(crate) line: u32,
-    pub(crate) column: u32,
-    pub(crate) len: u32,
+    pub(crate) place: TextPlace,
     pub(crate) code: WarningCode,
 }
 
 impl Warning {
     /// The line, from 1.
     pub fn line(&self) -> u32 {
-        self.line
+        self.place.line
     }
 
     /// The column in characters, from 1.
     pub fn column(&self) -> u32 {
-        self.column
+        self.place.column
     }
 
     /// How many characters of the line are meant; at least 1.
     pub fn len(&self) -> u32 {
-        self.len
+        self.place.len
     }
 
     /// Always false: a warning points at one character at least.
@@ -52,7 +50,7 @@ impl Warning {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.line, self.column, self.message())
+        write!(f, "{}:{}: {}", self.line(), self.column(), self.message())
     }
 }
 
@@ -71,7 +69,7 @@ impl<'a> Warnings<'a> {
 
     /// Of the file as a whole; shown at its first line.
     pub(crate) fn of_file(&mut self, code: WarningCode) {
-        self.push(Warning { line: 1, column: 1, len: 1, code });
+        self.push(Warning { place: TextPlace { line: 1, column: 1, len: 1 }, code });
     }
 
     /// Of a place in a line.
@@ -79,9 +77,7 @@ impl<'a> Warnings<'a> {
     pub(crate) fn add(&mut self, code: WarningCode, line: &SourceLine, at: Range<usize>) {
         if self.list.len() < self.max {
             let before = self.columns.before(self.text, line);
-            let column = before.saturating_add(self.chars(line.start..at.start)).saturating_add(1);
-            let len = self.chars(at).max(1);
-            self.push(Warning { line: line.number, column, len, code });
+            self.push(Warning { place: TextPlace::of(self.text, line, before, at), code });
         }
     }
 
@@ -91,10 +87,6 @@ impl<'a> Warnings<'a> {
             1 => self.list.push(Warning { code: WarningCode::TooMany, ..warning }),
             _ => self.list.push(warning),
         }
-    }
-
-    fn chars(&self, range: Range<usize>) -> u32 {
-        line::chars(self.text.get(range).unwrap_or_default())
     }
 }
 

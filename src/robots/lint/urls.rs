@@ -1,18 +1,26 @@
-//! Sitemaps that cannot be found, or may not be fetched (RFC 9309 §2.2.4). Pure.
+//! Sitemaps that cannot be found, or may not be fetched (RFC 9309 §2.2.4), and licences that lead nowhere (RSL 1.0). Pure.
 
 use url::Url;
 
 use super::finding::Findings;
 use super::outline::Outline;
 use crate::robots::parse::key::RecordKey;
-use crate::robots::{RobotsTxt, RuleKind};
+use crate::robots::{RobotsTxt, RuleKind, is_license_url};
 
 pub(super) fn find(robots: &RobotsTxt, host: Option<&str>, outline: &Outline<'_>, findings: &mut Findings<'_>) {
     let everybody: [&str; 0] = [];
     let rules = robots.rules_for(&everybody);
-    for entry in outline.records.iter().filter(|entry| entry.key == RecordKey::Sitemap) {
+    for entry in &outline.records {
         let at = (entry, if entry.value.is_empty() { &entry.name } else { &entry.value });
-        let url = str::from_utf8(outline.value(entry)).ok().and_then(|value| Url::parse(value).ok());
+        let value = str::from_utf8(outline.value(entry));
+        if entry.key == RecordKey::License && !value.is_ok_and(is_license_url) {
+            let hint = "write the whole URL, such as `License: https://example.com/license.xml`";
+            findings.warn("bad-license", at, "the licence is not an absolute URL", hint, None);
+        }
+        if entry.key != RecordKey::Sitemap {
+            continue;
+        }
+        let url = value.ok().and_then(|value| Url::parse(value).ok());
         let Some(url) = url.filter(|url| matches!(url.scheme(), "http" | "https")) else {
             let hint = "write the whole URL, such as `Sitemap: https://example.com/sitemap.xml`";
             findings.warn("bad-sitemap", at, "the sitemap is not an absolute URL", hint, None);
